@@ -1,0 +1,15 @@
+"""Bring the rack to its declared state. A table of contents: what is done is written in the roles and in switch/."""
+
+from pyinfra.context import host
+
+from roles.fabric.apply import apply as fabric
+from roles.memory.apply import apply as memory
+from switch.apply import apply as switch
+
+# One literal call a line, the switch above the nodes: pyinfra tells operations apart by their line and orders them
+# by it. The switch comes first since changing it takes links down, and the fabric of a node is proven over them.
+if "switches" in host.groups:
+    switch(host.data.rack, host.data.switch)
+if "nodes" in host.groups:
+    memory(host.data.rack)
+    fabric(host.data.rack, host.data.node)

@@ -1,0 +1,31 @@
+"""Who is in the rack: pyinfra's groups `nodes` and `switches`, from the file that RACK names."""
+
+from pyinfra.api.exceptions import InventoryError
+
+from sparkrack.fleet import RackError, SecretError
+from sparkrack.fleet import load as _load
+from sparkrack.fleet import rack_path as _rack_path
+from sparkrack.ops.transport import ssh_data as _ssh_data
+
+try:
+    _rack = _load(_rack_path())
+except (RackError, SecretError) as _fault:
+    # pyinfra shows the text of this error and nothing else; any other kind would be a traceback.
+    raise InventoryError(f"the rack cannot be used\n{_fault}") from None
+
+nodes = [(name, {**_ssh_data(_rack, name), "rack": _rack, "node": node}) for name, node in _rack.nodes.items()]
+switches = [
+    (
+        f"@routeros/{name}",
+        {
+            "rack": _rack,
+            "switch": switch,
+            "routeros_address": str(switch.address),
+            "routeros_port": switch.port,
+            "routeros_user": switch.user,
+            "routeros_password": switch.password,
+            "routeros_tls_sha256": switch.tls.sha256 if switch.tls else False,
+        },
+    )
+    for name, switch in _rack.switches.items()
+]

@@ -1,0 +1,55 @@
+"""What a virtual node's stand-in commands answer from: the hardware of a healthy GB10 node. Pure.
+
+Figures are those reported for healthy machines: two ConnectX-7 functions on PCIe Gen5 x4, about 109 Gb/s each by
+`ib_write_bw`; driver and GPU name as on DGX OS 7. Nothing that rests on them is proven on hardware.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparkrack.fleet import Node, Rack
+
+BOARDS = {
+    "nvidia": ("NVIDIA", "NVIDIA_DGX_Spark"),
+    "asus": ("ASUSTeK COMPUTER INC.", "GX10"),
+    "lenovo": ("LENOVO", "ThinkStation PGX"),
+}
+HALF_GBPS = 109.0
+"""What one half carries (Gb/s), bounded by its PCIe Gen5 x4."""
+
+
+def state(rack: Rack, node: Node) -> dict[str, Any]:
+    """The state file of one node. `links` of cables to a switch is the emulated switch's to say."""
+    maker, product = BOARDS.get(node.vendor, (node.vendor.capitalize(), "GB10"))
+    ports = rack.cabling.ports_of(node.name)
+    driver = rack.driver.version if rack.driver else "580.159"
+    return {
+        "dmi": {
+            "system-manufacturer": maker,
+            "system-product-name": product,
+            "baseboard-manufacturer": maker,
+            "bios-version": "GX10DGX.0105.2026" if node.vendor == "asus" else "5.36",
+            "system-serial-number": f"LAB{list(rack.nodes).index(node.name) + 1:04d}",
+        },
+        "gpu": {"name": "NVIDIA GB10", "driver_version": driver, "pstate": "P8", "clocks.sm": "208 MHz"},
+        "nic": {"firmware": "28.45.4028 (NVD0000000087)"},
+        "pci": {
+            f"{domain}:01:00.{port.number}": {
+                "name": "Ethernet controller: Mellanox Technologies MT2910 Family [ConnectX-7]",
+                "speed": "32GT/s",
+                "width": "x4",
+            }
+            for port in ports
+            for domain in ("0000", "0002")
+        },
+        "rdma": {
+            f"roce{prefix}s0f{port.number}": {"gbps": HALF_GBPS} for port in ports for prefix in ("p1", "P2p1")
+        },
+        "links": {
+            str(port.number): {"carrier": False, "speed": None, "lanes": 0, "fec": None, "leg": None}
+            if rack.cabling.leg_of(port)
+            else {"carrier": True, "speed": 200000, "lanes": 4, "fec": "RS", "leg": None}
+            for port in ports
+        },
+    }

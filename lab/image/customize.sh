@@ -1,0 +1,37 @@
+#!/bin/sh
+# Turns the bootstrapped tree "$1" into the image of a factory-fresh node. $2: this folder, $3: the kernel's module folder.
+set -eu
+root=$1 here=$2 modules=$3
+cp -a --no-preserve=ownership "$here/rootfs/." "$root/"
+chmod 440 "$root/etc/sudoers.d/ops"
+chmod 755 "$root/usr/lib/sparkrack-lab/"*
+mkdir -p "$root/lab" "$root/lib/modules"
+cp -a "$modules" "$root/lib/modules/"
+for command in ethtool ibdev2netdev nvidia-smi dmidecode lspci ib_write_bw; do
+    ln -s /usr/lib/sparkrack-lab/hardware "$root/usr/local/bin/$command"
+done
+rm -f "$root"/etc/ssh/ssh_host_*
+chroot "$root" sh -eu <<'EOF'
+useradd --create-home --shell /bin/bash --groups sudo,docker ops
+# nftables' NAT is not in this kernel; dockerd would stop with TABLE_ADD failed.
+update-alternatives --quiet --set iptables /usr/sbin/iptables-legacy
+update-alternatives --quiet --set ip6tables /usr/sbin/ip6tables-legacy
+systemctl --quiet enable systemd-networkd.service ssh.service lab.mount lab-seed.service lab-wires.service
+# dockerd starts at its first use: eight of them at boot would keep two cores busy for minutes.
+systemctl --quiet disable docker.service containerd.service
+systemctl --quiet enable docker.socket
+# None of these does anything for a node without clock, disk wear, console or internet.
+systemctl --quiet mask systemd-timesyncd.service systemd-networkd-wait-online.service e2scrub_reap.service \
+    e2scrub_all.timer apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer man-db.timer \
+    getty@.service serial-getty@.service console-getty.service systemd-pstore.service \
+    systemd-hwdb-update.service systemd-journal-flush.service iperf3.service
+# A generator costs a process at each boot and each daemon-reload, and these find nothing here.
+mkdir -p /etc/systemd/system-generators
+for name in systemd-bless-boot systemd-cryptsetup systemd-debug systemd-getty systemd-gpt-auto \
+    systemd-hibernate-resume systemd-integritysetup systemd-rc-local systemd-run systemd-ssh \
+    systemd-system-update systemd-sysv systemd-tpm2 systemd-veritysetup; do
+    ln -s /dev/null /etc/systemd/system-generators/$name-generator
+done
+EOF
+rm -rf "$root"/var/lib/apt/lists/* "$root"/usr/share/doc/* "$root"/usr/share/locale/*
+: > "$root/etc/machine-id"

@@ -1,0 +1,140 @@
+"""One virtual node: its folder, and the kernel process that is it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab import hardware
+from lab import namespace as ns
+from lab.errors import LabError
+from lab.image.build import Base
+from lab.layout import FRAME, Layout
+from lab.place import Place, caller
+
+MEMORY = "4G"
+"""What a node believes to have. Only touched pages cost the machine; the default vm.min_free_kbytes of a rack is
+1.5 GiB, which a smaller node could not keep free."""
+
+
+@dataclass(frozen=True)
+class VirtualNode:
+    """A node of the lab, by the name it has in rack.yaml."""
+
+    name: str
+    layout: Layout
+    place: Place
+
+    @property
+    def folder(self) -> Path:
+        """Everything of this node."""
+        return self.place.node(self.name)
+
+    @property
+    def shared(self) -> Path:
+        """What the node sees as /lab."""
+        return self.folder / "shared"
+
+    @property
+    def hardware(self) -> Path:
+        """The state file behind the stand-in commands."""
+        return self.shared / "hardware.json"
+
+    @property
+    def host_key(self) -> str:
+        """The public host key, as known_hosts has it."""
+        return (self.shared / "seed/ssh_host_ed25519_key.pub").read_text().strip()
+
+    def prepare(self) -> None:
+        """Write what the first boot takes up. The host key is kept when there is one: a reset disk is the same node."""
+        seed = self.shared / "seed"
+        seed.mkdir(parents=True, exist_ok=True)
+        make_key(seed / "ssh_host_ed25519_key", f"root@{self.name}")
+        shutil.copyfile(self.place.key.with_suffix(".pub"), seed / "authorized_keys")
+        (seed / "hostname").write_text(f"{self.name}\n")
+        address = f"{self.layout.rack.nodes[self.name].address}/{self.layout.management.prefixlen}"
+        (seed / "management.yaml").write_text(
+            "# The management interface of this node, as its owner set it up.\n"
+            "network:\n  version: 2\n  ethernets:\n    enP7s7:\n"
+            f"      addresses: [{address}]\n"
+        )
+        if not self.hardware.exists():
+            rack = self.layout.rack
+            self.hardware.write_text(json.dumps(hardware.state(rack, rack.nodes[self.name]), indent=1))
+
+    def pids(self) -> list[int]:
+        """The processes of this node's kernel."""
+        return ns.matching(self.place.namespace, f"umid={self._umid}")
+
+    def start(self, base: Base) -> None:
+        """Boot the node, with its disk as it is or factory-fresh when there is none."""
+        uid, gid = caller()
+        disk, kernel = self.folder / "disk.cow", base.kernel
+        command = [
+            *("ip", "netns", "exec", self.place.namespace),
+            *("setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--"),
+            str(kernel.program),
+            f"mem={MEMORY}",
+            f"ubda={disk},{base.disk}",
+            "root=/dev/ubda",
+            "rw",
+            f"hostfs={self.shared}",
+            f"eth0=tuntap,{self.layout.management_tap(self.name)},{self.layout.management_mac(self.name)}",
+            *(
+                f"vec{wire.device}:transport=tap,ifname={wire.tap},mac={wire.mac},mtu={FRAME},depth=128"
+                for wire in self.layout.wires(self.name)
+            ),
+            f"umid={self._umid}",
+            f"uml_dir={self.folder}/",
+            *("con=null", "con0=null,fd:1", "ssl=null", "quiet"),
+        ]
+        for path in (self.folder, self.shared):
+            os.chown(path, uid, gid)
+        environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LD_PRELOAD": str(kernel.shim), **self._memory_folder()}
+        with (self.folder / "console.log").open("ab") as console:
+            subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=console,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def stop(self) -> None:
+        """Pull the plug."""
+        ns.end(self.pids())
+
+    def factory(self) -> None:
+        """Throw the disk away; the node must be stopped."""
+        (self.folder / "disk.cow").unlink(missing_ok=True)
+
+    def last_words(self) -> str:
+        """The end of the console, for a node that does not come up."""
+        console = self.folder / "console.log"
+        lines = console.read_text(errors="replace").splitlines() if console.exists() else []
+        return "\n".join(lines[-5:])
+
+    @property
+    def _umid(self) -> str:
+        return f"{self.place.namespace}-{self.name}"
+
+    def _memory_folder(self) -> dict[str, str]:
+        # A node's memory is a file in /dev/shm, which containers often bound to 64 MB: then the disk must do.
+        shm = os.statvfs("/dev/shm")
+        need = len(self.layout.rack.nodes) * 1024**3
+        return {} if shm.f_bavail * shm.f_frsize >= need else {"TMPDIR": str(self.folder)}
+
+
+def make_key(path: Path, comment: str) -> None:
+    """Make an Ed25519 key pair unless there is one."""
+    if path.exists():
+        return
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(f"ssh-keygen: {done.stderr.strip()}")

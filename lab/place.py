@@ -1,0 +1,80 @@
+"""Where a lab keeps its things: one folder per lab, one cache for all labs of a user."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+
+def cache() -> Path:
+    """The folder for what is built once and serves every lab (`SPARKRACK_CACHE`, or the user's cache folder)."""
+    base = os.environ.get("SPARKRACK_CACHE")
+    if base:
+        return Path(base).absolute()
+    return Path(os.environ.get("XDG_CACHE_HOME") or caller_home() / ".cache") / "sparkrack"
+
+
+def caller_home() -> Path:
+    """The home of who called, also when the call went through sudo."""
+    import pwd
+
+    return Path(pwd.getpwuid(caller()[0]).pw_dir)
+
+
+def caller() -> tuple[int, int]:
+    """User and group id of who called, also when the call went through sudo."""
+    return int(os.environ.get("SUDO_UID", os.getuid())), int(os.environ.get("SUDO_GID", os.getgid()))
+
+
+@dataclass(frozen=True)
+class Place:
+    """One lab: everything it writes lies under `folder`."""
+
+    folder: Path
+
+    @classmethod
+    def here(cls) -> Place:
+        """The lab of the working folder, or the one `SPARKRACK_LAB` names."""
+        return cls(Path(os.environ.get("SPARKRACK_LAB") or ".lab").absolute())
+
+    @cached_property
+    def namespace(self) -> str:
+        """The network namespace of this lab. Two labs in two folders never meet."""
+        return "sparkrack-" + hashlib.sha256(str(self.folder).encode()).hexdigest()[:8]
+
+    @property
+    def rack(self) -> Path:
+        """The rack.yaml that describes what the lab built."""
+        return self.folder / "rack.yaml"
+
+    @property
+    def plan(self) -> Path:
+        """What `up` was asked for, so that every later command means the same rack."""
+        return self.folder / "asked.yaml"
+
+    @property
+    def key(self) -> Path:
+        """The operator's private key."""
+        return self.folder / "id_ed25519"
+
+    @property
+    def known_hosts(self) -> Path:
+        """The host keys of the nodes."""
+        return self.folder / "known_hosts"
+
+    def node(self, name: str) -> Path:
+        """The folder of one node: disk, console, and `shared`, which the node sees as /lab."""
+        return self.folder / "nodes" / name
+
+    def switch(self, name: str) -> Path:
+        """The folder of one switch: configuration, state, log, certificate."""
+        return self.folder / "switches" / name
+
+    def give_to_caller(self) -> None:
+        """Hand all files to who called, so that nothing of root's is left in a user's folder."""
+        uid, gid = caller()
+        for path in [self.folder, *self.folder.rglob("*")]:
+            os.lchown(path, uid, gid)

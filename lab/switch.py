@@ -1,0 +1,177 @@
+"""One emulated switch: its folder, and the process that is it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from lab import namespace as ns
+from lab.crs812.config import Cable, SwitchConfig, Tail, User
+from lab.errors import LabError
+from lab.layout import FABRIC, Layout
+from lab.node import VirtualNode
+from lab.place import Place
+
+START_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class VirtualSwitch:
+    """A switch of the lab, by the name it has in rack.yaml."""
+
+    name: str
+    layout: Layout
+    place: Place
+
+    @property
+    def folder(self) -> Path:
+        """Everything of this switch."""
+        return self.place.switch(self.name)
+
+    @property
+    def password(self) -> Path:
+        """The file with the password of the operator's user."""
+        return self.folder / "password"
+
+    @property
+    def log(self) -> Path:
+        """What was said to the switch, one JSON line a sentence."""
+        return self.folder / "log.ndjson"
+
+    @property
+    def control(self) -> Path:
+        """The socket for stats and faults."""
+        return self.folder / "control"
+
+    def prepare(self) -> None:
+        """Write the configuration, once its certificate and a random password."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if not self.password.exists():
+            with os.fdopen(os.open(self.password, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+                file.write(secrets.token_urlsafe(24) + "\n")
+        if not self._certificate.exists():
+            self._make_certificate()
+        self._config.write_text(self._configuration().model_dump_json(indent=1))
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the certificate (DER), as rack.yaml wants it."""
+        certificate = x509.load_pem_x509_certificate(self._certificate.read_bytes())
+        return certificate.fingerprint(hashes.SHA256()).hex()
+
+    def pids(self) -> list[int]:
+        """The process of this switch; empty when it is not running."""
+        return ns.matching(self.place.namespace, str(self._config))
+
+    def start(self, factory: bool = False) -> None:
+        """Start the switch and wait until it listens. Raises LabError with what it said when it does not."""
+        output = self.folder / "output.log"
+        command = ["ip", "netns", "exec", self.place.namespace, sys.executable, "-m", "lab.crs812"]
+        command += ["--config", str(self._config), *(["--factory"] if factory else [])]
+        repository = Path(__file__).parent.parent
+        with output.open("wb") as file:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, cwd=repository
+            )
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until:
+            if b"\n" in output.read_bytes() and process.poll() is None:
+                return
+            if process.poll() is not None:
+                break
+            time.sleep(0.05)
+        raise LabError(f"the emulated switch {self.name} does not start:\n{output.read_text(errors='replace')}")
+
+    def stop(self) -> None:
+        """Pull the plug."""
+        ns.end(self.pids(), grace=3.0)
+
+    @property
+    def _config(self) -> Path:
+        return self.folder / "config.json"
+
+    @property
+    def _certificate(self) -> Path:
+        return self.folder / "certificate.pem"
+
+    def _configuration(self) -> SwitchConfig:
+        switch = self.layout.rack.switches[self.name]
+        plain = switch.tls is False
+        return SwitchConfig(
+            address=switch.address,
+            # A port that the rack does not use is still open on a real switch, unless it is the same one.
+            api_port=switch.port if plain else 8728 if switch.port != 8728 else 8729,
+            tls_port=8729 if plain else switch.port,
+            tls_cert=None if plain else self._certificate,
+            tls_key=None if plain else self.folder / "key.pem",
+            state=self.folder / "state.json",
+            log=self.log,
+            control=self.control,
+            bridge=FABRIC,
+            management=f"{switch.address}/{self.layout.management.prefixlen}",
+            model=switch.model,
+            **({"serial": switch.serial} if switch.serial else {}),
+            users=(User(name=switch.user, password_file=self.password),),
+            cables=tuple(self._cables()),
+        )
+
+    def _cables(self) -> list[Cable]:
+        switch = self.layout.rack.switches[self.name]
+        plugged = self.layout.cage_cables(switch)
+        return [
+            Cable(
+                cage=cage,
+                medium=switch.cages[cage].medium,
+                tails=tuple(
+                    Tail(
+                        lane=leg.lane,
+                        lanes=len(leg.lanes),
+                        gbps=leg.gbps,
+                        node=port.node,
+                        port=port.number,
+                        taps=self.layout.taps(port),
+                        state_file=VirtualNode(port.node, self.layout, self.place).hardware,
+                    )
+                    for leg, port in legs
+                ),
+            )
+            for cage, legs in plugged.items()
+        ]
+
+    def _make_certificate(self) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.name)])
+        now = datetime.datetime.now(datetime.UTC)
+        certificate = (
+            x509.CertificateBuilder()
+            .subject_name(name)
+            .issuer_name(name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(days=1))
+            .not_valid_after(now + datetime.timedelta(days=3650))
+            .sign(key, hashes.SHA256())
+        )
+        pem = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        with os.fdopen(os.open(self.folder / "key.pem", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(pem)
+        self._certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+
+
+def writes(log: Path) -> int:
+    """How many writes a switch's log counts."""
+    lines = (json.loads(line) for line in log.read_text().splitlines())
+    return sum(line["kind"] == "write" for line in lines)

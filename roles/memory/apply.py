@@ -1,0 +1,125 @@
+"""Make a node's memory what `state` says."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.deploy import deploy
+from pyinfra.api.operation import operation
+from pyinfra.context import ctx_host
+
+from roles.memory import state
+from sparkrack.fleet import Rack
+from sparkrack.ops import files, probe, report
+from sparkrack.ops.refusal import refuse
+from sparkrack.ops.shell import quote, root
+
+UNITS = "swap-units"
+OTHERS = "sysctl-settings"
+ZRAM = "zram-devices"
+
+probe.register(
+    "memory",
+    probe.Probe(
+        files=(
+            "/proc/swaps",
+            "/proc/meminfo",
+            state.FSTAB,
+            state.DROPIN,
+            state.live_path("vm.min_free_kbytes"),
+            state.live_path("vm.overcommit_memory"),
+        ),
+        commands={
+            # Unit files are looked at, not asked for: `systemctl` would cost more than the rest of the probe.
+            UNITS: "for f in /etc/systemd/system /run/systemd/generator /run/systemd/system /usr/lib/systemd/system; do "
+            'for u in "$f"/*.swap "$f"/swap.target "$f"/*zram*.service; do '
+            'if [ -e "$u" ] || [ -L "$u" ]; then echo "$u $(readlink "$u" || true)"; fi; done; done',
+            OTHERS: "for f in /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d /usr/lib/sysctl.d; do "
+            'for c in "$f"/*.conf; do [ ! -e "$c" ] || '
+            "grep -HE 'vm[./](min_free_kbytes|overcommit_memory)' \"$c\" || [ $? -eq 1 ] || exit 9; done; done",
+            ZRAM: 'for d in /sys/block/zram*; do [ ! -e "$d" ] || echo "${d##*/} $(cat "$d/disksize")"; done',
+        },
+    ),
+)
+
+
+@deploy("Memory")
+def apply(rack: Rack) -> None:
+    """Swap off for good (unless rack.yaml says `swap: true`: then it is left alone), kernel settings live and at boot.
+
+    Does not protect from memory that CUDA takes: no limit of the kernel counts it.
+    """
+    if not rack.memory.swap:
+        swap_off(name="Turn swap off, now and after a reboot")
+    keep_free(name="Keep memory free for the kernel, live and at boot", rack=rack)
+
+
+@operation()
+def swap_off() -> Generator[PyinfraCommand, None, None]:
+    """End swapping: fstab entries commented out, swap units masked, swap areas and zram devices released."""
+    host = ctx_host.get()
+    try:
+        reading = probe.read(host)
+        fstab = reading.content(state.FSTAB) or b""
+        units = state.to_mask(reading.text(UNITS))
+        swapped = state.active(reading.text("/proc/swaps"))
+        zram = [line.split()[0] for line in reading.text(ZRAM).splitlines() if line.split()[1] != "0"]
+    except probe.Unknown as unknown:
+        yield refuse(host, f"{unknown}; nothing was changed")
+        return
+    wanted = state.without_swap(fstab)
+    if wanted == fstab and not units and not swapped and not zram:
+        host.noop("swap is off, and nothing brings it back")
+        return
+    probe.forget(host)
+    if wanted != fstab:
+        report.show(host, state.FSTAB, fstab, wanted)
+        # The check is a last look that nobody else has written in between.
+        unchanged = f"base64 -w0 {state.FSTAB} | grep -qxF {quote(files.encoded(fstab))}"
+        yield files.put(state.FSTAB, wanted, mode="644", before=fstab, check=unchanged)
+    if units:
+        report.tell(host, [f"mask {unit}" for unit in units])
+        yield root(f"systemctl mask --quiet {quote(*units)}")
+    if swapped or units:
+        report.tell(host, [f"swapoff {area}" for area in swapped])
+        yield root("swapoff -a")
+    for device in zram:
+        report.tell(host, [f"release {device}"])
+        yield root(f"echo 1 > /sys/block/{quote(device)}/reset")
+
+
+@operation()
+def keep_free(rack: Rack) -> Generator[PyinfraCommand, None, None]:
+    """Set the kernel's memory settings now and in a drop-in that is read last.
+
+    + rack: whose `memory` section says the values
+    """
+    host = ctx_host.get()
+    try:
+        reading = probe.read(host)
+        before = reading.content(state.DROPIN)
+        total = next(
+            int(line.split()[1]) for line in reading.text("/proc/meminfo").splitlines() if line.startswith("MemTotal:")
+        )
+        live = {key: reading.number(state.live_path(key)) for key in state.sysctls(rack)}
+        overriders = state.overriders(reading.text(OTHERS), rack)
+    except (probe.Unknown, StopIteration, ValueError, IndexError) as unknown:
+        yield refuse(host, f"{unknown or 'MemTotal: is not in /proc/meminfo'}; nothing was changed")
+        return
+    too_much = state.too_much_free(rack, total)
+    if too_much or overriders:
+        yield refuse(host, *([too_much] if too_much else []), *overriders)
+        return
+    after = state.dropin(rack)
+    wrong = {key: value for key, value in state.sysctls(rack).items() if live[key] != value}
+    if before == after and not wrong:
+        host.noop("the kernel keeps what it shall, live and at boot")
+        return
+    probe.forget(host)
+    if before != after:
+        report.show(host, state.DROPIN, before, after)
+        yield files.put(state.DROPIN, after, mode="644")
+    if wrong:
+        report.tell(host, [f"{key}: {live[key]} -> {value}" for key, value in wrong.items()])
+        yield root(f"sysctl -qw {quote(*(f'{key}={value}' for key, value in wrong.items()))}")

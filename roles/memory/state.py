@@ -1,0 +1,117 @@
+"""What shall be true of a node's memory. Pure: from rack.yaml and what a node holds to what it shall hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sparkrack.fleet import Rack
+
+FSTAB = "/etc/fstab"
+DROPIN = "/etc/sysctl.d/zz-sparkrack-memory.conf"
+"""Drop-ins apply in the order of their names, whatever their folder: the last one wins."""
+SWAP_TARGET = "swap.target"
+OFF = b"#sparkrack: swap off# "
+"""Put before a swap line of fstab; the rest of the file keeps every byte."""
+LARGEST_SHARE = 0.5
+"""More than this share of the memory kept free would make the node useless; above 5 % is unusual."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit file on a node: its name, and whether it is masked (a link to /dev/null in /etc)."""
+
+    name: str
+    masked: bool
+
+
+def sysctls(rack: Rack) -> dict[str, int]:
+    """The kernel settings by name."""
+    return {
+        "vm.min_free_kbytes": rack.memory.min_free_kbytes,
+        "vm.overcommit_memory": rack.memory.overcommit_memory,
+    }
+
+
+def live_path(key: str) -> str:
+    """Where the kernel shows a setting."""
+    return "/proc/sys/" + key.replace(".", "/")
+
+
+def dropin(rack: Rack) -> bytes:
+    """The drop-in file that sets them at boot."""
+    lines = [f"# Written by sparkrack for the rack {rack.rack}; a change here is overwritten."]
+    lines += [f"{key} = {value}" for key, value in sorted(sysctls(rack).items())]
+    return ("\n".join(lines) + "\n").encode()
+
+
+def too_much_free(rack: Rack, total_kb: int) -> str | None:
+    """Why this node cannot keep that much free, or None. `total_kb` is its MemTotal (KiB)."""
+    wanted = rack.memory.min_free_kbytes
+    most = int(total_kb * LARGEST_SHARE)
+    if wanted <= most:
+        return None
+    return (
+        f"memory.min_free_kbytes: {wanted} is more than half of this node's {total_kb} KiB and would stall it; "
+        f"at most {most} is right here"
+    )
+
+
+def without_swap(fstab: bytes) -> bytes:
+    """The same file with its swap entries commented out, every other byte kept."""
+    lines = fstab.splitlines(keepends=True)
+    return b"".join(OFF + line if is_swap(line) else line for line in lines)
+
+
+def is_swap(line: bytes) -> bool:
+    """Whether a line of fstab is an active swap entry: its third field is the type."""
+    fields = line.split()
+    return len(fields) >= 3 and not fields[0].startswith(b"#") and fields[2] == b"swap"
+
+
+def units(listing: str) -> list[Unit]:
+    """The units in a listing of `path target` lines, as the probe makes it; target is empty for a plain file."""
+    found: dict[str, Unit] = {}
+    for line in listing.splitlines():
+        path, _, target = line.partition(" ")
+        name = path.rsplit("/", 1)[-1]
+        masked = path.startswith("/etc/systemd/system/") and target == "/dev/null"
+        found[name] = Unit(name, masked or (name in found and found[name].masked))
+    return sorted(found.values(), key=lambda unit: unit.name)
+
+
+def to_mask(listing: str) -> list[str]:
+    """The units that could bring swap back: every swap unit, whatever makes zram, and the target that starts them."""
+    present = {unit.name: unit.masked for unit in units(listing)}
+    present.setdefault(SWAP_TARGET, False)
+    return sorted(name for name, masked in present.items() if not masked)
+
+
+def active(proc_swaps: str) -> list[str]:
+    """What is swapped to right now, from /proc/swaps."""
+    return [line.split()[0] for line in proc_swaps.splitlines()[1:] if line.strip()]
+
+
+def overriders(listing: str, rack: Rack) -> list[str]:
+    """Settings of others that would win over ours at boot, from `path:line` matches of the sysctl folders.
+
+    A file wins when its name sorts after ours. A file in /etc hides one of the same name elsewhere.
+    """
+    wanted = {key: str(value) for key, value in sysctls(rack).items()}
+    own = DROPIN.rsplit("/", 1)[-1]
+    faults = []
+    for path, key, value in _settings(listing.splitlines()):
+        name = path.rsplit("/", 1)[-1]
+        if name > own and key in wanted and value != wanted[key]:
+            faults.append(
+                f"{path} sets {key} = {value} and is read after {DROPIN}; remove that line or rename the file"
+            )
+    return faults
+
+
+def _settings(lines: Iterable[str]) -> Iterable[tuple[str, str, str]]:
+    for line in lines:
+        path, _, setting = line.partition(":")
+        key, equals, value = setting.partition("=")
+        if equals and not setting.lstrip().startswith(("#", ";")):
+            yield path, key.strip().lstrip("-").replace("/", "."), value.strip()

@@ -1,0 +1,1 @@
+"""The `sparkrack` command: thin words around roles, switch and lab."""

@@ -1,0 +1,110 @@
+"""`sparkrack lab`: the virtual rack. Its commands need root, and ask sudo for it when they are not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from lab.lab import Lab
+
+
+@click.group()
+def lab() -> None:
+    """A virtual rack on this machine: real kernels as nodes, an emulated CRS812 that wires them.
+
+    It lives in one network namespace; nothing of it appears in the machine's own network. Its files are in .lab,
+    or in the folder that SPARKRACK_LAB names.
+    """
+
+
+def _lab() -> Lab:
+    """The lab of this folder, as root."""
+    if os.geteuid() != 0:
+        # Whole command again as root; PATH travels along because sudo replaces it, and `lab run` gives it back.
+        command = ["sudo", "--preserve-env", "env", f"PATH={os.environ['PATH']}", sys.executable, "-m"]
+        os.execvp("sudo", [*command, "sparkrack.cli.main", *sys.argv[1:]])  # noqa: S606 - replaces this process
+    from lab.lab import Lab
+    from lab.place import Place
+
+    return Lab(Place.here(), say=lambda line: click.echo(f"lab: {line}", err=True))
+
+
+@lab.command()
+@click.option("--nodes", type=click.IntRange(1), default=3, show_default=True, help="How many, on one switch.")
+@click.option("--rack", type=click.Path(path_type=Path, dir_okay=False), help="Build the rack of this file instead.")
+def up(nodes: int, rack: Path | None) -> None:
+    """Build the rack, or what of it is missing. Safe to run again."""
+    here = _lab()
+    here.up(nodes, rack)
+    click.echo(f"lab: up; its rack is {here.place.rack}")
+
+
+@lab.command()
+def down() -> None:
+    """End it and remove everything but the cached image, also after a crash."""
+    here = _lab()
+    here.down()
+    click.echo("lab: down; nothing is left of it")
+
+
+@lab.command()
+def status() -> None:
+    """Every machine: does it run, does it answer. Exit 1 when one does not."""
+    members = _lab().status()
+    table = Table("machine", "kind", "address", "process", "answers")
+    for member in members:
+        process, answers = "running" if member.running else "not running", "yes" if member.answers else "no"
+        table.add_row(member.name, member.kind, member.address, process, answers)
+    Console().print(table)
+    sys.exit(0 if all(member.answers for member in members) else 1)
+
+
+@lab.command()
+@click.argument("name")
+def reset(name: str) -> None:
+    """Bring one machine to factory state: a fresh disk for a node, factory settings for the switch."""
+    _lab().reset(name)
+    click.echo(f"lab: {name} is factory-fresh")
+
+
+@lab.command()
+@click.argument("name")
+@click.argument("command", nargs=-1)
+def ssh(name: str, command: tuple[str, ...]) -> None:
+    """Log in to a node, or run one command there."""
+    here = _lab()
+    _run(here, [*here.ssh(name), *command])
+
+
+@lab.command(context_settings={"ignore_unknown_options": True})
+@click.argument("command", nargs=-1, required=True)
+def run(command: tuple[str, ...]) -> None:
+    """Run a command inside the lab's network, as you: sparkrack lab run -- pyinfra inventory.py deploy.py
+
+    RACK names the lab's rack unless it is set.
+    """
+    _run(_lab(), list(command))
+
+
+def _run(here: Lab, command: list[str]) -> None:
+    from lab import namespace
+    from lab.place import caller
+
+    if not namespace.exists(here.place.namespace):
+        raise click.ClickException("the lab is not running; `sparkrack lab up` starts it")
+    uid, gid = caller()
+    user = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--"] if uid != os.geteuid() else []
+    enter = ["nsenter", f"--net=/run/netns/{here.place.namespace}", "--"]
+    environment = {"RACK": str(here.place.rack), **os.environ}
+    try:
+        sys.exit(subprocess.run([*enter, *user, *command], env=environment).returncode)
+    except KeyboardInterrupt:
+        sys.exit(130)

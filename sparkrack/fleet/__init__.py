@@ -1,0 +1,54 @@
+"""The rack as data: read from one file, judged as a whole before any connection, never changed after."""
+
+from __future__ import annotations
+
+from sparkrack.fleet.addressing import Address, addresses_of, reachable
+from sparkrack.fleet.cabling import Cable, Cabling, Half, Leg, Port
+from sparkrack.fleet.errors import Fault, RackError
+from sparkrack.fleet.load import load, rack_path
+from sparkrack.fleet.secrets import SecretError, SecretRef
+from sparkrack.fleet.splits import CAGES, SPLITS, Split, cage_kind, lane_count
+from sparkrack.fleet.types import (
+    Access,
+    CageSpec,
+    Docker,
+    Driver,
+    Fabric,
+    Memory,
+    Node,
+    Rack,
+    Switch,
+    Tls,
+)
+
+__all__ = [
+    "CAGES",
+    "SPLITS",
+    "Access",
+    "Address",
+    "Cable",
+    "Cabling",
+    "CageSpec",
+    "Docker",
+    "Driver",
+    "Fabric",
+    "Fault",
+    "Half",
+    "Leg",
+    "Memory",
+    "Node",
+    "Port",
+    "Rack",
+    "RackError",
+    "SecretError",
+    "SecretRef",
+    "Split",
+    "Switch",
+    "Tls",
+    "addresses_of",
+    "cage_kind",
+    "lane_count",
+    "load",
+    "rack_path",
+    "reachable",
+]

@@ -1,0 +1,78 @@
+"""Which fabric address each half of each cabled port has, and which addresses must reach each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Interface, IPv4Network
+from typing import TYPE_CHECKING
+
+from sparkrack.fleet.cabling import Cabling, Half
+
+if TYPE_CHECKING:
+    from sparkrack.fleet.types import Rack
+
+CARVED = 24
+"""The prefix length of the subnets carved from a pool."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """The fabric address of one half of a port, with the subnet it stands in."""
+
+    half: Half
+    interface: IPv4Interface
+
+    def __str__(self) -> str:
+        return f"{self.half} {self.interface}"
+
+
+def from_subnets(nodes: Sequence[str], cabling: Cabling, subnets: Sequence[IPv4Network]) -> Iterator[Address]:
+    """Node N of the list (from 1) gets host N in the subnet of each half."""
+    for number, node in enumerate(nodes, 1):
+        for port in cabling.ports_of(node):
+            for half in port.halves:
+                subnet = subnets[half.index]
+                yield Address(half, IPv4Interface((subnet[number], subnet.prefixlen)))
+
+
+def from_pool(nodes: Sequence[str], cabling: Cabling, pool: IPv4Network) -> Iterator[Address]:
+    """Each half of each cable, in order, gets the next /24 of `pool`: host 1 at end a, host 2 at end b."""
+    placed: dict[Half, Address] = {}
+    first = int(pool.network_address)
+    for row, cable in enumerate(cabling.cables):
+        for host, port in enumerate(cable.ports, 1):
+            for half in port.halves:
+                subnet = first + ((2 * row + half.index) << (32 - CARVED))
+                placed[half] = Address(half, IPv4Interface((subnet + host, CARVED)))
+    for node in nodes:
+        for port in cabling.ports_of(node):
+            yield from (placed[half] for half in port.halves)
+
+
+def pool_size(pool: IPv4Network) -> int:
+    """How many subnets can be carved from `pool`."""
+    return 2 ** (CARVED - pool.prefixlen) if pool.prefixlen <= CARVED else 0
+
+
+def pool_need(cabling: Cabling) -> int:
+    """How many subnets the cables need: one for each half."""
+    return 2 * len(cabling.cables)
+
+
+def addresses_of(rack: Rack, node: str) -> tuple[Address, ...]:
+    """The fabric addresses of one node, by port, then by half; empty for a node without cables."""
+    return tuple(address for address in rack.addresses if address.half.node == node)
+
+
+def reachable(rack: Rack) -> tuple[tuple[Address, Address], ...]:
+    """Every directed pair (from, to) of addresses that share a subnet, and so must reach each other."""
+    shared: dict[IPv4Network, list[Address]] = {}
+    for address in rack.addresses:
+        shared.setdefault(address.interface.network, []).append(address)
+    return tuple(
+        (here, there)
+        for here in rack.addresses
+        for there in shared[here.interface.network]
+        if there.half.node != here.half.node
+    )

@@ -1,0 +1,87 @@
+"""What is wrong in a rack file: faults that each print as one line, and the error that carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+Path = tuple[object, ...]
+"""Where a value stands in the file: mapping keys and list positions from the top."""
+
+_SECRET = "password"  # noqa: S105 - the name of a key, not a password
+_REFERENCES = ("env", "file", "command")
+_LONGEST = 60
+
+
+def one_line(text: str) -> str:
+    """`text` with everything that does not print (line breaks, terminal controls) written as an escape."""
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
+def shown(value: object) -> str:
+    """`value` as it may stand in a message: one line, printable, at most 60 characters of it."""
+    text = value if isinstance(value, str) else str(value)
+    if len(text) > _LONGEST:
+        text = text[: _LONGEST - 3] + "..."
+    return one_line(text) or '""'
+
+
+def holds_secret(path: Path) -> bool:
+    """Whether the value at `path` may be a secret and must not be repeated in a message."""
+    return _secret_at(path) >= 0
+
+
+def dotted(path: Path) -> str:
+    """`("nodes", "spark4", "ports", 1)` as `nodes.spark4.ports.1`.
+
+    Below `password` only the kind of reference shows: any other key there may be a secret in the wrong place.
+    """
+    if holds_secret(path):
+        cut = _secret_at(path) + 1
+        path = path[: cut + 1] if path[cut : cut + 1] and path[cut] in _REFERENCES else path[:cut]
+    return ".".join(shown(part) for part in path)
+
+
+def _secret_at(path: Path) -> int:
+    """Where in `path` the key `password` stands, -1 for nowhere; a machine of that name is no secret."""
+    named = bool(path) and path[0] in ("nodes", "switches")
+    return next((at for at, key in enumerate(path) if str(key) == _SECRET and not (named and at == 1)), -1)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing wrong in a rack file; `str()` is one line. `line` None means the file as a whole."""
+
+    file: str
+    line: int | None
+    path: str
+    what: str
+    right: str
+
+    def __str__(self) -> str:
+        place = one_line(self.file) + (f":{self.line}" if self.line is not None else "")
+        return ": ".join(part for part in (place, self.path, f"{self.what}; {self.right}") if part)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A broken rule, not yet tied to a line: where, what is wrong, what would be right."""
+
+    path: Path
+    what: str
+    right: str
+
+    def at(self, file: str, line: int) -> Fault:
+        """This problem as a fault on a line of a file."""
+        return Fault(file, line, dotted(self.path), self.what, self.right)
+
+
+class RackError(Exception):
+    """The rack file cannot be used. `faults` holds every fault found; `str()` gives one line for each."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults: tuple[Fault, ...] = tuple(faults)
+        super().__init__(self.faults)
+
+    def __str__(self) -> str:
+        return "\n".join(str(fault) for fault in self.faults)

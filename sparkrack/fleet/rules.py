@@ -1,0 +1,180 @@
+"""What must hold between the sections of a rack file, each rule on its own, all of them judged at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Address, IPv4Network
+
+from sparkrack.fleet import addressing, wiring
+from sparkrack.fleet.cabling import Cabling, Leg
+from sparkrack.fleet.draft import NOWHERE, Draft
+from sparkrack.fleet.errors import Path, Problem
+from sparkrack.fleet.types import Fabric
+
+
+def check(draft: Draft) -> Iterator[Problem]:
+    """Every broken rule of the draft."""
+    yield from _names(draft)
+    yield from _addresses(draft)
+    yield from _mtus(draft)
+    yield from _images(draft)
+    cabling, problems = wiring.trace(draft.nodes, draft.switches, draft.unread)
+    yield from problems
+    if draft.fabric:
+        yield from _networks(draft, draft.fabric)
+    if draft.complete and not problems:
+        yield from _cabled(draft, cabling)
+        if draft.fabric:
+            yield from _fabric(draft, draft.fabric, cabling)
+
+
+def _names(draft: Draft) -> Iterator[Problem]:
+    if draft.complete and not draft.nodes:
+        yield Problem(
+            ("nodes",), "holds no node", "write at least one, like spark1: {address: 10.77.0.11, ...}"
+        )
+    for name in draft.switches:
+        if name in draft.nodes:
+            yield Problem(
+                ("switches", name), "is also the name of a node", "give each machine a name of its own"
+            )
+
+
+def _managed(draft: Draft) -> Iterator[tuple[Path, str, IPv4Address]]:
+    """Where each management address is written, whose it is, and what it is."""
+    for name, node in draft.nodes.items():
+        if node.address != NOWHERE:
+            yield ("nodes", name, "address"), name, node.address
+    for name, switch in draft.switches.items():
+        if switch.address != NOWHERE:
+            yield ("switches", name, "address"), name, switch.address
+
+
+def _addresses(draft: Draft) -> Iterator[Problem]:
+    seen: dict[IPv4Address, str] = {}
+    for path, name, address in _managed(draft):
+        if address in seen:
+            yield Problem(
+                path,
+                f"{address} is already the address of {seen[address]}",
+                "give each machine an address of its own",
+            )
+        seen.setdefault(address, name)
+
+
+def _mtus(draft: Draft) -> Iterator[Problem]:
+    for name, switch in draft.switches.items():
+        if switch.mtu > switch.l2mtu:
+            yield Problem(
+                ("switches", name, "mtu"),
+                f"{switch.mtu} is larger than the l2mtu {switch.l2mtu}",
+                "write mtu <= l2mtu <= 9570, like 9000 and 9500",
+            )
+    lowest = min(draft.switches.values(), key=lambda switch: switch.mtu, default=None)
+    if draft.fabric and lowest and draft.fabric.mtu > lowest.mtu:
+        yield Problem(
+            ("fabric", "mtu"),
+            f"{draft.fabric.mtu} is larger than the mtu {lowest.mtu} of {lowest.name}",
+            f"write at most {lowest.mtu}, or raise switches.{lowest.name}.mtu",
+        )
+
+
+def _images(draft: Draft) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for place, image in enumerate(draft.images):
+        if image in seen:
+            yield Problem(("images", place), f"{image} is listed twice", "list every image once")
+        seen.add(image)
+
+
+def _networks(draft: Draft, fabric: Fabric) -> Iterator[Problem]:
+    named: list[tuple[Path, IPv4Network]] = [
+        (("fabric", "subnets", place), subnet) for place, subnet in enumerate(fabric.subnets or ())
+    ]
+    if fabric.subnets is not None and len(fabric.subnets) != 2:
+        yield Problem(
+            ("fabric", "subnets"),
+            f"holds {len(fabric.subnets)} subnet{'s' if len(fabric.subnets) != 1 else ''}",
+            "write two, one for each half of a port",
+        )
+    for place, (path, subnet) in enumerate(named):
+        for _, other in named[:place]:
+            if subnet.overlaps(other):
+                yield Problem(
+                    path, f"{subnet} overlaps {other}", "the halves of a port need separate subnets"
+                )
+    if fabric.pool is not None:
+        named.append((("fabric", "pool"), fabric.pool))
+    for path, subnet in named:
+        for _, name, address in _managed(draft):
+            if address in subnet:
+                yield Problem(
+                    path,
+                    f"{subnet} contains {address}, the address of {name}",
+                    "keep fabric and management apart",
+                )
+                break
+
+
+def _cabled(draft: Draft, cabling: Cabling) -> Iterator[Problem]:
+    if len(draft.nodes) < 2:
+        return
+    for name in draft.nodes:
+        if not cabling.ports_of(name):
+            yield Problem(
+                ("nodes", name, "ports"),
+                "no cable ends at this node",
+                "write where the cable in port 0 or 1 ends",
+            )
+
+
+def _fabric(draft: Draft, fabric: Fabric, cabling: Cabling) -> Iterator[Problem]:
+    if any(isinstance(cable.b, Leg) for cable in cabling.cables):
+        yield from _switched(draft, fabric, cabling)
+    elif fabric.pool is None and len(cabling.cables) > 1:
+        yield Problem(
+            ("fabric", "subnets"),
+            f"{len(cabling.cables)} cables between nodes cannot share two subnets",
+            "write a pool instead, like pool: 10.100.0.0/20",
+        )
+        return
+    if fabric.pool is not None:
+        held, needed = addressing.pool_size(fabric.pool), addressing.pool_need(cabling)
+        if held < needed:
+            yield Problem(
+                ("fabric", "pool"),
+                f"{fabric.pool} holds {held} /24, and {len(cabling.cables)} cables need {needed}",
+                f"write a /{addressing.CARVED - (needed - 1).bit_length()} or larger",
+            )
+    for place, subnet in enumerate(fabric.subnets or ()):
+        hosts = subnet.num_addresses - 2
+        if hosts < len(draft.nodes):
+            yield Problem(
+                ("fabric", "subnets", place),
+                f"{subnet} holds {hosts} hosts for {len(draft.nodes)} nodes",
+                f"write a /{32 - (len(draft.nodes) + 1).bit_length()} or larger",
+            )
+
+
+def _switched(draft: Draft, fabric: Fabric, cabling: Cabling) -> Iterator[Problem]:
+    """Behind a switch all nodes share the subnets; a second cable of a node would join them again."""
+    if fabric.pool is not None:
+        yield Problem(
+            ("fabric", "pool"),
+            "cannot serve nodes behind a switch, which share their subnets",
+            "write subnets instead, like subnets: [192.168.100.0/24, 192.168.101.0/24]",
+        )
+    for cable in cabling.cables:
+        if not isinstance(cable.b, Leg):
+            yield Problem(
+                ("nodes", cable.a.node, "ports"),
+                f"a cable between nodes ({cable.a} to {cable.b}) beside cables to a switch is not supported",
+                "cable every node to a switch, or none",
+            )
+    for name in draft.nodes:
+        if len(cabling.ports_of(name)) > 1 and all(cabling.leg_of(port) for port in cabling.ports_of(name)):
+            yield Problem(
+                ("nodes", name, "ports"),
+                "both ports are cabled to a switch, and two subnets serve one port",
+                "cable one port of each node",
+            )

@@ -1,0 +1,224 @@
+"""The single values of a rack file: what each may look like, and what to write instead when it does not."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import IPv4Address, IPv4Network
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, StrictStr, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+REFUSED = "refused"
+"""The type of the pydantic errors raised here; their context holds `what` and `right`."""
+
+
+def refuse(what: str, right: str) -> PydanticCustomError:
+    """An error saying what is wrong (`{value}` stands for the value as written) and what would be right."""
+    return PydanticCustomError(REFUSED, "{what}; {right}", {"what": what, "right": right})
+
+
+def _given(value: object) -> object:
+    if value is None:
+        raise refuse("is empty", "give it a value or remove the key")
+    return value
+
+
+Given = BeforeValidator(_given)
+"""For a key that may be left out but not left empty: that is more often an accident than a wish."""
+
+
+def matching(pattern: str, what: str, right: str) -> AfterValidator:
+    """A text that `pattern` matches as a whole."""
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if not compiled.fullmatch(text):
+            raise refuse(what, right)
+        return text
+
+    return AfterValidator(check)
+
+
+Name = Annotated[
+    StrictStr,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}",
+        "{value} cannot be a name",
+        "a name is 1 to 63 letters, digits, '-', '_' or '.', and begins with a letter or digit",
+    ),
+]
+"""A name that is safe as a host name, a file name and a word of a command."""
+
+Model = Annotated[
+    StrictStr,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}",
+        "{value} cannot be a model",
+        "write what /system/routerboard prints as model, like CRS812-8DS-2DQ-2DDQ",
+    ),
+]
+Serial = Annotated[
+    StrictStr,
+    matching(
+        r"[A-Za-z0-9/_-]{1,63}",
+        "{value} cannot be a serial number",
+        "write letters and digits, like HXXXXXXXXXX",
+    ),
+]
+Version = Annotated[
+    StrictStr,
+    matching(
+        r"[0-9][0-9A-Za-z.+~_-]{0,62}",
+        "{value} is not a version",
+        "write one as its package has it, like 580.159 or 6.17.0-1021-nvidia",
+    ),
+]
+
+End = Annotated[
+    StrictStr,
+    matching(
+        r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}/[A-Za-z0-9][A-Za-z0-9-]{0,62}",
+        "{value} is not the end of a cable",
+        "write a leg like crs812/qsfp56-dd-1-1, or a port of a node like spark2/1",
+    ),
+]
+"""Where a cable ends: a leg of a switch, or a port of another node."""
+
+_ADDRESS = "10.77.0.11"
+
+
+def _address(value: object) -> IPv4Address:
+    if isinstance(value, IPv4Address):
+        return value
+    try:
+        address = IPv4Address(value if isinstance(value, str) else "")
+    except ValueError:
+        raise refuse("{value} is not an IPv4 address", f"write one like {_ADDRESS}") from None
+    if address.is_unspecified or address.is_multicast or address.is_reserved:
+        raise refuse("{value} is not the address of one machine", f"write one like {_ADDRESS}")
+    return address
+
+
+Address = Annotated[IPv4Address, BeforeValidator(_address)]
+"""The management address of one machine; loopback is allowed, a machine under test may answer there."""
+
+
+def network(example: str, smallest: int) -> BeforeValidator:
+    """An IPv4 network of prefix length 8 to `smallest`, written without host bits."""
+
+    def check(value: object) -> IPv4Network:
+        if isinstance(value, IPv4Network):
+            return value
+        if not isinstance(value, str) or not re.fullmatch(r"[0-9.]+/[0-9]{1,2}", value):
+            raise refuse("{value} is not an IPv4 network", f"write one like {example}")
+        try:
+            found = IPv4Network(value, strict=False)
+        except ValueError:
+            raise refuse("{value} is not an IPv4 network", f"write one like {example}") from None
+        if not 8 <= found.prefixlen <= smallest:
+            raise refuse(
+                "{value} has an unfit size", f"use a prefix length from /8 to /{smallest}, like {example}"
+            )
+        if str(found) != value:
+            raise refuse("{value} is an address inside a network", f"write the network itself, {found}")
+        special = (found.network_address, found.broadcast_address)
+        if (
+            any(end.is_loopback or end.is_multicast or end.is_reserved for end in special)
+            or not int(special[0]) >> 24
+        ):
+            raise refuse("{value} cannot be used between machines", f"write a private network like {example}")
+        return found
+
+    return BeforeValidator(check)
+
+
+Subnet = Annotated[IPv4Network, network("192.168.100.0/24", 30)]
+Pool = Annotated[IPv4Network, network("10.100.0.0/20", 24)]
+
+
+def _fingerprint(text: str) -> str:
+    digits = text.replace(":", "").lower()
+    paired = re.fullmatch(r"[0-9a-f]{64}|[0-9a-f]{2}(:[0-9a-f]{2}){31}", text.lower())
+    if not paired:
+        raise refuse(
+            "{value} is not the SHA-256 fingerprint of a certificate",
+            "write its 64 hex digits, colons allowed",
+        )
+    return digits
+
+
+Fingerprint = Annotated[StrictStr, AfterValidator(_fingerprint)]
+"""A SHA-256 fingerprint, held as 64 lower-case hex digits."""
+
+_MEMORY = re.compile(r"([1-9][0-9]{0,6})([MG])")
+
+
+def _memory(value: object) -> str:
+    # a bare number has no unit, so it is refused like any other text
+    text = value if isinstance(value, str) else ""
+    found = _MEMORY.fullmatch(text)
+    if not found:
+        raise refuse("{value} is not an amount of memory", "write a whole number of M or G, like 100G")
+    mebibytes = int(found[1]) * (1024 if found[2] == "G" else 1)
+    if not 1024 <= mebibytes <= 128 * 1024:
+        raise refuse("{value} does not fit a GB10 node", "write 1G to 128G")
+    return text
+
+
+MemorySize = Annotated[str, BeforeValidator(_memory)]
+
+_IMAGE = re.compile(
+    r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?/)?"  # registry, perhaps with a port
+    r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*(?:/[a-z0-9]+(?:[._-]+[a-z0-9]+)*)*"
+    r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9._-]{0,127}))?"
+    r"(?P<digest>@sha256:[0-9a-f]{64})?"
+)
+_PINNED = "name a version, like scitrera/dgx-spark-sglang:0.5.12, or a digest (@sha256:...)"
+
+
+def _image(text: str) -> str:
+    found = _IMAGE.fullmatch(text) if len(text) <= 512 else None
+    if not found:
+        raise refuse("{value} is not a container image", _PINNED)
+    tag = found["tag"]
+    if found["digest"]:
+        return text
+    if tag is None:
+        raise refuse("{value} is not pinned", _PINNED)
+    if "latest" in re.split(r"[._-]", tag.lower()):
+        raise refuse("{value} is not pinned, the tag moves", _PINNED)
+    return text
+
+
+Image = Annotated[StrictStr, AfterValidator(_image)]
+"""A container image that means the same bytes tomorrow, as far as its publisher keeps his tags."""
+
+Environment = Annotated[
+    StrictStr,
+    matching(
+        r"[A-Za-z_][A-Za-z0-9_]{0,127}",
+        "is not the name of an environment variable",
+        "write letters, digits and '_', like CRS812_PASSWORD",
+    ),
+]
+
+
+def _placed(value: object, info: ValidationInfo) -> object:
+    if isinstance(value, Path):
+        value = str(value)
+    if not isinstance(value, str):
+        return value  # the type's own check says what is wrong with it
+    if not value.strip() or any(ord(character) < 32 for character in value):
+        raise refuse("{value} is not the name of a file", "write a path")
+    try:
+        path = Path(value).expanduser()
+    except RuntimeError:
+        raise refuse("the home folder in {value} is not known", "write the path in full") from None
+    folder = (info.context or {}).get("folder", Path.cwd())
+    return Path(folder) / path
+
+
+FilePath = Annotated[Path, BeforeValidator(_placed)]
+"""A file: `~` is the home folder, a relative path starts in the folder of the rack file."""

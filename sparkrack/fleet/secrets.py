@@ -1,0 +1,113 @@
+"""A secret by reference: where to find it, never what it is."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, SecretStr, StrictStr, model_validator
+
+from sparkrack.fleet.scalars import Environment, FilePath, Given, refuse
+
+_LONGEST = 64 * 1024
+_SECONDS = 60
+_FORMS = "name where it is kept: {env: VARIABLE}, {file: path} or {command: [program, argument]}"
+
+
+class SecretError(Exception):
+    """A secret could not be fetched. The message names the reference, never the value."""
+
+
+class SecretRef(BaseModel):
+    """Where a secret is kept: exactly one of an environment variable, a file, or a command that prints it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    env: Annotated[Environment | None, Given] = None
+    file: Annotated[FilePath | None, Given] = None
+    command: Annotated[tuple[StrictStr, ...] | None, Given] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_reference(cls, value: object) -> object:
+        if isinstance(value, cls):
+            return value
+        if not isinstance(value, dict):
+            raise refuse("a password does not belong in this file", _FORMS)
+        if len(value) != 1 or next(iter(value)) not in cls.model_fields:
+            raise refuse("is not one reference to a password", _FORMS)
+        if value.get("command") == []:
+            raise refuse("names no program", _FORMS)
+        return value
+
+    def __str__(self) -> str:
+        if self.env is not None:
+            return f"environment variable {self.env}"
+        if self.file is not None:
+            return f"file {self.file}"
+        return f"command {(self.command or ('',))[0]}"
+
+    def resolve(self) -> SecretStr:
+        """Fetch the secret now, without its last line break. Raises SecretError when it cannot be had."""
+        if self.env is not None:
+            text = os.environ.get(self.env)
+            if text is None:
+                raise SecretError(f"{self} is not set; export it before the run")
+        elif self.file is not None:
+            text = _decoded(_read_private(self.file, str(self)), str(self))
+        else:
+            text = _decoded(_output(self.command or (), str(self)), str(self))
+        text = text.removesuffix("\n").removesuffix("\r")
+        if not text:
+            raise SecretError(f"{self} holds nothing; put the password there")
+        return SecretStr(text)
+
+
+# Below, no SecretError is raised while handling an error that carries the secret's bytes.
+
+
+def _decoded(raw: bytes, reference: str) -> str:
+    if len(raw) > _LONGEST:
+        raise SecretError(f"{reference} gives more than {_LONGEST} bytes; that is not a password")
+    with suppress(UnicodeDecodeError):
+        return raw.decode()
+    raise SecretError(f"{reference} does not give UTF-8 text; that is not a password")
+
+
+def _read_private(path: Path, reference: str) -> bytes:
+    """The file's bytes, checked on the opened file so that it cannot be swapped in between."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise SecretError(f"{reference} is not a file; check the path")
+            if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise SecretError(f"{reference} is open to others; run chmod 600 on it")
+            return os.read(handle, _LONGEST + 1)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise SecretError(f"{reference} cannot be read: {error.strerror}; check the path") from None
+
+
+def _output(command: tuple[str, ...], reference: str) -> bytes:
+    """What `command` prints; its error output is dropped because it may quote the secret."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        fault = f"did not end within {_SECONDS} s; run it by hand to see why"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "not a usable command line"
+        fault = f"cannot be started: {reason}; check its name"
+    else:
+        if done.returncode == 0:
+            return done.stdout
+        fault = f"ended with {done.returncode}; run it by hand to see why"
+    raise SecretError(f"{reference} {fault}")

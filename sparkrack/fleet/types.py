@@ -1,0 +1,254 @@
+"""The rack as typed, frozen data: one class for each section of the file, one field for each key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    Tag,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from sparkrack.fleet import addressing, wiring
+from sparkrack.fleet.cabling import Cabling
+from sparkrack.fleet.frozen import FrozenMap
+from sparkrack.fleet.scalars import (
+    Address,
+    End,
+    FilePath,
+    Fingerprint,
+    Given,
+    Image,
+    MemorySize,
+    Model,
+    Name,
+    Pool,
+    Serial,
+    Subnet,
+    Version,
+    refuse,
+)
+from sparkrack.fleet.secrets import SecretRef
+from sparkrack.fleet.splits import CAGES, SPLITS, cage_kind
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Frozen = Annotated[Mapping[Key, Value], AfterValidator(FrozenMap)]
+
+MAX_L2MTU = 9570
+"""The largest l2mtu of a QSFP56 or QSFP56-DD interface, in bytes (MikroTik manual, "MTU in RouterOS")."""
+
+Mtu = Annotated[StrictInt, Field(ge=1280, le=MAX_L2MTU, examples=[9000])]
+TcpPort = Annotated[StrictInt, Field(ge=1, le=65535)]
+
+
+class Section(BaseModel):
+    """A section of the file: no unknown keys, no change after loading."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+
+class Access(Section):
+    """How the operator's machine reaches the nodes: by ssh key only, to host keys that are already known."""
+
+    user: Name = Field(examples=["ops"])
+    key: FilePath = Field(examples=["~/.ssh/id_ed25519"])
+    known_hosts: FilePath = Field(examples=["known_hosts"])
+    port: TcpPort = 22
+
+
+def _port_number(value: object) -> object:
+    if isinstance(value, str) and value in ("0", "1"):
+        raise refuse("the port number is in quotes", f"write {value} without them")
+    if type(value) is not int or value not in (0, 1):
+        raise refuse("a node has no such port", "write 0 (the cage next to the RJ45) or 1")
+    return value
+
+
+PortNumber = Annotated[int, BeforeValidator(_port_number)]
+
+
+class Node(Section):
+    """A GB10 machine. `ports` says where the cable in each of its two cages ends.
+
+    `ports` may be empty when the cable is written at its other end; `Rack.cabling` knows both ends.
+    """
+
+    name: Name
+    address: Address = Field(examples=["10.77.0.11"])
+    vendor: Literal["nvidia", "asus", "lenovo", "acer", "dell", "gigabyte", "hp", "msi"] = Field(
+        examples=["asus"]
+    )
+    ports: Frozen[PortNumber, End] = Field(examples=["{1: crs812/qsfp56-dd-1-1}"])
+
+
+class Tls(Section):
+    """The certificate the switch must show, by the SHA-256 fingerprint of its DER form."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _which_certificate(cls, value: object) -> object:
+        if not isinstance(value, dict | Tls):
+            raise refuse(
+                "{value} does not say which certificate",
+                'write {sha256: "<64 hex digits>"}, or false for the plain API',
+            )
+        return value
+
+    sha256: Fingerprint = Field(examples=['"<64 hex digits>"'])
+
+
+def _declarable(name: str) -> str:
+    if name not in CAGES:
+        raise refuse(
+            "a CRS812 has no such cage",
+            f"its cages are {', '.join(c for c in CAGES if SPLITS[cage_kind(c)])}",
+        )
+    if not SPLITS[cage_kind(name)]:
+        raise refuse("this cage cannot be declared yet", "leave it out, then it is left alone")
+    return name
+
+
+CageName = Annotated[StrictStr, AfterValidator(_declarable)]
+
+
+class CageSpec(Section):
+    """What a cage of the switch is split into, and whether its cables are copper or optic."""
+
+    name: CageName
+    split: StrictStr = Field(examples=["4x100G"])
+    medium: Literal["copper", "optic"] = "copper"
+
+    @field_validator("split")
+    @classmethod
+    def _split_of_this_cage(cls, split: str, info: ValidationInfo) -> str:
+        if "name" in info.data:  # else the cage itself is at fault, and that is said
+            known = SPLITS[cage_kind(info.data["name"])]
+            if split not in known:
+                raise refuse(
+                    f"{{value}} is not a split of {info.data['name']}", f"choose from {', '.join(known)}"
+                )
+        return split
+
+
+class Switch(Section):
+    """A CRS812. `tls` False is the plain API, for first contact and the lab; other cages are left alone."""
+
+    name: Name
+    address: Address = Field(examples=["10.77.0.2"])
+    port: TcpPort = 8729
+    tls: Annotated[
+        Annotated[Tls, Tag("pinned")] | Annotated[Literal[False], Tag("plain")],
+        Discriminator(lambda value: "plain" if value is False else "pinned"),
+    ] = Field(examples=['{sha256: "<64 hex digits>"}'])
+    user: Name = Field(examples=["sparkrack"])
+    password: SecretRef = Field(examples=["{env: CRS812_PASSWORD}"])
+    model: Model = Field(examples=["CRS812-8DS-2DQ-2DDQ"])
+    serial: Annotated[Serial | None, Given] = None
+    identity: Annotated[Name | None, Given] = None
+    cages: Frozen[str, CageSpec] = Field(examples=["{qsfp56-dd-1: {split: 4x100G}}"])
+    mtu: Mtu = 9000
+    l2mtu: Mtu = 9500
+    bridge: Name = "bridge"
+    lossless: Literal["none", "pause", "roce"] = "none"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_port(cls, value: Any) -> Any:
+        """Without TLS and without a port, the port is that of the plain API."""
+        if isinstance(value, dict) and value.get("tls") is False and "port" not in value:
+            return {**value, "port": 8728}
+        return value
+
+
+class Fabric(Section):
+    """The fast network: its MTU in bytes, and where its addresses come from, `subnets` or `pool`."""
+
+    mtu: Mtu = 9000
+    subnets: Annotated[tuple[Subnet, ...] | None, Given] = Field(
+        default=None, examples=["[192.168.100.0/24, 192.168.101.0/24]"]
+    )
+    pool: Annotated[Pool | None, Given] = Field(default=None, examples=["10.100.0.0/20"])
+
+    @model_validator(mode="after")
+    def _one_source_of_addresses(self) -> Fabric:
+        if (self.subnets is None) == (self.pool is None):
+            raise refuse(
+                "has neither subnets nor pool" if self.pool is None else "has both subnets and pool",
+                "write one: subnets for two nodes or a switch, pool for a ring",
+            )
+        return self
+
+
+class Driver(Section):
+    """The versions of NVIDIA driver and kernel that are held; `kernel` None leaves the kernel alone."""
+
+    version: Version = Field(examples=['"580.159"'])
+    kernel: Annotated[Version | None, Given] = None
+
+
+class Memory(Section):
+    """How the kernel of a node treats memory, which CPU and GPU share on a GB10.
+
+    `min_free_kbytes` is in KiB: below 1024 the kernel breaks (kernel documentation, "vm.min_free_kbytes"),
+    above about 5 % of the memory it starves what runs (inferred).
+    `overcommit_memory` 2 is not offered: CUDA reserves more address space than there is memory (inferred).
+    """
+
+    swap: StrictBool = False
+    overcommit_memory: Annotated[StrictInt, Field(ge=0, le=1)] = 0
+    min_free_kbytes: Annotated[StrictInt, Field(ge=1024, le=6 * 1024 * 1024)] = 1572864
+
+
+class Docker(Section):
+    """The memory ceiling of all containers of a node together, and of each."""
+
+    memory: MemorySize = Field(default="100G", examples=["100G"])
+
+
+class Rack(Section):
+    """One rack: its nodes in order of rank, its switches, and how they are cabled and kept."""
+
+    rack: Name = Field(examples=["spark8"])
+    access: Access = Field(examples=["{user: ops, key: ~/.ssh/id_ed25519, known_hosts: known_hosts}"])
+    nodes: Frozen[str, Node] = Field(
+        examples=["{spark1: {address: 10.77.0.11, vendor: asus, ports: {1: spark2/1}}}"]
+    )
+    switches: Frozen[str, Switch] = FrozenMap({})
+    fabric: Fabric = Field(examples=["{subnets: [192.168.100.0/24, 192.168.101.0/24]}"])
+    driver: Annotated[Driver | None, Given] = None
+    memory: Memory = Memory()
+    docker: Docker = Docker()
+    images: tuple[Image, ...] = Field(default=(), examples=["[scitrera/dgx-spark-sglang:0.5.12]"])
+    source: Path
+
+    @cached_property
+    def cabling(self) -> Cabling:
+        """Every cable of the rack, known from both of its ends."""
+        return wiring.trace(self.nodes, self.switches)[0]
+
+    @cached_property
+    def addresses(self) -> tuple[addressing.Address, ...]:
+        """The fabric address of every half of every cabled port, by rank, port and half."""
+        if self.fabric.pool is not None:
+            return tuple(addressing.from_pool(tuple(self.nodes), self.cabling, self.fabric.pool))
+        return tuple(addressing.from_subnets(tuple(self.nodes), self.cabling, self.fabric.subnets or ()))
+
+    @cached_property
+    def topology(self) -> Literal["direct", "ring", "switch"]:
+        """What the cables make of the rack: never declared, it follows."""
+        return wiring.topology(self.cabling)

@@ -1,0 +1,159 @@
+"""From the ends written at the nodes to the cables between them, with every end that cannot be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal
+
+from sparkrack.fleet.cabling import NODE_GBPS, Cable, Cabling, Leg, Port
+from sparkrack.fleet.errors import Problem
+from sparkrack.fleet.splits import CAGES, SPLITS, cage_kind
+
+if TYPE_CHECKING:
+    from sparkrack.fleet.types import CageSpec, Node, Switch
+
+_LEG = re.compile(r"(?P<cage>.+)-(?P<lane>[1-9])")
+
+
+def topology(cabling: Cabling) -> Literal["direct", "ring", "switch"]:
+    """What the cables make: a switch with its legs, a node between two others (ring), or pairs (direct)."""
+    peers: dict[str, set[str]] = {}
+    for cable in cabling.cables:
+        if isinstance(cable.b, Leg):
+            return "switch"
+        peers.setdefault(cable.a.node, set()).add(cable.b.node)
+        peers.setdefault(cable.b.node, set()).add(cable.a.node)
+    return "ring" if any(len(others) > 1 for others in peers.values()) else "direct"
+
+
+def legs_of(switch: Switch, cage: CageSpec) -> Iterator[Leg]:
+    """The legs a declared cage is split into, in lane order."""
+    split = SPLITS[cage_kind(cage.name)][cage.split]
+    for first in split.first_lanes:
+        lanes = tuple(range(first, first + split.lanes_per_leg))
+        yield Leg(switch.name, cage.name, first, lanes, split.gbps)
+
+
+def trace(
+    nodes: Mapping[str, Node], switches: Mapping[str, Switch], unread: Collection[str] = ()
+) -> tuple[Cabling, list[Problem]]:
+    """The cables the nodes declare, and a problem for every end that has no cable.
+
+    `unread` names nodes and switches that are declared but at fault themselves: an end there is not judged.
+    """
+    return _Tracer(nodes, switches, unread).run()
+
+
+class _Tracer:
+    def __init__(
+        self, nodes: Mapping[str, Node], switches: Mapping[str, Switch], unread: Collection[str]
+    ) -> None:
+        self.nodes, self.switches, self.unread = nodes, switches, unread
+        self.rank = {name: place for place, name in enumerate(nodes)}
+        self.ends = {
+            Port(node.name, number): end for node in nodes.values() for number, end in node.ports.items()
+        }
+        self.legs = {
+            str(leg): leg
+            for switch in switches.values()
+            for cage in switch.cages.values()
+            for leg in legs_of(switch, cage)
+        }
+        self.taken: dict[str, Port] = {}
+        self.cables: list[Cable] = []
+        self.problems: list[Problem] = []
+
+    def run(self) -> tuple[Cabling, list[Problem]]:
+        for port, end in self.ends.items():
+            name, _, place = end.partition("/")
+            if name in self.unread:
+                continue
+            if name in self.switches:
+                found = self._to_leg(port, end, self.switches[name], place)
+            elif name in self.nodes:
+                found = self._to_node(port, end, name, place)
+            else:
+                found = self._nowhere(name)
+            if found:
+                self.problems.append(Problem(("nodes", port.node, "ports", port.number), *found))
+        self.cables.sort(key=lambda cable: (self.rank[cable.a.node], cable.a.number))
+        return Cabling(self.cables), self.problems
+
+    def _nowhere(self, name: str) -> tuple[str, str]:
+        known = [*self.switches, *self.nodes, *self.unread]
+        near = get_close_matches(name, known, 1)
+        return (
+            f"there is no switch or node called {name}",
+            f"did you mean {near[0]}?" if near else "write the name of a switch or node in this file",
+        )
+
+    def _to_leg(self, port: Port, end: str, switch: Switch, place: str) -> tuple[str, str] | None:
+        leg = self.legs.get(end)
+        if leg is None:
+            return self._no_leg(end, switch, place)
+        if leg.gbps > NODE_GBPS:
+            return (
+                f"{end} runs at {leg.gbps}G and the port of a node at most at {NODE_GBPS}G",
+                "split the cage into legs of 200G or 100G",
+            )
+        if end in self.taken:
+            other = self.taken[end]
+            owner = other.node if other.node != port.node else f"port {other.number} of {other.node}"
+            return f"{end} is already used by {owner}", self._free(switch, leg.gbps)
+        self.taken[end] = port
+        self.cables.append(Cable(port, leg, leg.gbps))
+        return None
+
+    def _no_leg(self, end: str, switch: Switch, place: str) -> tuple[str, str]:
+        found = _LEG.fullmatch(place)
+        cage = found["cage"] if found else ""
+        if found is None or cage not in CAGES:
+            near = get_close_matches(
+                place, [leg.interface for leg in self.legs.values() if leg.switch == switch.name], 1
+            )
+            right = (
+                f"did you mean {switch.name}/{near[0]}?"
+                if near
+                else "write cage and lane, like qsfp56-dd-1-1"
+            )
+            return f"{end} names no cage of a CRS812", right
+        spec = switch.cages.get(cage)
+        if spec is None:
+            declared = ", ".join(switch.cages) or "none"
+            return (
+                f"cage {cage} is not declared",
+                f"add it to switches.{switch.name}.cages (declared: {declared})",
+            )
+        legs = ", ".join(f"{switch.name}/{leg.interface}" for leg in legs_of(switch, spec))
+        return f"{end} is not a leg of cage {cage}, which is split {spec.split}", f"its legs are {legs}"
+
+    def _free(self, switch: Switch, gbps: int) -> str:
+        if self.unread:
+            return "give every port a leg of its own"
+        wanted = set(self.ends.values())
+        free = [name for name, leg in self.legs.items() if leg.switch == switch.name and name not in wanted]
+        # a leg of the same speed first: the other nodes of the rack most likely run at it
+        free.sort(key=lambda name: self.legs[name].gbps != gbps)
+        return f"{free[0]} is free" if free else f"no leg of {switch.name} is free"
+
+    def _to_node(self, port: Port, end: str, name: str, place: str) -> tuple[str, str] | None:
+        if place not in ("0", "1"):
+            return f"{end} is not the port of a node", f"write {name}/0 or {name}/1"
+        peer = Port(name, int(place))
+        if name == port.node:
+            return f"{end} is on the same node", "a cable joins two nodes"
+        written = self.ends.get(peer)
+        if written is not None and written != str(port):
+            return (
+                f"the cable ends at {end}, but there it says {written}",
+                f"write {port} at nodes.{peer.node}.ports.{peer.number}, or another end here",
+            )
+        if end in self.taken:
+            return f"{end} is already used by {self.taken[end]}", "give every cable a port of its own"
+        self.taken[end] = port
+        if written is None or self.rank[port.node] < self.rank[name]:
+            first, second = sorted((port, peer), key=lambda side: self.rank[side.node])
+            self.cables.append(Cable(first, second, NODE_GBPS))
+        return None

@@ -1,0 +1,38 @@
+"""Write files of a node whole: a reader sees the old one or the new one, never a part, a wrong owner or mode."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import posixpath
+
+from pyinfra.api.command import StringCommand
+
+from sparkrack.ops.shell import quote, root
+
+BACKUPS = "/var/backups/sparkrack"
+
+
+def put(path: str, content: bytes, mode: str, before: bytes | None = None, check: str = "") -> StringCommand:
+    """The command that makes `path` hold `content`, owned by root.
+
+    The file is written beside its target under a private name, with its final mode, checked there, flushed and
+    renamed. `before`: what a file of others held; it is kept in /var/backups/sparkrack under the hash of its
+    content. `check`: shell text that must succeed, with the new file as "$new".
+    """
+    folder, name = posixpath.split(path)
+    keep = ""
+    if before is not None:
+        copy = f"{BACKUPS}/{name}.{hashlib.sha256(before).hexdigest()[:12]}"
+        keep = f"install -d -m 700 {BACKUPS}; [ -e {quote(copy)} ] || cp -a {quote(path, copy)}; "
+    return root(
+        f"umask 077; {keep}new=$(mktemp {quote(f'{folder}/.{name}.XXXXXX')}); trap 'rm -f \"$new\"' EXIT; "
+        f'base64 -d > "$new"; chown root:root "$new"; chmod {mode} "$new"; {check + "; " if check else ""}'
+        f'sync "$new"; mv -fT "$new" {quote(path)}; sync {quote(folder)}',
+        stdin=encoded(content),
+    )
+
+
+def encoded(content: bytes) -> str:
+    """Bytes as text that survives a line-based channel; `base64 -d` on the node is its inverse."""
+    return base64.b64encode(content).decode()

@@ -1,0 +1,135 @@
+"""Read everything that the roles need of a node with one command, and tell known from absent from unknown."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from paramiko import SSHException
+from pyinfra.api.host import Host
+
+from sparkrack.ops.shell import ask, quote
+
+_END = "complete"
+
+
+class Unknown(Exception):
+    """Something that a role needs could not be read. The text says what and why."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What one role reads: `files` by path and `commands` by a name, each a shell text that ends with exit 0.
+
+    A missing file is absent, which is an answer; a command that fails is unknown, which is none.
+    """
+
+    files: tuple[str, ...] = ()
+    commands: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read of a node: for each file and command its bytes, None for absent, or why it is unknown."""
+
+    found: Mapping[str, bytes | None]
+    unknown: Mapping[str, str]
+
+    def content(self, key: str) -> bytes | None:
+        """The bytes behind a path or command; None for a file that is not there. Raises Unknown."""
+        if key in self.unknown:
+            raise Unknown(f"{key}: {self.unknown[key]}")
+        return self.found[key]
+
+    def text(self, key: str) -> str:
+        """The text behind a path or command. Raises Unknown when it is absent, unreadable or no UTF-8."""
+        content = self.content(key)
+        if content is None:
+            raise Unknown(f"{key}: is not there")
+        try:
+            return content.decode()
+        except UnicodeDecodeError:
+            raise Unknown(f"{key}: is not UTF-8 text") from None
+
+    def number(self, key: str) -> int:
+        """The whole number behind a path or command. Raises Unknown when it is anything else."""
+        text = self.text(key).strip()
+        if not text.isascii() or not text.isdigit():
+            raise Unknown(f"{key}: is no number: {text[:40]!r}")
+        return int(text)
+
+
+_registered: dict[str, Probe] = {}
+_readings: WeakKeyDictionary[Host, tuple[bool, Reading]] = WeakKeyDictionary()
+
+
+def register(role: str, probe: Probe) -> None:
+    """Let a role's questions ride along: all roles that are loaded are asked for in one command."""
+    _registered[role] = probe
+
+
+def read(host: Host) -> Reading:
+    """What the node says, read once and kept until `forget`. Raises Unknown when nothing can be told at all.
+
+    What was read to show a plan is not used to execute it: a person may have looked at it for an hour.
+    """
+    stage = host.state.is_executing
+    kept = _readings.get(host)
+    if kept and kept[0] == stage:
+        return kept[1]
+    probes = list(_registered.values())
+    try:
+        fine, output, complaints = ask(host, script(probes))
+    except (OSError, SSHException) as error:
+        raise Unknown(f"state of the node: {error}") from None
+    if not fine:
+        raise Unknown(f"state of the node: {'; '.join(complaints[:3]) or 'the probe failed'}")
+    reading = parse(probes, output)
+    _readings[host] = (stage, reading)
+    return reading
+
+
+def forget(host: Host) -> None:
+    """Drop what was read: an operation has changed, or begins to change, the node."""
+    _readings.pop(host, None)
+
+
+def script(probes: list[Probe]) -> str:
+    """One shell script that prints a line for each question: key, ok, absent or an exit code, content in base64."""
+    parts = [
+        'f() { if [ -e "$1" ] || [ -L "$1" ]; then printf "%s ok " "$1"; base64 -w0 < "$1"; echo; '
+        'else printf "%s absent\\n" "$1"; fi; }; '
+        'c() { o=$(sh -c "$2" 2>/dev/null; printf "\\n%d" "$?"); '
+        'printf "%s %s " "$1" "${o##*\n}"; printf "%s" "${o%\n*}" | base64 -w0; echo; }'
+    ]
+    for probe in probes:
+        parts += [f"f {quote(path)}" for path in probe.files]
+        parts += [f"c {quote(key, text)}" for key, text in probe.commands.items()]
+    return "\n".join([*parts, f"echo {_END}"])
+
+
+def parse(probes: list[Probe], lines: list[str]) -> Reading:
+    """The answers in what the script printed; whatever is missing or garbled is unknown."""
+    found: dict[str, bytes | None] = {}
+    unknown: dict[str, str] = {}
+    answers = {words[0]: words[1:] for words in (line.split(" ") for line in lines) if len(words) > 1}
+    complete = bool(lines) and lines[-1].strip() == _END
+    for key in (key for probe in probes for key in (*probe.files, *probe.commands)):
+        match answers.get(key):
+            case _ if not complete:
+                unknown[key] = "the node's answer ends too early"
+            case ["absent"]:
+                found[key] = None
+            case ["ok" | "0", content]:
+                try:
+                    found[key] = base64.b64decode(content, validate=True)
+                except (binascii.Error, ValueError):
+                    unknown[key] = "the node's answer is garbled"
+            case [code, _]:
+                unknown[key] = f"reading it ends with exit {code}"
+            case _:
+                unknown[key] = "the node did not answer"
+    return Reading(found, unknown)

@@ -1,0 +1,24 @@
+"""Look at a node through a connection of its own: what the open one still does proves nothing about the next."""
+
+from __future__ import annotations
+
+from paramiko import SSHException
+from pyinfra.api.command import StringCommand
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.host import Host
+
+
+def ask_anew(host: Host, script: str) -> tuple[bool, list[str]]:
+    """Log in again and run a script as root: whether it ended well, and what it printed.
+
+    Raises OSError when no new connection can be made.
+    """
+    connector = type(host.connector)(host.state, host)
+    try:
+        connector.connect()
+        fine, output = connector.run_shell_command(StringCommand(script), _sudo=True)
+    except (ConnectError, SSHException, OSError) as error:
+        raise OSError(f"a new connection to {host.name} fails: {error}") from None
+    finally:
+        connector.disconnect()
+    return fine, [*output.stdout_lines, *output.stderr_lines]

@@ -1,0 +1,30 @@
+"""Commands on a node, as root."""
+
+from __future__ import annotations
+
+import shlex
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.host import Host
+
+
+def root(script: str, stdin: str | None = None) -> StringCommand:
+    """A shell script as a pyinfra command that stops at its first failure. What must not stand in argv goes to stdin."""
+    return StringCommand(f"set -eu; {script}", _sudo=True, **({"_stdin": stdin} if stdin is not None else {}))
+
+
+def ask(host: Host, script: str) -> tuple[bool, list[str], list[str]]:
+    """Run a script on the node now, as root: whether it ended well, its output, its complaints.
+
+    Raises OSError when the connection fails, as pyinfra's connectors do.
+    """
+    state = host.state
+    fine, output = host.run_shell_command(
+        StringCommand(script), print_output=state.print_fact_output, print_input=state.print_fact_input, _sudo=True
+    )
+    return fine, output.stdout_lines, output.stderr_lines
+
+
+def quote(*words: str) -> str:
+    """Words as a shell takes them, whatever is in them."""
+    return shlex.join(words)

@@ -1,0 +1,117 @@
+"""Rack files for these tests: the valid ones on disk, changed copies of them, and random ones."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from sparkrack.fleet import CAGES, SPLITS, Rack, RackError, cage_kind, load
+
+CASES = Path(__file__).parents[2] / "cases" / "racks"
+VALID = CASES / "valid"
+SWITCH = (VALID / "switch.yaml").read_text()
+DIRECT = (VALID / "direct.yaml").read_text()
+RING = (VALID / "ring.yaml").read_text()
+
+ACCESS = "access: {user: ops, key: ~/.ssh/id_ed25519, known_hosts: known_hosts}\n"
+
+
+def changed(text: str, *edits: tuple[str, str]) -> str:
+    """`text` with each `(old, new)` put in; each old part must occur exactly once."""
+    for old, new in edits:
+        assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
+        text = text.replace(old, new)
+    return text
+
+
+def loaded(text: str) -> Rack:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rack.yaml"
+        path.write_text(text, encoding="utf-8", newline="")
+        return load(path)
+
+
+def faults(text: str) -> list[str]:
+    """Every fault of `text` as `line: path: what; right`, without the file; [] for a valid rack."""
+    try:
+        loaded(text)
+    except RackError as error:
+        return [str(fault).removeprefix(fault.file).removeprefix(":") for fault in error.faults]
+    return []
+
+
+def node(name: str, number: int, ports: dict[int, str]) -> str:
+    cables = ", ".join(f"{port}: {end}" for port, end in ports.items())
+    address = f"10.77.{number // 200}.{number % 200 + 11}"
+    return f"  {name}: {{address: {address}, vendor: nvidia, ports: {{{cables}}}}}\n"
+
+
+def switch(name: str, number: int, cages: dict[str, str]) -> str:
+    fingerprint = f"{number:064x}"
+    split = ", ".join(f"{cage}: {{split: {split}}}" for cage, split in cages.items())
+    return (
+        f"  {name}:\n    address: 10.78.0.{number + 1}\n    tls: {{sha256: '{fingerprint}'}}\n"
+        f"    user: sparkrack\n    password: {{env: SWITCH_PASSWORD}}\n"
+        f"    model: CRS812-8DS-2DQ-2DDQ\n    cages: {{{split}}}\n"
+    )
+
+
+def ring(size: int, ends: list[int], pool: str = "10.100.0.0/20") -> str:
+    """A ring; `ends[i]` says where cable i is written: at its first node (0), its second (1) or both (2)."""
+    ports: list[dict[int, str]] = [{} for _ in range(size)]
+    for here, written in enumerate(ends):
+        there = (here + 1) % size
+        if written != 1:
+            ports[here][0] = f"n{there}/1"
+        if written != 0:
+            ports[there][1] = f"n{here}/0"
+    nodes = "".join(node(f"n{number}", number, ports[number]) for number in range(size))
+    return f"rack: ring\n{ACCESS}nodes:\n{nodes}fabric: {{pool: {pool}}}\n"
+
+
+SUBNETS = "fabric: {subnets: [192.168.100.0/24, 192.168.101.0/24]}\n"
+
+rings = st.integers(3, 8).flatmap(
+    lambda size: st.lists(st.sampled_from([0, 1, 2]), min_size=size, max_size=size).map(
+        lambda ends: ring(size, ends)
+    )
+)
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> str:
+    first, second = draw(st.sampled_from([0, 1])), draw(st.sampled_from([0, 1]))
+    written = draw(st.sampled_from([0, 1, 2]))
+    left = {first: f"b/{second}"} if written != 1 else {}
+    right = {second: f"a/{first}"} if written != 0 else {}
+    fabric = draw(st.sampled_from([SUBNETS, "fabric: {pool: 10.100.0.0/23}\n"]))
+    return f"rack: pair\n{ACCESS}nodes:\n{node('a', 0, left)}{node('b', 1, right)}{fabric}"
+
+
+@st.composite
+def switched(draw: st.DrawFn) -> str:
+    """2 to 8 nodes on random legs of random splits that suit a node."""
+    choices = {
+        cage: [name for name, split in SPLITS[cage_kind(cage)].items() if split.gbps <= 200] for cage in CAGES
+    }
+    cages = {
+        cage: draw(st.sampled_from(names))
+        for cage, names in choices.items()
+        if names and (cage == "qsfp56-dd-1" or draw(st.booleans()))
+    }
+    legs = [
+        f"sw/{cage}-{lane}"
+        for cage, name in cages.items()
+        for lane in SPLITS[cage_kind(cage)][name].first_lanes
+    ]
+    legs = draw(st.permutations(legs))
+    size = draw(st.integers(2, min(8, len(legs))))
+    nodes = "".join(
+        node(f"n{number}", number, {draw(st.sampled_from([0, 1])): legs[number]}) for number in range(size)
+    )
+    return f"rack: switched\n{ACCESS}nodes:\n{nodes}switches:\n{switch('sw', 0, cages)}{SUBNETS}"
+
+
+any_rack = st.one_of(pairs(), rings, switched())

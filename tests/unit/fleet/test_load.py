@@ -1,0 +1,122 @@
+"""Loading: what is given back for sound files, how files and faults are named, and that it is quick."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from sparkrack.fleet import RackError, load, rack_path
+
+from .racks import ACCESS, CASES, DIRECT, SUBNETS, SWITCH, VALID, changed, loaded, node, switch
+
+REFERENCE = Path(__file__).parents[3] / "group_data" / "rack.yaml"
+
+
+def test_reference_rack() -> None:
+    rack = load(REFERENCE)
+    assert list(rack.nodes) == [f"spark{number}" for number in range(1, 9)]
+    assert rack.topology == "switch"
+    assert {str(leg) for leg, _ in rack.cabling.legs("crs812")} == {
+        f"crs812/qsfp56-dd-{cage}-{lane}" for cage in (1, 2) for lane in (1, 3, 5, 7)
+    }
+    assert rack.source == REFERENCE
+    assert rack.access.known_hosts == REFERENCE.parent / "known_hosts"
+    assert rack.access.key == Path.home() / ".ssh/id_ed25519"
+    assert rack.driver is not None
+    assert rack.driver.version == "580.159"
+
+
+def test_defaults() -> None:
+    rack = load(VALID / "direct.yaml")
+    assert (rack.access.port, rack.fabric.mtu, rack.docker.memory) == (22, 9000, "100G")
+    assert rack.memory.model_dump() == {"swap": False, "overcommit_memory": 0, "min_free_kbytes": 1572864}
+    assert (rack.driver, rack.images, dict(rack.switches)) == (None, (), {})
+
+
+@pytest.mark.parametrize(("tls", "port"), [("{sha256: '" + "AB:" * 31 + "AB'}", 8729), ("false", 8728)])
+def test_port_of_the_switch_follows_tls(tls: str, port: int) -> None:
+    rack = loaded(changed(SWITCH, (f'{{sha256: "{"0" * 64}"}}', tls)))
+    crs812 = rack.switches["crs812"]
+    assert crs812.port == port
+    assert crs812.tls is False or crs812.tls.sha256 == "ab" * 32
+
+
+def test_single_node_needs_no_cable() -> None:
+    rack = loaded(f"rack: one\n{ACCESS}nodes:\n{node('n', 0, {})}{SUBNETS}")
+    assert (rack.topology, rack.addresses) == ("direct", ())
+
+
+def test_path_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RACK", "elsewhere.yaml")
+    assert rack_path() == Path("elsewhere.yaml")
+    monkeypatch.setenv("RACK", "")
+    assert rack_path() == Path("group_data/rack.yaml")
+    monkeypatch.delenv("RACK")
+    assert rack_path() == Path("group_data/rack.yaml")
+
+
+def test_file_is_named_as_the_caller_named_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CASES.parent)
+    for name in ("racks/wrong-type.yaml", str(CASES / "wrong-type.yaml")):
+        with pytest.raises(RackError) as caught:
+            load(name)
+        assert str(caught.value).startswith(f"{name}:14: ")
+        assert caught.value.faults[0].path == "nodes.spark2.address"
+        assert caught.value.faults[0].line == 14
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    where = "; set RACK=path or write group_data/rack.yaml"
+    expected = {
+        str(tmp_path): f"{tmp_path}: cannot be read: Is a directory{where}",
+        "a\nb\x1b[31m.yaml": rf"a\nb\x1b[31m.yaml: cannot be read: No such file or directory{where}",
+        "a\0b": rf"a\x00b: cannot be read: embedded null byte{where}",
+        "/dev/zero": f"/dev/zero: is larger than 1048576 bytes, which no rack file is{where}",
+    }
+    for name, message in expected.items():
+        with pytest.raises(RackError) as caught:
+            load(name)
+        assert str(caught.value) == message
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "rack.yaml"
+    path.write_bytes(b"rack: x\naccess: \xff\n")
+    with pytest.raises(RackError) as caught:
+        load(path)
+    assert str(caught.value) == f"{path}:2: is not UTF-8 text; save the file as UTF-8"
+    path.write_bytes(b"\xef\xbb\xbf" + DIRECT.encode())  # what some editors put first
+    assert load(path).rack == "pair"
+
+
+def test_a_pipe_can_be_a_rack_file() -> None:
+    reading, writing = os.pipe()
+    os.write(writing, DIRECT.encode())
+    os.close(writing)
+    try:
+        assert load(f"/dev/fd/{reading}").rack == "pair"
+    finally:
+        os.close(reading)
+
+
+def test_sixty_four_nodes_load_within_50_ms(tmp_path: Path) -> None:
+    lanes = [f"{cage}-{lane}" for cage in ("qsfp56-dd-1", "qsfp56-dd-2") for lane in (1, 3, 5, 7)]
+    nodes = "".join(
+        node(f"spark{number}", number, {1: f"crs{number // 8}/{lanes[number % 8]}"}) for number in range(64)
+    )
+    cages = {"qsfp56-dd-1": "4x100G", "qsfp56-dd-2": "4x100G"}
+    switches = "".join(switch(f"crs{number}", number, cages) for number in range(8))
+    path = tmp_path / "rack.yaml"
+    path.write_text(f"rack: large\n{ACCESS}nodes:\n{nodes}switches:\n{switches}{SUBNETS}")
+    took = []
+    for _ in range(5):
+        begin = time.perf_counter()
+        rack = load(path)
+        took.append(time.perf_counter() - begin)
+    assert len(rack.nodes) == 64
+    assert len(rack.cabling.cables) == 64
+    assert [len(rack.cabling.legs(name)) for name in rack.switches] == [8] * 8
+    assert min(took) < 0.050
