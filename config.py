@@ -1,6 +1,6 @@
 """pyinfra's own settings for this project."""
 
-from pyinfra import config
+from pyinfra.context import config
 
 config.REQUIRE_PYINFRA_VERSION = ">=3.10,<4"
 # One host that fails stops the run for all: half a rack that goes on is harder to understand than one that waits.

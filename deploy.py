@@ -9,7 +9,7 @@ from switch.apply import apply as switch
 # One literal call a line, the switch above the nodes: pyinfra tells operations apart by their line and orders them
 # by it. The switch comes first since changing it takes links down, and the fabric of a node is proven over them.
 if "switches" in host.groups:
-    switch(host.data.rack, host.data.switch)
+    switch(rack=host.data.rack, switch=host.data.switch)
 if "nodes" in host.groups:
-    memory(host.data.rack)
-    fabric(host.data.rack, host.data.node)
+    memory(rack=host.data.rack)
+    fabric(rack=host.data.rack, node=host.data.node)

@@ -43,9 +43,7 @@ def state(rack: Rack, node: Node) -> dict[str, Any]:
             for port in ports
             for domain in ("0000", "0002")
         },
-        "rdma": {
-            f"roce{prefix}s0f{port.number}": {"gbps": HALF_GBPS} for port in ports for prefix in ("p1", "P2p1")
-        },
+        "rdma": {f"roce{prefix}s0f{port.number}": {"gbps": HALF_GBPS} for port in ports for prefix in ("p1", "P2p1")},
         "links": {
             str(port.number): {"carrier": False, "speed": None, "lanes": 0, "fec": None, "leg": None}
             if rack.cabling.leg_of(port)

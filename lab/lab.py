@@ -151,9 +151,10 @@ class Lab:
         if given:
             load(given)  # a file that cannot be used stops here, under the name its owner knows it by
         text = given.read_text() if given else rackfile.invented(nodes)
-        if self.place.plan.exists():
-            if self.place.plan.read_text() != text and ns.processes(self.place.namespace):
+        if self.place.plan.exists() and self.place.plan.read_text() != text:
+            if ns.processes(self.place.namespace):
                 raise LabError("a lab of another rack is running here; `sparkrack lab down` ends it")
+            self.down()
         self.place.folder.mkdir(parents=True, exist_ok=True)
         rackfile.write(self.place.plan, text)
         self.layout  # noqa: B018 - a rack that cannot be loaded stops here, before anything is built
@@ -203,6 +204,6 @@ class Lab:
                 time.sleep(0.5)
 
     def _member(self, name: str, kind: str, address: str, port: int, running: bool) -> Member:
-        return Member(name, kind, address, running, running and ns.answers(self.place.namespace, address, port, kind == "node"))
-
-
+        return Member(
+            name, kind, address, running, running and ns.answers(self.place.namespace, address, port, kind == "node")
+        )

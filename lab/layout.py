@@ -85,7 +85,9 @@ class Layout:
             network = IPv4Network((used[0], length), strict=False)
             if all(address in network for address in used):
                 return network
-        raise LabError("the management addresses of this rack do not fit into one /16; the lab has one network for them")
+        raise LabError(
+            "the management addresses of this rack do not fit into one /16; the lab has one network for them"
+        )
 
     @cached_property
     def operator(self) -> IPv4Interface:

@@ -45,4 +45,3 @@ def build(layout: Layout, namespace: str, owner: tuple[int, int]) -> None:
         tap(layout.management_tap(node), 1500, MANAGEMENT)
         for wire in layout.wires(node):
             tap(wire.tap, FRAME, masters.get(wire.tap))
-

@@ -19,6 +19,7 @@ from lab.place import Place, caller
 MEMORY = "4G"
 """What a node believes to have. Only touched pages cost the machine; the default vm.min_free_kbytes of a rack is
 1.5 GiB, which a smaller node could not keep free."""
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where this kernel keeps a node's memory
 
 
 @dataclass(frozen=True)
@@ -125,7 +126,7 @@ class VirtualNode:
 
     def _memory_folder(self) -> dict[str, str]:
         # A node's memory is a file in /dev/shm, which containers often bound to 64 MB: then the disk must do.
-        shm = os.statvfs("/dev/shm")
+        shm = os.statvfs(SHARED_MEMORY)
         need = len(self.layout.rack.nodes) * 1024**3
         return {} if shm.f_bavail * shm.f_frsize >= need else {"TMPDIR": str(self.folder)}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
@@ -24,7 +23,9 @@ def invented(count: int) -> str:
     What only the lab knows (keys, passwords, fingerprints) is put in by `own`.
     """
     if not 1 <= count <= MOST:
-        raise LabError(f"a lab of {count} nodes cannot be made up: 1 to {MOST} fit one CRS812; give --rack FILE for others")
+        raise LabError(
+            f"a lab of {count} nodes cannot be made up: 1 to {MOST} fit one CRS812; give --rack FILE for others"
+        )
     legs = [f"{cage}-{lane}" for cage in CAGES for lane in SPLITS["qsfp56-dd"][SPLIT].first_lanes][:count]
     cages = [cage for cage in CAGES if any(leg.startswith(cage) for leg in legs)]
     nodes = "\n".join(
@@ -86,4 +87,4 @@ def write(path: Path, text: str) -> None:
     """Replace a file at once, so that no reader sees half of it."""
     side = path.with_name(f".{path.name}.new")
     side.write_text(text)
-    os.replace(side, path)
+    side.replace(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from pyinfra import logger
@@ -14,7 +15,6 @@ from pyinfra.api.state import State
 from pyinfra.context import ctx_host
 
 from roles.fabric import state
-from roles.fabric.state import proof
 from sparkrack.fleet import Node, Rack
 from sparkrack.ops import files, probe, report
 from sparkrack.ops.refusal import refuse
@@ -36,15 +36,24 @@ probe.register(
         commands={
             LINKS: "ip -j address",
             # Only lines that name a ConnectX-7 interface: the files of others may hold secrets (Wi-Fi).
-            OTHERS: "for f in /etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml; do [ ! -e \"$f\" ] || "
+            OTHERS: 'for f in /etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml; do [ ! -e "$f" ] || '
             "grep -HE '^[[:space:]]+[^[:space:]]?en(p1|P2p1)s0f[01]np[01]' \"$f\" || [ $? -eq 1 ] || exit 9; done",
             MODE: f"[ ! -e {state.KEPT} ] || stat -c %a:%U:%G {state.KEPT}",
         },
     ),
 )
 
-_proven: WeakKeyDictionary[State, set[str]] = WeakKeyDictionary()
-"""Per run: the nodes whose fabric is known to be right, which the next node must therefore reach."""
+
+@dataclass
+class Run:
+    """What one run knows: the nodes whose fabric is right, which the next one must therefore reach, and the node
+    that could not be brought there, after which no other is touched."""
+
+    proven: set[str] = field(default_factory=set)
+    failed: str | None = None
+
+
+_runs: WeakKeyDictionary[State, Run] = WeakKeyDictionary()
 
 
 @deploy("Fabric")
@@ -71,7 +80,7 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
     + node: the one this host is
     + seconds: how long the node waits for proof
     """
-    host = ctx_host.get()
+    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     names = state.interfaces(rack, node)
     try:
         reading = probe.read(host)
@@ -81,11 +90,15 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
         foreign = state.foreign(reading.text(OTHERS), names)
         busy = reading.content(TRIAL.script) is not None
         left_over = reading.content(state.TRIED) is not None
-    except (probe.Unknown, ValueError, KeyError, TypeError) as unknown:
+    except (probe.UnknownError, ValueError, KeyError, TypeError) as unknown:
         yield refuse(host, f"fabric: {unknown}; nothing was changed")
         return
-    missing = [f"{name}: is not there; is its cable in, and its driver loaded?" for name in state.missing(rack, node, now)]
-    reasons = ([TRIAL.busy] if busy else []) + missing + foreign
+    missing = [
+        f"{name}: is not there; is its cable in, and its driver loaded?" for name in state.missing(rack, node, now)
+    ]
+    run = _runs.setdefault(host.state, Run())
+    stopped = [f"not touched, since {run.failed} failed and nodes change one at a time"] if run.failed else []
+    reasons = stopped + ([TRIAL.busy] if busy else []) + missing + foreign
     if reasons:
         yield refuse(host, *(f"fabric: {reason}" for reason in reasons))
         return
@@ -94,7 +107,7 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
     fine = before == after and (after is None or mode == "600:root:root")
     if fine and not faults and not left_over:
         host.noop("the fabric interfaces are as declared")
-        _known(host).add(node.name)
+        run.proven.add(node.name)
         return
     probe.forget(host)
     report.show(host, state.KEPT, before, after)
@@ -109,14 +122,16 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
         yield trial.arm()
         armed = True
         yield _activate(after, names)
-        yield FunctionCommand(_prove, (rack, node), {})
+        yield FunctionCommand(_prove, (state.proof(rack, node, run.proven, PEER_SECONDS),), {})
         yield _keep(after, trial)
         kept = True
-        _known(host).add(node.name)
+        run.proven.add(node.name)
     finally:
         # pyinfra ends an operation at its first failing command by closing this generator.
-        if armed and not kept:
-            _take_back(host, trial)
+        if host.state.is_executing and not kept:
+            run.failed = node.name
+            if armed:
+                _take_back(host, trial)
 
 
 def _activate(content: bytes, names: list[str]) -> PyinfraCommand:
@@ -134,20 +149,16 @@ def _keep(content: bytes, trial: Trial) -> PyinfraCommand:
     )
 
 
-def _prove(state: State, host: Host, rack: Rack, node: Node) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
+def _prove(state: State, host: Host, script: str) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
     """Management and fabric work, seen through a new connection."""
     try:
-        fine, output = ask_anew(host, proof(rack, node, _known(host), PEER_SECONDS))
+        fine, output = ask_anew(host, script)
     except OSError as error:
         fine, output = False, [str(error)]
     if not fine:
         for line in output or ["the proof could not be run"]:
             host.log_styled(f"not proven: {line}", fg="red", log_func=logger.error)
     return fine
-
-
-def _known(host: Host) -> set[str]:
-    return _proven.setdefault(host.state, set())
 
 
 def _take_back(host: Host, trial: Trial) -> None:

@@ -142,7 +142,7 @@ def activate(names: list[str]) -> str:
     """
     copies = "; ".join(
         f"rm -f {NETWORKD}/10-netplan-{name}.*; "
-        f"for f in {TREE}{NETWORKD}/10-netplan-{name}.*; do [ ! -e \"$f\" ] || cp -a \"$f\" {NETWORKD}/; done"
+        f'for f in {TREE}{NETWORKD}/10-netplan-{name}.*; do [ ! -e "$f" ] || cp -a "$f" {NETWORKD}/; done'
         for name in names
     )
     return (
@@ -181,12 +181,11 @@ def proof(rack: Rack, node: Node, peers: set[str], seconds: int) -> str:
     """
     checks = []
     for address in addresses_of(rack, node.name):
-        name = address.half.interface
-        checks += [
-            f"ip -o address show dev {name} | grep -qF 'inet {address.interface} ' "
-            f"|| echo '{name} has not {address.interface}'",
-            f'[ "$(cat /sys/class/net/{name}/mtu)" = {rack.fabric.mtu} ] || echo \'{name} has not mtu {rack.fabric.mtu}\'',
-        ]
+        name, mtu = address.half.interface, rack.fabric.mtu
+        has_address = f"ip -o address show dev {name} | grep -qF 'inet {address.interface} '"
+        has_mtu = f'[ "$(cat /sys/class/net/{name}/mtu)" = {mtu} ]'
+        checks.append(f"{has_address} || echo '{name} has not {address.interface}'")
+        checks.append(f"{has_mtu} || echo '{name} has not mtu {mtu}'")
     lines = [
         "faults() {",
         *checks,

@@ -6,6 +6,7 @@ from collections.abc import Generator
 
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.deploy import deploy
+from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
 from pyinfra.context import ctx_host
 
@@ -32,8 +33,8 @@ probe.register(
         ),
         commands={
             # Unit files are looked at, not asked for: `systemctl` would cost more than the rest of the probe.
-            UNITS: "for f in /etc/systemd/system /run/systemd/generator /run/systemd/system /usr/lib/systemd/system; do "
-            'for u in "$f"/*.swap "$f"/swap.target "$f"/*zram*.service; do '
+            UNITS: "for f in /etc/systemd/system /run/systemd/generator /run/systemd/system /usr/lib/systemd/system; "
+            'do for u in "$f"/*.swap "$f"/swap.target "$f"/*zram*.service; do '
             'if [ -e "$u" ] || [ -L "$u" ]; then echo "$u $(readlink "$u" || true)"; fi; done; done',
             OTHERS: "for f in /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d /usr/lib/sysctl.d; do "
             'for c in "$f"/*.conf; do [ ! -e "$c" ] || '
@@ -58,14 +59,14 @@ def apply(rack: Rack) -> None:
 @operation()
 def swap_off() -> Generator[PyinfraCommand, None, None]:
     """End swapping: fstab entries commented out, swap units masked, swap areas and zram devices released."""
-    host = ctx_host.get()
+    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
         reading = probe.read(host)
         fstab = reading.content(state.FSTAB) or b""
         units = state.to_mask(reading.text(UNITS))
         swapped = state.active(reading.text("/proc/swaps"))
         zram = [line.split()[0] for line in reading.text(ZRAM).splitlines() if line.split()[1] != "0"]
-    except probe.Unknown as unknown:
+    except probe.UnknownError as unknown:
         yield refuse(host, f"{unknown}; nothing was changed")
         return
     wanted = state.without_swap(fstab)
@@ -95,7 +96,7 @@ def keep_free(rack: Rack) -> Generator[PyinfraCommand, None, None]:
 
     + rack: whose `memory` section says the values
     """
-    host = ctx_host.get()
+    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
         reading = probe.read(host)
         before = reading.content(state.DROPIN)
@@ -104,7 +105,7 @@ def keep_free(rack: Rack) -> Generator[PyinfraCommand, None, None]:
         )
         live = {key: reading.number(state.live_path(key)) for key in state.sysctls(rack)}
         overriders = state.overriders(reading.text(OTHERS), rack)
-    except (probe.Unknown, StopIteration, ValueError, IndexError) as unknown:
+    except (probe.UnknownError, StopIteration, ValueError, IndexError) as unknown:
         yield refuse(host, f"{unknown or 'MemTotal: is not in /proc/meminfo'}; nothing was changed")
         return
     too_much = state.too_much_free(rack, total)

@@ -1,5 +1,67 @@
-"""placeholder"""
+"""`sparkrack verify`: is the rack what its file says? Nothing is changed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
 import click
+from rich.console import Console
+from rich.table import Table
+
+from sparkrack.cli.rackoption import rack_option
+from sparkrack.fleet import Rack, load
+from sparkrack.proof.outcome import Outcome
+from sparkrack.proof.run import prove
+
+PARTS = ("memory", "fabric", "switch")
+"""What there is to prove, in the order of the table's columns."""
+
+
 @click.command()
-def verify() -> None:
-    """x"""
+@rack_option
+@click.option("--limit", multiple=True, metavar="NAME", help="Only this node or switch; may be given again.")
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the outcomes as JUnit XML too.")
+def verify(rack: Path, limit: tuple[str, ...], junit: Path | None) -> None:
+    """Prove nodes, switch and both ends of each leg, by other means than the deploy uses.
+
+    Exit 0 when everything is proven, 1 when anything is not. What only hardware can show (link speed as the card
+    sees it) comes from stand-ins in the virtual rack.
+    """
+    found = load(rack)
+    known = [*found.nodes, *found.switches]
+    unknown = [name for name in limit if name not in known]
+    if unknown:
+        raise click.ClickException(f"--limit {unknown[0]}: not in the rack; there are {', '.join(known)}")
+    machines = list(limit or known)
+    outcomes = prove(found, files(), machines, junit.absolute() if junit else None)
+    _show(found, machines, outcomes)
+    sys.exit(0 if outcomes and all(outcome.passed for outcome in outcomes) else 1)
+
+
+def files() -> list[Path]:
+    """The verify file of each part."""
+    top = Path(__file__).parent.parent.parent
+    return [top / ("switch" if part == "switch" else f"roles/{part}") / "verify.py" for part in PARTS]
+
+
+def _show(rack: Rack, machines: list[str], outcomes: list[Outcome]) -> None:
+    table = Table("machine", *PARTS, title=f"{rack.rack}: checks passed")
+    for machine in machines:
+        table.add_row(machine, *(_cell(outcomes, machine, part) for part in PARTS))
+    console = Console(highlight=False)
+    console.print(table)
+    failed = [outcome for outcome in outcomes if not outcome.passed]
+    for outcome in failed:
+        console.print(f"[red]failed[/red] {outcome.role}: {outcome.why}", soft_wrap=True)
+    console.print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed")
+    if not outcomes:
+        console.print("[red]nothing was proven[/red]")
+
+
+def _cell(outcomes: list[Outcome], machine: str, part: str) -> str:
+    mine = [outcome for outcome in outcomes if (outcome.machine, outcome.role) == (machine, part)]
+    if not mine:
+        return "-"
+    passed = sum(outcome.passed for outcome in mine)
+    return f"[{'green' if passed == len(mine) else 'red'}]{passed}/{len(mine)}[/]"

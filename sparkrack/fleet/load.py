@@ -34,11 +34,7 @@ def load(path: str | os.PathLike[str]) -> Rack:
     document = source.parse(_text(name))
     if document.data is None and not document.problems:
         raise RackError(
-            [
-                Fault(
-                    name, 1, "", "the file is empty", "write at least the keys rack, access, nodes and fabric"
-                )
-            ]
+            [Fault(name, 1, "", "the file is empty", "write at least the keys rack, access, nodes and fabric")]
         )
     found = list(document.problems)
     rack: Rack | None = None
@@ -67,9 +63,7 @@ def _text(name: str) -> str:
         reason = getattr(error, "strerror", None) or str(error)
         raise RackError([Fault(name, None, "", f"cannot be read: {reason}", _WHERE)]) from None
     if len(raw) > _LARGEST:
-        raise RackError(
-            [Fault(name, None, "", f"is larger than {_LARGEST} bytes, which no rack file is", _WHERE)]
-        )
+        raise RackError([Fault(name, None, "", f"is larger than {_LARGEST} bytes, which no rack file is", _WHERE)])
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -89,9 +83,7 @@ def _judge(document: source.Document, path: Path, faulty: set[Place]) -> tuple[R
         rack = Rack.model_validate({**data, "source": path}, context=context)
     except ValidationError as error:
         problems += [
-            problem
-            for problem in wording.problems(error, Rack, document.spelling)
-            if problem.path not in faulty
+            problem for problem in wording.problems(error, Rack, document.spelling) if problem.path not in faulty
         ]
         draft = salvaged(data, context, complete)
     else:
@@ -117,9 +109,7 @@ def _named(document: source.Document) -> tuple[dict[str, Any], list[Problem]]:
                 continue
             if isinstance(entry, dict):
                 if "name" in entry:
-                    problems.append(
-                        Problem((*place, key, "name"), "unknown key", "remove it, the name stands above")
-                    )
+                    problems.append(Problem((*place, key, "name"), "unknown key", "remove it, the name stands above"))
                 entry = {**entry, "name": key}
                 if place == ("switches",) and "cages" in entry:
                     entry["cages"] = entries(entry.get("cages"), (*place, key, "cages"))

@@ -30,14 +30,10 @@ def check(draft: Draft) -> Iterator[Problem]:
 
 def _names(draft: Draft) -> Iterator[Problem]:
     if draft.complete and not draft.nodes:
-        yield Problem(
-            ("nodes",), "holds no node", "write at least one, like spark1: {address: 10.77.0.11, ...}"
-        )
+        yield Problem(("nodes",), "holds no node", "write at least one, like spark1: {address: 10.77.0.11, ...}")
     for name in draft.switches:
         if name in draft.nodes:
-            yield Problem(
-                ("switches", name), "is also the name of a node", "give each machine a name of its own"
-            )
+            yield Problem(("switches", name), "is also the name of a node", "give each machine a name of its own")
 
 
 def _managed(draft: Draft) -> Iterator[tuple[Path, str, IPv4Address]]:
@@ -100,9 +96,7 @@ def _networks(draft: Draft, fabric: Fabric) -> Iterator[Problem]:
     for place, (path, subnet) in enumerate(named):
         for _, other in named[:place]:
             if subnet.overlaps(other):
-                yield Problem(
-                    path, f"{subnet} overlaps {other}", "the halves of a port need separate subnets"
-                )
+                yield Problem(path, f"{subnet} overlaps {other}", "the halves of a port need separate subnets")
     if fabric.pool is not None:
         named.append((("fabric", "pool"), fabric.pool))
     for path, subnet in named:

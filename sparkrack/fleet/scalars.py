@@ -118,16 +118,11 @@ def network(example: str, smallest: int) -> BeforeValidator:
         except ValueError:
             raise refuse("{value} is not an IPv4 network", f"write one like {example}") from None
         if not 8 <= found.prefixlen <= smallest:
-            raise refuse(
-                "{value} has an unfit size", f"use a prefix length from /8 to /{smallest}, like {example}"
-            )
+            raise refuse("{value} has an unfit size", f"use a prefix length from /8 to /{smallest}, like {example}")
         if str(found) != value:
             raise refuse("{value} is an address inside a network", f"write the network itself, {found}")
         special = (found.network_address, found.broadcast_address)
-        if (
-            any(end.is_loopback or end.is_multicast or end.is_reserved for end in special)
-            or not int(special[0]) >> 24
-        ):
+        if any(end.is_loopback or end.is_multicast or end.is_reserved for end in special) or not int(special[0]) >> 24:
             raise refuse("{value} cannot be used between machines", f"write a private network like {example}")
         return found
 

@@ -98,9 +98,7 @@ def _read_private(path: Path, reference: str) -> bytes:
 def _output(command: tuple[str, ...], reference: str) -> bytes:
     """What `command` prints; its error output is dropped because it may quote the secret."""
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False
-        )
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         fault = f"did not end within {_SECONDS} s; run it by hand to see why"
     except (OSError, ValueError) as error:

@@ -29,9 +29,7 @@ from sparkrack.fleet.syntax import explain
 _DEEPEST = 12
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")
 _BASED = re.compile(r"0o[0-7]{1,20}|0x[0-9a-fA-F]{1,16}")
-_FLOAT = re.compile(
-    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
-)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL")),
     **dict.fromkeys(("true", "True", "TRUE"), True),
@@ -220,12 +218,8 @@ class _Reader:
         self._put(None, path, line)
         return True
 
-    def _decorated(
-        self, event: ScalarEvent | MappingStartEvent | SequenceStartEvent, path: Path, line: int
-    ) -> None:
+    def _decorated(self, event: ScalarEvent | MappingStartEvent | SequenceStartEvent, path: Path, line: int) -> None:
         if event.anchor is not None:
             self.note(line, path, "has an anchor (&), which a rack file does not know", "remove it")
         if event.tag is not None:
-            self.note(
-                line, path, "has a tag (!), which a rack file does not know", "remove it, or quote the value"
-            )
+            self.note(line, path, "has a tag (!), which a rack file does not know", "remove it, or quote the value")

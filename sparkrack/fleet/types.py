@@ -90,9 +90,7 @@ class Node(Section):
 
     name: Name
     address: Address = Field(examples=["10.77.0.11"])
-    vendor: Literal["nvidia", "asus", "lenovo", "acer", "dell", "gigabyte", "hp", "msi"] = Field(
-        examples=["asus"]
-    )
+    vendor: Literal["nvidia", "asus", "lenovo", "acer", "dell", "gigabyte", "hp", "msi"] = Field(examples=["asus"])
     ports: Frozen[PortNumber, End] = Field(examples=["{1: crs812/qsfp56-dd-1-1}"])
 
 
@@ -139,9 +137,7 @@ class CageSpec(Section):
         if "name" in info.data:  # else the cage itself is at fault, and that is said
             known = SPLITS[cage_kind(info.data["name"])]
             if split not in known:
-                raise refuse(
-                    f"{{value}} is not a split of {info.data['name']}", f"choose from {', '.join(known)}"
-                )
+                raise refuse(f"{{value}} is not a split of {info.data['name']}", f"choose from {', '.join(known)}")
         return split
 
 
@@ -225,9 +221,7 @@ class Rack(Section):
 
     rack: Name = Field(examples=["spark8"])
     access: Access = Field(examples=["{user: ops, key: ~/.ssh/id_ed25519, known_hosts: known_hosts}"])
-    nodes: Frozen[str, Node] = Field(
-        examples=["{spark1: {address: 10.77.0.11, vendor: asus, ports: {1: spark2/1}}}"]
-    )
+    nodes: Frozen[str, Node] = Field(examples=["{spark1: {address: 10.77.0.11, vendor: asus, ports: {1: spark2/1}}}"])
     switches: Frozen[str, Switch] = FrozenMap({})
     fabric: Fabric = Field(examples=["{subnets: [192.168.100.0/24, 192.168.101.0/24]}"])
     driver: Annotated[Driver | None, Given] = None

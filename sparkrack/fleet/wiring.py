@@ -47,14 +47,10 @@ def trace(
 
 
 class _Tracer:
-    def __init__(
-        self, nodes: Mapping[str, Node], switches: Mapping[str, Switch], unread: Collection[str]
-    ) -> None:
+    def __init__(self, nodes: Mapping[str, Node], switches: Mapping[str, Switch], unread: Collection[str]) -> None:
         self.nodes, self.switches, self.unread = nodes, switches, unread
         self.rank = {name: place for place, name in enumerate(nodes)}
-        self.ends = {
-            Port(node.name, number): end for node in nodes.values() for number, end in node.ports.items()
-        }
+        self.ends = {Port(node.name, number): end for node in nodes.values() for number, end in node.ports.items()}
         self.legs = {
             str(leg): leg
             for switch in switches.values()
@@ -113,11 +109,7 @@ class _Tracer:
             near = get_close_matches(
                 place, [leg.interface for leg in self.legs.values() if leg.switch == switch.name], 1
             )
-            right = (
-                f"did you mean {switch.name}/{near[0]}?"
-                if near
-                else "write cage and lane, like qsfp56-dd-1-1"
-            )
+            right = f"did you mean {switch.name}/{near[0]}?" if near else "write cage and lane, like qsfp56-dd-1-1"
             return f"{end} names no cage of a CRS812", right
         spec = switch.cages.get(cage)
         if spec is None:

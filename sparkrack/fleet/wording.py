@@ -15,9 +15,7 @@ from sparkrack.fleet.errors import Path, Problem, holds_secret, shown
 from sparkrack.fleet.scalars import REFUSED
 
 
-def problems(
-    error: ValidationError, root: type[BaseModel], spelling: Mapping[Path, str]
-) -> Iterator[Problem]:
+def problems(error: ValidationError, root: type[BaseModel], spelling: Mapping[Path, str]) -> Iterator[Problem]:
     """One problem for each error; `spelling` tells how unquoted values are written in the file."""
     for detail in error.errors(include_url=False):
         path = _path(detail["loc"])
@@ -36,9 +34,7 @@ def _path(location: Path) -> Path:
     return path
 
 
-def _words(
-    detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Mapping[Path, str]
-) -> tuple[str, str]:
+def _words(detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Mapping[Path, str]) -> tuple[str, str]:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     owner, field = _declared(root, path)
     example = _example(field)

@@ -14,9 +14,19 @@ from pyinfra.api.host import Host
 from sparkrack.ops.shell import ask, quote
 
 _END = "complete"
+_FUNCTIONS = """\
+f() { if [ -e "$1" ] || [ -L "$1" ]; then printf '%s ok ' "$1"; base64 -w0 < "$1"; echo; else echo "$1 absent"; fi; }
+c() {
+o=$(sh -c "$2" 2>/dev/null; printf '\\n%d' "$?")
+printf '%s %s ' "$1" "${o##*
+}"
+printf '%s' "${o%
+*}" | base64 -w0
+echo
+}"""
 
 
-class Unknown(Exception):
+class UnknownError(Exception):
     """Something that a role needs could not be read. The text says what and why."""
 
 
@@ -39,26 +49,26 @@ class Reading:
     unknown: Mapping[str, str]
 
     def content(self, key: str) -> bytes | None:
-        """The bytes behind a path or command; None for a file that is not there. Raises Unknown."""
+        """The bytes behind a path or command; None for a file that is not there. Raises UnknownError."""
         if key in self.unknown:
-            raise Unknown(f"{key}: {self.unknown[key]}")
+            raise UnknownError(f"{key}: {self.unknown[key]}")
         return self.found[key]
 
     def text(self, key: str) -> str:
-        """The text behind a path or command. Raises Unknown when it is absent, unreadable or no UTF-8."""
+        """The text behind a path or command. Raises UnknownError when it is absent, unreadable or no UTF-8."""
         content = self.content(key)
         if content is None:
-            raise Unknown(f"{key}: is not there")
+            raise UnknownError(f"{key}: is not there")
         try:
             return content.decode()
         except UnicodeDecodeError:
-            raise Unknown(f"{key}: is not UTF-8 text") from None
+            raise UnknownError(f"{key}: is not UTF-8 text") from None
 
     def number(self, key: str) -> int:
-        """The whole number behind a path or command. Raises Unknown when it is anything else."""
+        """The whole number behind a path or command. Raises UnknownError when it is anything else."""
         text = self.text(key).strip()
         if not text.isascii() or not text.isdigit():
-            raise Unknown(f"{key}: is no number: {text[:40]!r}")
+            raise UnknownError(f"{key}: is no number: {text[:40]!r}")
         return int(text)
 
 
@@ -72,7 +82,7 @@ def register(role: str, probe: Probe) -> None:
 
 
 def read(host: Host) -> Reading:
-    """What the node says, read once and kept until `forget`. Raises Unknown when nothing can be told at all.
+    """What the node says, read once and kept until `forget`. Raises UnknownError when nothing can be told at all.
 
     What was read to show a plan is not used to execute it: a person may have looked at it for an hour.
     """
@@ -84,9 +94,9 @@ def read(host: Host) -> Reading:
     try:
         fine, output, complaints = ask(host, script(probes))
     except (OSError, SSHException) as error:
-        raise Unknown(f"state of the node: {error}") from None
+        raise UnknownError(f"state of the node: {error}") from None
     if not fine:
-        raise Unknown(f"state of the node: {'; '.join(complaints[:3]) or 'the probe failed'}")
+        raise UnknownError(f"state of the node: {'; '.join(complaints[:3]) or 'the probe failed'}")
     reading = parse(probes, output)
     _readings[host] = (stage, reading)
     return reading
@@ -99,12 +109,7 @@ def forget(host: Host) -> None:
 
 def script(probes: list[Probe]) -> str:
     """One shell script that prints a line for each question: key, ok, absent or an exit code, content in base64."""
-    parts = [
-        'f() { if [ -e "$1" ] || [ -L "$1" ]; then printf "%s ok " "$1"; base64 -w0 < "$1"; echo; '
-        'else printf "%s absent\\n" "$1"; fi; }; '
-        'c() { o=$(sh -c "$2" 2>/dev/null; printf "\\n%d" "$?"); '
-        'printf "%s %s " "$1" "${o##*\n}"; printf "%s" "${o%\n*}" | base64 -w0; echo; }'
-    ]
+    parts = [_FUNCTIONS]
     for probe in probes:
         parts += [f"f {quote(path)}" for path in probe.files]
         parts += [f"c {quote(key, text)}" for key, text in probe.commands.items()]

@@ -16,7 +16,9 @@ def ask_anew(host: Host, script: str) -> tuple[bool, list[str]]:
     connector = type(host.connector)(host.state, host)
     try:
         connector.connect()
-        fine, output = connector.run_shell_command(StringCommand(script), _sudo=True)
+        fine, output = connector.run_shell_command(
+            StringCommand(script), print_output=False, print_input=host.state.print_input, _sudo=True
+        )
     except (ConnectError, SSHException, OSError) as error:
         raise OSError(f"a new connection to {host.name} fails: {error}") from None
     finally:

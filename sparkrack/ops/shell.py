@@ -9,8 +9,11 @@ from pyinfra.api.host import Host
 
 
 def root(script: str, stdin: str | None = None) -> StringCommand:
-    """A shell script as a pyinfra command that stops at its first failure. What must not stand in argv goes to stdin."""
-    return StringCommand(f"set -eu; {script}", _sudo=True, **({"_stdin": stdin} if stdin is not None else {}))
+    """A script as a pyinfra command that stops at its first failure. What must not stand in argv goes to stdin."""
+    command = StringCommand(f"set -eu; {script}", _sudo=True)
+    if stdin is not None:
+        command.connector_arguments["_stdin"] = stdin
+    return command
 
 
 def ask(host: Host, script: str) -> tuple[bool, list[str], list[str]]:

@@ -74,9 +74,7 @@ def ring(size: int, ends: list[int], pool: str = "10.100.0.0/20") -> str:
 SUBNETS = "fabric: {subnets: [192.168.100.0/24, 192.168.101.0/24]}\n"
 
 rings = st.integers(3, 8).flatmap(
-    lambda size: st.lists(st.sampled_from([0, 1, 2]), min_size=size, max_size=size).map(
-        lambda ends: ring(size, ends)
-    )
+    lambda size: st.lists(st.sampled_from([0, 1, 2]), min_size=size, max_size=size).map(lambda ends: ring(size, ends))
 )
 
 
@@ -93,24 +91,16 @@ def pairs(draw: st.DrawFn) -> str:
 @st.composite
 def switched(draw: st.DrawFn) -> str:
     """2 to 8 nodes on random legs of random splits that suit a node."""
-    choices = {
-        cage: [name for name, split in SPLITS[cage_kind(cage)].items() if split.gbps <= 200] for cage in CAGES
-    }
+    choices = {cage: [name for name, split in SPLITS[cage_kind(cage)].items() if split.gbps <= 200] for cage in CAGES}
     cages = {
         cage: draw(st.sampled_from(names))
         for cage, names in choices.items()
         if names and (cage == "qsfp56-dd-1" or draw(st.booleans()))
     }
-    legs = [
-        f"sw/{cage}-{lane}"
-        for cage, name in cages.items()
-        for lane in SPLITS[cage_kind(cage)][name].first_lanes
-    ]
+    legs = [f"sw/{cage}-{lane}" for cage, name in cages.items() for lane in SPLITS[cage_kind(cage)][name].first_lanes]
     legs = draw(st.permutations(legs))
     size = draw(st.integers(2, min(8, len(legs))))
-    nodes = "".join(
-        node(f"n{number}", number, {draw(st.sampled_from([0, 1])): legs[number]}) for number in range(size)
-    )
+    nodes = "".join(node(f"n{number}", number, {draw(st.sampled_from([0, 1])): legs[number]}) for number in range(size))
     return f"rack: switched\n{ACCESS}nodes:\n{nodes}switches:\n{switch('sw', 0, cages)}{SUBNETS}"
 
 

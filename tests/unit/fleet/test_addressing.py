@@ -56,9 +56,7 @@ def test_every_half_has_its_own_address_in_a_subnet_of_its_own(text: str) -> Non
     rack = loaded(text)
     halves = [address.half for address in rack.addresses]
     assert len(set(halves)) == len(halves)
-    assert set(halves) == {
-        half for name in rack.nodes for port in rack.cabling.ports_of(name) for half in port.halves
-    }
+    assert set(halves) == {half for name in rack.nodes for port in rack.cabling.ports_of(name) for half in port.halves}
     assert len({address.interface.ip for address in rack.addresses}) == len(rack.addresses)
     of_node = defaultdict(list)
     for address in rack.addresses:

@@ -22,9 +22,7 @@ def test_names() -> None:
 
 def test_the_splits_table() -> None:
     assert len(CAGES) == 12
-    assert {
-        kind: {name: split.first_lanes for name, split in rows.items()} for kind, rows in SPLITS.items()
-    } == {
+    assert {kind: {name: split.first_lanes for name, split in rows.items()} for kind, rows in SPLITS.items()} == {
         "qsfp56-dd": {"1x400G": (1,), "2x200G": (1, 5), "4x100G": (1, 3, 5, 7)},
         "qsfp56": {"1x200G": (1,), "2x100G": (1, 3)},
         "sfp56": {},

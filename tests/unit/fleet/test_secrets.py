@@ -45,15 +45,9 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert secret.get_secret_value() == VALUE
     assert VALUE not in f"{secret} {secret!r}"
     monkeypatch.setenv("SOME_PASSWORD", "")
-    assert (
-        refused(env="SOME_PASSWORD")
-        == "environment variable SOME_PASSWORD holds nothing; put the password there"
-    )
+    assert refused(env="SOME_PASSWORD") == "environment variable SOME_PASSWORD holds nothing; put the password there"
     monkeypatch.delenv("SOME_PASSWORD")
-    assert (
-        refused(env="SOME_PASSWORD")
-        == "environment variable SOME_PASSWORD is not set; export it before the run"
-    )
+    assert refused(env="SOME_PASSWORD") == "environment variable SOME_PASSWORD is not set; export it before the run"
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
@@ -93,10 +87,7 @@ def test_command() -> None:
     # given to the program as it is: no shell reads it
     assert fetched(command=["printf", "%s", "$(id); 'x"]).get_secret_value() == "$(id); 'x"
     failing = f"import sys; print('{VALUE}', file=sys.stderr); print('{VALUE}'); sys.exit(3)"
-    assert (
-        refused(command=[program, "-c", failing])
-        == f"command {program} ended with 3; run it by hand to see why"
-    )
+    assert refused(command=[program, "-c", failing]) == f"command {program} ended with 3; run it by hand to see why"
     assert refused(command=["/nonexistent/pass", VALUE]) == (
         "command /nonexistent/pass cannot be started: No such file or directory; check its name"
     )
@@ -105,10 +96,7 @@ def test_command() -> None:
 
 def test_command_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparkrack.fleet.secrets._SECONDS", 0.1)
-    assert (
-        refused(command=["sleep", "60"])
-        == "command sleep did not end within 0.1 s; run it by hand to see why"
-    )
+    assert refused(command=["sleep", "60"]) == "command sleep did not end within 0.1 s; run it by hand to see why"
 
 
 @pytest.mark.parametrize(

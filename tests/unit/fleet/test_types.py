@@ -30,9 +30,7 @@ def test_a_rack_does_not_change() -> None:
         rack.nodes.clear()  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize(
-    "change", ["clear", "pop", "popitem", "setdefault", "update", "__delitem__", "__ior__"]
-)
+@pytest.mark.parametrize("change", ["clear", "pop", "popitem", "setdefault", "update", "__delitem__", "__ior__"])
 def test_a_frozen_mapping_has_no_way_in(change: str) -> None:
     frozen = FrozenMap({"a": 1})
     with pytest.raises(TypeError):
@@ -72,9 +70,7 @@ def test_mtu_bounds() -> None:
 
 
 def test_paths() -> None:
-    text = changed(
-        SWITCH, ("~/.ssh/id_ed25519", "keys/id"), ("known_hosts: known_hosts", "known_hosts: /etc/known")
-    )
+    text = changed(SWITCH, ("~/.ssh/id_ed25519", "keys/id"), ("known_hosts: known_hosts", "known_hosts: /etc/known"))
     rack = loaded(text)
     assert rack.access.key == rack.source.parent / "keys/id"
     assert rack.access.known_hosts == Path("/etc/known")
@@ -106,9 +102,7 @@ def test_fingerprints_are_normalised(raw: bytes, upper: bool, colons: bool) -> N
     assert TypeAdapter(Fingerprint).validate_python(text.upper() if upper else text) == raw.hex()
 
 
-@pytest.mark.parametrize(
-    "text", ["", "0" * 63, "0" * 65, "g" * 64, ":".join(["00"] * 31), "0:" * 32, "00:" * 32]
-)
+@pytest.mark.parametrize("text", ["", "0" * 63, "0" * 65, "g" * 64, ":".join(["00"] * 31), "0:" * 32, "00:" * 32])
 def test_no_fingerprints(text: str) -> None:
     assert not accepts(Fingerprint, text)
 

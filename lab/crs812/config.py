@@ -1,0 +1,128 @@
+"""The emulator's configuration file (JSON): what the unit is, what is plugged in, where it keeps things."""
+
+from __future__ import annotations
+
+from collections import Counter
+from ipaddress import IPv4Interface
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyAddress, ValidationError, model_validator
+
+from .modes import LANES
+
+CAGES = {
+    **{f"qsfp56-dd-{n}": "qsfp56-dd" for n in (1, 2)},
+    **{f"qsfp56-{n}": "qsfp56" for n in (1, 2)},
+    **{f"sfp56-{n}": "sfp56" for n in range(1, 9)},
+}
+
+Number = Annotated[int, Field(ge=0, le=65535)]
+Seconds = Annotated[float, Field(ge=0, le=3600)]
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used; its text has one line per fault."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Tail(_Model):
+    """One end of a breakout cable: the lanes it has, what its peer runs (Gb/s), and the wires behind it.
+
+    ``state_file`` is the node's hardware state, a JSON file that the lab owns; the emulator keeps only its
+    ``links`` key, by ``port``. ``taps`` are the node's fabric interfaces on this machine.
+    """
+
+    lane: Annotated[int, Field(ge=1, le=8)]
+    lanes: Literal[1, 2, 4, 8]
+    gbps: Literal[1, 10, 25, 40, 50, 100, 200, 400]
+    node: str
+    port: Annotated[int, Field(ge=0, le=1)]
+    taps: tuple[str, ...] = ()
+    state_file: Path | None = None
+
+
+class Cable(_Model):
+    """What is plugged into a cage: a copper (DAC) or optical cable with one or more tails."""
+
+    cage: str
+    medium: Literal["copper", "optic"] = "copper"
+    tails: tuple[Tail, ...] = ()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Cable:
+        kind = CAGES.get(self.cage)
+        if kind is None:
+            raise ValueError(f"there is no cage {self.cage}; a CRS812 has {', '.join(CAGES)}")
+        used = Counter(lane for tail in self.tails for lane in range(tail.lane, tail.lane + tail.lanes))
+        if twice := sorted(lane for lane, count in used.items() if count > 1):
+            raise ValueError(f"lane {twice[0]} of {self.cage} is in two tails")
+        if used and max(used) > LANES[kind]:
+            raise ValueError(f"{self.cage} has {LANES[kind]} lanes, a tail reaches lane {max(used)}")
+        return self
+
+
+class User(_Model):
+    """A user that exists on first start. The file's last newline is not part of the password."""
+
+    name: str
+    group: Literal["full", "read", "write"] = "full"
+    password_file: Path
+
+
+class SwitchConfig(_Model):
+    """Everything ``python -m lab.crs812`` needs.
+
+    Port 0 lets the system choose; the ready line tells the real ones. Without a certificate there is no TLS
+    port. ``bridge`` is the Linux bridge that plays the fabric; without one no wires are touched. ``settle``
+    is how long (s) a restarted cage takes to come up: 8 to 40 s are reported from real units.
+    ``unroll_delay`` is how long (s) safe mode outlives a lost session. ``version``, ``model``, ``packages``
+    are what the unit claims to be.
+    """
+
+    address: IPvAnyAddress
+    state: Path
+    log: Path
+    api_port: Number = 8728
+    tls_port: Number = 8729
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    control: Path | None = None
+    bridge: str | None = None
+    identity: str = "MikroTik"
+    serial: str = "HK70AB12CD3"
+    version: Annotated[str, Field(pattern=r"^\d+\.\d+")] = "7.23.7 (long-term)"
+    model: str = "CRS812-8DS-2DQ-2DDQ"
+    packages: tuple[str, ...] = ("routeros", "switch-marvell")
+    management: IPv4Interface = IPv4Interface("192.168.88.1/24")
+    users: tuple[User, ...] = ()
+    settle: Seconds = 1.0
+    unroll_delay: Seconds = 0.0
+    cables: tuple[Cable, ...] = ()
+
+    @model_validator(mode="after")
+    def _agrees(self) -> SwitchConfig:
+        for label, names in (
+            ("cage", [cable.cage for cable in self.cables]),
+            ("user", [user.name for user in self.users]),
+            ("tap", [tap for cable in self.cables for tail in cable.tails for tap in tail.taps]),
+        ):
+            if twice := [name for name, count in Counter(names).items() if count > 1]:
+                raise ValueError(f"{label} {twice[0]} is given twice")
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("tls_cert and tls_key belong together")
+        return self
+
+
+def read(path: Path) -> SwitchConfig:
+    """Read and check a configuration file. Raises ConfigError with ``file: key: what is wrong`` lines."""
+    try:
+        return SwitchConfig.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    except ValidationError as error:
+        lines = [f"{path}: {'.'.join(map(str, fault['loc'])) or 'config'}: {fault['msg']}" for fault in error.errors()]
+        raise ConfigError("\n".join(lines)) from None

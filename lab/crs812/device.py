@@ -1,0 +1,152 @@
+"""The switch as one object: tables, safe mode, links and log, wired together."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+from .call import Client
+from .clock import Clock
+from .config import SwitchConfig
+from .history import History, SafeMode
+from .lanes import Lane
+from .links import Links, Surroundings, Timer
+from .menu import Menu, Row, Values
+from .nvram import Nvram
+from .plant import Plant
+from .ports import CAGE, PORT
+from .store import Action, Store
+from .wires import Wires
+
+ETHERNET, BRIDGE, BRIDGE_PORT = "/interface/ethernet", "/interface/bridge", "/interface/bridge/port"
+#: Written fields of a sub-interface that leave its cage alone; inferred. Everything else restarts it.
+_COSMETIC = frozenset({"name", "comment"})
+
+
+class Device:
+    """Everything behind the API. It knows nothing of sockets; ``later`` lends it a timer."""
+
+    def __init__(
+        self,
+        config: SwitchConfig,
+        menus: Sequence[Menu],
+        wires: Wires,
+        later: Callable[[float, Callable[[], None]], Timer],
+        *,
+        factory: bool = False,
+    ) -> None:
+        self.config = config
+        self.clock = Clock()
+        self.wires = wires
+        self.menus = {menu.path: menu for menu in menus}
+        self.clients: dict[int, Client] = {}
+        self.log: deque[Values] = deque(maxlen=1000)
+        self._logged = 0
+        self._nvram = Nvram(config.state)
+        self.store = Store(menus)
+        self.history = History(self.store)
+        self.safe_mode = SafeMode(self.store, self.history, self.save)
+        self._later = later
+        self.unroll_delay = config.unroll_delay
+        for menu in menus:
+            if menu.factory is not None:
+                self.store.fill(menu.path, list(menu.factory(self)))
+        if not factory:
+            self._nvram.load(self.store)
+        around = Surroundings(self._lanes, self._fabric, later, self.tell)
+        self.links = Links(Plant(config.cables), wires, config.settle, around)
+        self.store.observers.append(self._changed)
+        self.save()
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """The RouterOS version as numbers: (7, 23, 7)."""
+        return tuple(map(int, re.findall(r"\d+", self.config.version.split()[0])))
+
+    def tell(self, topics: str, message: str) -> None:
+        """Write a line to the unit's own log, which ``/log/print`` shows."""
+        self._logged += 1
+        row = {".id": f"*{self._logged:X}", "time": self.clock.stamp(), "topics": topics, "message": message}
+        self.log.append(row)
+
+    def save(self) -> None:
+        """Keep the tables for the next start. Nothing is kept in safe mode, so that a crash unrolls."""
+        if self.safe_mode.holder is None:
+            self._nvram.save(self.store)
+
+    def left(self, client: Client) -> None:
+        """A session ended: what it did in safe mode is taken back, after ``unroll_delay`` seconds."""
+        self.clients.pop(client.number, None)
+        if self.safe_mode.holder is not client:
+            return
+        if self.unroll_delay > 0:
+            self._later(self.unroll_delay, lambda: self._unroll(client))
+        else:
+            self._unroll(client)
+
+    def _unroll(self, client: Client) -> None:
+        if self.safe_mode.holder is client:
+            self.safe_mode.unroll()
+
+    def offloaded_bridge(self) -> str | None:
+        """The name of the one bridge that the switch chip carries: the first that is enabled and has a port
+        with hw=yes. The manual says that only one can be; that it is the first is inferred."""
+        ports = [row.values for row in self.store.rows(BRIDGE_PORT) if row.values["hw"] == "true"]
+        for bridge in self.store.rows(BRIDGE):
+            name = bridge.values["name"]
+            if bridge.values["disabled"] == "false" and any(port["bridge"] == name for port in ports):
+                return name
+        return None
+
+    def membership(self, interface: str) -> Row | None:
+        """The bridge port row of an interface, by its present name."""
+        return next((r for r in self.store.rows(BRIDGE_PORT) if r.values["interface"] == interface), None)
+
+    def ethernet(self, default_name: str) -> Row:
+        """The row of a sub-interface, by the name it has from the factory."""
+        for row in self.store.rows(ETHERNET):
+            if row.values["default-name"] == default_name:
+                return row
+        raise KeyError(default_name)
+
+    def _lanes(self, cage: str) -> list[Lane]:
+        rows = [self.ethernet(port.name).values for port in CAGE[cage]]
+        return [
+            Lane(
+                enabled=row["disabled"] == "false",
+                negotiates=row["auto-negotiation"] == "true",
+                speed=row.get("speed"),
+                fec=row.get("fec-mode", "auto"),
+            )
+            for row in rows
+        ]
+
+    def _fabric(self, default_name: str) -> int | None:
+        """The l2mtu of a sub-interface that is an enabled port of the offloaded bridge. Another bridge would
+        go through the CPU; its ports are not wired at all here."""
+        values = self.ethernet(default_name).values
+        member = self.membership(values["name"])
+        if member is None or member.values["disabled"] == "true":
+            return None
+        return int(values["l2mtu"]) if member.values["bridge"] == self.offloaded_bridge() else None
+
+    def _changed(self, action: Action) -> None:
+        self.tell("system,info", f"{action.text} by {action.by}")
+        self.links.restart(self._restarted(action))
+        self.links.reconcile()
+        self.save()
+
+    def _restarted(self, action: Action) -> Iterable[str]:
+        """Cages that an action takes down (MikroTik manual: reconfiguring any lane restarts the whole cage; a
+        changed l2mtu bounces every port). That writing the value a lane already has restarts it too is
+        inferred."""
+        cages: set[str] = set()
+        for change in action.changes:
+            if change.path != ETHERNET or change.after is None:
+                continue
+            if "l2mtu" in change.fields():
+                return CAGE
+            if (action.written.get((change.path, change.id), frozenset()) | change.fields()) - _COSMETIC:
+                cages.add(PORT[change.after["default-name"]].cage)
+        return sorted(cages)

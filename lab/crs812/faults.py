@@ -1,0 +1,64 @@
+"""Test knobs: make a command go wrong the way a real switch or network can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+Kind = Literal["trap", "drop", "delay", "garbage", "fatal", "mute", "ignore"]
+
+
+@dataclass
+class Fault:
+    """One thing that goes wrong.
+
+    ``kind``: ``trap`` refuses with ``message``; ``drop`` closes the connection; ``delay`` waits ``seconds``
+    first; ``garbage`` answers bytes that are no sentence; ``fatal`` answers ``!fatal`` with ``message`` and
+    closes; ``mute`` carries out but never answers; ``ignore`` answers done but does nothing.
+    ``match`` is a prefix of the command. The first ``after`` matching commands pass; then ``times`` are hit
+    (0: all). ``executed`` says, for ``drop``, ``garbage`` and ``fatal``, whether the command still takes
+    effect.
+    """
+
+    kind: Kind
+    match: str = "/"
+    after: int = 0
+    times: int = 1
+    message: str = "failure: injected"
+    seconds: float = 0.0
+    executed: bool = False
+
+    def hits(self, command: str) -> bool:
+        """Say whether the fault strikes this command, and count it."""
+        if not command.startswith(self.match) or self.times < 0:
+            return False
+        if self.after > 0:
+            self.after -= 1
+            return False
+        if self.times > 0:
+            self.times -= 1
+            self.times = self.times or -1
+        return True
+
+
+class Faults:
+    """The faults in force. Each command meets the first that strikes it."""
+
+    def __init__(self) -> None:
+        self.active: list[Fault] = []
+
+    def add(self, wanted: dict[str, Any]) -> None:
+        """Add a fault from a control request; ValueError or TypeError when it makes none."""
+        fault = Fault(**wanted)
+        if fault.kind not in get_args(Kind):
+            raise ValueError(f"no fault kind {fault.kind}; there are {', '.join(get_args(Kind))}")
+        self.active.append(fault)
+
+    def clear(self) -> None:
+        """End all faults."""
+        self.active.clear()
+
+    def strike(self, command: str) -> Fault | None:
+        """Give the fault that strikes a command, if any."""
+        self.active = [fault for fault in self.active if fault.times >= 0]
+        return next((fault for fault in self.active if fault.hits(command)), None)

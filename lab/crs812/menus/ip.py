@@ -1,0 +1,114 @@
+"""/ip/address and /ip/service. Arguments: schema of RouterOS 7.23.
+
+A service that is disabled, or whose ``address`` leaves a peer out, refuses its connections. ``port`` is kept
+but the emulator goes on listening where its configuration says; addresses do not decide where it is
+reachable.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from ..device import BRIDGE, ETHERNET, Device
+from ..errors import failure
+from ..kinds import Bool, Enum, Integer, Interface4, Prefixes, Reference, Text
+from ..menu import FULL, SWITCHABLE, Field, Menu, Row, Values
+
+ADDRESS_FIELDS = (
+    Field("address", Interface4(), required=True),
+    Field("interface", Reference((BRIDGE, ETHERNET)), required=True),
+    Field("network", Text(), clears=True),
+    Field("comment", Text(), clears=True),
+    Field("disabled", Bool(), "false"),
+)
+
+SERVICE_FIELDS = (
+    Field("port", Integer(1, 65535)),
+    Field("address", Prefixes(), ""),
+    Field("certificate", Text(), "none"),
+    Field("tls-version", Enum(("any", "only-1.2"))),
+    Field("max-sessions", Integer(1, 1000), "20"),
+    Field("vrf", Text(), "main"),
+    Field("disabled", Bool(), "false"),
+)
+
+#: Name, port and whether it speaks TLS. A unit from the factory has them all on, but for www-ssl.
+_SERVICES = (
+    ("ftp", 21, False),
+    ("ssh", 22, False),
+    ("telnet", 23, False),
+    ("www", 80, False),
+    ("www-ssl", 443, True),
+    ("winbox", 8291, False),
+    ("api", 8728, False),
+    ("api-ssl", 8729, True),
+)
+
+
+def _addresses(device: Device) -> Iterator[Values]:
+    yield {"address": device.config.management.with_prefixlen, "interface": "bridge", "disabled": "false"}
+
+
+def _show_address(device: Device, row: Row) -> Values:
+    network = str(ipaddress.IPv4Interface(row.values["address"]).network.network_address)
+    known = device.store.find_any((BRIDGE, ETHERNET), row.values["interface"]) is not None
+    shown = {} if "network" in row.values else {"network": network}
+    flags = {"invalid": "false" if known else "true", "dynamic": "false", "slave": "false"}
+    return shown | {"actual-interface": row.values["interface"], "vrf": "main"} | flags
+
+
+def _check_address(device: Device, row: Row, _old: Row | None) -> None:
+    mine = ipaddress.IPv4Interface(row.values["address"])
+    for other in device.store.rows("/ip/address"):
+        same = ipaddress.IPv4Interface(other.values["address"]).ip == mine.ip
+        if other.id != row.id and same and other.values["interface"] == row.values["interface"]:
+            raise failure("already have such address")
+
+
+def _services(device: Device) -> Iterator[Values]:
+    for name, port, tls in _SERVICES:
+        values = {"name": name, "port": str(port), "address": "", "max-sessions": "20", "vrf": "main"}
+        if tls:
+            certified = name == "api-ssl" and device.config.tls_cert is not None
+            values |= {"certificate": "api-ssl" if certified else "none", "tls-version": "any"}
+        yield values | {"disabled": "true" if name == "www-ssl" else "false"}
+
+
+def _connections(device: Device) -> Iterator[Values]:
+    """Since 7.23 the menu also shows a reverse proxy and the open connections, all of them dynamic.
+
+    Their ids and exact fields are inferred.
+    """
+    flags = {"dynamic": "true", "invalid": "false", "disabled": "false", "proto": "tcp"}
+    yield {".id": "*80000000", "name": "reverse-proxy", "port": "443", **flags}
+    for client in device.clients.values():
+        port = "8729" if client.service == "api-ssl" else "8728"
+        remote = {"remote": client.address, "local": str(device.config.address), "connection": "true"}
+        yield {
+            ".id": f"*{0x80000000 + client.number:X}",
+            "name": client.service,
+            "port": port,
+            **remote,
+            **flags,
+        }
+
+
+ADDRESS = Menu(
+    "/ip/address",
+    ADDRESS_FIELDS,
+    verbs=FULL | {"listen"},
+    factory=_addresses,
+    show=_show_address,
+    check=_check_address,
+)
+
+SERVICE = Menu(
+    "/ip/service",
+    SERVICE_FIELDS,
+    verbs=SWITCHABLE | {"listen"},
+    named_by="name",
+    factory=_services,
+    dynamic=_connections,
+    show=lambda _device, _row: {"proto": "tcp", "dynamic": "false", "invalid": "false"},
+)

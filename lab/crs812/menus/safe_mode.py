@@ -1,0 +1,68 @@
+"""/safe-mode and /system/history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..call import Call, Reply
+from ..device import Device
+from ..errors import no_match, unknown_parameter
+from ..menu import Menu, Values
+from ..reading import narrow
+
+
+def _take(call: Call) -> Reply:
+    given = call.sentence.attributes
+    _only(call, "on-error")
+    on_error = given.get("on-error", "ask")
+    if on_error not in ("abort", "ask", "release", "unroll"):
+        raise no_match("on-error")
+    call.device.safe_mode.take(call.client, on_error)
+    return Reply()
+
+
+def _release(call: Call) -> Reply:
+    _only(call)
+    call.device.safe_mode.release(call.client)
+    return Reply()
+
+
+def _unroll(call: Call) -> Reply:
+    _only(call)
+    call.device.safe_mode.give_up(call.client)
+    return Reply()
+
+
+def _only(call: Call, *names: str) -> None:
+    for name in call.sentence.attributes:
+        if name not in names:
+            raise unknown_parameter(name)
+
+
+def _print(call: Call) -> Reply:
+    """One row: whether somebody holds it, who, and whether it is this very session."""
+    holder = call.device.safe_mode.holder
+    row = {"enabled": "false", "current": "false"}
+    if holder is not None:
+        row = {"enabled": "true", "user": holder.user, "current": "false", "owner": holder.owner}
+        row["current"] = "true" if holder is call.client else "false"
+    return Reply(rows=[narrow(row, call.sentence.attributes)])
+
+
+def _history(device: Device) -> Iterator[Values]:
+    """The actions that can be undone, newest first."""
+    for number, action in reversed(device.history.actions):
+        flags = {"undoable": "true", "redoable": "false", "floating-undo": "false"}
+        told = {"action": action.text, "by": action.by, "policy": "write", "time": action.time}
+        yield {".id": f"*{number:X}", **flags, **told}
+
+
+SAFE_MODE = Menu(
+    "/safe-mode",
+    verbs=frozenset(),
+    singleton=True,
+    rows=lambda _device: (),
+    actions={"print": _print, "getall": _print, "take": _take, "release": _release, "unroll": _unroll},
+    protected=frozenset({"take", "release", "unroll"}),
+)
+HISTORY = Menu("/system/history", rows=_history)

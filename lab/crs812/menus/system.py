@@ -1,0 +1,67 @@
+"""/system: what the unit is. Hardware figures: MikroTik's product data for CRS812-8DS-2DQ-2DDQ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..device import Device
+from ..kinds import Text
+from ..menu import EDIT, Field, Menu, Values
+
+_GIB = 1024**3
+
+
+def _identity(device: Device) -> Iterator[Values]:
+    yield {"name": device.config.identity}
+
+
+def _resource(device: Device) -> Iterator[Values]:
+    yield {
+        "uptime": device.clock.uptime(),
+        "version": device.config.version,
+        "build-time": "2026-08-12 09:14:02",
+        "factory-software": "7.19.1",
+        "free-memory": str(3 * _GIB),
+        "total-memory": str(4 * _GIB),
+        "cpu": "ARM64",
+        "cpu-count": "4",
+        "cpu-frequency": "2000",
+        "cpu-load": "3",
+        "free-hdd-space": str(_GIB // 4),
+        "total-hdd-space": str(_GIB // 2),
+        "architecture-name": "arm64",
+        "board-name": device.config.model,
+        "platform": "MikroTik",
+    }
+
+
+def _routerboard(device: Device) -> Iterator[Values]:
+    firmware = device.config.version.split()[0]
+    yield {
+        "routerboard": "true",
+        "board-name": device.config.model,
+        "model": device.config.model,
+        "serial-number": device.config.serial,
+        "firmware-type": "al64",
+        "factory-firmware": "7.19.1",
+        "current-firmware": firmware,
+        "upgrade-firmware": firmware,
+    }
+
+
+def _packages(device: Device) -> Iterator[Values]:
+    for number, name in enumerate(device.config.packages, start=1):
+        yield {
+            ".id": f"*{number:X}",
+            "name": name,
+            "version": device.config.version.split()[0],
+            "build-time": "2026-08-12 09:14:02",
+            "disabled": "false",
+            "available": "false",
+        }
+
+
+IDENTITY = Menu("/system/identity", (Field("name", Text(), "MikroTik"),), verbs=EDIT, singleton=True, factory=_identity)
+RESOURCE = Menu("/system/resource", singleton=True, rows=_resource)
+ROUTERBOARD = Menu("/system/routerboard", singleton=True, rows=_routerboard)
+PACKAGE = Menu("/system/package", named_by="name", rows=_packages)

@@ -1,0 +1,42 @@
+"""What survives a restart of the switch: its tables, in one JSON file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from .nodestate import replace
+from .store import Store
+
+_FORMAT = 1
+
+
+class NvramError(Exception):
+    """The saved state cannot be read; the text says what is wrong with the file."""
+
+
+class Nvram:
+    """Saves and loads a store. The file is private: it holds digests of passwords."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._saved = ""
+
+    def save(self, store: Store) -> None:
+        """Replace the file when the tables differ from what it holds."""
+        text = json.dumps({"format": _FORMAT, **store.dump()}, indent=1)
+        if text != self._saved:
+            replace(self._path, text, mode=0o600)
+            self._saved = text
+
+    def load(self, store: Store) -> None:
+        """Bring the tables back; nothing happens when there is no file yet. Raises NvramError."""
+        try:
+            data = json.loads(self._path.read_text())
+            if data["format"] != _FORMAT:
+                raise NvramError(f"{self._path}: saved by another version of the emulator; start with --factory")
+            store.load(data["tables"], data["next"])
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise NvramError(f"{self._path}: not a saved switch state ({error}); start with --factory") from None

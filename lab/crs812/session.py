@@ -1,0 +1,209 @@
+"""One API connection: login, commands with and without tags, cancel, and faults on purpose."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+
+from .call import Client, Reply, Stream
+from .codec import ProtocolError, encode_sentence, read_sentence
+from .device import Device
+from .dispatch import dispatch, is_write
+from .errors import INTERRUPTED, TrapError
+from .faults import Fault, Faults
+from .journal import Journal
+from .login import authenticate
+from .sentence import Sentence, mask, parse
+
+#: RouterOS answers a print that found nothing with ``!empty`` from this version on.
+_EMPTY_SINCE = (7, 18)
+
+
+class HangupError(Exception):
+    """The connection is to be closed now; what had to be said was said."""
+
+
+class Session:
+    """Reads sentences until the peer leaves. Commands without a tag run one after another, tagged ones side
+    by side, and a stream (monitor, listen) never blocks what follows."""
+
+    def __init__(
+        self,
+        number: int,
+        device: Device,
+        faults: Faults,
+        journal: Journal,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        service: str,
+    ) -> None:
+        self._number, self._device, self._faults, self._journal = number, device, faults, journal
+        self._reader, self._writer, self._service = reader, writer, service
+        self._peer = str((writer.get_extra_info("peername") or ("?",))[0])
+        self._client: Client | None = None
+        self._running: dict[asyncio.Task[None], str | None] = {}
+
+    async def run(self) -> None:
+        """Serve the connection to its end; never raises for what a peer does."""
+        end = "closed by the peer"
+        try:
+            while True:
+                if words := await read_sentence(self._reader):
+                    await self._accept(parse(words))
+        except HangupError as reason:
+            end = str(reason)
+        except ProtocolError as error:
+            end = f"protocol error: {error}"
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            await self._close(end)
+
+    async def _accept(self, sentence: Sentence) -> None:
+        if sentence.command == "/login":
+            self._login(sentence)
+        elif self._client is None:
+            self._fatal("not logged in", sentence)
+        elif sentence.command == "/quit":
+            self._fatal("session terminated on request", sentence)
+        elif sentence.command == "/cancel":
+            self._cancel(sentence)
+        elif sentence.tag is None and not _may_stream(sentence):
+            await self._execute(sentence, self._client)
+        else:
+            task = asyncio.create_task(self._guarded(sentence, self._client))
+            self._running[task] = sentence.tag
+            task.add_done_callback(lambda done: self._running.pop(done, None))
+        await self._writer.drain()
+
+    def _login(self, sentence: Sentence) -> None:
+        given = sentence.attributes
+        try:
+            user = authenticate(self._device, given.get("name", ""), given.get("password", ""))
+        except TrapError as trap:
+            self._trap(sentence, trap)
+            return
+        if self._client is not None:
+            self._device.left(self._client)
+        now = self._device.clock.stamp()
+        self._client = Client(self._number, user["name"], user["group"], self._peer, self._service, now)
+        self._device.clients[self._number] = self._client
+        self._device.tell("system,info,account", f"user {user['name']} logged in from {self._peer} via api")
+        self._finish(sentence, "session")
+
+    def _cancel(self, sentence: Sentence) -> None:
+        wanted = sentence.attributes.get("tag")
+        for task, tag in list(self._running.items()):
+            if wanted is None or tag == wanted:
+                task.cancel()
+        self._finish(sentence, "session")
+
+    async def _guarded(self, sentence: Sentence, client: Client) -> None:
+        try:
+            await self._execute(sentence, client)
+        except asyncio.CancelledError:
+            self._trap(sentence, TrapError("interrupted", INTERRUPTED))
+        except (HangupError, OSError):
+            self._writer.transport.abort()
+        except Exception:
+            # A fault of the emulator itself: better a lost connection than a client that waits for ever.
+            self._writer.transport.abort()
+            raise
+
+    async def _execute(self, sentence: Sentence, client: Client) -> None:
+        fault = self._faults.strike(sentence.command)
+        if fault is not None and await self._suffer(fault, sentence, client):
+            return
+        try:
+            reply = dispatch(self._device, client, sentence)
+            if isinstance(reply, Reply):
+                for row in reply.rows:
+                    self._row(sentence, row)
+                if reply.listing and not reply.rows and self._device.version >= _EMPTY_SINCE:
+                    self._send("!empty", sentence)
+                self._finish(sentence, ret=reply.ret)
+            else:
+                await self._stream(sentence, reply)
+        except TrapError as trap:
+            self._trap(sentence, trap)
+
+    async def _stream(self, sentence: Sentence, stream: Stream) -> None:
+        async for row in stream:
+            self._row(sentence, row)
+            await self._writer.drain()
+        self._finish(sentence)
+
+    async def _suffer(self, fault: Fault, sentence: Sentence, client: Client) -> bool:
+        """Let a fault happen; True when the command is over with it."""
+        if fault.kind == "delay":
+            await asyncio.sleep(fault.seconds)
+            return False
+        if fault.kind == "trap":
+            self._trap(sentence, TrapError(fault.message))
+            return True
+        if fault.kind == "ignore":
+            self._finish(sentence, result="ignored by fault")
+            return True
+        if fault.executed or fault.kind == "mute":
+            with suppress(TrapError):
+                dispatch(self._device, client, sentence)
+        self._note(sentence, f"fault: {fault.kind}")
+        if fault.kind == "mute":
+            return True
+        if fault.kind == "garbage":
+            self._writer.write(b"\xff\xfe\xfd garbage")
+            return True
+        if fault.kind == "fatal":
+            self._writer.write(encode_sentence(["!fatal", fault.message]))
+        raise HangupError(f"fault: {fault.kind}")
+
+    def _row(self, sentence: Sentence, row: Mapping[str, str]) -> None:
+        self._send("!re", sentence, *(f"={name}={value}" for name, value in row.items()))
+
+    def _finish(
+        self, sentence: Sentence, kind: str | None = None, ret: str | None = None, result: str = "done"
+    ) -> None:
+        self._note(sentence, result, kind)
+        self._send("!done", sentence, *([f"=ret={ret}"] if ret is not None else []))
+
+    def _trap(self, sentence: Sentence, trap: TrapError) -> None:
+        self._note(sentence, f"trap: {trap.message}")
+        category = [] if trap.category is None else [f"=category={trap.category}"]
+        self._send("!trap", sentence, *category, f"=message={trap.message}")
+        self._send("!done", sentence)
+
+    def _fatal(self, message: str, sentence: Sentence) -> None:
+        self._note(sentence, f"fatal: {message}", "session")
+        self._writer.write(encode_sentence(["!fatal", message]))
+        raise HangupError(message)
+
+    def _send(self, reply: str, sentence: Sentence, *words: str) -> None:
+        tag = [f".tag={sentence.tag}"] if sentence.tag is not None else []
+        if not self._writer.is_closing():
+            self._writer.write(encode_sentence([reply, *tag, *words]))
+
+    def _note(self, sentence: Sentence, result: str, kind: str | None = None) -> None:
+        if kind is None:
+            write = is_write(sentence.verb)
+            kind = "session" if sentence.command == "/login" else "write" if write else "read"
+        user = self._client.user if self._client else None
+        facts = {"session": self._number, "user": user, "peer": self._peer, "command": mask(sentence.command)}
+        menu = sentence.menu if sentence.menu in self._device.menus else "unknown"
+        self._journal.record(kind, menu, result, **facts, words=sentence.masked())
+
+    async def _close(self, end: str) -> None:
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        if self._client is not None:
+            self._device.left(self._client)
+            self._device.tell("system,info,account", f"user {self._client.user} logged out from {self._peer} via api")
+        facts = {"session": self._number, "user": self._client and self._client.user, "peer": self._peer}
+        self._journal.record("session", "", end, **facts, command="", words=[])
+        self._writer.close()
+
+
+def _may_stream(sentence: Sentence) -> bool:
+    return sentence.verb == "listen" or (sentence.verb == "monitor" and "once" not in sentence.attributes)

@@ -1,0 +1,24 @@
+"""What came of one check, and how a failed one is told in a line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One check of one machine. `why`: empty when it passed."""
+
+    machine: str
+    role: str
+    check: str
+    passed: bool
+    why: str
+
+
+def first_line(longrepr: object) -> str:
+    """The first line of what a failed test says, without the name of the exception that pytest puts before it."""
+    crash = getattr(longrepr, "reprcrash", None)
+    text = str(crash.message if crash else longrepr).strip()
+    line = text.splitlines()[0] if text else "no reason given"
+    return line.removeprefix("AssertionError: ")

@@ -1,0 +1,103 @@
+"""The pytest plugin of a proof: hands the rack to the tests and keeps what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from sparkrack.fleet import Node, Rack, Switch, reachable
+from sparkrack.proof.machines import Machine, Machines
+from sparkrack.proof.outcome import Outcome, first_line
+
+
+class Proof:
+    """One proof of one rack.
+
+    A test that takes `node`, `address`, `pair`, `switch` or `leg` runs once for each of the rack's; what it is
+    about decides under which machine its outcome stands.
+    """
+
+    def __init__(self, rack: Rack, nodes: frozenset[str], switches: frozenset[str]) -> None:
+        """`nodes` and `switches`: the machines that the proof is limited to."""
+        self.rack_ = rack
+        self.outcomes: list[Outcome] = []
+        self._nodes = nodes
+        self._switches = switches
+
+    @pytest.fixture(scope="session")
+    def rack(self) -> Rack:
+        """The rack that is proven."""
+        return self.rack_
+
+    @pytest.fixture(scope="session")
+    def machines(self) -> Iterator[Machines]:
+        """The nodes, by name."""
+        with TemporaryDirectory(prefix="sparkrack-") as folder:
+            yield Machines(self.rack_, Path(folder))
+
+    @pytest.fixture
+    def machine(self, machines: Machines, request: pytest.FixtureRequest) -> Machine:
+        """The node that this test is about."""
+        return machines[_about(request.node)]
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Run each test for every part of the rack that its arguments ask for."""
+        for name, values in self._parts().items():
+            if name in metafunc.fixturenames:
+                metafunc.parametrize(name, list(values.values()), ids=list(values), scope="session")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Note on each test what it is about; the order is by role, then by machine."""
+        for item in items:
+            item.user_properties.append(("machine", _about(item)))
+            item.user_properties.append(("role", item.path.parent.name))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep the outcome of a test; a fault in its preparation is a failure too."""
+        if report.when != "call" and not report.failed:
+            return
+        properties = {str(name): str(value) for name, value in report.user_properties}
+        why = first_line(report.longrepr) if report.failed else ""
+        self.outcomes.append(Outcome(properties["machine"], properties["role"], report.nodeid, report.passed, why))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A test file that cannot be read proves nothing, which is a failure."""
+        if report.failed:
+            self.outcomes.append(Outcome("-", "-", report.nodeid, passed=False, why=first_line(report.longrepr)))
+
+    def _parts(self) -> dict[str, dict[str, object]]:
+        rack = self.rack_
+        return {
+            "node": {name: node for name, node in rack.nodes.items() if name in self._nodes},
+            "address": {str(a.half): a for a in rack.addresses if a.half.node in self._nodes},
+            "pair": {
+                f"{here.half}->{there.half}": (here, there)
+                for here, there in reachable(rack)
+                if here.half.node in self._nodes
+            },
+            "switch": {name: switch for name, switch in rack.switches.items() if name in self._switches},
+            "leg": {
+                f"{leg}-{port.node}": (leg, port)
+                for switch in sorted(self._switches)
+                for leg, port in rack.cabling.legs(switch)
+            },
+        }
+
+
+def _about(item: pytest.Item) -> str:
+    """The machine that a test is about."""
+    parameters = getattr(item, "callspec").params  # noqa: B009 - pytest has it on parametrized tests, untyped
+    for name, value in parameters.items():
+        match name:
+            case "node" | "switch" if isinstance(value, Node | Switch):
+                return value.name
+            case "address":
+                return str(value.half.node)
+            case "pair":
+                return str(value[0].half.node)
+            case "leg":
+                return str(value[1].node)
+    raise LookupError(f"{item.nodeid} is about no part of the rack")

@@ -1,0 +1,205 @@
+"""One session with a RouterOS switch over its binary API: a thin adapter around routeros-api.
+
+The library opens the socket, logs in and speaks the protocol. What it gets wrong for this use is put right
+here: it leaves Nagle's algorithm on (each word is a packet, 44 ms a call), it gives up after 15 s (a cage
+takes longer to settle), it repeats the password in the message of a failed login, it stays half open after a
+`!fatal`, it rewrites the names and drops the `=` of empty values, and it would connect again by itself, when
+safe mode is long gone."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import socket
+import ssl
+from types import TracebackType
+from typing import Any, Self
+
+import routeros_api
+from pydantic import SecretStr
+from routeros_api.exceptions import (
+    RouterOsApiCommunicationError,
+    RouterOsApiConnectionClosedError,
+    RouterOsApiError,
+)
+
+CONNECT_SECONDS = 15.0
+ANSWER_SECONDS = 60.0
+"""How long one answer may take. A reboot or a long write is slower than the library's 15 s."""
+
+
+class SwitchError(OSError):
+    """Talking to the switch failed; the text is one line and holds no secret."""
+
+
+class SentenceError(SwitchError):
+    """The switch answered with a `!trap`; the session lives on."""
+
+
+class LoginError(SwitchError):
+    """The switch did not accept user and password."""
+
+
+class CertificateError(SwitchError):
+    """The switch showed another certificate than the one that is pinned; nothing was sent."""
+
+
+class SessionError(SwitchError):
+    """The connection is gone or cannot be trusted any more. The switch undoes what safe mode held."""
+
+
+# What the library lets through for answers that are no answers, or for a connection that breaks: its own
+# errors, errors of the socket, and those of decoding, of missing keys and of its assertions.
+_BROKEN = (RouterOsApiError, OSError, ValueError, LookupError, TypeError, AssertionError)
+
+
+class Session:
+    """A logged-in connection. It is never made again behind the caller's back: once lost, every call fails.
+
+    host, port: where the API listens. tls: SHA-256 of the switch's certificate (DER, 64 hex digits), compared
+    before anything is sent, or None for the plain API. Raises LoginError, CertificateError or SwitchError.
+    One thread (or greenlet) at a time."""
+
+    def __init__(self, host: str, port: int, *, tls: str | None, user: str, password: SecretStr) -> None:
+        self.place = f"{host}:{port}"
+        self._closed = False
+        self._pool: Any = routeros_api.RouterOsApiPool(
+            host,
+            username=user,
+            password=password.get_secret_value(),
+            port=port,
+            plaintext_login=True,  # RouterOS 6.43 and later know no other
+            ssl_context=_Plain() if tls is None else _Pinned(tls),
+        )
+        self._pool.set_timeout(CONNECT_SECONDS)
+        fault: SwitchError | None = None
+        try:
+            self._api: Any = self._pool.get_api()
+            self._pool.set_timeout(ANSWER_SECONDS)
+        except SwitchError as wrong:
+            fault = wrong
+        except RouterOsApiCommunicationError as refused:
+            # Only the switch's own words: the exception's text repeats the sentence with the password in it.
+            fault = LoginError(f"login as {user} refused: {_text(refused.original_message)}")
+        except _BROKEN as broken:
+            fault = SessionError(f"no session with {self.place}: {_why(broken)}")
+        self._pool.password = ""
+        if fault:
+            self.close()
+            # Raised outside of `except`, so that the library's exception is not kept as its context.
+            raise fault
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def talk(self, *words: str) -> list[dict[str, str]]:
+        """Send one sentence, give the rows of the answer; what an `add` returns comes as a last row, {"ret":
+        "*1F"}.
+
+        Words are sent as they are, in their order. Raises SentenceError for a `!trap` (the session lives
+        on) and SessionError for anything else that is no answer (the session is closed)."""
+        if self._closed:
+            raise SessionError(f"the session with {self.place} is closed")
+        path, _, verb = words[0].rpartition("/")
+        fault: SwitchError
+        try:
+            resource = self._api.get_binary_resource(path or "/")
+            answer = resource.call(verb, additional_queries=(_Words(words[1:]),))
+            rows = [_row(row) for row in answer]
+            done = _row(answer.done_message)
+        except RouterOsApiCommunicationError as refused:
+            fault = SentenceError(_text(refused.original_message))
+        except _BROKEN as broken:
+            self.close()
+            fault = SessionError(f"the session with {self.place} broke: {_why(broken)}")
+        except BaseException:
+            # Stopped in the middle of an answer (a timeout from outside, Ctrl-C): the next answer would be
+            # misread.
+            self.close()
+            raise
+        else:
+            return [*rows, done] if done else rows
+        raise fault
+
+    def close(self) -> None:
+        """Close the connection; the switch undoes what safe mode holds. Never raises."""
+        self._closed = True
+        with contextlib.suppress(OSError):
+            self._pool.disconnect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Session({self.place}, {'closed' if self._closed else 'open'})"
+
+
+class _Words:
+    """Ready-made words in the place of a query: the library passes those on untouched and in order, while it
+    would rename attributes and send an empty value without its `=`."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._words = [word.encode() for word in words]
+
+    def get_api_format(self) -> list[bytes]:
+        return self._words
+
+
+class _Plain:
+    """Stands where the library takes an SSL context, the one place that sees the socket before the login."""
+
+    def wrap_socket(self, sock: socket.socket, server_hostname: str) -> socket.socket:  # noqa: ARG002
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+
+class _Pinned:
+    """TLS to one certificate. A switch's own certificate has no chain to verify; its fingerprint says
+    more."""
+
+    def __init__(self, sha256: str) -> None:
+        self._sha256 = sha256
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._context.check_hostname = False
+        self._context.verify_mode = ssl.CERT_NONE
+
+    def wrap_socket(self, sock: socket.socket, server_hostname: str) -> socket.socket:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            wrapped = self._context.wrap_socket(sock, server_hostname=server_hostname)
+        except OSError as fault:
+            sock.close()
+            raise SwitchError(f"no TLS: {_why(fault)}; does the switch's api-ssl have a certificate?") from None
+        shown = hashlib.sha256(wrapped.getpeercert(binary_form=True) or b"").hexdigest()
+        if not hmac.compare_digest(shown, self._sha256):
+            wrapped.close()
+            raise CertificateError(f"the switch shows certificate {shown}, pinned is {self._sha256}")
+        return wrapped
+
+
+def _row(row: dict[str, bytes]) -> dict[str, str]:
+    # The library takes the dot off `.id`.
+    return {".id" if key == "id" else key: value.decode(errors="backslashreplace") for key, value in row.items()}
+
+
+def _text(message: bytes) -> str:
+    """A message of the switch as one printable line."""
+    text = message.decode(errors="backslashreplace").strip()
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _why(fault: BaseException) -> str:
+    """One line for an error of the library or the socket. A `!fatal` brings its reason as a stray word."""
+    if isinstance(fault, RouterOsApiConnectionClosedError):
+        return "closed by the switch"
+    words = [_text(part) if isinstance(part, bytes) else str(part) for part in fault.args]
+    if words and "%s" in words[0]:
+        return f"unexpected answer: {words[-1]}"
+    return " ".join(words) or type(fault).__name__

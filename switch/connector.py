@@ -1,0 +1,168 @@
+"""`@routeros/<name>`: a RouterOS switch as a pyinfra host. One command is one API sentence.
+
+    pyinfra inventory.py exec --limit switches -- /interface/bridge/port/print '?bridge=bridge'
+
+Rows of the answer are JSON objects, one a line, on stdout; what the switch refuses is one line on stderr. If
+a sentence fails while this session holds safe mode, everything since it was taken is taken back at once.
+Global arguments for a shell (_sudo, _env and the like) mean nothing here and are ignored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from io import IOBase
+from typing import Any, Literal
+
+from pydantic import SecretStr
+from pyinfra.api.command import StringCommand
+from pyinfra.api.exceptions import ConnectError
+from pyinfra.api.output import echo
+from pyinfra.connectors.base import BaseConnector, ConnectorData, DataMeta
+from pyinfra.connectors.util import CommandOutput, OutputLine
+from typing_extensions import override
+
+from sparkrack.fleet.secrets import SecretError, SecretRef
+
+from .api import Session, SwitchError
+from .sentences import parse
+from .transaction import RELEASE, TAKE, UNROLL, CheckError, held
+
+
+class RouterOSData(ConnectorData):
+    """Host data of a switch; the inventory makes it from rack.yaml."""
+
+    routeros_address: str
+    routeros_port: int
+    routeros_user: str
+    routeros_password: SecretRef
+    routeros_tls_sha256: str | Literal[False]
+
+
+class RouterOSConnector(BaseConnector):
+    """Keeps one session for the whole run and knows whether safe mode was taken through it."""
+
+    handles_execution = True
+    data_cls = RouterOSData
+    data_meta = {  # noqa: RUF012 - the base class declares it so
+        "routeros_address": DataMeta("Address of the switch"),
+        "routeros_port": DataMeta("TCP port of its API", 8729),
+        "routeros_user": DataMeta("User to log in as"),
+        "routeros_password": DataMeta("Where the password is kept (a SecretRef)"),
+        "routeros_tls_sha256": DataMeta("SHA-256 of its certificate (DER); False for the plain API"),
+    }
+
+    session: Session | None = None
+    holding = False
+    _password: SecretStr | None = None
+
+    @override
+    @staticmethod
+    def make_names_data(name: str) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
+        yield f"@routeros/{name}", {}, ["@routeros"]
+
+    @override
+    def connect(self) -> None:
+        missing = [key for key in self.data_meta if self.data[key] is None]
+        if missing:
+            raise ConnectError(f"host data {', '.join(missing)} missing; is the switch in the inventory?")
+        try:
+            self._password = self.data["routeros_password"].resolve()
+            self.session = self._open()
+        except (SecretError, SwitchError) as fault:
+            raise ConnectError(str(fault)) from None
+
+    @override
+    def disconnect(self) -> None:
+        if self.session:
+            self.session.close()
+
+    def _open(self) -> Session:
+        if self._password is None:
+            raise SwitchError("not connected")
+        return Session(
+            self.data["routeros_address"],
+            self.data["routeros_port"],
+            tls=self.data["routeros_tls_sha256"] or None,
+            user=self.data["routeros_user"],
+            password=self._password,
+        )
+
+    @override
+    def run_shell_command(
+        self, command: StringCommand, print_output: bool, print_input: bool, **arguments: Any
+    ) -> tuple[bool, CommandOutput]:
+        if print_input:
+            echo(f"{self.host.print_prefix}>>> {command}", err=True)
+        fine, output = self._carry_out(command)
+        if print_output:
+            for line in output:
+                echo(f"{self.host.print_prefix}{line.line}", err=True)
+        return fine, output
+
+    def _carry_out(self, command: StringCommand) -> tuple[bool, CommandOutput]:
+        try:
+            sentence = parse(command.get_raw_value())
+        except ValueError as fault:
+            return False, _output("stderr", f"{fault}{self.back_out()}")
+        try:
+            rows = self.talk(*sentence)
+        except SwitchError as fault:
+            return False, _output("stderr", f"{sentence[0]}: {fault}{self.back_out()}")
+        return True, _output("stdout", *(json.dumps(row, ensure_ascii=False) for row in rows))
+
+    def talk(self, *words: str) -> list[dict[str, str]]:
+        """Send one sentence; the exceptions are those of `Session.talk`."""
+        if self.session is None:
+            raise SwitchError("not connected")
+        rows = self.session.talk(*words)
+        if words[0] == TAKE[0]:
+            self.holding = True
+        elif words[0] in (RELEASE[0], UNROLL[0]):
+            self.holding = False
+        return rows
+
+    def second(self) -> Session:
+        """A new session to the same switch, with the same checks of certificate and password."""
+        return self._open()
+
+    def say(self, text: str) -> None:
+        self.host.log(text)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the session is gone."""
+        return self.session is None or self.session.closed
+
+    def back_out(self) -> str:
+        """Take back what was written under safe mode, if it was taken. Returns what became of it, to be added
+        to the message of whatever went wrong; never raises."""
+        if not self.holding or self.session is None:
+            return ""
+        self.holding = False
+        if self.session.closed:
+            return "; the connection is gone, and with it the switch takes back what was not released"
+        try:
+            held(self)
+        except CheckError as fault:
+            return f"; {fault}: NOTHING IS TAKEN BACK, compare the switch with its declaration by hand"
+        except SwitchError:
+            return "; the connection broke, and with it the switch takes back what was not released"
+        try:
+            self.session.talk(*UNROLL)
+        except SwitchError as fault:
+            # Closing the session is the other way to make the switch take everything back.
+            self.session.close()
+            return f"; unroll failed ({fault}), the connection was closed for the switch to take everything back"
+        return "; everything since safe mode was taken is taken back"
+
+    @override
+    def put_file(self, filename_or_io: str | IOBase, remote_filename: str, *args: object, **kwargs: object) -> bool:
+        raise OSError("files cannot be put on a switch through its API; use API sentences")
+
+    @override
+    def get_file(self, remote_filename: str, filename_or_io: str | IOBase, *args: object, **kwargs: object) -> bool:
+        raise OSError("files cannot be fetched from a switch as from a node; use /file/read")
+
+
+def _output(buffer: Literal["stdout", "stderr"], *lines: str) -> CommandOutput:
+    return CommandOutput([OutputLine(buffer, line) for line in lines])

@@ -1,0 +1,67 @@
+"""Fixtures: emulated switches as real processes, each with the reference rack's cables and no wires."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.emulator.peer import USER, Crs812Process, stop_all
+from tests.emulator.raw import RawClient
+
+MakeSwitch = Callable[..., Crs812Process]
+
+
+@pytest.fixture
+def make_switch(tmp_path: Path) -> Iterator[MakeSwitch]:
+    """Start switches with settings of the test's own; each is ended afterwards."""
+    made: list[Crs812Process] = []
+
+    def make(**overrides: Any) -> Crs812Process:
+        switch = Crs812Process(tmp_path / f"switch{len(made)}", **overrides)
+        made.append(switch)
+        return switch.start()
+
+    yield make
+    stop_all(made)
+
+
+@pytest.fixture
+def crs812(make_switch: MakeSwitch) -> Crs812Process:
+    """A switch as the lab delivers it: factory state, the user ``sparkrack`` exists."""
+    return make_switch()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crs812Process]:
+    """One switch for all tests of a module that leave it as they find it."""
+    switch = Crs812Process(tmp_path_factory.mktemp("shared")).start()
+    yield switch
+    stop_all([switch])
+
+
+@pytest.fixture
+def raw(shared: Crs812Process) -> Iterator[RawClient]:
+    """A raw connection to the shared switch, logged in."""
+    client = RawClient(shared.plain_port)
+    client.login(USER, shared.password)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def connect() -> Iterator[Callable[[Crs812Process], RawClient]]:
+    """Open raw connections, logged in; each is closed afterwards."""
+    opened: list[RawClient] = []
+
+    def open_one(switch: Crs812Process) -> RawClient:
+        client = RawClient(switch.plain_port)
+        client.login(USER, switch.password)
+        opened.append(client)
+        return client
+
+    yield open_one
+    for client in opened:
+        client.close()

@@ -1,0 +1,171 @@
+"""Whole pyinfra runs against the emulated switch, as a user would start them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from tests.emulator.peer import USER, Crs812Process
+
+PYINFRA = Path(sys.executable).with_name("pyinfra")
+SETTLE = 4.0
+
+INVENTORY = """
+from pathlib import Path
+
+from sparkrack.fleet import load
+
+_rack = load(Path("rack.yaml"))
+switches = [
+    (
+        f"@routeros/{_switch.name}",
+        {
+            "routeros_address": str(_switch.address),
+            "routeros_port": _switch.port,
+            "routeros_user": _switch.user,
+            "routeros_password": _switch.password,
+            "routeros_tls_sha256": _switch.tls.sha256 if _switch.tls else False,
+            "rack": _rack,
+            "switch": _switch,
+        },
+    )
+    for _switch in _rack.switches.values()
+]
+nodes = [("@fake/spark1", {"fake_delay": 0, "fake_delay_jitter": 0})]
+"""
+DEPLOY = f"""
+from pyinfra import host
+from pyinfra.operations import server
+
+from switch.apply import apply
+
+if "switches" in host.groups:
+    apply(host.data.rack, host.data.switch, settle={SETTLE})
+if "nodes" in host.groups:
+    server.shell(name="Say hello", commands="hello")
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended, and all it printed."""
+
+    code: int
+    text: str
+
+    def __contains__(self, text: str) -> bool:
+        return text in self.text
+
+    def lines(self, text: str) -> list[str]:
+        """The lines that hold `text`."""
+        return [line for line in self.text.splitlines() if text in line]
+
+
+@dataclass
+class Desk:
+    """The folder an operator works in: rack.yaml, inventory, deploy. `switch` are keys that replace the
+    rack's."""
+
+    folder: Path
+    emulator: Crs812Process
+    switch: dict[str, Any] = field(default_factory=dict)
+
+    def write(self) -> None:
+        """Write the files; the rack is the reference one, eight nodes on two cages."""
+        legs = [f"crs812/qsfp56-dd-{cage}-{lane}" for cage in (1, 2) for lane in (1, 3, 5, 7)]
+        switch = {
+            "address": "127.0.0.1",
+            "port": self.emulator.tls_port,
+            "tls": {"sha256": self.emulator.fingerprint},
+            "user": USER,
+            "password": {"env": "CRS812_PASSWORD"},
+            "model": "CRS812-8DS-2DQ-2DDQ",
+            "identity": "crs812",
+            "cages": {f"qsfp56-dd-{cage}": {"split": "4x100G"} for cage in (1, 2)},
+        }
+        rack = {
+            "rack": "spark8",
+            "access": {"user": "ops", "key": "key", "known_hosts": "known_hosts"},
+            "nodes": {
+                f"spark{n}": {"address": f"10.77.0.{10 + n}", "vendor": "asus", "ports": {1: leg}}
+                for n, leg in enumerate(legs, start=1)
+            },
+            "switches": {"crs812": switch | self.switch},
+            "fabric": {"subnets": ["192.168.100.0/24", "192.168.101.0/24"]},
+        }
+        with (self.folder / "rack.yaml").open("w") as file:
+            YAML(typ="safe").dump(rack, file)
+        (self.folder / "inventory.py").write_text(INVENTORY)
+        (self.folder / "deploy.py").write_text(DEPLOY)
+
+    def start(
+        self, *arguments: str, password: str | None = None, inventory: str = "inventory.py"
+    ) -> subprocess.Popen[str]:
+        """Start `pyinfra inventory.py ...` in the folder. Nobody sits at its keyboard."""
+        self.write()
+        environment: Mapping[str, str] = os.environ | {
+            "CRS812_PASSWORD": self.emulator.password if password is None else password,
+            "PYINFRA_PROGRESS": "off",
+            "NO_COLOR": "1",
+        }
+        return subprocess.Popen(
+            [PYINFRA, inventory, *arguments],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def run(self, *arguments: str, password: str | None = None, typed: str = "") -> Ended:
+        """Run it to its end; `typed` is what is entered when it asks."""
+        process = self.start("deploy.py", *arguments, password=password)
+        text, _ = process.communicate(typed, timeout=120)
+        return Ended(process.returncode, text)
+
+    def tables(self) -> dict[str, list[dict[str, str]]]:
+        """What is configured on the switch now."""
+        tables = self.emulator.state()["tables"]
+        return {
+            path: [{name: row[name] for name in names if name in row} for row in tables[path]]
+            for path, names in CONFIGURED.items()
+        }
+
+    def sent(self, *commands: str) -> list[str]:
+        """The sentences the switch was sent whose command is one of these, in order."""
+        return [" ".join(line["words"]) for line in self.emulator.log() if line.get("command") in commands]
+
+    def row(self, name: str) -> dict[str, str]:
+        """The row of an interface by its default name."""
+        rows = self.emulator.state()["tables"]["/interface/ethernet"]
+        return next(dict(row) for row in rows if row["default-name"] == name)
+
+
+CONFIGURED = {
+    "/interface/ethernet": (
+        *(
+            "name",
+            "default-name",
+            "disabled",
+            "auto-negotiation",
+            "speed",
+            "fec-mode",
+            "mtu",
+            "l2mtu",
+            "comment",
+        ),
+        *("advertise", "rx-flow-control", "tx-flow-control"),
+    ),
+    "/interface/bridge": ("name", "disabled", "mtu", "vlan-filtering"),
+    "/interface/bridge/port": ("interface", "bridge", "disabled", "hw", "pvid", "comment"),
+    "/system/identity": ("name",),
+}
+"""What a run writes, or might write by mistake; the rest of a row changes by itself."""

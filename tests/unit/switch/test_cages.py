@@ -1,0 +1,88 @@
+"""Cages against the manual's table, which is written out here once more ('Wired interface compatibility')."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparkrack.fleet.splits import SPLITS, cage_kind
+from switch.cages import SPEED, describe, lanes_of, masters_of, wanted_lanes
+from switch.diff import diff
+from switch.menus import ETHERNET
+
+from .rows import LANES, UNCABLED, MakeRack, carry_out, factory, reading
+
+MANUAL = {
+    ("qsfp56-dd", "1x400G"): ([1], "400G-baseCR8", "400G-baseSR8-LR8"),
+    ("qsfp56-dd", "2x200G"): ([1, 5], "200G-baseCR4", "200G-baseSR4-LR4"),
+    ("qsfp56-dd", "4x100G"): ([1, 3, 5, 7], "100G-baseCR2", "100G-baseSR2-LR2"),
+    ("qsfp56", "1x200G"): ([1], "200G-baseCR4", "200G-baseSR4-LR4"),
+    ("qsfp56", "2x100G"): ([1, 3], "100G-baseCR2", "100G-baseSR2-LR2"),
+}
+EVERY = [(cage, split, medium) for cage in LANES for split in SPLITS[cage_kind(cage)] for medium in ("copper", "optic")]
+
+
+def test_the_manual_knows_every_split() -> None:
+    assert {(kind, split) for kind, splits in SPLITS.items() for split in splits} == set(MANUAL)
+
+
+@pytest.mark.parametrize(("cage", "split", "medium"), EVERY)
+def test_a_split_compiles_to_what_the_manual_says(rack: MakeRack, cage: str, split: str, medium: str) -> None:
+    _, switch = rack(UNCABLED, cages={cage: {"split": split, "medium": medium}}, mtu=9000, l2mtu=9500)
+    masters, copper, optic = MANUAL[cage_kind(cage), split]
+    lanes = {want.key: dict(want.fields) for want in wanted_lanes(switch, cage)}
+    assert set(lanes) == {f"{cage}-{lane}" for lane in range(1, LANES[cage] + 1)}
+    for lane in range(1, LANES[cage] + 1):
+        expected = {"disabled": "no", "l2mtu": "9500", "mtu": "9000"}
+        if lane in masters:
+            speed = copper if medium == "copper" else optic
+            expected |= {"auto-negotiation": "no", "speed": speed, "fec-mode": "fec91"}
+        assert lanes[f"{cage}-{lane}"] == expected
+
+
+@pytest.mark.parametrize(("cage", "split", "medium"), EVERY)
+def test_what_was_compiled_is_described_in_the_same_words(rack: MakeRack, cage: str, split: str, medium: str) -> None:
+    _, switch = rack(UNCABLED, cages={cage: {"split": split, "medium": medium}})
+    tables = factory()
+    carry_out(tables, diff(ETHERNET, wanted_lanes(switch, cage), tables["/interface/ethernet"]))
+    assert describe(cage, reading(tables).ethernet) == f"{split} {medium}"
+
+
+def test_other_states_of_a_cage_are_described_by_lane() -> None:
+    tables = factory()
+    ethernet = reading(tables).ethernet
+    assert describe("qsfp56-dd-1", ethernet) == "auto-negotiated"
+    rows = {name: dict(row) for name, row in ethernet.items()}
+    rows["qsfp56-dd-1-1"] |= {"auto-negotiation": "false", "speed": "50G-baseCR"}
+    rows["qsfp56-dd-1-2"]["disabled"] = "true"
+    rows["qsfp56-dd-1-8"]["auto-negotiation"] = "no"
+    assert describe("qsfp56-dd-1", rows) == (
+        "lane 1 50G-baseCR, lane 2 disabled, lanes 3-7 auto-negotiated, lane 8 forced to no speed"
+    )
+    rows["qsfp56-1-1"] |= {"auto-negotiation": "false", "speed": "200G-baseCR4"}
+    assert describe("qsfp56-1", rows) == "1x200G copper"
+    rows["qsfp56-1-3"]["disabled"] = "true"
+    assert describe("qsfp56-1", rows) == (
+        "lane 1 200G-baseCR4, lane 2 auto-negotiated, lane 3 disabled, lane 4 auto-negotiated"
+    )
+
+
+def test_a_cage_of_one_lane_is_its_own_interface() -> None:
+    assert lanes_of("sfp56-3") == ("sfp56-3",)
+
+
+@given(st.sampled_from(EVERY))
+def test_legs_fill_the_cage_without_overlap_and_their_word_fits(case: tuple[str, str, str]) -> None:
+    cage, name, medium = case
+    split = SPLITS[cage_kind(cage)][name]
+    lanes = [lane for first in split.first_lanes for lane in range(first, first + split.lanes_per_leg)]
+    assert lanes == list(range(1, LANES[cage] + 1))
+    word = SPEED[medium][split.gbps, split.lanes_per_leg]
+    assert word.startswith(f"{split.gbps}G-base")
+    assert word.endswith(str(split.lanes_per_leg))
+
+
+def test_masters(rack: MakeRack) -> None:
+    _, switch = rack()
+    assert masters_of(switch, "qsfp56-dd-2") == tuple(f"qsfp56-dd-2-{lane}" for lane in (1, 3, 5, 7))

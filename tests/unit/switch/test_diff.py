@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switch.diff import FieldChange, UnreadableError, Wanted, diff
+from switch.menus import BRIDGE_PORT, ETHERNET, IDENTITY
+
+from .rows import carry_out, factory, row
+
+LANE = "qsfp56-dd-1-1"
+
+
+def test_equal_in_meaning_is_equal() -> None:
+    tables = factory()
+    row(tables, LANE).update({"disabled": "false", "auto-negotiation": "true", "mtu": "1500"})
+    wanted = [Wanted(LANE, {"disabled": "no", "auto-negotiation": "yes", "mtu": "1500"})]
+    assert diff(ETHERNET, wanted, tables["/interface/ethernet"]) == ()
+
+
+def test_absent_is_default() -> None:
+    tables = factory()
+    for name in ("disabled", "fec-mode", "mtu"):
+        del row(tables, LANE)[name]
+    wanted = [Wanted(LANE, {"disabled": "no", "fec-mode": "auto", "mtu": "1500"})]
+    assert diff(ETHERNET, wanted, tables["/interface/ethernet"]) == ()
+
+
+def test_absent_without_default_is_a_change() -> None:
+    changes = diff(ETHERNET, [Wanted(LANE, {"speed": "100G-baseCR2"})], factory()["/interface/ethernet"])
+    assert [change.fields for change in changes] == [(FieldChange("speed", None, "100G-baseCR2"),)]
+
+
+def test_only_what_is_wanted_is_compared() -> None:
+    wanted = [Wanted(LANE, {"l2mtu": "9500"})]
+    (change,) = diff(ETHERNET, wanted, factory()["/interface/ethernet"])
+    assert (change.row, change.id, change.values) == (LANE, "*4", (("l2mtu", "9500"),))
+    assert change.fields[0].old == "1584"
+
+
+def test_rows_are_found_by_the_name_they_have_from_the_factory() -> None:
+    tables = factory()
+    row(tables, LANE)["name"] = "rack-a"
+    row(tables, "ether1")["name"] = LANE
+    (change,) = diff(ETHERNET, [Wanted(LANE, {"mtu": "9000"})], tables["/interface/ethernet"])
+    assert change.id == row(tables, LANE)[".id"]
+
+
+def test_a_missing_row_is_added_with_its_key() -> None:
+    (change,) = diff(BRIDGE_PORT, [Wanted("x", {"bridge": "bridge", "disabled": "no"})], [])
+    assert change.adds
+    assert change.values == (("interface", "x"), ("bridge", "bridge"))
+
+
+def test_the_only_row_of_a_menu() -> None:
+    (change,) = diff(IDENTITY, [Wanted("", {"name": "crs812"})], [{"name": "MikroTik"}])
+    assert not change.adds
+    assert change.id is None
+    assert diff(IDENTITY, [Wanted("", {"name": "crs812"})], [{"name": "crs812"}]) == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ([], "has no qsfp56-dd-1-1"),
+        ([{".id": "*4", "default-name": LANE}, {".id": "*5", "default-name": LANE}], "two rows"),
+        ([{"default-name": LANE}], "without .id"),
+        ([{".id": "*4"}], "without default-name"),
+        ([{".id": "*4", "default-name": LANE, "mtu": "\x00garbage"}], "mtu: .*not a whole number"),
+        ([{".id": "*4", "default-name": LANE, "mtu": ""}], "mtu"),
+    ],
+)
+def test_rows_no_switch_has_are_unreadable(rows: list[dict[str, str]], text: str) -> None:
+    with pytest.raises(UnreadableError, match=text):
+        diff(ETHERNET, [Wanted(LANE, {"mtu": "9000"})], rows)
+
+
+@pytest.mark.parametrize("rows", [[], [{"name": "a"}, {"name": "b"}]])
+def test_a_menu_of_one_row_has_one(rows: list[dict[str, str]]) -> None:
+    with pytest.raises(UnreadableError, match="one row"):
+        diff(IDENTITY, [Wanted("", {"name": "a"})], rows)
+
+
+LANES = st.sampled_from([f"qsfp56-dd-1-{lane}" for lane in range(1, 9)])
+FIELDS = {
+    "disabled": st.sampled_from(("yes", "no")),
+    "mtu": st.sampled_from(("1500", "9000")),
+    "l2mtu": st.sampled_from(("1584", "9500")),
+    "speed": st.sampled_from(("100G-baseCR2", "200G-baseCR4")),
+}
+ROWS = st.dictionaries(LANES, st.fixed_dictionaries({}, optional=FIELDS))
+
+
+@given(ROWS, ROWS)
+def test_after_its_changes_nothing_differs_and_nothing_else_moved(
+    before: dict[str, dict[str, str]], wanted: dict[str, dict[str, str]]
+) -> None:
+    tables = factory()
+    for name, fields in before.items():
+        row(tables, name).update(fields)
+    old = {name: dict(row(tables, name)) for name in (f"qsfp56-dd-1-{lane}" for lane in range(1, 9))}
+    wants = [Wanted(name, fields) for name, fields in wanted.items()]
+    changes = diff(ETHERNET, wants, tables["/interface/ethernet"])
+    carry_out(tables, changes)
+    assert diff(ETHERNET, wants, tables["/interface/ethernet"]) == ()
+    assert [change.row for change in changes] == [name for name in wanted if any(c.row == name for c in changes)]
+    touched = {(change.row, name) for change in changes for name, _ in change.values}
+    for name, fields in old.items():
+        for field, value in row(tables, name).items():
+            assert (name, field) in touched or value == fields.get(field)

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+
+from switch.gate import refusals, release
+from switch.menus import OLDEST
+
+from .rows import MakeRack, factory, reading
+
+
+def test_the_declared_switch_is_let_through(rack: MakeRack) -> None:
+    assert refusals(rack(serial="HX1")[1], reading(factory())) == ()
+
+
+@pytest.mark.parametrize("board", ["CRS812-8DS-2DQ-2DDQ-RM", "CRS812-8DS-2DQ-2DDQ"])
+def test_the_mounting_is_not_the_model(rack: MakeRack, board: str) -> None:
+    tables = factory()
+    tables["/system/routerboard"] = [{}]
+    tables["/system/resource"][0]["board-name"] = board
+    assert refusals(rack()[1], reading(tables)) == ()
+
+
+@pytest.mark.parametrize(
+    ("menu", "rows", "said"),
+    [
+        ("/system/routerboard", [{"model": "CRS804-4DDQ"}], "is a CRS804-4DDQ; the rack file means a CRS812"),
+        ("/system/routerboard", [{"model": "CRS812-8DS-2DQ-2DDQ"}], "serial number (none)"),
+        (
+            "/system/routerboard",
+            [{"model": "CRS812-8DS-2DQ-2DDQ", "serial-number": "HX2"}],
+            "serial number HX2; the rack file means HX1",
+        ),
+        (
+            "/system/resource",
+            [{"version": "7.22.1 (stable)"}],
+            "runs RouterOS 7.22.1 (stable); at least 7.23",
+        ),
+        ("/system/resource", [{"version": "7.23beta4"}], "at least 7.23"),
+        ("/system/resource", [{"version": "banana"}], "no version"),
+        ("/system/resource", [{}], "no version"),
+        ("/system/package", [], "switch-marvell is not installed"),
+        ("/system/package", [{".id": "*1", "name": "switch-marvell", "disabled": "true"}], "is disabled"),
+        ("/interface/bridge", [{".id": "*1", "name": "br"}], "no bridge bridge; its bridges: br"),
+        ("/interface/bridge", [], "its bridges: none"),
+        (
+            "/interface/ethernet",
+            [{".id": "*1", "default-name": "a", "name": "a"}],
+            "no interface qsfp56-dd-1-1, ",
+        ),
+    ],
+)
+def test_what_is_not_meant_or_not_fit_is_refused(
+    rack: MakeRack, menu: str, rows: list[dict[str, str]], said: str
+) -> None:
+    tables = factory()
+    if menu == "/system/routerboard":
+        del tables["/system/resource"][0]["board-name"]
+    tables[menu] = rows
+    assert any(said in reason for reason in refusals(rack(serial="HX1")[1], reading(tables)))
+
+
+def test_a_device_without_a_model_is_refused(rack: MakeRack) -> None:
+    tables = factory()
+    tables["/system/routerboard"] = [{}]
+    del tables["/system/resource"][0]["board-name"]
+    (reason,) = refusals(rack()[1], reading(tables))
+    assert "does not tell its model" in reason
+
+
+def test_what_this_version_cannot_bring_about_is_refused(rack: MakeRack) -> None:
+    (reason,) = refusals(rack(lossless="roce")[1], reading(factory()))
+    assert "lossless: roce cannot be brought about" in reason
+
+
+@pytest.mark.parametrize(
+    ("text", "enough"),
+    [
+        ("7.23", True),
+        ("7.23.7 (long-term)", True),
+        ("7.24rc4 (testing)", True),
+        ("7.23_ab123", True),
+        ("8.0", True),
+        ("7.100", True),
+        ("7.23rc1", False),
+        ("7.22.3", False),
+        ("6.49.10", False),
+    ],
+)
+def test_releases_are_compared_as_numbers(text: str, enough: bool) -> None:
+    found = release(text)
+    assert found is not None
+    assert (found >= OLDEST) is enough
+
+
+@pytest.mark.parametrize("text", ["", "seven", "7", "7.23.", "7.x"])
+def test_what_is_no_release(text: str) -> None:
+    assert release(text) is None

@@ -1,0 +1,224 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from switch.cages import describe
+from switch.diff import UnreadableError
+from switch.plan import MOST_WRITES, Batch, Plan, RefusedError, plan
+from switch.sentences import Sentence, writes
+
+from .rows import LANES, UNCABLED, MakeRack, Tables, carry_out, factory, make_rack, reading, row
+
+
+def sentences(batch: Batch) -> tuple[Sentence, ...]:
+    return tuple(write.sentence for write in writes(batch.changes))
+
+
+def planned(rack: MakeRack, tables: Tables, **switch: object) -> Plan:
+    return plan(*rack(**switch), reading(tables))
+
+
+def declared(rack: MakeRack, **switch: object) -> Tables:
+    tables = factory()
+    carry_out(tables, planned(rack, tables, **switch).changes)
+    return tables
+
+
+def test_from_the_factory(rack: MakeRack) -> None:
+    assert planned(rack, factory()).effects == (
+        "l2mtu of 16 lanes: bounces all 34 ports",
+        (
+            "cage qsfp56-dd-1, auto-negotiated -> 4x100G copper: "
+            "restarts cage qsfp56-dd-1 (spark1, spark2, spark3, spark4)"
+        ),
+        "cage qsfp56-dd-2, auto-negotiated -> 4x100G optic: restarts cage qsfp56-dd-2 (spark5)",
+        "identity: disturbs nothing",
+    )
+
+
+def test_from_the_factory_in_four_sentences(rack: MakeRack) -> None:
+    first, second, *_ = planned(rack, factory()).batches
+    (sizes,) = sentences(first)
+    assert sizes[0] == "/interface/ethernet/set"
+    assert sizes[1].count("*") == 16
+    assert sizes[2:] == ("=l2mtu=9500", "=mtu=9000")
+    assert sentences(second) == (
+        (
+            "/interface/ethernet/set",
+            "=.id=*4,*6,*8,*A",
+            "=auto-negotiation=no",
+            "=speed=100G-baseCR2",
+            "=fec-mode=fec91",
+        ),
+    )
+
+
+def test_a_second_run_has_nothing_to_do(rack: MakeRack) -> None:
+    assert planned(rack, declared(rack)).batches == ()
+
+
+def test_one_lane_wrong_restarts_its_cage_and_no_other(rack: MakeRack) -> None:
+    tables = declared(rack)
+    row(tables, "qsfp56-dd-1-3")["fec-mode"] = "off"
+    found = planned(rack, tables)
+    assert found.effects == (
+        ("cage qsfp56-dd-1, lanes of 4x100G copper: restarts cage qsfp56-dd-1 (spark1, spark2, spark3, spark4)"),
+    )
+    assert found.lines[1] == "  ~ /interface/ethernet qsfp56-dd-1-3: fec-mode off -> fec91"
+
+
+def test_a_disabled_companion_is_enabled(rack: MakeRack) -> None:
+    tables = declared(rack)
+    row(tables, "qsfp56-dd-2-4")["disabled"] = "true"
+    (change,) = planned(rack, tables).changes
+    assert (change.row, change.values) == ("qsfp56-dd-2-4", (("disabled", "no"),))
+
+
+def test_what_a_companion_ignores_is_left_alone(rack: MakeRack) -> None:
+    tables = declared(rack)
+    row(tables, "qsfp56-dd-2-4").update({"speed": "25G-baseCR", "auto-negotiation": "false", "fec-mode": "off"})
+    assert planned(rack, tables).batches == ()
+
+
+def test_cages_that_are_not_declared_are_left_alone(rack: MakeRack) -> None:
+    changes = planned(rack, factory()).changes
+    rows = {change.row for change in changes if change.menu.path == "/interface/ethernet"}
+    assert rows == {f"qsfp56-dd-{cage}-{lane}" for cage in (1, 2) for lane in range(1, 9)}
+
+
+def test_only_the_larger_frame_size_moves_all_ports_and_waits_for_all_links(rack: MakeRack) -> None:
+    tables = declared(rack)
+    (batch,) = planned(rack, tables, l2mtu=9570).batches
+    assert batch.effect == "bounces all 34 ports"
+    assert {str(link.port) for link in batch.settles} == {f"spark{number}/1" for number in range(1, 6)}
+    assert sentences(batch)[0][2:] == ("=l2mtu=9570",)
+
+
+def test_links_of_a_cage_yet_to_be_written_are_not_waited_for(rack: MakeRack) -> None:
+    tables = declared(rack)
+    row(tables, "qsfp56-dd-1-1")["speed"] = "200G-baseCR4"
+    row(tables, "qsfp56-dd-2-8")["l2mtu"] = "1584"
+    sizes, cage = planned(rack, tables).batches
+    assert [str(link.port) for link in sizes.settles] == ["spark5/1"]
+    assert len(cage.settles) == 4
+
+
+def test_mtu_goes_with_l2mtu_when_both_move(rack: MakeRack) -> None:
+    tables = declared(rack)
+    (batch,) = planned(rack, tables, mtu=1500, l2mtu=1600).batches
+    assert sentences(batch)[0][2:] == ("=l2mtu=1600", "=mtu=1500")
+
+
+def test_mtu_alone_restarts_its_cages_only(rack: MakeRack) -> None:
+    batches = planned(rack, declared(rack), mtu=8000).batches
+    assert [batch.effect.split(" (")[0] for batch in batches] == [
+        "restarts cage qsfp56-dd-1",
+        "restarts cage qsfp56-dd-2",
+    ]
+
+
+def test_masters_join_the_bridge_by_the_name_they_have_now(rack: MakeRack) -> None:
+    tables = declared(rack)
+    row(tables, "qsfp56-dd-1-3")["name"] = "rack-b"
+    ports = tables["/interface/bridge/port"]
+    next(port for port in ports if port["interface"] == "qsfp56-dd-1-3")["interface"] = "rack-b"
+    next(port for port in ports if port["interface"] == "qsfp56-dd-1-1")["disabled"] = "true"
+    ports.remove(next(port for port in ports if port["interface"] == "qsfp56-dd-2-1"))
+    ports.remove(next(port for port in ports if port["interface"] == "qsfp56-dd-2-2"))
+    (batch,) = planned(rack, tables).batches
+    assert (batch.title, batch.effect) == ("2 ports of bridge bridge", "interrupts 2 ports (spark1, spark5)")
+    assert [change.values for change in batch.changes] == [
+        (("disabled", "no"),),
+        (("interface", "qsfp56-dd-2-1"), ("bridge", "bridge")),
+    ]
+
+
+def test_a_dynamic_bridge_port_is_not_ours(rack: MakeRack) -> None:
+    tables = declared(rack)
+    tables["/interface/bridge/port"].append({"interface": "vpn1", "bridge": "bridge", "dynamic": "true"})
+    assert planned(rack, tables).batches == ()
+
+
+def test_an_undeclared_identity_is_left_alone(rack: MakeRack) -> None:
+    assert all(batch.title != "identity" for batch in planned(rack, factory(), identity=None).batches)
+
+
+def test_no_cages_and_no_identity_is_no_plan(rack: MakeRack) -> None:
+    assert planned(rack, factory(), nodes=UNCABLED, cages={}, identity=None).batches == ()
+
+
+def test_every_reason_to_refuse_is_told(rack: MakeRack) -> None:
+    tables = factory()
+    tables["/system/resource"][0]["version"] = "7.20.8"
+    tables["/system/package"] = []
+    with pytest.raises(RefusedError) as refused:
+        planned(rack, tables)
+    assert len(refused.value.reasons) == 2
+
+
+@pytest.mark.parametrize(
+    ("menu", "rows"),
+    [
+        ("/interface/ethernet", []),
+        ("/interface/ethernet", [{".id": "*1", "default-name": "ether1"}]),
+        ("/system/identity", []),
+        ("/system/resource", []),
+        ("/system/routerboard", [{}, {}]),
+        ("/interface/bridge/port", [{".id": "*1", "interface": "x", "dynamic": "perhaps"}]),
+        ("/interface/bridge/port", [{"interface": "x", "bridge": "bridge"}]),
+        ("/system/package", [{"name": "routeros"}]),
+    ],
+)
+def test_answers_no_switch_gives_are_unreadable(rack: MakeRack, menu: str, rows: list[dict[str, str]]) -> None:
+    tables = factory() | {menu: rows}
+    with pytest.raises(UnreadableError, match=menu):
+        planned(rack, tables)
+
+
+def test_large_plans_are_dealt_into_portions_without_cutting_a_batch(rack: MakeRack) -> None:
+    found = planned(rack, factory())
+    assert found.portions(MOST_WRITES) == (found.batches,)
+    assert [len(portion) for portion in found.portions(most=20)] == [2, 2]
+    assert sum(found.portions(most=1), ()) == found.batches
+    assert Plan(()).portions(MOST_WRITES) == ()
+
+
+CELLS = st.tuples(
+    st.sampled_from([f"{cage}-{lane}" for cage, lanes in LANES.items() for lane in range(1, lanes + 1)]),
+    st.sampled_from(
+        [
+            ("disabled", "true"),
+            ("auto-negotiation", "false"),
+            ("speed", "100G-baseCR2"),
+            ("speed", "200G-baseCR4"),
+            ("fec-mode", "fec74"),
+            ("mtu", "9000"),
+            ("l2mtu", "9500"),
+            ("l2mtu", "9570"),
+        ]
+    ),
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(CELLS, max_size=12), st.sampled_from(("1x400G", "2x200G", "4x100G")))
+def test_whatever_it_was_the_plan_leads_to_the_declaration(
+    tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[str, tuple[str, str]]], split: str
+) -> None:
+    folder = tmp_path_factory.mktemp("rack")
+    rack, switch = make_rack(folder, UNCABLED, cages={"qsfp56-dd-1": {"split": split}})
+    tables = factory()
+    for name, (field, value) in cells:
+        row(tables, name)[field] = value
+    for batch in plan(rack, switch, reading(tables)).batches:
+        carry_out(tables, batch.changes)
+        if batch.title.startswith("l2mtu"):
+            assert all(int(lane["mtu"]) <= int(lane["l2mtu"]) for lane in lanes_of_cage(tables))
+    assert plan(rack, switch, reading(tables)).batches == ()
+    assert describe("qsfp56-dd-1", reading(tables).ethernet) == f"{split} copper"
+
+
+def lanes_of_cage(tables: Tables) -> list[dict[str, str]]:
+    return [row(tables, f"qsfp56-dd-1-{lane}") for lane in range(1, 9)]

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from switch.diff import Change, FieldChange
+from switch.facts import spoken
+from switch.menus import BRIDGE_PORT, ETHERNET, IDENTITY, Menu
+from switch.sentences import parse, writes
+
+VALUES = st.text(st.characters(codec="utf-8"))
+
+
+@given(VALUES)
+def test_every_value_arrives_byte_for_byte(value: str) -> None:
+    sentence = ("/system/identity/set", f"=name={value}")
+    assert parse(spoken(sentence).get_raw_value()) == sentence
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "system/identity/print",
+        "/",
+        "//",
+        "ls -l",
+        "/system/identity/set name=x",
+        "/system/identity/set '=name=x",
+        "/system/identity/print .tag=3",
+        "/system/identity/set ==x",
+        "/system/identity/print ?",
+        "/system/identity/set; rm",
+    ],
+)
+def test_what_is_no_sentence_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"not an API|No closing"):
+        parse(text)
+
+
+def test_a_query_typed_in_a_shell() -> None:
+    assert parse("/interface/print ?name=ether1 '?#|' =.proplist=name") == (
+        "/interface/print",
+        "?name=ether1",
+        "?#|",
+        "=.proplist=name",
+    )
+
+
+def change(menu: Menu, row: str, id_: str | None, **fields: str) -> Change:
+    changed = tuple(FieldChange(name.replace("_", "-"), None, value) for name, value in fields.items())
+    return Change(menu, row, id_, changed)
+
+
+def test_neighbours_with_the_same_values_share_a_sentence() -> None:
+    changes = [
+        change(ETHERNET, "a", "*4", l2mtu="9500"),
+        change(ETHERNET, "b", "*5", l2mtu="9500"),
+        change(ETHERNET, "c", "*6", mtu="9000"),
+        change(ETHERNET, "d", "*7", l2mtu="9500"),
+    ]
+    assert tuple(write.sentence for write in writes(changes)) == (
+        ("/interface/ethernet/set", "=.id=*4,*5", "=l2mtu=9500"),
+        ("/interface/ethernet/set", "=.id=*6", "=mtu=9000"),
+        ("/interface/ethernet/set", "=.id=*7", "=l2mtu=9500"),
+    )
+    assert writes(changes)[0].title == "writing /interface/ethernet a, b"
+
+
+def test_added_rows_and_single_rows_stand_alone() -> None:
+    changes = [
+        change(BRIDGE_PORT, "a", None, interface="a", bridge="bridge"),
+        change(BRIDGE_PORT, "b", None, interface="b", bridge="bridge"),
+        change(IDENTITY, "", None, name="crs812"),
+    ]
+    assert tuple(write.sentence for write in writes(changes)) == (
+        ("/interface/bridge/port/add", "=interface=a", "=bridge=bridge"),
+        ("/interface/bridge/port/add", "=interface=b", "=bridge=bridge"),
+        ("/system/identity/set", "=name=crs812"),
+    )
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.sampled_from(("9000", "9500")))))
+def test_no_row_is_lost_or_moved_by_sharing(rows: list[tuple[int, str]]) -> None:
+    changes = [change(ETHERNET, str(number), f"*{number:X}", l2mtu=value) for number, value in rows]
+    sent = [
+        (id_, write.sentence[2])
+        for write in writes(changes)
+        for id_ in write.sentence[1].removeprefix("=.id=").split(",")
+    ]
+    assert sent == [(f"*{number:X}", f"=l2mtu={value}") for number, value in rows]
+    assert [name for write in writes(changes) for name in write.rows] == [str(number) for number, _ in rows]
