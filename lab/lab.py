@@ -98,6 +98,18 @@ class Lab:
             known = ", ".join([*layout.rack.nodes, *layout.rack.switches])
             raise LabError(f"{name} is not in this lab; there are {known}")
 
+    def reboot(self, name: str) -> None:
+        """Restart a node the way its owner would, and wait until it takes logins again."""
+        before = self._boot_id(name)
+        if before is None:
+            raise LabError(f"{name} takes no logins; `sparkrack lab status` shows what runs")
+        self._inside([*self.ssh(name), "sudo", "systemctl", "reboot"])
+        begin = time.monotonic()
+        while self._boot_id(name) in (None, before):
+            if time.monotonic() - begin > BOOT_SECONDS:
+                raise LabError(f"{name} did not come back within {BOOT_SECONDS} s; see console.log in its folder")
+            time.sleep(0.5)
+
     def status(self) -> list[Member]:
         """Every machine of the lab, whether its process runs and whether it answers on its management address."""
         rack = self.layout.rack
@@ -125,8 +137,7 @@ class Lab:
         address = str(self.layout.rack.nodes[node.name].address)
         if not ns.answers(self.place.namespace, address, 22, greeting=True):
             return False
-        command = ["ip", "netns", "exec", self.place.namespace, *self.ssh(node.name), "true"]
-        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+        return self._boot_id(node.name) is not None
 
     def ssh(self, name: str) -> list[str]:
         """The ssh command that logs in to a node, to be run inside the namespace."""
@@ -145,6 +156,15 @@ class Lab:
             *(f"-o{key}={value}" for key, value in options.items()),
             f"{rack.access.user}@{rack.nodes[name].address}",
         ]
+
+    def _boot_id(self, name: str) -> str | None:
+        """What names the node's present boot; None while it takes no logins."""
+        done = self._inside([*self.ssh(name), "cat", "/proc/sys/kernel/random/boot_id"])
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    def _inside(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+        enter = ["ip", "netns", "exec", self.place.namespace]
+        return subprocess.run([*enter, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
     def _plan(self, nodes: int, given: Path | None) -> None:
         """Settle which rack this lab is. A lab that exists keeps its rack: another one wants `down` first."""

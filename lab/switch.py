@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import secrets
 import subprocess
@@ -169,9 +168,3 @@ class VirtualSwitch:
         with os.fdopen(os.open(self.folder / "key.pem", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(pem)
         self._certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-
-
-def writes(log: Path) -> int:
-    """How many writes a switch's log counts."""
-    lines = (json.loads(line) for line in log.read_text().splitlines())
-    return sum(line["kind"] == "write" for line in lines)

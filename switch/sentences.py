@@ -50,8 +50,7 @@ def writes(changes: Iterable[Change]) -> tuple[Write, ...]:
     groups: list[list[Change]] = []
     for change in changes:
         last = groups[-1][-1] if groups else None
-        together = last is not None and change.id and last.id
-        if together and last and (last.menu.path, last.values) == (change.menu.path, change.values):
+        if last and (last.menu.path, last.values) == (change.menu.path, change.values):
             groups[-1].append(change)
         else:
             groups.append([change])

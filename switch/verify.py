@@ -1,4 +1,5 @@
-"""Prove the switch and both ends of every leg: what it says of itself, what its port sees, and what the node sees.
+"""Prove the switch and both ends of every leg: what it says of itself, what its port sees, and what the node
+sees.
 
 A forced port calls itself up whatever hangs on it, so a leg is good only when the node says the same.
 """

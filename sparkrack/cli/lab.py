@@ -77,6 +77,14 @@ def reset(name: str) -> None:
 
 @lab.command()
 @click.argument("name")
+def reboot(name: str) -> None:
+    """Restart a node as its owner would, and wait until it takes logins again."""
+    _lab().reboot(name)
+    click.echo(f"lab: {name} is back")
+
+
+@lab.command()
+@click.argument("name")
 @click.argument("command", nargs=-1)
 def ssh(name: str, command: tuple[str, ...]) -> None:
     """Log in to a node, or run one command there."""

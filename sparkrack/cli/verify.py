@@ -22,7 +22,8 @@ PARTS = ("memory", "fabric", "switch")
 @rack_option
 @click.option("--limit", multiple=True, metavar="NAME", help="Only this node or switch; may be given again.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the outcomes as JUnit XML too.")
-def verify(rack: Path, limit: tuple[str, ...], junit: Path | None) -> None:
+@click.option("--brief", is_flag=True, help="The table and the count only, no line for each failure.")
+def verify(rack: Path, limit: tuple[str, ...], junit: Path | None, brief: bool) -> None:
     """Prove nodes, switch and both ends of each leg, by other means than the deploy uses.
 
     Exit 0 when everything is proven, 1 when anything is not. What only hardware can show (link speed as the card
@@ -35,7 +36,7 @@ def verify(rack: Path, limit: tuple[str, ...], junit: Path | None) -> None:
         raise click.ClickException(f"--limit {unknown[0]}: not in the rack; there are {', '.join(known)}")
     machines = list(limit or known)
     outcomes = prove(found, files(), machines, junit.absolute() if junit else None)
-    _show(found, machines, outcomes)
+    _show(found, machines, outcomes, brief)
     sys.exit(0 if outcomes and all(outcome.passed for outcome in outcomes) else 1)
 
 
@@ -45,14 +46,14 @@ def files() -> list[Path]:
     return [top / ("switch" if part == "switch" else f"roles/{part}") / "verify.py" for part in PARTS]
 
 
-def _show(rack: Rack, machines: list[str], outcomes: list[Outcome]) -> None:
+def _show(rack: Rack, machines: list[str], outcomes: list[Outcome], brief: bool) -> None:
     table = Table("machine", *PARTS, title=f"{rack.rack}: checks passed")
     for machine in machines:
         table.add_row(machine, *(_cell(outcomes, machine, part) for part in PARTS))
     console = Console(highlight=False)
     console.print(table)
     failed = [outcome for outcome in outcomes if not outcome.passed]
-    for outcome in failed:
+    for outcome in [] if brief else failed:
         console.print(f"[red]failed[/red] {outcome.role}: {outcome.why}", soft_wrap=True)
     console.print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed")
     if not outcomes:

@@ -1,0 +1,36 @@
+# Two commands on a fresh machine: `make demo` and `make test`. The others are parts of them.
+.PHONY: setup demo test unit lint lab-up lab-down lock
+.DEFAULT_GOAL := help
+NODES ?= 3
+BIN := .venv/bin
+
+help: ## Say what there is to make
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+setup: ## Install system packages and the locked Python packages into .venv
+	@scripts/setup
+
+demo: setup ## Build a virtual rack, deploy it twice, verify it, reboot a node, verify again (NODES=8 for eight)
+	@NODES=$(NODES) scripts/demo
+
+test: setup lint ## All tests: unit, cases, emulator, and the virtual rack
+	@$(BIN)/pytest
+
+unit: setup ## The tests that need no virtual rack
+	@$(BIN)/pytest -m 'not lab'
+
+lint: setup ## Style, types, and who may import whom
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+lab-up: setup ## Start a virtual rack and leave it running
+	@$(BIN)/sparkrack lab up --nodes $(NODES)
+
+lab-down: setup ## End it
+	@$(BIN)/sparkrack lab down
+
+lock: ## Renew requirements.lock from pyproject.toml (needs uv)
+	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --extra dev \
+		pyproject.toml -o requirements.lock
