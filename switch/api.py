@@ -4,7 +4,8 @@ The library opens the socket, logs in and speaks the protocol. What it gets wron
 here: it leaves Nagle's algorithm on (each word is a packet, 44 ms a call), it gives up after 15 s (a cage
 takes longer to settle), it repeats the password in the message of a failed login, it stays half open after a
 `!fatal`, it rewrites the names and drops the `=` of empty values, and it would connect again by itself, when
-safe mode is long gone."""
+safe mode is long gone.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ class Session:
 
     host, port: where the API listens. tls: SHA-256 of the switch's certificate (DER, 64 hex digits), compared
     before anything is sent, or None for the plain API. Raises LoginError, CertificateError or SwitchError.
-    One thread (or greenlet) at a time."""
+    One thread (or greenlet) at a time.
+    """
 
     def __init__(self, host: str, port: int, *, tls: str | None, user: str, password: SecretStr) -> None:
         self.place = f"{host}:{port}"
@@ -99,7 +101,8 @@ class Session:
         "*1F"}.
 
         Words are sent as they are, in their order. Raises SentenceError for a `!trap` (the session lives
-        on) and SessionError for anything else that is no answer (the session is closed)."""
+        on) and SessionError for anything else that is no answer (the session is closed).
+        """
         if self._closed:
             raise SessionError(f"the session with {self.place} is closed")
         path, _, verb = words[0].rpartition("/")

@@ -12,6 +12,8 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.operation import operation
 from pyinfra.context import ctx_host
 
+from sparkrack.ops.refusal import refuse, unseen
+
 from .api import SwitchError
 from .connector import RouterOSConnector
 from .diff import UnreadableError
@@ -37,7 +39,8 @@ def apply(rack: Rack, switch: Switch, settle: float = SETTLE_SECONDS) -> None:
 
     settle: seconds a cabled leg may take to come up; one that does not (a node without power, too) fails the
     run and everything is taken back. Does not protect from somebody who writes without safe mode at the same
-    moment, nor from a leg that only the switch calls up: verify both ends afterwards."""
+    moment, nor from a leg that only the switch calls up: verify both ends afterwards.
+    """
     bring(name=f"Bring {switch.name} to its declared state", rack=rack, switch=switch, settle=settle)
 
 
@@ -46,7 +49,7 @@ def bring(rack: Rack, switch: Switch, settle: float) -> Generator[PyinfraCommand
     """The one operation. Nothing is written unless the whole switch could be read, is the one that is meant,
     and differs; the same holds for --dry, an interactive run and -y, since each evaluation reads anew."""
     host = cast("Host", ctx_host.get())  # type: ignore[no-untyped-call]
-    if host.state.is_executing and host in host.state.failed_hosts:
+    if unseen(host):
         yield _stop(host, ("no preview of the changes could be shown",))
         return
     try:
@@ -102,19 +105,7 @@ def _test(state: State, host: Host, check: Check) -> bool:  # noqa: ARG001 - pyi
 
 
 def _stop(host: Host, reasons: tuple[str, ...]) -> PyinfraCommand:
-    """Fail this host and no other, in every kind of run, with nothing sent."""
-    for reason in reasons:
-        host.log_styled(f"{reason}; nothing was written", fg="red", log_func=logger.error)
-    if not host.state.is_executing:
-        # A dry run ends before any command is executed, so the host must fail here for the exit code to say
-        # so. `State.fail_hosts` would do more: stop the other hosts, or ask a question nobody may be there to
-        # answer.
-        host.state.failed_hosts.add(host)
-    return FunctionCommand(_fail, (), {})
-
-
-def _fail(state: State, host: Host) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
-    return False
+    return refuse(host, *(f"{reason}; nothing was written" for reason in reasons))
 
 
 def _show(host: Host, todo: Plan) -> None:

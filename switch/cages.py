@@ -3,7 +3,8 @@
 RouterOS has no breakout property: a cage is split by the `speed` forced on the first lane of each leg, its
 master. The other lanes are companions, consumed by the master below them; their own speed is ignored, but
 lanes are dealt out from the first enabled one, so they must stay enabled. Source: MikroTik manual, 'Wired
-interface compatibility'."""
+interface compatibility'.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,8 @@ def wanted_lanes(switch: Switch, cage: str) -> tuple[Wanted, ...]:
     Companions get mtu and l2mtu too: they are ports of the bridge by default, and a bridge has the smallest
     of its ports' (general RouterOS behaviour, inferred for this model). It costs no further restart, since
     one change of any l2mtu bounces every port, and one write to any lane restarts its cage, however many
-    lanes are written."""
+    lanes are written.
+    """
     split = split_of(switch, cage)
     masters = masters_of(switch, cage)
     enabled = {"disabled": "no", "l2mtu": str(switch.l2mtu), "mtu": str(switch.mtu)}

@@ -4,7 +4,8 @@
 
 Rows of the answer are JSON objects, one a line, on stdout; what the switch refuses is one line on stderr. If
 a sentence fails while this session holds safe mode, everything since it was taken is taken back at once.
-Global arguments for a shell (_sudo, _env and the like) mean nothing here and are ignored."""
+Global arguments for a shell (_sudo, _env and the like) mean nothing here and are ignored.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ class RouterOSConnector(BaseConnector):
         try:
             sentence = parse(command.get_raw_value())
         except ValueError as fault:
-            return False, _output("stderr", f"{fault}{self.back_out()}")
+            return False, _output("stderr", f"{command}: {fault}{self.back_out()}")
         try:
             rows = self.talk(*sentence)
         except SwitchError as fault:
@@ -143,8 +144,8 @@ class RouterOSConnector(BaseConnector):
             return "; the connection is gone, and with it the switch takes back what was not released"
         try:
             held(self)
-        except CheckError as fault:
-            return f"; {fault}: NOTHING IS TAKEN BACK, compare the switch with its declaration by hand"
+        except CheckError:
+            return "; NOTHING IS TAKEN BACK by us: compare the switch with its declaration"
         except SwitchError:
             return "; the connection broke, and with it the switch takes back what was not released"
         try:

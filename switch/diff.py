@@ -54,7 +54,8 @@ def diff(menu: Menu, wanted: Iterable[Wanted], actual: Sequence[Row]) -> tuple[C
 
     Equal means equal in meaning (see `values`), and a field that is not printed has its default. Raises
     UnreadableError when a row of a fixed menu is missing, two rows have the same key, a row has no .id, or a
-    value is none of its kind."""
+    value is none of its kind.
+    """
     rows = index(menu, actual)
     changes = []
     for want in wanted:

@@ -64,7 +64,8 @@ def asking(host: Host) -> Ask:
     """How to read menus of `host` so that unknown stays unknown: what cannot be read raises SwitchError.
 
     `host.get_fact` would give the default of a fact that failed, and send the changes that follow from it;
-    and in an interactive run it stops everybody with a question."""
+    and in an interactive run it stops everybody with a question.
+    """
 
     def ask(sentence: Sentence) -> list[dict[str, str]]:
         state = host.state

@@ -2,7 +2,8 @@
 
 Paths, arguments and words: RouterOS 7.23 command tree (`/console/inspect`); read-only fields: MikroTik
 manual, 'Ethernet' and 'Bridging and switching'. Only fields named here are ever read, so counters never look
-like drift."""
+like drift.
+"""
 
 from __future__ import annotations
 

@@ -20,13 +20,16 @@ def parse(text: str) -> Sentence:
 
     Raises ValueError for an open quote, a first word that is no command, or a further word that is neither an
     attribute nor a query (tags belong to the session): the sentence would mean something else than was typed.
+    The message does not repeat the text, which may hold a secret.
     """
     words = tuple(shlex.split(text))
     if not words or not _COMMAND.fullmatch(words[0]):
-        raise ValueError(f"not an API command: {text!r}; an API sentence is like /system/identity/set =name=crs812")
-    for word in words[1:]:
+        raise ValueError("not an API sentence; one is like /system/identity/set =name=crs812")
+    for number, word in enumerate(words[1:], start=2):
         if not re.match(r"=[^=]|\?.", word):
-            raise ValueError(f"not an API word: {word!r}; attributes are like =name=crs812, queries like ?name=ether1")
+            raise ValueError(
+                f"word {number} is no API word; attributes are like =name=crs812, queries like ?name=ether1"
+            )
     return words
 
 

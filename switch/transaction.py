@@ -2,7 +2,8 @@
 
 RouterOS safe mode belongs to one session and undoes everything when that session ends. So the transaction
 takes it, writes, proves, and releases it last; whatever goes wrong before that, losing this very process
-included, leaves the switch as it was. This module knows the order; who carries out the steps is a `Line`."""
+included, leaves the switch as it was. This module knows the order; who carries out the steps is a `Line`.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ class Transaction:
     """Brings a switch from the reading `todo` was made from to its declaration.
 
     settle: seconds a link may take to come up. most: rows written before safe mode is released and taken
-    anew; what a later portion undoes, if it fails, does not reach back before that."""
+    anew; what a later portion undoes, if it fails, does not reach back before that.
+    """
 
     rack: Rack
     switch: Switch
@@ -154,7 +156,8 @@ def settled(line: Line, links: tuple[Link, ...], seconds: float) -> None:
     """All `links` are up at their speed, within `seconds`.
 
     This is the switch's side only: in forced mode it may call a link up that the node does not see (reported
-    on 7.20), so both ends are verified after a run, from outside."""
+    on 7.20), so both ends are verified after a run, from outside.
+    """
     ids = ",".join(link.id for link in links)
     sentence = ("/interface/ethernet/monitor", f"=numbers={ids}", "=once=", "=.proplist=name,status,rate")
     start = time.monotonic()
@@ -164,6 +167,7 @@ def settled(line: Line, links: tuple[Link, ...], seconds: float) -> None:
         waiting = [text for link in links if (text := _not_up(link, rows.get(link.name)))]
         if not waiting:
             return
+        held(line)  # without it what was written may be gone, and the links with it
         waited = time.monotonic() - start
         if waited >= seconds:
             raise CheckError(f"after {seconds:.0f} s {'; '.join(waiting)}")

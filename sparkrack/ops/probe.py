@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 from paramiko import SSHException
 from pyinfra.api.host import Host
 
+from sparkrack.ops.refusal import unseen
 from sparkrack.ops.shell import ask, quote
 
 _END = "complete"
@@ -86,6 +87,8 @@ def read(host: Host) -> Reading:
 
     What was read to show a plan is not used to execute it: a person may have looked at it for an hour.
     """
+    if unseen(host):
+        raise UnknownError("no preview of the changes could be shown")
     stage = host.state.is_executing
     kept = _readings.get(host)
     if kept and kept[0] == stage:

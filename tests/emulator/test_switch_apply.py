@@ -180,7 +180,7 @@ def test_sentences_and_facts_from_the_command_line(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["inventory.py", "exec", "--limit", "switches", "--", "ls", "-la"], "not an API command: 'ls -la'"),
+        (["inventory.py", "exec", "--limit", "switches", "--", "ls", "-la"], "ls -la: not an API sentence"),
         (["@routeros/crs812", "exec", "--", "/system/identity/print"], "is the switch in the inventory?"),
         (["inventory.py", "-y", "--data", "routeros_port=http", "deploy.py"], "routeros_port"),
     ],

@@ -49,13 +49,17 @@ def test_any_content_arrives_byte_for_byte(node: Path, content: bytes) -> None:
     assert (node / "etc/file").read_bytes() == content
 
 
-@pytest.mark.parametrize("content", [b"", b"\0", b"$(reboot) `id` $HOME '\"\\ %s\n", b"EOF\n", b"\r\n\xff\xfe", b"x" * 500_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"\0", b"$(reboot) `id` $HOME '\"\\ %s\n", b"EOF\n", b"\r\n\xff\xfe", b"x" * 500_000]
+)
 def test_hostile_content_arrives_byte_for_byte(node: Path, content: bytes) -> None:
     assert put(node, content).returncode == 0
     assert (node / "etc/file").read_bytes() == content
 
 
-@pytest.mark.parametrize("name", ["a b", "it's", 'a"b', "$(touch owned)", "a;touch owned", "-rf", "*", "ä", "a\\b", "%s"])
+@pytest.mark.parametrize(
+    "name", ["a b", "it's", 'a"b', "$(touch owned)", "a;touch owned", "-rf", "*", "ä", "a\\b", "%s"]
+)
 def test_hostile_names_are_taken_as_they_are(node: Path, name: str) -> None:
     (node / "etc" / name).write_bytes(b"old")
     assert put(node, b"new", before=b"old", name=name).returncode == 0
@@ -146,9 +150,7 @@ def test_a_reader_sees_the_old_or_the_new_file_only(node: Path) -> None:
     file = node / "etc/file"
     file.write_bytes(old)
     command = files.put("/etc/file", new, "644")
-    loop = (
-        "seen=0; while [ ! -e /run/stop ]; do cksum < /etc/file || echo gone; seen=$((seen+1)); done; echo $seen >&2"
-    )
+    loop = "seen=0; while [ ! -e /run/stop ]; do cksum < /etc/file || echo gone; seen=$((seen+1)); done; echo $seen >&2"
     (node / "run").mkdir()
     from .shells import rooted
 

@@ -80,4 +80,3 @@ def test_numbers(text: str, number: int) -> None:
 def test_no_numbers(content: bytes | None) -> None:
     with pytest.raises(UnknownError):
         Reading({"k": content}, {}).number("k")
-

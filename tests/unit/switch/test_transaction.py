@@ -208,6 +208,14 @@ def test_links_are_waited_for_and_told_of_now_and_then(rack: MakeRack, switch: S
     ]
 
 
+def test_a_hold_lost_while_links_are_waited_for_ends_the_waiting(rack: MakeRack, switch: Switch, clock: Clock) -> None:
+    switch.down["qsfp56-dd-1-3"] = {"name": "qsfp56-dd-1-3", "status": "no-link"}
+    clock.events[3] = lambda: switch.safe.update(current="false")
+    with pytest.raises(CheckError, match="not ours any more"):
+        carry_out(prepared(rack, switch).steps(), switch)
+    assert clock.now == 3
+
+
 @pytest.mark.parametrize(
     ("row", "said"),
     [

@@ -1,0 +1,94 @@
+"""From factory to verified: what a run promises, in the order in which a user meets it."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from tests.lab.conftest import NODES
+from tests.lab.virtual import VirtualRack
+
+PAIRS = len(NODES) * (len(NODES) - 1) * 2
+
+
+def unreached(said: str) -> list[str]:
+    return re.findall(r"(spark\d)/\S+ does not reach (?:spark\d)/", said)
+
+
+def test_a_factory_rack_is_not_proven(factory: VirtualRack) -> None:
+    done = factory.verify(check=False)
+    assert done.returncode == 1
+    assert len(unreached(done.stdout)) == PAIRS
+    assert "spark1: swap is on" in done.stdout
+    assert "/proc/swaps" not in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_dry_run_shows_the_change_and_makes_none(factory: VirtualRack) -> None:
+    before = factory.etc(), factory.writes(), factory.ssh("spark1", "cat /proc/swaps; ip -br address; ls -A /tmp /run")
+    done = factory.deploy("--dry", "--diff")
+    shown = done.stdout + done.stderr
+    assert "-/swap.img\tnone\tswap" in shown
+    assert "enp1s0f1np1: mtu 1500 -> 9000" in shown
+    assert "restarts cage qsfp56-dd-1 (spark1, spark2, spark3)" in shown
+    after = factory.etc(), factory.writes(), factory.ssh("spark1", "cat /proc/swaps; ip -br address; ls -A /tmp /run")
+    assert before == after
+
+
+def test_a_limited_run_changes_only_the_switch(factory: VirtualRack) -> None:
+    before = factory.etc()
+    factory.deploy("-y", "--limit", "switches")
+    assert factory.writes() > 0
+    assert factory.etc() == before
+
+
+def test_a_run_makes_it_so_and_it_is_proven_from_outside(rack: VirtualRack, tmp_path: Path) -> None:
+    junit = tmp_path / "verify.xml"
+    done = rack.verify("--junit", str(junit))
+    assert re.search(r"^\d+ passed, 0 failed$", done.stdout, re.MULTILINE)
+    cases = list(ElementTree.parse(junit).iter("testcase"))  # noqa: S314 - we wrote it
+    assert len([case for case in cases if "test_full_frames_reach" in str(case.get("name"))]) == PAIRS
+
+
+def test_a_second_run_changes_nothing_and_costs_one_command_a_node(rack: VirtualRack) -> None:
+    commands = "journalctl --quiet _COMM=sudo --grep 'base64|set -eu' --output=cat | grep -c COMMAND="
+
+    def sent() -> dict[str, int]:
+        return {node: int(rack.ssh(node, commands)) for node in NODES}
+
+    before = rack.etc(), rack.writes()
+    count = sent()
+    done = rack.deploy("-y")
+    grew = {node: number - count[node] for node, number in sent().items()}
+    assert re.search(r"Grand total +10 +- +- +10 *$", done.stderr + done.stdout, re.MULTILINE)
+    assert (rack.etc(), rack.writes()) == before
+    # Each look at the journal is a sudo command with these words in it as well.
+    assert grew == dict.fromkeys(NODES, 2)
+
+
+def test_a_reboot_brings_nothing_back(rack: VirtualRack) -> None:
+    rack.lab("reboot", "spark3")
+    assert rack.verify("--limit", "spark3").returncode == 0
+    assert "swap.img" not in rack.ssh("spark3", "cat /proc/swaps")
+    assert rack.ssh("spark3", "systemctl --failed --no-legend --plain").strip() == ""
+
+
+def test_a_secret_is_in_no_output_and_no_log(rack: VirtualRack) -> None:
+    password = (rack.place.switch("crs812") / "password").read_text().strip()
+    done = rack.deploy("-y", "-vvv", "--diff", "--debug")
+    assert "/interface/ethernet/print" in done.stderr + done.stdout
+    assert password not in done.stdout + done.stderr
+    for path in [Path("pyinfra-debug.log"), *rack.place.switch("crs812").glob("*.ndjson")]:
+        assert not path.exists() or password not in path.read_text()
+    data = rack.inside("pyinfra", "inventory.py", "debug-inventory", check=False)
+    assert password not in data.stdout + data.stderr
+
+
+def test_the_lab_is_out_of_the_machines_own_network(rack: VirtualRack) -> None:
+    links = json.loads(rack.run("ip", "-j", "address").stdout)
+    names = {link["ifname"] for link in links}
+    addresses = {entry["local"] for link in links for entry in link["addr_info"]}
+    assert not names & {"br-mgmt", "br-fabric", "n1-m", "n1-p1h0"}
+    assert not [address for address in addresses if address.startswith("10.77.0.")]

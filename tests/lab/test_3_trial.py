@@ -1,0 +1,110 @@
+"""A network change that nobody proves is taken back by the node itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.virtual import REPOSITORY, VirtualRack
+
+TRIAL = 20
+"""Seconds that a node waits for proof in these tests; 90 otherwise."""
+DEPLOY = f"""\
+from pyinfra.context import host
+
+from roles.fabric.apply import apply as fabric
+
+fabric(rack=host.data.rack, node=host.data.node, seconds={TRIAL})
+"""
+
+
+@pytest.fixture
+def deploy(tmp_path: Path) -> str:
+    """A deploy file with the fabric alone and a shorter trial."""
+    path = tmp_path / "deploy.py"
+    path.write_text(DEPLOY)
+    return str(path)
+
+
+@pytest.fixture
+def moved(rack: VirtualRack) -> Iterator[Path]:
+    """The same rack with other fabric subnets, beside its own file."""
+    path = rack.folder / "moved.yaml"
+    path.write_text(rack.place.rack.read_text().replace("192.168.10", "192.168.20"))
+    yield path
+    path.unlink()
+
+
+def addresses(rack: VirtualRack, node: str) -> str:
+    return rack.ssh(node, "ip -br -4 address show dev enp1s0f1np1; cat /sys/class/net/enp1s0f1np1/mtu")
+
+
+def cut(rack: VirtualRack, what: str) -> None:
+    """Pull all cable ends out of the switch, or plug them in."""
+    for lane in (1, 3, 5):
+        assert rack.control({"op": "cable", "do": what, "cage": "qsfp56-dd-1", "lane": lane})["ok"]
+
+
+def test_the_old_network_comes_back_when_the_operator_is_killed(rack: VirtualRack, moved: Path, deploy: str) -> None:
+    """SIGKILL between the change and its confirmation: no one is there any more to take it back."""
+    before, kept = addresses(rack, "spark2"), rack.ssh("spark2", "cat /etc/netplan/60-sparkrack-fabric.yaml")
+    # The kill waits on the node for the change to be live, so that it cannot come before it.
+    waiter = subprocess.Popen(
+        ["sparkrack", "lab", "ssh", "spark2", "until ip -br -4 a | grep -q 192.168.200.2; do sleep 0.02; done"],
+        env=rack.environment,
+        cwd=REPOSITORY,
+    )
+    time.sleep(1.5)
+    run = subprocess.Popen(
+        ["sparkrack", "lab", "run", "--", "pyinfra", "inventory.py", deploy, "-y", "--limit", "spark2"],
+        env={**rack.environment, "RACK": str(moved)},
+        cwd=REPOSITORY,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    waiter.wait(timeout=60)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.wait()
+    assert "192.168.200.2/24" in addresses(rack, "spark2"), "the change was not live when the operator was killed"
+    assert rack.ssh("spark2", "cat /etc/netplan/60-sparkrack-fabric.yaml") == kept, "it was confirmed already"
+
+    refused = rack.deploy("-y", "--limit", "spark2", check=False)
+    assert refused.returncode == 1
+    assert "is still on trial" in refused.stderr + refused.stdout
+
+    until = time.monotonic() + 3 * TRIAL
+    while addresses(rack, "spark2") != before and time.monotonic() < until:
+        time.sleep(1)
+    assert addresses(rack, "spark2") == before
+    assert rack.ssh("spark2", "ls /run/netplan /run/sparkrack; cat /etc/netplan/60-sparkrack-fabric.yaml").endswith(
+        kept
+    )
+    rack.verify("--limit", "spark2")
+
+
+def test_a_change_that_cannot_be_proven_is_taken_back_and_stops_the_run(
+    rack: VirtualRack, moved: Path, deploy: str
+) -> None:
+    """The peers that were moved before cannot be reached, since this node's leg is dead."""
+    before = {node: addresses(rack, node) for node in rack.nodes}
+    cut(rack, "pull")
+    try:
+        done = rack.deploy("-y", "--limit", "nodes", check=False, rack=moved, deploy=deploy)
+    finally:
+        cut(rack, "plug")
+    said = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert "does not reach" in said
+    assert "the old network is back" in said
+    assert "nodes change one at a time" in said
+    moved_on = [node for node in rack.nodes if addresses(rack, node) != before[node]]
+    assert len(moved_on) == 1, "the first node has nobody to prove it to; the second must fail, the third be left alone"
+    rack.deploy("-y")
+    assert {node: addresses(rack, node) for node in rack.nodes} == before

@@ -1,0 +1,64 @@
+"""The lab itself: safe to run again, one machine back to factory, nothing left behind after a crash."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from lab import namespace as ns
+from tests.lab.virtual import VirtualRack
+
+
+def test_up_again_changes_nothing(rack: VirtualRack) -> None:
+    before = sorted(ns.processes(rack.place.namespace)), rack.place.rack.read_text()
+    rack.lab("up", "--nodes", "3")
+    assert (sorted(ns.processes(rack.place.namespace)), rack.place.rack.read_text()) == before
+    assert rack.lab("status").stdout.count("running") == 4
+
+
+def test_another_rack_is_refused_while_one_runs(rack: VirtualRack) -> None:
+    done = rack.lab("up", "--nodes", "2", check=False)
+    assert done.returncode == 1
+    assert "a lab of another rack is running here" in done.stderr
+
+
+def test_one_node_goes_back_to_factory_and_is_rebuilt_alone(rack: VirtualRack) -> None:
+    others = {node: digest for node, digest in rack.etc().items() if node != "spark3"}
+    writes = rack.writes()
+    rack.lab("reset", "spark3")
+    assert "/swap.img" in rack.ssh("spark3", "cat /proc/swaps")
+    rack.deploy("-y", "--limit", "spark3")
+    rack.verify()
+    assert {node: digest for node, digest in rack.etc().items() if node != "spark3"} == others
+    assert rack.writes() == writes
+
+
+def test_the_switch_goes_back_to_factory_and_takes_the_fabric_along(rack: VirtualRack) -> None:
+    rack.lab("reset", "crs812")
+    assert "does not reach" in rack.verify(check=False).stdout
+    rack.deploy("-y", "--limit", "switches")
+    rack.verify()
+
+
+def test_what_was_killed_comes_back_with_up(rack: VirtualRack) -> None:
+    for pid in ns.processes(rack.place.namespace):
+        os.kill(pid, signal.SIGKILL)
+    assert rack.lab("status", check=False).returncode == 1
+    rack.lab("up", "--nodes", "3")
+    rack.verify()
+
+
+def test_down_leaves_nothing_even_after_a_crash(rack: VirtualRack) -> None:
+    namespace, pids = rack.place.namespace, ns.processes(rack.place.namespace)
+    assert pids
+    os.kill(pids[0], signal.SIGKILL)
+    rack.place.plan.unlink()
+    rack.lab("down")
+    assert not ns.exists(namespace)
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert not rack.folder.exists()
+    rack.lab("down")
+    done = rack.lab("status", check=False)
+    assert done.returncode == 1
+    assert "there is no lab in" in done.stderr

@@ -1,0 +1,34 @@
+"""Racks without a switch: two nodes on one cable, three in a ring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sparkrack.fleet import load
+from tests.lab.virtual import REPOSITORY, VirtualRack
+
+RACKS = REPOSITORY / "tests/cases/racks/valid"
+
+
+@pytest.fixture(params=["direct", "ring"])
+def cabled(request: pytest.FixtureRequest) -> Iterator[VirtualRack]:
+    """A lab of a rack whose cables end at nodes."""
+    file = RACKS / f"{request.param}.yaml"
+    rack = VirtualRack(REPOSITORY / f".lab-test-{request.param}", tuple(load(file).nodes))
+    rack.lab("down")
+    try:
+        rack.lab("up", "--rack", str(file))
+        yield rack
+    finally:
+        rack.lab("down")
+
+
+def test_a_rack_without_a_switch_converges(cabled: VirtualRack) -> None:
+    assert "does not reach" in cabled.verify(check=False).stdout
+    cabled.deploy("-y")
+    assert "0 failed" in cabled.verify().stdout
+    before = cabled.etc()
+    cabled.deploy("-y")
+    assert cabled.etc() == before

@@ -1,0 +1,101 @@
+"""A virtual rack for tests: the commands that a user has, and a few looks behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.place import Place
+from lab.writes import count
+
+REPOSITORY = Path(__file__).parent.parent.parent
+BIN = Path(sys.executable).parent
+
+
+@dataclass
+class VirtualRack:
+    """One lab in a folder of its own."""
+
+    folder: Path
+    nodes: tuple[str, ...]
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if name != "RACK"},
+            "SPARKRACK_LAB": str(self.folder),
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "COLUMNS": "200",
+        }
+
+    @property
+    def place(self) -> Place:
+        return Place(self.folder)
+
+    def lab(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """`sparkrack lab ...`"""
+        return self.run("sparkrack", "lab", *words, check=check)
+
+    def inside(self, *command: str, check: bool = True, rack: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """A command inside the lab's network."""
+        extra = {"RACK": str(rack)} if rack else {}
+        return self.run("sparkrack", "lab", "run", "--", *command, check=check, extra=extra)
+
+    def deploy(
+        self, *words: str, check: bool = True, rack: Path | None = None, deploy: str = "deploy.py"
+    ) -> subprocess.CompletedProcess[str]:
+        """`pyinfra inventory.py deploy.py ...`"""
+        return self.inside("pyinfra", "inventory.py", deploy, *words, check=check, rack=rack)
+
+    def verify(self, *words: str, check: bool = True, rack: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """`sparkrack verify ...`"""
+        return self.inside("sparkrack", "verify", *words, check=check, rack=rack)
+
+    def ssh(self, node: str, script: str, check: bool = True) -> str:
+        """What a script prints on a node, run as root."""
+        return self.lab("ssh", node, "sudo", "sh", "-c", _quoted(script), check=check).stdout
+
+    def etc(self) -> dict[str, str]:
+        """A hash of all of /etc, names, modes and content, of each node."""
+        return {node: self.ssh(node, "tar -c --sort=name /etc | sha256sum") for node in self.nodes}
+
+    def writes(self) -> int:
+        """How many writes the switch has carried out since it was built."""
+        return count([self.place.switch("crs812") / "log.ndjson"])
+
+    def control(self, request: Mapping[str, object]) -> dict[str, object]:
+        """Ask the emulated switch's control socket."""
+        import socket
+
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.place.switch("crs812") / "control"))
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            answer: dict[str, object] = json.loads(connection.makefile().readline())
+            return answer
+
+    def run(
+        self, *command: str, check: bool = True, extra: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            command,
+            cwd=REPOSITORY,
+            env={**self.environment, **(extra or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=900,
+        )
+        if check and done.returncode:
+            raise AssertionError(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
+        return done
+
+
+def _quoted(script: str) -> str:
+    import shlex
+
+    return shlex.quote(script)

@@ -1,0 +1,190 @@
+"""A node that pyinfra believes in: it answers the probe as it is told, and notes every other command."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pyinfra.api import Config, Inventory, State
+from pyinfra.api.connect import connect_all
+from pyinfra.api.deploy import add_deploy
+from pyinfra.api.exceptions import ConnectError, PyinfraError
+from pyinfra.api.operations import run_ops
+from pyinfra.connectors.fake import FakeConnector
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+from sparkrack.ops import probe
+
+MODES = ("dry", "asked", "yes")
+"""A dry run; one that shows its plan and then executes it; one that executes without looking first (-y)."""
+
+_clock = count(1)
+
+
+@dataclass
+class Answers:
+    """What one node answers and what it was told. Values of `node`: text or bytes, None for not there, and
+    {exit: n}, {garbled: text} or {silent: true} for what cannot be known."""
+
+    node: Mapping[str, Any]
+    probe_fails: str | None = None
+    probe_raises: Exception | None = None
+    cut: int | None = None
+    fails: str | None = None
+    """The first command with this text in it fails."""
+    refuses: bool = False
+    """No second connection is made."""
+    sent: list[tuple[str, str]] = field(default_factory=list)
+    """Text and decoded standard input of each command but the probe."""
+    probes: int = 0
+    asked_at: int = 0
+    """The place of its latest probe among those of all nodes: pyinfra takes hosts in no particular order."""
+    connections: int = 0
+
+    def __copy__(self) -> Answers:
+        """pyinfra hands out copies of host data; what is noted must be noted here."""
+        return self
+
+
+@dataclass
+class Ended:
+    """How a run ended: the hosts that failed, and what was said."""
+
+    failed: list[str]
+    said: list[str]
+    log: str
+    changing: int
+
+
+class Node(FakeConnector):
+    """The connector of such a node."""
+
+    def connect(self) -> None:
+        answers = self.answers
+        answers.connections += 1
+        if answers.refuses and answers.connections > 1:
+            raise ConnectError("Connection refused")
+
+    @property
+    def answers(self) -> Answers:
+        found = self.host.data.answers
+        assert isinstance(found, Answers)
+        return found
+
+    def run_shell_command(self, command: Any, *_: Any, **arguments: Any) -> tuple[bool, CommandOutput]:
+        text, answers = command.get_raw_value(), self.answers
+        assert arguments.get("_sudo"), f"not as root: {text}"
+        if text == probe.script(list(probe._registered.values())):
+            answers.probes += 1
+            answers.asked_at = next(_clock)
+            if answers.probe_raises:
+                raise answers.probe_raises
+            if answers.probe_fails is not None:
+                return False, _output("stderr", [answers.probe_fails])
+            return True, _output("stdout", answer(answers.node)[: answers.cut])
+        stdin = arguments.get("_stdin") or ""
+        answers.sent.append((text, base64.b64decode(stdin).decode("utf-8", "backslashreplace")))
+        if answers.fails and answers.fails in text:
+            answers.fails = None
+            return False, _output("stderr", ["it failed"])
+        return True, CommandOutput([])
+
+
+def _output(buffer: str, lines: list[str]) -> CommandOutput:
+    return CommandOutput([OutputLine(buffer, line) for line in lines])  # type: ignore[arg-type]
+
+
+def answer(node: Mapping[str, Any]) -> list[str]:
+    """What the probe's own script, run by a real shell, prints on such a node."""
+    asked = [key for one in probe._registered.values() for key in (*one.files, *one.commands)]
+    assert set(node) == set(asked), set(node) ^ set(asked)
+    return _answered(tuple((key, *_spoken(node[key])) for key in asked))
+
+
+def _spoken(value: Any) -> tuple[str, bytes | str | None]:
+    match value:
+        case {"exit": code}:
+            return "exit", str(code)
+        case {"garbled": text}:
+            return "garbled", text
+        case {"silent": True}:
+            return "silent", None
+        case None:
+            return "absent", None
+        case bytes():
+            return "content", value
+        case str():
+            return "content", value.encode()
+    raise AssertionError(value)
+
+
+@cache
+def _answered(entries: tuple[tuple[str, str, Any], ...]) -> list[str]:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        files, commands = [], {}
+        for number, (key, kind, value) in enumerate(entries):
+            place = folder / str(number)
+            if kind == "content":
+                place.write_bytes(value)
+            elif kind in ("garbled", "silent"):
+                place.write_bytes(b"?")
+            if key.startswith("/") and kind != "exit":
+                files.append(str(place))
+            else:
+                commands[key] = f"exit {value}" if kind == "exit" else f"cat {place}"
+        script = probe.script([probe.Probe(tuple(files), commands)])
+        done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True)
+        lines = []
+        for line in done.stdout.splitlines():
+            for number, (key, kind, value) in enumerate(entries):
+                if line.split(" ")[0] in (key, str(folder / str(number))):
+                    line = line.replace(str(folder / str(number)), key)
+                    if kind == "garbled":
+                        line = f"{line.rpartition(' ')[0]} {value}"
+                    if kind == "silent":
+                        line = ""
+            lines.append(line)
+        return [line for line in lines if line]
+
+
+class _Said(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(record.getMessage())
+
+
+def run(hosts: Mapping[str, dict[str, Any]], deploy: Callable[[], None], mode: str, diff: bool = False) -> Ended:
+    """Run a deploy on hosts, given by name with their data (`answers` among it)."""
+    inventory = Inventory(([(f"@fake/{name}", data) for name, data in hosts.items()], {}))
+    for host in inventory:
+        host.connector_cls = Node
+    state = State(inventory, Config(DIFF=diff), check_for_changes=mode != "yes")
+    said, logger = _Said(), logging.getLogger("pyinfra")
+    level = logger.level
+    logger.addHandler(said)
+    logger.setLevel(logging.INFO)
+    try:
+        connect_all(state)
+        add_deploy(state, deploy)
+        changing = sum(state.meta[host].ops_change for host in inventory)
+        if mode != "dry" and state.active_hosts:
+            run_ops(state)
+    except PyinfraError as error:
+        said.lines.append(str(error))
+    finally:
+        logger.removeHandler(said)
+        logger.setLevel(level)
+    failed = sorted(host.name.removeprefix("@fake/") for host in state.failed_hosts)
+    return Ended(failed, said.lines, "\n".join(said.lines), changing)

@@ -1,0 +1,88 @@
+"""Netplan files of others: any that defines an interface of ours is named, as the probe's grep and the parser see it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from roles.fabric import apply
+from roles.fabric.state import KEPT, TRIED, foreign
+from sparkrack.ops import probe
+from tests.unit.ops.shells import run, stand_in
+
+NAMES = ["enp1s0f1np1", "enP2p1s0f1np1"]
+COMMAND = probe._registered["fabric"].commands[apply.OTHERS]
+
+
+def found(root: Path, files: dict[str, str]) -> list[str]:
+    for path, text in files.items():
+        file = Path(f"{root}{path}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    done = run(COMMAND, root)
+    assert done.returncode == 0, done.stderr
+    return foreign(done.stdout.replace(str(root), ""), NAMES)
+
+
+def ethernets(entry: str) -> str:
+    return f"network:\n  version: 2\n  ethernets:\n{entry}\n"
+
+
+@pytest.mark.parametrize("path", ["/etc/netplan/40-cx7.yaml", "/run/netplan/a.yaml", "/usr/lib/netplan/00-x.yaml"])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "    enp1s0f1np1:\n      dhcp4: true",
+        "    enp1s0f1np1: {dhcp4: true}",
+        "    'enp1s0f1np1':\n      dhcp4: true",
+        '    "enp1s0f1np1":\n      dhcp4: true',
+        "    enp1s0f1np1 :\n      dhcp4: true",
+        "\tenp1s0f1np1:\n      dhcp4: true",
+        " enp1s0f1np1: {}",
+    ],
+)
+def test_a_file_of_others_is_named(tmp_path: Path, path: str, entry: str) -> None:
+    (said,) = found(tmp_path, {path: ethernets(entry)})
+    assert said == f"{path} defines enp1s0f1np1, which this rack manages; remove it there"
+
+
+def test_each_file_and_interface_once(tmp_path: Path) -> None:
+    both = ethernets("    enp1s0f1np1: {}\n    enP2p1s0f1np1: {}")
+    said = found(tmp_path, {"/etc/netplan/a.yaml": both + both, "/etc/netplan/b c.yaml": both})
+    assert [line.partition(",")[0] for line in said] == [
+        f"/etc/netplan/{file} defines {name}"
+        for file in ("a.yaml", "b c.yaml")
+        for name in ("enP2p1s0f1np1", "enp1s0f1np1")
+    ]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {KEPT: ethernets("    enp1s0f1np1: {}")},
+        {TRIED: ethernets("    enp1s0f1np1: {}")},
+        {"/etc/netplan/50-cloud-init.yaml": ethernets("    enP7s7: {dhcp4: true}")},
+        {"/etc/netplan/a.yaml": ethernets("    enp1s0f0np0: {}")},
+        {"/etc/netplan/a.yaml": ethernets("    # enp1s0f1np1: {}")},
+        {"/etc/netplan/a.yaml": ethernets("    enp1s0f1np1v0: {}")},
+        {"/etc/netplan/a.yaml.bak": ethernets("    enp1s0f1np1: {}")},
+    ],
+)
+def test_what_is_no_concern(tmp_path: Path, files: dict[str, str]) -> None:
+    assert found(tmp_path, files) == []
+
+
+def test_secrets_of_others_stay_on_the_node(tmp_path: Path) -> None:
+    path = tmp_path / "etc/netplan/90-wifi.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("network:\n  wifis:\n    wlp9s9:\n      access-points:\n        home: {password: hunter2}\n")
+    assert run(COMMAND, tmp_path).stdout == ""
+
+
+def test_files_that_cannot_be_read_are_unknown(tmp_path: Path) -> None:
+    (tmp_path / "etc/netplan").mkdir(parents=True)
+    (tmp_path / "etc/netplan/a.yaml").write_text("x")
+    stand_in(tmp_path, "grep", "exit 2")
+    assert run(COMMAND, tmp_path).returncode == 9

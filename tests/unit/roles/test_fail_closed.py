@@ -1,0 +1,120 @@
+"""Whatever a role cannot know stops its host: no command is sent, in no kind of run, and the reason is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from paramiko import SSHException
+
+from sparkrack.ops import probe
+from tests.unit.ops.fakenode import MODES, Answers, run
+
+from .cases import DEPLOYS, node_of, rack_of, read, OPERATIONS
+
+FAULTS: dict[str, Any] = {
+    "silent": {"silent": True},
+    "garbled": {"garbled": "%%%"},
+    "cut": {"garbled": "MQ="},
+    "fails": {"exit": 3},
+    "killed": {"exit": 137},
+    "not text": b"\xff\xfe",
+}
+ROLE = {"memory": "swap-on", "fabric": "address-differs-live"}
+"""A case of each role with something to change, so that a run which goes on is seen."""
+
+
+def keys() -> Iterator[tuple[str, str]]:
+    for role in ROLE:
+        for key in (*probe._registered[role].files, *probe._registered[role].commands):
+            yield role, key
+
+
+def broken(role: str, **changes: Any) -> Answers:
+    case = read(OPERATIONS / role / f"{ROLE[role]}.yaml")
+    return Answers(node_of(role) | case["node"] | changes)
+
+
+def ended(role: str, answers: Answers, mode: str) -> str:
+    """Run it; it must stop before it sends anything. What was said."""
+    rack = rack_of({})
+    result = run({"spark1": {"rack": rack, "node": rack.nodes["spark1"], "answers": answers}}, DEPLOYS[role], mode)
+    assert result.failed == ["spark1"], result.said
+    assert answers.sent == [], answers.sent
+    assert "Traceback" not in result.log
+    return result.log
+
+
+LATE = {
+    "/proc/meminfo",
+    "/etc/sysctl.d/zz-sparkrack-memory.conf",
+    "/proc/sys/vm/min_free_kbytes",
+    "/proc/sys/vm/overcommit_memory",
+    "sysctl-settings",
+}
+"""What only the second operation of the memory role looks at, when the first has done its work."""
+BYTES = {"/etc/fstab", "/etc/sysctl.d/zz-sparkrack-memory.conf", "/etc/netplan/60-sparkrack-fabric.yaml"}
+THERE = {"/run/netplan/60-sparkrack-fabric.yaml", "/run/sparkrack/fabric.revert"}
+"""Files whose content does not matter, only whether they are there."""
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("role", "key"), list(keys()))
+def test_an_unknown_answer(role: str, key: str, fault: str, mode: str) -> None:
+    if fault == "not text" and key in BYTES | THERE:
+        pytest.skip("these may hold any bytes")
+    answers = broken(role, **{key: FAULTS[fault]})
+    if key in LATE:
+        right = node_of("memory")
+        answers = Answers(right | {"/proc/sys/vm/min_free_kbytes": "1\n", key: FAULTS[fault]})
+    said = ended(role, answers, mode)
+    assert key in said
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("role", ROLE)
+@pytest.mark.parametrize("lines", [0, 1, 5, -1])
+def test_an_answer_that_ends_too_early(role: str, lines: int, mode: str) -> None:
+    answers = broken(role)
+    answers.cut = lines
+    assert "ends too early" in ended(role, answers, mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("role", ROLE)
+@pytest.mark.parametrize(
+    "complaint", ["sudo: a password is required", "sh: 1: sudo: not found", "Permission denied", ""]
+)
+def test_a_probe_that_fails(role: str, complaint: str, mode: str) -> None:
+    answers = broken(role)
+    answers.probe_fails = complaint
+    assert f"state of the node: {complaint}" in ended(role, answers, mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("role", ROLE)
+@pytest.mark.parametrize(
+    "error",
+    [TimeoutError("timed out"), OSError("Socket is closed"), EOFError("gone"), SSHException("No session")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_connection_that_is_lost(role: str, error: Exception, mode: str) -> None:
+    answers = broken(role)
+    answers.probe_raises = error
+    assert str(error) in ended(role, answers, mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_other_hosts_go_on(mode: str) -> None:
+    rack = rack_of({})
+    bad, good = broken("memory", **{"/etc/fstab": {"garbled": "%"}}), broken("memory")
+    hosts = {
+        name: {"rack": rack, "node": rack.nodes[name], "answers": answers}
+        for name, answers in {"spark1": bad, "spark2": good}.items()
+    }
+    result = run(hosts, DEPLOYS["memory"], mode)
+    assert result.failed == ["spark1"], result.said
+    assert bad.sent == []
+    assert len(good.sent) == (0 if mode == "dry" else 3)

@@ -1,0 +1,38 @@
+"""Every case in tests/cases/operations, in every kind of run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.ops.fakenode import MODES, run
+
+from .cases import DEPLOYS, OPERATIONS, answers_of, matches, rack_of, read
+
+CASES = sorted(OPERATIONS.glob("*/*.yaml"))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_case(path: Path, mode: str) -> None:
+    role, case = path.parent.name, read(path)
+    rack, answers, ends = rack_of(case), answers_of(role, case), case["ends"]
+    assert ends in ("right", "changed", "refused", "failed")
+    data = {"rack": rack, "node": next(iter(rack.nodes.values())), "answers": answers}
+    ended = run({"spark1": data}, DEPLOYS[role], mode)
+    said = ended.said
+    wanted = [] if mode == "dry" or ends in ("right", "refused") else case["sent"]
+    assert len(answers.sent) == len(wanted), (answers.sent, said)
+    for sent, command in zip(answers.sent, wanted, strict=True):
+        assert matches(sent, command), (sent, command)
+    if ends == "refused" or (ends == "failed" and mode != "dry"):
+        assert ended.failed == ["spark1"], said
+    else:
+        assert ended.failed == [], said
+    if ends == "refused" or mode != "dry":
+        for text in case.get("says", []):
+            assert text in ended.log, said
+    assert "Traceback" not in ended.log
+    if mode == "dry":
+        assert (ended.changing > 0) == (ends != "right")
