@@ -57,6 +57,7 @@ class Lab:
         image = base(cache(), self.say)
         rack, namespace = self.layout.rack, self.place.namespace
         self._prepare()
+        self.place.give_to_caller()
         ns.create(namespace)
         network.build(self.layout, namespace, caller())
         for switch in self.switches:

@@ -29,6 +29,13 @@ def caller() -> tuple[int, int]:
     return int(os.environ.get("SUDO_UID", os.getuid())), int(os.environ.get("SUDO_GID", os.getgid()))
 
 
+def give_to_caller(folder: Path) -> None:
+    """Hand a folder and all in it to who called: nothing of root's is left among a user's files."""
+    uid, gid = caller()
+    for path in [folder, *folder.rglob("*")]:
+        os.lchown(path, uid, gid)
+
+
 @dataclass(frozen=True)
 class Place:
     """One lab: everything it writes lies under `folder`."""
@@ -74,7 +81,5 @@ class Place:
         return self.folder / "switches" / name
 
     def give_to_caller(self) -> None:
-        """Hand all files to who called, so that nothing of root's is left in a user's folder."""
-        uid, gid = caller()
-        for path in [self.folder, *self.folder.rglob("*")]:
-            os.lchown(path, uid, gid)
+        """Hand all files of the lab to who called."""
+        give_to_caller(self.folder)

@@ -14,6 +14,7 @@ from pathlib import Path
 from lab.errors import LabError
 from lab.image.kernel import SHIM, SUITE, Kernel, fetch, run
 from lab.image.mirror import mirror
+from lab.place import give_to_caller
 
 RECIPE = Path(__file__).parent
 RELEASE = "trixie"
@@ -106,3 +107,4 @@ def _build(done: Path, say: Callable[[str], None]) -> None:
     shutil.rmtree(tree)
     shutil.rmtree(work / "kernel" / "apt")
     work.rename(done)
+    give_to_caller(done.parent.parent)

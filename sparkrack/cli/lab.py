@@ -28,8 +28,9 @@ def lab() -> None:
 def _lab() -> Lab:
     """The lab of this folder, as root."""
     if os.geteuid() != 0:
-        # Whole command again as root; PATH travels along because sudo replaces it, and `lab run` gives it back.
-        command = ["sudo", "--preserve-env", "env", f"PATH={os.environ['PATH']}", sys.executable, "-m"]
+        # Whole command again as root; PATH and HOME travel along because sudo may replace them.
+        kept = [f"{name}={os.environ[name]}" for name in ("PATH", "HOME") if name in os.environ]
+        command = ["sudo", "--preserve-env", "env", *kept, sys.executable, "-m"]
         os.execvp("sudo", [*command, "sparkrack.cli.main", *sys.argv[1:]])  # noqa: S606 - replaces this process
     from lab.lab import Lab
     from lab.place import Place

@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+from tests import generated
 from tests.lab.conftest import NODES
 from tests.lab.virtual import VirtualRack
 
@@ -35,6 +36,14 @@ def test_a_dry_run_shows_the_change_and_makes_none(factory: VirtualRack) -> None
     assert "restarts cage qsfp56-dd-1 (spark1, spark2, spark3)" in shown
     after = factory.etc(), factory.writes(), factory.ssh("spark1", "cat /proc/swaps; ip -br address; ls -A /tmp /run")
     assert before == after
+    generated.check("README.md", "plan", plan_of(shown, "@routeros/crs812", "spark1"))
+
+
+def plan_of(shown: str, *hosts: str) -> str:
+    """The plan of some hosts as pyinfra shows it, without the lines that every run has."""
+    lines = [line.rstrip() for line in shown.splitlines() if not re.search(r"Connected$|Loading: |Ready: ", line)]
+    plan = [line.removeprefix("    ") for host in hosts for line in lines if line.startswith(f"    [{host}]")]
+    return "\n".join(plan) + "\n"
 
 
 def test_a_limited_run_changes_only_the_switch(factory: VirtualRack) -> None:

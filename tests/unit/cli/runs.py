@@ -1,0 +1,63 @@
+"""Run the project's commands as a user does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[3]
+BIN = Path(sys.executable).parent
+
+GUARD = """\
+import os, socket, sys
+def _refuse(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
+        os.write(2, b"A CONNECTION WAS TRIED\\n")
+        os._exit(99)
+sys.addaudithook(_refuse)
+"""
+"""Ends the interpreter as soon as anything connects; Python runs a file called sitecustomize at its start."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it said."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        return self.stdout + self.stderr
+
+
+def command(
+    *words: str | Path, cwd: Path = REPOSITORY, python_path: Path | None = None, **environment: str
+) -> Ended:
+    """Run a command of the virtual environment; nobody sits at its keyboard."""
+    settings = {**os.environ, "PYINFRA_PROGRESS": "off", "NO_COLOR": "1", "COLUMNS": "200", **environment}
+    if "RACK" not in environment:
+        settings.pop("RACK", None)
+    if python_path:
+        settings["PYTHONPATH"] = str(python_path)
+    program, *rest = map(str, words)
+    done = subprocess.run(
+        [BIN / program, *rest],
+        cwd=cwd,
+        env=settings,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def guarded(folder: Path) -> Path:
+    """A folder for PYTHONPATH in which any connection ends the program."""
+    (folder / "sitecustomize.py").write_text(GUARD)
+    return folder

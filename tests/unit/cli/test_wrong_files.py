@@ -1,0 +1,66 @@
+"""A wrong rack.yaml is refused by every command before anything is connected to, with the promised lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.fleet.racks import CASES, VALID
+
+from .runs import REPOSITORY, command, guarded
+
+EXPECTED = sorted(CASES.glob("*.expected"))
+
+
+@pytest.mark.parametrize("expected", EXPECTED, ids=lambda path: path.stem)
+def test_check(expected: Path, tmp_path: Path) -> None:
+    ended = command("sparkrack", "check", cwd=CASES, python_path=guarded(tmp_path), RACK=f"{expected.stem}.yaml")
+    assert (ended.code, ended.stdout, ended.stderr) == (1, "", expected.read_text())
+
+
+@pytest.mark.parametrize("expected", EXPECTED, ids=lambda path: path.stem)
+def test_pyinfra(expected: Path, tmp_path: Path) -> None:
+    rack = (CASES / f"{expected.stem}.yaml").relative_to(REPOSITORY)
+    ended = command(
+        "pyinfra", "inventory.py", "deploy.py", "--dry", python_path=guarded(tmp_path), RACK=str(rack)
+    )
+    assert ended.code == 1, ended.text
+    said = [line for line in ended.text.splitlines() if f"{expected.stem}.yaml" in line]
+    assert [line.strip() for line in said] == [
+        f"{rack.parent}/{line}" for line in expected.read_text().splitlines()
+    ]
+    for word in ("Connecting", "Connected", "Traceback", "A CONNECTION"):
+        assert word not in ended.text
+
+
+def test_a_sound_file_connects(tmp_path: Path) -> None:
+    """Else the tests above would prove nothing."""
+    ended = command(
+        "pyinfra",
+        "inventory.py",
+        "deploy.py",
+        "--dry",
+        python_path=guarded(tmp_path),
+        RACK=str(VALID / "direct.yaml"),
+    )
+    assert ended.code == 99, ended.text
+    assert "A CONNECTION WAS TRIED" in ended.text
+
+
+@pytest.mark.parametrize("name", ["direct", "ring", "switch"])
+def test_check_of_a_sound_file(name: str, tmp_path: Path) -> None:
+    ended = command("sparkrack", "check", "--rack", VALID / f"{name}.yaml", python_path=guarded(tmp_path))
+    assert ended.code == 0, ended.text
+    assert name in ended.stdout
+
+
+def test_the_option_wins_over_the_environment() -> None:
+    ended = command("sparkrack", "check", "--rack", VALID / "ring.yaml", RACK="/no/such/file")
+    assert ended.code == 0, ended.text
+
+
+def test_the_reference_rack_is_sound() -> None:
+    ended = command("sparkrack", "check")
+    assert ended.code == 0, ended.text
+    assert "spark8: 8 nodes, 1 switches, 8 cables (8 to a switch), switch" in ended.stdout

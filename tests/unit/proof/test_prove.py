@@ -1,0 +1,137 @@
+"""A proof of a tiny rack by verify files of the test's own: every outcome is told, and nothing passes by silence."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from sparkrack.proof.outcome import Outcome
+from sparkrack.proof.run import prove
+from tests.unit.fleet.racks import SWITCH, loaded
+
+RACK = loaded(SWITCH)
+ALL = ["spark1", "spark2", "crs812"]
+
+
+@pytest.fixture
+def verify(tmp_path: Path) -> Path:
+    """The verify file of a role called wire; the test writes it."""
+    (tmp_path / "wire").mkdir()
+    return tmp_path / "wire/verify.py"
+
+
+def proven(verify: Path, text: str, machines: list[str] = ALL, junit: Path | None = None) -> list[Outcome]:
+    verify.write_text(text)
+    return prove(RACK, [verify], machines, junit)
+
+
+def told(outcomes: list[Outcome]) -> list[tuple[str, str, bool, str]]:
+    return [(outcome.machine, outcome.role, outcome.passed, outcome.why) for outcome in outcomes]
+
+
+def test_a_check_runs_for_each_node(verify: Path) -> None:
+    text = "def test_name(node, rack):\n    assert node.name == 'spark1', f'{node.name} is not it\\nat all'\n"
+    assert told(proven(verify, text)) == [
+        ("spark1", "wire", True, ""),
+        ("spark2", "wire", False, "spark2 is not it"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argument", "machines"),
+    [
+        ("node", ["spark1", "spark2"]),
+        ("address", ["spark1", "spark1", "spark2", "spark2"]),
+        ("pair", ["spark1", "spark1", "spark2", "spark2"]),
+        ("switch", ["crs812"]),
+        ("leg", ["spark1", "spark2"]),
+    ],
+)
+def test_a_check_runs_for_each_part_that_it_asks_for(verify: Path, argument: str, machines: list[str]) -> None:
+    outcomes = proven(verify, f"def test_it({argument}):\n    assert {argument}\n")
+    assert [outcome.machine for outcome in outcomes] == machines
+    assert all(outcome.passed for outcome in outcomes)
+
+
+@pytest.mark.parametrize("argument", ["node", "address", "pair"])
+def test_limited_to_one_node(verify: Path, argument: str) -> None:
+    outcomes = proven(verify, f"def test_it({argument}):\n    pass\n", ["spark2"])
+    assert {outcome.machine for outcome in outcomes} == {"spark2"}
+
+
+def test_limited_to_the_switch(verify: Path) -> None:
+    text = "def test_it(node):\n    pass\ndef test_other(switch):\n    pass\n"
+    assert [outcome.machine for outcome in proven(verify, text, ["crs812"]) if outcome.passed] == ["crs812"]
+
+
+def test_a_fixture_that_fails_is_a_failed_check(verify: Path) -> None:
+    text = (
+        "import pytest\n@pytest.fixture\ndef it():\n    raise OSError('no way in')\n"
+        "def test_it(node, it):\n    pass\n"
+    )
+    assert told(proven(verify, text, ["spark1"])) == [("spark1", "wire", False, "OSError: no way in")]
+
+
+def test_a_fixture_that_fails_in_the_end_is_a_failed_check(verify: Path) -> None:
+    text = (
+        "import pytest\n@pytest.fixture\ndef it():\n    yield\n    raise OSError('left open')\n"
+        "def test_it(node, it):\n    pass\n"
+    )
+    outcomes = told(proven(verify, text, ["spark1"]))
+    assert outcomes[-1] == ("spark1", "wire", False, "OSError: left open")
+
+
+@pytest.mark.parametrize("text", ["import no_such_module\n", "def test_it(:\n", "raise RuntimeError('x')\n"])
+def test_a_file_that_cannot_be_read_proves_nothing(verify: Path, text: str) -> None:
+    (outcome,) = proven(verify, text)
+    assert not outcome.passed
+    assert outcome.why
+    assert "\n" not in outcome.why
+
+
+def test_a_file_that_is_not_there_proves_nothing(tmp_path: Path) -> None:
+    assert not any(outcome.passed for outcome in prove(RACK, [tmp_path / "verify.py"], ALL, None))
+
+
+def test_one_bad_file_does_not_hide_the_rest(verify: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other/verify.py"
+    other.parent.mkdir()
+    other.write_text("import no_such_module\n")
+    verify.write_text("def test_it(node):\n    pass\n")
+    outcomes = prove(RACK, [other, verify], ALL, None)
+    assert any(not outcome.passed for outcome in outcomes)
+
+
+def test_an_error_without_text(verify: Path) -> None:
+    (outcome,) = proven(verify, "def test_it(node):\n    raise ValueError\n", ["spark1"])
+    assert not outcome.passed
+    assert outcome.why
+
+
+def test_a_skipped_check_is_no_proof(verify: Path) -> None:
+    text = "import pytest\ndef test_it(node):\n    pytest.skip('not here')\n"
+    assert not any(outcome.passed for outcome in proven(verify, text))
+
+
+def test_junit_is_written(verify: Path, tmp_path: Path) -> None:
+    junit = tmp_path / "new folder/verify.xml"
+    proven(verify, "def test_it(node):\n    assert node.name == 'spark1', 'no'\n", junit=junit)
+    suite = ET.parse(junit).getroot().find("testsuite")  # noqa: S314 - written above
+    assert suite is not None
+    assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("sparkrack", "2", "1")
+
+
+def test_where_the_user_stands_does_not_matter(
+    verify: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
+    (tmp_path / "conftest.py").write_text("raise RuntimeError('read')\n")
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    (desk / "pyproject.toml").write_text("[tool.pytest.ini_options]\naddopts = '--no-such-option'\n")
+    (desk / "conftest.py").write_text("raise RuntimeError('read')\n")
+    monkeypatch.chdir(desk)
+    (tmp_path / "conftest.py").unlink()
+    assert told(proven(verify, "def test_it(node):\n    pass\n", ["spark1"])) == [("spark1", "wire", True, "")]

@@ -1,0 +1,147 @@
+"""The fabric role's scripts, run by a real shell in folders like a node's, with stand-ins for `ip`, `ping`, netplan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from roles.fabric import state
+from sparkrack.ops.files import encoded
+from sparkrack.ops.shell import root
+from tests.unit.fleet.racks import SWITCH, loaded
+from tests.unit.ops.shells import calls, run, stand_in
+
+RACK = loaded(SWITCH)
+NODE = RACK.nodes["spark1"]
+NAMES = ["enp1s0f1np1", "enP2p1s0f1np1"]
+OURS = state.netplan(RACK, NODE) or b""
+UNITS = "/run/systemd/network"
+MANAGEMENT = f"{UNITS}/10-netplan-enP7s7.network"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """A node with a management network, networkd, and no fabric."""
+    for folder in ("etc/netplan", "run/systemd/network", "run/sparkrack"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "etc/netplan/50-cloud-init.yaml").write_text("network: {ethernets: {enP7s7: {dhcp4: true}}}\n")
+    Path(f"{tmp_path}{MANAGEMENT}").write_text("management\n")
+    stand_in(tmp_path, "systemctl", "exit 3")
+    stand_in(tmp_path, "networkctl")
+    stand_in(tmp_path, "ip")
+    stand_in(tmp_path, "sleep")
+    # Renders one unit for each interface that any file names, management included, as netplan does.
+    stand_in(
+        tmp_path,
+        "netplan",
+        'd="$3/run/systemd/network"; mkdir -p "$d"; '
+        'for n in enp1s0f1np1 enP2p1s0f1np1 enP7s7; do if grep -qrs "$n:" "$3/etc/netplan" "$3/run/netplan"; then '
+        'echo rendered > "$d/10-netplan-$n.network"; fi; done',
+    )
+    return tmp_path
+
+
+def listed(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+
+
+def test_a_candidate_is_rendered_where_nothing_acts_on_it(node: Path) -> None:
+    done = run(root(state.generate(candidate=True), stdin=encoded(OURS)), node)
+    assert done.returncode == 0, done.stderr
+    tree = Path(f"{node}{state.TREE}")
+    assert listed(tree / "etc/netplan") == ["50-cloud-init.yaml"]
+    candidate = Path(f"{tree}{state.TRIED}")
+    assert candidate.read_bytes() == OURS
+    assert f"{candidate.stat().st_mode & 0o777:o}" == "600"
+    assert f"{tree.stat().st_mode & 0o777:o}" == "700"
+    assert listed(node / "etc/netplan") == ["50-cloud-init.yaml"]
+    assert not (node / "run/netplan").exists()
+    assert listed(Path(f"{node}{UNITS}")) == ["10-netplan-enP7s7.network"]
+
+
+def test_a_candidate_that_netplan_refuses(node: Path) -> None:
+    stand_in(node, "netplan", "echo 'bad address' >&2; exit 1")
+    done = run(root(state.generate(candidate=True), stdin=encoded(b"x")), node)
+    assert done.returncode != 0
+    assert "bad address" in done.stderr
+
+
+def test_what_an_earlier_candidate_left_is_gone(node: Path) -> None:
+    old = Path(f"{node}{state.TREE}{UNITS}/10-netplan-old.network")
+    old.parent.mkdir(parents=True)
+    old.touch()
+    run(root(state.generate(candidate=True), stdin=encoded(OURS)), node)
+    assert not old.exists()
+
+
+def test_only_units_of_the_fabric_are_replaced(node: Path) -> None:
+    stale = Path(f"{node}{UNITS}/10-netplan-enp1s0f1np1.link")
+    stale.touch()
+    run(root(state.generate(candidate=True), stdin=encoded(OURS)), node)
+    done = run(root(state.activate(NAMES)), node)
+    assert done.returncode == 0, done.stderr
+    assert listed(Path(f"{node}{UNITS}")) == [
+        "10-netplan-enP2p1s0f1np1.network",
+        "10-netplan-enP7s7.network",
+        "10-netplan-enp1s0f1np1.network",
+    ]
+    assert Path(f"{node}{MANAGEMENT}").read_text() == "management\n"
+    assert [call for call in calls(node) if call.startswith("networkctl")] == [
+        "networkctl reload",
+        "networkctl reconfigure enp1s0f1np1 enP2p1s0f1np1",
+    ]
+    assert not Path(f"{node}{state.TREE}").exists()
+
+
+def test_with_networkmanager_netplan_does_it(node: Path) -> None:
+    stand_in(node, "systemctl")
+    run(root(state.activate(NAMES)), node)
+    assert "netplan apply" in calls(node)
+    assert not [call for call in calls(node) if call.startswith("networkctl")]
+
+
+@pytest.mark.parametrize("tool", ["networkctl", "cp"])
+def test_activation_that_fails_is_told(node: Path, tool: str) -> None:
+    run(root(state.generate(candidate=True), stdin=encoded(OURS)), node)
+    stand_in(node, tool, "exit 1")
+    assert run(root(state.activate(NAMES)), node).returncode != 0
+
+
+BEFORE = {
+    "enp1s0f1np1": state.Live(known=True, up=True, mtu=1500, addresses=frozenset({"10.9.0.1/24", "10.8.0.1/16"})),
+    "enP2p1s0f1np1": state.Live(known=True, up=False, mtu=9000, addresses=frozenset()),
+}
+
+
+def test_a_revert_brings_back_what_was_live(node: Path) -> None:
+    tried = Path(f"{node}{state.TRIED}")
+    tried.parent.mkdir(parents=True)
+    tried.write_bytes(OURS)
+    for name in NAMES:
+        Path(f"{node}{UNITS}/10-netplan-{name}.network").touch()
+    done = run(state.revert(BEFORE), node)
+    assert done.returncode == 0, done.stderr
+    assert not tried.exists()
+    assert listed(Path(f"{node}{UNITS}")) == ["10-netplan-enP7s7.network"]
+    told = [call for call in calls(node) if call.startswith("ip ")]
+    at = told.index("ip link set enP2p1s0f1np1 mtu 9000 down")
+    assert told[:at] == [
+        "ip address flush dev enP2p1s0f1np1 scope global",
+        "ip link set enP2p1s0f1np1 mtu 9000",
+        "ip address flush dev enp1s0f1np1 scope global",
+        "ip link set enp1s0f1np1 mtu 1500",
+    ]
+    assert told[at + 1 :] == [
+        "ip link set enp1s0f1np1 mtu 1500 up",
+        "ip address replace 10.8.0.1/16 dev enp1s0f1np1",
+        "ip address replace 10.9.0.1/24 dev enp1s0f1np1",
+    ]
+    assert "enP7s7" not in "".join(calls(node))
+
+
+def test_a_revert_goes_on_after_a_step_that_fails(node: Path) -> None:
+    stand_in(node, "netplan", "exit 1")
+    stand_in(node, "networkctl", "exit 1")
+    run(state.revert(BEFORE), node)
+    assert calls(node)[-1] == "ip address replace 10.9.0.1/24 dev enp1s0f1np1"

@@ -1,0 +1,44 @@
+"""What the README shows and says is so."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sparkrack.cli.main import sparkrack
+from sparkrack.fleet import RackError, load
+from tests import generated
+
+README = generated.REPOSITORY / "README.md"
+
+
+def test_the_fault_that_is_shown_is_the_one_that_is_printed(tmp_path: Path) -> None:
+    text = (generated.REPOSITORY / "group_data/rack.yaml").read_text()
+    leg = re.search(r"spark3: .*?(crs812/\S+?)}", text)
+    mine = re.search(r"spark4: .*?(crs812/\S+?)}", text)
+    assert leg
+    assert mine
+    wrong = tmp_path / "rack.yaml"
+    wrong.write_text(text.replace(mine[1], leg[1], 1))
+    with pytest.raises(RackError) as caught:
+        load(wrong)
+    generated.check("README.md", "faults", str(caught.value).replace(str(wrong), "rack.yaml") + "\n")
+
+
+def test_every_command_that_is_named_exists() -> None:
+    text = README.read_text() + (generated.REPOSITORY / "docs/lab.md").read_text()
+    targets = re.findall(r"^([a-z-]+):", (generated.REPOSITORY / "Makefile").read_text(), re.MULTILINE)
+    named = re.findall(r"(?:^    |`)make ([a-z-]+)", text, re.MULTILINE)
+    assert named
+    assert set(named) <= set(targets)
+    for group, verb in re.findall(r"\bsparkrack (?:(lab) )?([a-z]+)\b", text):
+        commands = sparkrack.commands["lab"].commands if group else sparkrack.commands  # type: ignore[attr-defined]
+        assert verb in commands, f"{group} {verb}"
+
+
+def test_every_link_leads_somewhere() -> None:
+    for document in [README, *generated.REPOSITORY.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", re.sub(r"\s+", " ", document.read_text())):
+            assert (document.parent / target).exists(), f"{document.name}: {target}"
