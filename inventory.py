@@ -9,9 +9,9 @@ from sparkrack.ops.transport import ssh_data as _ssh_data
 
 try:
     _rack = _load(_rack_path())
-except (RackError, SecretError) as _fault:
+except (RackError, SecretError) as _error:
     # pyinfra shows the text of this error and nothing else; any other kind would be a traceback.
-    raise InventoryError(f"the rack cannot be used\n{_fault}") from None
+    raise InventoryError(f"the rack cannot be used\n{_error}") from None
 
 nodes = [(name, {**_ssh_data(_rack, name), "rack": _rack, "node": node}) for name, node in _rack.nodes.items()]
 switches = [

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
+from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand, PyinfraCommand
 from pyinfra.api.deploy import deploy
@@ -15,6 +16,7 @@ from pyinfra.api.state import State
 from pyinfra.context import ctx_host
 
 from roles.fabric import state
+from roles.fabric.view import TRIAL, View
 from sparkrack.fleet import Node, Rack
 from sparkrack.ops import files, probe, report
 from sparkrack.ops.refusal import refuse
@@ -22,26 +24,8 @@ from sparkrack.ops.second import ask_anew
 from sparkrack.ops.shell import root
 from sparkrack.ops.trial import Trial
 
-LINKS = "fabric-links"
-OTHERS = "netplan-interfaces"
-MODE = "netplan-mode"
-TRIAL = Trial(name="fabric", revert="", seconds=90)
-"""What every trial of this role has in common; each has a revert of its own."""
 PEER_SECONDS = 15
-
-probe.register(
-    "fabric",
-    probe.Probe(
-        files=(state.KEPT, state.TRIED, TRIAL.script),
-        commands={
-            LINKS: "ip -j address",
-            # Only lines that name a ConnectX-7 interface: the files of others may hold secrets (Wi-Fi).
-            OTHERS: 'for f in /etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml; do [ ! -e "$f" ] || '
-            "grep -HE '^[[:space:]]+[^[:space:]]?en(p1|P2p1)s0f[01]np[01]' \"$f\" || [ $? -eq 1 ] || exit 9; done",
-            MODE: f"[ ! -e {state.KEPT} ] || stat -c %a:%U:%G {state.KEPT}",
-        },
-    ),
-)
+"""How long a peer may take to answer the proof, and networkd to act."""
 
 
 @dataclass
@@ -81,48 +65,45 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
     + seconds: how long the node waits for proof
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    names = state.interfaces(rack, node)
+    run = _runs.setdefault(host.state, Run())
     try:
-        reading = probe.read(host)
-        before = reading.content(state.KEPT)
-        mode = reading.text(MODE).strip()
-        now = state.live(reading.text(LINKS), names)
-        foreign = state.foreign(reading.text(OTHERS), names)
-        busy = reading.content(TRIAL.script) is not None
-        left_over = reading.content(state.TRIED) is not None
-    except (probe.UnknownError, ValueError, KeyError, TypeError) as unknown:
+        view = View(rack, node, probe.read(host))
+        obstacles, right = view.obstacles, view.right
+    except (probe.UnknownError, ValueError) as unknown:
         yield refuse(host, f"fabric: {unknown}; nothing was changed")
         return
-    missing = [
-        f"{name}: is not there; is its cable in, and its driver loaded?" for name in state.missing(rack, node, now)
-    ]
-    run = _runs.setdefault(host.state, Run())
-    stopped = [f"not touched, since {run.failed} failed and nodes change one at a time"] if run.failed else []
-    reasons = stopped + ([TRIAL.busy] if busy else []) + missing + foreign
-    if reasons:
-        yield refuse(host, *(f"fabric: {reason}" for reason in reasons))
+    if run.failed:
+        obstacles = [f"not touched, since {run.failed} failed and nodes change one at a time", *obstacles]
+    if obstacles:
+        yield refuse(host, *(f"fabric: {obstacle}" for obstacle in obstacles))
         return
-    after = state.netplan(rack, node)
-    faults = state.faults(rack, node, now)
-    fine = before == after and (after is None or mode == "600:root:root")
-    if fine and not faults and not left_over:
+    if right:
         host.noop("the fabric interfaces are as declared")
         run.proven.add(node.name)
         return
     probe.forget(host)
-    report.show(host, state.KEPT, before, after)
-    report.tell(host, faults)
-    if after is None:
+    report.show(host, state.KEPT, view.before, view.wanted)
+    report.tell(host, view.faults)
+    if view.wanted is None:
         yield root(f"rm -f {state.KEPT} {state.TRIED}")
         return
-    trial = Trial(TRIAL.name, state.revert(now), seconds)
+    yield from _on_trial(host, run, view, seconds)
+
+
+def _on_trial(host: Host, run: Run, view: View, seconds: int) -> Generator[PyinfraCommand, None, None]:
+    """The change, between the arming of the node's own clock and its end."""
+    rack, node, after = view.rack, view.node, view.wanted or b""
+    names = state.interfaces(rack, node)
+    trial = Trial(TRIAL.name, state.revert(view.now), seconds)
     armed = kept = False
     try:
         yield root(state.generate(candidate=True), stdin=files.encoded(after))
         yield trial.arm()
         armed = True
         yield _activate(after, names)
-        yield FunctionCommand(_prove, (state.proof(rack, node, run.proven, PEER_SECONDS),), {})
+        yield FunctionCommand(
+            _prove, (state.proof(rack, node, run.proven | _right_already(host, view), PEER_SECONDS),), {}
+        )
         yield _keep(after, trial)
         kept = True
         run.proven.add(node.name)
@@ -132,6 +113,21 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
             run.failed = node.name
             if armed:
                 _take_back(host, trial)
+
+
+def _right_already(host: Host, view: View) -> set[str]:
+    """The other nodes of this run that need no change, by what was read of them for an earlier operation."""
+    found = set()
+    for other in host.state.inventory.get_active_hosts():
+        node, reading = other.data.get("node"), probe.peek(other)
+        if node is None or reading is None or other is host:
+            continue
+        try:
+            if View(view.rack, node, reading).right:
+                found.add(node.name)
+        except (probe.UnknownError, ValueError):
+            continue  # it is refused when its turn comes
+    return found
 
 
 def _activate(content: bytes, names: list[str]) -> PyinfraCommand:
@@ -165,7 +161,7 @@ def _take_back(host: Host, trial: Trial) -> None:
     """The change was not proven: take it back now, and say how that went."""
     try:
         done = trial.revert_now(host)
-    except OSError:
+    except (OSError, EOFError, SSHException):
         done = False
     if done:
         host.log("the old network is back")

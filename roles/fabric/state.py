@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 from collections.abc import Mapping
@@ -106,16 +107,22 @@ def missing(rack: Rack, node: Node, now: Mapping[str, Live]) -> list[str]:
 
 
 def foreign(listing: str, names: list[str]) -> list[str]:
-    """Netplan files of others that define one of these interfaces, from `path:line` matches.
+    """Netplan files of others that have to do with one of these interfaces, from `path:line` matches.
 
-    Two files for one port add up to something nobody wrote, so there must be none but ours.
+    By name, by a pattern that matches it, or as a member of something. Two files for one port add up to something
+    nobody wrote, so there must be none but ours.
     """
     found = set()
     for line in listing.splitlines():
         path, _, text = line.partition(":")
-        key = re.match(r"^\s*[\"']?([A-Za-z0-9_.-]+)[\"']?\s*:", text)
-        if path not in (KEPT, TRIED) and key and key[1] in names:
-            found.add(f"{path} defines {key[1]}, which this rack manages; remove it there")
+        if path in (KEPT, TRIED):
+            continue
+        for word in re.findall(r"en[\w*?\[\]-]*", text.partition("#")[0]):
+            found |= {
+                f"{path} defines {name}, which this rack manages; remove it there"
+                for name in names
+                if fnmatch.fnmatchcase(name, word)
+            }
     return sorted(found)
 
 

@@ -36,10 +36,13 @@ probe.register(
             UNITS: "for f in /etc/systemd/system /run/systemd/generator /run/systemd/system /usr/lib/systemd/system; "
             'do for u in "$f"/*.swap "$f"/swap.target "$f"/*zram*.service; do '
             'if [ -e "$u" ] || [ -L "$u" ]; then echo "$u $(readlink "$u" || true)"; fi; done; done',
-            OTHERS: "for f in /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d /usr/lib/sysctl.d; do "
-            'for c in "$f"/*.conf; do [ ! -e "$c" ] || '
+            # A file hides those of the same name in the folders that come later.
+            OTHERS: 'seen="/"; for f in /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d /usr/lib/sysctl.d; do '
+            'for c in "$f"/*.conf; do [ -e "$c" ] || continue; n=${c##*/}; '
+            'case "$seen" in *"/$n/"*) continue;; esac; seen="$seen$n/"; '
             "grep -HE 'vm[./](min_free_kbytes|overcommit_memory)' \"$c\" || [ $? -eq 1 ] || exit 9; done; done",
-            ZRAM: 'for d in /sys/block/zram*; do [ ! -e "$d" ] || echo "${d##*/} $(cat "$d/disksize")"; done',
+            ZRAM: 'for d in /sys/block/zram*; do [ ! -e "$d" ] || '
+            '{ size=$(cat "$d/disksize") && echo "${d##*/} $size"; } || exit 9; done',
         },
     ),
 )
@@ -65,8 +68,8 @@ def swap_off() -> Generator[PyinfraCommand, None, None]:
         fstab = reading.content(state.FSTAB) or b""
         units = state.to_mask(reading.text(UNITS))
         swapped = state.active(reading.text("/proc/swaps"))
-        zram = [line.split()[0] for line in reading.text(ZRAM).splitlines() if line.split()[1] != "0"]
-    except probe.UnknownError as unknown:
+        zram = state.set_up(reading.text(ZRAM))
+    except (probe.UnknownError, ValueError) as unknown:
         yield refuse(host, f"{unknown}; nothing was changed")
         return
     wanted = state.without_swap(fstab)
@@ -76,17 +79,18 @@ def swap_off() -> Generator[PyinfraCommand, None, None]:
     probe.forget(host)
     if wanted != fstab:
         report.show(host, state.FSTAB, fstab, wanted)
-        # The check is a last look that nobody else has written in between.
+    report.tell(host, [f"mask {unit}" for unit in units])
+    report.tell(host, [f"swapoff {area}" for area in swapped])
+    report.tell(host, [f"release {device}" for device in zram])
+    if wanted != fstab:
+        # A last look that nobody else has written in between.
         unchanged = f"base64 -w0 {state.FSTAB} | grep -qxF {quote(files.encoded(fstab))}"
         yield files.put(state.FSTAB, wanted, mode="644", before=fstab, check=unchanged)
     if units:
-        report.tell(host, [f"mask {unit}" for unit in units])
         yield root(f"systemctl mask --quiet {quote(*units)}")
     if swapped or units:
-        report.tell(host, [f"swapoff {area}" for area in swapped])
         yield root("swapoff -a")
     for device in zram:
-        report.tell(host, [f"release {device}"])
         yield root(f"echo 1 > /sys/block/{quote(device)}/reset")
 
 
@@ -100,13 +104,11 @@ def keep_free(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     try:
         reading = probe.read(host)
         before = reading.content(state.DROPIN)
-        total = next(
-            int(line.split()[1]) for line in reading.text("/proc/meminfo").splitlines() if line.startswith("MemTotal:")
-        )
+        total = state.total_kb(reading.text("/proc/meminfo"))
         live = {key: reading.number(state.live_path(key)) for key in state.sysctls(rack)}
         overriders = state.overriders(reading.text(OTHERS), rack)
-    except (probe.UnknownError, StopIteration, ValueError, IndexError) as unknown:
-        yield refuse(host, f"{unknown or 'MemTotal: is not in /proc/meminfo'}; nothing was changed")
+    except (probe.UnknownError, ValueError) as unknown:
+        yield refuse(host, f"{unknown}; nothing was changed")
         return
     too_much = state.too_much_free(rack, total)
     if too_much or overriders:
@@ -120,7 +122,8 @@ def keep_free(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     probe.forget(host)
     if before != after:
         report.show(host, state.DROPIN, before, after)
+    report.tell(host, [f"{key}: {live[key]} -> {value}" for key, value in wrong.items()])
+    if before != after:
         yield files.put(state.DROPIN, after, mode="644")
     if wrong:
-        report.tell(host, [f"{key}: {live[key]} -> {value}" for key, value in wrong.items()])
         yield root(f"sysctl -qw {quote(*(f'{key}={value}' for key, value in wrong.items()))}")

@@ -92,10 +92,31 @@ def active(proc_swaps: str) -> list[str]:
     return [line.split()[0] for line in proc_swaps.splitlines()[1:] if line.strip()]
 
 
+def set_up(listing: str) -> list[str]:
+    """The zram devices that are set up, from lines `name size`. Raises ValueError when a line is anything else."""
+    devices = []
+    for line in listing.splitlines():
+        name, _, size = line.partition(" ")
+        if not (name.startswith("zram") and size.isdigit()):
+            raise ValueError(f"zram devices: cannot be told from {line!r}")
+        if size != "0":
+            devices.append(name)
+    return devices
+
+
+def total_kb(meminfo: str) -> int:
+    """The node's MemTotal (KiB). Raises ValueError when /proc/meminfo does not say it."""
+    for line in meminfo.splitlines():
+        key, _, value = line.partition(":")
+        if key == "MemTotal" and value.split():
+            return int(value.split()[0])
+    raise ValueError("/proc/meminfo: has no MemTotal")
+
+
 def overriders(listing: str, rack: Rack) -> list[str]:
     """Settings of others that would win over ours at boot, from `path:line` matches of the sysctl folders.
 
-    A file wins when its name sorts after ours. A file in /etc hides one of the same name elsewhere.
+    A file wins when its name sorts after ours. Files that another one hides must not be in the listing.
     """
     wanted = {key: str(value) for key, value in sysctls(rack).items()}
     own = DROPIN.rsplit("/", 1)[-1]

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from lab.lab import Lab
 
 
+AS_TYPED = {"allow_interspersed_args": False}
+"""Options that follow the first word belong to the command that is run."""
+
+
 @click.group()
 def lab() -> None:
     """A virtual rack on this machine: real kernels as nodes, an emulated CRS812 that wires them.
@@ -84,7 +88,7 @@ def reboot(name: str) -> None:
     click.echo(f"lab: {name} is back")
 
 
-@lab.command()
+@lab.command(context_settings=AS_TYPED)
 @click.argument("name")
 @click.argument("command", nargs=-1)
 def ssh(name: str, command: tuple[str, ...]) -> None:
@@ -93,7 +97,7 @@ def ssh(name: str, command: tuple[str, ...]) -> None:
     _run(here, [*here.ssh(name), *command])
 
 
-@lab.command(context_settings={"ignore_unknown_options": True})
+@lab.command(context_settings=AS_TYPED)
 @click.argument("command", nargs=-1, required=True)
 def run(command: tuple[str, ...]) -> None:
     """Run a command inside the lab's network, as you: sparkrack lab run -- pyinfra inventory.py deploy.py

@@ -16,14 +16,21 @@ from sparkrack.ops.shell import ask, quote
 
 _END = "complete"
 _FUNCTIONS = """\
-f() { if [ -e "$1" ] || [ -L "$1" ]; then printf '%s ok ' "$1"; base64 -w0 < "$1"; echo; else echo "$1 absent"; fi; }
+f() {
+if [ -e "$1" ] || [ -L "$1" ]; then
+o=$(base64 -w0 < "$1" 2>/dev/null; printf '\\n%d' "$?")
+printf '%s %s %s\\n' "$1" "${o##*
+}" "${o%
+*}"
+else printf '%s absent\\n' "$1"; fi
+}
 c() {
 o=$(sh -c "$2" 2>/dev/null; printf '\\n%d' "$?")
 printf '%s %s ' "$1" "${o##*
 }"
-printf '%s' "${o%
-*}" | base64 -w0
-echo
+e=$(printf '%s' "${o%
+*}" | base64 -w0) || e=unreadable
+printf '%s\\n' "$e"
 }"""
 
 
@@ -83,7 +90,7 @@ def register(role: str, probe: Probe) -> None:
 
 
 def read(host: Host) -> Reading:
-    """What the node says, read once and kept until `forget`. Raises UnknownError when nothing can be told at all.
+    """What the node says, read once and kept until `forget`. Raises UnknownError when anything of it is unknown.
 
     What was read to show a plan is not used to execute it: a person may have looked at it for an hour.
     """
@@ -96,13 +103,23 @@ def read(host: Host) -> Reading:
     probes = list(_registered.values())
     try:
         fine, output, complaints = ask(host, script(probes))
-    except (OSError, SSHException) as error:
+    except (OSError, EOFError, SSHException) as error:
         raise UnknownError(f"state of the node: {error}") from None
     if not fine:
         raise UnknownError(f"state of the node: {'; '.join(complaints[:3]) or 'the probe failed'}")
     reading = parse(probes, output)
+    if reading.unknown:
+        # Whichever role needs it: half a node that is known is no ground to start changing it.
+        faults = [f"{key}: {why}" for key, why in reading.unknown.items()]
+        raise UnknownError("; ".join(faults[:3]) + (f" and {len(faults) - 3} more" if len(faults) > 3 else ""))
     _readings[host] = (stage, reading)
     return reading
+
+
+def peek(host: Host) -> Reading | None:
+    """What was read of another host in this stage of the run, if anything is still good; asks nobody."""
+    kept = _readings.get(host)
+    return kept[1] if kept and kept[0] == host.state.is_executing else None
 
 
 def forget(host: Host) -> None:

@@ -19,7 +19,7 @@ def ask_anew(host: Host, script: str) -> tuple[bool, list[str]]:
         fine, output = connector.run_shell_command(
             StringCommand(script), print_output=False, print_input=host.state.print_input, _sudo=True
         )
-    except (ConnectError, SSHException, OSError) as error:
+    except (ConnectError, SSHException, EOFError, OSError) as error:
         raise OSError(f"a new connection to {host.name} fails: {error}") from None
     finally:
         connector.disconnect()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import paramiko
@@ -21,17 +23,34 @@ def without_delay(sock: Any, **arguments: Any) -> paramiko.Transport:
     return paramiko.Transport(sock, **arguments)
 
 
+def refusing(reason: str) -> Callable[..., paramiko.Transport]:
+    """A transport that is none: pyinfra shows the reason as that host's connection error. Without it a key that is
+    not there is told once a host, with a traceback."""
+
+    def refuse(*_: Any, **__: Any) -> paramiko.Transport:
+        raise paramiko.SSHException(reason)
+
+    return refuse
+
+
 def ssh_data(rack: Rack, node: str) -> dict[str, Any]:
     """pyinfra's host data for one node. An unknown or changed host key stops the connection."""
+    access = rack.access
+    missing = [f"access.{name}: {path} is not there" for name, path in _files(rack).items() if not path.is_file()]
     return {
         "ssh_hostname": str(rack.nodes[node].address),
-        "ssh_port": rack.access.port,
-        "ssh_user": rack.access.user,
-        "ssh_key": str(rack.access.key),
+        "ssh_port": access.port,
+        "ssh_user": access.user,
         "ssh_allow_agent": False,
         "ssh_look_for_keys": False,
         "ssh_config_file": "/dev/null",
-        "ssh_known_hosts_file": str(rack.access.known_hosts),
         "ssh_strict_host_key_checking": "yes",
-        "ssh_paramiko_connect_kwargs": {"transport_factory": without_delay},
+        **({} if missing else {"ssh_key": str(access.key), "ssh_known_hosts_file": str(access.known_hosts)}),
+        "ssh_paramiko_connect_kwargs": {
+            "transport_factory": refusing(f"{rack.source}: {'; '.join(missing)}") if missing else without_delay
+        },
     }
+
+
+def _files(rack: Rack) -> dict[str, Path]:
+    return {"key": rack.access.key, "known_hosts": rack.access.known_hosts}

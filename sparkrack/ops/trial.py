@@ -46,7 +46,8 @@ class Trial:
         # Timers are a minute late by default, hence AccuracySec (measured).
         return root(
             f"umask 077; mkdir -p {FOLDER}; "
-            f"if [ -e {self.script} ]; then echo {quote(self.busy)} >&2; exit 1; fi; base64 -d > {self.script}; "
+            f"if [ -e {self.script} ]; then echo {quote(self.busy)} >&2; exit 1; fi; "
+            f"base64 -d > {self.script}.new; mv {self.script}.new {self.script}; "
             f"systemctl reset-failed {self.unit}.service {self.unit}.timer 2>/dev/null || true; "
             f"systemd-run --quiet --unit={self.unit} --on-active={self.seconds}s "
             f"--timer-property=AccuracySec=100ms /bin/sh {self.script} || {{ rm -f {self.script}; exit 1; }}",
@@ -56,7 +57,7 @@ class Trial:
     def keep(self, then: str, stdin: str) -> StringCommand:
         """Stop the clock and make the change last with the script `then`. Fails when the node has taken it back."""
         return root(
-            f"systemctl stop {self.unit}.timer; "
+            f"systemctl stop {self.unit}.timer 2>/dev/null || true; "
             f"if [ ! -e {self.script} ] || systemctl is-active --quiet {self.unit}.service; then "
             f"echo {quote('the change was not proven in time and has been taken back')} >&2; exit 1; fi; "
             f"rm {self.script}; {then}",
@@ -66,5 +67,7 @@ class Trial:
     def revert_now(self, host: Host) -> bool:
         """Take the change back at once, without waiting for the clock; whether that went well."""
         command = f"systemctl stop {self.unit}.timer; [ ! -e {self.script} ] || /bin/sh {self.script}"
-        done, _ = host.run_shell_command(StringCommand(command), _sudo=True)
+        done, _ = host.run_shell_command(
+            StringCommand(command), print_input=host.state.print_input, print_output=host.state.print_output, _sudo=True
+        )
         return done

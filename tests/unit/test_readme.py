@@ -33,7 +33,7 @@ def test_every_command_that_is_named_exists() -> None:
     named = re.findall(r"(?:^    |`)make ([a-z-]+)", text, re.MULTILINE)
     assert named
     assert set(named) <= set(targets)
-    for group, verb in re.findall(r"\bsparkrack (?:(lab) )?([a-z]+)\b", text):
+    for group, verb in re.findall(r"(?:^    |`|bin/)sparkrack (?:(lab) )?([a-z]+)\b", text, re.MULTILINE):
         commands = sparkrack.commands["lab"].commands if group else sparkrack.commands  # type: ignore[attr-defined]
         assert verb in commands, f"{group} {verb}"
 

@@ -35,15 +35,13 @@ class Ended:
         return self.stdout + self.stderr
 
 
-def command(
-    *words: str | Path, cwd: Path = REPOSITORY, python_path: Path | None = None, **environment: str
-) -> Ended:
+def command(*words: str | Path, cwd: Path = REPOSITORY, python_path: Path | None = None, **environment: str) -> Ended:
     """Run a command of the virtual environment; nobody sits at its keyboard."""
     settings = {**os.environ, "PYINFRA_PROGRESS": "off", "NO_COLOR": "1", "COLUMNS": "200", **environment}
     if "RACK" not in environment:
         settings.pop("RACK", None)
     if python_path:
-        settings["PYTHONPATH"] = str(python_path)
+        settings["PYTHONPATH"] = os.pathsep.join([str(python_path), *filter(None, [settings.get("PYTHONPATH")])])
     program, *rest = map(str, words)
     done = subprocess.run(
         [BIN / program, *rest],

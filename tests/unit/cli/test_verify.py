@@ -42,8 +42,8 @@ def switched(tmp_path: Path, closed: int) -> Path:
     return nobody(tmp_path, text, closed)
 
 
-def verify(rack: Path, *words: str, **environment: str) -> Ended:
-    ended = command("sparkrack", "verify", "--rack", rack, *words, **environment)
+def verify(rack: Path, *words: str | Path, word: str = "unused") -> Ended:
+    ended = command("sparkrack", "verify", "--rack", rack, *words, CRS812_PASSWORD=word)
     assert "Traceback" not in ended.text, ended.text
     assert "INTERNALERROR" not in ended.text, ended.text
     return ended
@@ -72,13 +72,13 @@ def test_one_node_that_does_not_answer(switched: Path) -> None:
 
 
 def test_a_switch_that_does_not_answer(switched: Path) -> None:
-    ended = verify(switched, "--limit", "crs812", CRS812_PASSWORD="hunter2")
+    ended = verify(switched, "--limit", "crs812", word="hunter2")
     assert ended.code == 1, ended.text
     assert "refused" in ended.text
     assert "hunter2" not in ended.text
 
 
 def test_a_secret_that_is_missing(switched: Path) -> None:
-    ended = verify(switched, "--limit", "crs812", CRS812_PASSWORD="")
+    ended = verify(switched, "--limit", "crs812", word="")
     assert ended.code == 1, ended.text
     assert "CRS812_PASSWORD" in ended.text

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.unit.fleet.racks import CASES, VALID
+from tests.unit.fleet.racks import CASES, DIRECT, VALID, changed
 
 from .runs import REPOSITORY, command, guarded
 
@@ -22,28 +23,21 @@ def test_check(expected: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("expected", EXPECTED, ids=lambda path: path.stem)
 def test_pyinfra(expected: Path, tmp_path: Path) -> None:
     rack = (CASES / f"{expected.stem}.yaml").relative_to(REPOSITORY)
-    ended = command(
-        "pyinfra", "inventory.py", "deploy.py", "--dry", python_path=guarded(tmp_path), RACK=str(rack)
-    )
+    ended = command("pyinfra", "inventory.py", "deploy.py", "--dry", python_path=guarded(tmp_path), RACK=str(rack))
     assert ended.code == 1, ended.text
     said = [line for line in ended.text.splitlines() if f"{expected.stem}.yaml" in line]
-    assert [line.strip() for line in said] == [
-        f"{rack.parent}/{line}" for line in expected.read_text().splitlines()
-    ]
+    assert [line.strip() for line in said] == [f"{rack.parent}/{line}" for line in expected.read_text().splitlines()]
     for word in ("Connecting", "Connected", "Traceback", "A CONNECTION"):
         assert word not in ended.text
 
 
 def test_a_sound_file_connects(tmp_path: Path) -> None:
     """Else the tests above would prove nothing."""
-    ended = command(
-        "pyinfra",
-        "inventory.py",
-        "deploy.py",
-        "--dry",
-        python_path=guarded(tmp_path),
-        RACK=str(VALID / "direct.yaml"),
-    )
+    key, rack = tmp_path / "key", tmp_path / "rack.yaml"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    (tmp_path / "known_hosts").touch()
+    rack.write_text(changed(DIRECT, ("~/.ssh/id_ed25519", str(key))))
+    ended = command("pyinfra", "inventory.py", "deploy.py", "--dry", python_path=guarded(tmp_path), RACK=str(rack))
     assert ended.code == 99, ended.text
     assert "A CONNECTION WAS TRIED" in ended.text
 

@@ -44,7 +44,10 @@ def test_every_half_of_every_cable_has_its_wire(text: str) -> None:
         for port in cable.ports:
             assert len(layout.taps(port)) == 2
     plugged = [
-        port for switch in layout.rack.switches.values() for legs in layout.cage_cables(switch).values() for _, port in legs
+        port
+        for switch in layout.rack.switches.values()
+        for legs in layout.cage_cables(switch).values()
+        for _, port in legs
     ]
     direct = [port for _, cable in layout.direct_cables for port in cable.ports]
     cabled = [port for cable in layout.rack.cabling.cables for port in cable.ports]
@@ -55,7 +58,8 @@ def test_every_half_of_every_cable_has_its_wire(text: str) -> None:
 @given(any_rack)
 def test_the_operator_stands_in_the_management_network(text: str) -> None:
     layout = Layout(loaded(text.replace("10.78.0.", "10.77.255.")))
-    used = [machine.address for machine in [*layout.rack.nodes.values(), *layout.rack.switches.values()]]
+    used = [node.address for node in layout.rack.nodes.values()]
+    used += [switch.address for switch in layout.rack.switches.values()]
     assert all(address in layout.management for address in used)
     assert layout.operator.network == layout.management
     assert layout.operator.ip not in [*used, layout.management.network_address, layout.management.broadcast_address]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.image import build
+from lab.image.kernel import SHIM
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the recipe that a test may change."""
     copy = tmp_path / "lab"
     shutil.copytree(build.RECIPE.parent, copy, ignore=shutil.ignore_patterns("__pycache__", "crs812"))
-    monkeypatch.setattr(build, "SHIM", copy / build.SHIM.relative_to(build.RECIPE.parent))
+    monkeypatch.setattr(build, "SHIM", copy / SHIM.relative_to(build.RECIPE.parent))
     monkeypatch.setattr(build, "RECIPE", copy / "image")
     return copy
 
@@ -35,9 +36,7 @@ def test_time_does_not_matter(recipe: Path) -> None:
     assert build.recipe_hash() == before
 
 
-@pytest.mark.parametrize(
-    "file", ["image/packages.txt", "image/customize.sh", "uml/xstate.c", "image/rootfs/etc/fstab"]
-)
+@pytest.mark.parametrize("file", ["image/packages.txt", "image/customize.sh", "uml/xstate.c", "image/rootfs/etc/fstab"])
 def test_content_matters(recipe: Path, file: str) -> None:
     before = build.recipe_hash()
     with (recipe / file).open("a") as opened:

@@ -13,11 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pyinfra.api import Config, Inventory, State
+from pyinfra.api.config import Config
 from pyinfra.api.connect import connect_all
 from pyinfra.api.deploy import add_deploy
 from pyinfra.api.exceptions import ConnectError, PyinfraError
+from pyinfra.api.inventory import Inventory
 from pyinfra.api.operations import run_ops
+from pyinfra.api.state import State
 from pyinfra.connectors.fake import FakeConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
@@ -99,7 +101,7 @@ class Node(FakeConnector):
 
 
 def _output(buffer: str, lines: list[str]) -> CommandOutput:
-    return CommandOutput([OutputLine(buffer, line) for line in lines])  # type: ignore[arg-type]
+    return CommandOutput([OutputLine(buffer, line) for line in lines])
 
 
 def answer(node: Mapping[str, Any]) -> list[str]:
@@ -167,10 +169,11 @@ class _Said(logging.Handler):
 
 def run(hosts: Mapping[str, dict[str, Any]], deploy: Callable[[], None], mode: str, diff: bool = False) -> Ended:
     """Run a deploy on hosts, given by name with their data (`answers` among it)."""
-    inventory = Inventory(([(f"@fake/{name}", data) for name, data in hosts.items()], {}))
+    inventory = Inventory(([(f"@fake/{name}", data) for name, data in hosts.items()], {}))  # type: ignore[no-untyped-call]
     for host in inventory:
         host.connector_cls = Node
-    state = State(inventory, Config(DIFF=diff), check_for_changes=mode != "yes")
+    config = Config(DIFF=diff)  # type: ignore[no-untyped-call]
+    state = State(inventory, config, check_for_changes=mode != "yes")
     said, logger = _Said(), logging.getLogger("pyinfra")
     level = logger.level
     logger.addHandler(said)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparkrack.ops import files
 
-from .shells import calls, run, stand_in
+from .shells import calls, rooted, run, stand_in
 
 
 @pytest.fixture
@@ -22,6 +21,10 @@ def node(tmp_path: Path) -> Path:
     (tmp_path / "etc").mkdir()
     stand_in(tmp_path, "chown")
     return tmp_path
+
+
+def listed(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 def put(
@@ -37,7 +40,7 @@ def test_a_new_file(node: Path, mode: str) -> None:
     file = node / "etc/file"
     assert file.read_bytes() == b"content\n"
     assert f"{file.stat().st_mode & 0o7777:o}" == mode
-    assert os.listdir(node / "etc") == ["file"]
+    assert listed(node / "etc") == ["file"]
     (owner,) = calls(node)
     assert owner.startswith(f"chown root:root {node}/etc/.file.")
 
@@ -63,7 +66,7 @@ def test_hostile_content_arrives_byte_for_byte(node: Path, content: bytes) -> No
 def test_hostile_names_are_taken_as_they_are(node: Path, name: str) -> None:
     (node / "etc" / name).write_bytes(b"old")
     assert put(node, b"new", before=b"old", name=name).returncode == 0
-    assert os.listdir(node / "etc") == [name]
+    assert listed(node / "etc") == [name]
     assert (node / "etc" / name).read_bytes() == b"new"
     assert [path.read_bytes() for path in (node / "var/backups/sparkrack").iterdir()] == [b"old"]
 
@@ -79,7 +82,7 @@ def test_what_does_not_pass_its_check_changes_nothing(node: Path, check: str) ->
     (node / "etc/file").write_bytes(b"old")
     assert put(node, b"bad", check=check).returncode != 0
     assert (node / "etc/file").read_bytes() == b"old"
-    assert os.listdir(node / "etc") == ["file"]
+    assert listed(node / "etc") == ["file"]
 
 
 def test_the_check_sees_the_new_file_with_its_mode(node: Path) -> None:
@@ -100,7 +103,7 @@ def test_when_a_step_fails_the_old_file_stays(node: Path, tool: str) -> None:
     stand_in(node, tool, "exit 1")
     assert put(node, b"new", before=b"old").returncode != 0
     assert (node / "etc/file").read_bytes() == b"old"
-    assert os.listdir(node / "etc") == ["file"]
+    assert listed(node / "etc") == ["file"]
 
 
 def test_garbled_input_changes_nothing(node: Path) -> None:
@@ -126,7 +129,7 @@ def test_the_first_backup_of_a_content_is_kept(node: Path) -> None:
     folder = node / "var/backups/sparkrack"
     assert f"{folder.stat().st_mode & 0o777:o}" == "700"
     copy = folder / f"file.{hashlib.sha256(b'old').hexdigest()[:12]}"
-    assert os.listdir(folder) == [copy.name]
+    assert listed(folder) == [copy.name]
     assert copy.read_bytes() == b"old"
     assert f"{copy.stat().st_mode & 0o777:o}" == "640"
 
@@ -142,18 +145,15 @@ def test_a_link_is_replaced_not_followed(node: Path) -> None:
 def test_a_folder_is_not_written_into(node: Path) -> None:
     (node / "etc/file").mkdir()
     assert put(node, b"new").returncode != 0
-    assert os.listdir(node / "etc/file") == []
+    assert listed(node / "etc/file") == []
 
 
 def test_a_reader_sees_the_old_or_the_new_file_only(node: Path) -> None:
     old, new = b"o" * 100_000, b"n" * 100_000
     file = node / "etc/file"
     file.write_bytes(old)
-    command = files.put("/etc/file", new, "644")
     loop = "seen=0; while [ ! -e /run/stop ]; do cksum < /etc/file || echo gone; seen=$((seen+1)); done; echo $seen >&2"
     (node / "run").mkdir()
-    from .shells import rooted
-
     with subprocess.Popen(
         ["/bin/sh", "-c", rooted(loop, node)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as reader:

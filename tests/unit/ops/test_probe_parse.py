@@ -67,7 +67,7 @@ def test_garbage_is_never_known(lines: list[str]) -> None:
 
 
 def test_nothing_at_all() -> None:
-    with pytest.raises(UnknownError, match="^one: "):
+    with pytest.raises(UnknownError, match=r"^one: "):
         parse(PROBES, []).content("one")
 
 

@@ -68,8 +68,7 @@ def test_limited_to_the_switch(verify: Path) -> None:
 
 def test_a_fixture_that_fails_is_a_failed_check(verify: Path) -> None:
     text = (
-        "import pytest\n@pytest.fixture\ndef it():\n    raise OSError('no way in')\n"
-        "def test_it(node, it):\n    pass\n"
+        "import pytest\n@pytest.fixture\ndef it():\n    raise OSError('no way in')\ndef test_it(node, it):\n    pass\n"
     )
     assert told(proven(verify, text, ["spark1"])) == [("spark1", "wire", False, "OSError: no way in")]
 
@@ -123,9 +122,7 @@ def test_junit_is_written(verify: Path, tmp_path: Path) -> None:
     assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("sparkrack", "2", "1")
 
 
-def test_where_the_user_stands_does_not_matter(
-    verify: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_user_stands_does_not_matter(verify: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --no-such-option\n")
     (tmp_path / "conftest.py").write_text("raise RuntimeError('read')\n")
     desk = tmp_path / "desk"

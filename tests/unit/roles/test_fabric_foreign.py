@@ -1,4 +1,4 @@
-"""Netplan files of others: any that defines an interface of ours is named, as the probe's grep and the parser see it."""
+"""Netplan files of others: any that defines an interface of ours is named, as grep and parser see it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from roles.fabric import apply
+from roles.fabric import view
 from roles.fabric.state import KEPT, TRIED, foreign
 from sparkrack.ops import probe
 from tests.unit.ops.shells import run, stand_in
 
 NAMES = ["enp1s0f1np1", "enP2p1s0f1np1"]
-COMMAND = probe._registered["fabric"].commands[apply.OTHERS]
+COMMAND = probe._registered["fabric"].commands[view.OTHERS]
 
 
 def found(root: Path, files: dict[str, str]) -> list[str]:

@@ -11,14 +11,12 @@ from paramiko import SSHException
 from sparkrack.ops import probe
 from tests.unit.ops.fakenode import MODES, Answers, run
 
-from .cases import DEPLOYS, node_of, rack_of, read, OPERATIONS
+from .cases import DEPLOYS, OPERATIONS, node_of, rack_of, read
 
 FAULTS: dict[str, Any] = {
     "silent": {"silent": True},
     "garbled": {"garbled": "%%%"},
-    "cut": {"garbled": "MQ="},
     "fails": {"exit": 3},
-    "killed": {"exit": 137},
     "not text": b"\xff\xfe",
 }
 ROLE = {"memory": "swap-on", "fabric": "address-differs-live"}

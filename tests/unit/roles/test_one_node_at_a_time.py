@@ -34,7 +34,7 @@ def proof(answers: Answers) -> str:
 
 def test_the_first_is_proven_alone_the_second_against_it() -> None:
     nodes = [factory(), factory()]
-    assert bring_up(*nodes).failed == []
+    assert bring_up(nodes[0], nodes[1]).failed == []
     peer = 1 if nodes[0].asked_at < nodes[1].asked_at else 2
     first, second = sorted(nodes, key=lambda answers: answers.asked_at)
     assert "ping" not in proof(first)
@@ -55,7 +55,7 @@ def test_one_that_was_found_right_is_a_peer() -> None:
 )
 def test_after_a_failure_no_other_is_touched(fault: str, commands: int) -> None:
     nodes = [factory(fails=fault), factory(fails=fault)]
-    ended = bring_up(*nodes)
+    ended = bring_up(nodes[0], nodes[1])
     first, second = sorted(nodes, key=lambda answers: answers.asked_at)
     assert ended.failed == ["spark1", "spark2"]
     assert len(first.sent) == commands
@@ -66,7 +66,7 @@ def test_after_a_failure_no_other_is_touched(fault: str, commands: int) -> None:
 
 def test_what_never_was_armed_is_not_taken_back() -> None:
     nodes = [factory(fails="netplan generate"), factory(fails="netplan generate")]
-    bring_up(*nodes)
+    bring_up(nodes[0], nodes[1])
     assert not [text for answers in nodes for text, _ in answers.sent if "systemctl stop" in text]
 
 

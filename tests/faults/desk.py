@@ -1,0 +1,88 @@
+"""An operator's folder whose nodes are `@fake` hosts: real `pyinfra` runs, with nodes that answer badly."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.unit.cli.runs import REPOSITORY, Ended, command
+from tests.unit.fleet.racks import SWITCH
+
+INVENTORY = """\
+import json
+from pathlib import Path
+
+from pyinfra.connectors.fake import FakeConnector
+
+# Both roles, so that the probe asks what it asks in a real run.
+from roles.fabric.apply import apply as _fabric
+from roles.memory.apply import apply as _memory
+from sparkrack.fleet import load as _load
+from sparkrack.ops import probe as _probe
+from tests.unit.ops.fakenode import answer as _answer
+
+_rack = _load("rack.yaml")
+_script = _probe.script(list(_probe._registered.values()))
+_lookup = FakeConnector._lookup_response
+
+
+def _raising(self, command):
+    if command == _script and self.host.data.lost:
+        raise TimeoutError(self.host.data.lost)
+    return _lookup(self, command)
+
+
+FakeConnector._lookup_response = _raising
+
+
+def _responses(said):
+    if "lost" in said:
+        return {}
+    if "refused" in said:
+        return {_script: {"success": False, "stderr": said["refused"]}}
+    return {_script: "\\n".join(_answer(said["node"])[: said.get("cut")]), **said.get("commands", {})}
+
+
+nodes = [
+    (
+        f"@fake/{_name}",
+        {
+            "rack": _rack,
+            "node": _rack.nodes["spark1"],
+            "lost": _said.get("lost"),
+            "fake_delay": 0,
+            "fake_delay_jitter": 0,
+            "fake_responses": _responses(_said),
+        },
+    )
+    for _name, _said in json.loads(Path("nodes.json").read_text()).items()
+]
+"""
+DEPLOY = """\
+from pyinfra.context import host
+
+from roles.{role}.apply import apply
+
+apply(rack=host.data.rack{more})
+"""
+MODES: Mapping[str, tuple[str, ...]] = {"dry": ("--dry",), "yes": ("-y",), "closed": ()}
+"""`closed`: nobody can answer the question whether to go on."""
+
+
+def run(folder: Path, role: str, nodes: dict[str, Any], mode: str, *more: str) -> Ended:
+    """Run one role on these nodes; each is {node: its answers}, {refused: complaint} or {lost: reason}."""
+    (folder / "rack.yaml").write_text(SWITCH)
+    (folder / "nodes.json").write_text(json.dumps(nodes))
+    (folder / "inventory.py").write_text(INVENTORY)
+    node = ", node=host.data.node" if role == "fabric" else ""
+    (folder / "deploy.py").write_text(DEPLOY.format(role=role, more=node))
+    return command(
+        "pyinfra", "inventory.py", "deploy.py", "-vv", *MODES[mode], *more, cwd=folder, python_path=REPOSITORY
+    )
+
+
+def sent(ended: Ended) -> list[str]:
+    """The commands that could change a node: each begins alike, and -vv shows them."""
+    return [line for line in ended.text.splitlines() if ">>> set -eu" in line or "systemctl stop" in line]

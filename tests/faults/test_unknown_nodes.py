@@ -1,0 +1,97 @@
+"""Nodes that cannot be read, in real pyinfra runs of every kind: exit 1, the reason told, nothing sent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.roles.cases import OPERATIONS, node_of, read
+
+from .desk import MODES, run, sent
+
+DIFFERENT = {"memory": "swap-on", "fabric": "address-differs-live"}
+KEY = {"memory": "/etc/fstab", "fabric": "fabric-links"}
+
+
+def different(role: str, **changes: Any) -> dict[str, Any]:
+    """A node with something to change."""
+    return dict(node_of(role)) | dict(read(OPERATIONS / role / f"{DIFFERENT[role]}.yaml")["node"]) | changes
+
+
+def bad(role: str) -> dict[str, Any]:
+    """A rack full of nodes that each cannot be read in a way of its own, and what must be said of each."""
+    key = KEY[role]
+    return {
+        "silent": ({"node": different(role, **{key: {"silent": True}})}, f"{key}: the node did not answer"),
+        "garbled": ({"node": different(role, **{key: {"garbled": "%%"}})}, f"{key}: the node's answer is garbled"),
+        "failing": ({"node": different(role, **{key: {"exit": 3}})}, f"{key}: reading it ends with exit 3"),
+        "cut": ({"node": different(role), "cut": 4}, "the node's answer ends too early"),
+        "empty": ({"node": different(role), "cut": 0}, "the node's answer ends too early"),
+        "denied": ({"refused": "Permission denied"}, "state of the node: Permission denied"),
+        "sudo": ({"refused": "sudo: a password is required"}, "state of the node: sudo: a password is required"),
+        "nosudo": ({"refused": "sh: 1: sudo: not found"}, "state of the node: sh: 1: sudo: not found"),
+        "lost": ({"lost": "timed out"}, "state of the node: timed out"),
+    }
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("role", DIFFERENT)
+def test_none_is_changed(tmp_path: Path, role: str, mode: str) -> None:
+    nodes = bad(role)
+    ended = run(tmp_path, role, {name: said for name, (said, _) in nodes.items()}, mode)
+    assert ended.code == 1, ended.text
+    assert sent(ended) == []
+    assert "Traceback" not in ended.text, ended.text
+    for name, (_, reason) in nodes.items():
+        lines = [line for line in ended.text.splitlines() if line.strip().startswith(f"[@fake/{name}]")]
+        assert any(reason in line for line in lines), (name, reason, lines)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("role", DIFFERENT)
+def test_one_alone_fails_the_run(tmp_path: Path, role: str, mode: str) -> None:
+    ended = run(tmp_path, role, {"alone": {"refused": "sudo: a password is required"}}, mode)
+    assert ended.code == 1, ended.text
+    assert sent(ended) == []
+    assert "Traceback" not in ended.text, ended.text
+
+
+@pytest.mark.parametrize("role", DIFFERENT)
+def test_one_that_can_be_read_is_changed(tmp_path: Path, role: str) -> None:
+    """Else the tests above would prove nothing."""
+    ended = run(tmp_path, role, {"good": {"node": different(role)}}, "yes")
+    assert ended.code == 0, ended.text
+    assert len(sent(ended)) > 2
+
+
+@pytest.mark.parametrize("role", DIFFERENT)
+def test_one_that_is_right_is_left_alone(tmp_path: Path, role: str) -> None:
+    ended = run(tmp_path, role, {"right": {"node": node_of(role)}}, "yes")
+    assert ended.code == 0, ended.text
+    assert sent(ended) == []
+
+
+def test_a_dry_run_shows_what_would_change(tmp_path: Path) -> None:
+    ended = run(tmp_path, "memory", {"good": {"node": different("memory")}}, "dry", "--diff")
+    assert ended.code == 0, ended.text
+    assert sent(ended) == []
+    for text in (
+        "Will modify /etc/fstab",
+        "+#sparkrack: swap off# /swap.img none swap sw 0 0",
+        "mask swap.img.swap",
+        "swapoff /swap.img",
+        "Turn swap off, now and after a reboot",
+    ):
+        assert text in ended.text
+
+
+def test_a_change_that_is_not_proven_is_taken_back(tmp_path: Path) -> None:
+    node = {"node": different("fabric"), "commands": {"faults() {": {"success": False, "stdout": "it is broken"}}}
+    ended = run(tmp_path, "fabric", {"bad": node}, "yes")
+    assert ended.code == 1, ended.text
+    assert "not proven: it is broken" in ended.text
+    assert "the old network is back" in ended.text
+    assert not [line for line in sent(ended) if "mv -fT" in line], "it was kept"
+    assert "Traceback" not in ended.text, ended.text

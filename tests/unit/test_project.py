@@ -1,0 +1,139 @@
+"""What is true of the repository as a whole: packages, locks, roles, arrows, and what no file may name."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from sparkrack.fleet import load
+
+TOP = Path(__file__).parents[2]
+ROLES = sorted(path.parent.name for path in TOP.glob("roles/*/__init__.py"))
+PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())
+
+
+def tracked() -> list[Path]:
+    """Every file that git has or would take."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    done = subprocess.run(command, cwd=TOP, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("this is no git repository")
+    return [TOP / name for name in done.stdout.split("\0") if name and (TOP / name).is_file()]
+
+
+@pytest.mark.parametrize("package", ["sparkrack", "roles", "switch", "lab"])
+def test_packages_come_from_the_repository(package: str) -> None:
+    where = importlib.import_module(package).__file__
+    assert where
+    assert Path(where) == TOP / package / "__init__.py"
+
+
+# Written in parts, so that this file does not hold what it looks for.
+HOSTS = ("pypi", "pythonhosted", "npmjs", "yarnpkg", "crates")
+FORBIDDEN = re.compile(
+    rf"\b({'|'.join(HOSTS)})\.(?:org|com|io)\b|\bdeb\.{'debian'}\.org\b|\barchive\.{'ubuntu'}\.com\b"
+    rf"|(?<![\w.])/{'work'}/(?:main|shared)\b"
+)
+
+
+def test_no_file_names_a_registry_or_a_folder_of_the_workplace() -> None:
+    found = []
+    for path in tracked():
+        for number, line in enumerate(path.read_bytes().decode("utf-8", "replace").splitlines(), 1):
+            if match := FORBIDDEN.search(line):
+                found.append(f"{path.relative_to(TOP)}:{number}: {match[0]}")
+    assert found == []
+
+
+def test_that_pattern_finds_them() -> None:
+    for name in ("https://" + "pypi" + ".org/simple", "files." + "pythonhosted" + ".org", "/" + "work/main/x"):
+        assert FORBIDDEN.search(name), name
+    for name in ("docs.example.org", "/srv/network/main", "happypypi", "registry/work/x"):
+        assert not FORBIDDEN.search(name), name
+
+
+def locked() -> dict[str, str]:
+    """Each locked requirement by its normalised name, with its lines."""
+    text = re.sub(r"\\\n", " ", (TOP / "requirements.lock").read_text())
+    lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return {re.sub(r"[-_.]+", "-", line.split("==")[0].strip().lower()): line for line in lines}
+
+
+def test_every_locked_requirement_has_a_hash() -> None:
+    assert len(locked()) > 20
+    for name, line in locked().items():
+        assert re.match(r"[\w.-]+==[\w.]+ ", line), name
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", line), name
+
+
+def test_everything_that_is_needed_is_locked() -> None:
+    project = PROJECT["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["dev"], *PROJECT["build-system"]["requires"]]
+    names = {re.sub(r"[-_.]+", "-", re.split(r"[<>=~!;\[ ]", one)[0].lower()) for one in needed}
+    assert names <= set(locked())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_is_whole(role: str) -> None:
+    folder = TOP / "roles" / role
+    text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+    assert text, "says nothing of itself"
+    assert len(text.split()) > 20, "says too little of itself"
+    for file in ("state.py", "apply.py", "verify.py"):
+        module = ast.parse((folder / file).read_text())
+        assert ast.get_docstring(module), file
+    verify = ast.parse((folder / "verify.py").read_text())
+    checks = [node for node in verify.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    assert len(checks) > 2
+    assert list(TOP.glob(f"tests/unit/roles/test_{role}_*.py"))
+    assert list(TOP.glob(f"tests/cases/operations/{role}/*.yaml"))
+    assert f"roles.{role}.apply" in (TOP / "deploy.py").read_text(), "is not applied"
+
+
+def test_there_are_roles() -> None:
+    assert {"memory", "fabric"} <= set(ROLES)
+
+
+def test_the_contracts_between_packages_hold() -> None:
+    program = Path(sys.executable).with_name("lint-imports")
+    done = subprocess.run([program, "--no-cache"], cwd=TOP, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_role_stands_in_the_contracts() -> None:
+    contracts = {one["name"]: one for one in PROJECT["tool"]["importlinter"]["contracts"]}
+    states = {f"roles.{role}.state" for role in ROLES}
+    assert states <= set(contracts["the pure parts know no pyinfra"]["source_modules"])
+    assert {f"roles.{role}" for role in ROLES} <= set(contracts["roles do not know one another"]["modules"])
+    proof = contracts["the proof does not trust the doer"]
+    assert {f"roles.{role}.verify" for role in ROLES} <= set(proof["source_modules"])
+    assert {f"roles.{role}.apply" for role in ROLES} <= set(proof["forbidden_modules"])
+
+
+def test_the_reference_rack_loads() -> None:
+    rack = load(TOP / "group_data/rack.yaml")
+    assert (len(rack.nodes), rack.topology) == (8, "switch")
+
+
+def test_deploy_is_a_table_of_contents() -> None:
+    """pyinfra tells operations apart by the line they are called on, so no loop may call them."""
+    tree = ast.parse((TOP / "deploy.py").read_text())
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While | ast.comprehension)]
+    calls = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    assert len(set(calls)) == len(calls)
+
+
+def test_nothing_imports_the_tests() -> None:
+    for package in ("sparkrack", "roles", "switch", "lab"):
+        for path in (TOP / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+                names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+                assert not [name for name in names if name.split(".")[0] in ("tests", "bench")], path
