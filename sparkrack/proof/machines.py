@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import testinfra
 
 from sparkrack.fleet import Rack
-
-T = TypeVar("T")
 
 Machine = Any
 """testinfra's host: `run`, `check_output`, `file`, `sysctl`. It has no types."""
@@ -32,12 +28,6 @@ class Machines:
             # `sudo` with a password prompt would hang: -n makes it fail instead, which is an answer.
             self._machines[node] = testinfra.get_host(f"ssh://{node}?ssh_config={self._config}&sudo=true")
         return self._machines[node]
-
-    def each(self, nodes: Iterable[str], ask: Callable[[str, Machine], T]) -> Mapping[str, T]:
-        """Ask several nodes the same at once."""
-        names = list(nodes)
-        with ThreadPoolExecutor(max_workers=max(1, len(names))) as pool:
-            return dict(zip(names, pool.map(lambda name: ask(name, self[name]), names), strict=True))
 
 
 def ssh_config(rack: Rack, folder: Path) -> str:

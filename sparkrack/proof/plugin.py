@@ -33,6 +33,11 @@ class Proof:
         return self.rack_
 
     @pytest.fixture(scope="session")
+    def limited(self) -> frozenset[str]:
+        """The nodes that this proof is limited to."""
+        return self._nodes
+
+    @pytest.fixture(scope="session")
     def machines(self) -> Iterator[Machines]:
         """The nodes, by name."""
         with TemporaryDirectory(prefix="sparkrack-") as folder:
@@ -82,8 +87,9 @@ class Proof:
             "switch": {name: switch for name, switch in rack.switches.items() if name in self._switches},
             "leg": {
                 f"{leg}-{port.node}": (leg, port)
-                for switch in sorted(self._switches)
+                for switch in rack.switches
                 for leg, port in rack.cabling.legs(switch)
+                if port.node in self._nodes
             },
         }
 

@@ -1,9 +1,14 @@
-"""Run a proof: the verify files of all roles and of the switch, as one pytest session."""
+"""Run a proof: the verify files of all roles and of the switch, one pytest session for each machine, side by side."""
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -11,20 +16,51 @@ from sparkrack.fleet import Rack
 from sparkrack.proof.outcome import Outcome
 from sparkrack.proof.plugin import Proof
 
+TOP = Path(__file__).parent.parent.parent
+MOST = 8
+"""Sessions at a time. Each waits for its machine most of the time."""
+
 
 def prove(rack: Rack, files: Iterable[Path], machines: Iterable[str], junit: Path | None) -> list[Outcome]:
-    """Prove `rack` by these verify files, limited to these machines; every outcome, in the order of the checks.
+    """Prove `rack` by these verify files, limited to these machines; every outcome, machine by machine.
 
     `junit`: where to write the same as JUnit XML. An empty list means that nothing was proven.
     """
-    limited = frozenset(machines)
-    proof = Proof(rack, nodes=limited & set(rack.nodes), switches=limited & set(rack.switches))
-    arguments = [str(file) for file in files]
+    paths, names = [str(file) for file in files], list(machines)
+    with TemporaryDirectory(prefix="sparkrack-") as folder:
+        reports = [Path(folder) / f"{number}.xml" for number in range(len(names))]
+        # Started anew, not forked: a fork would share the parent's locks and connections.
+        with ProcessPoolExecutor(min(MOST, len(names) or 1), mp_context=get_context("spawn")) as pool:
+            sessions = [
+                pool.submit(session, rack, paths, name, report) for name, report in zip(names, reports, strict=True)
+            ]
+            try:
+                outcomes = [outcome for future in sessions for outcome in future.result()]
+            except BrokenProcessPool:
+                return [Outcome("-", "-", "-", passed=False, why="the proof was ended before it was complete")]
+        if junit:
+            join(reports, junit)
+    return outcomes
+
+
+def session(rack: Rack, files: list[str], machine: str, junit: Path) -> list[Outcome]:
+    """One pytest session about one machine."""
+    proof = Proof(
+        rack, nodes=frozenset({machine} & set(rack.nodes)), switches=frozenset({machine} & set(rack.switches))
+    )
     # Nothing of the folder that the user stands in may change what is proven.
-    arguments += ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:logging", "-c", "/dev/null"]
-    arguments += ["--rootdir=/", "--import-mode=importlib", "-o", "python_files=verify.py"]
-    if junit:
-        junit.parent.mkdir(parents=True, exist_ok=True)
-        arguments += [f"--junitxml={junit}", "-o", "junit_suite_name=sparkrack"]
-    pytest.main(arguments, plugins=[proof])
+    arguments = ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:logging", "-c", "/dev/null"]
+    arguments += [f"--rootdir={TOP}", "--import-mode=importlib", "-o", "python_files=verify.py"]
+    arguments += [f"--junitxml={junit}", "-o", f"junit_suite_name={machine}"]
+    pytest.main([*files, *arguments], plugins=[proof])
     return proof.outcomes
+
+
+def join(reports: list[Path], into: Path) -> None:
+    """One JUnit file of several: a suite for each machine."""
+    suites = ElementTree.Element("testsuites", name="sparkrack")
+    for report in reports:
+        if report.exists():
+            suites.extend(ElementTree.parse(report).getroot().iter("testsuite"))  # noqa: S314 - pytest wrote it
+    into.parent.mkdir(parents=True, exist_ok=True)
+    ElementTree.ElementTree(suites).write(into, encoding="utf-8", xml_declaration=True)
