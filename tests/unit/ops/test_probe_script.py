@@ -84,14 +84,6 @@ def test_what_is_there_but_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     assert unknown(reading, str(tmp_path / "dangling"))
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_file_without_permission_is_unknown(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("x")
-    secret.chmod(0)
-    assert unknown(asked(Probe(files=(str(secret),))), str(secret))
-
-
 def test_a_node_without_base64_is_unknown(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("x")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import time
 from pathlib import Path
 
 from sparkrack.proof.machines import Machines, ssh_config
@@ -48,18 +47,6 @@ def test_what_ssh_will_do(tmp_path: Path) -> None:
     }
     assert {key: found[key].strip('"') for key in wanted} == wanted
     assert found["controlpath"].startswith(str(tmp_path))
-
-
-def test_all_are_asked_at_once(tmp_path: Path) -> None:
-    begin = time.monotonic()
-
-    def ask(name: str, machine: object) -> str:
-        time.sleep(0.2)
-        return name.upper()
-
-    assert Machines(RACK, tmp_path).each(RACK.nodes, ask) == {"spark1": "SPARK1", "spark2": "SPARK2"}
-    assert time.monotonic() - begin < 10
-    assert Machines(RACK, tmp_path).each([], ask) == {}
 
 
 def test_a_machine_is_made_once(tmp_path: Path) -> None:
