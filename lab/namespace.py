@@ -88,7 +88,7 @@ def end(pids: list[int], grace: float = 0.0) -> None:
             except ProcessLookupError:
                 continue
         until = time.monotonic() + seconds
-        while (pids := [pid for pid in pids if _alive(pid)]) and time.monotonic() < until:
+        while (pids := [pid for pid in pids if alive(pid)]) and time.monotonic() < until:
             time.sleep(0.05)
     if pids:
         raise LabError(f"processes {', '.join(map(str, pids))} do not end")
@@ -105,7 +105,8 @@ def delete(namespace: str) -> None:
         ip("netns", "delete", namespace)
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
+    """Whether a process runs. One that only waits for its parent to take note of its end does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

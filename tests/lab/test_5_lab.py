@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 from lab import namespace as ns
 from tests.lab.virtual import VirtualRack
 
 
 def test_up_again_changes_nothing(rack: VirtualRack) -> None:
-    before = sorted(ns.processes(rack.place.namespace)), rack.place.rack.read_text()
+    def running() -> list[str]:
+        boots = [rack.ssh(node, "cat /proc/sys/kernel/random/boot_id") for node in rack.nodes]
+        switch = ns.matching(rack.place.namespace, str(rack.place.switch("crs812") / "config.json"))
+        return [*boots, str(switch), rack.place.rack.read_text()]
+
+    before = running()
     rack.lab("up", "--nodes", "3")
-    assert (sorted(ns.processes(rack.place.namespace)), rack.place.rack.read_text()) == before
+    assert running() == before
     assert rack.lab("status").stdout.count("running") == 4
 
 
@@ -56,7 +60,7 @@ def test_down_leaves_nothing_even_after_a_crash(rack: VirtualRack) -> None:
     rack.place.plan.unlink()
     rack.lab("down")
     assert not ns.exists(namespace)
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert not [pid for pid in pids if ns.alive(pid)]
     assert not rack.folder.exists()
     rack.lab("down")
     done = rack.lab("status", check=False)
