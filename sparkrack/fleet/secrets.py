@@ -51,6 +51,10 @@ class SecretRef(BaseModel):
             return f"file {self.file}"
         return f"command {(self.command or ('',))[0]}"
 
+    def to_json(self) -> str:
+        """Where it is kept, for pyinfra to show as host data."""
+        return str(self)
+
     def resolve(self) -> SecretStr:
         """Fetch the secret now, without its last line break. Raises SecretError when it cannot be had."""
         if self.env is not None:

@@ -61,6 +61,10 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
+    def to_json(self) -> dict[str, object]:
+        """As plain data: pyinfra asks for this when it shows host data."""
+        return self.model_dump(mode="json")
+
 
 class Access(Section):
     """How the operator's machine reaches the nodes: by ssh key only, to host keys that are already known."""

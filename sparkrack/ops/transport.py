@@ -34,21 +34,18 @@ def refusing(reason: str) -> Callable[..., paramiko.Transport]:
 
 
 def ssh_data(rack: Rack, node: str) -> dict[str, Any]:
-    """pyinfra's host data for one node. An unknown or changed host key stops the connection."""
+    """pyinfra's host data for one node; what all nodes have in common is in group_data/nodes.py."""
     access = rack.access
     missing = [f"access.{name}: {path} is not there" for name, path in _files(rack).items() if not path.is_file()]
     return {
         "ssh_hostname": str(rack.nodes[node].address),
         "ssh_port": access.port,
         "ssh_user": access.user,
-        "ssh_allow_agent": False,
-        "ssh_look_for_keys": False,
-        "ssh_config_file": "/dev/null",
-        "ssh_strict_host_key_checking": "yes",
-        **({} if missing else {"ssh_key": str(access.key), "ssh_known_hosts_file": str(access.known_hosts)}),
-        "ssh_paramiko_connect_kwargs": {
-            "transport_factory": refusing(f"{rack.source}: {'; '.join(missing)}") if missing else without_delay
-        },
+        **(
+            {"ssh_paramiko_connect_kwargs": {"transport_factory": refusing(f"{rack.source}: {'; '.join(missing)}")}}
+            if missing
+            else {"ssh_key": str(access.key), "ssh_known_hosts_file": str(access.known_hosts)}
+        ),
     }
 
 

@@ -91,7 +91,7 @@ def test_a_secret_is_in_no_output_and_no_log(rack: VirtualRack) -> None:
     assert password not in done.stdout + done.stderr
     for path in [Path("pyinfra-debug.log"), *rack.place.switch("crs812").glob("*.ndjson")]:
         assert not path.exists() or password not in path.read_text()
-    data = rack.inside("pyinfra", "inventory.py", "debug-inventory", check=False)
+    data = rack.inside("pyinfra", "inventory.py", "debug-inventory")
     assert password not in data.stdout + data.stderr
 
 
