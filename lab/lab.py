@@ -16,7 +16,7 @@ from lab.errors import LabError
 from lab.image.build import base
 from lab.layout import Layout
 from lab.node import VirtualNode, make_key
-from lab.place import Place, cache, caller
+from lab.place import Place, cache, runner
 from lab.switch import VirtualSwitch
 from sparkrack.fleet import load
 
@@ -59,7 +59,7 @@ class Lab:
         self._prepare()
         self.place.give_to_caller()
         ns.create(namespace)
-        network.build(self.layout, namespace, caller())
+        network.build(self.layout, namespace, runner())
         for switch in self.switches:
             if not switch.pids():
                 self.say(f"starting the emulated switch {switch.name}")

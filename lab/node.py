@@ -14,7 +14,7 @@ from lab import namespace as ns
 from lab.errors import LabError
 from lab.image.build import Base
 from lab.layout import FRAME, Layout
-from lab.place import Place, caller
+from lab.place import Place, runner
 
 MEMORY = "4G"
 """What a node believes to have. Only touched pages cost the machine; the default vm.min_free_kbytes of a rack is
@@ -73,7 +73,7 @@ class VirtualNode:
 
     def start(self, base: Base) -> None:
         """Boot the node, with its disk as it is or factory-fresh when there is none."""
-        uid, gid = caller()
+        uid, gid = runner()
         disk, kernel = self.folder / "disk.cow", base.kernel
         command = [
             *("ip", "netns", "exec", self.place.namespace),

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+TUN = Path("/dev/net/tun")
+
 
 def cache() -> Path:
     """The folder for what is built once and serves every lab (`SPARKRACK_CACHE`, or the user's cache folder)."""
@@ -27,6 +29,14 @@ def caller_home() -> Path:
 def caller() -> tuple[int, int]:
     """User and group id of who called, also when the call went through sudo."""
     return int(os.environ.get("SUDO_UID", os.getuid())), int(os.environ.get("SUDO_GID", os.getgid()))
+
+
+def runner() -> tuple[int, int]:
+    """User and group id that nodes run as: who called, or root where /dev/net/tun is not open to users.
+
+    Distributions open it; some containers do not.
+    """
+    return caller() if TUN.stat().st_mode & 0o006 == 0o006 else (0, 0)
 
 
 def give_to_caller(folder: Path) -> None:
