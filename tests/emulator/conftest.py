@@ -10,6 +10,7 @@ import pytest
 
 from tests.emulator.peer import USER, Crs812Process, stop_all
 from tests.emulator.raw import RawClient
+from tests.emulator.switch_runs import Desk, MakeDesk
 
 MakeSwitch = Callable[..., Crs812Process]
 
@@ -65,3 +66,29 @@ def connect() -> Iterator[Callable[[Crs812Process], RawClient]]:
     yield open_one
     for client in opened:
         client.close()
+
+
+@pytest.fixture
+def make_desk(tmp_path: Path, make_switch: MakeSwitch) -> MakeDesk:
+    """An operator's folder and a switch; `switch` replaces keys of rack.yaml, the rest sets up the
+    emulator."""
+
+    def make(switch: dict[str, Any] | None = None, **emulator: Any) -> Desk:
+        folder = tmp_path / "desk"
+        folder.mkdir()
+        return Desk(folder, make_switch(**emulator), switch or {})
+
+    return make
+
+
+@pytest.fixture
+def desk(make_desk: MakeDesk) -> Desk:
+    return make_desk()
+
+
+@pytest.fixture
+def applied(desk: Desk) -> Desk:
+    """A desk whose switch was brought to its declared state."""
+    ended = desk.run("-y")
+    assert ended.code == 0, ended.text
+    return desk

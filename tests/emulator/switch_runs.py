@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ruamel.yaml import YAML
 
 from tests.emulator.peer import USER, Crs812Process
@@ -169,3 +171,34 @@ CONFIGURED = {
     "/system/identity": ("name",),
 }
 """What a run writes, or might write by mistake; the rest of a row changes by itself."""
+
+
+OPERATION = "Bring crs812 to its declared state"
+SET = "/interface/ethernet/set"
+MODES = {"dry": (["--dry"], ""), "asked": ([], "\n\n"), "yes": (["-y"], "")}
+"""Arguments of a run, and what is typed when it asks whether to go on, and again when a host failed."""
+MakeDesk = Callable[..., Desk]
+
+
+def run(desk: Desk, mode: str) -> Ended:
+    arguments, typed = MODES[mode]
+    return desk.run(*arguments, typed=typed)
+
+
+def unharmed(ended: Ended, desk: Desk) -> None:
+    """The run failed in a way a user can read: the other host went on, no traceback, no secret."""
+    assert ended.code == 1, ended.text
+    assert "Traceback" not in ended
+    assert desk.emulator.password not in ended
+    assert ended.lines("[@fake/spark1]")[-1].endswith(("Success", "Ready: deploy.py")), ended.text
+
+
+def waits_for(condition: Callable[[], bool], process: Any = None) -> None:
+    """Wait until something holds; a process that ends before is a failure with its output."""
+    end = time.monotonic() + 40
+    while not condition():
+        if process is not None and process.poll() is not None:
+            pytest.fail(f"the run ended before: {process.communicate()[0]}")
+        if time.monotonic() > end:
+            pytest.fail("waited in vain")
+        time.sleep(0.05)

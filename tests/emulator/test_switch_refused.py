@@ -1,0 +1,140 @@
+"""Somebody else is there, or the switch is not meant, not fit or not known: it is not written to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from switch.api import Session
+from tests.emulator.switch_runs import MODES, OPERATION, SET, Desk, MakeDesk, run, unharmed, waits_for
+from tests.emulator.test_switch_api import open_session
+
+
+def held_by_another(desk: Desk) -> Session:
+    session = open_session(desk.emulator)
+    session.talk("/safe-mode/take", "=on-error=abort")
+    return session
+
+
+def test_safe_mode_held_by_another(desk: Desk) -> None:
+    with held_by_another(desk):
+        ended = desk.run("-y")
+        unharmed(ended, desk)
+        assert ended.lines("safe mode is held by sparkrack (")
+        assert "nothing was written" in ended
+        assert desk.emulator.writes() == 0
+        assert desk.emulator.state()["safe_mode"]["holder"]
+
+
+@pytest.mark.parametrize("taken", ["release", "unroll"])
+def test_safe_mode_taken_away_in_the_middle(make_desk: MakeDesk, taken: str) -> None:
+    desk = make_desk(settle=2)
+    process = desk.start("deploy.py", "-y")
+    waits_for(lambda: len(desk.sent(SET)) == 2, process)
+    with open_session(desk.emulator) as session:
+        session.talk("/safe-mode/take", f"=on-error={taken}")
+        text, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "safe mode is not ours any more (held by sparkrack" in text
+    assert len(desk.sent(SET)) == 2
+    assert desk.sent("/safe-mode/unroll") == []
+    if taken == "release":
+        assert "NOTHING IS TAKEN BACK" in text
+        assert "ROLLBACK NOT PROVEN" in text
+
+
+def test_a_switch_changed_after_the_plan_was_made(desk: Desk) -> None:
+    desk.emulator.control({"op": "fault", "kind": "delay", "match": "/safe-mode/take", "seconds": 3})
+    process = desk.start("deploy.py", "-y")
+    waits_for(lambda: bool(desk.emulator.stats()["reads"].get("/safe-mode")), process)
+    with open_session(desk.emulator) as session:
+        session.talk(SET, "=.id=*4", "=l2mtu=2000")
+    before = desk.tables()
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "does not read as expected at /interface/ethernet qsfp56-dd-1-1" in text
+    assert len(desk.sent(SET)) == 1
+    assert desk.tables() == before
+
+
+# What is not meant, not fit or not known is not written to
+
+
+def refused_before_any_write(desk: Desk, said: str, mode: str) -> None:
+    ended = run(desk, mode)
+    unharmed(ended, desk)
+    (line,) = ended.lines(said)
+    assert "[@routeros/crs812]" in line
+    assert "No change" not in "".join(ended.lines(OPERATION))
+    assert "nothing was written" in line
+    assert desk.emulator.writes() == 0
+    assert desk.sent("/safe-mode/take") == []
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("switch", "emulator", "said"),
+    [
+        ({}, {"model": "CRS804-4DDQ"}, "is a CRS804-4DDQ; the rack file means a CRS812-8DS-2DQ-2DDQ"),
+        ({"serial": "HX1"}, {"serial": "HX2"}, "has serial number HX2; the rack file means HX1"),
+        ({}, {"version": "7.22.1 (stable)"}, "runs RouterOS 7.22.1 (stable); at least 7.23 is needed"),
+        ({}, {"packages": ["routeros"]}, "package switch-marvell is not installed"),
+        ({"bridge": "other"}, {}, "has no bridge other; its bridges: bridge"),
+    ],
+)
+def test_the_wrong_switch(
+    make_desk: MakeDesk, switch: dict[str, str], emulator: dict[str, Any], said: str, mode: str
+) -> None:
+    refused_before_any_write(make_desk(switch, **emulator), said, mode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ({"kind": "garbage", "match": "/interface/bridge/print"}, "/interface/bridge/print: "),
+        (
+            {"kind": "trap", "match": "/system/routerboard", "message": "no such command prefix"},
+            "no such command prefix",
+        ),
+        ({"kind": "ignore", "match": "/interface/ethernet/print"}, "/interface/ethernet has no rows"),
+        ({"kind": "ignore", "match": "/system/identity"}, "/system/identity should have one row and has 0"),
+        ({"kind": "fatal", "match": "/interface/ethernet/print", "message": "bad day"}, "bad day"),
+        ({"kind": "drop", "match": "/system/resource"}, "closed by the switch"),
+    ],
+)
+def test_an_unknown_state(desk: Desk, fault: dict[str, str], said: str, mode: str) -> None:
+    desk.emulator.control({"op": "fault", "times": 0, **fault})
+    refused_before_any_write(desk, said, mode)
+
+
+def test_what_was_unknown_in_the_preview_is_not_written_later(desk: Desk) -> None:
+    desk.emulator.control({"op": "fault", "kind": "trap", "match": "/interface/ethernet/print"})
+    refused_before_any_write(desk, "/interface/ethernet/print: failure: injected", "asked")
+
+
+def test_a_wrong_password(desk: Desk) -> None:
+    ended = desk.run("-y", "-vvv", "--debug", password="canary-password")
+    unharmed(ended, desk)
+    assert len(ended.lines("login as sparkrack refused: invalid user name or password (6)")) == 1
+    assert "canary" not in ended
+    assert desk.emulator.writes() == 0
+
+
+def test_the_password_is_nowhere_in_a_good_run(desk: Desk) -> None:
+    ended = desk.run("-y", "-vvv", "--debug", "--diff")
+    assert ended.code == 0
+    assert ended.lines(">>> /interface/ethernet/set '=.id=*4,")
+    assert desk.emulator.password not in ended
+    text, _ = desk.start("debug-inventory").communicate(timeout=60)
+    assert desk.emulator.password not in text
+
+
+def test_another_certificate(make_desk: MakeDesk) -> None:
+    desk = make_desk({"tls": {"sha256": "ab" * 32}})
+    ended = desk.run("-y")
+    unharmed(ended, desk)
+    (line,) = ended.lines("ab" * 32)
+    assert desk.emulator.fingerprint in line
+    assert not [entry for entry in desk.emulator.log() if entry.get("command")]
