@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import secrets
 import subprocess
@@ -11,11 +10,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
+from lab import certificate
 from lab import namespace as ns
 from lab.crs812.config import Cable, SwitchConfig, Tail, User
 from lab.errors import LabError
@@ -61,13 +56,12 @@ class VirtualSwitch:
             with os.fdopen(os.open(self.password, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
                 file.write(secrets.token_urlsafe(24) + "\n")
         if not self._certificate.exists():
-            self._make_certificate()
+            certificate.make(self.name, self._certificate, self._key)
         self._config.write_text(self._configuration().model_dump_json(indent=1))
 
     def fingerprint(self) -> str:
         """SHA-256 of the certificate (DER), as rack.yaml wants it."""
-        certificate = x509.load_pem_x509_certificate(self._certificate.read_bytes())
-        return certificate.fingerprint(hashes.SHA256()).hex()
+        return certificate.fingerprint(self._certificate)
 
     def pids(self) -> list[int]:
         """The process of this switch; empty when it is not running."""
@@ -104,6 +98,10 @@ class VirtualSwitch:
     def _certificate(self) -> Path:
         return self.folder / "certificate.pem"
 
+    @property
+    def _key(self) -> Path:
+        return self.folder / "key.pem"
+
     def _configuration(self) -> SwitchConfig:
         switch = self.layout.rack.switches[self.name]
         plain = switch.tls is False
@@ -113,7 +111,7 @@ class VirtualSwitch:
             api_port=switch.port if plain else 8728 if switch.port != 8728 else 8729,
             tls_port=8729 if plain else switch.port,
             tls_cert=None if plain else self._certificate,
-            tls_key=None if plain else self.folder / "key.pem",
+            tls_key=None if plain else self._key,
             state=self.folder / "state.json",
             log=self.log,
             control=self.control,
@@ -147,24 +145,3 @@ class VirtualSwitch:
             )
             for cage, legs in plugged.items()
         ]
-
-    def _make_certificate(self) -> None:
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self.name)])
-        now = datetime.datetime.now(datetime.UTC)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(name)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=3650))
-            .sign(key, hashes.SHA256())
-        )
-        pem = key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        with os.fdopen(os.open(self.folder / "key.pem", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(pem)
-        self._certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))

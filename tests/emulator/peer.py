@@ -11,15 +11,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
-
+from lab import certificate
 from lab.crs812.config import Cable, SwitchConfig, Tail, User
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -170,21 +165,5 @@ def stop_all(switches: Iterable[Crs812Process]) -> None:
 
 def _certificate(cert: Path, key_file: Path) -> str:
     """Make a self-signed certificate and give its SHA-256 fingerprint in hexadecimal."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "crs812")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    cert.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    key_file.write_bytes(key.private_bytes(encoding, form, serialization.NoEncryption()))
-    key_file.chmod(0o600)
-    return made.fingerprint(hashes.SHA256()).hex()
+    certificate.make("crs812", cert, key_file)
+    return certificate.fingerprint(cert)
