@@ -19,6 +19,8 @@ from lab.node import VirtualNode
 from lab.place import Place
 
 START_SECONDS = 30
+#: The address that a switch has from the factory, whatever address the lab reaches it at.
+FROM_THE_BOX = "192.168.88.1/24"
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,16 @@ class VirtualSwitch:
         return self.folder / "password"
 
     @property
+    def reader(self) -> Path:
+        """The file with the password of the user that only reads."""
+        return self.folder / "reader"
+
+    @property
+    def sticker(self) -> Path:
+        """The file with the password that `admin` has when the switch comes out of its box."""
+        return self.folder / "sticker"
+
+    @property
     def log(self) -> Path:
         """What was said to the switch, one JSON line a sentence."""
         return self.folder / "log.ndjson"
@@ -49,15 +61,21 @@ class VirtualSwitch:
         """The socket for stats and faults."""
         return self.folder / "control"
 
-    def prepare(self) -> None:
-        """Write the configuration, once its certificate and a random password."""
+    def prepare(self, *, boxed: bool = False) -> None:
+        """Write the configuration, once its certificate and random passwords.
+
+        `boxed`: started with `factory`, the switch is as it comes out of its box, with nothing but `admin` and
+        the sticker's password. A start without `factory` goes on from the saved state in either case.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        if not self.password.exists():
-            with os.fdopen(os.open(self.password, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-                file.write(secrets.token_urlsafe(24) + "\n")
+        own = {path: secrets.token_urlsafe(24) for path in (self.password, self.reader)}
+        for path, password in (own | {self.sticker: secrets.token_hex(5)}).items():
+            if not path.exists():
+                with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+                    file.write(password + "\n")
         if not self._certificate.exists():
             certificate.make(self.name, self._certificate, self._key)
-        self._config.write_text(self._configuration().model_dump_json(indent=1))
+        self._config.write_text(self._configuration(boxed=boxed).model_dump_json(indent=1))
 
     def fingerprint(self) -> str:
         """SHA-256 of the certificate (DER), as rack.yaml wants it."""
@@ -102,24 +120,30 @@ class VirtualSwitch:
     def _key(self) -> Path:
         return self.folder / "key.pem"
 
-    def _configuration(self) -> SwitchConfig:
+    def _configuration(self, *, boxed: bool) -> SwitchConfig:
         switch = self.layout.rack.switches[self.name]
         plain = switch.tls is False
+        operator = User(name=switch.user, password_file=self.password)
+        certified = not (plain or boxed)
+        management = f"{switch.address}/{self.layout.management.prefixlen}"
         return SwitchConfig(
             address=switch.address,
             # A port that the rack does not use is still open on a real switch, unless it is the same one.
             api_port=switch.port if plain else 8728 if switch.port != 8728 else 8729,
             tls_port=8729 if plain else switch.port,
-            tls_cert=None if plain else self._certificate,
-            tls_key=None if plain else self._key,
+            www_port=80,
+            www_ssl_port=switch.reader.port if switch.reader else 443,
+            tls_cert=self._certificate if certified else None,
+            tls_key=self._key if certified else None,
             state=self.folder / "state.json",
             log=self.log,
             control=self.control,
             bridge=FABRIC,
-            management=f"{switch.address}/{self.layout.management.prefixlen}",
+            management=FROM_THE_BOX if boxed else management,
             model=switch.model,
             **({"serial": switch.serial} if switch.serial else {}),
-            users=(User(name=switch.user, password_file=self.password),),
+            users=(User(name="admin", password_file=self.sticker) if boxed else operator,),
+            boxed=boxed,
             cables=tuple(self._cables()),
         )
 

@@ -1,7 +1,8 @@
 """Run the emulated switch: ``python -m lab.crs812 --config FILE [--factory]``.
 
-It prints one JSON line when it is ready (``{"ready": true, "plain_port": …, "tls_port": …}``) and runs until
-SIGTERM or SIGINT. Exit code 2 means that it could not start; the reason is on stderr.
+It prints one JSON line when it is ready: ``ready``, ``plain_port``, ``tls_port``, ``www_port`` and ``rest_port``
+(www-ssl), null for a service that has no port. It runs until SIGTERM or SIGINT. Exit code 2 means that it could not
+start; the reason is on stderr.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from .journal import Journal
 from .menus import MENUS
 from .nvram import NvramError
 from .server import Server
+from .vault import VaultError
 from .wires import BridgeWires, NullWires, Wires
 
 
 async def serve(config: SwitchConfig, *, factory: bool) -> None:
-    """Run a switch until a signal ends it. Raises OSError, NvramError or ConfigError when it cannot start."""
+    """Run a switch until a signal ends it. Raises OSError, NvramError, VaultError or ConfigError when it cannot
+    start."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -36,14 +39,18 @@ async def serve(config: SwitchConfig, *, factory: bool) -> None:
     faults = Faults()
     server = Server(device, faults, journal)
     control = Control(device, faults, journal, server)
-    plain, tls = await server.start(config)
+    ports = await server.start(config)
     if config.control is not None:
         await control.start(config.control)
     device.links.boot()
-    print(json.dumps({"ready": True, "plain_port": plain, "tls_port": tls}), flush=True)
+    device.schedule.boot()
+    ready = {"plain_port": ports.plain, "tls_port": ports.tls, "www_port": ports.www, "rest_port": ports.rest}
+    print(json.dumps({"ready": True, **ready}), flush=True)
     await ended.wait()
     control.stop()
     await server.stop()
+    device.schedule.stop()
+    device.jobs.stop()
     device.links.stop()
     journal.close()
 
@@ -56,7 +63,7 @@ def main() -> int:
     given = parser.parse_args()
     try:
         asyncio.run(serve(read(given.config), factory=given.factory))
-    except (ConfigError, NvramError, OSError) as error:
+    except (ConfigError, NvramError, VaultError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
     return 0

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Client:
-    """A logged-in session as the device sees it. ``owner`` is what history and safe mode print."""
+    """Somebody who gives commands: a logged-in session, or a script. ``owner`` is what history and safe mode
+    print. A script says where it comes from in ``origin``, and may do what is in ``policies`` and not what
+    its user's group may.
+    """
 
     number: int
     user: str
@@ -23,11 +26,19 @@ class Client:
     address: str
     service: str
     since: str
+    origin: str = ""
+    policies: frozenset[str] | None = None
+    port: int = 0
 
     @property
     def owner(self) -> str:
-        """Who this is, in one word; the form is inferred."""
-        return f"api:{self.user}@{self.address}"
+        """Who this is, in one word; a session's form is inferred."""
+        return self.origin or f"{self.via}:{self.user}@{self.address}"
+
+    @property
+    def via(self) -> str:
+        """How a session came in, as /user/active and the log say it."""
+        return "rest-api" if self.service.startswith("www") else "api"
 
 
 @dataclass(frozen=True)

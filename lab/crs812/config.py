@@ -33,7 +33,8 @@ class Tail(_Model):
     """One end of a breakout cable: the lanes it has, what its peer runs (Gb/s), and the wires behind it.
 
     ``state_file`` is the node's hardware state, a JSON file that the lab owns; the emulator keeps only its
-    ``links`` key, by ``port``. ``taps`` are the node's fabric interfaces on this machine.
+    ``links`` key, by ``port``. ``taps`` are the node's fabric interfaces on this machine; ``macs``
+    are the addresses it is heard with where there are no taps to hear it on.
     """
 
     lane: Annotated[int, Field(ge=1, le=8)]
@@ -42,6 +43,7 @@ class Tail(_Model):
     node: str
     port: Annotated[int, Field(ge=0, le=1)]
     taps: tuple[str, ...] = ()
+    macs: tuple[Annotated[str, Field(pattern=r"^[0-9A-F]{2}(:[0-9A-F]{2}){5}$")], ...] = ()
     state_file: Path | None = None
 
 
@@ -76,11 +78,15 @@ class User(_Model):
 class SwitchConfig(_Model):
     """Everything ``python -m lab.crs812`` needs.
 
-    Port 0 lets the system choose; the ready line tells the real ones. Without a certificate there is no TLS
-    port. ``bridge`` is the Linux bridge that plays the fabric; without one no wires are touched. ``settle``
-    is how long (s) a restarted cage takes to come up: 8 to 40 s are reported from real units.
-    ``unroll_delay`` is how long (s) safe mode outlives a lost session. ``version``, ``model``, ``packages``
-    are what the unit claims to be.
+    Port 0 lets the system choose; the ready line tells the real ones. ``www_port`` and ``www_ssl_port`` are
+    REST's; without them there is none. A configured certificate is in /certificate, and api-ssl shows it, from
+    the first start on. ``boxed``: the unit comes out of its box, with no user but ``admin``, whose password is
+    on the sticker, and without a certificate.
+
+    ``bridge`` is the Linux bridge that plays the fabric; without one no wires are touched. ``settle`` is how
+    long (s) a restarted cage takes to come up: 8 to 40 s are reported from real units. ``unroll_delay`` is how
+    long (s) safe mode outlives a lost session. ``version``, ``model``, ``packages`` are what the unit claims
+    to be; ``firmware`` is its boot loader's version when that is another one.
     """
 
     address: IPvAnyAddress
@@ -88,6 +94,8 @@ class SwitchConfig(_Model):
     log: Path
     api_port: Number = 8728
     tls_port: Number = 8729
+    www_port: Number | None = None
+    www_ssl_port: Number | None = None
     tls_cert: Path | None = None
     tls_key: Path | None = None
     control: Path | None = None
@@ -95,10 +103,12 @@ class SwitchConfig(_Model):
     identity: str = "MikroTik"
     serial: str = "HK70AB12CD3"
     version: Annotated[str, Field(pattern=r"^\d+\.\d+")] = "7.23.7 (long-term)"
+    firmware: str | None = None
     model: str = "CRS812-8DS-2DQ-2DDQ"
     packages: tuple[str, ...] = ("routeros", "switch-marvell")
     management: IPv4Interface = IPv4Interface("192.168.88.1/24")
     users: tuple[User, ...] = ()
+    boxed: bool = False
     settle: Seconds = 1.0
     unroll_delay: Seconds = 0.0
     cables: tuple[Cable, ...] = ()
@@ -114,6 +124,8 @@ class SwitchConfig(_Model):
                 raise ValueError(f"{label} {twice[0]} is given twice")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key belong together")
+        if self.boxed and ([user.name for user in self.users] != ["admin"] or self.tls_cert is not None):
+            raise ValueError("a boxed unit has the user admin, no other, and no certificate")
         return self
 
 

@@ -6,6 +6,11 @@
 ``{"op": "cable", "do": "pull"|"plug"|"deafen", "cage": …, "lane": n}``; ``"swap"`` needs ``"to": {cage,
 lane}``
 ``{"op": "settle", "seconds": s}``; ``{"op": "unroll_delay", "seconds": s}``
+``{"op": "counters", "interface": …, "add": {counter: n}}`` lets counters grow; ``{"op": "stale", "interface": …}``
+takes a bridge port out of the offload group although hw=yes
+``{"op": "learn", "address": …, "interface": …}`` says behind which port (default name) a client is, ether1 otherwise
+``{"op": "pass", "seconds": s}`` lets time pass for clock, uptime and schedules
+``{"op": "reset"}`` puts everything back to how it was when the process started and cuts all connections
 ``{"op": "rewire"}`` attaches taps anew; ``{"op": "disconnect"}`` cuts all API connections
 Every answer has ``ok``; a refused request says why in ``error``.
 """
@@ -13,6 +18,7 @@ Every answer has ``ok``; a refused request says why in ``error``.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +49,11 @@ class Control:
             "cable": self._cable,
             "settle": self._settle,
             "unroll_delay": self._unroll_delay,
+            "counters": self._counters,
+            "stale": self._stale,
+            "learn": self._learn,
+            "pass": self._pass,
+            "reset": self._reset,
             "rewire": self._rewire,
             "disconnect": lambda _request: {"sessions": self._server.disconnect()},
         }
@@ -113,6 +124,30 @@ class Control:
             socket.state = _CABLE_STATES[request["do"]]
         links.restart(cages)
         return {}
+
+    def _counters(self, request: Request) -> Request:
+        self._device.chip.bump(request["interface"], request["add"])
+        return {}
+
+    def _stale(self, request: Request) -> Request:
+        self._device.chip.lose_offload(request["interface"])
+        return {}
+
+    def _learn(self, request: Request) -> Request:
+        self._device.neighbours.move(str(ipaddress.ip_address(request["address"])), request["interface"])
+        return {}
+
+    def _pass(self, request: Request) -> Request:
+        self._device.clock.skip(float(request["seconds"]))
+        self._device.schedule.arm_all()
+        return {}
+
+    def _reset(self, _request: Request) -> Request:
+        self._faults.clear()
+        cut = self._server.disconnect()
+        self._device.reset()
+        self._journal.forget()
+        return {"sessions": cut}
 
     def _settle(self, request: Request) -> Request:
         self._device.links.settle = float(request["seconds"])

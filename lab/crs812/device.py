@@ -5,21 +5,30 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 
 from .call import Client
+from .chip import Chip
 from .clock import Clock
 from .config import SwitchConfig
+from .files import Files
 from .history import History, SafeMode
+from .issuing import Identity, read_identity
+from .jobs import Jobs
 from .lanes import Lane
 from .links import Links, Surroundings, Timer
 from .menu import Menu, Row, Values
+from .neighbours import Neighbours
 from .nvram import Nvram
 from .plant import Plant
 from .ports import CAGE, PORT
+from .schedule import Schedule
 from .store import Action, Store
+from .vault import Vault, VaultError
 from .wires import Wires
 
 ETHERNET, BRIDGE, BRIDGE_PORT = "/interface/ethernet", "/interface/bridge", "/interface/bridge/port"
+CERTIFICATE = "/certificate"
 #: Written fields of a sub-interface that leave its cage alone; inferred. Everything else restarts it.
 _COSMETIC = frozenset({"name", "comment"})
 
@@ -39,25 +48,40 @@ class Device:
         self.config = config
         self.clock = Clock()
         self.wires = wires
+        menus = [menu for menu in menus if menu.since <= self.version]
         self.menus = {menu.path: menu for menu in menus}
         self.clients: dict[int, Client] = {}
         self.log: deque[Values] = deque(maxlen=1000)
         self._logged = 0
         self._nvram = Nvram(config.state)
         self.store = Store(menus)
+        self.chip = Chip(self)
         self.history = History(self.store)
         self.safe_mode = SafeMode(self.store, self.history, self.save)
+        self.files = Files(config.state.with_name(f"{config.state.stem}.files"))
+        self.jobs = Jobs(self.clock, later)
+        self.schedule = Schedule(self, later)
         self._later = later
         self.unroll_delay = config.unroll_delay
         for menu in menus:
             if menu.factory is not None:
                 self.store.fill(menu.path, list(menu.factory(self)))
-        if not factory:
+        self.vault = Vault(config.state.with_name(config.state.name + ".certificates"))
+        if factory:
+            self.vault.clear()
+            self.files.clear()
+        else:
             self._nvram.load(self.store)
+            self.vault.load()
+        self._match_vault()
+        self.neighbours = Neighbours()
         around = Surroundings(self._lanes, self._fabric, later, self.tell)
         self.links = Links(Plant(config.cables), wires, config.settle, around)
         self.store.observers.append(self._changed)
         self.save()
+        #: What else has to begin anew when the unit is put back to its start.
+        self.resets: list[Callable[[], None]] = []
+        self._start = (self.store.dump(), self.vault.snapshot())
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -71,9 +95,55 @@ class Device:
         self.log.append(row)
 
     def save(self) -> None:
-        """Keep the tables for the next start. Nothing is kept in safe mode, so that a crash unrolls."""
-        if self.safe_mode.holder is None:
-            self._nvram.save(self.store)
+        """Keep the tables for the next start. In safe mode only those are kept that it does not cover, so that
+        a crash unrolls."""
+        outside = [menu.path for menu in self.store.menus.values() if menu.outside and menu.rows is None]
+        self._nvram.save(self.store, None if self.safe_mode.holder is None else outside)
+
+    def reset(self) -> None:
+        """Be again as when the process started: tables, certificates, cables, knobs; nobody is logged in."""
+        self.safe_mode.forget()
+        self.clients.clear()
+        tables, identities = self._start
+        self.store.restore(tables)
+        self.vault.restore(identities)
+        self.history.clear()
+        self.neighbours.forget()
+        self.log.clear()
+        self.unroll_delay, self.links.settle = self.config.unroll_delay, self.config.settle
+        self.links.plant = Plant(self.config.cables)
+        for port in PORT:
+            self.chip.reset(port)
+        self.chip.stale.clear()
+        for begin in self.resets:
+            begin()
+        self.files.clear()
+        self.jobs.forget()
+        self.clock.shift = timedelta()
+        self.schedule.boot()
+        self.links.boot()
+        self.links.downs = dict.fromkeys(self.links.downs, 0)
+        self.save()
+
+    def configured_identity(self) -> Identity | None:
+        """The certificate that the configuration brings along. Raises OSError or VaultError."""
+        cert, key = self.config.tls_cert, self.config.tls_key
+        if cert is None or key is None:
+            return None
+        try:
+            return read_identity(key.read_bytes() + b"\n" + cert.read_bytes())
+        except ValueError as error:
+            raise VaultError(f"{cert}, {key}: not a certificate and its key: {error}") from None
+
+    def _match_vault(self) -> None:
+        """Keys without a row are left over from a crash; the configured certificate may have been renewed."""
+        rows = {row.id: row for row in self.store.rows(CERTIFICATE)}
+        for number in self.vault.snapshot().keys() - rows.keys():
+            self.vault.drop(number)
+        identity = self.configured_identity()
+        for row in rows.values():
+            if identity is not None and "configured" in row.values:
+                self.vault.put(row.id, identity)
 
     def left(self, client: Client) -> None:
         """A session ended: what it did in safe mode is taken back, after ``unroll_delay`` seconds."""
@@ -133,6 +203,9 @@ class Device:
 
     def _changed(self, action: Action) -> None:
         self.tell("system,info", f"{action.text} by {action.by}")
+        for change in action.changes:
+            if change.path == CERTIFICATE and change.after is None:
+                self.vault.drop(change.id)
         self.links.restart(self._restarted(action))
         self.links.reconcile()
         self.save()

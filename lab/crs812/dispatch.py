@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from . import reading, writing
+from typing import TYPE_CHECKING
+
+from . import permissions, reading, writing
 from .call import Call, Client, Handler, Reply, Stream
-from .device import Device
 from .errors import MISSING_ITEM, TrapError
+from .export import export
 from .sentence import Sentence
 from .streams import listen
+
+if TYPE_CHECKING:
+    from .device import Device
 
 _VERBS: dict[str, Handler] = {
     "print": reading.print_rows,
@@ -21,12 +26,14 @@ _VERBS: dict[str, Handler] = {
     "disable": writing.disable,
     "remove": writing.remove,
 }
-_WRITES = frozenset({"add", "set", "unset", "enable", "disable", "remove"})
+
+#: Verbs beyond those of tables that leave something behind.
+_MAKES = frozenset({"sign"})
 
 
 def is_write(verb: str) -> bool:
-    """Say whether a command is meant to change a table."""
-    return verb in _WRITES
+    """Say whether a command is meant to change a table or to make something that stays."""
+    return verb in permissions.WRITES or verb in _MAKES
 
 
 def dispatch(device: Device, client: Client, sentence: Sentence) -> Reply | Stream:
@@ -37,8 +44,9 @@ def dispatch(device: Device, client: Client, sentence: Sentence) -> Reply | Stre
     handler = menu.actions.get(sentence.verb)
     if handler is None and sentence.verb in menu.verbs:
         handler = _VERBS[sentence.verb]
+    if handler is None and sentence.verb == "export":
+        handler = export
     if handler is None:
         raise TrapError("no such command", MISSING_ITEM)
-    if client.group == "read" and (is_write(sentence.verb) or sentence.verb in menu.protected):
-        raise TrapError("not enough permissions (9)")
+    permissions.require(device, client, menu, sentence.verb)
     return handler(Call(device, client, menu, sentence))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-Kind = Literal["trap", "drop", "delay", "garbage", "fatal", "mute", "ignore"]
+Kind = Literal["trap", "drop", "delay", "garbage", "fatal", "mute", "hang", "ignore"]
+On = Literal["any", "write"]
 
 
 @dataclass
@@ -14,23 +15,30 @@ class Fault:
 
     ``kind``: ``trap`` refuses with ``message``; ``drop`` closes the connection; ``delay`` waits ``seconds``
     first; ``garbage`` answers bytes that are no sentence; ``fatal`` answers ``!fatal`` with ``message`` and
-    closes; ``mute`` carries out but never answers; ``ignore`` answers done but does nothing.
-    ``match`` is a prefix of the command. The first ``after`` matching commands pass; then ``times`` are hit
-    (0: all). ``executed`` says, for ``drop``, ``garbage`` and ``fatal``, whether the command still takes
-    effect.
+    closes; ``mute`` carries out but never answers; ``hang`` neither carries out nor answers, and a connection
+    that waits for it hears nothing more; ``ignore`` answers done but does nothing.
+    ``match`` is a prefix of the command; with ``on: "write"`` only commands that write are matched. The first
+    ``after`` matching commands pass; then ``times`` are hit (0: all). ``executed`` says, for ``trap``,
+    ``drop``, ``garbage``, ``fatal`` and ``hang``, whether the command still takes effect.
     """
 
     kind: Kind
     match: str = "/"
+    on: On = "any"
     after: int = 0
     times: int = 1
     message: str = "failure: injected"
     seconds: float = 0.0
     executed: bool = False
 
-    def hits(self, command: str) -> bool:
+    @property
+    def takes_effect(self) -> bool:
+        """Whether the command is carried out although something goes wrong."""
+        return self.executed or self.kind == "mute"
+
+    def hits(self, command: str, *, write: bool) -> bool:
         """Say whether the fault strikes this command, and count it."""
-        if not command.startswith(self.match) or self.times < 0:
+        if not command.startswith(self.match) or self.times < 0 or (self.on == "write" and not write):
             return False
         if self.after > 0:
             self.after -= 1
@@ -52,13 +60,15 @@ class Faults:
         fault = Fault(**wanted)
         if fault.kind not in get_args(Kind):
             raise ValueError(f"no fault kind {fault.kind}; there are {', '.join(get_args(Kind))}")
+        if fault.on not in get_args(On):
+            raise ValueError(f"a fault is not on {fault.on}, but on {' or '.join(get_args(On))}")
         self.active.append(fault)
 
     def clear(self) -> None:
         """End all faults."""
         self.active.clear()
 
-    def strike(self, command: str) -> Fault | None:
+    def strike(self, command: str, *, write: bool) -> Fault | None:
         """Give the fault that strikes a command, if any."""
         self.active = [fault for fault in self.active if fault.times >= 0]
-        return next((fault for fault in self.active if fault.hits(command)), None)
+        return next((fault for fault in self.active if fault.hits(command, write=write)), None)

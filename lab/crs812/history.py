@@ -25,9 +25,14 @@ class History:
         store.observers.append(self._record)
 
     def _record(self, action: Action) -> None:
-        if not self.undoing:
+        inside = None if self.undoing else self._store.undoable(action)
+        if inside is not None:
             self._count += 1
-            self.actions.append((self._count, action))
+            self.actions.append((self._count, inside))
+
+    def clear(self) -> None:
+        """Forget every action."""
+        self.actions.clear()
 
     def undo(self, actions: list[Action]) -> None:
         """Take actions back, newest first. They leave the history; undoing is no action of its own."""
@@ -55,6 +60,7 @@ class SafeMode:
     def __init__(self, store: Store, history: History, on_end: Callable[[], None]) -> None:
         self._history = history
         self._on_end = on_end
+        self._undoable = store.undoable
         self.holder: Client | None = None
         self.pending: list[Action] = []
         store.observers.append(self._record)
@@ -62,7 +68,10 @@ class SafeMode:
     def _record(self, action: Action) -> None:
         if self.holder is None or self._history.undoing:
             return
-        self.pending.append(action)
+        inside = self._undoable(action)
+        if inside is None:
+            return
+        self.pending.append(inside)
         if len(self.pending) > DEPTH:
             self._end()
 
@@ -99,6 +108,11 @@ class SafeMode:
         pending, self.pending = self.pending, []
         self._history.undo(pending)
         self._end()
+
+    def forget(self) -> None:
+        """End the hold with everything left as it is, and save nothing."""
+        self.holder = None
+        self.pending = []
 
     def _require(self, client: Client) -> None:
         if self.holder is not client:

@@ -1,4 +1,4 @@
-"""The emulator's own record of every sentence, one JSON object a line; no password is ever in it."""
+"""The emulator's own record of every command, one JSON object a line; no password is ever in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Journal:
     """Appends to a file and counts.
 
     Each line has ``time`` (UTC), ``session``, ``user``, ``peer``, ``kind`` (``read``, ``write``,
-    ``session``), ``command``, ``words`` (masked) and ``result`` (``done``, or what was answered instead).
+    ``session``), ``service``, ``command``, ``words`` (masked) and ``result`` (``done``, or what was answered instead).
     Writes are the lines with kind ``write`` and result ``done``.
     """
 
@@ -34,6 +34,11 @@ class Journal:
     def stats(self) -> dict[str, dict[str, int]]:
         """Commands per menu since the start."""
         return {"reads": dict(self.reads), "writes": dict(self.writes), "refused": dict(self.refused)}
+
+    def forget(self) -> None:
+        """Count from nothing again; the file keeps its lines."""
+        for counts in (self.reads, self.writes, self.refused):
+            counts.clear()
 
     def close(self) -> None:
         """Close the file."""

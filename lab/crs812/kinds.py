@@ -146,11 +146,13 @@ class Prefixes:
 
 @dataclass(frozen=True)
 class Reference:
-    """The name of a row in one of some menus. An unknown one is refused where the row is checked."""
+    """The name of a row in one of some menus, or with ``many`` a comma list of names. An unknown one is
+    refused where the row is checked."""
 
     menus: tuple[str, ...]
+    many: bool = False
 
     def parse(self, argument: str, text: str) -> str:
-        if not text:
+        if not text and not self.many:
             raise no_match(argument)
-        return text
+        return ",".join(dict.fromkeys(filter(None, text.split(",")))) if self.many else text

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from .kinds import Kind, Reference
 
 if TYPE_CHECKING:
-    from .call import Handler
+    from .call import Call, Handler
     from .device import Device
 
 #: A row's settable values in printed form; an absent key is an unset field.
@@ -28,6 +28,9 @@ class Field:
 
     ``default`` is what a new row gets when the field is not given (None: absent). ``clears`` says that an
     empty value makes the field absent; ``secret`` that only a digest is kept and nothing is printed.
+    ``since`` is the version before which the field neither exists nor is printed, ``until`` the one from
+    which on it does no more, ``renamed`` the one from which on it has another name. ``fixed`` fields come
+    with the row and cannot be written.
     """
 
     name: str
@@ -36,6 +39,16 @@ class Field:
     required: bool = False
     clears: bool = False
     secret: bool = False
+    since: tuple[int, ...] = ()
+    until: tuple[int, ...] = (99,)
+    renamed: tuple[tuple[int, ...], str] | None = None
+    fixed: bool = False
+
+    def spelling(self, version: tuple[int, ...]) -> str | None:
+        """What the field is called in a version; None when that has no such field."""
+        if not self.since <= version < self.until:
+            return None
+        return self.renamed[1] if self.renamed is not None and version >= self.renamed[0] else self.name
 
 
 @dataclass(frozen=True)
@@ -55,12 +68,20 @@ def _nothing(_device: Device, _row: Row) -> Values:
     return {}
 
 
+def _unstamped(_call: Call) -> Values:
+    return {}
+
+
 def _accept(_device: Device, _row: Row, _old: Row | None) -> None:
     return None
 
 
 def _let_go(_device: Device, _row: Row) -> None:
     return None
+
+
+def _alone(_device: Device, _row: Row) -> list[tuple[str, Row]]:
+    return []
 
 
 @dataclass(frozen=True)
@@ -78,8 +99,13 @@ class Menu:
     ``sort``       print order, when it is not the order of the ids.
     ``rows``       for a menu without stored rows: compute them.
     ``dynamic``    rows that the unit itself shows after the stored ones; they cannot be written.
-    ``actions``    further commands by verb; users of the group ``read`` may not use the ``protected`` ones.
+    ``stamp``      values that the unit itself puts into a row that is added (its owner, its time).
+    ``actions``    further commands by verb; the ``protected`` ones change something, so they need ``write``.
+    ``needs``      the policies that a command needs, where they are not just ``read`` or ``write``.
     ``keep``       refuses, with a TrapError, that a row is removed.
+    ``along``      rows of other menus, with their paths, that come and go with a row.
+    ``since``      the version before which there is no such menu.
+    ``outside``    neither history nor safe mode covers the menu: what is done there stays done.
     """
 
     path: str
@@ -98,14 +124,22 @@ class Menu:
     dynamic: Callable[[Device], Iterable[Values]] | None = None
     actions: Mapping[str, Handler] = field(default_factory=dict)
     protected: frozenset[str] = frozenset()
+    stamp: Callable[[Call], Values] = _unstamped
+    needs: Mapping[str, frozenset[str]] = field(default_factory=dict)
     keep: Callable[[Device, Row], None] = _let_go
+    along: Callable[[Device, Row], list[tuple[str, Row]]] = _alone
+    since: tuple[int, ...] = ()
+    outside: bool = False
 
-    def field(self, name: str) -> Field | None:
-        """Give the settable field of that name."""
-        return self._by_name().get(name)
+    def field(self, name: str, version: tuple[int, ...] = (98,)) -> Field | None:
+        """Give the settable field that has that name in a version."""
+        return next((item for item in self.fields if item.spelling(version) == name and not item.fixed), None)
 
-    def _by_name(self) -> dict[str, Field]:
-        return {item.name: item for item in self.fields}
+    def printed(self, values: Values, version: tuple[int, ...]) -> Values:
+        """Values under the names that a version prints them with, without those that it never prints."""
+        names = {item.name: None if item.secret else item.spelling(version) for item in self.fields}
+        shown = ((names.get(name, name), value) for name, value in values.items())
+        return {name: value for name, value in shown if name is not None}
 
     @property
     def references(self) -> tuple[Field, ...]:

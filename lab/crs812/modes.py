@@ -27,11 +27,16 @@ class Mode:
     medium: str
     fec: frozenset[str]
 
+    @property
+    def pam4(self) -> bool:
+        """Whether its lanes carry 50G each, which needs RS-FEC."""
+        return self.mbps // self.lanes == 50_000
+
     def fec_shown(self, setting: str) -> str:
         """The FEC that monitor shows on a running link."""
         if setting != "auto":
             return setting
-        return "fec91" if self.mbps // self.lanes == 50_000 else "off"
+        return "fec91" if self.pam4 else "off"
 
 
 _FEC = {

@@ -8,35 +8,55 @@ every lane of a cage.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 
 from . import durations
 from .call import Call, Reply, Stream
-from .device import Device
-from .errors import ARGUMENT_VALUE, TrapError, missing, unknown_parameter
+from .device import ETHERNET, Device
+from .errors import ARGUMENT_VALUE, TrapError, missing, no_such_item, unknown_parameter
 from .menu import Values
 from .modes import rate, supported
 from .ports import PORT, Port
 from .reading import narrow, pick
 
-_KNOWN = {"numbers", ".id", "once", "interval", "proplist", ".proplist", "as-value", "without-paging"}
+_NUMBERS = frozenset({"numbers", ".id"})
+#: What shapes the answer of any monitor.
+SHAPING = frozenset({"once", "interval", "proplist", ".proplist", "as-value", "without-paging"})
+_KNOWN = _NUMBERS | SHAPING
 
 
 def monitor(call: Call) -> Reply | Stream:
     """Give one row per interface: once, or every ``interval`` (default 1s) until cancelled."""
+    names = [default_name(call.device, name) for name in named_ports(call, _KNOWN)]
+    return watch(call.sentence.attributes, lambda: [_look(call.device, name) for name in names])
+
+
+def named_ports(call: Call, known: Container[str] = _NUMBERS) -> list[str]:
+    """The names of the rows that ``numbers`` means; TrapError for an argument that is not known."""
     given = call.sentence.attributes
     for name in given:
-        if name not in _KNOWN:
+        if name not in known:
             raise unknown_parameter(name)
     numbers = given.get("numbers") or given.get(".id")
     if not numbers:
         raise missing("numbers")
-    rows = call.device.store.rows(call.menu.path)
-    known = [{".id": f"*{row.id:X}", **row.values} for row in rows]
-    names = [row["default-name"] for row in pick(known, numbers, "name")]
+    rows = [{".id": f"*{row.id:X}", **row.values} for row in call.device.store.rows(call.menu.path)]
+    return [row["name"] for row in pick(rows, numbers, "name")]
+
+
+def default_name(device: Device, name: str) -> str:
+    """The name from the factory of the port that has a name now."""
+    found = device.store.find(ETHERNET, name)
+    if found is None:
+        raise no_such_item()
+    return found.values["default-name"]
+
+
+def watch(given: Mapping[str, str], look: Callable[[], list[Values]]) -> Reply | Stream:
+    """Answer what can be seen now, once or again and again as monitor's arguments say."""
     if "once" in given:
-        return Reply(rows=[narrow(_look(call.device, name), given) for name in names])
-    return _repeat(call.device, names, given, _interval(given))
+        return Reply(rows=[narrow(row, given) for row in look()])
+    return _repeat(given, look, _interval(given))
 
 
 def _interval(given: Mapping[str, str]) -> float:
@@ -46,10 +66,10 @@ def _interval(given: Mapping[str, str]) -> float:
         raise TrapError("invalid value for argument interval", ARGUMENT_VALUE) from None
 
 
-async def _repeat(device: Device, names: list[str], given: Mapping[str, str], interval: float) -> Stream:
+async def _repeat(given: Mapping[str, str], look: Callable[[], list[Values]], interval: float) -> Stream:
     while True:
-        for name in names:
-            yield narrow(_look(device, name), given)
+        for row in look():
+            yield narrow(row, given)
         await asyncio.sleep(interval)
 
 

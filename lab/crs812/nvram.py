@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from .nodestate import replace
 from .store import Store
@@ -21,10 +23,15 @@ class Nvram:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._saved = ""
+        self._tables: dict[str, Any] = {}
 
-    def save(self, store: Store) -> None:
-        """Replace the file when the tables differ from what it holds."""
-        text = json.dumps({"format": _FORMAT, **store.dump()}, indent=1)
+    def save(self, store: Store, only: Iterable[str] | None = None) -> None:
+        """Replace the file when the tables differ from what it holds; ``only`` names the menus to save, the
+        others stay as they were saved last."""
+        dump = store.dump()
+        tables = dump["tables"]
+        self._tables = tables if only is None else self._tables | {path: tables[path] for path in only}
+        text = json.dumps({"format": _FORMAT, "tables": self._tables, "next": dump["next"]}, indent=1)
         if text != self._saved:
             replace(self._path, text, mode=0o600)
             self._saved = text

@@ -28,6 +28,7 @@ class Socket:
     node: str
     port: int
     taps: tuple[str, ...]
+    macs: tuple[str, ...]
     state_file: Path | None
     state: str = PLUGGED
 
@@ -65,7 +66,7 @@ class Plant:
 
     def swap(self, one: Socket, other: Socket) -> None:
         """Exchange the nodes behind two tails, as a wrong patch would."""
-        for name in ("node", "port", "taps", "state_file"):
+        for name in ("node", "port", "taps", "macs", "state_file"):
             mine, theirs = getattr(one, name), getattr(other, name)
             setattr(one, name, theirs)
             setattr(other, name, mine)

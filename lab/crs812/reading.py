@@ -22,9 +22,8 @@ _PRINT = {*_COSMETIC.split(), "proplist", ".proplist", "count-only", "from", ".i
 
 def view(device: Device, menu: Menu, row: Row) -> Values:
     """Give one stored row as it is printed: id, settable fields that are set, read-only fields."""
-    secret = {item.name for item in menu.fields if item.secret}
     shown = {} if menu.singleton else {".id": spell_id(row.id)}
-    shown |= {name: value for name, value in row.values.items() if name not in secret}
+    shown |= menu.printed(row.values, device.version)
     return shown | menu.show(device, row)
 
 
@@ -96,6 +95,6 @@ def get_value(call: Call) -> Reply:
     value_name = given.get("value-name")
     if not value_name:
         return Reply(ret=";".join(f"{key}={value}" for key, value in rows[0].items()))
-    if value_name not in rows[0] and call.menu.field(value_name) is None:
+    if value_name not in rows[0] and call.menu.field(value_name, call.device.version) is None:
         raise TrapError("unknown value name")
     return Reply(ret=rows[0].get(value_name, ""))

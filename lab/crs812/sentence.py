@@ -6,8 +6,11 @@ import re
 from dataclasses import dataclass, field
 
 MASK = "***"
-_SECRET_NAMES = frozenset({"password", "response", "secret", "new-password", "old-password", "passphrase"})
-_SECRET_IN_TEXT = re.compile(r"((?:password|secret|passphrase)=)(\"[^\"]*\"|\S+)", re.IGNORECASE)
+#: What the name of an attribute that holds a secret ends with: password, authentication-password, ….
+_SECRET_ENDS = ("password", "passphrase", "secret", "response")
+#: The value may be quoted, and in a script within a script its quotes are escaped themselves.
+_QUOTED = r"\\+\"[^\"]*\"|\"(?:[^\"\\]|\\.)*\""
+_SECRET_IN_TEXT = re.compile(rf"((?:password|secret|passphrase)=)({_QUOTED}|\S+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,6 @@ def mask(word: str) -> str:
     """Hide what may be a secret in one word."""
     if word[:1] in ("=", "?"):
         key, separator, _ = word[1:].lstrip("=<>").partition("=")
-        if key in _SECRET_NAMES:
+        if key.lower().endswith(_SECRET_ENDS):
             return f"{word[0]}{key}={MASK}" if separator else word
     return _SECRET_IN_TEXT.sub(rf"\1{MASK}", word)

@@ -40,7 +40,8 @@ class Session:
     ) -> None:
         self._number, self._device, self._faults, self._journal = number, device, faults, journal
         self._reader, self._writer, self._service = reader, writer, service
-        self._peer = str((writer.get_extra_info("peername") or ("?",))[0])
+        peer = writer.get_extra_info("peername") or ("?", 0)
+        self._peer, self._port = str(peer[0]), int(peer[1])
         self._client: Client | None = None
         self._running: dict[asyncio.Task[None], str | None] = {}
 
@@ -87,7 +88,9 @@ class Session:
         if self._client is not None:
             self._device.left(self._client)
         now = self._device.clock.stamp()
-        self._client = Client(self._number, user["name"], user["group"], self._peer, self._service, now)
+        self._client = Client(
+            self._number, user["name"], user["group"], self._peer, self._service, now, port=self._port
+        )
         self._device.clients[self._number] = self._client
         self._device.tell("system,info,account", f"user {user['name']} logged in from {self._peer} via api")
         self._finish(sentence, "session")
@@ -112,7 +115,7 @@ class Session:
             raise
 
     async def _execute(self, sentence: Sentence, client: Client) -> None:
-        fault = self._faults.strike(sentence.command)
+        fault = self._faults.strike(sentence.command, write=is_write(sentence.verb))
         if fault is not None and await self._suffer(fault, sentence, client):
             return
         try:
@@ -139,16 +142,17 @@ class Session:
         if fault.kind == "delay":
             await asyncio.sleep(fault.seconds)
             return False
-        if fault.kind == "trap":
-            self._trap(sentence, TrapError(fault.message))
-            return True
         if fault.kind == "ignore":
             self._finish(sentence, result="ignored by fault")
             return True
-        if fault.executed or fault.kind == "mute":
-            with suppress(TrapError):
-                dispatch(self._device, client, sentence)
+        if fault.takes_effect:
+            await self._carry_out(sentence, client)
+        if fault.kind == "trap":
+            self._trap(sentence, TrapError(fault.message))
+            return True
         self._note(sentence, f"fault: {fault.kind}")
+        if fault.kind == "hang":
+            await self._hang(sentence)
         if fault.kind == "mute":
             return True
         if fault.kind == "garbage":
@@ -157,6 +161,22 @@ class Session:
         if fault.kind == "fatal":
             self._writer.write(encode_sentence(["!fatal", fault.message]))
         raise HangupError(f"fault: {fault.kind}")
+
+    async def _carry_out(self, sentence: Sentence, client: Client) -> None:
+        """Carry a command out and say nothing of it."""
+        with suppress(TrapError):
+            reply = dispatch(self._device, client, sentence)
+            if not isinstance(reply, Reply) and not _may_stream(sentence):
+                async for _row in reply:
+                    pass
+
+    async def _hang(self, sentence: Sentence) -> None:
+        """Never come back, as long as the peer waits. Commands without a tag wait for one another."""
+        if sentence.tag is not None:
+            await asyncio.get_running_loop().create_future()
+        while await self._reader.read(65536):
+            pass
+        raise HangupError("fault: hang")
 
     def _row(self, sentence: Sentence, row: Mapping[str, str]) -> None:
         self._send("!re", sentence, *(f"={name}={value}" for name, value in row.items()))
@@ -188,9 +208,10 @@ class Session:
             write = is_write(sentence.verb)
             kind = "session" if sentence.command == "/login" else "write" if write else "read"
         user = self._client.user if self._client else None
-        facts = {"session": self._number, "user": user, "peer": self._peer, "command": mask(sentence.command)}
+        facts = {"session": self._number, "user": user, "peer": self._peer, "service": self._service}
         menu = sentence.menu if sentence.menu in self._device.menus else "unknown"
-        self._journal.record(kind, menu, result, **facts, words=sentence.masked())
+        command = mask(sentence.command)
+        self._journal.record(kind, menu, result, **facts, command=command, words=sentence.masked())
 
     async def _close(self, end: str) -> None:
         running = list(self._running)
@@ -201,7 +222,7 @@ class Session:
             self._device.left(self._client)
             self._device.tell("system,info,account", f"user {self._client.user} logged out from {self._peer} via api")
         facts = {"session": self._number, "user": self._client and self._client.user, "peer": self._peer}
-        self._journal.record("session", "", end, **facts, command="", words=[])
+        self._journal.record("session", "", end, **facts, service=self._service, command="", words=[])
         self._writer.close()
 
 

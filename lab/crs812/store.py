@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from .errors import no_such_item
 from .kinds import Reference
@@ -95,6 +96,13 @@ class Store:
         for observer in self.observers:
             observer(action)
 
+    def undoable(self, action: Action) -> Action | None:
+        """The part of an action that history and safe mode cover; None when they cover nothing of it."""
+        inside = tuple(change for change in action.changes if not self.menus[change.path].outside)
+        if len(inside) == len(action.changes):
+            return action  # itself: who asks twice must be able to tell that it is the same
+        return replace(action, changes=inside) if inside else None
+
     def followers(self, menu: Menu, old: Row, new: Values | None) -> list[Change]:
         """Give the changes that keep references right when a row is renamed or removed.
 
@@ -106,9 +114,11 @@ class Store:
         name, gone = spell_id(old.id) if new is None else new[key], old.values.get(key)
         changes: list[Change] = []
         for other in self.menus.values():
-            fields = [f.name for f in other.references if _refers(f, menu.path)]
+            fields = [f for f in other.references if _refers(f, menu.path)]
             for row in self.rows(other.path) if fields else ():
-                moved = {field: name for field in fields if row.values.get(field) == gone}
+                held = {f.name: parts(f, row.values[f.name]) for f in fields if f.name in row.values}
+                moved = {key: ",".join(name if n == gone else n for n in names) for key, names in held.items()}
+                moved = {key: value for key, value in moved.items() if value != row.values[key]}
                 if moved:
                     changes.append(Change(other.path, row.id, row.values, row.values | moved))
         return changes
@@ -119,10 +129,17 @@ class Store:
         for values in rows:
             self._rows[path][self.new_id(menu)] = dict(values)
 
-    def dump(self) -> dict[str, object]:
-        """Give everything as plain data, for the NVRAM."""
-        tables = {path: {spell_id(n): values for n, values in table.items()} for path, table in self._rows.items()}
+    def dump(self) -> dict[str, Any]:
+        """Give everything as plain data that later changes leave alone: for the NVRAM, and for ``load``."""
+        tables = {
+            path: {spell_id(n): dict(values) for n, values in table.items()} for path, table in self._rows.items()
+        }
         return {"tables": tables, "next": dict(self._next)}
+
+    def restore(self, dump: dict[str, Any]) -> None:
+        """Be as a dump says, ids to come included. Observers are not told."""
+        self._next.clear()
+        self.load(dump["tables"], dump["next"])
 
     def load(self, tables: dict[str, dict[str, Values]], following: dict[str, int]) -> None:
         """Replace the tables that a dump names; the others stay as they are."""
@@ -130,6 +147,12 @@ class Store:
             if path in self._rows:
                 self._rows[path] = {int(key[1:], 16): dict(values) for key, values in table.items()}
         self._next.update(following)
+
+
+def parts(item: Field, text: str) -> list[str]:
+    """The names that a reference field holds."""
+    many = isinstance(item.kind, Reference) and item.kind.many
+    return [part for part in text.split(",") if part] if many else [text]
 
 
 def _refers(item: Field, path: str) -> bool:

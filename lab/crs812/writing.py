@@ -7,9 +7,12 @@ from collections.abc import Sequence
 from .call import Call, Reply
 from .errors import failure, missing, no_match, no_such_item, unknown_parameter
 from .kinds import Reference
-from .menu import Menu, Row, Values, spell_id
+from .menu import Field, Row, Values, spell_id
 from .passwords import digest
-from .store import Action, Change
+from .store import Action, Change, parts
+
+#: In place of the id of a row that is only about to be added. 0 is a real id.
+_NO_ID = -1
 
 Written = dict[tuple[str, int], frozenset[str]]
 
@@ -21,14 +24,15 @@ def add(call: Call) -> Reply:
     values = {item.name: item.default for item in menu.fields if item.default is not None}
     if source := call.sentence.attributes.get("copy-from"):
         values = dict(_select(call, source)[0].values)
-    values = _merge(menu, values, given)
+    values |= menu.stamp(call)
+    values = _merge(call, values, given)
     for item in menu.fields:
         if item.required and item.name not in values:
             raise missing(item.name)
-    row = Row(0, values)
-    _check(call, row, None)
+    _check(call, Row(_NO_ID, values), None)
     row = Row(call.device.store.new_id(menu), values)
-    _commit(call, "added", [Change(menu.path, row.id, None, values)], {})
+    along = [Change(path, other.id, None, other.values) for path, other in menu.along(call.device, row)]
+    _commit(call, "added", [Change(menu.path, row.id, None, values), *along], {})
     return Reply(ret=spell_id(row.id))
 
 
@@ -43,17 +47,17 @@ def unset(call: Call) -> Reply:
     name = call.sentence.attributes.get("value-name")
     if not name:
         raise missing("value-name")
-    item = call.menu.field(name)
+    item = call.menu.field(name, call.device.version)
     if item is None:
         raise unknown_parameter(name)
     changes, written = [], {}
     for row in _targets(call):
-        values = {key: value for key, value in row.values.items() if key != name}
+        values = {key: value for key, value in row.values.items() if key != item.name}
         if item.default is not None:
-            values[name] = item.default
+            values[item.name] = item.default
         _check(call, Row(row.id, values), row)
         changes.append(Change(call.menu.path, row.id, row.values, values))
-        written[call.menu.path, row.id] = frozenset({name})
+        written[call.menu.path, row.id] = frozenset({item.name})
     _commit(call, "changed", changes, written)
     return Reply()
 
@@ -74,6 +78,8 @@ def remove(call: Call) -> Reply:
     for row in _targets(call):
         call.menu.keep(call.device, row)
         changes += call.device.store.followers(call.menu, row, None)
+        along = call.menu.along(call.device, row)
+        changes += [Change(path, other.id, other.values, None) for path, other in along]
         changes.append(Change(call.menu.path, row.id, row.values, None))
     _commit(call, "removed", changes, {})
     return Reply()
@@ -91,7 +97,7 @@ def _write(call: Call, given: Values, text: str) -> Reply:
     changes: list[Change] = []
     written: Written = {}
     for row in _targets(call):
-        values = _merge(menu, dict(row.values), given)
+        values = _merge(call, dict(row.values), given)
         _check(call, Row(row.id, values), row, changes)
         changes += call.device.store.followers(menu, row, values)
         changes.append(Change(menu.path, row.id, row.values, values))
@@ -126,18 +132,26 @@ def _select(call: Call, numbers: str) -> list[Row]:
     return list(rows.values())
 
 
-def _merge(menu: Menu, values: Values, given: Values) -> Values:
+def _merge(call: Call, values: Values, given: Values) -> Values:
     for name, text in given.items():
-        item = menu.field(name)
+        item = call.menu.field(name, call.device.version)
         if item is None:
             raise unknown_parameter(name)
         if text == "" and item.clears:
-            values.pop(name, None)
+            values.pop(item.name, None)
         elif item.secret:
-            values[name] = digest(text)
+            values[item.name] = digest(text)
         else:
-            values[name] = item.kind.parse(name, text)
+            values[item.name] = item.kind.parse(name, text)
     return values
+
+
+def _named(call: Call, item: Field, name: str) -> str:
+    """The present name of the row that a reference means."""
+    found = call.device.store.find_any(item.kind.menus, name) if isinstance(item.kind, Reference) else None
+    if found is None:
+        raise no_match(item.name)
+    return found.values.get("name", name)
 
 
 def _check(call: Call, row: Row, old: Row | None, pending: Sequence[Change] = ()) -> None:
@@ -146,10 +160,7 @@ def _check(call: Call, row: Row, old: Row | None, pending: Sequence[Change] = ()
     for item in menu.references:
         name = row.values.get(item.name)
         if name is not None and (old is None or name != old.values.get(item.name)):
-            found = store.find_any(item.kind.menus, name) if isinstance(item.kind, Reference) else None
-            if found is None:
-                raise no_match(item.name)
-            row.values[item.name] = found.values.get("name", name)
+            row.values[item.name] = ",".join(_named(call, item, part) for part in parts(item, name))
     others = {other.id: other.values for other in store.rows(menu.path)}
     others |= {item.id: item.after for item in pending if item.path == menu.path and item.after is not None}
     others.pop(row.id, None)

@@ -55,6 +55,8 @@ class Crs812Process:
         self.folder = folder
         self.password = secrets.token_urlsafe(12)
         self.plain_port = self.tls_port = 0
+        self.www_port: int | None = None
+        self.rest_port: int | None = None
         self._process: subprocess.Popen[str] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         password_file = folder / "password"
@@ -65,6 +67,8 @@ class Crs812Process:
             "address": "127.0.0.1",
             "api_port": 0,
             "tls_port": 0,
+            "www_port": 0,
+            "www_ssl_port": 0,
             "tls_cert": folder / "cert.pem",
             "tls_key": folder / "key.pem",
             "state": folder / "state.json",
@@ -98,6 +102,7 @@ class Crs812Process:
             raise RuntimeError(f"the emulator did not start: {said}")
         ready = json.loads(line)
         self.plain_port, self.tls_port = ready["plain_port"], ready["tls_port"]
+        self.www_port, self.rest_port = ready["www_port"], ready["rest_port"]
         return self
 
     def stop(self) -> int:

@@ -35,30 +35,92 @@ def up(kind: str, lanes: list[Lane], tails: list[Tail]) -> set[int]:
     return {leg.first for leg in legs(kind, lanes) if obstacle(kind, leg, tails) is None}
 
 
-# kind, speed, masters, lanes a leg, Gb/s, FEC: MikroTik manual, 'Wired interface compatibility'.
+ALL8, ALL4 = tuple(range(1, 9)), (1, 2, 3, 4)
+PAM4, NRZ25, CR4, FORTY, NONE = {"fec91"}, {"fec74", "fec91", "off"}, {"fec91", "off"}, {"fec74", "off"}, {"off"}
+# kind, copper word, optical word, masters, lanes a leg, Gb/s, FEC that links besides auto: MikroTik manual,
+# 'Wired interface compatibility'. That a leg below 50G a lane links without FEC too is inferred.
 TABLE = [
-    ("qsfp56-dd", "400G-baseCR8", (1,), 8, 400, "fec91"),
-    ("qsfp56-dd", "200G-baseCR4", (1, 5), 4, 200, "fec91"),
-    ("qsfp56-dd", "100G-baseCR2", (1, 3, 5, 7), 2, 100, "fec91"),
-    ("qsfp56-dd", "50G-baseCR", tuple(range(1, 9)), 1, 50, "fec91"),
-    ("qsfp56-dd", "25G-baseCR", tuple(range(1, 9)), 1, 25, "fec74"),
-    ("qsfp56-dd", "40G-baseCR4", (1, 5), 4, 40, "fec74"),
-    ("qsfp56-dd", "10G-baseCR", tuple(range(1, 9)), 1, 10, "auto"),
-    ("qsfp56", "200G-baseCR4", (1,), 4, 200, "fec91"),
-    ("qsfp56", "100G-baseCR2", (1, 3), 2, 100, "fec91"),
-    ("qsfp56", "50G-baseCR", (1, 2, 3, 4), 1, 50, "fec91"),
-    ("qsfp56", "100G-baseCR4", (1,), 4, 100, "fec91"),
-    ("qsfp56", "50G-baseCR2", (1, 3), 2, 50, "fec74"),
-    ("sfp56", "50G-baseCR", (1,), 1, 50, "fec91"),
+    ("qsfp56-dd", "400G-baseCR8", "400G-baseSR8-LR8", (1,), 8, 400, PAM4),
+    ("qsfp56-dd", "200G-baseCR4", "200G-baseSR4-LR4", (1, 5), 4, 200, PAM4),
+    ("qsfp56-dd", "100G-baseCR2", "100G-baseSR2-LR2", (1, 3, 5, 7), 2, 100, PAM4),
+    ("qsfp56-dd", "50G-baseCR", "50G-baseSR-LR", ALL8, 1, 50, PAM4),
+    ("qsfp56-dd", "25G-baseCR", "25G-baseSR-LR", ALL8, 1, 25, NRZ25),
+    ("qsfp56-dd", "40G-baseCR4", "40G-baseSR4-LR4", (1, 5), 4, 40, FORTY),
+    ("qsfp56-dd", "10G-baseCR", "10G-baseSR-LR", ALL8, 1, 10, NONE),
+    ("qsfp56-dd", "1G-baseX", "1G-baseX", ALL8, 1, 1, NONE),
+    ("qsfp56", "200G-baseCR4", "200G-baseSR4-LR4", (1,), 4, 200, PAM4),
+    ("qsfp56", "100G-baseCR2", "100G-baseSR2-LR2", (1, 3), 2, 100, PAM4),
+    ("qsfp56", "50G-baseCR", "50G-baseSR-LR", ALL4, 1, 50, PAM4),
+    ("qsfp56", "100G-baseCR4", "100G-baseSR4-LR4", (1,), 4, 100, CR4),
+    ("qsfp56", "50G-baseCR2", "50G-baseSR2-LR2", (1, 3), 2, 50, NRZ25),
+    ("qsfp56", "40G-baseCR4", "40G-baseSR4-LR4", (1,), 4, 40, FORTY),
+    ("qsfp56", "25G-baseCR", "25G-baseSR-LR", ALL4, 1, 25, NRZ25),
+    ("qsfp56", "10G-baseCR", "10G-baseSR-LR", ALL4, 1, 10, NONE),
+    ("qsfp56", "1G-baseX", "1G-baseX", ALL4, 1, 1, NONE),
+    ("sfp56", "50G-baseCR", "50G-baseSR-LR", (1,), 1, 50, PAM4),
+    ("sfp56", "25G-baseCR", "25G-baseSR-LR", (1,), 1, 25, NRZ25),
+    ("sfp56", "10G-baseCR", "10G-baseSR-LR", (1,), 1, 10, NONE),
+    ("sfp56", "1G-baseX", "1G-baseX", (1,), 1, 1, NONE),
 ]
 
 
-@pytest.mark.parametrize(("kind", "word", "masters", "width", "gbps", "fec"), TABLE)
-def test_every_split_of_the_manual_links(
-    kind: str, word: str, masters: tuple[int, ...], width: int, gbps: int, fec: str
+@pytest.mark.parametrize(("kind", "copper", "optic", "masters", "width", "gbps", "fecs"), TABLE)
+def test_every_split_of_the_manual_links_with_its_medium_and_fec_only(
+    kind: str, copper: str, optic: str, masters: tuple[int, ...], width: int, gbps: int, fecs: set[str]
 ) -> None:
-    tails = [Tail(lane, width, gbps, "copper") for lane in masters]
-    assert up(kind, split(kind, word, *masters, fec=fec), tails) == set(masters)
+    for medium, word in (("copper", copper), ("optic", optic)):
+        tails = [Tail(lane, width, gbps, medium) for lane in masters]
+        links = {
+            fec for fec in ("auto", "off", "fec74", "fec91") if up(kind, split(kind, word, *masters, fec=fec), tails)
+        }
+        assert links == fecs | {"auto"}
+        for fec in links:
+            assert up(kind, split(kind, word, *masters, fec=fec), tails) == set(masters)
+        if copper != optic:
+            other = [Tail(lane, width, gbps, "optic" if medium == "copper" else "copper") for lane in masters]
+            assert up(kind, split(kind, word, *masters, fec="auto"), other) == set()
+
+
+@pytest.mark.parametrize(
+    ("word", "setting", "shown"),
+    [
+        ("50G-baseCR", "auto", "fec91"),
+        ("400G-baseSR8-LR8", "auto", "fec91"),
+        ("25G-baseCR", "auto", "off"),
+        ("25G-baseCR", "fec74", "fec74"),
+        ("40G-baseCR4", "fec74", "fec74"),
+        ("100G-baseCR4", "fec91", "fec91"),
+        ("100G-baseCR4", "auto", "off"),
+        ("10G-baseCR", "auto", "off"),
+    ],
+)
+def test_the_fec_that_monitor_shows(word: str, setting: str, shown: str) -> None:
+    assert MODES[word].fec_shown(setting) == shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "word", "lane"),
+    [
+        ("qsfp56-dd", "100G-baseCR2", 2),
+        ("qsfp56-dd", "200G-baseCR4", 3),
+        ("qsfp56-dd", "400G-baseCR8", 5),
+        ("qsfp56-dd", "100G-baseCR4", 1),
+        ("qsfp56-dd", "50G-baseCR2", 1),
+        ("qsfp56", "400G-baseCR8", 1),
+        ("qsfp56", "100G-baseCR2", 2),
+        ("qsfp56", "100G-baseCR4", 2),
+        ("sfp56", "100G-baseCR2", 1),
+        ("sfp56", "40G-baseCR4", 1),
+        ("sfp56", "200G-baseCR4", 1),
+    ],
+)
+def test_a_mode_links_only_where_the_manual_has_it(kind: str, word: str, lane: int) -> None:
+    mode = MODES[word]
+    tail = Tail(lane, mode.lanes, mode.mbps // 1000, "copper")
+    below = [Lane(enabled=False)] * (lane - 1)
+    lanes = below + split(kind, word, lane, fec="auto")[lane - 1 :]
+    assert next(leg.first for leg in legs(kind, lanes)) == lane
+    assert up(kind, lanes, [tail]) == set()
 
 
 FOUR = [Tail(lane, 2, 100, "copper") for lane in (1, 3, 5, 7)]

@@ -232,7 +232,8 @@ def test_the_last_full_user_stays(crs812: Crs812Process, connect: Connect) -> No
 def test_a_disabled_service_takes_no_connection(crs812: Crs812Process, connect: Connect) -> None:
     client = connect(crs812)
     client.ask("/ip/service/set", "=numbers=api-ssl", "=disabled=yes")
-    assert RawClient(crs812.tls_port, secure=True).closed()
+    with pytest.raises(ConnectionRefusedError):
+        RawClient(crs812.tls_port, secure=True)
     client.ask("/ip/service/set", "=numbers=api", "=address=10.0.0.0/8")
     assert RawClient(crs812.plain_port).closed()
     assert one(client, "/system/identity") == {"name": "MikroTik"}

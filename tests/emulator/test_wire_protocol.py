@@ -90,8 +90,8 @@ def test_spaces_in_a_command_are_slashes(raw: RawClient) -> None:
         ("/interface/ethernet/explode", "no such command"),
         ("/interface/ethernet/add", "no such command"),
         ("/system/resource/set", "no such command"),
-        ("/print", "no such command prefix"),
-        ("nonsense", "no such command prefix"),
+        ("/print", "no such command"),
+        ("nonsense", "no such command"),
     ],
 )
 def test_unknown_commands(raw: RawClient, command: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""/interface/bridge with its ports and hosts.
+"""/interface/bridge with its ports.
 
 Arguments: schema of RouterOS 7.23; defaults: the table that community.routeros keeps of them.
 """
@@ -11,10 +11,8 @@ from ..device import BRIDGE as BRIDGE_PATH
 from ..device import BRIDGE_PORT as PORT_PATH
 from ..device import ETHERNET, Device
 from ..kinds import Bool, Duration, Enum, Integer, Mac, Reference, Text
-from ..links import interface
 from ..menu import FULL, Field, Menu, Row, Values
 from ..ports import PORTS
-from ..wires import WireError
 
 _FRAMES = Enum(("admit-all", "admit-only-untagged-and-priority-tagged", "admit-only-vlan-tagged"))
 _ROUTER = Enum(("disabled", "permanent", "temporary-query"))
@@ -116,6 +114,7 @@ def _show_port(device: Device, row: Row) -> Values:
     running = port is not None and device.links.status(port.values["default-name"]).running
     active = running and row.values["disabled"] == "false" and bridge is not None
     offloaded = row.values["hw"] == "true" and row.values["bridge"] == device.offloaded_bridge()
+    offloaded = offloaded and (port is None or port.values["default-name"] not in device.chip.stale)
     shown = {
         "status": "in-bridge" if active else "inactive",
         "inactive": "false" if active else "true",
@@ -126,26 +125,6 @@ def _show_port(device: Device, row: Row) -> Values:
         "learning": "true" if active else "false",
     }
     return shown | ({"hw-offload-group": "switch1"} if offloaded else {})
-
-
-def _hosts(device: Device) -> Iterator[Values]:
-    """Addresses of the ports themselves, and those the fabric has learned behind them."""
-    number = 0
-    tap_port = {tap: interface(socket) for socket in device.links.plant.sockets for tap in socket.taps}
-    try:
-        learned = device.wires.hosts()
-    except (WireError, OSError) as error:
-        device.tell("system,error", f"wires: {error}")
-        learned = ()
-    entries = [(mac, tap_port[tap], False) for mac, tap in learned if tap in tap_port]
-    entries += [(device.ethernet(p.name).values["mac-address"], p.name, True) for p in PORTS]
-    for mac, default_name, local in entries:
-        name = device.ethernet(default_name).values["name"]
-        if member := device.membership(name):
-            where = {"interface": name, "on-interface": name, "bridge": member.values["bridge"]}
-            flags = {"dynamic": "true", "local": "true" if local else "false", "external": "false"}
-            yield {".id": f"*{number:X}", "mac-address": mac, **where, **flags}
-            number += 1
 
 
 BRIDGE = Menu(
@@ -169,5 +148,3 @@ BRIDGE_PORT = Menu(
     factory=_port_factory,
     show=_show_port,
 )
-
-BRIDGE_HOST = Menu("/interface/bridge/host", rows=_hosts)

@@ -1,8 +1,8 @@
 """/ip/address and /ip/service. Arguments: schema of RouterOS 7.23.
 
-A service that is disabled, or whose ``address`` leaves a peer out, refuses its connections. ``port`` is kept
-but the emulator goes on listening where its configuration says; addresses do not decide where it is
-reachable.
+``disabled``, ``address``, ``max-sessions``, ``certificate`` and ``tls-version`` of api, api-ssl, www and www-ssl
+act. ``port`` is kept but the emulator goes on listening where its configuration says; addresses do not decide
+where it is reachable.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from ..device import BRIDGE, ETHERNET, Device
-from ..errors import failure
+from ..device import BRIDGE, CERTIFICATE, ETHERNET, Device
+from ..errors import failure, no_match, unknown_parameter
 from ..kinds import Bool, Enum, Integer, Interface4, Prefixes, Reference, Text
 from ..menu import FULL, SWITCHABLE, Field, Menu, Row, Values
 
@@ -23,10 +23,20 @@ ADDRESS_FIELDS = (
     Field("disabled", Bool(), "false"),
 )
 
+
+class _Certificate(Reference):
+    """The name of a certificate, or ``none``, which is kept as no name at all."""
+
+    def parse(self, argument: str, text: str) -> str:
+        if "," in text:
+            raise no_match(argument)
+        return "" if text == "none" else text
+
+
 SERVICE_FIELDS = (
     Field("port", Integer(1, 65535)),
-    Field("address", Prefixes(), ""),
-    Field("certificate", Text(), "none"),
+    Field("address", Prefixes(), "", renamed=((7, 24), "available-from")),
+    Field("certificate", _Certificate((CERTIFICATE,), many=True)),
     Field("tls-version", Enum(("any", "only-1.2"))),
     Field("max-sessions", Integer(1, 1000), "20"),
     Field("vrf", Text(), "main"),
@@ -71,7 +81,7 @@ def _services(device: Device) -> Iterator[Values]:
         values = {"name": name, "port": str(port), "address": "", "max-sessions": "20", "vrf": "main"}
         if tls:
             certified = name == "api-ssl" and device.config.tls_cert is not None
-            values |= {"certificate": "api-ssl" if certified else "none", "tls-version": "any"}
+            values |= {"certificate": "api-ssl" if certified else "", "tls-version": "any"}
         yield values | {"disabled": "true" if name == "www-ssl" else "false"}
 
 
@@ -82,9 +92,14 @@ def _connections(device: Device) -> Iterator[Values]:
     """
     flags = {"dynamic": "true", "invalid": "false", "disabled": "false", "proto": "tcp"}
     yield {".id": "*80000000", "name": "reverse-proxy", "port": "443", **flags}
+    ports = {name: str(port) for name, port, _tls in _SERVICES}
     for client in device.clients.values():
-        port = "8729" if client.service == "api-ssl" else "8728"
-        remote = {"remote": client.address, "local": str(device.config.address), "connection": "true"}
+        port = ports[client.service]
+        remote = {
+            "remote": f"{client.address}:{client.port}",
+            "local": str(device.config.address),
+            "connection": "true",
+        }
         yield {
             ".id": f"*{0x80000000 + client.number:X}",
             "name": client.service,
@@ -92,6 +107,24 @@ def _connections(device: Device) -> Iterator[Values]:
             **remote,
             **flags,
         }
+
+
+def _show_service(_device: Device, row: Row) -> Values:
+    shown = {"proto": "tcp", "dynamic": "false", "invalid": "false"}
+    return shown | ({"certificate": row.values["certificate"] or "none"} if "certificate" in row.values else {})
+
+
+def _check_service(device: Device, row: Row, old: Row | None) -> None:
+    """A certificate without a private key serves nobody; that it is no possible value is inferred."""
+    before = old.values if old is not None else {}
+    name = row.values.get("certificate")
+    if name and name != before.get("certificate"):
+        found = device.store.find(CERTIFICATE, name)
+        if found is None or device.vault.get(found.id) is None:
+            raise no_match("certificate")
+    for field in ("certificate", "tls-version"):
+        if field in row.values and field not in before:
+            raise unknown_parameter(field)
 
 
 ADDRESS = Menu(
@@ -110,5 +143,6 @@ SERVICE = Menu(
     named_by="name",
     factory=_services,
     dynamic=_connections,
-    show=lambda _device, _row: {"proto": "tcp", "dynamic": "false", "invalid": "false"},
+    show=_show_service,
+    check=_check_service,
 )

@@ -57,8 +57,10 @@ def _history(device: Device) -> Iterator[Values]:
         yield {".id": f"*{number:X}", **flags, **told}
 
 
+# Scripts and the API have it since 7.18; before, only a console's control key.
 SAFE_MODE = Menu(
     "/safe-mode",
+    since=(7, 18),
     verbs=frozenset(),
     singleton=True,
     rows=lambda _device: (),

@@ -36,7 +36,7 @@ def _resource(device: Device) -> Iterator[Values]:
 
 
 def _routerboard(device: Device) -> Iterator[Values]:
-    firmware = device.config.version.split()[0]
+    upgrade = device.config.version.split()[0]
     yield {
         "routerboard": "true",
         "board-name": device.config.model,
@@ -44,8 +44,8 @@ def _routerboard(device: Device) -> Iterator[Values]:
         "serial-number": device.config.serial,
         "firmware-type": "al64",
         "factory-firmware": "7.19.1",
-        "current-firmware": firmware,
-        "upgrade-firmware": firmware,
+        "current-firmware": device.config.firmware or upgrade,
+        "upgrade-firmware": upgrade,
     }
 
 
@@ -61,7 +61,17 @@ def _packages(device: Device) -> Iterator[Values]:
         }
 
 
+def _health(_device: Device) -> Iterator[Values]:
+    """A unit at rest: one row a sensor, as published prints of CRS units show them; the figures are made up."""
+    sensors = [("cpu-temperature", "47", "C"), ("switch-temperature", "52", "C")]
+    sensors += [(f"fan{number}-speed", "4380", "RPM") for number in range(1, 5)]
+    sensors += [("psu1-state", "ok", ""), ("psu2-state", "ok", "")]
+    for number, (name, value, unit) in enumerate(sensors, start=1):
+        yield {".id": f"*{number:X}", "name": name, "value": value, "type": unit}
+
+
 IDENTITY = Menu("/system/identity", (Field("name", Text(), "MikroTik"),), verbs=EDIT, singleton=True, factory=_identity)
 RESOURCE = Menu("/system/resource", singleton=True, rows=_resource)
 ROUTERBOARD = Menu("/system/routerboard", singleton=True, rows=_routerboard)
 PACKAGE = Menu("/system/package", named_by="name", rows=_packages)
+HEALTH = Menu("/system/health", named_by="name", rows=_health)

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 
 from ..device import Device
 from ..errors import failure
-from ..kinds import Bool, Duration, Enum, Prefixes, Text
+from ..kinds import Bool, Duration, Enum, Prefixes, Reference, Text
 from ..login import USER as PATH
 from ..menu import FULL, Field, Menu, Row, Values
 from ..passwords import digest
+from ..permissions import GROUP, of_group
+from .group import USER_NEEDS
 
 FIELDS = (
     Field("name", Text(), required=True),
-    Field("group", Enum(("full", "read", "write")), required=True),
+    Field("group", Reference((GROUP,)), required=True),
     Field("password", Text(), secret=True),
     Field("address", Prefixes(), ""),
     Field("comment", Text(), clears=True),
@@ -39,18 +41,18 @@ def _check(device: Device, row: Row, _old: Row | None) -> None:
     row.values.setdefault("password", digest(""))
     if not row.values["name"]:
         raise failure("user name can not be empty")
-    if not _rules(row):
+    if not _rules(device, row):
         _keep(device, row)
 
 
 def _keep(device: Device, row: Row) -> None:
     """Somebody must be left who can administer the unit. The wording is inferred."""
-    if not any(_rules(other) for other in device.store.rows(PATH) if other.id != row.id):
+    if not any(_rules(device, other) for other in device.store.rows(PATH) if other.id != row.id):
         raise failure("can not remove last user with full rights")
 
 
-def _rules(row: Row) -> bool:
-    return row.values["group"] == "full" and row.values["disabled"] == "false"
+def _rules(device: Device, row: Row) -> bool:
+    return row.values["disabled"] == "false" and {"write", "policy"} <= of_group(device, row.values["group"])
 
 
 def _active(device: Device) -> Iterator[Values]:
@@ -60,7 +62,7 @@ def _active(device: Device) -> Iterator[Values]:
             "when": client.since,
             "name": client.user,
             "address": client.address,
-            "via": "api",
+            "via": client.via,
             "group": client.group,
             "radius": "false",
         }
@@ -76,5 +78,6 @@ USER = Menu(
     show=lambda _device, _row: {"expired": "false"},
     check=_check,
     keep=_keep,
+    needs=USER_NEEDS,
 )
 ACTIVE = Menu("/user/active", rows=_active)

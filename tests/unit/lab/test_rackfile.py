@@ -72,7 +72,7 @@ def owned(text: str, folder: Path) -> str:
         rack,
         Place(folder),
         {name: f"{number:064x}" for number, name in enumerate(switches, 10)},
-        {name: folder / f"password of {name}" for name in switches},
+        {name: (folder / f"password of {name}", folder / f"reader of {name}") for name in switches},
     )
 
 

@@ -1,4 +1,8 @@
-"""The statistics that a plain print of /interface/ethernet gives with every row (schema of RouterOS 7.23)."""
+"""The names of a port's counters.
+
+``COUNTERS`` come with every row of a plain print of /interface/ethernet (schema of RouterOS 7.23),
+``QOS_COUNTERS`` with those of /interface/ethernet/switch/qos/port (MikroTik manual, the switch's own chip).
+"""
 
 from __future__ import annotations
 
@@ -24,3 +28,12 @@ _NAMES = """
 """
 
 COUNTERS = tuple(_NAMES.split())
+
+_EIGHT = """
+    pfc{0}-use tx-queue{0}-packet tx-queue{0}-byte tx-drop-queue{0}-packet tx-drop-queue{0}-byte
+    queue{0}-byte-use queue{0}-byte-max
+"""
+QOS_COUNTERS = (
+    *("tx-packet", "tx-bytes", "byte-use", "rx-pause", "tx-pause", "tx-drop-packet", "tx-drop-byte"),
+    *(name.format(queue) for name in _EIGHT.split() for queue in range(8)),
+)

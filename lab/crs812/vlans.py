@@ -1,0 +1,87 @@
+"""Which interface carries which VLAN in a bridge, by its table and by the PVIDs of its ports.
+
+Source: MikroTik manual, 'Bridging and switching', 'Bridge VLAN table': a port is untagged in the VLAN of its
+PVID unless the table has it tagged there; a VLAN that only PVIDs bring is a dynamic row. Inferred: a port that
+admits only tagged frames brings no VLAN, and what is current is shown for interfaces that run.
+
+The table is only shown: wires between nodes carry every VLAN, whatever it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .menu import Values
+from .numbers import numbers
+
+if TYPE_CHECKING:
+    from .device import Device
+
+BRIDGE, PORT, VLAN = "/interface/bridge", "/interface/bridge/port", "/interface/bridge/vlan"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of the table as it is in force; ``row`` is the id of the stored row, None for a dynamic one."""
+
+    row: int | None
+    ids: frozenset[int]
+    tagged: tuple[str, ...]
+    untagged: tuple[str, ...]
+
+
+def filters(device: Device, bridge: str) -> bool:
+    """Whether a bridge filters by VLAN at all."""
+    found = device.store.find(BRIDGE, bridge)
+    return found is not None and found.values["vlan-filtering"] == "true"
+
+
+def entries(device: Device, bridge: str) -> list[Entry]:
+    """What a bridge's table means, static rows first; nothing while the bridge does not filter."""
+    if not filters(device, bridge):
+        return []
+    wanted = _pvids(device, bridge)
+    found: list[Entry] = []
+    for row in device.store.rows(VLAN):
+        if row.values["bridge"] != bridge or row.values["disabled"] == "true":
+            continue
+        ids, tagged = frozenset(numbers(row.values["vlan-ids"])), _names(row.values.get("tagged", ""))
+        untagged = _names(row.values.get("untagged", ""))
+        by_pvid = [name for name, pvid in wanted.items() if pvid in ids and name not in tagged + untagged]
+        found.append(Entry(row.id, ids, tagged, (*untagged, *by_pvid)))
+    static = frozenset[int]().union(*(entry.ids for entry in found))
+    for number in sorted(set(wanted.values()) - static):
+        members = tuple(name for name, pvid in wanted.items() if pvid == number)
+        found.append(Entry(None, frozenset({number}), (), members))
+    return found
+
+
+def current(device: Device, bridge: str, names: Iterable[str]) -> str:
+    """The comma list of those names that take part now: the bridge itself, and its ports that run."""
+    return ",".join(name for name in names if name == bridge or _runs(device, bridge, name))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
+
+
+def _pvids(device: Device, bridge: str) -> dict[str, int]:
+    """The PVID of the bridge itself and of each of its ports that admits untagged frames."""
+    own = device.store.find(BRIDGE, bridge)
+    ports = [row.values for row in device.store.rows(PORT) if row.values["bridge"] == bridge]
+    rows = [(bridge, own.values)] if own else []
+    rows += [(port["interface"], port) for port in ports if port["disabled"] == "false"]
+    return {name: int(values["pvid"]) for name, values in rows if _admits_untagged(values)}
+
+
+def _admits_untagged(values: Values) -> bool:
+    return values["frame-types"] != "admit-only-vlan-tagged"
+
+
+def _runs(device: Device, bridge: str, name: str) -> bool:
+    member, port = device.membership(name), device.store.find("/interface/ethernet", name)
+    if member is None or port is None or member.values["bridge"] != bridge or member.values["disabled"] == "true":
+        return False
+    return device.links.status(port.values["default-name"]).running

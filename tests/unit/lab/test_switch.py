@@ -1,0 +1,50 @@
+"""What an emulated switch of the lab is configured with: in use, and as it comes out of its box."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from lab.crs812.config import read
+from lab.layout import Layout
+from lab.place import Place
+from lab.switch import VirtualSwitch
+from tests.unit.fleet.racks import SWITCH, loaded
+
+
+def switch(folder: Path) -> VirtualSwitch:
+    rack = loaded(SWITCH)
+    return VirtualSwitch(next(iter(rack.switches)), Layout(rack), Place(folder))
+
+
+def test_in_use(tmp_path: Path) -> None:
+    made = switch(tmp_path)
+    made.prepare()
+    config = read(made.folder / "config.json")
+    declared = made.layout.rack.switches[made.name]
+    assert [(user.name, user.password_file) for user in config.users] == [(declared.user, made.password)]
+    assert config.tls_cert is not None
+    assert config.management.ip == declared.address
+    assert (config.www_port, config.www_ssl_port) == (80, 443)
+    assert not config.boxed
+
+
+def test_out_of_the_box(tmp_path: Path) -> None:
+    made = switch(tmp_path)
+    made.prepare(boxed=True)
+    config = read(made.folder / "config.json")
+    assert config.boxed
+    assert [(user.name, user.password_file) for user in config.users] == [("admin", made.sticker)]
+    assert config.tls_cert is None
+    assert str(config.management) == "192.168.88.1/24"
+    assert config.address == made.layout.rack.switches[made.name].address
+    assert stat.S_IMODE(made.sticker.stat().st_mode) == 0o600
+    assert made.sticker.read_text() != made.password.read_text()
+
+
+def test_passwords_are_made_once(tmp_path: Path) -> None:
+    made = switch(tmp_path)
+    made.prepare()
+    before = made.password.read_text(), made.sticker.read_text(), made.fingerprint()
+    made.prepare(boxed=True)
+    assert (made.password.read_text(), made.sticker.read_text(), made.fingerprint()) == before
