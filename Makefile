@@ -2,13 +2,17 @@
 .PHONY: setup demo test unit lint lab-up lab-down lock
 .DEFAULT_GOAL := help
 NODES ?= 3
+FOR :=
 BIN := .venv/bin
 
 help: ## Say what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 setup: ## Install system packages and the locked Python packages into .venv
-	@scripts/setup
+	@scripts/setup $(FOR)
+
+# Targets hand their variables on to what they need, so this is what set-up sees. Only tests need Node.js.
+test unit: FOR := tests
 
 demo: setup ## Build a virtual rack, deploy it twice, verify it, reboot a node, verify again (NODES=8 for eight)
 	@NODES=$(NODES) scripts/demo
