@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from sparkrack.fleet.addressing import Address, addresses_of, reachable
+from sparkrack.fleet.addressing import VLAN_DEVICES, Address, addresses_of, reachable
 from sparkrack.fleet.cabling import Cable, Cabling, Half, Leg, Port
 from sparkrack.fleet.errors import Fault, RackError
 from sparkrack.fleet.load import load, rack_path
 from sparkrack.fleet.secrets import SecretError, SecretRef
-from sparkrack.fleet.splits import CAGES, SPLITS, Split, cage_kind, lane_count
-from sparkrack.fleet.types import (
-    Access,
-    CageSpec,
-    Docker,
-    Driver,
-    Fabric,
-    Memory,
-    Node,
-    Rack,
-    Switch,
-    Tls,
-)
+from sparkrack.fleet.splits import CAGES, SPLITS, Split, cage_kind, lane_count, lane_interface
+from sparkrack.fleet.switches import CageSpec, Reader, Snmp, Switch, Tls
+from sparkrack.fleet.types import Access, Docker, Driver, Fabric, Memory, Node, Rack
 
 __all__ = [
     "CAGES",
     "SPLITS",
+    "VLAN_DEVICES",
     "Access",
     "Address",
     "Cable",
@@ -40,14 +31,17 @@ __all__ = [
     "Port",
     "Rack",
     "RackError",
+    "Reader",
     "SecretError",
     "SecretRef",
+    "Snmp",
     "Split",
     "Switch",
     "Tls",
     "addresses_of",
     "cage_kind",
     "lane_count",
+    "lane_interface",
     "load",
     "rack_path",
     "reachable",

@@ -14,26 +14,38 @@ if TYPE_CHECKING:
 
 CARVED = 24
 """The prefix length of the subnets carved from a pool."""
+VLAN_DEVICES = ("fabric0", "fabric1")
+"""What the VLAN interface on each half of a port is called. Two names serve a node, since behind a switch it uses one
+port; `enP2p1s0f1np1.1100` would be longer than the 15 characters that Linux allows."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """The fabric address of one half of a port, with the subnet it stands in."""
+    """The fabric address of one half of a port, with the subnet it stands in, and its VLAN if it is tagged."""
 
     half: Half
     interface: IPv4Interface
+    vlan: int | None = None
+
+    @property
+    def device(self) -> str:
+        """The network device of the node that holds this address: the half itself, or the VLAN interface on it."""
+        return self.half.interface if self.vlan is None else VLAN_DEVICES[self.half.index]
 
     def __str__(self) -> str:
         return f"{self.half} {self.interface}"
 
 
-def from_subnets(nodes: Sequence[str], cabling: Cabling, subnets: Sequence[IPv4Network]) -> Iterator[Address]:
-    """Node N of the list (from 1) gets host N in the subnet of each half."""
+def from_subnets(
+    nodes: Sequence[str], cabling: Cabling, subnets: Sequence[IPv4Network], vlans: Sequence[int] | None = None
+) -> Iterator[Address]:
+    """Node N of the list (from 1) gets host N in the subnet of each half, on the VLAN of that half."""
     for number, node in enumerate(nodes, 1):
         for port in cabling.ports_of(node):
             for half in port.halves:
                 subnet = subnets[half.index]
-                yield Address(half, IPv4Interface((subnet[number], subnet.prefixlen)))
+                vlan = vlans[half.index] if vlans else None
+                yield Address(half, IPv4Interface((subnet[number], subnet.prefixlen)), vlan)
 
 
 def from_pool(nodes: Sequence[str], cabling: Cabling, pool: IPv4Network) -> Iterator[Address]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from sparkrack.fleet.splits import lane_interface
+
 NODE_GBPS = 200
 """The most a port of a GB10 node carries, in Gb/s: its ConnectX-7 has two PCIe Gen5 x4 halves per cage."""
 
@@ -58,8 +60,8 @@ class Leg:
 
     @property
     def interface(self) -> str:
-        """The interface of the switch that drives this leg, "qsfp56-dd-1-3"."""
-        return f"{self.cage}-{self.lane}"
+        """The interface of the switch that drives this leg, "qsfp56-dd-1-3" or "sfp56-1"."""
+        return lane_interface(self.cage, self.lane)
 
     def __str__(self) -> str:
         return f"{self.switch}/{self.interface}"

@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from sparkrack.fleet.types import Fabric, Node, Rack, Switch
+from sparkrack.fleet.switches import Switch
+from sparkrack.fleet.types import Fabric, Node, Rack
 
 Entry = TypeVar("Entry", bound=BaseModel)
 
@@ -88,5 +89,11 @@ _NODES = _Kind(Node, frozenset({"name", "ports"}), {"address": NOWHERE, "vendor"
 _SWITCHES = _Kind(
     Switch,
     frozenset({"name", "cages", "mtu", "l2mtu"}),
-    {"address": NOWHERE, "tls": False, "user": "unread", "password": {"env": "UNREAD"}, "model": "unread"},
+    {
+        "address": NOWHERE,
+        "tls": {"sha256": "0" * 64},
+        "user": "unread",
+        "password": {"env": "UNREAD"},
+        "model": "unread",
+    },
 )

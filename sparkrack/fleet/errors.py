@@ -8,7 +8,9 @@ from dataclasses import dataclass
 Path = tuple[object, ...]
 """Where a value stands in the file: mapping keys and list positions from the top."""
 
-_SECRET = "password"  # noqa: S105 - the name of a key, not a password
+_SECRETS = ("password", "authentication", "encryption")
+_BESIDE = ("reader", "snmp")
+"""Sections that are little more than a secret: who writes one value there most likely wrote that."""
 _REFERENCES = ("env", "file", "command")
 _LONGEST = 60
 
@@ -28,7 +30,7 @@ def shown(value: object) -> str:
 
 def holds_secret(path: Path) -> bool:
     """Whether the value at `path` may be a secret and must not be repeated in a message."""
-    return _secret_at(path) >= 0
+    return _secret_at(path) >= 0 or (path[:1] == ("switches",) and len(path) == 3 and path[2] in _BESIDE)
 
 
 def dotted(path: Path) -> str:
@@ -36,16 +38,16 @@ def dotted(path: Path) -> str:
 
     Below `password` only the kind of reference shows: any other key there may be a secret in the wrong place.
     """
-    if holds_secret(path):
-        cut = _secret_at(path) + 1
+    cut = _secret_at(path) + 1
+    if cut:
         path = path[: cut + 1] if path[cut : cut + 1] and path[cut] in _REFERENCES else path[:cut]
     return ".".join(shown(part) for part in path)
 
 
 def _secret_at(path: Path) -> int:
-    """Where in `path` the key `password` stands, -1 for nowhere; a machine of that name is no secret."""
+    """Where in `path` the key of a secret stands, -1 for nowhere; a machine of that name is no secret."""
     named = bool(path) and path[0] in ("nodes", "switches")
-    return next((at for at, key in enumerate(path) if str(key) == _SECRET and not (named and at == 1)), -1)
+    return next((at for at, key in enumerate(path) if str(key) in _SECRETS and not (named and at == 1)), -1)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
-from sparkrack.fleet import addressing, wiring
+from sparkrack.fleet import addressing, switch_rules, wiring
 from sparkrack.fleet.cabling import Cabling, Leg
 from sparkrack.fleet.draft import NOWHERE, Draft
 from sparkrack.fleet.errors import Path, Problem
+from sparkrack.fleet.section import MAX_L2MTU
 from sparkrack.fleet.types import Fabric
+
+_TAG = 4
+"""The bytes of a VLAN tag; they count for the l2mtu and not for the mtu (MikroTik manual, "MTU in RouterOS")."""
 
 
 def check(draft: Draft) -> Iterator[Problem]:
@@ -20,8 +24,11 @@ def check(draft: Draft) -> Iterator[Problem]:
     yield from _images(draft)
     cabling, problems = wiring.trace(draft.nodes, draft.switches, draft.unread)
     yield from problems
+    for switch in draft.switches.values():
+        yield from switch_rules.check(switch)
     if draft.fabric:
         yield from _networks(draft, draft.fabric)
+        yield from _vlans(draft, draft.fabric)
     if draft.complete and not problems:
         yield from _cabled(draft, cabling)
         if draft.fabric:
@@ -59,13 +66,6 @@ def _addresses(draft: Draft) -> Iterator[Problem]:
 
 
 def _mtus(draft: Draft) -> Iterator[Problem]:
-    for name, switch in draft.switches.items():
-        if switch.mtu > switch.l2mtu:
-            yield Problem(
-                ("switches", name, "mtu"),
-                f"{switch.mtu} is larger than the l2mtu {switch.l2mtu}",
-                "write mtu <= l2mtu <= 9570, like 9000 and 9500",
-            )
     lowest = min(draft.switches.values(), key=lambda switch: switch.mtu, default=None)
     if draft.fabric and lowest and draft.fabric.mtu > lowest.mtu:
         yield Problem(
@@ -73,6 +73,33 @@ def _mtus(draft: Draft) -> Iterator[Problem]:
             f"{draft.fabric.mtu} is larger than the mtu {lowest.mtu} of {lowest.name}",
             f"write at most {lowest.mtu}, or raise switches.{lowest.name}.mtu",
         )
+
+
+def _vlans(draft: Draft, fabric: Fabric) -> Iterator[Problem]:
+    vlans = fabric.vlans
+    if vlans is None:
+        return
+    if len(vlans) != 2:
+        yield Problem(
+            ("fabric", "vlans"),
+            f"holds {len(vlans)} VLAN{'s' if len(vlans) != 1 else ''}",
+            "write two, one for each half of a port",
+        )
+    elif vlans[0] == vlans[1]:
+        yield Problem(
+            ("fabric", "vlans", 1),
+            f"{vlans[1]} is already the VLAN of the first half",
+            "the halves of a port need separate VLANs",
+        )
+    for name, switch in draft.switches.items():
+        if fabric.mtu <= switch.mtu and fabric.mtu + _TAG > switch.l2mtu >= switch.mtu:
+            yield Problem(
+                ("switches", name, "l2mtu"),
+                f"{switch.l2mtu} has no room for a tagged packet of {fabric.mtu} bytes",
+                f"write at least {fabric.mtu + _TAG}, or remove fabric.vlans"
+                if fabric.mtu + _TAG <= MAX_L2MTU
+                else f"write at most {MAX_L2MTU - _TAG} at fabric.mtu, or remove fabric.vlans",
+            )
 
 
 def _images(draft: Draft) -> Iterator[Problem]:
@@ -125,6 +152,12 @@ def _cabled(draft: Draft, cabling: Cabling) -> Iterator[Problem]:
 def _fabric(draft: Draft, fabric: Fabric, cabling: Cabling) -> Iterator[Problem]:
     if any(isinstance(cable.b, Leg) for cable in cabling.cables):
         yield from _switched(draft, fabric, cabling)
+    elif fabric.vlans is not None:
+        yield Problem(
+            ("fabric", "vlans"),
+            "keeps the halves of a port apart inside a switch, and no cable ends at one",
+            "remove it",
+        )
     elif fabric.pool is None and len(cabling.cables) > 1:
         yield Problem(
             ("fabric", "subnets"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, StrictStr, ValidationInfo
 from pydantic_core import PydanticCustomError
@@ -105,7 +105,7 @@ Address = Annotated[IPv4Address, BeforeValidator(_address)]
 """The management address of one machine; loopback is allowed, a machine under test may answer there."""
 
 
-def network(example: str, smallest: int) -> BeforeValidator:
+def network(example: str, smallest: int, loopback: bool = False) -> BeforeValidator:
     """An IPv4 network of prefix length 8 to `smallest`, written without host bits."""
 
     def check(value: object) -> IPv4Network:
@@ -122,7 +122,8 @@ def network(example: str, smallest: int) -> BeforeValidator:
         if str(found) != value:
             raise refuse("{value} is an address inside a network", f"write the network itself, {found}")
         special = (found.network_address, found.broadcast_address)
-        if any(end.is_loopback or end.is_multicast or end.is_reserved for end in special) or not int(special[0]) >> 24:
+        unfit = (end.is_loopback > loopback or end.is_multicast or end.is_reserved for end in special)
+        if any(unfit) or not int(special[0]) >> 24:
             raise refuse("{value} cannot be used between machines", f"write a private network like {example}")
         return found
 
@@ -131,6 +132,29 @@ def network(example: str, smallest: int) -> BeforeValidator:
 
 Subnet = Annotated[IPv4Network, network("192.168.100.0/24", 30)]
 Pool = Annotated[IPv4Network, network("10.100.0.0/20", 24)]
+Management = Annotated[IPv4Network, network("10.77.0.0/24", 32, loopback=True)]
+"""Machines that may reach a switch, one alone as a /32; loopback as for the address of a machine."""
+
+
+def _filled(entries: tuple[object, ...]) -> tuple[object, ...]:
+    if not entries:
+        raise refuse("is an empty list", "write at least one entry, or remove the key")
+    return entries
+
+
+Filled = AfterValidator(_filled)
+
+
+def _syslog(value: object) -> object:
+    try:
+        return value if value == "head" else _address(value)
+    except PydanticCustomError:
+        right = "write head for the first node, or an address like 10.77.0.1"
+        raise refuse("{value} is not the address of one machine", right) from None
+
+
+Syslog = Annotated[Literal["head"] | IPv4Address, BeforeValidator(_syslog)]
+"""Who keeps the log: the first node of the rack ("head"), or the machine with this address."""
 
 
 def _fingerprint(text: str) -> str:

@@ -22,19 +22,41 @@ class Split:
 
 _LANES = {"qsfp56-dd": 8, "qsfp56": 4, "sfp56": 1}
 
-# A new split is a new row.
+# Cage kind, legs, Gb/s and lanes of each leg. A speed is told apart by its lanes: 100G on two lanes is PAM4 with
+# 50 Gb/s a lane, 100G on four is NRZ with 25. A new split is a new row; the largest legs come first.
 _ROWS = (
-    ("qsfp56-dd", Split("1x400G", 400, 8, (1,))),
-    ("qsfp56-dd", Split("2x200G", 200, 4, (1, 5))),
-    ("qsfp56-dd", Split("4x100G", 100, 2, (1, 3, 5, 7))),
-    ("qsfp56", Split("1x200G", 200, 4, (1,))),
-    ("qsfp56", Split("2x100G", 100, 2, (1, 3))),
+    ("qsfp56-dd", 1, 400, 8),
+    ("qsfp56-dd", 2, 200, 4),
+    ("qsfp56-dd", 4, 100, 2),
+    ("qsfp56-dd", 8, 50, 1),
+    ("qsfp56-dd", 2, 40, 4),
+    ("qsfp56-dd", 8, 25, 1),
+    ("qsfp56-dd", 8, 10, 1),
+    ("qsfp56-dd", 8, 1, 1),
+    ("qsfp56", 1, 200, 4),
+    ("qsfp56", 2, 100, 2),
+    ("qsfp56", 1, 100, 4),
+    ("qsfp56", 4, 50, 1),
+    ("qsfp56", 2, 50, 2),
+    ("qsfp56", 1, 40, 4),
+    ("qsfp56", 4, 25, 1),
+    ("qsfp56", 4, 10, 1),
+    ("qsfp56", 4, 1, 1),
+    ("sfp56", 1, 50, 1),
+    ("sfp56", 1, 25, 1),
+    ("sfp56", 1, 10, 1),
+    ("sfp56", 1, 1, 1),
 )
 
+
+def _split(legs: int, gbps: int, lanes_per_leg: int) -> Split:
+    return Split(f"{legs}x{gbps}G", gbps, lanes_per_leg, tuple(range(1, legs * lanes_per_leg + 1, lanes_per_leg)))
+
+
 SPLITS: dict[str, dict[str, Split]] = {
-    kind: {split.name: split for of, split in _ROWS if of == kind} for kind in _LANES
+    kind: {split.name: split for of, *shape in _ROWS if of == kind for split in (_split(*shape),)} for kind in _LANES
 }
-"""The splits of each kind of cage by name; a kind without any exists but cannot be declared yet."""
+"""The splits of each kind of cage by name."""
 
 CAGES: tuple[str, ...] = (
     *(f"sfp56-{number}" for number in range(1, 9)),
@@ -57,3 +79,8 @@ def cage_kind(cage_name: str) -> str:
 def lane_count(kind: str) -> int:
     """The electrical lanes of a kind of cage; KeyError for an unknown kind."""
     return _LANES[kind]
+
+
+def lane_interface(cage: str, lane: int) -> str:
+    """The interface of a lane, from 1: "qsfp56-dd-1-3"; a cage of one lane is its own, "sfp56-1"."""
+    return cage if lane_count(cage_kind(cage)) == 1 else f"{cage}-{lane}"

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    StrictBool,
-    StrictInt,
-    StrictStr,
-    Tag,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
 from sparkrack.fleet import addressing, wiring
 from sparkrack.fleet.cabling import Cabling
@@ -30,40 +15,20 @@ from sparkrack.fleet.scalars import (
     Address,
     End,
     FilePath,
-    Fingerprint,
     Given,
     Image,
     MemorySize,
-    Model,
     Name,
     Pool,
-    Serial,
     Subnet,
     Version,
     refuse,
 )
-from sparkrack.fleet.secrets import SecretRef
-from sparkrack.fleet.splits import CAGES, SPLITS, cage_kind
+from sparkrack.fleet.section import Frozen, Mtu, Section, TcpPort
+from sparkrack.fleet.switches import Switch
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-Frozen = Annotated[Mapping[Key, Value], AfterValidator(FrozenMap)]
-
-MAX_L2MTU = 9570
-"""The largest l2mtu of a QSFP56 or QSFP56-DD interface, in bytes (MikroTik manual, "MTU in RouterOS")."""
-
-Mtu = Annotated[StrictInt, Field(ge=1280, le=MAX_L2MTU, examples=[9000])]
-TcpPort = Annotated[StrictInt, Field(ge=1, le=65535)]
-
-
-class Section(BaseModel):
-    """A section of the file: no unknown keys, no change after loading."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    def to_json(self) -> dict[str, object]:
-        """As plain data: pyinfra asks for this when it shows host data."""
-        return self.model_dump(mode="json")
+Vlan = Annotated[StrictInt, Field(ge=2, le=4094)]
+"""A VLAN's number; 1 is what untagged frames belong to on a bridge that is left alone."""
 
 
 class Access(Section):
@@ -98,91 +63,18 @@ class Node(Section):
     ports: Frozen[PortNumber, End] = Field(examples=["{1: crs812/qsfp56-dd-1-1}"])
 
 
-class Tls(Section):
-    """The certificate the switch must show, by the SHA-256 fingerprint of its DER form."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _which_certificate(cls, value: object) -> object:
-        if not isinstance(value, dict | Tls):
-            raise refuse(
-                "{value} does not say which certificate",
-                'write {sha256: "<64 hex digits>"}, or false for the plain API',
-            )
-        return value
-
-    sha256: Fingerprint = Field(examples=['"<64 hex digits>"'])
-
-
-def _declarable(name: str) -> str:
-    if name not in CAGES:
-        raise refuse(
-            "a CRS812 has no such cage",
-            f"its cages are {', '.join(c for c in CAGES if SPLITS[cage_kind(c)])}",
-        )
-    if not SPLITS[cage_kind(name)]:
-        raise refuse("this cage cannot be declared yet", "leave it out, then it is left alone")
-    return name
-
-
-CageName = Annotated[StrictStr, AfterValidator(_declarable)]
-
-
-class CageSpec(Section):
-    """What a cage of the switch is split into, and whether its cables are copper or optic."""
-
-    name: CageName
-    split: StrictStr = Field(examples=["4x100G"])
-    medium: Literal["copper", "optic"] = "copper"
-
-    @field_validator("split")
-    @classmethod
-    def _split_of_this_cage(cls, split: str, info: ValidationInfo) -> str:
-        if "name" in info.data:  # else the cage itself is at fault, and that is said
-            known = SPLITS[cage_kind(info.data["name"])]
-            if split not in known:
-                raise refuse(f"{{value}} is not a split of {info.data['name']}", f"choose from {', '.join(known)}")
-        return split
-
-
-class Switch(Section):
-    """A CRS812. `tls` False is the plain API, for first contact and the lab; other cages are left alone."""
-
-    name: Name
-    address: Address = Field(examples=["10.77.0.2"])
-    port: TcpPort = 8729
-    tls: Annotated[
-        Annotated[Tls, Tag("pinned")] | Annotated[Literal[False], Tag("plain")],
-        Discriminator(lambda value: "plain" if value is False else "pinned"),
-    ] = Field(examples=['{sha256: "<64 hex digits>"}'])
-    user: Name = Field(examples=["sparkrack"])
-    password: SecretRef = Field(examples=["{env: CRS812_PASSWORD}"])
-    model: Model = Field(examples=["CRS812-8DS-2DQ-2DDQ"])
-    serial: Annotated[Serial | None, Given] = None
-    identity: Annotated[Name | None, Given] = None
-    cages: Frozen[str, CageSpec] = Field(examples=["{qsfp56-dd-1: {split: 4x100G}}"])
-    mtu: Mtu = 9000
-    l2mtu: Mtu = 9500
-    bridge: Name = "bridge"
-    lossless: Literal["none", "pause", "roce"] = "none"
-
-    @model_validator(mode="before")
-    @classmethod
-    def _plain_port(cls, value: Any) -> Any:
-        """Without TLS and without a port, the port is that of the plain API."""
-        if isinstance(value, dict) and value.get("tls") is False and "port" not in value:
-            return {**value, "port": 8728}
-        return value
-
-
 class Fabric(Section):
-    """The fast network: its MTU in bytes, and where its addresses come from, `subnets` or `pool`."""
+    """The fast network: its MTU in bytes, and where its addresses come from, `subnets` or `pool`.
+
+    `vlans` are two, the tagged VLAN of each half of a port; None sends the frames untagged.
+    """
 
     mtu: Mtu = 9000
     subnets: Annotated[tuple[Subnet, ...] | None, Given] = Field(
         default=None, examples=["[192.168.100.0/24, 192.168.101.0/24]"]
     )
     pool: Annotated[Pool | None, Given] = Field(default=None, examples=["10.100.0.0/20"])
+    vlans: Annotated[tuple[Vlan, ...] | None, Given] = Field(default=None, examples=["[1100, 1101]"])
 
     @model_validator(mode="after")
     def _one_source_of_addresses(self) -> Fabric:
@@ -244,7 +136,8 @@ class Rack(Section):
         """The fabric address of every half of every cabled port, by rank, port and half."""
         if self.fabric.pool is not None:
             return tuple(addressing.from_pool(tuple(self.nodes), self.cabling, self.fabric.pool))
-        return tuple(addressing.from_subnets(tuple(self.nodes), self.cabling, self.fabric.subnets or ()))
+        fabric = self.fabric
+        return tuple(addressing.from_subnets(tuple(self.nodes), self.cabling, fabric.subnets or (), fabric.vlans))
 
     @cached_property
     def topology(self) -> Literal["direct", "ring", "switch"]:

@@ -7,14 +7,16 @@ from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
+from sparkrack.fleet import impossible
 from sparkrack.fleet.cabling import NODE_GBPS, Cable, Cabling, Leg, Port
 from sparkrack.fleet.errors import Problem
 from sparkrack.fleet.splits import CAGES, SPLITS, cage_kind
 
 if TYPE_CHECKING:
-    from sparkrack.fleet.types import CageSpec, Node, Switch
+    from sparkrack.fleet.switches import CageSpec, Switch
+    from sparkrack.fleet.types import Node
 
-_LEG = re.compile(r"(?P<cage>.+)-(?P<lane>[1-9])")
+_LANE = re.compile(r"(?P<cage>.+)-[0-9]{1,2}")
 
 
 def topology(cabling: Cabling) -> Literal["direct", "ring", "switch"]:
@@ -90,9 +92,10 @@ class _Tracer:
         if leg is None:
             return self._no_leg(end, switch, place)
         if leg.gbps > NODE_GBPS:
+            fits = impossible.nearest(leg.cage, 1, NODE_GBPS).name
             return (
                 f"{end} runs at {leg.gbps}G and the port of a node at most at {NODE_GBPS}G",
-                "split the cage into legs of 200G or 100G",
+                f"write split: {fits} at switches.{switch.name}.cages.{leg.cage}",
             )
         if end in self.taken:
             other = self.taken[end]
@@ -103,9 +106,9 @@ class _Tracer:
         return None
 
     def _no_leg(self, end: str, switch: Switch, place: str) -> tuple[str, str]:
-        found = _LEG.fullmatch(place)
-        cage = found["cage"] if found else ""
-        if found is None or cage not in CAGES:
+        found = _LANE.fullmatch(place)
+        cage = place if place in CAGES else found["cage"] if found else ""
+        if cage not in CAGES:
             near = get_close_matches(
                 place, [leg.interface for leg in self.legs.values() if leg.switch == switch.name], 1
             )
@@ -119,7 +122,8 @@ class _Tracer:
                 f"add it to switches.{switch.name}.cages (declared: {declared})",
             )
         legs = ", ".join(f"{switch.name}/{leg.interface}" for leg in legs_of(switch, spec))
-        return f"{end} is not a leg of cage {cage}, which is split {spec.split}", f"its legs are {legs}"
+        many = "legs are" if "," in legs else "leg is"
+        return f"{end} is not a leg of cage {cage}, which is split {spec.split}", f"its {many} {legs}"
 
     def _free(self, switch: Switch, gbps: int) -> str:
         if self.unread:

@@ -27,7 +27,7 @@ def _path(location: Path) -> Path:
     path = location
     if path[-1] == "[key]":
         path = path[:-1]
-    if path[0] == "switches" and path[2:3] == ("tls",):
+    if path[0] == "switches" and path[2:3] in (("tls",), ("snmp",)):
         path = path[:3] + path[4:]  # the branch of the union
     if path[-1] == "name" and path[-3] in ("nodes", "switches", "cages"):
         path = path[:-1]  # the name is the key it is filed under
@@ -36,7 +36,7 @@ def _path(location: Path) -> Path:
 
 def _words(detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Mapping[Path, str]) -> tuple[str, str]:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
-    owner, field = _declared(root, path)
+    owner, field, annotation = _declared(root, path)
     example = _example(field)
     like = f", like {example}" if example else ""
     if kind == "missing":
@@ -66,7 +66,7 @@ def _words(detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Ma
     if kind in ("tuple_type", "list_type"):
         return f"{text} is not a list", f"write [...] or lines beginning with '- '{like}"
     if kind == "literal_error":
-        return _choice(field, text)
+        return _choice(annotation, text)
     if kind == "greater_than_equal":
         return f"{text} is too small", f"write at least {context['ge']}"
     if kind == "less_than_equal":
@@ -88,8 +88,8 @@ def _unknown(path: Path, owner: type[BaseModel] | None) -> tuple[str, str]:
     return "unknown key", f"did you mean {near[0]}?" if near else f"known keys are {', '.join(known)}"
 
 
-def _choice(field: FieldInfo | None, text: str) -> tuple[str, str]:
-    known = [str(choice) for choice in get_args(_bare(field.annotation))] if field else []
+def _choice(annotation: Any, text: str) -> tuple[str, str]:
+    known = [str(choice) for choice in get_args(annotation)]
     near = get_close_matches(text, known, 1)
     return f"{text} is not known", f"did you mean {near[0]}?" if near else f"choose from {', '.join(known)}"
 
@@ -104,8 +104,11 @@ def _example(field: FieldInfo | None) -> str:
     return str(field.default) if isinstance(field.default, int | str) else ""
 
 
-def _declared(root: type[BaseModel], path: Path) -> tuple[type[BaseModel] | None, FieldInfo | None]:
-    """The class whose key ends the path, and that key's field; None where the keys are the user's own."""
+def _declared(root: type[BaseModel], path: Path) -> tuple[type[BaseModel] | None, FieldInfo | None, Any]:
+    """The class whose key ends the path, that key's field, and the bare type of the value there.
+
+    Class and field are None where the keys are the user's own, and in lists.
+    """
     inner: Any = root
     owner: type[BaseModel] | None = None
     field: FieldInfo | None = None
@@ -116,9 +119,11 @@ def _declared(root: type[BaseModel], path: Path) -> tuple[type[BaseModel] | None
             inner = _bare(field.annotation) if field else None
         elif get_origin(inner) is Mapping:
             inner = _bare(get_args(inner)[1])
+        elif get_origin(inner) is tuple:
+            inner = _bare(get_args(inner)[0])
         else:
             inner = None
-    return owner, field
+    return owner, field, inner
 
 
 def _bare(annotation: Any) -> Any:

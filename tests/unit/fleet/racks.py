@@ -7,13 +7,15 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from sparkrack.fleet import CAGES, SPLITS, Rack, RackError, cage_kind, load
+from sparkrack.fleet import CAGES, SPLITS, Rack, RackError, cage_kind, lane_interface, load
 
 CASES = Path(__file__).parents[2] / "cases" / "racks"
 VALID = CASES / "valid"
 SWITCH = (VALID / "switch.yaml").read_text()
 DIRECT = (VALID / "direct.yaml").read_text()
 RING = (VALID / "ring.yaml").read_text()
+KEPT = (VALID / "kept.yaml").read_text()
+"""A switch with every key there is."""
 
 ACCESS = "access: {user: ops, key: ~/.ssh/id_ed25519, known_hosts: known_hosts}\n"
 
@@ -95,9 +97,13 @@ def switched(draw: st.DrawFn) -> str:
     cages = {
         cage: draw(st.sampled_from(names))
         for cage, names in choices.items()
-        if names and (cage == "qsfp56-dd-1" or draw(st.booleans()))
+        if cage == "qsfp56-dd-1" or draw(st.booleans())
     }
-    legs = [f"sw/{cage}-{lane}" for cage, name in cages.items() for lane in SPLITS[cage_kind(cage)][name].first_lanes]
+    legs = [
+        f"sw/{lane_interface(cage, lane)}"
+        for cage, name in cages.items()
+        for lane in SPLITS[cage_kind(cage)][name].first_lanes
+    ]
     legs = draw(st.permutations(legs))
     size = draw(st.integers(2, min(8, len(legs))))
     nodes = "".join(node(f"n{number}", number, {draw(st.sampled_from([0, 1])): legs[number]}) for number in range(size))

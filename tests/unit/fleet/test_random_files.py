@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sparkrack.fleet import RackError
 from sparkrack.fleet.source import parse
 
-from .racks import DIRECT, RING, SWITCH, loaded
+from .racks import DIRECT, KEPT, RING, SWITCH, loaded
 
 FORM = re.compile(r"[^:]+:[1-9][0-9]*: [^\n]*[^ ][^\n]*; [^\n]+")
 
@@ -24,7 +24,7 @@ anything = st.one_of(scalars, st.text(max_size=20))
 
 @st.composite
 def mutated(draw: st.DrawFn) -> str:
-    lines = draw(st.sampled_from([SWITCH, DIRECT, RING])).splitlines(keepends=True)
+    lines = draw(st.sampled_from([SWITCH, DIRECT, RING, KEPT])).splitlines(keepends=True)
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(lines) - 1))
         line = lines[at]

@@ -14,10 +14,17 @@ from pydantic import SecretStr, ValidationError
 
 from sparkrack.fleet import RackError, SecretError, SecretRef
 
-from .racks import SWITCH, changed, faults, loaded
+from .racks import KEPT, SWITCH, changed, faults, loaded
 
 VALUE = "hunter2-correct-horse"
 FORMS = "name where it is kept: {env: VARIABLE}, {file: path} or {command: [program, argument]}"
+PLACES = {
+    "{env: CRS812_PASSWORD}": "15: switches.crs812.password",
+    "{env: READER}": "26: switches.crs812.reader.password",
+    "{env: SNMP_A}": "32: switches.crs812.snmp.authentication",
+    "{env: SNMP_E}": "32: switches.crs812.snmp.encryption",
+}
+"""Every reference of a rack with all keys, and what a fault there begins with."""
 
 
 def fetched(**reference: object) -> SecretStr:
@@ -130,17 +137,21 @@ def test_command_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
         ("{env: }", ".env", "is empty; give it a value or remove the key"),
     ],
 )
-def test_wrong_references_are_refused_without_a_word_of_them(reference: str, path: str, message: str) -> None:
-    found = faults(changed(SWITCH, ("{env: CRS812_PASSWORD}", reference)))
-    assert found == [f"23: switches.crs812.password{path}: {message}"]
+@pytest.mark.parametrize(("held", "place"), PLACES.items())
+def test_wrong_references_are_refused_without_a_word_of_them(
+    held: str, place: str, reference: str, path: str, message: str
+) -> None:
+    found = faults(changed(KEPT, (held, reference)))
+    assert found == [f"{place}{path}: {message}"]
     assert VALUE not in found[0]
 
 
 @pytest.mark.parametrize(
     "edit", [f"{{{VALUE}: 1, {VALUE}: 2}}", f"{{{VALUE}: &{VALUE} 1}}", f"!{VALUE} x", f"'{VALUE}"]
 )
-def test_faults_of_the_text_do_not_show_it_either(edit: str) -> None:
-    found = faults(changed(SWITCH, ("{env: CRS812_PASSWORD}", edit)))
+@pytest.mark.parametrize("held", PLACES)
+def test_faults_of_the_text_do_not_show_it_either(held: str, edit: str) -> None:
+    found = faults(changed(KEPT, (held, edit)))
     assert found
     assert VALUE not in "".join(found)
 

@@ -51,12 +51,20 @@ def test_racks_are_compared_hashed_and_copied() -> None:
 
 
 def test_a_rack_as_json_names_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CRS812_PASSWORD", "hunter2")
-    rack = load(VALID / "switch.yaml")
-    assert rack.switches["crs812"].password.resolve().get_secret_value() == "hunter2"
+    secrets = {"CRS812_PASSWORD": "hunter2", "READER": "hunter3", "SNMP_A": "hunter4", "SNMP_E": "hunter5"}
+    for name, secret in secrets.items():
+        monkeypatch.setenv(name, secret)
+    rack = load(VALID / "kept.yaml")
+    crs812 = rack.switches["crs812"]
+    assert crs812.reader
+    assert crs812.snmp
+    references = (crs812.password, crs812.reader.password, crs812.snmp.authentication, crs812.snmp.encryption)
+    assert [reference.resolve().get_secret_value() for reference in references] == list(secrets.values())
     text = rack.model_dump_json()
     assert json.loads(text)["nodes"]["spark1"]["ports"] == {"1": "crs812/qsfp56-dd-1-1"}
-    assert "hunter2" not in text + repr(rack)
+    for section in (rack, crs812, crs812.reader, crs812.snmp):
+        shown = json.dumps(section.to_json()) + repr(section) + str(section)
+        assert "hunter" not in text + shown
 
 
 @pytest.mark.parametrize("vendor", ["nvidia", "asus", "lenovo", "acer", "dell", "gigabyte", "hp", "msi"])

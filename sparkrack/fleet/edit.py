@@ -1,0 +1,162 @@
+"""Set one value in a rack file and leave every other byte of it as it is.
+
+A YAML writer would give the file back with its own spaces and line breaks. So the parser only says where the
+value stands, and its characters are replaced there; comments, order and alignment stay.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
+
+from sparkrack.fleet import source
+from sparkrack.fleet.errors import Fault, RackError, dotted
+from sparkrack.fleet.errors import Path as Place
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
+_AGAIN = "look at it, then run again"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A rack file as it was when `taken`; it is only written over while it still is that."""
+
+    path: Path
+    data: bytes
+
+    def put(self, place: Place, value: str) -> Snapshot:
+        """Set the text at `place`, a value that is in the file, and give the new snapshot.
+
+        The file is replaced as a whole or not at all, with its mode, and a symbolic link to it stays one.
+        Raises RackError, with the line, when there is no such value, when it is no single word, or when the
+        file is not what it was.
+        """
+        changed = self._changed(place, value)
+        with _readable(self.path):
+            target = self.path.resolve(strict=True)
+            now = target.read_bytes()
+            if now != self.data:
+                self._meanwhile(now)
+            if changed != now:
+                self._write(target, changed)
+        return Snapshot(self.path, changed)
+
+    def _changed(self, place: Place, value: str) -> bytes:
+        text = self.data.decode()
+        node = self._find(text, place)
+        start, end = node.start_mark.index, node.end_mark.index
+        new = text[:start] + _spelled(node, value) + text[end:]
+        # Checked against a second reading: nothing else may mean anything else now.
+        before, after = source.parse(text), source.parse(new)
+        _set(before.data, place, value)
+        if after.problems or after.data != before.data:
+            raise self._fault(node.start_mark.line + 1, place, "cannot be set without touching more", "set it by hand")
+        return new.encode()
+
+    def _find(self, text: str, place: Place) -> ScalarNode:
+        try:
+            node = YAML(typ="base", pure=True).compose(text)
+        except YAMLError:
+            raise self._fault(None, (), "is not sound YAML", "see what sparkrack check says") from None
+        line = 1
+        for depth, key in enumerate(place):
+            below = _below(node, key)
+            if below is None:
+                raise self._fault(line, place[: depth + 1], "is not in the file", "write it there with any value")
+            node, line = below, below.start_mark.line + 1
+        if not isinstance(node, ScalarNode) or "\n" in text[node.start_mark.index : node.end_mark.index]:
+            raise self._fault(line, place, "is not a value on one line", "write it as one word")
+        return node
+
+    def _meanwhile(self, now: bytes) -> None:
+        pairs = zip_longest(self.data.splitlines(keepends=True), now.splitlines(keepends=True))
+        line = next(number for number, (old, new) in enumerate(pairs, start=1) if old != new)
+        raise self._fault(line, (), "was changed here by somebody else while this ran", _AGAIN)
+
+    def _write(self, target: Path, data: bytes) -> None:
+        was = target.stat()
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                with suppress(PermissionError):  # only root gives files away
+                    os.fchown(file.fileno(), was.st_uid, was.st_gid)
+                os.fchmod(file.fileno(), stat.S_IMODE(was.st_mode))
+                os.fsync(file.fileno())
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+        folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def _fault(self, line: int | None, place: Place, what: str, right: str) -> RackError:
+        return RackError([Fault(str(self.path), line, dotted(place), what, right)])
+
+
+def taken(path: str | os.PathLike[str]) -> Snapshot:
+    """The file as it is now. Raises RackError when it cannot be read."""
+    found = Path(path)
+    with _readable(found):
+        data = found.read_bytes()
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        raise RackError([Fault(str(found), None, "", "is not UTF-8 text", "save the file as UTF-8")]) from None
+    return Snapshot(found, data)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        what = f"cannot be read or written: {error.strerror}"
+        raise RackError([Fault(str(path), None, "", what, "check the file and its folder")]) from None
+
+
+def _below(node: Node, key: object) -> Node | None:
+    if isinstance(node, MappingNode):
+        return next((value for name, value in node.value if _key(name) == key), None)
+    if isinstance(node, SequenceNode) and isinstance(key, int):
+        entries: list[Node] = node.value
+        return entries[key] if 0 <= key < len(entries) else None
+    return None
+
+
+def _key(node: Node) -> Any:
+    """A key as a reading of the file has it: a bare 1 is a number."""
+    return source.plain(node.value) if isinstance(node, ScalarNode) and node.style is None else node.value
+
+
+def _spelled(node: ScalarNode, value: str) -> str:
+    """`value` in the quotes that were there, or in such as it needs."""
+    if node.style is None and _PLAIN.fullmatch(value) and source.plain(value) == value:
+        return value
+    if node.style == "'" and value.isprintable():
+        return "'" + value.replace("'", "''") + "'"
+    # A string of JSON is a double-quoted scalar of YAML.
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _set(data: Any, place: Place, value: str) -> None:
+    for key in place[:-1]:
+        data = data[key]
+    data[place[-1]] = value
