@@ -190,7 +190,7 @@ class Lab:
         hosts = "".join(f"{rack.nodes[node.name].address} {node.host_key}\n" for node in self.nodes)
         rackfile.write(self.place.known_hosts, hosts)
         fingerprints = {switch.name: switch.fingerprint() for switch in self.switches}
-        passwords = {switch.name: switch.password for switch in self.switches}
+        passwords = {switch.name: (switch.password, switch.reader) for switch in self.switches}
         if not self.place.rack.exists():
             text = rackfile.own(self.place.plan.read_text(), rack, self.place, fingerprints, passwords)
             rackfile.write(self.place.rack, text)

@@ -59,6 +59,12 @@ switches:
     mtu: 9000
     l2mtu: 9500
     bridge: bridge
+    management: [10.77.0.0/24]
+    reader: {{password: {{file: reader}}}}
+    time_zone: UTC
+    lldp: true
+    syslog: head
+    snmp: false
 
 fabric:
   mtu: 9000
@@ -66,8 +72,11 @@ fabric:
 """
 
 
-def own(text: str, rack: Rack, place: Place, fingerprints: Mapping[str, str], passwords: Mapping[str, Path]) -> str:
-    """The same rack with the lab's key, known_hosts, certificates and passwords; everything else as it was written."""
+def own(
+    text: str, rack: Rack, place: Place, fingerprints: Mapping[str, str], passwords: Mapping[str, tuple[Path, Path]]
+) -> str:
+    """The same rack with the lab's key, known_hosts, certificates and passwords (of the user, and of the reader);
+    everything else as it was written."""
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 200
@@ -77,7 +86,10 @@ def own(text: str, rack: Rack, place: Place, fingerprints: Mapping[str, str], pa
     for name, switch in rack.switches.items():
         if switch.tls is not False:
             data["switches"][name]["tls"] = {"sha256": fingerprints[name]}
-        data["switches"][name]["password"] = {"file": str(passwords[name])}
+        user, reader = passwords[name]
+        data["switches"][name]["password"] = {"file": str(user)}
+        if switch.reader:
+            data["switches"][name]["reader"]["password"] = {"file": str(reader)}
     out = StringIO()
     yaml.dump(data, out)
     return out.getvalue()

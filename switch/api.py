@@ -25,29 +25,11 @@ from routeros_api.exceptions import (
     RouterOsApiError,
 )
 
+from .errors import CertificateError, LoginError, SentenceError, SessionError, SwitchError
+
 CONNECT_SECONDS = 15.0
 ANSWER_SECONDS = 60.0
 """How long one answer may take. A reboot or a long write is slower than the library's 15 s."""
-
-
-class SwitchError(OSError):
-    """Talking to the switch failed; the text is one line and holds no secret."""
-
-
-class SentenceError(SwitchError):
-    """The switch answered with a `!trap`; the session lives on."""
-
-
-class LoginError(SwitchError):
-    """The switch did not accept user and password."""
-
-
-class CertificateError(SwitchError):
-    """The switch showed another certificate than the one that is pinned; nothing was sent."""
-
-
-class SessionError(SwitchError):
-    """The connection is gone or cannot be trusted any more. The switch undoes what safe mode held."""
 
 
 # What the library lets through for answers that are no answers, or for a connection that breaks: its own
@@ -59,11 +41,20 @@ class Session:
     """A logged-in connection. It is never made again behind the caller's back: once lost, every call fails.
 
     host, port: where the API listens. tls: SHA-256 of the switch's certificate (DER, 64 hex digits), compared
-    before anything is sent, or None for the plain API. Raises LoginError, CertificateError or SwitchError.
-    One thread (or greenlet) at a time.
+    before anything is sent, or None for the plain API. patience: seconds to wait for one answer. Raises
+    LoginError, CertificateError or SwitchError. One thread (or greenlet) at a time.
     """
 
-    def __init__(self, host: str, port: int, *, tls: str | None, user: str, password: SecretStr) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        tls: str | None,
+        user: str,
+        password: SecretStr,
+        patience: float = ANSWER_SECONDS,
+    ) -> None:
         self.place = f"{host}:{port}"
         self._closed = False
         self._pool: Any = routeros_api.RouterOsApiPool(
@@ -78,7 +69,7 @@ class Session:
         fault: SwitchError | None = None
         try:
             self._api: Any = self._pool.get_api()
-            self._pool.set_timeout(ANSWER_SECONDS)
+            self._pool.set_timeout(patience)
         except SwitchError as wrong:
             fault = wrong
         except RouterOsApiCommunicationError as refused:
@@ -103,6 +94,10 @@ class Session:
         Words are sent as they are, in their order. Raises SentenceError for a `!trap` (the session lives
         on) and SessionError for anything else that is no answer (the session is closed).
         """
+        return [_row(row) for row in self.talk_bytes(*words)]
+
+    def talk_bytes(self, *words: str) -> list[dict[str, bytes]]:
+        """As `talk`, for values that are no text, as the contents of files are."""
         if self._closed:
             raise SessionError(f"the session with {self.place} is closed")
         path, _, verb = words[0].rpartition("/")
@@ -110,8 +105,7 @@ class Session:
         try:
             resource = self._api.get_binary_resource(path or "/")
             answer = resource.call(verb, additional_queries=(_Words(words[1:]),))
-            rows = [_row(row) for row in answer]
-            done = _row(answer.done_message)
+            rows, done = list(answer), dict(answer.done_message)
         except RouterOsApiCommunicationError as refused:
             fault = SentenceError(_text(refused.original_message))
         except _BROKEN as broken:

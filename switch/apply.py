@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import secrets
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, cast
 
 from pyinfra import logger
-from pyinfra.api.command import FunctionCommand, PyinfraCommand
+from pyinfra.api.command import FunctionCommand, PyinfraCommand, StringCommand
 from pyinfra.api.deploy import deploy
 from pyinfra.api.operation import operation
+from pyinfra.api.output import echo
 from pyinfra.context import ctx_host
 
 from sparkrack.ops.refusal import refuse, unseen
 
-from .api import SwitchError
+from . import backup
+from .batch import Plan
+from .conduct import conduct
 from .connector import RouterOSConnector
-from .diff import UnreadableError
+from .deadman import PREFIX
+from .errors import RefusedError, SwitchError, UnreadableError
 from .facts import asking, spoken
-from .plan import Plan, RefusedError, plan
-from .reading import Reading, read
-from .transaction import SETTLE_SECONDS, Check, CheckError, Say, Step, Transaction
+from .goal import Declared
+from .settling import SETTLE_SECONDS
+from .transaction import Say, Step, Transaction
+from .witness import witness
 
 if TYPE_CHECKING:
     from pyinfra.api.host import Host
@@ -28,80 +34,85 @@ if TYPE_CHECKING:
 
     from sparkrack.fleet import Rack, Switch
 
-UNDO_SECONDS = 15.0
-"""How long to look whether a switch that lost our session has taken everything back."""
-
 
 @deploy("Switch")
-def apply(rack: Rack, switch: Switch, settle: float = SETTLE_SECONDS) -> None:
-    """Bring `switch` to what `rack` declares of it: lanes of the declared cages, their legs in the bridge,
-    identity.
+def apply(rack: Rack, switch: Switch, settle: float = SETTLE_SECONDS, fuse: float | None = None) -> None:
+    """Bring `switch` to what `rack` declares of it: cages and their legs, bridge, VLANs, lossless policy, and
+    whichever of identity, time, names, log, SNMP, services and users the file names.
 
     settle: seconds a cabled leg may take to come up; one that does not (a node without power, too) fails the
-    run and everything is taken back. Does not protect from somebody who writes without safe mode at the same
-    moment, nor from a leg that only the switch calls up: verify both ends afterwards.
+    run and everything is taken back. fuse: seconds until the dead man on the switch undoes a run that nobody
+    finished; None for as long as the plan may take. Does not protect from somebody who writes without safe
+    mode at the same moment.
     """
-    bring(name=f"Bring {switch.name} to its declared state", rack=rack, switch=switch, settle=settle)
+    bring(name=f"Bring {switch.name} to its declared state", rack=rack, switch=switch, settle=settle, fuse=fuse)
 
 
 @operation()
-def bring(rack: Rack, switch: Switch, settle: float) -> Generator[PyinfraCommand, None, None]:
+def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Generator[PyinfraCommand, None, None]:
     """The one operation. Nothing is written unless the whole switch could be read, is the one that is meant,
     and differs; the same holds for --dry, an interactive run and -y, since each evaluation reads anew."""
     host = cast("Host", ctx_host.get())  # type: ignore[no-untyped-call]
     if unseen(host):
         yield _stop(host, ("no preview of the changes could be shown",))
         return
+    goal = Declared(rack, switch)
     try:
-        before = read(asking(host))
-        todo = plan(rack, switch, before)
+        before = goal.read(asking(host))
+        todo = goal.plan(before)
     except RefusedError as refused:
         yield _stop(host, refused.reasons)
         return
     except (SwitchError, UnreadableError) as unknown:
         yield _stop(host, (f"state of the switch unknown: {unknown}",))
         return
+    _show(host, todo)
     if not todo.batches:
         host.noop(f"{switch.name} is as declared")
         return
-    _show(host, todo)
-    yield from _carry_out(host, Transaction(rack, switch, todo, settle), before)
+    name = f"{PREFIX}{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
+    keeper = backup.Keeper(backup.folder(rack.rack, switch.name), switch.backups, switch.password.resolve)
+    transaction = Transaction(
+        *(name, goal, before, todo),
+        settle=settle,
+        fuse=fuse,
+        keep=lambda line: line.say(f"backup kept in {keeper.keep(line, name)}"),
+        witness=witness(_asking_nodes(host.state)),
+    )
+    yield FunctionCommand(_carry_out, (transaction,), {})
 
 
-def _carry_out(host: Host, transaction: Transaction, before: Reading) -> Generator[PyinfraCommand, None, None]:
-    step: Step | None = None
-    written = False
-    try:
-        for step in transaction.steps():
-            written = written or step.writes
-            yield _command(step)
-        step = None
-    finally:
-        # pyinfra ends an operation at its first failing command by closing this generator; it does so in the
-        # preview, too, at the first command.
-        if step and host.state.is_executing:
-            host.log_styled(f"stopped at: {step.title}", fg="red", log_func=logger.error)
-            if written:
-                _tell_aftermath(host, transaction, before)
+def _carry_out(state: State, host: Host, transaction: Transaction) -> bool:  # noqa: ARG001 - pyinfra passes both
+    connector = cast("RouterOSConnector", host.connector)
+    ended = conduct(transaction, connector.line, _showing(host))
+    # Returned, not raised: pyinfra prints a traceback for whatever a function raises.
+    for line in ended.text.splitlines():
+        host.log_styled(line, fg=None if ended.done else "red", log_func=logger.info if ended.done else logger.error)
+    return ended.done
 
 
-def _command(step: Step) -> PyinfraCommand:
-    match step:
-        case Say(sentence=sentence):
-            return spoken(sentence)
-        case Check():
-            return FunctionCommand(_test, (step,), {})
+def _showing(host: Host) -> Callable[[Step], None]:
+    """Shows what is sent as pyinfra does, at -vv; secrets by their reference."""
+
+    def show(step: Step) -> None:
+        if host.state.print_input and isinstance(step, Say):
+            words = (*step.sentence, *(f"={name}=({reference})" for name, reference in step.secrets))
+            echo(f"{host.print_prefix}>>> {spoken(words)}", err=True)
+
+    return show
 
 
-def _test(state: State, host: Host, check: Check) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
-    connector = cast(RouterOSConnector, host.connector)
-    try:
-        check.test(connector)
-    except (CheckError, SwitchError, UnreadableError, RefusedError) as fault:
-        # Returned, not raised: pyinfra prints a traceback for whatever a function raises.
-        host.log_styled(f"{fault}{connector.back_out()}", fg="red", log_func=logger.error)
-        return False
-    return True
+def _asking_nodes(state: State) -> Callable[[str, str], str | None]:
+    """Runs a command on a node of this run; None for one that is not in it, or does not answer."""
+
+    def ask(node: str, command: str) -> str | None:
+        host = state.inventory.get_host(node) if node in state.inventory.hosts else None
+        if host is None or not host.connected:
+            return None
+        fine, output = host.run_shell_command(StringCommand(command))
+        return output.stdout if fine else None
+
+    return ask
 
 
 def _stop(host: Host, reasons: tuple[str, ...]) -> PyinfraCommand:
@@ -111,31 +122,5 @@ def _stop(host: Host, reasons: tuple[str, ...]) -> PyinfraCommand:
 def _show(host: Host, todo: Plan) -> None:
     for line in todo.lines if host.state.config.DIFF else todo.effects:
         host.log(line)
-
-
-def _tell_aftermath(host: Host, transaction: Transaction, before: Reading) -> None:
-    """Look whether the switch is as it was before, and say so. A lost session takes it a moment to notice."""
-    connector = cast(RouterOSConnector, host.connector)
-    end = time.monotonic() + (UNDO_SECONDS if connector.lost else 0)
-    while True:
-        try:
-            with connector.second() as session:
-                now = read(lambda sentence: session.talk(*sentence))
-            if now == before:
-                host.log("looked again: the switch is as it was before the run")
-                return
-            if not plan(transaction.rack, transaction.switch, now).batches:
-                host.log("looked again: the switch is as declared, the release came through")
-                return
-            found = "the switch reads neither as before nor as declared"
-        except (SwitchError, UnreadableError, RefusedError) as fault:
-            found = f"the switch could not be read again ({fault})"
-        if time.monotonic() >= end:
-            break
-        time.sleep(1)
-    host.log_styled(
-        f"ROLLBACK NOT PROVEN: {found}. On the switch's console: /safe-mode/print, /system/history/print, "
-        "/interface/ethernet/print detail",
-        fg="red",
-        log_func=logger.error,
-    )
+    for line in todo.notes:
+        host.log(line)

@@ -21,14 +21,44 @@ if TYPE_CHECKING:
     from sparkrack.fleet import Switch
 
 SPEED = {
-    "copper": {(400, 8): "400G-baseCR8", (200, 4): "200G-baseCR4", (100, 2): "100G-baseCR2"},
-    "optic": {(400, 8): "400G-baseSR8-LR8", (200, 4): "200G-baseSR4-LR4", (100, 2): "100G-baseSR2-LR2"},
+    "copper": {
+        (400, 8): "400G-baseCR8",
+        (200, 4): "200G-baseCR4",
+        (100, 4): "100G-baseCR4",
+        (100, 2): "100G-baseCR2",
+        (50, 2): "50G-baseCR2",
+        (50, 1): "50G-baseCR",
+        (40, 4): "40G-baseCR4",
+        (25, 1): "25G-baseCR",
+        (10, 1): "10G-baseCR",
+        (1, 1): "1G-baseX",
+    },
+    "optic": {
+        (400, 8): "400G-baseSR8-LR8",
+        (200, 4): "200G-baseSR4-LR4",
+        (100, 4): "100G-baseSR4-LR4",
+        (100, 2): "100G-baseSR2-LR2",
+        (50, 2): "50G-baseSR2-LR2",
+        (50, 1): "50G-baseSR-LR",
+        (40, 4): "40G-baseSR4-LR4",
+        (25, 1): "25G-baseSR-LR",
+        (10, 1): "10G-baseSR-LR",
+        (1, 1): "1G-baseX",
+    },
 }
 """The `speed` word of a leg by medium, then by Gb/s and lanes. The number at the end of a word is its lane
-count: 100G-baseCR4 would be four lanes of 25G and does not fit a leg of two (same manual page)."""
+count: 100G-baseCR4 is four lanes of 25G and does not fit a leg of two (same manual page)."""
 
-FEC = "fec91"
-"""Required by every mode of 50 Gb/s a lane, and those are all the splits there are (same manual page)."""
+
+def fec_of(split: Split) -> str:
+    """The `fec-mode` of a split's legs.
+
+    Lanes of 50 Gb/s need fec91; lanes of 25 take fec74 or fec91, and fec91 is what both ends of a 100G NRZ
+    link have; 40G has fec74 only, slower lanes none (same manual page: a mode without FEC is left on auto,
+    which means off there).
+    """
+    lane = split.gbps / split.lanes_per_leg
+    return "fec91" if lane >= 25 else "fec74" if split.gbps == 40 else "auto"
 
 
 def split_of(switch: Switch, cage: str) -> Split:
@@ -60,11 +90,13 @@ def wanted_lanes(switch: Switch, cage: str) -> tuple[Wanted, ...]:
     masters = masters_of(switch, cage)
     enabled = {"disabled": "no", "l2mtu": str(switch.l2mtu), "mtu": str(switch.mtu)}
     speed = SPEED[switch.cages[cage].medium][split.gbps, split.lanes_per_leg]
-    forced = {"auto-negotiation": "no", "speed": speed, "fec-mode": FEC}
+    paused = "on" if switch.lossless == "pause" else "off"
+    flow = {"rx-flow-control": paused, "tx-flow-control": paused}
+    forced = {"auto-negotiation": "no", "speed": speed, "fec-mode": fec_of(split), **flow}
     companions = (name for name in lanes_of(cage) if name not in masters)
     return (
-        *(Wanted(name, {**enabled, **forced}) for name in masters),
-        *(Wanted(name, enabled) for name in companions),
+        *(Wanted((name,), {**enabled, **forced}) for name in masters),
+        *(Wanted((name,), enabled) for name in companions),
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from io import IOBase
 from typing import Any, Literal
 
@@ -24,9 +25,10 @@ from typing_extensions import override
 
 from sparkrack.fleet.secrets import SecretError, SecretRef
 
-from .api import Session, SwitchError
+from .api import Session
+from .errors import SwitchError
+from .line import SessionLine
 from .sentences import parse
-from .transaction import RELEASE, TAKE, UNROLL, CheckError, held
 
 
 class RouterOSData(ConnectorData):
@@ -40,7 +42,7 @@ class RouterOSData(ConnectorData):
 
 
 class RouterOSConnector(BaseConnector):
-    """Keeps one session for the whole run and knows whether safe mode was taken through it."""
+    """Keeps one session for the whole run."""
 
     handles_execution = True
     data_cls = RouterOSData
@@ -52,9 +54,8 @@ class RouterOSConnector(BaseConnector):
         "routeros_tls_sha256": DataMeta("SHA-256 of its certificate (DER); False for the plain API"),
     }
 
-    session: Session | None = None
-    holding = False
-    _password: SecretStr | None = None
+    line: SessionLine
+    """The way to the switch, for whoever changes it."""
 
     @override
     @staticmethod
@@ -67,25 +68,23 @@ class RouterOSConnector(BaseConnector):
         if missing:
             raise ConnectError(f"host data {', '.join(missing)} missing; is the switch in the inventory?")
         try:
-            self._password = self.data["routeros_password"].resolve()
-            self.session = self._open()
+            password = self.data["routeros_password"].resolve()
+            self.line = SessionLine(partial(self._open, password), self.host.log)
+            self.line.connect()
         except (SecretError, SwitchError) as fault:
             raise ConnectError(str(fault)) from None
 
     @override
     def disconnect(self) -> None:
-        if self.session:
-            self.session.close()
+        self.line.close()
 
-    def _open(self) -> Session:
-        if self._password is None:
-            raise SwitchError("not connected")
+    def _open(self, password: SecretStr) -> Session:
         return Session(
             self.data["routeros_address"],
             self.data["routeros_port"],
             tls=self.data["routeros_tls_sha256"] or None,
             user=self.data["routeros_user"],
-            password=self._password,
+            password=password,
         )
 
     @override
@@ -104,57 +103,12 @@ class RouterOSConnector(BaseConnector):
         try:
             sentence = parse(command.get_raw_value())
         except ValueError as fault:
-            return False, _output("stderr", f"{command}: {fault}{self.back_out()}")
+            return False, _output("stderr", f"{command}: {fault}{self.line.back_out()}")
         try:
-            rows = self.talk(*sentence)
+            rows = self.line.talk(*sentence)
         except SwitchError as fault:
-            return False, _output("stderr", f"{sentence[0]}: {fault}{self.back_out()}")
+            return False, _output("stderr", f"{sentence[0]}: {fault}{self.line.back_out()}")
         return True, _output("stdout", *(json.dumps(row, ensure_ascii=False) for row in rows))
-
-    def talk(self, *words: str) -> list[dict[str, str]]:
-        """Send one sentence; the exceptions are those of `Session.talk`."""
-        if self.session is None:
-            raise SwitchError("not connected")
-        rows = self.session.talk(*words)
-        if words[0] == TAKE[0]:
-            self.holding = True
-        elif words[0] in (RELEASE[0], UNROLL[0]):
-            self.holding = False
-        return rows
-
-    def second(self) -> Session:
-        """A new session to the same switch, with the same checks of certificate and password."""
-        return self._open()
-
-    def say(self, text: str) -> None:
-        self.host.log(text)
-
-    @property
-    def lost(self) -> bool:
-        """Whether the session is gone."""
-        return self.session is None or self.session.closed
-
-    def back_out(self) -> str:
-        """Take back what was written under safe mode, if it was taken. Returns what became of it, to be added
-        to the message of whatever went wrong; never raises."""
-        if not self.holding or self.session is None:
-            return ""
-        self.holding = False
-        if self.session.closed:
-            return "; the connection is gone, and with it the switch takes back what was not released"
-        try:
-            held(self)
-        except CheckError:
-            return "; NOTHING IS TAKEN BACK by us: compare the switch with its declaration"
-        except SwitchError:
-            return "; the connection broke, and with it the switch takes back what was not released"
-        try:
-            self.session.talk(*UNROLL)
-        except SwitchError as fault:
-            # Closing the session is the other way to make the switch take everything back.
-            self.session.close()
-            return f"; unroll failed ({fault}), the connection was closed for the switch to take everything back"
-        return "; everything since safe mode was taken is taken back"
 
     @override
     def put_file(self, filename_or_io: str | IOBase, remote_filename: str, *args: object, **kwargs: object) -> bool:

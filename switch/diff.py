@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from .menus import Menu, Row
+from sparkrack.fleet.secrets import SecretRef
+
+from .errors import UnreadableError
+from .menus import Key, Menu, Row
 from .values import canonical
 
 
-class UnreadableError(ValueError):
-    """The rows that were read cannot be what a switch has; nothing may be concluded from them."""
+class _Unset(str):
+    """A value that is none; text, so that whoever shows values need not know of it."""
+
+    __slots__ = ()
+
+
+UNSET = _Unset()
+"""What a field shall be that a row shall not have at all (its menu must know `unset`). Told apart by identity."""
+
+Value = str | SecretRef
+"""What a field shall hold: text, UNSET, or where to find the secret that it shall hold."""
 
 
 @dataclass(frozen=True)
 class Wanted:
     """One row that shall exist with these fields; other fields of the row, and other rows, are left alone."""
 
-    key: str
-    fields: Mapping[str, str]
+    key: Key
+    fields: Mapping[str, Value]
 
 
 @dataclass(frozen=True)
@@ -27,78 +40,139 @@ class FieldChange:
 
     name: str
     old: str | None
-    new: str
+    new: Value
+
+    def __str__(self) -> str:
+        return f"{self.name} {'(none)' if self.old is None else self.old or '(empty)'} -> {_shown(self.new)}"
+
+
+def _shown(value: Value) -> str:
+    """A value for people; a secret by where it is kept."""
+    if value is UNSET:
+        return "(none)"
+    return f"({value})" if isinstance(value, SecretRef) else value or "(empty)"
 
 
 @dataclass(frozen=True)
 class Change:
-    """One row to set, or to add when `id` is None in a menu of many rows. `row` is the user's name of it."""
+    """One row to set, to add (`id` is None in a menu of many rows) or to remove. `before` is the row as it
+    was read."""
 
     menu: Menu
-    row: str
+    key: Key
     id: str | None
     fields: tuple[FieldChange, ...]
+    removes: bool = False
+    before: Row = field(default_factory=dict, compare=False)
+
+    @property
+    def row(self) -> str:
+        """The user's name of the row."""
+        return " ".join(self.key)
 
     @property
     def adds(self) -> bool:
-        return self.id is None and self.menu.key is not None
+        return self.id is None and not self.menu.single
 
     @property
-    def values(self) -> tuple[tuple[str, str], ...]:
+    def values(self) -> tuple[tuple[str, Value], ...]:
         """Names and new values, in the order of the menu's table."""
         return tuple((change.name, change.new) for change in self.fields)
+
+    def __str__(self) -> str:
+        sign = "-" if self.removes else "+" if self.adds else "~"
+        head = f"{sign} {self.menu.path} {self.row}".rstrip()
+        told = [field for field in self.fields if field.name not in self.menu.key]
+        fields = (f"{field.name} {_shown(field.new)}" if self.adds else str(field) for field in told)
+        return f"{head}: {', '.join(fields)}" if told else head
 
 
 def diff(menu: Menu, wanted: Iterable[Wanted], actual: Sequence[Row]) -> tuple[Change, ...]:
     """The changes that make `actual` contain `wanted`, in the order of `wanted`.
 
     Equal means equal in meaning (see `values`), and a field that is not printed has its default. Raises
-    UnreadableError when a row of a fixed menu is missing, two rows have the same key, a row has no .id, or a
-    value is none of its kind.
+    UnreadableError when a row of a fixed menu is missing, two rows have the same wanted key, a row has no
+    .id, or a value is none of its kind.
     """
-    rows = index(menu, actual)
+    wanted = tuple(wanted)
+    rows = index(menu, actual, [want.key for want in wanted])
     changes = []
     for want in wanted:
-        row = rows.get(want.key)
+        row = rows.get(same_key(menu, want.key))
         if row is None and menu.fixed:
-            raise UnreadableError(f"{menu.path} has no {want.key}")
+            raise UnreadableError(f"{menu.path} has no {' '.join(want.key)}")
         fields = tuple(_field_changes(menu, want, row))
         if fields:
-            changes.append(Change(menu, want.key, None if row is None else row.get(".id"), fields))
+            changes.append(Change(menu, want.key, None if row is None else row.get(".id"), fields, before=row or {}))
     return tuple(changes)
 
 
-def index(menu: Menu, actual: Sequence[Row]) -> dict[str, Row]:
-    """The rows by their key ("" for the only row of a menu without one). Raises UnreadableError as `diff`
-    does."""
-    if menu.key is None:
+def surplus(menu: Menu, wanted: Iterable[Key], actual: Sequence[Row]) -> tuple[Change, ...]:
+    """The rows that nobody wants, as removals."""
+    known = {same_key(menu, key) for key in wanted}
+    return tuple(
+        Change(menu, menu.key_of(row), row.get(".id"), (), removes=True, before=row)
+        for row in actual
+        if same_key(menu, menu.key_of(row)) not in known
+    )
+
+
+def index(menu: Menu, actual: Sequence[Row], wanted: Collection[Key] | None = None) -> dict[Key, Row]:
+    """The rows by their key (() for the only row of a menu of one).
+
+    Raises UnreadableError for a row without .id or key, and for two rows with the same key - among those
+    that are `wanted`, when that is given: what is not ours may be there twice.
+    """
+    if menu.single:
         if len(actual) != 1:
             raise UnreadableError(f"{menu.path} should have one row and has {len(actual)}")
-        return {"": actual[0]}
-    rows: dict[str, Row] = {}
+        return {(): actual[0]}
     for row in actual:
-        key = row.get(menu.key)
-        if not key or not row.get(".id"):
-            raise UnreadableError(f"{menu.path} has a row without {menu.key if not key else '.id'}")
-        if key in rows:
-            raise UnreadableError(f"{menu.path} has two rows with {menu.key}={key}")
-        rows[key] = row
-    return rows
+        missing = next((name for name in (".id", menu.key[0]) if not row.get(name)), None)
+        if missing:
+            raise UnreadableError(f"{menu.path} has a row without {missing}")
+    keys = [same_key(menu, menu.key_of(row)) for row in actual]
+    counted = Counter(keys)
+    of_interest = set(keys) if wanted is None else {same_key(menu, key) for key in wanted}
+    for key in counted:
+        if counted[key] > 1 and key in of_interest:
+            named = ", ".join(f"{name}={value}" for name, value in zip(menu.key, key, strict=True))
+            raise UnreadableError(f"{menu.path} has two rows with {named}")
+    return dict(zip(keys, actual, strict=True))
 
 
-def _field_changes(menu: Menu, want: Wanted, row: Row | None) -> Iterable[FieldChange]:
-    if row is None and menu.key is not None:
+def same_key(menu: Menu, key: Key) -> Key:
+    """One spelling of a key; UnreadableError for one that no row can have."""
+    try:
+        return tuple(canonical(menu.fields[name].kind, text) for name, text in zip(menu.key, key, strict=True))
+    except KeyError:  # named by .id, which has one spelling
+        return key
+    except ValueError as fault:
+        raise UnreadableError(f"{menu.path} {' '.join(key)}: {fault}") from None
+
+
+def _field_changes(menu: Menu, want: Wanted, row: Row | None) -> Iterator[FieldChange]:
+    if row is None and not menu.single:
         # A row that is added carries its key, and what is a default needs no writing.
-        yield FieldChange(menu.key, None, want.key)
-    for name, field in menu.fields.items():
-        if name not in want.fields or name == menu.key:
+        yield from (FieldChange(name, None, text) for name, text in zip(menu.key, want.key, strict=True))
+    for name, told in menu.fields.items():
+        if name not in want.fields or name in menu.key:
             continue
         new = want.fields[name]
+        if isinstance(new, SecretRef):
+            # The switch never tells it, so it is set with the row and cannot be compared afterwards.
+            if row is None:
+                yield FieldChange(name, None, new)
+            continue
         old = None if row is None else row.get(name)
-        known = field.default if old is None else old
+        if new is UNSET:
+            if old is not None:
+                yield FieldChange(name, old, new)
+            continue
+        known = told.default if old is None else old
         try:
-            same = known is not None and canonical(field.kind, known) == canonical(field.kind, new)
+            same = known is not None and canonical(told.kind, known) == canonical(told.kind, new)
         except ValueError as fault:
-            raise UnreadableError(f"{menu.path} {want.key} {name}: {fault}") from None
+            raise UnreadableError(f"{menu.path} {' '.join(want.key)} {name}: {fault}") from None
         if not same:
             yield FieldChange(name, old, new)

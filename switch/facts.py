@@ -11,9 +11,9 @@ from pyinfra.api.exceptions import FactProcessError
 from pyinfra.api.facts import FactBase
 from typing_extensions import override
 
-from .api import SwitchError
+from .errors import SwitchError
+from .menus import Sentence
 from .reading import Ask
-from .sentences import Sentence
 
 if TYPE_CHECKING:
     from pyinfra.api.host import Host

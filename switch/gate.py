@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from .cages import lanes_of
-from .menus import OLDEST, Release
+from .diff import Change
+from .menus import BRIDGE, OLDEST, PACKAGE, RESOURCE, ROUTERBOARD
 from .reading import Reading
+from .releases import release
 
 if TYPE_CHECKING:
     from sparkrack.fleet import Switch
@@ -16,8 +19,6 @@ DRIVER = "switch-marvell"
 """The package that drives the switch chip (MikroTik manual, 'Packages'); without it the cages do nothing
 (inferred)."""
 
-_VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?((?:alpha|beta|rc)\d*)?(?:[ _(].*)?")
-
 # The rack-mount kit is part of the article's name and, on other models of this maker, not of what the board
 # says of itself (inferred): the same switch is CRS812-8DS-2DQ-2DDQ and CRS812-8DS-2DQ-2DDQ-RM.
 _MOUNT = re.compile(r"-?(?:RM|IN)$")
@@ -25,33 +26,33 @@ _MOUNT = re.compile(r"-?(?:RM|IN)$")
 
 def refusals(switch: Switch, reading: Reading) -> tuple[str, ...]:
     """Every reason not to write to the switch that was read, each what is wrong and what would be right; () =
-    none."""
-    return tuple(
-        reason
-        for reason in (
-            _model(switch, reading),
-            _serial(switch, reading),
-            _release(reading),
-            _driver(reading),
-            _interfaces(switch, reading),
-            _bridge(switch, reading),
-            _lossless(switch),
-        )
-        if reason
-    )
+    none. When it is the wrong unit already, nothing else of it is judged."""
+    wrong = wrong_unit(switch, reading)
+    if wrong:
+        return wrong
+    return tuple(reason for reason in (_interfaces(switch, reading), _bridge(switch, reading)) if reason)
 
 
-def release(text: str) -> Release | None:
-    """ "7.23.7 (long-term)" as (7, 23, 7, 0), "7.24rc4 (testing)" as (7, 24, 0, -1); None for what is no
-    version."""
-    found = _VERSION.fullmatch(text)
-    if not found:
-        return None
-    return int(found[1]), int(found[2]), int(found[3] or 0), -1 if found[4] else 0
+def wrong_unit(switch: Switch, reading: Reading) -> tuple[str, ...]:
+    """The reasons that lie in the unit itself: it is another one, or one this project may not change at all."""
+    unit = (_model(switch, reading), _serial(switch, reading), _release(reading), _driver(reading))
+    return tuple(reason for reason in unit if reason)
+
+
+def too_new(changes: Iterable[Change], reading: Reading) -> Iterator[str]:
+    """The fields of a plan that the release of the switch does not have yet."""
+    for change in changes:
+        for field in change.fields:
+            since = change.menu.fields[field.name].since
+            if since > reading.release:
+                yield (
+                    f"{field.name} of {change.menu.path} came with RouterOS {since[0]}.{since[1]}; the device runs "
+                    f"{reading.release[0]}.{reading.release[1]}"
+                )
 
 
 def _model(switch: Switch, reading: Reading) -> str | None:
-    says = [text for text in (reading.routerboard.get("model"), reading.resource.get("board-name")) if text]
+    says = [text for text in (reading.only(ROUTERBOARD).get("model"), reading.only(RESOURCE).get("board-name")) if text]
     if not says:
         return f"the device does not tell its model; {switch.model} is declared"
     if _MOUNT.sub("", switch.model) in {_MOUNT.sub("", text) for text in says}:
@@ -60,14 +61,14 @@ def _model(switch: Switch, reading: Reading) -> str | None:
 
 
 def _serial(switch: Switch, reading: Reading) -> str | None:
-    found = reading.routerboard.get("serial-number")
+    found = reading.only(ROUTERBOARD).get("serial-number")
     if switch.serial is None or found == switch.serial:
         return None
     return f"the device has serial number {found or '(none)'}; the rack file means {switch.serial}"
 
 
 def _release(reading: Reading) -> str | None:
-    text = reading.resource.get("version", "")
+    text = reading.only(RESOURCE).get("version", "")
     found = release(text)
     if found is None:
         return f"the device says its RouterOS is {text!r}, which is no version"
@@ -77,7 +78,7 @@ def _release(reading: Reading) -> str | None:
 
 
 def _driver(reading: Reading) -> str | None:
-    row = reading.packages.get(DRIVER)
+    row = reading.by_key(PACKAGE).get((DRIVER,))
     if row is None:
         return f"package {DRIVER} is not installed; without it the cages do not work"
     if row.get("disabled", "no") not in ("no", "false"):
@@ -91,14 +92,11 @@ def _interfaces(switch: Switch, reading: Reading) -> str | None:
 
 
 def _bridge(switch: Switch, reading: Reading) -> str | None:
-    if not switch.cages or switch.bridge in reading.bridges:
+    """A bridge is made where there is none; a second one would not be carried by the chip."""
+    there = sorted(name for (name,) in reading.by_key(BRIDGE))
+    if not switch.cages or not there or switch.bridge in there:
         return None
-    there = ", ".join(sorted(reading.bridges)) or "none"
-    return f"the device has no bridge {switch.bridge}; its bridges: {there}"
-
-
-def _lossless(switch: Switch) -> str | None:
-    if switch.lossless == "none":
-        return None
-    # Half a lossless set-up drops packets under load and looks right, so it is refused rather than left out.
-    return f"lossless: {switch.lossless} cannot be brought about by this version; declare lossless: none"
+    return (
+        f"the device has no bridge {switch.bridge}; its bridges: {', '.join(there)}, and the chip forwards for one "
+        "only: declare that one"
+    )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .diff import Change
+from sparkrack.fleet.secrets import SecretRef
 
-Sentence = tuple[str, ...]
-"""A command word such as /interface/ethernet/set, then its attribute (=k=v) and query (?...) words."""
+from .diff import UNSET, Change
+from .menus import OLDEST, Release, Sentence
 
 _COMMAND = re.compile(r"(/[a-z0-9-]+)+")
 
@@ -35,10 +35,12 @@ def parse(text: str) -> Sentence:
 
 @dataclass(frozen=True)
 class Write:
-    """A sentence that changes rows, and the user's names of them."""
+    """A sentence that changes rows, and the user's names of them. `secrets` are attributes whose values are
+    fetched when it is sent, and shown by their reference until then."""
 
     sentence: Sentence
     rows: tuple[str, ...]
+    secrets: tuple[tuple[str, SecretRef], ...] = ()
 
     @property
     def title(self) -> str:
@@ -46,24 +48,38 @@ class Write:
         return f"writing {menu} {', '.join(self.rows)}".rstrip()
 
 
-def writes(changes: Iterable[Change]) -> tuple[Write, ...]:
-    """The sentences that carry out `changes`, in order. Neighbours that are given the same values share one
-    sentence with a list of ids: every write to a lane restarts its cage, so fewer sentences are fewer
-    restarts."""
+def writes(changes: Iterable[Change], release: Release = OLDEST) -> tuple[Write, ...]:
+    """The sentences that carry out `changes`, in order, in the words of a release.
+
+    Neighbours that are given the same values share one sentence with a list of ids: every write to a lane
+    restarts its cage, so fewer sentences are fewer restarts.
+    """
     groups: list[list[Change]] = []
     for change in changes:
         last = groups[-1][-1] if groups else None
-        if last and (last.menu.path, last.values) == (change.menu.path, change.values):
+        if last and not change.adds and _alike(last, change):
             groups[-1].append(change)
         else:
             groups.append([change])
-    return tuple(_write(group) for group in groups)
+    return tuple(write for group in groups for write in _writes(group, release))
 
 
-def _write(group: list[Change]) -> Write:
-    menu = group[0].menu
+def _alike(one: Change, other: Change) -> bool:
+    return (one.menu.path, one.values, one.removes) == (other.menu.path, other.values, other.removes)
+
+
+def _writes(group: list[Change], release: Release) -> Iterator[Write]:
+    """The sentence of a group; and, since nothing else takes a field off a row, one for each that is unset."""
+    first = group[0]
     ids = [change.id for change in group if change.id]
-    command = f"{menu.path}/{'add' if group[0].adds else 'set'}"
+    verb = "remove" if first.removes else "add" if first.adds else "set"
     rows = (f"=.id={','.join(ids)}",) if ids else ()
-    sentence = (command, *rows, *(f"={name}={value}" for name, value in group[0].values))
-    return Write(sentence, tuple(change.row for change in group))
+    names = tuple(change.row for change in group)
+    told = [(first.menu.spelled(name, release), value) for name, value in first.values if value is not UNSET]
+    plain = (f"={name}={value}" for name, value in told if not isinstance(value, SecretRef))
+    secrets = tuple((name, value) for name, value in told if isinstance(value, SecretRef))
+    if told or first.removes:
+        yield Write((f"{first.menu.path}/{verb}", *rows, *plain), names, secrets)
+    for name, value in first.values:
+        if value is UNSET:
+            yield Write((f"{first.menu.path}/unset", *rows, f"=value-name={first.menu.spelled(name, release)}"), names)

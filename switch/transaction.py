@@ -1,60 +1,52 @@
 """One transaction on a switch: what is said, in which order, and what is checked in between.
 
-RouterOS safe mode belongs to one session and undoes everything when that session ends. So the transaction
-takes it, writes, proves, and releases it last; whatever goes wrong before that, losing this very process
-included, leaves the switch as it was. This module knows the order; who carries out the steps is a `Line`.
+Two rollbacks guard it. RouterOS safe mode belongs to one session and undoes everything when that session
+ends: whatever goes wrong before the release, losing this very process included, leaves the switch as it was.
+The dead man stands on the device and undoes everything when nobody disarms it: that covers the time after
+the release, and plans too long for one safe mode. This module knows the order; who carries out the steps is
+`conduct`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
+from sparkrack.fleet.secrets import SecretRef
+
+from .batch import Batch, Plan
+from .deadman import DeadMan
 from .diff import Change
-from .menus import IDENTITY, SAFE_MODE, Row
-from .plan import MOST_WRITES, Batch, Link, Plan, plan
-from .reading import read
-from .sentences import Sentence, writes
-from .values import Kind, bits_per_second, canonical
+from .disarm import disarm, disarm_others
+from .errors import CheckError
+from .goal import Goal
+from .line import Line
+from .menus import IDENTITY, RESOURCE, SCRIPT, Sentence
+from .reading import Reading
+from .safemode import RELEASE, TAKE, free, held
+from .sentences import writes
+from .settling import SETTLE_SECONDS, settled
+from .values import milliseconds
+from .witness import Witness
 
-if TYPE_CHECKING:
-    from sparkrack.fleet import Rack, Switch
+MOST_WRITES = 80
+"""Rows written under one safe mode. The switch's history holds 100 actions, and beyond that safe mode ends
+without a word and undoes nothing (MikroTik manual, 'Configuration management'); the rest is left for what
+else a session may do."""
 
-SETTLE_SECONDS = 60.0
-"""How long a link may take to come up again. Reported from the field: 8 to 40 s after a change of speed."""
-
-# `abort` fails when somebody else holds safe mode; the other words ask, or throw the holder out.
-TAKE: Sentence = ("/safe-mode/take", "=on-error=abort")
-RELEASE: Sentence = ("/safe-mode/release",)
-UNROLL: Sentence = ("/safe-mode/unroll",)
-
-
-class CheckError(Exception):
-    """A check between the writes did not hold: the transaction must not go on. The text is one line."""
-
-
-class Talker(Protocol):
-    def talk(self, *words: str) -> Sequence[Row]: ...
-
-
-class Line(Talker, Protocol):
-    """What a check may use: the session that holds safe mode, a second one, and the user's ear."""
-
-    def second(self) -> AbstractContextManager[Talker]: ...
-
-    def say(self, text: str) -> None: ...
+SENTENCE_SECONDS = 2.0
+MARGIN_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class Say:
-    """Send one sentence. `title` says what for, in words that fit after "stopped at:"."""
+    """Send one sentence. `title` says what for, in words that fit after "stopped at:". `secrets` are added to
+    it at the last moment."""
 
     title: str
     sentence: Sentence
-    writes: bool = False
+    secrets: tuple[tuple[str, SecretRef], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -64,7 +56,6 @@ class Check:
 
     title: str
     test: Callable[[Line], None]
-    writes: bool = False
 
 
 Step = Say | Check
@@ -72,20 +63,46 @@ Step = Say | Check
 
 @dataclass(frozen=True)
 class Transaction:
-    """Brings a switch from the reading `todo` was made from to its declaration.
+    """Brings a switch from the reading `before`, which `todo` was made from, to its `goal`.
 
-    settle: seconds a link may take to come up. most: rows written before safe mode is released and taken
-    anew; what a later portion undoes, if it fails, does not reach back before that.
+    name: of this run, for its rows on the switch. settle: seconds a link may take to come up. most: rows
+    written before safe mode is released and taken anew. fuse: seconds until the dead man acts; None for as
+    long as the plan may take. keep: saves what a backup needs, before the first write. witness: asks the
+    nodes' ends of links.
     """
 
-    rack: Rack
-    switch: Switch
+    name: str
+    goal: Goal
+    before: Reading
     todo: Plan
     settle: float = SETTLE_SECONDS
     most: int = MOST_WRITES
+    fuse: float | None = None
+    keep: Callable[[Line], None] | None = None
+    witness: Witness | None = None
+    _armed: list[float] = field(default_factory=list, compare=False)
+
+    @property
+    def dead_man(self) -> DeadMan:
+        """The dead man of this transaction. Its fuse covers the longest run that can still end well."""
+        fuse = self.fuse
+        if fuse is None:
+            settling = sum(1 for batch in self.todo.batches if batch.settles)
+            fuse = MARGIN_SECONDS + settling * (self.settle + 10) + SENTENCE_SECONDS * len(self.todo.changes)
+        return DeadMan(self.name, fuse, self.todo, self.before.release)
+
+    @property
+    def armed_for(self) -> float | None:
+        """Seconds until the dead man acts; None while it is not armed."""
+        return self._armed[0] - time.monotonic() if self._armed else None
 
     def steps(self) -> Iterator[Step]:
-        """The steps in order. The first that fails is the last: the caller unrolls then."""
+        """The steps in order. The first that fails is the last: the caller backs out then."""
+        yield Check("looking whether safe mode is free", free)
+        if self.keep:
+            yield Check("keeping a backup", self.keep)
+        yield Check("disarming what earlier runs left", disarm_others)
+        yield Check("arming the dead man", self._arm)
         portions = self.todo.portions(self.most)
         for number, portion in enumerate(portions):
             later = tuple(change for batches in portions[number + 1 :] for batch in batches for change in batch.changes)
@@ -98,21 +115,39 @@ class Transaction:
                 yield from self._batch(batch)
             yield Check("reading everything back", self._left(later))
             yield Check("logging in anew", reachable)
+            yield Check("looking whether there is time left", self._in_time)
             yield Check("looking whether safe mode is still ours", held)
             yield Say("releasing safe mode", RELEASE)
         yield Check("logging in anew after the release", reachable)
+        yield Check("reading everything back after the release", self._left(()))
+        yield Check("disarming the dead man", lambda line: disarm(line, self.name))
+
+    def _arm(self, line: Line) -> None:
+        rows = line.talk(*RESOURCE.sentence())
+        try:
+            uptime = milliseconds(rows[0]["uptime"]) / 1000
+        except (LookupError, ValueError):
+            raise CheckError("the switch does not tell its uptime, by which the dead man is timed") from None
+        # Counted from before the sentence is sent: the fuse burns on the switch a little later.
+        self._armed.append(time.monotonic() + self.dead_man.fuse)
+        for sentence in self.dead_man.arm(uptime):
+            line.talk(*sentence)
+        # A script that the switch cannot read would do nothing when it is needed; it says so of each.
+        scripts = line.talk(f"{SCRIPT.path}/print", "=.proplist=invalid", f"?name={self.name}")
+        if [script.get("invalid", "false") for script in scripts] not in (["false"], ["no"]):
+            raise CheckError(f"the switch cannot read the script of the dead man ({self.name})")
 
     def _batch(self, batch: Batch) -> Iterator[Step]:
-        for write in writes(batch.changes):
-            yield Say(write.title, write.sentence, writes=True)
+        for write in writes(batch.changes, self.before.release):
+            yield Say(write.title, write.sentence, write.secrets)
         if batch.settles:
             title = f"waiting for links after {batch.title}"
-            yield Check(title, lambda line: settled(line, batch.settles, self.settle))
+            yield Check(title, lambda line: settled(line, batch.settles, self.settle, self.witness))
         yield Check("looking whether safe mode is still ours", held)
 
     def _left(self, changes: tuple[Change, ...]) -> Callable[[Line], None]:
         def test(line: Line) -> None:
-            found = plan(self.rack, self.switch, read(lambda sentence: line.talk(*sentence))).changes
+            found = self.goal.plan(self.goal.read(lambda sentence: line.talk(*sentence))).changes
             if found != changes:
                 odd = [change for change in (*found, *changes) if change not in found or change not in changes]
                 rows = ", ".join(dict.fromkeys(f"{change.menu.path} {change.row}".strip() for change in odd))
@@ -120,89 +155,16 @@ class Transaction:
 
         return test
 
-
-def free(line: Line) -> None:
-    """Nobody holds safe mode; otherwise say who."""
-    row = _safe_mode(line)
-    if _flag(row, "enabled"):
-        raise CheckError(f"safe mode is held by {holder(row)}; nothing was written")
-
-
-def held(line: Line) -> None:
-    """This session holds safe mode. It ends by itself, undoing nothing, when the history overflows."""
-    row = _safe_mode(line)
-    if not _flag(row, "current"):
-        raise CheckError(f"safe mode is not ours any more (held by {holder(row)})")
-
-
-def holder(row: Row) -> str:
-    """Who holds safe mode by a row of its menu: "admin (api 10.0.0.9)"."""
-    if not _flag(row, "enabled"):
-        return "nobody"
-    user, owner = row.get("user", ""), row.get("owner", "")
-    return f"{user or 'somebody'} ({owner})" if owner else user or "somebody"
+    def _in_time(self, _line: Line) -> None:
+        left = self.armed_for or 0.0
+        if left < min(30.0, self.dead_man.fuse / 4):
+            raise CheckError(f"the dead man on the switch acts in {left:.0f} s, too soon to prove what was written")
 
 
 def reachable(line: Line) -> None:
     """Somebody who comes anew can log in and is at the same switch."""
-    here = line.talk(*IDENTITY.sentence)
+    here = line.talk(*IDENTITY.sentence())
     with line.second() as other:
-        there = other.talk(*IDENTITY.sentence)
+        there = other.talk(*IDENTITY.sentence())
     if list(there) != list(here):
         raise CheckError(f"a second session finds another switch: {list(there)}, not {list(here)}")
-
-
-def settled(line: Line, links: tuple[Link, ...], seconds: float) -> None:
-    """All `links` are up at their speed, within `seconds`.
-
-    This is the switch's side only: in forced mode it may call a link up that the node does not see (reported
-    on 7.20), so both ends are verified after a run, from outside.
-    """
-    ids = ",".join(link.id for link in links)
-    sentence = ("/interface/ethernet/monitor", f"=numbers={ids}", "=once=", "=.proplist=name,status,rate")
-    start = time.monotonic()
-    spoken = 0.0
-    while True:
-        rows = {row.get("name", ""): row for row in line.talk(*sentence)}
-        waiting = [text for link in links if (text := _not_up(link, rows.get(link.name)))]
-        if not waiting:
-            return
-        held(line)  # without it what was written may be gone, and the links with it
-        waited = time.monotonic() - start
-        if waited >= seconds:
-            raise CheckError(f"after {seconds:.0f} s {'; '.join(waiting)}")
-        if waited - spoken >= 10:
-            spoken = waited
-            line.say(f"waiting for links, {waited:.0f} s: {'; '.join(waiting)}")
-        time.sleep(1)
-
-
-def _not_up(link: Link, row: Row | None) -> str | None:
-    row = row or {}
-    status, rate = row.get("status", "not reported"), row.get("rate", "")
-    if status == "link-ok" and _gbps(rate) == link.leg.gbps:
-        return None
-    lanes = f"lanes {link.leg.lanes[0]}-{link.leg.lanes[-1]}"
-    at = f" at {rate or 'no rate'}" if status == "link-ok" else ""
-    return f"leg {link.leg} ({lanes}, to {link.port}) is {status}{at}, should be up at {link.leg.gbps}G"
-
-
-def _gbps(rate: str) -> float | None:
-    try:
-        return bits_per_second(rate) / 10**9
-    except ValueError:
-        return None
-
-
-def _safe_mode(line: Talker) -> Row:
-    rows = line.talk(*SAFE_MODE.sentence)
-    if len(rows) != 1:
-        raise CheckError(f"{SAFE_MODE.path} should have one row and has {len(rows)}")
-    return rows[0]
-
-
-def _flag(row: Row, name: str) -> bool:
-    try:
-        return canonical(Kind.FLAG, row.get(name, "no")) == "yes"
-    except ValueError:
-        raise CheckError(f"{SAFE_MODE.path} {name} is {row[name]!r}") from None

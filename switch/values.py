@@ -15,6 +15,7 @@ class Kind(Enum):
     RATE = "rate"  # bit/s: 200G, 200000000000, 200Gbps; sizes are decimal
     DURATION = "duration"  # 5m, 00:05:00, 1d2h, 90 (seconds)
     LIST = "list"  # comma separated, order without meaning
+    POLICY = "policy"  # a list in which "!x" is what is not granted: read,!write and read mean the same
 
 
 _FLAGS = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
@@ -42,7 +43,13 @@ def canonical(kind: Kind, text: str) -> str:
         case Kind.DURATION:
             return str(milliseconds(text))
         case Kind.LIST:
-            return ",".join(sorted(part.strip() for part in text.split(",") if part.strip()))
+            return ",".join(_parts(text))
+        case Kind.POLICY:
+            return ",".join(part for part in _parts(text) if not part.startswith("!"))
+
+
+def _parts(text: str) -> list[str]:
+    return sorted(part.strip() for part in text.split(",") if part.strip())
 
 
 def bits_per_second(text: str) -> int:

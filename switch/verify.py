@@ -1,119 +1,200 @@
-"""Prove the switch and both ends of every leg: what it says of itself, what its port sees, and what the node
-sees.
+"""Prove the switch and both ends of every leg: what it says of itself, what its port sees, what the node sees, and
+which node that is.
 
 A forced port calls itself up whatever hangs on it, so a leg is good only when the node says the same.
 """
 
 from __future__ import annotations
 
+import shlex
+import time
 from collections.abc import Iterator, Mapping
 
 import pytest
 
 from sparkrack.fleet import Leg, Port, Rack, Switch
-from sparkrack.proof.machines import Machine
+from sparkrack.fleet.cabling import Half
+from sparkrack.proof.machines import Machines
+from sparkrack.proof.told import Told
 
-from .api import Session, SwitchError
+from .cages import split_of
+from .deadman import PREFIX
+from .drift import Sort, drift
+from .ends import End, answer, disagreement, grown, misplaced, node_end, question, switch_end, whereabouts
+from .errors import RefusedError, UnreadableError
+from .gate import refusals
+from .look import Look
+from .menus import IDENTITY, SAFE_MODE, SCHEDULER, SCRIPT
+from .plan import plan
+from .safemode import enabled, holder
 
-Rows = dict[str, dict[str, str]]
+IDLE_SECONDS = 3.0
+"""How long counters are watched."""
+
+HEARD_SECONDS = 5.0
+"""How long the switch may take to list an address that its chip has learned (inferred; no source gives a figure)."""
 
 
 @pytest.fixture(scope="session")
-def sessions(rack: Rack) -> Iterator[Mapping[str, Session | str]]:
-    """An API session with each switch, or why there is none."""
-    opened: dict[str, Session | str] = {}
-    for name, switch in rack.switches.items():
-        try:
-            opened[name] = Session(
-                str(switch.address),
-                switch.port,
-                tls=switch.tls.sha256 if switch.tls else None,
-                user=switch.user,
-                password=switch.password.resolve(),
-            )
-        except SwitchError as fault:
-            opened[name] = str(fault)
-    yield opened
-    for session in opened.values():
-        if isinstance(session, Session):
-            session.close()
+def looks(rack: Rack) -> Iterator[Mapping[str, Look]]:
+    """Each switch, by name."""
+    made = {name: Look(rack, switch) for name, switch in rack.switches.items()}
+    yield made
+    for look in made.values():
+        look.close()
 
 
 @pytest.fixture
-def talk(sessions: Mapping[str, Session | str], request: pytest.FixtureRequest) -> Session:
-    """The session with the switch that the test is about."""
+def look(looks: Mapping[str, Look], request: pytest.FixtureRequest) -> Look:
+    """The switch that the test is about."""
     parameters = request.node.callspec.params
-    name = parameters["switch"].name if "switch" in parameters else parameters["leg"][0].switch
-    session = sessions[name]
-    if isinstance(session, str):
-        pytest.fail(f"{name}: {session}", pytrace=False)
-    return session
+    return looks[parameters["switch"].name if "switch" in parameters else parameters["leg"][0].switch]
 
 
-def test_is_the_declared_unit(switch: Switch, talk: Session) -> None:
-    """Model, serial number and identity are those of rack.yaml."""
-    (board,) = talk.talk("/system/routerboard/print")
-    assert board.get("model") == switch.model, f"{switch.name}: model {board.get('model')}, wanted {switch.model}"
-    if switch.serial:
-        serial = board.get("serial-number")
-        assert serial == switch.serial, f"{switch.name}: serial {serial}, wanted {switch.serial}"
-    if switch.identity:
-        (identity,) = talk.talk("/system/identity/print")
-        assert identity["name"] == switch.identity, f"{switch.name}: identity {identity['name']}"
+class Nodes:
+    """What the nodes say of the ports that are cabled to a switch; each is asked once, when it is needed."""
+
+    def __init__(self, rack: Rack, machines: Machines) -> None:
+        self._rack, self._machines = rack, machines
+        self._said: dict[str, dict[Half, End] | str] = {}
+
+    def ends(self, port: Port) -> tuple[End, ...]:
+        """Both halves of a port; the test fails when the node does not tell."""
+        if port.node not in self._said:
+            self._said[port.node] = self._ask(port.node)
+        said = self._said[port.node]
+        if isinstance(said, str):
+            pytest.fail(f"{port.node}: {said}", pytrace=False)
+        return tuple(said[half] for half in port.halves)
+
+    def _ask(self, node: str) -> dict[Half, End] | str:
+        ports = [port for port in self._rack.cabling.ports_of(node) if self._rack.cabling.leg_of(port)]
+        done = self._machines[node].run("sh -c " + shlex.quote(question(self._rack, ports)))
+        if done.rc != 0:
+            return f"cannot be asked: {done.stderr.strip() or f'exit {done.rc}'}"
+        try:
+            return answer(done.stdout, ports)
+        except ValueError as fault:
+            return str(fault)
 
 
-def test_nobody_holds_safe_mode(switch: Switch, talk: Session) -> None:
+@pytest.fixture(scope="session")
+def nodes(rack: Rack, machines: Machines) -> Nodes:
+    """What the nodes say."""
+    return Nodes(rack, machines)
+
+
+def test_is_the_declared_unit(switch: Switch, look: Look, told: Told) -> None:
+    """Model, serial number, release and packages are those of rack.yaml, and so is its name."""
+    told.note(f"{switch.name} was read over {look.way}")
+    wrong = [f"{switch.name}: {reason}" for reason in refusals(switch, look.reading)]
+    name = look.reading.only(IDENTITY).get("name")
+    if switch.identity and name != switch.identity:
+        wrong.append(f"{switch.name}: it calls itself {name}, wanted {switch.identity}")
+    told.judge(wrong)
+
+
+def test_is_as_declared(switch: Switch, look: Look, rack: Rack, told: Told) -> None:
+    """Nothing differs from rack.yaml, and what is configured right also works. Rows that the file does not know are
+    told, and left."""
+    try:
+        found = drift(switch, look.reading, plan(rack, switch, look.reading))
+    except RefusedError as refused:
+        told.judge(f"{switch.name}: not compared: {reason}" for reason in refused.reasons)
+        return
+    except UnreadableError as fault:
+        told.judge([f"{switch.name}: not compared: {fault}"])
+        return
+    for one in found:
+        if one.sort is Sort.UNMANAGED:
+            told.note(f"{switch.name}: {one.text}")
+    told.judge(f"{switch.name}: {one.text}" for one in found if one.sort is not Sort.UNMANAGED)
+
+
+def test_nobody_holds_safe_mode(switch: Switch, look: Look) -> None:
     """No change is half done: what is in safe mode now may be gone in a minute."""
-    (mode,) = talk.talk("/safe-mode/print")
-    assert mode.get("enabled") != "true", f"{switch.name}: {mode.get('user', 'somebody')} holds safe mode"
+    (mode,) = look.ask(SAFE_MODE.sentence()) or ({},)
+    assert mode, f"{switch.name}: it does not tell who holds safe mode"
+    assert not enabled(mode), f"{switch.name}: {holder(mode)} holds safe mode"
 
 
-def test_leg_is_up_on_the_switch(leg: tuple[Leg, Port], talk: Session) -> None:
-    """The port is linked at the leg's speed, with the FEC that lanes of 50 Gb/s need."""
+def test_no_dead_man_is_armed(switch: Switch, look: Look) -> None:
+    """No run left its timer behind: it would undo everything when it ends."""
+    rows = (*look.reading.rows(SCHEDULER), *look.ask((f"{SCRIPT.path}/print", "=.proplist=name")))
+    names = sorted({row["name"] for row in rows if row.get("name", "").startswith(PREFIX)})
+    assert not names, f"{switch.name}: {', '.join(names)} is armed and will undo an earlier run, or one going on now"
+
+
+def test_counters_stand_still(switch: Switch, look: Look, rack: Rack, told: Told) -> None:
+    """While nothing but our own small packets is sent, no leg loses frames, is paused, or gets some beyond repair."""
+    before = look.counters()
+    time.sleep(IDLE_SECONDS)
+    after = look.counters()
+    wrong = []
+    for leg in rack.cabling.legs(switch.name):
+        name = leg[0].interface
+        if not before.get(name) or not after.get(name):
+            wrong.append(f"{_named(leg)}: the switch tells none of its counters")
+        elif more := grown(before[name], after[name]):
+            wrong.append(f"{_named(leg)}: within {IDLE_SECONDS:.0f} s {', '.join(more)}")
+    told.judge(wrong)
+
+
+def test_leg_is_up_on_the_switch(leg: tuple[Leg, Port], look: Look) -> None:
+    """The port is linked at the leg's speed, with the FEC that its lanes need."""
     here, _ = leg
-    seen = _one(talk.talk("/interface/ethernet/monitor", f"=numbers={here.interface}", "=once="))
-    wanted = {"status": "link-ok", "rate": f"{here.gbps}Gbps", "fec": "fec91"}
-    wrong = [
-        f"{key} {seen.get(key, 'unknown')}, wanted {value}" for key, value in wanted.items() if seen.get(key) != value
-    ]
-    assert not wrong, f"{_named(leg)}: the switch says {'; '.join(wrong)}"
+    wrong = switch_end(here, split_of(look.switch, here.cage), look.links.get(here.interface, {}))
+    assert not wrong, f"{_named(leg)}: the switch says {wrong}"
 
 
-def test_leg_carries_full_frames(leg: tuple[Leg, Port], talk: Session, rack: Rack) -> None:
+def test_leg_carries_full_frames(leg: tuple[Leg, Port], look: Look) -> None:
     """MTU and L2MTU of the leg are those of rack.yaml."""
     here, _ = leg
-    switch = rack.switches[here.switch]
-    row = _one(talk.talk("/interface/ethernet/print", "=.proplist=mtu,l2mtu", f"?default-name={here.interface}"))
-    for key, wanted in (("mtu", switch.mtu), ("l2mtu", switch.l2mtu)):
-        assert row.get(key) == str(wanted), f"{_named(leg)}: {key} {row.get(key)}, wanted {wanted}"
+    row = look.ethernet.get(here.interface, {})
+    wanted = {"mtu": look.switch.mtu, "l2mtu": look.switch.l2mtu}
+    wrong = [f"{key} {row.get(key)}, wanted {size}" for key, size in wanted.items() if row.get(key) != str(size)]
+    assert not wrong, f"{_named(leg)}: {'; '.join(wrong)}"
 
 
-def test_leg_is_bridged_in_hardware(leg: tuple[Leg, Port], talk: Session, rack: Rack) -> None:
+def test_leg_is_bridged_in_hardware(leg: tuple[Leg, Port], look: Look) -> None:
     """The leg is a member of the declared bridge and the chip forwards for it: `hw=yes` is only a wish."""
-    here, _ = leg
-    wanted = rack.switches[here.switch].bridge
-    row = _one(talk.talk("/interface/bridge/port/print", f"?interface={here.interface}"))
+    wanted, row = look.switch.bridge, look.port(leg[0])
     assert row.get("bridge") == wanted, f"{_named(leg)}: in bridge {row.get('bridge', '(none)')}, wanted {wanted}"
     assert row.get("hw-offload") == "true", f"{_named(leg)}: the chip does not forward for it (hw-offload is not true)"
 
 
-def test_leg_is_up_on_the_node(leg: tuple[Leg, Port], machine: Machine) -> None:
+def test_leg_is_up_on_the_node(leg: tuple[Leg, Port], nodes: Nodes, told: Told) -> None:
     """Both halves of the port see a link at the leg's speed."""
     here, port = leg
-    for half in port.halves:
-        said = machine.run(f"ethtool {half.interface}")
-        assert said.rc == 0, f"{_named(leg)}: ethtool {half.interface}: {said.stderr.strip()}"
-        fields = dict(line.strip().split(": ", 1) for line in said.stdout.splitlines() if ": " in line)
-        assert fields.get("Link detected") == "yes", f"{_named(leg)}: {half.interface} sees no link"
-        speed, wanted = fields.get("Speed"), f"{here.gbps * 1000}Mb/s"
-        assert speed == wanted, f"{_named(leg)}: {half.interface} runs at {speed}, wanted {wanted}"
+    wrong = [node_end(here, end) for end in nodes.ends(port)]
+    told.judge(f"{_named(leg)}: {text}" for text in wrong if text)
 
 
-def _one(rows: list[dict[str, str]]) -> dict[str, str]:
-    """The one row that was asked for; none at all is an answer too, in which every field is missing."""
-    return rows[0] if rows else {}
+def test_both_ends_of_leg_agree(leg: tuple[Leg, Port], look: Look, nodes: Nodes) -> None:
+    """Switch and node say the same of link, speed and FEC."""
+    here, port = leg
+    wrong = disagreement(look.links.get(here.interface, {}), nodes.ends(port))
+    assert not wrong, f"{_named(leg)}: {wrong}"
+
+
+def test_leg_goes_to_its_node(leg: tuple[Leg, Port], look: Look, nodes: Nodes, rack: Rack, told: Told) -> None:
+    """The switch hears both halves of the node behind the leg that rack.yaml names, and behind no other."""
+    here, port = leg
+    ends = nodes.ends(port)  # asking makes the node speak
+    until = time.monotonic() + HEARD_SECONDS
+    while "" in whereabouts(ends, hosts := look.hosts()) and time.monotonic() < until:
+        time.sleep(1)
+
+    def where(other: Port) -> Mapping[str, list[str]] | None:
+        try:
+            return whereabouts(nodes.ends(other), look.hosts())
+        except (AssertionError, pytest.fail.Exception):
+            return None  # that node's own checks say why
+
+    told.judge(misplaced(rack, here, port, whereabouts(ends, hosts), where))
 
 
 def _named(leg: tuple[Leg, Port]) -> str:
     here, port = leg
-    return f"{port.node} on leg {here}, lanes {here.lanes[0]}-{here.lanes[-1]}"
+    lanes = f"lanes {here.lanes[0]}-{here.lanes[-1]}" if len(here.lanes) > 1 else f"lane {here.lanes[0]}"
+    return f"{port.node} on leg {here}, {lanes}"

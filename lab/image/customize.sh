@@ -7,8 +7,14 @@ chmod 440 "$root/etc/sudoers.d/ops"
 chmod 755 "$root/usr/lib/sparkrack-lab/"*
 mkdir -p "$root/lab" "$root/lib/modules"
 cp -a "$modules" "$root/lib/modules/"
-for command in ethtool ibdev2netdev nvidia-smi dmidecode lspci ib_write_bw; do
+for command in ibdev2netdev nvidia-smi dmidecode lspci ib_write_bw; do
     ln -s /usr/lib/sparkrack-lab/hardware "$root/usr/local/bin/$command"
+done
+# ethtool in two parts: what every run asks is a shell's to answer, as Python takes long to start in a virtual node.
+mkdir "$root/usr/lib/sparkrack-lab/python"
+ln -s ../hardware "$root/usr/lib/sparkrack-lab/python/ethtool"
+for command in ethtool dcb; do
+    ln -s /usr/lib/sparkrack-lab/lossless "$root/usr/local/bin/$command"
 done
 rm -f "$root"/etc/ssh/ssh_host_*
 chroot "$root" sh -eu <<'EOF'

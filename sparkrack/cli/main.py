@@ -6,8 +6,10 @@ import sys
 
 import click
 
+from sparkrack.cli.bootstrap import bootstrap
 from sparkrack.cli.check import check
 from sparkrack.cli.lab import lab
+from sparkrack.cli.switch import switch
 from sparkrack.cli.verify import verify
 from sparkrack.fleet import RackError, SecretError
 
@@ -21,7 +23,9 @@ def sparkrack() -> None:
     """
 
 
+sparkrack.add_command(bootstrap)
 sparkrack.add_command(check)
+sparkrack.add_command(switch)
 sparkrack.add_command(verify)
 sparkrack.add_command(lab)
 

@@ -14,7 +14,7 @@ from sparkrack.fleet import Rack, load
 from sparkrack.proof.outcome import Outcome
 from sparkrack.proof.run import prove
 
-PARTS = ("memory", "fabric", "switch")
+PARTS = ("memory", "lossless", "fabric", "switch")
 """What there is to prove, in the order of the table's columns."""
 
 
@@ -55,6 +55,8 @@ def _show(rack: Rack, machines: list[str], outcomes: list[Outcome], brief: bool)
     failed = [outcome for outcome in outcomes if not outcome.passed]
     for outcome in [] if brief else failed:
         console.print(f"[red]failed[/red] {outcome.role}: {outcome.why}", soft_wrap=True)
+    for role, note in dict.fromkeys((outcome.role, note) for outcome in outcomes for note in outcome.notes):
+        console.print(f"note {role}: {note}", soft_wrap=True)
     console.print(f"{len(outcomes) - len(failed)} passed, {len(failed)} failed")
     if not outcomes:
         console.print("[red]nothing was proven[/red]")

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Outcome:
-    """One check of one machine. `why`: empty when it passed."""
+    """One check of one machine, or one of several faults it found. `why`: empty when it passed. `notes`: what it
+    told besides."""
 
     machine: str
     role: str
     check: str
     passed: bool
     why: str
+    notes: tuple[str, ...] = ()
 
 
 def first_line(longrepr: object) -> str:
@@ -21,4 +23,4 @@ def first_line(longrepr: object) -> str:
     crash = getattr(longrepr, "reprcrash", None)
     text = str(crash.message if crash else longrepr).strip()
     line = text.splitlines()[0] if text else "no reason given"
-    return line.removeprefix("AssertionError: ")
+    return line.removeprefix("AssertionError: ").removeprefix("Failed: ")

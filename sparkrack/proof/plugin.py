@@ -11,6 +11,7 @@ import pytest
 from sparkrack.fleet import Address, Node, Rack, Switch, reachable
 from sparkrack.proof.machines import Machine, Machines
 from sparkrack.proof.outcome import Outcome, first_line
+from sparkrack.proof.told import FAULT, NOTE, Told, of
 
 
 class Proof:
@@ -48,6 +49,11 @@ class Proof:
         """The node that this test is about."""
         return machines[_about(request.node)]
 
+    @pytest.fixture
+    def told(self, request: pytest.FixtureRequest) -> Told:
+        """Where this test tells more than one thing."""
+        return Told(request.node.user_properties)
+
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run each test for every part of the rack that its arguments ask for."""
         for name, values in self._parts().items():
@@ -62,12 +68,16 @@ class Proof:
             item.user_properties.append(("role", item.path.parent.name))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep the outcome of a test; a fault in its preparation is a failure too."""
+        """Keep the outcome of a test, one for each fault it told; a fault in its preparation is a failure too."""
         if report.when != "call" and not report.failed:
             return
         properties = {str(name): str(value) for name, value in report.user_properties}
-        why = first_line(report.longrepr) if report.failed else ""
-        self.outcomes.append(Outcome(properties["machine"], properties["role"], report.nodeid, report.passed, why))
+        where = (properties["machine"], properties["role"], report.nodeid, report.passed)
+        faults = of(report.user_properties, FAULT) if report.when == "call" else ()
+        reasons = (faults or (first_line(report.longrepr),)) if report.failed else ("",)
+        first, *more = reasons
+        self.outcomes.append(Outcome(*where, first, of(report.user_properties, NOTE)))
+        self.outcomes.extend(Outcome(*where, why) for why in more)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A test file that cannot be read proves nothing, which is a failure."""

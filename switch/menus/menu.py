@@ -1,19 +1,20 @@
-"""The RouterOS menus this project reads or writes, as a table.
-
-Paths, arguments and words: RouterOS 7.23 command tree (`/console/inspect`); read-only fields: MikroTik
-manual, 'Ethernet' and 'Bridging and switching'. Only fields named here are ever read, so counters never look
-like drift.
-"""
+"""What a RouterOS menu is to this project: a table of fields, and which of them name a row."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .values import Kind
+from switch.values import Kind
 
 Row = Mapping[str, str]
 """One row as RouterOS prints it: every value is text, an unset field is absent."""
+
+Key = tuple[str, ...]
+"""What names a row: the values of the menu's key fields; () in a menu of one row."""
+
+Sentence = tuple[str, ...]
+"""A command word such as /interface/ethernet/set, then its attribute (=k=v) and query (?...) words."""
 
 Release = tuple[int, int, int, int]
 """major, minor, patch, and 0 for a release or -1 for a beta or candidate of it."""
@@ -25,80 +26,66 @@ CRS8xx (7.23)."""
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its kind, what its absence means (None = absence is not a value), and who may write it."""
+    """One field.
+
+    kind: how its text is compared. default: what its absence means (None = absence is not a value).
+    since: the first release that has it. renamed: its name from a release on. secret: never printed by the
+    switch, so it is written with a new row and not compared. volatile: changes by itself; it is read for
+    gates and reports, never compared.
+    """
 
     kind: Kind = Kind.WORD
     default: str | None = None
     since: Release = OLDEST
+    renamed: tuple[Release, str] | None = None
     read_only: bool = False
-    volatile: bool = False  # changes by itself: read for gates and reports, never compared
+    volatile: bool = False
+    secret: bool = False
 
 
 @dataclass(frozen=True)
 class Menu:
-    """One menu. `key` names a row for the user (None: the menu has one row). `fixed`: rows cannot be
-    added."""
+    """One menu. `key`: the fields that name a row for the user (none: the menu has one row).
+
+    fixed: rows are there from the factory and cannot be added or removed. hidden: rows that are left out of
+    every reading, by a field and the value it has there. clears: it has the command `unset`.
+    """
 
     path: str
-    key: str | None
+    key: Key
     fields: Mapping[str, Field] = field(hash=False)
     fixed: bool = False
+    hidden: tuple[str, str] | None = None
+    clears: bool = False
 
     @property
-    def proplist(self) -> tuple[str, ...]:
-        """What a print asks for: every field of this table and, where rows have one, their `.id`."""
-        return tuple(self.fields) if self.key is None else (".id", *self.fields)
+    def single(self) -> bool:
+        """Whether the menu has exactly one row, which is written without an `.id`."""
+        return not self.key
 
-    @property
-    def sentence(self) -> tuple[str, ...]:
-        """The sentence that reads the menu."""
-        return (f"{self.path}/print", f"=.proplist={','.join(self.proplist)}")
+    def spelled(self, name: str, release: Release) -> str:
+        """The name a release has for a field of this table."""
+        renamed = self.fields[name].renamed
+        return renamed[1] if renamed and release >= renamed[0] else name
+
+    def sentence(self, release: Release = OLDEST) -> Sentence:
+        """The sentence that reads the menu: every field of the table that the release has and that may be
+        seen. Counters are never asked for, so they never look like drift."""
+        names = [
+            self.spelled(name, release)
+            for name, field_ in self.fields.items()
+            if not field_.secret and field_.since <= release
+        ]
+        return (f"{self.path}/print", f"=.proplist={','.join(names if self.single else ('.id', *names))}")
+
+    def key_of(self, row: Row) -> Key:
+        """What names `row`; a key field that is not printed is ""."""
+        return tuple(row.get(name, self.fields[name].default or "") for name in self.key)
 
 
-_FACT = Field(read_only=True)
-_STATE = Field(read_only=True, volatile=True)
-
-ETHERNET = Menu(
-    "/interface/ethernet",
-    key="default-name",  # `name` belongs to the user and may be changed
-    fixed=True,
-    fields={
-        "default-name": _FACT,
-        "name": Field(),
-        "disabled": Field(Kind.FLAG, default="no"),
-        "auto-negotiation": Field(Kind.FLAG, default="yes"),
-        "speed": Field(),
-        "fec-mode": Field(default="auto"),
-        "l2mtu": Field(Kind.COUNT),
-        "mtu": Field(Kind.COUNT, default="1500"),
-    },
-)
-BRIDGE = Menu("/interface/bridge", key="name", fields={"name": Field()})
-BRIDGE_PORT = Menu(
-    "/interface/bridge/port",
-    key="interface",
-    fields={
-        "interface": Field(),
-        "bridge": Field(),
-        "disabled": Field(Kind.FLAG, default="no"),
-        "dynamic": Field(Kind.FLAG, default="no", read_only=True),
-    },
-)
-IDENTITY = Menu("/system/identity", key=None, fields={"name": Field()})
-RESOURCE = Menu("/system/resource", key=None, fixed=True, fields={"board-name": _FACT, "version": _FACT})
-ROUTERBOARD = Menu("/system/routerboard", key=None, fixed=True, fields={"model": _FACT, "serial-number": _FACT})
-PACKAGE = Menu(
-    "/system/package",
-    key="name",
-    fixed=True,
-    fields={"name": _FACT, "version": _FACT, "disabled": Field(Kind.FLAG, default="no", read_only=True)},
-)
-SAFE_MODE = Menu(
-    "/safe-mode",
-    key=None,
-    fixed=True,
-    fields={"enabled": _STATE, "current": _STATE, "user": _STATE, "owner": _STATE},
-)
-
-READ = (RESOURCE, ROUTERBOARD, PACKAGE, ETHERNET, BRIDGE, BRIDGE_PORT, IDENTITY)
-"""All that one run reads, one sentence each, in this order."""
+FACT = Field(read_only=True)
+STATE = Field(read_only=True, volatile=True)
+FLAG = Field(Kind.FLAG, default="no")
+ON = Field(Kind.FLAG, default="yes")
+NOTE = Field(default="")
+COUNT = Field(Kind.COUNT)

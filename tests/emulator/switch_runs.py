@@ -114,6 +114,7 @@ class Desk:
         self.write()
         environment: Mapping[str, str] = os.environ | {
             "CRS812_PASSWORD": self.emulator.password if password is None else password,
+            "XDG_STATE_HOME": str(self.folder / "state"),
             "PYINFRA_PROGRESS": "off",
             "NO_COLOR": "1",
         }

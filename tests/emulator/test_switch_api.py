@@ -9,7 +9,8 @@ import pytest
 from pydantic import SecretStr
 
 import switch.api
-from switch.api import CertificateError, LoginError, SentenceError, Session, SessionError, SwitchError
+from switch.api import ANSWER_SECONDS, Session
+from switch.errors import CertificateError, LoginError, SentenceError, SessionError, SwitchError
 from tests.emulator.conftest import MakeSwitch
 from tests.emulator.peer import USER, Crs812Process
 
@@ -94,9 +95,20 @@ def test_a_broken_session_stays_closed(
     assert sum(line["command"] == "/login" for line in crs812.log() if "command" in line) == logins
 
 
-def test_a_silent_switch_ends_the_session(crs812: Crs812Process, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(switch.api, "ANSWER_SECONDS", 0.3)
+def test_an_answer_may_take_longer_than_the_library_would_wait(
+    crs812: Crs812Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its 15 s hold for connecting and logging in; a longer wait is set on the socket that is open."""
+    assert ANSWER_SECONDS >= 60
+    monkeypatch.setattr(switch.api, "CONNECT_SECONDS", 0.4)
     with open_session(crs812) as session:
+        assert session._pool.socket.socket.gettimeout() == ANSWER_SECONDS
+        crs812.control({"op": "fault", "kind": "delay", "match": "/system/identity", "seconds": 0.8})
+        assert session.talk(*IDENTITY) == [{"name": "MikroTik"}]
+
+
+def test_a_silent_switch_ends_the_session(crs812: Crs812Process) -> None:
+    with open_session(crs812, patience=0.3) as session:
         crs812.control({"op": "fault", "kind": "mute", "match": "/system/identity"})
         with pytest.raises(SessionError, match="timed out"):
             session.talk(*IDENTITY)

@@ -9,6 +9,7 @@ from pyinfra.context import ctx_host
 from ruamel.yaml import YAML
 
 from roles.fabric.apply import apply as fabric
+from roles.lossless.apply import apply as lossless
 from roles.memory.apply import apply as memory
 from sparkrack.fleet import Rack
 from tests.unit.fleet.racks import VALID, changed, loaded
@@ -34,10 +35,14 @@ def rack_of(case: dict[str, Any]) -> Rack:
     return loaded(changed(text, *map(tuple, case.get("rack", []))))
 
 
+def node_in(role: str, case: dict[str, Any]) -> dict[str, Any]:
+    """The answers of a case's node. `from`: what it is like, beside what `node` says, as ROLE.FROM.yaml has it."""
+    like = dict(read(OPERATIONS / f"{role}.{case['from']}.yaml")) if "from" in case else {}
+    return node_of(role) | like | dict(case.get("node", {}))
+
+
 def answers_of(role: str, case: dict[str, Any]) -> Answers:
-    return Answers(
-        node_of(role) | case.get("node", {}), fails=case.get("fails"), refuses=case.get("connection") == "refused"
-    )
+    return Answers(node_in(role, case), fails=case.get("fails"), refuses=case.get("connection") == "refused")
 
 
 def apply_memory() -> None:
@@ -50,7 +55,12 @@ def apply_fabric() -> None:
     fabric(rack=host.data.rack, node=host.data.node)
 
 
-DEPLOYS = {"memory": apply_memory, "fabric": apply_fabric}
+def apply_lossless() -> None:
+    host = ctx_host.get()  # type: ignore[no-untyped-call]
+    lossless(rack=host.data.rack, node=host.data.node)
+
+
+DEPLOYS = {"memory": apply_memory, "lossless": apply_lossless, "fabric": apply_fabric}
 
 
 def matches(sent: tuple[str, str], wanted: Any) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.fabric import state
+from roles.fabric import scripts
 from tests.unit.fleet.racks import RING, SWITCH, loaded
 from tests.unit.ops.shells import calls, run, stand_in
 
@@ -41,7 +41,7 @@ def show(node: Path, addresses: dict[str, str]) -> None:
 
 
 def proven(node: Path, peers: set[str]) -> tuple[bool, list[str]]:
-    done = run(state.proof(RACK, NODE, peers, 2), node)
+    done = run(scripts.proof(RACK, NODE, {}, peers, 2), node)
     return done.returncode == 0, done.stdout.splitlines()
 
 
@@ -99,7 +99,7 @@ def test_in_a_ring_each_half_reaches_its_peer() -> None:
     rack = loaded(RING)
     said = [
         f"{here.half.interface} {there} {half}"
-        for here, there, half in state.echoes(rack, rack.nodes["spark1"], {"spark3"})
+        for here, there, half in scripts.echoes(rack, rack.nodes["spark1"], {"spark3"})
     ]
     assert said == [
         "enp1s0f1np1 10.100.2.2 spark3/enp1s0f0np0",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.fabric import state
+from roles.fabric import scripts, state
 from sparkrack.ops.files import encoded
 from sparkrack.ops.shell import root
 from tests.unit.fleet.racks import SWITCH, loaded
@@ -15,6 +15,7 @@ from tests.unit.ops.shells import calls, run, stand_in
 RACK = loaded(SWITCH)
 NODE = RACK.nodes["spark1"]
 NAMES = ["enp1s0f1np1", "enP2p1s0f1np1"]
+SHALL = state.wanted(RACK, NODE)
 OURS = state.netplan(RACK, NODE) or b""
 UNITS = "/run/systemd/network"
 MANAGEMENT = f"{UNITS}/10-netplan-enP7s7.network"
@@ -47,9 +48,9 @@ def listed(folder: Path) -> list[str]:
 
 
 def test_a_candidate_is_rendered_where_nothing_acts_on_it(node: Path) -> None:
-    done = run(root(state.generate(candidate=True), stdin=encoded(OURS)), node)
+    done = run(root(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
     assert done.returncode == 0, done.stderr
-    tree = Path(f"{node}{state.TREE}")
+    tree = Path(f"{node}{scripts.TREE}")
     assert listed(tree / "etc/netplan") == ["50-cloud-init.yaml"]
     candidate = Path(f"{tree}{state.TRIED}")
     assert candidate.read_bytes() == OURS
@@ -62,24 +63,24 @@ def test_a_candidate_is_rendered_where_nothing_acts_on_it(node: Path) -> None:
 
 def test_a_candidate_that_netplan_refuses(node: Path) -> None:
     stand_in(node, "netplan", "echo 'bad address' >&2; exit 1")
-    done = run(root(state.generate(candidate=True), stdin=encoded(b"x")), node)
+    done = run(root(scripts.generate(candidate=True), stdin=encoded(b"x")), node)
     assert done.returncode != 0
     assert "bad address" in done.stderr
 
 
 def test_what_an_earlier_candidate_left_is_gone(node: Path) -> None:
-    old = Path(f"{node}{state.TREE}{UNITS}/10-netplan-old.network")
+    old = Path(f"{node}{scripts.TREE}{UNITS}/10-netplan-old.network")
     old.parent.mkdir(parents=True)
     old.touch()
-    run(root(state.generate(candidate=True), stdin=encoded(OURS)), node)
+    run(root(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
     assert not old.exists()
 
 
 def test_only_units_of_the_fabric_are_replaced(node: Path) -> None:
     stale = Path(f"{node}{UNITS}/10-netplan-enp1s0f1np1.link")
     stale.touch()
-    run(root(state.generate(candidate=True), stdin=encoded(OURS)), node)
-    done = run(root(state.activate(NAMES)), node)
+    run(root(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
+    done = run(root(scripts.activate(SHALL, SHALL)), node)
     assert done.returncode == 0, done.stderr
     assert listed(Path(f"{node}{UNITS}")) == [
         "10-netplan-enP2p1s0f1np1.network",
@@ -91,21 +92,21 @@ def test_only_units_of_the_fabric_are_replaced(node: Path) -> None:
         "networkctl reload",
         "networkctl reconfigure enp1s0f1np1 enP2p1s0f1np1",
     ]
-    assert not Path(f"{node}{state.TREE}").exists()
+    assert not Path(f"{node}{scripts.TREE}").exists()
 
 
 def test_with_networkmanager_netplan_does_it(node: Path) -> None:
     stand_in(node, "systemctl")
-    run(root(state.activate(NAMES)), node)
+    run(root(scripts.activate(SHALL, SHALL)), node)
     assert "netplan apply" in calls(node)
     assert not [call for call in calls(node) if call.startswith("networkctl")]
 
 
 @pytest.mark.parametrize("tool", ["networkctl", "cp"])
 def test_activation_that_fails_is_told(node: Path, tool: str) -> None:
-    run(root(state.generate(candidate=True), stdin=encoded(OURS)), node)
+    run(root(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
     stand_in(node, tool, "exit 1")
-    assert run(root(state.activate(NAMES)), node).returncode != 0
+    assert run(root(scripts.activate(SHALL, SHALL)), node).returncode != 0
 
 
 BEFORE = {
@@ -120,7 +121,7 @@ def test_a_revert_brings_back_what_was_live(node: Path) -> None:
     tried.write_bytes(OURS)
     for name in NAMES:
         Path(f"{node}{UNITS}/10-netplan-{name}.network").touch()
-    done = run(state.revert(BEFORE), node)
+    done = run(scripts.revert(BEFORE), node)
     assert done.returncode == 0, done.stderr
     assert not tried.exists()
     assert listed(Path(f"{node}{UNITS}")) == ["10-netplan-enP7s7.network"]
@@ -143,5 +144,5 @@ def test_a_revert_brings_back_what_was_live(node: Path) -> None:
 def test_a_revert_goes_on_after_a_step_that_fails(node: Path) -> None:
     stand_in(node, "netplan", "exit 1")
     stand_in(node, "networkctl", "exit 1")
-    run(state.revert(BEFORE), node)
+    run(scripts.revert(BEFORE), node)
     assert calls(node)[-1] == "ip address replace 10.9.0.1/24 dev enp1s0f1np1"

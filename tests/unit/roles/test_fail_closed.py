@@ -11,7 +11,7 @@ from paramiko import SSHException
 from sparkrack.ops import probe
 from tests.unit.ops.fakenode import MODES, Answers, run
 
-from .cases import DEPLOYS, OPERATIONS, node_of, rack_of, read
+from .cases import DEPLOYS, OPERATIONS, node_in, node_of, rack_of, read
 
 FAULTS: dict[str, Any] = {
     "silent": {"silent": True},
@@ -19,7 +19,7 @@ FAULTS: dict[str, Any] = {
     "fails": {"exit": 3},
     "not text": b"\xff\xfe",
 }
-ROLE = {"memory": "swap-on", "fabric": "address-differs-live"}
+ROLE = {"memory": "swap-on", "lossless": "taken-back", "fabric": "address-differs-live"}
 """A case of each role with something to change, so that a run which goes on is seen."""
 
 
@@ -31,7 +31,7 @@ def keys() -> Iterator[tuple[str, str]]:
 
 def broken(role: str, **changes: Any) -> Answers:
     case = read(OPERATIONS / role / f"{ROLE[role]}.yaml")
-    return Answers(node_of(role) | case["node"] | changes)
+    return Answers(node_in(role, case) | changes)
 
 
 def ended(role: str, answers: Answers, mode: str) -> str:
@@ -52,7 +52,13 @@ LATE = {
     "sysctl-settings",
 }
 """What only the second operation of the memory role looks at, when the first has done its work."""
-BYTES = {"/etc/fstab", "/etc/sysctl.d/zz-sparkrack-memory.conf", "/etc/netplan/60-sparkrack-fabric.yaml"}
+BYTES = {
+    "/etc/fstab",
+    "/etc/sysctl.d/zz-sparkrack-memory.conf",
+    "/etc/netplan/60-sparkrack-fabric.yaml",
+    "/usr/local/lib/sparkrack/lossless",
+    "/etc/systemd/system/sparkrack-lossless@.service",
+}
 THERE = {"/run/netplan/60-sparkrack-fabric.yaml", "/run/sparkrack/fabric.revert"}
 """Files whose content does not matter, only whether they are there."""
 

@@ -5,9 +5,23 @@ from pathlib import Path
 
 import pytest
 
-from .rows import MakeRack, make_rack
+from .memory import Clock, Device
+from .racks import MakeRack, make_rack
 
 
 @pytest.fixture
 def rack(tmp_path: Path) -> MakeRack:
     return partial(make_rack, tmp_path)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for module in ("transaction", "conduct", "settling"):
+        monkeypatch.setattr(f"switch.{module}.time", clock)
+    return clock
+
+
+@pytest.fixture
+def device(clock: Clock) -> Device:
+    return Device(clock)

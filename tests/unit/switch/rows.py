@@ -1,88 +1,166 @@
-"""Rows as a CRS812 prints them, and a rack file to compare them with. Written out here, not taken from the
-code."""
+"""Rows as a CRS812 prints them, of every menu a run may read. Written out here, not taken from the code."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable
 
-from ruamel.yaml import YAML
-
-from sparkrack.fleet import Rack, Switch, load
+from sparkrack.fleet.secrets import SecretRef
 from switch.diff import Change
+from switch.errors import SentenceError
+from switch.menus import MENUS, OLDEST, Release, Sentence
 from switch.reading import Reading, read
-from switch.sentences import Sentence
+from switch.values import canonical
 
-LANES = {"qsfp56-dd-1": 8, "qsfp56-dd-2": 8, "qsfp56-1": 4, "qsfp56-2": 4}
+LANES = {"qsfp56-dd-1": 8, "qsfp56-dd-2": 8, "qsfp56-1": 4, "qsfp56-2": 4} | {f"sfp56-{n}": 1 for n in range(1, 9)}
 PORTS = (
     "ether1",
     "ether2",
-    *(f"{cage}-{lane}" for cage, lanes in LANES.items() for lane in range(1, lanes + 1)),
-    *(f"sfp56-{number}" for number in range(1, 9)),
+    *(f"{cage}-{lane}" for cage, lanes in LANES.items() if lanes > 1 for lane in range(1, lanes + 1)),
+    *(cage for cage, lanes in LANES.items() if lanes == 1),
 )
 
 Tables = dict[str, list[dict[str, str]]]
+QOS = "/interface/ethernet/switch/qos"
+SINGLE = {menu.path for menu in MENUS if menu.single}
 
 
 def factory() -> Tables:
-    """All menus a run reads, of a switch that was never configured."""
-    ethernet = [
-        {
-            ".id": f"*{number:X}",
-            "default-name": name,
-            "name": name,
-            "disabled": "false",
-            "auto-negotiation": "true",
-            "fec-mode": "auto",
-            "mtu": "1500",
-            "l2mtu": "1584",
-        }
-        for number, name in enumerate(PORTS, start=2)
-    ]
-    ports = [
-        {
-            ".id": f"*{number:X}",
-            "interface": name,
-            "bridge": "bridge",
-            "disabled": "false",
-            "dynamic": "false",
-        }
-        for number, name in enumerate(PORTS)
-    ]
+    """All menus a run may read, of a switch that was never configured."""
+    return _unit() | _ports() | _qos() | _system() | _access()
+
+
+def _unit() -> Tables:
     return {
-        "/system/resource": [{"board-name": "CRS812-8DS-2DQ-2DDQ", "version": "7.23.7 (long-term)"}],
+        "/system/resource": [{"board-name": "CRS812-8DS-2DQ-2DDQ", "version": "7.23.7 (long-term)", "uptime": "5m"}],
         "/system/routerboard": [{"model": "CRS812-8DS-2DQ-2DDQ", "serial-number": "HX1"}],
-        "/system/package": [
-            {".id": f"*{number}", "name": name, "version": "7.23.7", "disabled": "false"}
-            for number, name in enumerate(("routeros", "switch-marvell"), start=1)
-        ],
-        "/interface/ethernet": ethernet,
-        "/interface/bridge": [{".id": "*24", "name": "bridge"}],
-        "/interface/bridge/port": ports,
-        "/system/identity": [{"name": "MikroTik"}],
+        "/system/package": _numbered(
+            {"name": "routeros", "version": "7.23.7", "disabled": "false"},
+            {"name": "switch-marvell", "version": "7.23.7", "disabled": "false"},
+        ),
+        "/safe-mode": [{"enabled": "false", "current": "false"}],
     }
 
 
-def reading(tables: Tables) -> Reading:
-    """What a run makes of these tables."""
+def _ports() -> Tables:
+    plain = {"disabled": "false", "auto-negotiation": "true", "fec-mode": "auto", "mtu": "1500", "l2mtu": "1584"}
+    still = {"rx-flow-control": "off", "tx-flow-control": "off"}
+    member = {"bridge": "bridge", "disabled": "false", "hw": "true", "hw-offload": "true", "dynamic": "false"}
+    return {
+        "/interface/ethernet": _numbered(
+            *({"default-name": name, "name": name, **plain, **still} for name in PORTS), first=2
+        ),
+        "/interface/bridge": _numbered({"name": "bridge", "vlan-filtering": "false", "disabled": "false"}, first=36),
+        "/interface/bridge/port": _numbered(*({"interface": name, **member} for name in PORTS), first=0),
+        "/interface/bridge/vlan": [],
+        "/interface/bridge/host": [],
+    }
+
+
+def _qos() -> Tables:
+    classes = [("low-priority-group", 1), ("low-priority-group", 2), ("low-priority-group", 3)]
+    classes += [("high-priority-group", 3), ("high-priority-group", 4), ("high-priority-group", 5)]
+    queues = [{"schedule": schedule, "weight": str(weight)} for schedule, weight in classes]
+    queues += [{"schedule": "strict-priority", "weight": ""}] * 2
+    return {
+        f"{QOS}/settings": [{"lossless-traffic-class": "", "lossless-buffers": "auto"}],
+        f"{QOS}/profile": _numbered({"name": "default", "traffic-class": "1"}),
+        f"{QOS}/tx-manager/queue": _numbered(
+            *({"tx-manager": "default", "traffic-class": str(number), **queue} for number, queue in enumerate(queues))
+        ),
+        f"{QOS}/priority-flow-control": _numbered({"name": "disabled", "traffic-class": "", "rx": "no", "tx": "no"}),
+        f"{QOS}/port": _numbered(*({"name": name, "trust-l3": "ignore", "pfc": "disabled"} for name in PORTS)),
+    }
+
+
+def _system() -> Tables:
+    return {
+        "/system/identity": [{"name": "MikroTik"}],
+        "/system/clock": [{"time-zone-autodetect": "true", "time-zone-name": "Europe/Riga"}],
+        "/system/ntp/client": [{"enabled": "false", "mode": "unicast", "servers": ""}],
+        "/ip/dns": [{"servers": "", "allow-remote-requests": "false"}],
+        "/ip/neighbor/discovery-settings": [
+            {"discover-interface-list": "static", "protocol": "cdp,lldp,mndp", "mode": "tx-and-rx"}
+        ],
+        "/system/logging/action": _numbered({"name": "memory", "target": "memory"}, {"name": "disk", "target": "disk"}),
+        "/system/logging": _numbered(
+            *({"topics": topic, "action": "memory"} for topic in ("info", "error", "warning", "critical"))
+        ),
+        "/snmp": [{"enabled": "false", "trap-version": "1", "trap-community": "public"}],
+        "/snmp/community": _numbered({"name": "public", "addresses": "::/0", "security": "none", "disabled": "false"}),
+        "/system/script": [],
+        "/system/scheduler": [],
+    }
+
+
+def _access() -> Tables:
+    ports = {
+        "ftp": 21,
+        "ssh": 22,
+        "telnet": 23,
+        "www": 80,
+        "www-ssl": 443,
+        "winbox": 8291,
+        "api": 8728,
+        "api-ssl": 8729,
+    }
+    certificates = {"www-ssl": "none", "api-ssl": "own"}
+    services = [
+        {"name": name, "port": str(port), "address": "", "disabled": str(name == "www-ssl").lower(), "dynamic": "false"}
+        | ({"certificate": certificates[name]} if name in certificates else {})
+        for name, port in ports.items()
+    ]
+    return {
+        # From 7.23 on, an open connection is a row of the menu, too.
+        "/ip/service": _numbered(*services, {"name": "api-ssl", "port": "8729", "dynamic": "true"}),
+        "/user/group": _numbered({"name": "full", "policy": "local,ssh,read,write,api,rest-api"}),
+        "/user": _numbered({"name": "admin", "group": "full"}, {"name": "sparkrack", "group": "full"}),
+        "/user/active": _numbered({"name": "sparkrack", "address": "10.77.0.10", "via": "api-ssl", "when": "today"}),
+        "/ip/arp": _numbered({"address": "10.77.0.10", "mac-address": "02:00:00:00:00:10"}),
+        "/tool/mac-server": [{"allowed-interface-list": "all"}],
+        "/tool/mac-server/mac-winbox": [{"allowed-interface-list": "all"}],
+        "/tool/mac-server/ping": [{"enabled": "true"}],
+        "/tool/bandwidth-server": [{"enabled": "true"}],
+    }
+
+
+def _numbered(*rows: dict[str, str], first: int = 1) -> list[dict[str, str]]:
+    return [{".id": f"*{number:X}", **row} for number, row in enumerate(rows, start=first)]
+
+
+def asking(tables: Tables, asked: list[str] | None = None) -> Callable[[Sentence], list[dict[str, str]]]:
+    """Answers sentences from `tables` as a switch does, and notes in `asked` which menus were asked for."""
 
     def ask(sentence: Sentence) -> list[dict[str, str]]:
-        asked = next(word for word in sentence if word.startswith("=.proplist=")).split("=")[2].split(",")
-        rows = tables[sentence[0].removesuffix("/print")]
-        return [{name: row[name] for name in asked if name in row} for row in rows]
+        path = sentence[0].removesuffix("/print")
+        if asked is not None:
+            asked.append(path)
+        if path not in tables:
+            raise SentenceError("no such command prefix")
+        names = next(word for word in sentence if word.startswith("=.proplist=")).split("=")[2].split(",")
+        return [{name: row[name] for name in names if name in row} for row in tables[path]]
 
-    return read(ask)
+    return ask
 
 
-def carry_out(tables: Tables, changes: tuple[Change, ...]) -> None:
-    """Do to the tables what a switch does when it is sent these changes; it prints flags as true and
-    false."""
+def reading(tables: Tables) -> Reading:
+    """What a run makes of all these tables."""
+    return read(asking(tables), MENUS, MENUS)
+
+
+def carry_out(tables: Tables, changes: Iterable[Change], release: Release = OLDEST) -> None:
+    """Do to the tables what a switch does when it is sent these changes; it prints flags as true and false,
+    and no password."""
     printed = {"yes": "true", "no": "false"}
     for change in changes:
         rows = tables[change.menu.path]
-        values = {name: printed.get(value, value) for name, value in change.values}
-        if change.adds:
+        values = {
+            change.menu.spelled(name, release): printed.get(value, value)
+            for name, value in change.values
+            if not isinstance(value, SecretRef)
+        }
+        if change.removes:
+            rows.remove(next(row for row in rows if row[".id"] == change.id))
+        elif change.adds:
             rows.append({".id": f"*{100 + len(rows):X}", "disabled": "false", **values})
         elif change.id is None:
             rows[0].update(values)
@@ -90,43 +168,22 @@ def carry_out(tables: Tables, changes: tuple[Change, ...]) -> None:
             next(row for row in rows if row[".id"] == change.id).update(values)
 
 
-def row(tables: Tables, name: str) -> dict[str, str]:
-    """The row of an interface by the name it has from the factory."""
-    return next(row for row in tables["/interface/ethernet"] if row["default-name"] == name)
+def row(tables: Tables, name: str, path: str = "/interface/ethernet", key: str = "default-name") -> dict[str, str]:
+    """The row of an interface by the name it has from the factory, or of another menu by another key."""
+    return next(row for row in tables[path] if row[key] == name)
 
 
-SWITCH: Mapping[str, Any] = {
-    "address": "10.77.0.2",
-    "tls": False,
-    "user": "sparkrack",
-    "password": {"env": "CRS812_PASSWORD"},
-    "model": "CRS812-8DS-2DQ-2DDQ",
-    "identity": "crs812",
-    "cages": {"qsfp56-dd-1": {"split": "4x100G"}, "qsfp56-dd-2": {"split": "4x100G", "medium": "optic"}},
-}
-NODES = {f"spark{number}": f"crs812/qsfp56-dd-1-{2 * number - 1}" for number in (1, 2, 3, 4)} | {
-    "spark5": "crs812/qsfp56-dd-2-1"
-}
-
-UNCABLED: dict[str, str | None] = {"spark1": None}
-
-MakeRack = Callable[..., tuple[Rack, Switch]]
-
-
-def make_rack(folder: Path, nodes: Mapping[str, str | None] = NODES, **switch: object) -> tuple[Rack, Switch]:
-    """A rack of `nodes` (name: leg or none) around one switch, some of its keys replaced (None: left out)."""
-    document = {
-        "rack": "test",
-        "access": {"user": "ops", "key": "key", "known_hosts": "known_hosts"},
-        "nodes": {
-            name: {"address": f"10.77.0.{10 + number}", "vendor": "asus", "ports": {1: leg} if leg else {}}
-            for number, (name, leg) in enumerate(nodes.items(), start=1)
-        },
-        "switches": {"crs812": {k: v for k, v in {**SWITCH, **switch}.items() if v is not None}},
-        "fabric": {"mtu": 1500, "subnets": ["192.168.100.0/24", "192.168.101.0/24"]},
-    }
-    path = folder / "rack.yaml"
-    with path.open("w") as file:
-        YAML(typ="safe").dump(document, file)
-    rack = load(path)
-    return rack, rack.switches["crs812"]
+def meaning(tables: Tables) -> dict[str, list[dict[str, str]]]:
+    """What tables say, in one spelling, rows in one order and without ids; secrets are never printed."""
+    found = {}
+    for menu in MENUS:
+        rows = [
+            {
+                name: canonical(told.kind, text) if (text := entry.get(name, told.default or "")) else ""
+                for name, told in menu.fields.items()
+                if not told.secret
+            }
+            for entry in tables[menu.path]
+        ]
+        found[menu.path] = sorted(rows, key=lambda entry: sorted(entry.items()))
+    return found

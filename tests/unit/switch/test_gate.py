@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from switch.gate import refusals, release
+from switch.gate import refusals
 from switch.menus import OLDEST
+from switch.releases import release
 
-from .rows import MakeRack, factory, reading
+from .racks import MakeRack
+from .rows import factory, reading
 
 
 def test_the_declared_switch_is_let_through(rack: MakeRack) -> None:
@@ -41,7 +43,6 @@ def test_the_mounting_is_not_the_model(rack: MakeRack, board: str) -> None:
         ("/system/package", [], "switch-marvell is not installed"),
         ("/system/package", [{".id": "*1", "name": "switch-marvell", "disabled": "true"}], "is disabled"),
         ("/interface/bridge", [{".id": "*1", "name": "br"}], "no bridge bridge; its bridges: br"),
-        ("/interface/bridge", [], "its bridges: none"),
         (
             "/interface/ethernet",
             [{".id": "*1", "default-name": "a", "name": "a"}],
@@ -67,9 +68,16 @@ def test_a_device_without_a_model_is_refused(rack: MakeRack) -> None:
     assert "does not tell its model" in reason
 
 
-def test_what_this_version_cannot_bring_about_is_refused(rack: MakeRack) -> None:
-    (reason,) = refusals(rack(lossless="roce")[1], reading(factory()))
-    assert "lossless: roce cannot be brought about" in reason
+def test_a_bridge_is_made_where_there_is_none(rack: MakeRack) -> None:
+    tables = factory() | {"/interface/bridge": []}
+    assert refusals(rack()[1], reading(tables)) == ()
+
+
+def test_of_the_wrong_unit_nothing_else_is_judged(rack: MakeRack) -> None:
+    tables = factory() | {"/interface/bridge": [{".id": "*1", "name": "br"}]}
+    tables["/system/routerboard"][0]["serial-number"] = "HX9"
+    (reason,) = refusals(rack(serial="HX1")[1], reading(tables))
+    assert "serial number HX9" in reason
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparkrack.fleet.secrets import SecretRef
 from switch.diff import Change, FieldChange
 from switch.facts import spoken
-from switch.menus import BRIDGE_PORT, ETHERNET, IDENTITY, Menu
+from switch.menus import BRIDGE_PORT, ETHERNET, IDENTITY, SERVICE, USER, Menu
 from switch.sentences import parse, writes
 
 VALUES = st.text(st.characters(codec="utf-8"))
@@ -51,7 +52,7 @@ def test_a_query_typed_in_a_shell() -> None:
 
 def change(menu: Menu, row: str, id_: str | None, **fields: str) -> Change:
     changed = tuple(FieldChange(name.replace("_", "-"), None, value) for name, value in fields.items())
-    return Change(menu, row, id_, changed)
+    return Change(menu, (row,) if row else (), id_, changed)
 
 
 def test_neighbours_with_the_same_values_share_a_sentence() -> None:
@@ -92,3 +93,24 @@ def test_no_row_is_lost_or_moved_by_sharing(rows: list[tuple[int, str]]) -> None
     ]
     assert sent == [(f"*{number:X}", f"=l2mtu={value}") for number, value in rows]
     assert [name for write in writes(changes) for name in write.rows] == [str(number) for number, _ in rows]
+
+
+def test_removed_neighbours_share_a_sentence_and_say_no_values() -> None:
+    gone = [Change(BRIDGE_PORT, (name,), id_, (), removes=True) for name, id_ in (("a", "*1"), ("b", "*2"))]
+    assert [write.sentence for write in writes(gone)] == [("/interface/bridge/port/remove", "=.id=*1,*2")]
+
+
+def test_a_secret_is_not_in_the_sentence_until_it_is_sent() -> None:
+    secret = SecretRef(env="READER_PASSWORD")
+    fields = (FieldChange("name", None, "eve"), FieldChange("password", None, secret))
+    (write,) = writes([Change(USER, ("eve",), None, fields)])
+    assert write.sentence == ("/user/add", "=name=eve")
+    assert write.secrets == (("password", secret),)
+    assert write.title == "writing /user eve"
+
+
+def test_a_renamed_field_is_written_by_the_name_the_release_has() -> None:
+    limited = change(SERVICE, "ssh", "*1", address="10.0.0.0/8")
+    assert writes([limited])[0].sentence[2] == "=address=10.0.0.0/8"
+    assert writes([limited], (7, 24, 0, 0))[0].sentence[2] == "=available-from=10.0.0.0/8"
+    assert writes([limited], (7, 24, 0, -1))[0].sentence[2] == "=available-from=10.0.0.0/8"

@@ -1,0 +1,88 @@
+"""A plan as data: changes in batches, in the order they are written, with whom each disturbs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .diff import Change
+
+if TYPE_CHECKING:
+    from sparkrack.fleet.cabling import Leg, Port
+
+
+@dataclass(frozen=True)
+class Link:
+    """A cabled leg: the switch's interface (its .id and its name of the day) and the port of a node behind
+    it."""
+
+    id: str
+    name: str
+    leg: Leg
+    port: Port
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Changes that are written one after the other, what they disturb, and the links that are up when they
+    settled."""
+
+    title: str
+    effect: str
+    changes: tuple[Change, ...]
+    settles: tuple[Link, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that differs, as batches in the order they are written; () = the switch is as declared.
+
+    unmanaged: rows of menus we write to that rack.yaml does not declare; they are left alone. faults: what
+    is configured right and does not work, which no write of ours would mend. told: what else is to be known
+    before it is carried out.
+    """
+
+    batches: tuple[Batch, ...]
+    unmanaged: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        return tuple(change for batch in self.batches for change in batch.changes)
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """One line a batch: what is changed and whom it disturbs."""
+        return tuple(f"{batch.title}: {batch.effect}" for batch in self.batches)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The effects, below each the rows it changes with old and new value of each field."""
+        return tuple(line for batch in self.batches for line in _lines(batch))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is told besides the changes."""
+        return (
+            *(f"fault: {text}" for text in self.faults),
+            *(f"left alone, not in rack.yaml: {text}" for text in self.unmanaged),
+            *self.told,
+        )
+
+    def portions(self, most: int) -> tuple[tuple[Batch, ...], ...]:
+        """The batches dealt into transactions of at most `most` rows, never cutting a batch."""
+        portions: list[list[Batch]] = []
+        for batch in self.batches:
+            size = sum(len(done.changes) for done in portions[-1]) if portions else 0
+            if portions and size + len(batch.changes) <= most:
+                portions[-1].append(batch)
+            else:
+                portions.append([batch])
+        return tuple(tuple(portion) for portion in portions)
+
+
+def _lines(batch: Batch) -> Iterator[str]:
+    yield f"{batch.title}: {batch.effect}"
+    yield from (f"  {change}" for change in batch.changes)

@@ -1,0 +1,151 @@
+"""One menu of a switch against the same menu of a backup: what brings it back, and what cannot be brought back.
+Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sparkrack.fleet.secrets import SecretRef
+
+from .diff import UNSET, Change, Value, Wanted, diff, index, same_key, surplus
+from .menus import COMMUNITY, ETHERNET, GROUP, SERVICE, USER, Key, Menu, Row
+from .paths import own_service
+from .reading import Reading
+from .values import Kind
+
+if TYPE_CHECKING:
+    from sparkrack.fleet import Switch
+
+WITHOUT_PASSWORD = ("", "none")
+"""Values of a community's `security` with which no password belongs to it."""
+
+OF_OUR_DOOR = ("port", "certificate", "disabled")
+"""Fields of the service we come in by that no plan changes: rack.yaml says where and how it is reached."""
+
+UNSETS = (ETHERNET,)
+"""Menus that take a field off a row again (`unset`: RouterOS 7.23 command tree) and have fields without a default."""
+
+_YES_NO = {"true": "yes", "false": "no"}
+
+
+@dataclass(frozen=True)
+class Comeback:
+    """The changes of one menu, rows that are set or added before rows that go; and what is told instead."""
+
+    changes: tuple[Change, ...] = ()
+    told: tuple[str, ...] = ()
+
+
+def comeback(switch: Switch, menu: Menu, now: Reading, kept: Reading) -> Comeback:
+    """What brings a menu back to what was kept of it. Raises UnreadableError for rows no switch could have."""
+    if menu.path in now.absent or menu.path in kept.absent:
+        return Comeback()
+    told: list[str] = []
+    twice = _twice(menu, now) | _twice(menu, kept)
+    told += [f"left alone: {menu.path} {' '.join(key)} is there twice" for key in sorted(twice)]
+    there = tuple(row for row in now.rows(menu) if _key(menu, row) not in twice)
+    then = tuple(row for row in kept.rows(menu) if _key(menu, row) not in twice)
+    index(menu, then)  # a row without its key would be taken for another
+    rows = {_key(menu, row): row for row in there}
+    wanted = []
+    for row in then:
+        key = _key(menu, row)
+        if reason := _lost(switch, menu, row, rows.get(key)):
+            told.append(reason)
+            continue
+        fields = dict(_fields(menu, row, rows.get(key), kept))
+        told += _told_of(menu, row, fields)
+        known = {name: value for name, value in fields.items() if value is not None}
+        if key not in rows:
+            known |= _secrets(switch, menu, menu.key_of(row))
+        wanted.append(Wanted(menu.key_of(row), known))
+    changes = diff(menu, wanted, there)
+    gone = () if menu.fixed or menu.single else surplus(menu, [menu.key_of(row) for row in then], there)
+    return _without_ours(switch, menu, (*changes, *gone), now, told)
+
+
+def _key(menu: Menu, row: Row) -> Key:
+    return () if menu.single else same_key(menu, menu.key_of(row))
+
+
+def _twice(menu: Menu, reading: Reading) -> set[Key]:
+    if menu.single:
+        return set()
+    counted = Counter(_key(menu, row) for row in reading.rows(menu))
+    return {key for key, count in counted.items() if count > 1}
+
+
+def _fields(menu: Menu, row: Row, there: Row | None, kept: Reading) -> Iterator[tuple[str, Value | None]]:
+    """What a row shall have: what it had, or the default that stands for what was not printed; None for what is
+    there now and can neither be unset nor be given a value it had."""
+    for name, told in menu.fields.items():
+        if told.read_only or told.volatile or told.secret or told.since > kept.release:
+            continue
+        value = row.get(name, told.default)
+        if value is not None:
+            yield name, _YES_NO.get(value, value) if told.kind is Kind.FLAG else value
+        elif menu in UNSETS:
+            yield name, UNSET
+        elif there is not None and name in there:
+            yield name, None
+
+
+def _told_of(menu: Menu, row: Row, fields: Mapping[str, Value | None]) -> Iterator[str]:
+    named = f"{menu.path} {' '.join(menu.key_of(row))}".rstrip()
+    yield from (f"not put back: {name} of {named}, which had no value" for name in fields if fields[name] is None)
+
+
+def _lost(switch: Switch, menu: Menu, row: Row, there: Row | None) -> str | None:
+    """Why a row that is gone cannot come back; None when it can, or is not gone."""
+    name = row.get("name", "")
+    if there is not None or menu.single:
+        return None
+    if menu.fixed:
+        return f"not put back: {menu.path} {' '.join(menu.key_of(row))}, which is gone and cannot be added"
+    if menu not in (USER, COMMUNITY) or _secrets(switch, menu, (name,)):
+        return None
+    if menu is COMMUNITY and row.get("security", "none") in WITHOUT_PASSWORD:
+        return None
+    what = "user" if menu is USER else "SNMP community"
+    return f"not put back: {what} {name}, whose password no backup holds"
+
+
+def _secrets(switch: Switch, menu: Menu, key: Key) -> Mapping[str, SecretRef]:
+    """The secrets of a row, where rack.yaml says where they are kept."""
+    if menu is USER and switch.reader and key == (switch.reader.user,):
+        return {"password": switch.reader.password}
+    if menu is COMMUNITY and switch.snmp and key == (switch.snmp.user,):
+        return {
+            "authentication-password": switch.snmp.authentication,
+            "encryption-password": switch.snmp.encryption,
+        }
+    return {}
+
+
+def _without_ours(switch: Switch, menu: Menu, changes: tuple[Change, ...], now: Reading, told: list[str]) -> Comeback:
+    """Nobody saws off the branch that they sit on."""
+    ours = {USER: switch.user, GROUP: _own_group(switch, now), SERVICE: own_service(switch)}.get(menu)
+    left = []
+    for change in changes:
+        if ours is None or change.key != (ours,):
+            left.append(change)
+        elif menu is not SERVICE:
+            told.append(f"not put back, since this run needs it: {change}")
+        else:
+            mine = tuple(field for field in change.fields if field.name not in OF_OUR_DOOR)
+            told += [
+                f"not put back, since this run needs it: {menu.path} {ours}: {field}"
+                for field in change.fields
+                if field.name in OF_OUR_DOOR
+            ]
+            if mine:
+                left.append(Change(menu, change.key, change.id, mine, before=change.before))
+    return Comeback(tuple(left), tuple(told))
+
+
+def _own_group(switch: Switch, now: Reading) -> str | None:
+    rows = now.tables.get(USER.path, ())
+    return next((row.get("group") for row in rows if row.get("name") == switch.user), None)

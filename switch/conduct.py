@@ -1,0 +1,130 @@
+"""Carry out a transaction, and say afterwards - whatever happened - which state the switch is in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from sparkrack.fleet.secrets import SecretError
+
+from .diff import Change
+from .disarm import disarm
+from .errors import CheckError, RefusedError, SwitchError, UnreadableError
+from .line import Line, Talker
+from .safemode import enabled, holder, state
+from .transaction import Check, Say, Step, Transaction
+
+UNDO_SECONDS = 15.0
+"""How long to look whether a switch that lost our session has taken everything back."""
+
+FAULTS = (CheckError, SwitchError, UnreadableError, RefusedError, SecretError)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a transaction ended: whether as planned, and in words which state the switch is in."""
+
+    done: bool
+    text: str
+
+
+def conduct(
+    transaction: Transaction,
+    line: Line,
+    show: Callable[[Step], None] = lambda _step: None,
+    *,
+    patience: float = UNDO_SECONDS,
+) -> Ended:
+    """Carry out the steps on `line`; `show` is told each before it is taken. Never raises for a fault of
+    switch or network: it backs out, looks in which state the switch is, and tells."""
+    step: Step | None = None
+    try:
+        for step in transaction.steps():
+            show(step)
+            _take(step, line)
+    except FAULTS as fault:
+        words = f"stopped at: {_named(step)}: {fault}{line.back_out()}"
+        if transaction.armed_for is None:
+            return Ended(False, words)
+        return Ended(False, f"{words}\n{_aftermath(transaction, line, patience)}")
+    except BaseException:
+        # Ended from outside (Ctrl-C, a timeout of the caller): take back what can be taken back, then obey.
+        line.say(f"interrupted{line.back_out()}")
+        raise
+    return Ended(True, f"the switch is as {transaction.goal.words}")
+
+
+def _named(step: Step | None) -> str:
+    match step:
+        case None:
+            return "beginning"
+        case Say(title=title, sentence=sentence):
+            return f"{title}: {sentence[0]}"
+        case Check(title=title):
+            return title
+
+
+def _take(step: Step, line: Line) -> None:
+    match step:
+        case Say(sentence=sentence, secrets=secrets):
+            line.talk(*sentence, *(f"={name}={ref.resolve().get_secret_value()}" for name, ref in secrets))
+        case Check():
+            step.test(line)
+
+
+def _aftermath(transaction: Transaction, line: Line, patience: float) -> str:
+    """Bring the switch to its old state or prove its new one, and say which it is. A lost session takes the
+    switch a moment to notice."""
+    end = time.monotonic() + (patience if line.lost else patience / 3)
+    fired = False
+    while True:
+        try:
+            with line.second() as session:
+                found = _state(transaction, session)
+                if found is None and not fired:
+                    fired = True
+                    line.say("what was released already is undone by the dead man now")
+                    session.talk(*transaction.dead_man.fire)
+                    found = _state(transaction, session)
+                if found:
+                    disarm(session, transaction.name)
+                    return f"looked again: {found}"
+            why = f"the switch reads neither as before nor as {transaction.goal.words}"
+        except FAULTS as fault:
+            why = f"the switch could not be read again ({fault})"
+        if time.monotonic() >= end:
+            break
+        time.sleep(0.5)
+    left = transaction.armed_for or 0.0
+    return (
+        f"ROLLBACK NOT PROVEN: {why}. The dead man on the switch ({transaction.name}) undoes this run in "
+        f"{max(0.0, left):.0f} s by itself; then look with --dry. On the switch's console: /safe-mode/print, "
+        "/system/scheduler/print, /system/history/print"
+    )
+
+
+def _state(transaction: Transaction, session: Talker) -> str | None:
+    """Which of its states the switch is in; None when it is between. CheckError while the lost session still
+    holds safe mode: what reads now is about to change."""
+    row = state(session)
+    if enabled(row):
+        raise CheckError(f"safe mode is still held by {holder(row)}, who is gone")
+    goal = transaction.goal
+    now = goal.read(lambda sentence: session.talk(*sentence))
+    if now.same(transaction.before, goal.menus):
+        return "the switch is as it was before the run"
+    missing = {place for change in goal.plan(now).changes for place in _places(change)}
+    if not missing:
+        return f"the switch is as {goal.words}, the release came through"
+    if all(place in missing for change in transaction.todo.changes for place in _places(change)):
+        return "nothing of this run is left on the switch; somebody else has changed it meanwhile"
+    return None
+
+
+def _places(change: Change) -> Iterator[tuple[object, ...]]:
+    """What a change is about, without the values: a row that comes or goes, or fields of one that stays."""
+    if change.adds or change.removes:
+        yield change.menu.path, change.key
+    else:
+        yield from ((change.menu.path, change.key, field.name) for field in change.fields)

@@ -1,0 +1,35 @@
+"""Taking a dead man's rows off the switch."""
+
+from __future__ import annotations
+
+from .deadman import PREFIX
+from .line import Line, Talker
+from .menus import SCHEDULER, SCRIPT
+
+
+def disarm(line: Talker, name: str) -> None:
+    """Remove the schedule, then the script, of one run; what is gone already is no error. Raises SwitchError."""
+    for menu in (SCHEDULER, SCRIPT):
+        ids = [row[".id"] for row in _rows(line, menu.path) if row.get("name") == name]
+        if ids:
+            line.talk(f"{menu.path}/remove", f"=.id={','.join(ids)}")
+
+
+def disarm_others(line: Line) -> None:
+    """Remove what runs that were killed left armed: it would undo this run in the middle of it.
+
+    Safe mode must be free, or the run that armed it may still live. Raises SwitchError.
+    """
+    for name in armed(line):
+        line.say(f"an earlier run was not finished and left {name} on the switch; this run takes over")
+        disarm(line, name)
+
+
+def armed(line: Talker) -> tuple[str, ...]:
+    """The names of all dead men on the switch. Raises SwitchError."""
+    rows = (*_rows(line, SCHEDULER.path), *_rows(line, SCRIPT.path))
+    return tuple(dict.fromkeys(name for row in rows if (name := row.get("name", "")).startswith(PREFIX)))
+
+
+def _rows(line: Talker, path: str) -> list[dict[str, str]]:
+    return [dict(row) for row in line.talk(f"{path}/print", "=.proplist=.id,name")]

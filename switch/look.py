@@ -1,0 +1,138 @@
+"""A switch as its proof sees it: over REST as the reader, who can only read, or over an API session of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from sparkrack.fleet.secrets import SecretError
+
+from .api import Session
+from .errors import SentenceError, SwitchError, UnreadableError
+from .goal import Declared
+from .menus import BRIDGE_HOST, BRIDGE_PORT, ETHERNET, Row
+from .rest import Rest
+
+if TYPE_CHECKING:
+    from sparkrack.fleet import Leg, Rack, Switch
+
+    from .menus import Sentence
+    from .reading import Reading
+
+COUNTERS = (
+    "rs-fec-uncorrected",
+    *("rx-pause", "tx-pause", "tx-drop", "tx-drop-packet"),
+    *(f"tx-drop-queue{queue}-packet" for queue in range(8)),
+)
+"""What must not grow while nothing is sent (names: RouterOS 7.23 command tree)."""
+
+
+class Look:
+    """One switch of a rack. What does not change by itself is asked for once.
+
+    Whatever cannot be told is an AssertionError of one line: it was not proven. Nothing is sent before the first
+    question, but the session of the API is opened with the first one.
+    """
+
+    def __init__(self, rack: Rack, switch: Switch) -> None:
+        self.rack, self.switch = rack, switch
+        self._way: Rest | Session | None = None
+        self._closed = ""
+
+    @property
+    def way(self) -> str:
+        """How the switch is read, for reports."""
+        reader = self.switch.reader
+        return f"REST as {reader.user}" if reader else f"the API as {self.switch.user}, who may also write"
+
+    def ask(self, sentence: Sentence) -> tuple[Row, ...]:
+        """The answer to one question, asked now."""
+        with self.told():
+            return tuple(self._asking()(sentence))
+
+    @cached_property
+    def reading(self) -> Reading:
+        """Everything that the declaration is compared with."""
+        with self.told():
+            # Not by `ask`: a menu that the switch may lack is told by the exception, which must stay what it is.
+            return Declared(self.rack, self.switch).read(self._asking())
+
+    @cached_property
+    def ethernet(self) -> dict[str, Row]:
+        """The interfaces by the name they have from the factory."""
+        return {row.get("default-name", ""): row for row in self.ask(ETHERNET.sentence())}
+
+    @cached_property
+    def _ports(self) -> dict[str, Row]:
+        return {row.get("interface", ""): row for row in self.ask(BRIDGE_PORT.sentence())}
+
+    def port(self, leg: Leg) -> Row:
+        """The bridge port of a leg; empty for a leg that is in no bridge."""
+        return self._ports.get(self.ethernet.get(leg.interface, {}).get("name", leg.interface), {})
+
+    @cached_property
+    def links(self) -> dict[str, Row]:
+        """What the monitor shows of every cabled leg, by the leg's interface."""
+        legs = [leg.interface for leg, _ in self.rack.cabling.legs(self.switch.name)]
+        ids = {self.ethernet[name][".id"]: name for name in legs if ".id" in self.ethernet.get(name, {})}
+        if not ids:
+            return {}
+        fields = "=.proplist=name,status,rate,fec"
+        rows = self.ask(("/interface/ethernet/monitor", f"=numbers={','.join(ids)}", "=once=", fields))
+        names = {self.ethernet[name].get("name"): name for name in ids.values()}
+        return {names[row["name"]]: row for row in rows if row.get("name") in names}
+
+    def hosts(self) -> dict[str, str]:
+        """The interface (factory name) behind which each address is now; addresses in lower case."""
+        names = {row.get("name", ""): name for name, row in self.ethernet.items()}
+        return {
+            row.get("mac-address", "").lower(): names.get(row.get("on-interface", ""), row.get("on-interface", ""))
+            for row in self.ask(BRIDGE_HOST.sentence())
+        }
+
+    def counters(self) -> dict[str, dict[str, int]]:
+        """COUNTERS of every interface (factory name) now, those that the switch tells."""
+        rows = self.ask(("/interface/ethernet/print", f"=.proplist=default-name,{','.join(COUNTERS)}"))
+        return {
+            row.get("default-name", ""): {name: int(row[name]) for name in COUNTERS if row.get(name, "").isdecimal()}
+            for row in rows
+        }
+
+    def close(self) -> None:
+        """End the connection. Never raises."""
+        if self._way:
+            self._way.close()
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Turns what can go wrong on the way into a check that failed, with the reason."""
+        if self._closed:
+            raise AssertionError(self._closed)
+        try:
+            yield
+        except (SwitchError, SecretError, UnreadableError) as fault:
+            why = f"{self.switch.name} could not be read over {self.way}: {fault}"
+            if not isinstance(fault, SentenceError | UnreadableError):
+                # Asking again would knock with the same wrong password, or run the same command for it.
+                self._closed = why
+        else:
+            return
+        raise AssertionError(why)
+
+    def _asking(self) -> Callable[[Sentence], list[dict[str, str]]]:
+        if self._way is None:
+            self._way = self._open()
+        way = self._way
+        return way.ask if isinstance(way, Rest) else lambda sentence: way.talk(*sentence)
+
+    def _open(self) -> Rest | Session:
+        switch, host = self.switch, str(self.switch.address)
+        if switch.reader and switch.tls:
+            reader = switch.reader
+            return Rest(
+                host, reader.port, sha256=switch.tls.sha256, user=reader.user, password=reader.password.resolve()
+            )
+        pin = switch.tls.sha256 if switch.tls else None
+        return Session(host, switch.port, tls=pin, user=switch.user, password=switch.password.resolve())

@@ -1,0 +1,87 @@
+"""The RouterOS menus this project reads or writes, as tables. Only fields named there are ever sent."""
+
+from .access import (
+    ACTIVE,
+    ARP,
+    BANDWIDTH_SERVER,
+    GROUP,
+    MAC_PING,
+    MAC_TELNET,
+    MAC_WINBOX,
+    SERVICE,
+    USER,
+)
+from .menu import OLDEST, Field, Key, Menu, Release, Row, Sentence
+from .ports import BRIDGE, BRIDGE_HOST, BRIDGE_PORT, BRIDGE_VLAN, ETHERNET
+from .qos import PFC, PROFILE, QOS_PORT, QUEUE, SETTINGS
+from .system import (
+    CLOCK,
+    COMMUNITY,
+    DISCOVERY,
+    DNS,
+    IDENTITY,
+    LOG_ACTION,
+    LOGGING,
+    NTP_CLIENT,
+    PACKAGE,
+    RESOURCE,
+    ROUTERBOARD,
+    SAFE_MODE,
+    SCHEDULER,
+    SCRIPT,
+    SNMP,
+)
+
+MENUS: tuple[Menu, ...] = (
+    *(RESOURCE, ROUTERBOARD, PACKAGE, SAFE_MODE),
+    *(ETHERNET, BRIDGE, BRIDGE_PORT, BRIDGE_VLAN, BRIDGE_HOST),
+    *(SETTINGS, PROFILE, QUEUE, PFC, QOS_PORT),
+    *(IDENTITY, CLOCK, NTP_CLIENT, DNS, DISCOVERY, LOG_ACTION, LOGGING, SNMP, COMMUNITY, SCRIPT, SCHEDULER),
+    *(SERVICE, GROUP, USER, ACTIVE, ARP, MAC_TELNET, MAC_WINBOX, MAC_PING, BANDWIDTH_SERVER),
+)
+"""Every menu there is a table for."""
+
+__all__ = [
+    "ACTIVE",
+    "ARP",
+    "BANDWIDTH_SERVER",
+    "BRIDGE",
+    "BRIDGE_HOST",
+    "BRIDGE_PORT",
+    "BRIDGE_VLAN",
+    "CLOCK",
+    "COMMUNITY",
+    "DISCOVERY",
+    "DNS",
+    "ETHERNET",
+    "GROUP",
+    "IDENTITY",
+    "LOGGING",
+    "LOG_ACTION",
+    "MAC_PING",
+    "MAC_TELNET",
+    "MAC_WINBOX",
+    "MENUS",
+    "NTP_CLIENT",
+    "OLDEST",
+    "PACKAGE",
+    "PFC",
+    "PROFILE",
+    "QOS_PORT",
+    "QUEUE",
+    "RESOURCE",
+    "ROUTERBOARD",
+    "SAFE_MODE",
+    "SCHEDULER",
+    "SCRIPT",
+    "SERVICE",
+    "SETTINGS",
+    "SNMP",
+    "USER",
+    "Field",
+    "Key",
+    "Menu",
+    "Release",
+    "Row",
+    "Sentence",
+]

@@ -1,0 +1,171 @@
+"""Reading a switch over REST: another door, another user and another library than the one that writes.
+
+It can only ask: `print` becomes a GET, `monitor` (once) a POST, and nothing else is sent. REST is stateless, so it
+could not hold safe mode anyway (MikroTik manual, 'REST API').
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Self
+from urllib.parse import quote
+
+import requests
+from pydantic import SecretStr
+from requests.adapters import HTTPAdapter
+from requests.auth import HTTPBasicAuth
+
+from .errors import CertificateError, LoginError, SentenceError, SessionError, SwitchError
+from .menus import Sentence
+
+CONNECT_SECONDS = 15.0
+ANSWER_SECONDS = 65.0
+"""How long one answer may take: the switch itself gives a command up after 60 s (same manual page)."""
+
+_DIGEST = re.compile(r'got "([0-9a-f]{64})"')
+_QUERY = re.compile(r"\?([a-z0-9.-]+)=(.*)", re.DOTALL)
+
+
+class _Pinned(HTTPAdapter):
+    """TLS to one certificate, by its SHA-256; urllib3 compares it after the handshake, before it sends a byte."""
+
+    def __init__(self, sha256: str) -> None:
+        self._sha256 = sha256
+        super().__init__(max_retries=0)
+
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+        # The fingerprint says more than a chain or a host name would: a switch signs its certificate itself.
+        super().init_poolmanager(*arguments, **options, assert_fingerprint=self._sha256, assert_hostname=False)
+
+
+class Rest:
+    """A reader of one switch. `user` needs no more than the policies read and rest-api.
+
+    host, port: where www-ssl listens. sha256: of the switch's certificate (DER, 64 hex digits). Nothing is sent
+    before `ask`. patience: seconds to wait for one answer. One thread at a time.
+    """
+
+    def __init__(
+        self, host: str, port: int, *, sha256: str, user: str, password: SecretStr, patience: float = ANSWER_SECONDS
+    ) -> None:
+        self.place = f"{host}:{port}"
+        self._user, self._sha256, self._patience = user, sha256, patience
+        self._http = requests.Session()
+        # Neither a proxy nor a netrc file of the operator's may come between, nor see the password.
+        self._http.trust_env = False
+        self._http.verify = False
+        self._http.auth = HTTPBasicAuth(user.encode(), password.get_secret_value().encode())
+        self._http.mount("https://", _Pinned(sha256))
+
+    def ask(self, sentence: Sentence) -> list[dict[str, str]]:
+        """The rows that the same sentence over the API would give, each with its .id besides what was asked for.
+
+        Raises ValueError for a sentence that is more than a question, SentenceError for one the switch refuses,
+        LoginError, CertificateError, and SessionError for anything that is no answer.
+        """
+        method, path, options = request(sentence)
+        fault: SwitchError
+        try:
+            answer = self._http.request(
+                *(method, f"https://{self.place}/rest{path}"),
+                timeout=(CONNECT_SECONDS, self._patience),
+                allow_redirects=False,
+                **options,
+            )
+            content = _content(answer)
+        except requests.exceptions.SSLError as broken:
+            fault = self._insecure(str(broken))
+        except requests.exceptions.RequestException as broken:
+            fault = SessionError(f"no answer from {self.place} over REST: {_why(broken)}")
+        else:
+            return self._rows(answer, content)
+        # Raised outside of `except`: the library's exception holds the request, and with it the password.
+        raise fault
+
+    def close(self) -> None:
+        """Close the connection. Never raises."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Rest({self.place}, {self._user})"
+
+    def _rows(self, answer: requests.Response, content: Any) -> list[dict[str, str]]:
+        status = answer.status_code
+        if status == requests.codes.unauthorized:
+            raise LoginError(
+                f"login as {self._user} over REST refused: is the password right, and does its group have rest-api?"
+            )
+        if status != requests.codes.ok:
+            detail = content.get("detail") or content.get("message") if isinstance(content, dict) else None
+            raise SentenceError(_line(str(detail))) if detail else SessionError(f"{self.place} answers HTTP {status}")
+        rows = content if isinstance(content, list) else [content]
+        if not all(isinstance(row, dict) and all(isinstance(text, str) for text in row.values()) for row in rows):
+            raise SessionError(f"{self.place} answers what are no rows")
+        return rows
+
+    def _insecure(self, text: str) -> SwitchError:
+        shown = _DIGEST.search(text)
+        if shown:
+            return CertificateError(f"the switch shows certificate {shown[1]}, pinned is {self._sha256}")
+        return SessionError(f"no TLS with {self.place}: does the switch's www-ssl have a certificate?")
+
+
+def request(sentence: Sentence) -> tuple[str, str, dict[str, Any]]:
+    """Method, path and options of the request that asks what `sentence` does; ValueError when it does more."""
+    menu, _, verb = sentence[0].rpartition("/")
+    attributes, queries = _words(sentence[1:])
+    path = quote(menu)
+    if verb == "print" and attributes.keys() <= {".proplist"}:
+        return "GET", path, {"params": [*attributes.items(), *queries]}
+    if verb == "monitor" and "once" in attributes and not queries:
+        body: dict[str, Any] = {**attributes}
+        if ".proplist" in body:
+            body[".proplist"] = body[".proplist"].split(",")
+        return "POST", f"{path}/monitor", {"json": body}
+    raise ValueError(f"{sentence[0]} with these words is no question that REST is used for")
+
+
+def _words(words: Sentence) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    attributes, queries = {}, []
+    for word in words:
+        if query := _QUERY.fullmatch(word):
+            queries.append((query[1], query[2]))
+        elif word.startswith("=") and "=" in word[1:]:
+            name, _, value = word[1:].partition("=")
+            attributes[name] = value
+        else:
+            raise ValueError("only words like =name=value and ?name=value can be asked over REST")
+    return attributes, queries
+
+
+def _content(answer: requests.Response) -> Any:
+    """The JSON of an answer; None where there is none, which is no answer to any question."""
+    try:
+        return answer.json()
+    except requests.exceptions.JSONDecodeError:
+        return None
+
+
+def _why(fault: requests.exceptions.RequestException) -> str:
+    """One line for an error of the library; its own text repeats the address of the request."""
+    match fault:
+        case requests.exceptions.ConnectTimeout():
+            return f"not reached within {CONNECT_SECONDS:.0f} s"
+        case requests.exceptions.Timeout():
+            return "no answer in time"
+        case requests.exceptions.ConnectionError() if "refused" in str(fault):
+            return "connection refused; is www-ssl enabled for this machine?"
+        case requests.exceptions.ConnectionError():
+            return "closed by the switch, or not reachable"
+    return type(fault).__name__
+
+
+def _line(text: str) -> str:
+    """The switch's words as one printable line."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text.strip())

@@ -1,0 +1,121 @@
+"""The exact inverse of changes as a RouterOS script: what the switch itself runs when nobody disarms it.
+
+Every command looks for the row by its name and only if a field differs, so the script does nothing where
+there is nothing to undo - in particular it takes no cage down that safe mode has already put back. Syntax:
+MikroTik manual, 'Scripting'. What no script can put back: a secret, which a switch never tells; so plans
+write secrets only into rows that they add, and a removed user comes back without its password. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from .diff import Change, FieldChange
+from .menus import OLDEST, Key, Menu, Release
+from .values import Kind, canonical
+
+_COMPARABLE = (Kind.WORD, Kind.FLAG, Kind.COUNT)
+"""Kinds that a condition can compare; how a list or a rate is compared on the device is not documented."""
+
+
+def script(changes: Iterable[Change], release: Release = OLDEST) -> str:
+    """One line a change, the last change first; a line that fails does not keep the others from running."""
+    groups = _alike(reversed(tuple(changes)))
+    lines = [line for group in groups for line in _inverse(group, release)]
+    return "\n".join(
+        f':do {{ {line} }} on-error={{ :log error "sparkrack: line {number} of the undo failed" }}'
+        for number, line in enumerate(lines, start=1)
+    )
+
+
+def quote(text: str) -> str:
+    """A text as a RouterOS string."""
+    escapes = {"\\": "\\\\", '"': '\\"', "$": "\\$", "?": "\\?", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return '"' + "".join(escapes.get(letter, letter) for letter in text) + '"'
+
+
+def _alike(changes: Iterable[Change]) -> Iterator[list[Change]]:
+    """Neighbours that had the same values are put back in one command: each write to a lane restarts its
+    cage, and each change of l2mtu takes all ports down."""
+    group: list[Change] = []
+    for change in changes:
+        fits = group and not (change.adds or change.removes) and change.menu is group[0].menu
+        if group and not (fits and change.fields == group[0].fields):
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def _inverse(group: list[Change], release: Release) -> Iterator[str]:
+    change, menu = group[0], group[0].menu
+    rows = [_named(menu, each.key) for each in group]
+    named = rows[0] if len(rows) == 1 else f"({' or '.join(f'({row})' for row in rows)})"
+    if change.adds:
+        yield f"{menu.path} remove [find where {named}]"
+    elif change.removes:
+        # Not all menus refuse a second row of the same name.
+        yield f":if ([:len [{menu.path} find where {named}]] = 0) do={{ {_add(change, release)} }}"
+    else:
+        yield from _set(change, named, release)
+
+
+def _set(change: Change, named: str, release: Release) -> Iterator[str]:
+    menu = change.menu
+    old = {field.name: _old(menu, field) for field in change.fields}
+    known = {name: value for name, value in old.items() if value is not None}
+    words = " ".join(f"{menu.spelled(name, release)}={quote(value)}" for name, value in known.items())
+    if menu.single:
+        yield f"{menu.path} set {words}"
+        return
+    if known:
+        yield f"{menu.path} set [find where {named}{_differs(menu, known, release)}] {words}"
+    for field in change.fields:
+        # One command that a menu does not have, and the switch would run no line of the script at all.
+        if field.name not in known and menu.clears and isinstance(field.new, str):
+            name = menu.spelled(field.name, release)
+            ours = f" and {name}={_literal(menu.fields[field.name].kind, field.new)}"
+            yield f"{menu.path} unset [find where {named}{ours}] value-name={name}"
+
+
+def _differs(menu: Menu, old: Mapping[str, str], release: Release) -> str:
+    """A condition for "not as it was"; none where a field cannot be compared."""
+    if any(menu.fields[name].kind not in _COMPARABLE for name in old):
+        return ""
+    tests = (f"{menu.spelled(name, release)}!={_literal(menu.fields[name].kind, value)}" for name, value in old.items())
+    return f" and ({' or '.join(tests)})"
+
+
+def _old(menu: Menu, field: FieldChange) -> str | None:
+    """What a field had; what was not printed had its default, or nothing (None: to be unset)."""
+    if field.old is not None:
+        return _written(menu.fields[field.name].kind, field.old)
+    default = menu.fields[field.name].default
+    return "" if default is None and menu.single else default
+
+
+def _add(change: Change, release: Release) -> str:
+    menu = change.menu
+    writable = (name for name, told in menu.fields.items() if not told.read_only and name in change.before)
+    words = (
+        f"{menu.spelled(name, release)}={quote(_written(menu.fields[name].kind, change.before[name]))}"
+        for name in writable
+    )
+    return " ".join((f"{menu.path} add", *words))
+
+
+def _written(kind: Kind, text: str) -> str:
+    """A value as it is written: flags are printed as true and false, and written as yes and no."""
+    return canonical(kind, text) if kind is Kind.FLAG else text
+
+
+def _named(menu: Menu, key: Key) -> str:
+    return " and ".join(
+        f"{name}={_literal(menu.fields[name].kind, text)}" for name, text in zip(menu.key, key, strict=True)
+    )
+
+
+def _literal(kind: Kind, text: str) -> str:
+    """A value in a condition, where RouterOS compares types: 1500 and yes are no strings (manual, 'Scripting')."""
+    return canonical(kind, text) if kind in (Kind.FLAG, Kind.COUNT) else quote(text)

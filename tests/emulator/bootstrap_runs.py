@@ -1,0 +1,181 @@
+"""A switch as it comes from its box, and the desk of somebody who takes it into use with `sparkrack bootstrap`."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from lab.crs812.config import User
+from sparkrack.cli.main import sparkrack
+from sparkrack.fleet import load
+from switch.bootstrap.contact import shown
+from tests.emulator.peer import Crs812Process
+from tests.emulator.raw import RawClient
+
+REFERENCE = Path(__file__).parents[2] / "group_data" / "rack.yaml"
+PROGRAM = Path(sys.executable).with_name("sparkrack")
+HERE, THERE = "127.0.0.1", "127.0.0.2"
+"""Where the emulator listens, and where a `Way` to it can be laid."""
+
+NO_PIN = "0" * 64
+
+
+class Way:
+    """A way to the switch's TLS port at another address, as a cable to its new network is: it leads there while
+    the switch has that address. `leads` names another port that is led to in any case."""
+
+    def __init__(self, switch: Crs812Process, leads: int = 0) -> None:
+        self._switch, self._leads = switch, leads
+        self._listening = socket.create_server((THERE, switch.tls_port))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listening.accept()
+                if not (self._leads or self._there()):
+                    near.close()
+                    continue
+                far = socket.create_connection((HERE, self._leads or self._switch.tls_port))
+                for one, other in ((near, far), (far, near)):
+                    # Nagle's algorithm would hold back every short piece: 90 ms a sentence.
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    threading.Thread(target=_pipe, args=(one, other), daemon=True).start()
+
+    def _there(self) -> bool:
+        rows = self._switch.state()["tables"]["/ip/address"]
+        return any(row["address"].startswith(f"{THERE}/") for row in rows)
+
+    def close(self) -> None:
+        # `shutdown` wakes the thread that waits in accept.
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+
+def _pipe(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            target.sendall(data)
+    for end in (source, target):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+@dataclass
+class Desk:
+    """A folder with rack.yaml, the reference one but for the switch's address, port and password."""
+
+    folder: Path
+    emulator: Crs812Process
+    address: str = HERE
+    edits: tuple[tuple[str, str], ...] = ()
+    before: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        self.sticker = self.emulator.config.users[0].password_file
+        text = REFERENCE.read_text()
+        own = (
+            ("    address: 10.77.0.2\n", f"    address: {self.address}\n"),
+            ("port: 8729 ", f"port: {self.emulator.tls_port} "),
+            ("password: {env: CRS812_PASSWORD} ", "password: {file: own} "),
+        )
+        for old, new in (*own, *self.edits):
+            assert text.count(old) == 1, old
+            text = text.replace(old, new)
+        self.before = text
+        self.rack.write_text(text)
+
+    @property
+    def rack(self) -> Path:
+        return self.folder / "rack.yaml"
+
+    @property
+    def own(self) -> Path:
+        return self.folder / "own"
+
+    def words(self, *more: str, password: bool = True) -> list[str]:
+        """The command's words; a later option wins over an earlier one."""
+        port = str(self.emulator.plain_port)
+        given = ["--rack", str(self.rack), "--address", HERE, "--api-port", port, "--patience", "5"]
+        sticker = ["--password-file", str(self.sticker)] if password else []
+        return ["bootstrap", "switch", *given, *sticker, *more]
+
+    def run(self, *more: str, password: bool = True, **environment: str) -> tuple[int, str]:
+        """Run it in this process: exit code, and all it said."""
+        ended = CliRunner().invoke(sparkrack, self.words(*more, password=password), env=environment)
+        assert ended.exception is None or isinstance(ended.exception, SystemExit), repr(ended.exception)
+        self.keeps_quiet(ended.output)
+        return ended.exit_code, ended.output
+
+    def start(self, *more: str) -> subprocess.Popen[str]:
+        """Start it as a process of its own."""
+        environment = os.environ | {"PYTHONPATH": str(REFERENCE.parents[1])}
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen([PROGRAM, *self.words(*more)], stdin=subprocess.DEVNULL, env=environment, **pipes)
+
+    def begin_again(self) -> None:
+        """Desk and switch as at the start."""
+        self.emulator.control({"op": "reset"})
+        os.truncate(self.emulator.config.log, 0)
+        self.rack.write_text(self.before)
+        self.own.unlink(missing_ok=True)
+
+    def keeps_quiet(self, text: str) -> None:
+        """No password is in `text`, nor in what the switch was seen to be sent."""
+        known = [path.read_text().strip() for path in (self.sticker, self.own) if path.exists()]
+        log = self.emulator.config.log.read_text()
+        assert not [secret for secret in known if secret and (secret in text or secret in log)]
+
+    def table(self, path: str) -> list[dict[str, str]]:
+        """The rows of a menu on the switch."""
+        found: list[dict[str, str]] = self.emulator.state()["tables"][path]
+        return found
+
+    def writes(self) -> list[str]:
+        """The commands that were meant to change the switch so far."""
+        return [line["command"] for line in self.emulator.log() if line.get("kind") == "write"]
+
+    def failed_logins(self) -> int:
+        return sum(line["result"].startswith("trap") for line in self.emulator.log() if line.get("command") == "/login")
+
+    def is_ready(self) -> None:
+        """The switch is what first contact is to make of it, once each, and rack.yaml knows it."""
+        (certificate,) = self.table("/certificate")
+        pin = certificate["fingerprint"]
+        assert pin == shown(HERE, self.emulator.tls_port)
+        assert self.rack.read_text() == self.before.replace(NO_PIN, pin)
+        tls = load(self.rack).switches["crs812"].tls
+        assert tls
+        assert tls.sha256 == pin
+        assert {row["name"]: row["disabled"] for row in self.table("/user")} == {"admin": "true", "sparkrack": "false"}
+        assert [row["name"] for row in self.table("/user/group")] == ["read", "write", "full", "sparkrack"]
+        services = {row["name"]: row["disabled"] for row in self.table("/ip/service")}
+        assert (services["api"], services["api-ssl"]) == ("true", "false")
+        assert [row["address"].partition("/")[0] for row in self.table("/ip/address")] == [self.address]
+        assert self.emulator.state()["safe_mode"] == {"holder": None, "pending": 0}
+        assert self.own.stat().st_mode & 0o777 == 0o600
+        assert len(self.own.read_text().strip()) >= 43
+        assert {path.name for path in self.folder.iterdir()} == {"rack.yaml", "own"}
+        client = RawClient(self.emulator.tls_port, secure=True)
+        client.login("sparkrack", self.own.read_text().strip())
+        client.close()
+
+
+def boxed(folder: Path, **more: Any) -> dict[str, Any]:
+    """What makes an emulated switch one from its box, its sticker in `folder`."""
+    sticker = folder / "sticker"
+    sticker.write_text(secrets.token_hex(5).upper() + "\n")
+    sticker.chmod(0o600)
+    users = (User(name="admin", password_file=sticker),)
+    return {"boxed": True, "users": users, "tls_cert": None, "tls_key": None, "management": f"{HERE}/24", **more}

@@ -1,0 +1,118 @@
+"""First contact that is cut off anywhere: the next run ends it, and nothing is there twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.emulator.bootstrap_runs import THERE, Desk, Way, boxed
+from tests.emulator.peer import Crs812Process, stop_all
+
+STEPS = (
+    *("/certificate/add", "/certificate/sign", "/ip/service/set", "/user/group/add", "/user/add"),
+    *("/ip/address/add", "/ip/address/remove", "/user/set", "/ip/service/set"),
+)
+"""Every write from the box into the rack, in order."""
+
+SAFE_MODES = 3
+"""How often safe mode is taken on the way: for the new address, for the old one, for the ways in."""
+
+WRITES = [{"on": "write", "after": number} for number in range(len(STEPS))]
+RELEASES = [{"match": "/safe-mode/release", "after": number} for number in range(SAFE_MODES)]
+EXECUTED, LOST = {"executed": True}, {"executed": False}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    """One switch for the whole table; `begin_again` puts it back into its box."""
+    folder: Path = tmp_path_factory.mktemp("box")
+    switch = Crs812Process(folder / "switch", **boxed(folder)).start()
+    way = Way(switch)
+    yield Desk(folder / "desk", switch, THERE)
+    way.close()
+    stop_all([switch])
+
+
+def ends(desk: Desk) -> None:
+    """The next run does the rest."""
+    desk.emulator.control({"op": "heal"})
+    before = desk.failed_logins()
+    code, text = desk.run()
+    assert code == 0, text
+    desk.is_ready()
+    # Our own user is tried once, where it may have come to be.
+    assert desk.failed_logins() - before <= 1
+
+
+def named(fault: dict[str, Any]) -> str:
+    where = STEPS[fault["after"]] if "on" in fault else fault["match"]
+    return f"{fault['after']}{where.replace('/', '-')}"
+
+
+def test_what_is_written_on_the_way(desk: Desk) -> None:
+    """Else the tables below would leave something out."""
+    desk.begin_again()
+    assert desk.run()[0] == 0
+    assert tuple(desk.writes()) == STEPS
+    taken = [line for line in desk.emulator.log() if line.get("command") == "/safe-mode/release"]
+    assert len(taken) == SAFE_MODES
+    desk.is_ready()
+
+
+@pytest.mark.parametrize("fate", [EXECUTED, LOST], ids=["executed", "lost"])
+@pytest.mark.parametrize("where", [*WRITES, *RELEASES], ids=named)
+def test_the_connection_drops(desk: Desk, where: dict[str, Any], fate: dict[str, Any]) -> None:
+    desk.begin_again()
+    desk.emulator.control({"op": "fault", "kind": "drop", **where, **fate})
+    code, text = desk.run()
+    assert code == 1
+    assert "closed by the switch" in text.splitlines()[-1]
+    ends(desk)
+
+
+@pytest.mark.parametrize("where", [*WRITES, *RELEASES], ids=named)
+def test_the_switch_refuses(desk: Desk, where: dict[str, Any]) -> None:
+    desk.begin_again()
+    desk.emulator.control({"op": "fault", "kind": "trap", "message": "failure: bad day", **where})
+    code, text = desk.run()
+    assert code == 1
+    assert text.splitlines()[-1].startswith("Error: crs812: failure: bad day")
+    ends(desk)
+
+
+@pytest.mark.parametrize("where", [*WRITES, *RELEASES], ids=named)
+def test_killed_after(desk: Desk, where: dict[str, Any]) -> None:
+    """The sentence was carried out and its answer never comes; then SIGKILL."""
+    killed(desk, {"kind": "mute", **where})
+    ends(desk)
+
+
+@pytest.mark.parametrize("where", [WRITES[0], WRITES[3], WRITES[5], WRITES[7]], ids=named)
+def test_killed_before(desk: Desk, where: dict[str, Any]) -> None:
+    """The sentence was never carried out: what was done here before it (files, safe mode) is all there is."""
+    killed(desk, {"kind": "hang", **where})
+    ends(desk)
+
+
+def test_a_dead_session_that_lingers_is_waited_for(desk: Desk) -> None:
+    killed(desk, {"kind": "hang", **WRITES[7]}, unroll_delay=2)
+    ends(desk)
+
+
+def killed(desk: Desk, fault: dict[str, Any], unroll_delay: float = 0) -> None:
+    desk.begin_again()
+    desk.emulator.control({"op": "unroll_delay", "seconds": unroll_delay})
+    desk.emulator.control({"op": "fault", **fault})
+    process = desk.start()
+    end = time.monotonic() + 60
+    while not any(line["result"].startswith("fault: ") for line in desk.emulator.log()):
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < end, "the fault did not strike"
+        time.sleep(0.05)
+    process.kill()
+    text, _ = process.communicate()
+    desk.keeps_quiet(text)

@@ -1,0 +1,229 @@
+"""The promise of the transaction, sentence by sentence: whatever goes wrong at any write of a full change
+from the factory to every key of rack.yaml, the switch ends in its old state or in the new one.
+
+The outcome is also a document, docs/reference/every-write.md, which this test compares (and writes anew with
+UPDATE_DOCS=1).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from switch.conduct import Ended
+from switch.goal import Declared
+from switch.reading import Reading
+from switch.transaction import Say, Step, Transaction
+from tests.emulator.direct import WHOLE, Operator
+from tests.emulator.peer import REPOSITORY, Crs812Process, stop_all
+
+DOCUMENT = REPOSITORY / "docs/reference/every-write.md"
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "refused": {"kind": "trap"},
+    "dropped before": {"kind": "drop"},
+    "dropped after": {"kind": "drop", "executed": True},
+    "hangs before": {"kind": "hang"},
+    "hangs after": {"kind": "mute"},
+}
+"""What goes wrong at a write: the connection breaks, or nothing is answered any more, before or after it was
+carried out; or it is refused."""
+
+KILLED = ("killed before", "killed after")
+FUSE = 20.0
+OLD, NEW = "old", "new"
+
+
+class Bench:
+    """One emulated switch for all the runs, put back to the factory before each."""
+
+    def __init__(self, folder: Path) -> None:
+        self.emulator = Crs812Process(folder / "switch", settle=0.0).start()
+        self.operator = Operator(folder, self.emulator, WHOLE, {"vlans": [1100, 1101]}, patience=0.5)
+        self.goal: Declared = self.operator.goal()
+        self.old = self.operator.reading(self.goal)
+        self.titles: list[str] = []
+        ended, _ = self.run(lambda step: self.titles.append(step.sentence[0]) if _writes(step) else None)
+        assert ended.done, ended
+        self.new = self.operator.reading(self.goal)
+        self.rows: dict[tuple[str, int], str] = {}
+
+    def run(self, show: Any = lambda _step: None) -> tuple[Ended, Transaction]:
+        self.emulator.control({"op": "reset"})
+        return self.operator.run(self.goal, show, fuse=FUSE)
+
+    def state(self) -> str:
+        """Which state the switch is in, by every field that a run compares."""
+        now = self.operator.reading(self.goal)
+        menus = self.goal.menus
+        found = [name for name, state in ((OLD, self.old), (NEW, self.new)) if _same(now, state, menus)]
+        odd = [menu.path for menu in menus if not _same(now, self.old, (menu,))]
+        assert found, f"the switch is between its old state and the new one: {odd}"
+        return found[0]
+
+    def left_overs(self) -> list[str]:
+        """Rows of a dead man that is still armed."""
+        tables = self.emulator.state()["tables"]
+        return [row["name"] for path in ("/system/scheduler", "/system/script") for row in tables[path]]
+
+
+def _same(one: Reading, other: Reading, menus: Any) -> bool:
+    return one.same(other, menus)
+
+
+def _writes(step: Step) -> bool:
+    return isinstance(step, Say) and not step.sentence[0].startswith("/safe-mode")
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    folder = tmp_path_factory.mktemp("every-write")
+    os.environ["CRS812_PASSWORD"] = "unused: the operator here has the emulator's own"
+    made = Bench(folder)
+    yield made
+    stop_all([made.emulator])
+
+
+def _cases(bench: Bench) -> range:
+    return range(len(bench.titles))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_at_every_write(bench: Bench, name: str) -> None:
+    assert len(bench.titles) > 25
+    for number, title in enumerate(bench.titles):
+        fault = FAULTS[name]
+        bench.emulator.control({"op": "reset"})
+        # The first two writes are the dead man's own rows.
+        bench.emulator.control({"op": "fault", "on": "write", "after": number + 2, **fault})
+        ended, _ = bench.operator.run(bench.goal, fuse=FUSE)
+        at = f"{name} at write {number + 1}, {title}: {ended.text}"
+        assert not ended.done, at
+        assert "stopped at: writing" in ended.text, at
+        assert "looked again: the switch is as it was before the run" in ended.text, at
+        assert bench.state() == OLD, at
+        assert bench.left_overs() == [], at
+        bench.rows[name, number] = OLD
+
+
+@pytest.mark.parametrize("name", KILLED)
+def test_the_controller_killed_at_every_write(bench: Bench, name: str) -> None:
+    """SIGKILL: nobody says anything any more. Safe mode goes with the session; the dead man finds nothing to
+    undo and takes itself away."""
+    for number, title in enumerate(bench.titles):
+        bench.emulator.control({"op": "reset"})
+        _killed(bench, number + (name == "killed after"))
+        at = f"{name} write {number + 1}, {title}"
+        assert bench.state() == OLD, at
+        assert bench.left_overs(), at
+        downs = bench.emulator.state()["links"]["qsfp56-dd-1-1"]["downs"]
+        bench.emulator.control({"op": "pass", "seconds": FUSE})
+        _wait(lambda: not bench.left_overs(), at)
+        assert bench.state() == OLD, at
+        assert bench.emulator.state()["links"]["qsfp56-dd-1-1"]["downs"] == downs, f"{at}: the dead man bounced a link"
+        bench.rows[name, number] = OLD
+
+
+def test_killed_between_release_and_proof(bench: Bench) -> None:
+    """The one moment that safe mode does not cover: released, and nobody left. The dead man undoes it all."""
+    bench.emulator.control({"op": "reset"})
+    _killed(bench, None)
+    assert bench.state() == NEW
+    bench.emulator.control({"op": "pass", "seconds": FUSE})
+    _wait(lambda: not bench.left_overs(), "after the release")
+    assert bench.state() == OLD
+
+
+@pytest.mark.parametrize(
+    ("match", "fault", "state"),
+    [
+        ("/safe-mode/take", {"kind": "drop", "executed": True}, OLD),
+        ("/safe-mode/release", {"kind": "trap"}, OLD),
+        ("/safe-mode/release", {"kind": "drop"}, OLD),
+        ("/safe-mode/release", {"kind": "drop", "executed": True}, NEW),
+        ("/safe-mode/release", {"kind": "mute"}, NEW),
+        ("/system/scheduler/add", {"kind": "drop", "executed": True}, OLD),
+        ("/system/scheduler/remove", {"kind": "drop"}, NEW),
+        ("/system/scheduler/remove", {"kind": "drop", "executed": True}, NEW),
+        ("/system/script/remove", {"kind": "trap"}, NEW),
+    ],
+)
+def test_a_fault_around_the_writes(bench: Bench, match: str, fault: dict[str, Any], state: str) -> None:
+    bench.emulator.control({"op": "reset"})
+    bench.emulator.control({"op": "fault", "match": match, **fault})
+    ended, _ = bench.operator.run(bench.goal, fuse=FUSE)
+    assert not ended.done
+    words = "the switch is as it was before" if state == OLD else "the switch is as declared, the release came through"
+    assert words in ended.text
+    assert bench.state() == state
+    assert bench.left_overs() == []
+
+
+def test_the_document_says_what_happened(bench: Bench) -> None:
+    names = (*FAULTS, *KILLED)
+    if not all((name, 0) in bench.rows for name in names):
+        pytest.fail("this test needs the results of the others: run the whole file")
+    text = _document(bench, names)
+    if os.environ.get("UPDATE_DOCS"):
+        DOCUMENT.parent.mkdir(exist_ok=True)
+        DOCUMENT.write_text(text)
+    assert DOCUMENT.read_text() == text
+
+
+def _document(bench: Bench, names: tuple[str, ...]) -> str:
+    head = f"""# Every write, and what goes wrong at it
+
+Made by `tests/emulator/test_every_write.py`. One run takes an emulated CRS812 from the factory to every key of
+rack.yaml, `lossless: roce` and VLANs among them: {len(bench.titles)} writes. At each of them, in turn, the
+connection is dropped or goes silent (before or after the switch carried the write out), the write is refused, or the
+controller is killed with SIGKILL. *old*: the switch ended in the state it had before the run. *new*: in the declared
+state. There is no third word. Killed controllers say nothing; all others end with "looked again: the switch is as it
+was before the run", and the test looks for itself.
+
+| write | {" | ".join(names)} |
+| --- |{" --- |" * len(names)}
+"""
+    lines = [
+        f"| {number + 1} {title} | {' | '.join(bench.rows[name, number] for name in names)} |"
+        for number, title in enumerate(bench.titles)
+    ]
+    return head + "\n".join(lines) + "\n"
+
+
+def _killed(bench: Bench, writes: int | None) -> None:
+    """Run in a process of its own that kills itself: before its n-th write, or (None) after the release."""
+    child = os.fork()
+    if child == 0:
+        count = 0
+
+        def show(step: Step) -> None:
+            nonlocal count
+            over = isinstance(step, Say) is False and step.title == "logging in anew after the release"
+            if over if writes is None else count >= writes and (_writes(step) or _checks(step)):
+                os.kill(os.getpid(), signal.SIGKILL)
+            count += _writes(step)
+
+        bench.operator.run(bench.goal, show, fuse=FUSE)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), "the run ended before it could be killed"
+    _wait(lambda: bench.emulator.state()["safe_mode"]["holder"] is None, "the session of the killed run")
+
+
+def _checks(step: Step) -> bool:
+    """A check after the last write: killed there is killed after that write."""
+    return bool(re.match("looking whether safe mode is still ours|reading everything back|waiting", step.title))
+
+
+def _wait(condition: Any, what: str) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain: {what}"
+        time.sleep(0.05)

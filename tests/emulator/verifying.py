@@ -1,0 +1,192 @@
+"""A switch that was brought to a declaration with every kind of row, and how a proof sees it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from lab.crs812.config import Cable, Tail
+from sparkrack.fleet import Rack, SecretRef, load
+from sparkrack.proof.machines import Machine
+from sparkrack.proof.outcome import Outcome
+from sparkrack.proof.plugin import Proof
+from switch.api import Session
+from switch.drift import Drift, drift
+from switch.goal import Declared
+from switch.look import Look
+from switch.sentences import writes
+from tests.emulator.peer import REPOSITORY, USER, Crs812Process, reference_cables, stop_all
+
+READER_PASSWORD = "canary-5tS8-reader"
+LEGS = [f"qsfp56-dd-{cage}-{lane}" for cage in (1, 2) for lane in (1, 3, 5, 7)]
+
+
+def macs(node: int) -> tuple[str, str]:
+    """The addresses of a node's two halves."""
+    return f"4C:BB:47:00:0{node}:0A", f"4C:BB:47:00:0{node}:0B"
+
+
+@dataclass
+class Kept:
+    """An emulated switch, and the rack.yaml that it was brought to."""
+
+    folder: Path
+    emulator: Crs812Process
+    keys: Mapping[str, Any]
+
+    def rack(self, *without: str, **keys: object) -> Rack:
+        """The rack, some keys of its switch replaced or left out."""
+        return _load(self.folder, self.emulator, {**self.keys, **keys}, without)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """A session that may write."""
+        switch = self.rack().switches["crs812"]
+        assert switch.tls
+        where = (str(switch.address), switch.port)
+        with Session(*where, tls=switch.tls.sha256, user=USER, password=switch.password.resolve()) as session:
+            yield session
+
+    def by_hand(self, *sentences: str) -> None:
+        """Write as a person would: "/menu/set .id=x name=y". A part <menu name=value> stands for that row's id."""
+        with self.session() as session:
+            for sentence in sentences:
+                text = re.sub(r"<(\S+) (\S+)>", lambda row: _id(session, row[1], row[2]), sentence)
+                command, *words = text.split()
+                session.talk(command, *(f"={word}" for word in words))
+
+    def declare(self) -> int:
+        """Bring the switch to the rack; how many sentences that took."""
+        rack, sent = self.rack(), 0
+        goal = Declared(rack, rack.switches["crs812"])
+        with self.session() as session:
+            reading = goal.read(lambda sentence: session.talk(*sentence))
+            for write in writes(goal.plan(reading).changes, reading.release):
+                secrets = (f"={name}={_secret(ref)}" for name, ref in write.secrets)
+                session.talk(*write.sentence, *secrets)
+                sent += 1
+        return sent
+
+    def drift(self, *without: str, **keys: object) -> tuple[Drift, ...]:
+        """What a proof finds, over whatever way the rack gives it."""
+        rack = self.rack(*without, **keys)
+        switch = rack.switches["crs812"]
+        look = Look(rack, switch)
+        try:
+            return drift(switch, look.reading, Declared(rack, switch).plan(look.reading))
+        finally:
+            look.close()
+
+    def proven(self, machine: str, *without: str, **keys: object) -> list[Outcome]:
+        """What `sparkrack verify` finds for one machine; the nodes are stand-ins."""
+        rack = self.rack(*without, **keys)
+        proof = Faked(rack, machine, {f"spark{n}": Node(self.emulator.folder, n) for n in range(1, 9)})
+        arguments = ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:logging", "-c", "/dev/null"]
+        arguments += [f"--rootdir={REPOSITORY}", "--import-mode=importlib", "-o", "python_files=verify.py"]
+        pytest.main([str(REPOSITORY / "switch/verify.py"), *arguments], plugins=[proof])
+        assert proof.outcomes
+        return proof.outcomes
+
+
+class Faked(Proof):
+    """A proof whose nodes are stand-ins."""
+
+    def __init__(self, rack: Rack, machine: str, nodes: Mapping[str, Machine]) -> None:
+        super().__init__(rack, frozenset({machine} & set(rack.nodes)), frozenset({machine} & set(rack.switches)))
+        self._stand_ins = nodes
+
+    @pytest.fixture(scope="session")
+    def machines(self) -> Any:
+        return self._stand_ins
+
+
+class Node:
+    """Answers the one script a proof sends, from the state file that the emulator writes for the node."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        self._file, self._macs = folder / f"spark{number}.json", macs(number)
+
+    def run(self, _command: str) -> SimpleNamespace:
+        link = json.loads(self._file.read_text())["links"]["1"]
+        names = ("enp1s0f1np1", "enP2p1s0f1np1")
+        links = [{"ifname": n, "address": mac.lower()} for n, mac in zip(names, self._macs, strict=True)]
+        up = link["carrier"]
+        speed = f"{link['speed']}Mb/s" if up else "Unknown!"
+        text = "".join(
+            f"sparkrack-half {name}\nSettings for {name}:\n\tSpeed: {speed}\n"
+            f"\tLink detected: {'yes' if up else 'no'}\nActive FEC encoding: {link['fec'] or 'Off'}\n"
+            for name in names
+        )
+        return SimpleNamespace(rc=0, stdout=f"{json.dumps(links)}\n{text}", stderr="")
+
+
+@contextmanager
+def declared(folder: Path, **keys: object) -> Iterator[Kept]:
+    """A switch with all nodes cabled, brought to a declaration; ended afterwards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CRS812_READER", READER_PASSWORD)
+        emulator = Crs812Process(folder, cables=_cables(folder), settle=0.02).start()
+        try:
+            reader = {"password": {"env": "CRS812_READER"}, "port": emulator.rest_port}
+            kept = Kept(folder, emulator, {"reader": reader, "purge": ["users"], "management": ["127.0.0.0/8"], **keys})
+            kept.declare()
+            yield kept
+        finally:
+            stop_all([emulator])
+
+
+def _cables(folder: Path) -> tuple[Cable, ...]:
+    """The reference rack's cables, with the addresses that the switch hears at their ends."""
+
+    def heard(tail: Tail) -> Tail:
+        return tail.model_copy(update={"macs": macs(int(tail.node.removeprefix("spark")))})
+
+    cables = reference_cables(folder)
+    return tuple(cable.model_copy(update={"tails": tuple(map(heard, cable.tails))}) for cable in cables)
+
+
+def _load(folder: Path, emulator: Crs812Process, keys: Mapping[str, Any], without: tuple[str, ...]) -> Rack:
+    (folder / "crs812").write_text(emulator.password)
+    (folder / "crs812").chmod(0o600)
+    switch = {
+        "address": "127.0.0.1",
+        "port": emulator.tls_port,
+        "tls": {"sha256": emulator.fingerprint},
+        "user": USER,
+        "password": {"file": str(folder / "crs812")},
+        "model": "CRS812-8DS-2DQ-2DDQ",
+        "identity": "crs812",
+        "cages": {f"qsfp56-dd-{cage}": {"split": "4x100G"} for cage in (1, 2)},
+        **keys,
+    }
+    rack = {
+        "rack": "spark8",
+        "access": {"user": "ops", "key": "key", "known_hosts": "known_hosts"},
+        "nodes": {
+            f"spark{n}": {"address": f"10.77.0.{10 + n}", "vendor": "asus", "ports": {1: f"crs812/{leg}"}}
+            for n, leg in enumerate(LEGS, start=1)
+        },
+        "switches": {"crs812": {name: value for name, value in switch.items() if name not in without}},
+        "fabric": {"subnets": ["192.168.100.0/24", "192.168.101.0/24"]},
+    }
+    with (folder / "rack.yaml").open("w") as file:
+        YAML(typ="safe").dump(rack, file)
+    return load(folder / "rack.yaml")
+
+
+def _id(session: Session, menu: str, query: str) -> str:
+    (row,) = session.talk(f"{menu}/print", "=.proplist=.id", f"?{query}")
+    return row[".id"]
+
+
+def _secret(reference: SecretRef) -> str:
+    return reference.resolve().get_secret_value()

@@ -1,0 +1,49 @@
+"""A check that tells several things: each fault is a failure of its own, and notes come along."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from sparkrack.proof.outcome import Outcome
+from sparkrack.proof.run import session
+from tests.unit.fleet.racks import SWITCH, loaded
+
+
+def proven(tmp_path: Path, text: str) -> list[Outcome]:
+    verify = tmp_path / "wire/verify.py"
+    verify.parent.mkdir()
+    verify.write_text(text)
+    return session(loaded(SWITCH), [str(verify)], "spark1", tmp_path / "out.xml")
+
+
+def test_each_fault_is_a_failure(tmp_path: Path) -> None:
+    outcomes = proven(tmp_path, "def test_it(node, told):\n    told.note('n')\n    told.judge(['one', 'two'])\n")
+    assert [(o.passed, o.why, o.notes) for o in outcomes] == [(False, "one", ("n",)), (False, "two", ())]
+    properties = {(p.get("name"), p.get("value")) for p in ET.parse(tmp_path / "out.xml").iter("property")}  # noqa: S314
+    assert {("note", "n"), ("fault", "one"), ("fault", "two")} <= properties
+
+
+def test_no_fault_is_one_pass(tmp_path: Path) -> None:
+    outcomes = proven(tmp_path, "def test_it(node, told):\n    told.note('n')\n    told.judge(iter(()))\n")
+    assert [(o.passed, o.why, o.notes) for o in outcomes] == [(True, "", ("n",))]
+
+
+def test_what_goes_wrong_without_a_fault_told_is_told_itself(tmp_path: Path) -> None:
+    outcomes = proven(tmp_path, "def test_it(node, told):\n    told.note('n')\n    assert 0, 'no'\n")
+    assert [(o.passed, o.why, o.notes) for o in outcomes] == [(False, "no", ("n",))]
+
+
+def test_a_fault_in_the_end_is_told_itself(tmp_path: Path) -> None:
+    text = (
+        "import pytest\n@pytest.fixture\ndef it():\n    yield\n    raise OSError('left open')\n"
+        "def test_it(node, it, told):\n    told.judge(['one'])\n"
+    )
+    assert [o.why for o in proven(tmp_path, text)] == ["one", "OSError: left open"]
+
+
+@pytest.mark.parametrize("line", ["pytest.fail('no', pytrace=False)", "raise AssertionError('no')"])
+def test_a_reason_is_told_without_the_name_of_its_kind(tmp_path: Path, line: str) -> None:
+    assert [o.why for o in proven(tmp_path, f"import pytest\ndef test_it(node):\n    {line}\n")] == ["no"]

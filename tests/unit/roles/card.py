@@ -1,0 +1,86 @@
+"""A node with a network card for the lossless role: the lab's stand-ins for ethtool and dcb, and the driver's files."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+from roles.lossless import state
+from roles.lossless.view import LIVE
+from sparkrack.ops import probe
+from tests.unit.ops.shells import rooted, run, stand_in
+
+TOOLS = Path(__file__).parents[3] / "lab/image/rootfs/usr/lib/sparkrack-lab/lossless"
+NAMES = ("enp1s0f1np1", "enP2p1s0f1np1")
+
+
+def card(root: Path, *names: str, ofed: bool = True) -> Path:
+    """A node with these interfaces as their driver starts them. `ofed`: the driver is NVIDIA's."""
+    stand_in(root, "sleep")
+    for tool in ("ethtool", "dcb"):
+        program = root / "bin" / tool
+        program.write_text(
+            rooted(TOOLS.read_text(), root).replace("set -eu", f'set -eu\necho "{tool} $*" >> {root}/calls')
+        )
+        program.chmod(0o755)
+    for name in names or NAMES:
+        folder = root / "sys/class/net" / name
+        folder.mkdir(parents=True)
+        if ofed:
+            for file, value in ((state.NOTICE, "1"), (state.REACT, "1"), (state.CNP, "48")):
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                (folder / file).write_text(f"{value}\n")
+            rdma(root, name)
+    return root
+
+
+def rdma(root: Path, name: str) -> None:
+    """The RDMA device of an interface, seen from both sides."""
+    device = root / "sys/class/net" / name / "device"
+    (device / "infiniband" / f"mlx5_{name}/tc/1").mkdir(parents=True)
+    (device / "infiniband" / f"mlx5_{name}/tc/1/traffic_class").write_text("")
+    (device / "net" / name).mkdir(parents=True)
+    seen = root / "sys/class/infiniband"
+    seen.mkdir(parents=True, exist_ok=True)
+    (seen / f"mlx5_{name}").symlink_to(device / "infiniband" / f"mlx5_{name}")
+    (device / "infiniband" / f"mlx5_{name}/device").symlink_to(device)
+
+
+def traffic_class(root: Path, name: str = NAMES[0]) -> Path:
+    return root / "sys/class/net" / name / f"device/infiniband/mlx5_{name}/tc/1/traffic_class"
+
+
+def driver_answers(root: Path) -> None:
+    """What the driver makes of a traffic class that was written: its own words when it is read."""
+    for path in root.glob("sys/class/net/*/device/infiniband/*/tc/1/traffic_class"):
+        written = path.read_text().strip()
+        if written.lstrip("-").isdigit():
+            path.write_text("" if int(written) < 0 else f"Global tclass={written}\n")
+
+
+def asked(root: Path) -> str:
+    """What the role's probe prints on such a node."""
+    done = run(probe._registered["lossless"].commands[LIVE], root)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def live(root: Path, name: str = NAMES[0]) -> state.Live:
+    found = state.live(asked(root), name)
+    assert found is not None
+    return found
+
+
+class Machine:
+    """As much of testinfra's host as a proof takes, about such a node."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def run(self, command: str) -> SimpleNamespace:
+        done: subprocess.CompletedProcess[str] = run(command, self._root)
+        return SimpleNamespace(rc=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+    def file(self, path: str) -> SimpleNamespace:
+        return SimpleNamespace(exists=Path(f"{self._root}{path}").exists())

@@ -1,0 +1,299 @@
+"""Whole transactions against a switch in memory: whatever goes wrong wherever, the switch ends in its old state
+or in its new one, and the user is told which."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from switch.conduct import Ended, conduct
+from switch.deadman import PREFIX
+from switch.errors import SwitchError
+from switch.goal import Declared
+from switch.transaction import Say, Step, Transaction
+
+from .memory import Clock, Device
+from .racks import EVERY_KEY, MakeRack
+from .rows import Tables, asking, meaning
+
+NAME = f"{PREFIX}test"
+OLD = "looked again: the switch is as it was before the run"
+NEW = "looked again: the switch is as declared, the release came through"
+
+
+@pytest.fixture(autouse=True)
+def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SNMP_A", "SNMP_E", "READER_PASSWORD"):
+        monkeypatch.setenv(name, f"swordfish-{name}")
+
+
+def prepared(rack: MakeRack, device: Device, keys: dict[str, Any] | None = None, **options: Any) -> Transaction:
+    goal = Declared(*rack(**(keys or {})))
+    before = goal.read(asking(device.tables))
+    return Transaction(NAME, goal, before, goal.plan(before), **options)
+
+
+def run(transaction: Transaction, device: Device, show: Callable[[Step], None] = lambda _step: None) -> Ended:
+    return conduct(transaction, device.line(), show)
+
+
+def declared(transaction: Transaction, tables: Tables) -> bool:
+    return not transaction.goal.plan(transaction.goal.read(asking(tables))).batches
+
+
+def test_a_run_that_goes_well(rack: MakeRack, device: Device) -> None:
+    todo = prepared(rack, device)
+    assert run(todo, device) == Ended(True, "the switch is as declared")
+    assert declared(todo, device.tables)
+    assert device.armed == []
+    assert device.holder is None
+    writes = [command for command in device.commands if not command.endswith(("/print", "/monitor"))]
+    assert writes == [
+        "/system/script/add",
+        "/system/scheduler/add",
+        "/safe-mode/take",
+        *["/interface/ethernet/set"] * 3,
+        "/system/identity/set",
+        "/safe-mode/release",
+        "/system/scheduler/remove",
+        "/system/script/remove",
+    ]
+
+
+def test_every_key_at_once_goes_well(rack: MakeRack, device: Device) -> None:
+    device.tables["/system/script"].append({".id": "*1", "name": "mine", "source": "/x add"})
+    todo = prepared(rack, device, dict(EVERY_KEY))
+    ended = run(todo, device)
+    assert ended.done, ended.text
+    assert declared(todo, device.tables)
+    assert device.armed == []
+
+
+def faulty(words: str, number: int) -> Callable[[tuple[str, ...]], bool]:
+    """True at the given one of the sentences that begin with `words`."""
+    seen = iter(range(10_000))
+    return lambda sentence: sentence[0].startswith(words) and next(seen) == number
+
+
+def sentences(rack: MakeRack, clock: Clock, keys: dict[str, Any], most: int) -> range:
+    """The numbers of the sentences of a run that goes well; of a long one, some of them."""
+    device = Device(clock)
+    assert run(prepared(rack, device, keys, most=most), device).done
+    return range(0, len(device.heard), 17 if keys else 3)
+
+
+CASES = pytest.mark.parametrize(("keys", "most"), [({}, 20), (dict(EVERY_KEY), 40)], ids=["short", "every key"])
+"""Both take two portions."""
+
+
+def judged(device: Device, before: Tables, todo: Transaction, ended: Ended, where: str) -> None:
+    """What the user was told is what is so, and nothing is left on the switch."""
+    assert not ended.done, where
+    assert "swordfish" not in ended.text
+    told = ended.text.splitlines()[-1]
+    if told == NEW:
+        assert declared(todo, device.tables), where
+    else:
+        assert told == OLD or len(ended.text.splitlines()) == 1, (where, ended.text)
+        assert meaning(device.tables) == meaning(before), (where, ended.text)
+    assert device.armed == [], where
+    assert device.holder is None, where
+
+
+@CASES
+def test_whatever_is_refused_leaves_the_old_state(
+    rack: MakeRack, clock: Clock, keys: dict[str, Any], most: int
+) -> None:
+    for number in sentences(rack, clock, keys, most):
+        device = Device(clock)
+        before = copy.deepcopy(device.tables)
+        todo = prepared(rack, device, keys, most=most)
+        line = device.line()
+        device.main.trap = faulty("/", number)
+        ended = conduct(todo, line)
+        judged(device, before, todo, ended, f"{number}: {device.commands[-1]}")
+        if "/safe-mode/release" not in device.commands[:-1]:
+            assert NEW not in ended.text
+
+
+@CASES
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("linger", [False, True])
+def test_wherever_the_connection_breaks_the_user_is_told_what_is_so(
+    rack: MakeRack, clock: Clock, keys: dict[str, Any], most: int, when: str, linger: bool
+) -> None:
+    for number in sentences(rack, clock, keys, most):
+        device = Device(clock)
+        before = copy.deepcopy(device.tables)
+        todo = prepared(rack, device, keys, most=most)
+        line = device.line()
+        hit = faulty("/", number)
+        device.main.lose = lambda words, hit=hit: when if hit(words) else ""  # type: ignore[misc]
+        device.linger = linger
+        clock.events = {clock.now + 3: device.settle} if linger else {}
+        judged(device, before, todo, conduct(todo, line), f"{number}: {device.heard[-1:]}")
+
+
+def test_the_release_that_was_answered_by_silence_came_through(rack: MakeRack, device: Device) -> None:
+    todo = prepared(rack, device)
+    line = device.line()
+    device.main.lose = lambda words: "after" if words[0] == "/safe-mode/release" else ""
+    ended = conduct(todo, line)
+    assert ended.text.splitlines()[-1] == NEW
+    assert declared(todo, device.tables)
+    assert device.armed == []
+
+
+def test_a_second_portion_that_fails_takes_the_first_along(rack: MakeRack, device: Device) -> None:
+    before = copy.deepcopy(device.tables)
+    todo = prepared(rack, device, most=20)
+    line = device.line()
+    device.main.trap = lambda words: words[:2] == ("/system/identity/set", "=name=crs812")
+    ended = conduct(todo, line)
+    assert device.commands.count("/safe-mode/release") == 1
+    assert "writing /system/identity" in ended.text
+    assert "everything since safe mode was taken is taken back" in ended.text
+    assert ended.text.splitlines()[-1] == OLD
+    assert meaning(device.tables) == meaning(before)
+    assert device.armed == []
+
+
+def test_an_unroll_that_fails_ends_the_session_instead(rack: MakeRack, device: Device) -> None:
+    before = copy.deepcopy(device.tables)
+    todo = prepared(rack, device)
+    line = device.line()
+    device.main.trap = lambda words: words[0] in ("/system/identity/set", "/safe-mode/unroll")
+    ended = conduct(todo, line)
+    assert "unroll failed (failure: refused), the connection was closed" in ended.text
+    assert ended.text.splitlines()[-1] == OLD
+    assert meaning(device.tables) == meaning(before)
+
+
+def test_a_switch_that_cannot_be_reached_again_undoes_it_by_itself(rack: MakeRack, device: Device) -> None:
+    before = copy.deepcopy(device.tables)
+    todo = prepared(rack, device)
+    line = device.line()
+
+    def cut(words: tuple[str, ...]) -> str:
+        if words[0] != "/safe-mode/release":
+            return ""
+        device.unreachable = SwitchError("no route to host")
+        return "after"
+
+    device.main.lose = cut
+    ended = conduct(todo, line)
+    assert "ROLLBACK NOT PROVEN: the switch could not be read again (no route to host)" in ended.text
+    assert NAME in ended.text
+    assert declared(todo, device.tables)
+    fuse = todo.dead_man.fuse
+    device.pass_time(fuse / 2)
+    assert declared(todo, device.tables), "not before its time"
+    device.pass_time(fuse)
+    assert meaning(device.tables) == meaning(before)
+    assert device.armed == [], "it removes itself"
+
+
+def test_a_session_the_switch_still_believes_in_is_not_taken_for_the_old_state(rack: MakeRack, device: Device) -> None:
+    todo = prepared(rack, device)
+    line = device.line()
+    device.linger = True
+    device.main.lose = lambda words: "before" if words[0] == "/system/identity/set" else ""
+    ended = conduct(todo, line)
+    assert "ROLLBACK NOT PROVEN" in ended.text
+    assert "safe mode is still held by sparkrack" in ended.text
+    assert device.armed, "it stays armed"
+
+
+@pytest.mark.parametrize("title", ["keeping a backup", "arming the dead man"])
+def test_before_anything_is_written_nothing_is_to_be_proven(rack: MakeRack, device: Device, title: str) -> None:
+    before = copy.deepcopy(device.tables)
+
+    def keep(_line: object) -> None:
+        if title == "keeping a backup":
+            raise SwitchError("disk full")
+
+    todo = prepared(rack, device, keep=keep)
+    line = device.line()
+    device.main.trap = lambda words: words[0] == "/system/script/add"
+    ended = conduct(todo, line)
+    assert ended.text.startswith(f"stopped at: {title}: ")
+    assert meaning(device.tables) == meaning(before)
+    assert device.armed == []
+
+
+def interrupting(title: str) -> Callable[[Step], None]:
+    def show(step: Step) -> None:
+        if step.title.startswith(title):
+            raise KeyboardInterrupt
+
+    return show
+
+
+@pytest.mark.parametrize("title", ["writing /system/identity", "waiting for links", "reading everything back"])
+def test_an_interrupted_run_takes_back_and_obeys(rack: MakeRack, device: Device, title: str) -> None:
+    before = copy.deepcopy(device.tables)
+    todo = prepared(rack, device)
+    line = device.line()
+    with pytest.raises(KeyboardInterrupt):
+        conduct(todo, line, interrupting(title))
+    assert device.said[-1] == "interrupted; everything since safe mode was taken is taken back"
+    device.pass_time(todo.dead_man.fuse + 1)
+    assert meaning(device.tables) == meaning(before)
+    assert device.armed == []
+
+
+def test_interrupted_after_the_release_the_dead_man_takes_back(rack: MakeRack, device: Device) -> None:
+    before = copy.deepcopy(device.tables)
+    todo = prepared(rack, device)
+    line = device.line()
+    with pytest.raises(KeyboardInterrupt):
+        conduct(todo, line, interrupting("logging in anew after the release"))
+    assert declared(todo, device.tables)
+    device.pass_time(todo.dead_man.fuse + 1)
+    assert meaning(device.tables) == meaning(before)
+
+
+def test_removed_scripts_count_for_the_old_state(rack: MakeRack, device: Device) -> None:
+    """Nothing else differs: without looking at them, any state would be the old one."""
+    device.tables["/system/script"].append({".id": "*1", "name": "mine", "source": "/x add", "policy": "read"})
+    before = copy.deepcopy(device.tables)
+    todo = prepared(rack, device, {"cages": {}, "nodes": {"spark1": None}, "identity": None, "purge": ["scripts"]})
+    assert len(todo.todo.changes) == 1
+    line = device.line()
+    device.main.lose = lambda words: "after" if words[0] == "/safe-mode/release" else ""
+    ended = conduct(todo, line)
+    assert ended.text.splitlines()[-1] == NEW
+    assert meaning(device.tables) != meaning(before)
+
+
+def test_a_secret_is_fetched_when_it_is_sent_and_never_shown(rack: MakeRack, device: Device) -> None:
+    shown: list[Step] = []
+    todo = prepared(rack, device, dict(EVERY_KEY))
+    assert run(todo, device, shown.append).done
+    assert ("/user/add", "=password=swordfish-READER_PASSWORD") in [(w[0], w[-1]) for w in device.heard]
+    assert "swordfish" not in repr([step for step in shown if isinstance(step, Say)])
+
+
+def test_a_secret_that_cannot_be_had_takes_everything_back(
+    rack: MakeRack, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = copy.deepcopy(device.tables)
+    monkeypatch.delenv("READER_PASSWORD")
+    ended = run(prepared(rack, device, dict(EVERY_KEY)), device)
+    assert "environment variable READER_PASSWORD is not set" in ended.text
+    assert ended.text.splitlines()[-1] == OLD
+    assert meaning(device.tables) == meaning(before)
+
+
+def test_what_an_earlier_run_left_armed_is_disarmed_first(rack: MakeRack, device: Device) -> None:
+    old = f"{PREFIX}earlier"
+    device.tables["/system/script"].append({".id": "*7", "name": old, "source": "/x add"})
+    device.tables["/system/scheduler"].append({".id": "*7", "name": old, "on-event": ""})
+    ended = run(prepared(rack, device, dict(EVERY_KEY)), device)
+    assert ended.done, ended.text
+    assert device.armed == []
+    assert device.said[0].startswith(f"an earlier run was not finished and left {old} on the switch")
+    assert device.commands.index("/system/script/remove") < device.commands.index("/safe-mode/take")
