@@ -70,13 +70,13 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
     if not todo.batches:
         host.noop(f"{switch.name} is as declared")
         return
-    name = f"{PREFIX}{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
+    run = f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
     keeper = backup.Keeper(backup.folder(rack.rack, switch.name), switch.backups, switch.password.resolve)
     transaction = Transaction(
-        *(name, goal, before, todo),
+        *(f"{PREFIX}{run}", goal, before, todo),
         settle=settle,
         fuse=fuse,
-        keep=lambda line: line.say(f"backup kept in {keeper.keep(line, name)}"),
+        keep=lambda line: line.say(f"backup kept in {keeper.keep(line, f'sparkrack-{run}')}"),
         witness=witness(_asking_nodes(host.state)),
     )
     yield FunctionCommand(_carry_out, (transaction,), {})

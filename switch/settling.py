@@ -41,7 +41,7 @@ def settled(line: Line, links: tuple[Link, ...], seconds: float, witness: Witnes
             silent = [*seen.cannot_tell]
         if not waiting:
             if silent:
-                line.say(f"only the switch's word for: {'; '.join(silent)}")
+                line.say(f"only the switch's word for it: {_grouped(silent)}")
             return
         held(line)  # without it what was written may be gone, and the links with it
         waited = time.monotonic() - start
@@ -51,6 +51,15 @@ def settled(line: Line, links: tuple[Link, ...], seconds: float, witness: Witnes
             spoken = waited
             line.say(f"waiting for links, {waited:.0f} of {seconds:.0f} s: {'; '.join(waiting)}")
         time.sleep(min(1.0, 0.1 + waited))
+
+
+def _grouped(silent: list[str]) -> str:
+    """Those who cannot tell, by why: a rack on its first day has one reason for all."""
+    reasons: dict[str, list[str]] = {}
+    for text in silent:
+        who, _, why = text.partition(": ")
+        reasons.setdefault(why, []).append(who)
+    return "; ".join(f"{why} ({', '.join(who)})" for why, who in reasons.items())
 
 
 def _not_up(link: Link, row: Row | None) -> str | None:

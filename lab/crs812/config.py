@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from ipaddress import IPv4Interface
+from ipaddress import IPv4Interface, IPv4Network
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -86,7 +86,8 @@ class SwitchConfig(_Model):
     ``bridge`` is the Linux bridge that plays the fabric; without one no wires are touched. ``settle`` is how
     long (s) a restarted cage takes to come up: 8 to 40 s are reported from real units. ``unroll_delay`` is how
     long (s) safe mode outlives a lost session. ``version``, ``model``, ``packages`` are what the unit claims
-    to be; ``firmware`` is its boot loader's version when that is another one.
+    to be; ``firmware`` is its boot loader's version when that is another one. Clients of the networks ``let_in``
+    are let in whatever /ip/service says.
     """
 
     address: IPvAnyAddress
@@ -109,6 +110,7 @@ class SwitchConfig(_Model):
     management: IPv4Interface = IPv4Interface("192.168.88.1/24")
     users: tuple[User, ...] = ()
     boxed: bool = False
+    let_in: tuple[IPv4Network, ...] = ()
     settle: Seconds = 1.0
     unroll_delay: Seconds = 0.0
     cables: tuple[Cable, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from .call import Client
@@ -34,7 +34,8 @@ _COSMETIC = frozenset({"name", "comment"})
 
 
 class Device:
-    """Everything behind the API. It knows nothing of sockets; ``later`` lends it a timer."""
+    """Everything behind the API. It knows nothing of sockets; ``later`` lends it a timer. ``fill`` may change what
+    it has from the factory."""
 
     def __init__(
         self,
@@ -44,8 +45,11 @@ class Device:
         later: Callable[[float, Callable[[], None]], Timer],
         *,
         factory: bool = False,
+        fill: Callable[[Store], None] = lambda _store: None,
     ) -> None:
         self.config = config
+        #: What monitor shows of a port besides its link, where that was recorded from a real unit.
+        self.told: Mapping[str, Values] = {}
         self.clock = Clock()
         self.wires = wires
         menus = [menu for menu in menus if menu.since <= self.version]
@@ -66,6 +70,7 @@ class Device:
         for menu in menus:
             if menu.factory is not None:
                 self.store.fill(menu.path, list(menu.factory(self)))
+        fill(self.store)
         self.vault = Vault(config.state.with_name(config.state.name + ".certificates"))
         if factory:
             self.vault.clear()

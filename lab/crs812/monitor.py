@@ -23,6 +23,9 @@ _NUMBERS = frozenset({"numbers", ".id"})
 #: What shapes the answer of any monitor.
 SHAPING = frozenset({"once", "interval", "proplist", ".proplist", "as-value", "without-paging"})
 _KNOWN = _NUMBERS | SHAPING
+_LINK = "name status auto-negotiation rate full-duplex tx-flow-control rx-flow-control fec advertising"
+#: What is about the link and not about what is plugged in.
+OF_LINK = tuple(_LINK.split())
 
 
 def monitor(call: Call) -> Reply | Stream:
@@ -94,7 +97,11 @@ def _look(device: Device, default_name: str) -> Values:
     if not forced:
         seen["advertising"] = values.get("advertise", "")
         seen["link-partner-advertising"] = ""
-    return seen if port.kind == "ether" else seen | _module(device, port)
+    if port.kind != "ether":
+        seen |= _module(device, port)
+    if default_name in device.told:
+        return {name: seen[name] for name in OF_LINK if name in seen} | device.told[default_name]
+    return seen
 
 
 def _module(device: Device, port: Port) -> Values:

@@ -110,6 +110,7 @@ class Server:
             if row is None:
                 return False
             allowed = [ipaddress.ip_network(text) for text in row.get("address", "").split(",") if text]
+            allowed += self._device.config.let_in if allowed else ()
             if allowed and not any(ipaddress.ip_address(peer) in network for network in allowed):
                 return False
             open_now = sum(1 for name, _writer in self._tasks.values() if name == service)

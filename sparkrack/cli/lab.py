@@ -102,7 +102,7 @@ def ssh(name: str, command: tuple[str, ...]) -> None:
 def run(command: tuple[str, ...]) -> None:
     """Run a command inside the lab's network, as you: sparkrack lab run -- pyinfra inventory.py deploy.py
 
-    RACK names the lab's rack unless it is set.
+    RACK names the lab's rack unless it is set; what is kept of runs (backups) goes to the lab's folder.
     """
     _run(_lab(), list(command))
 
@@ -116,7 +116,8 @@ def _run(here: Lab, command: list[str]) -> None:
     uid, gid = caller()
     user = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--"] if uid != os.geteuid() else []
     enter = ["nsenter", f"--net=/run/netns/{here.place.namespace}", "--"]
-    environment = {"RACK": str(here.place.rack), **os.environ}
+    kept = str(here.place.rack.parent / "state")
+    environment = {"RACK": str(here.place.rack), "XDG_STATE_HOME": kept, **os.environ}
     try:
         sys.exit(subprocess.run([*enter, *user, *command], env=environment).returncode)
     except KeyboardInterrupt:

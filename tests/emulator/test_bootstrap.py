@@ -75,8 +75,8 @@ def test_from_the_box_into_the_rack_and_again(box: Desk) -> None:
 
 def test_only_the_stickers_password_goes_in_the_clear(box: Desk) -> None:
     box.run()
-    plain = {line["session"] for line in box.emulator.log() if line.get("service") == "api"}
-    secret = [line for line in box.emulator.log() if any(word.startswith("=password=") for word in line["words"])]
+    plain = {line["session"] for line in box.log() if line.get("service") == "api"}
+    secret = [line for line in box.log() if any(word.startswith("=password=") for word in line["words"])]
     assert {line["command"] for line in secret if line["session"] in plain} == {"/login"}
     assert "/user/add" in {line["command"] for line in secret}
 
@@ -159,7 +159,7 @@ def test_nobody_to_ask(box: Desk) -> None:
     code, text = box.run(password=False)
     assert code == 1
     assert "there is no terminal to ask on; say --password-env or --password-file" in text
-    assert "/login" not in [line.get("command") for line in box.emulator.log()]
+    assert "/login" not in [line.get("command") for line in box.log()]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_a_weak_password_of_our_own_is_refused(make_box: MakeBox, value: str, wh
     assert code == 1
     assert why in text
     assert value not in text
-    assert [line for line in box.emulator.log() if line.get("command")] == [], "a connection was made"
+    assert [line for line in box.log() if line.get("command")] == [], "a connection was made"
 
 
 def test_a_strong_one_from_elsewhere_is_taken(make_box: MakeBox) -> None:
@@ -344,11 +344,11 @@ def test_another_certificate_stops_before_a_password_is_sent(box: Desk) -> None:
     box.run()
     (row,) = box.table("/certificate")
     box.rack.write_text(box.before.replace(NO_PIN, "ab" * 32))
-    logins = sum(line.get("command") == "/login" for line in box.emulator.log())
+    logins = sum(line.get("command") == "/login" for line in box.log())
     code, text = box.run()
     assert code == 1
     assert f"the switch shows certificate {row['fingerprint']}, pinned is {'ab' * 32}" in text
-    assert sum(line.get("command") == "/login" for line in box.emulator.log()) == logins
+    assert sum(line.get("command") == "/login" for line in box.log()) == logins
 
 
 def test_a_switch_that_is_not_pinned_and_has_no_plain_api(box: Desk) -> None:
@@ -381,8 +381,7 @@ def test_a_certificate_that_is_not_the_switchs_own_is_not_pinned(box: Desk, make
 def test_a_rack_file_that_was_changed_meanwhile(box: Desk) -> None:
     box.emulator.control({"op": "fault", "kind": "delay", "match": "/certificate/sign", "seconds": 2})
     process = box.start()
-    while "/certificate/add" not in box.writes():
-        assert process.poll() is None
+    box.until(lambda: "/certificate/add" in box.writes(), process)
     changed = box.before.replace("rack: spark8", "rack: spark9")
     box.rack.write_text(changed)
     text, _ = process.communicate(timeout=60)
@@ -402,6 +401,19 @@ def test_safe_mode_of_somebody_else(box: Desk) -> None:
     assert "safe mode is held by admin (" in text
     client.close()
     assert box.run()[0] == 0
+    box.is_ready()
+
+
+def test_admin_is_not_shut_out_while_nobody_else_gets_in(box: Desk) -> None:
+    client = admin(box)
+    client.ask("/ip/service/set", "=numbers=api-ssl", "=max-sessions=2")  # admin's and ours, and no third as proof
+    client.close()
+    code, text = box.run()
+    assert code == 1
+    assert "everything since safe mode was taken is taken back" in text
+    assert {row["name"]: row["disabled"] for row in box.table("/user")} == {"admin": "false", "sparkrack": "false"}
+    assert {row["name"]: row["disabled"] for row in box.table("/ip/service")}["api"] == "false"
+    assert box.run(password=False)[0] == 0  # admin's session is not needed any more
     box.is_ready()
 
 
@@ -448,8 +460,7 @@ def test_wrong_words(box: Desk, words: list[str], said: str) -> None:
 def test_ctrl_c_gives_safe_mode_up(box: Desk) -> None:
     box.emulator.control({"op": "fault", "kind": "mute", "match": "/user/set"})
     process = box.start()
-    while "/user/set" not in box.writes():
-        assert process.poll() is None
+    box.until(lambda: "/user/set" in box.writes(), process)
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=30)
     assert process.returncode == 1, text

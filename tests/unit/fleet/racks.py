@@ -14,6 +14,8 @@ VALID = CASES / "valid"
 SWITCH = (VALID / "switch.yaml").read_text()
 DIRECT = (VALID / "direct.yaml").read_text()
 RING = (VALID / "ring.yaml").read_text()
+TAGGED = SWITCH.replace("fabric:\n", "fabric:\n  vlans: [1100, 1101]\n")
+"""The same switch, with a VLAN for each half."""
 KEPT = (VALID / "kept.yaml").read_text()
 """A switch with every key there is."""
 

@@ -8,7 +8,7 @@ from hypothesis import given
 
 from sparkrack.fleet import Rack, addresses_of, load, reachable
 
-from .racks import SWITCH, VALID, any_rack, changed, loaded, ring
+from .racks import SWITCH, TAGGED, VALID, any_rack, changed, loaded, ring
 
 
 def said(rack: Rack) -> list[str]:
@@ -49,6 +49,35 @@ def test_from_a_pool_by_cable() -> None:
         "spark3/enp1s0f1np1 10.100.4.2/24",
         "spark3/enP2p1s0f1np1 10.100.5.2/24",
     ]
+
+
+def test_each_half_has_its_vlan_and_a_device_for_it() -> None:
+    tagged, plain = loaded(TAGGED), loaded(SWITCH)
+    assert said(tagged) == said(plain)
+    assert [(address.device, address.vlan) for address in tagged.addresses] == [
+        ("fabric0", 1100),
+        ("fabric1", 1101),
+    ] * 2
+    assert [(address.device, address.vlan) for address in plain.addresses] == [
+        ("enp1s0f1np1", None),
+        ("enP2p1s0f1np1", None),
+    ] * 2
+    assert [(str(a.half), str(b.half)) for a, b in reachable(tagged)] == [
+        (str(a.half), str(b.half)) for a, b in reachable(plain)
+    ]
+
+
+@given(any_rack)
+def test_devices_are_apart_and_have_names_that_linux_allows(text: str) -> None:
+    rack = loaded(text)
+    racks = [rack]
+    if rack.topology == "switch":
+        racks.append(loaded(text.replace("fabric: {", "fabric: {vlans: [2, 4094], ")))
+    for one in racks:
+        for name in one.nodes:
+            devices = [address.device for address in addresses_of(one, name)]
+            assert len(set(devices)) == len(devices)
+            assert all(len(device) <= 15 for device in devices)
 
 
 @given(any_rack)

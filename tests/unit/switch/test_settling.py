@@ -113,7 +113,7 @@ def test_a_node_that_disagrees_for_too_long_ends_it(line: SessionLine, links: tu
 def test_a_node_that_cannot_tell_is_named_once(line: SessionLine, links: tuple[Link, ...], device: Device) -> None:
     witness, _ = answering(Seen((), ("spark1/enp1s0f1np1: spark1 is not in this run",)))
     settled(line, links, 60, witness)
-    assert device.said == ["only the switch's word for: spark1/enp1s0f1np1: spark1 is not in this run"]
+    assert device.said == ["only the switch's word for it: spark1 is not in this run (spark1/enp1s0f1np1)"]
 
 
 def test_nodes_are_not_asked_before_the_switch_is_content(

@@ -1,0 +1,147 @@
+"""What an owner of a CRS812 can tell this project without changing anything: a fixture, that is all that the switch
+prints of our menus, made anonymous, with what follows for the questions that are open.
+
+Only sentences that read are sent. The emulator can be started from what comes out (`--fixture`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .anonymous import Mask
+from .errors import SentenceError, UnreadableError
+from .harmless import COUNTER
+from .line import Talker
+from .menus import BRIDGE_HOST, ETHERNET, MENUS, OLDEST, RESOURCE, Menu, Row, Sentence
+from .questions import answers
+from .releases import release
+
+FORMAT = 1
+
+INTERFACE = "/interface"
+"""Not a menu that we manage: it alone prints max-l2mtu."""
+
+MONITOR = "/interface/ethernet/monitor"
+
+COMMANDS = (
+    *("/safe-mode/take", "/safe-mode/release", "/safe-mode/unroll"),
+    *("/export", "/system/backup/save", "/system/script/run", "/file/read", "/file/remove", "/file/print", MONITOR),
+)
+"""What we send besides reading and writing rows."""
+
+VERBS = ("add", "set", "unset", "remove")
+READING = ("print", "monitor", "inspect")
+
+
+@dataclass(frozen=True)
+class Fixture:
+    """A probe's outcome: the document that is kept, and how many different texts of each kind were replaced in
+    it."""
+
+    document: dict[str, Any]
+    replaced: Mapping[str, int]
+
+
+def probe(talker: Talker) -> Fixture:
+    """Read everything. What the switch refuses is noted; raises SwitchError when it cannot be asked any more, and
+    UnreadableError for answers no switch would give."""
+    tables: dict[str, list[dict[str, str]]] = {}
+    refused: dict[str, str] = {}
+    for path in (*(menu.path for menu in MENUS), INTERFACE):
+        try:
+            tables[path] = [dict(row) for row in _ask(talker, f"{path}/print") if row.get("connection") != "true"]
+        except SentenceError as fault:
+            refused[path] = str(fault)
+    monitor = _monitor(talker, tables.get(ETHERNET.path, []))
+    mask = Mask.of((*tables.values(), monitor))
+    rows = {path: [mask.row(path, row) for row in table] for path, table in tables.items()}
+    hosts = rows.pop(BRIDGE_HOST.path, [])
+    version = (rows.get(RESOURCE.path) or [{}])[0].get("version", "")
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "version": version,
+        "menus": {path: [_steady(row) for row in table] for path, table in rows.items()},
+        "refused": {path: mask.words(text) for path, text in refused.items()},
+        "monitor": [mask.row(MONITOR, row) for row in monitor],
+        "counters": {path: sorted(names) for path, table in rows.items() if (names := _counters(table))},
+        "hosts": {"all": len(hosts), "own": sum(row.get("local") in ("true", "yes") for row in hosts)},
+        "commands": dict(_commands(talker)),
+    }
+    document["lacking"] = list(_lacking(document["commands"], version))
+    document["questions"] = answers(document)
+    return Fixture(document, mask.replaced)
+
+
+def _ask(talker: Talker, *sentence: str) -> Sequence[Row]:
+    """Whatever else this file may come to say, it can send nothing that writes."""
+    if sentence[0].rpartition("/")[2] not in READING:
+        raise ValueError(f"{sentence[0]} is no sentence that reads")
+    return talker.talk(*sentence)
+
+
+def _monitor(talker: Talker, rows: Iterable[Row]) -> list[dict[str, str]]:
+    """One look at every port, companion lanes among them."""
+    ids = [row[".id"] for row in rows if ".id" in row]
+    if not ids:
+        raise UnreadableError(f"{ETHERNET.path} has no rows")
+    return [dict(row) for row in _ask(talker, MONITOR, f"=numbers={','.join(ids)}", "=once=")]
+
+
+def _steady(row: Mapping[str, str]) -> dict[str, str]:
+    """Without counters: how much traffic there was is the owner's."""
+    return {name: value for name, value in row.items() if not _is_counter(name, value)}
+
+
+def _counters(rows: Iterable[Row]) -> set[str]:
+    return {name for row in rows for name, value in row.items() if _is_counter(name, value)}
+
+
+def _is_counter(name: str, value: str) -> bool:
+    return bool(COUNTER.fullmatch(name)) and value.replace(",", "").isdecimal()
+
+
+def _commands(talker: Talker) -> Iterator[tuple[str, list[str]]]:
+    """Every command that we send and this release has, with its arguments, as the device tells them itself."""
+    wanted = dict.fromkeys(f"{menu.path}/{verb}" for menu in MENUS for verb in VERBS)
+    seen: dict[str, set[str]] = {}
+    for command in (*wanted, *(other for other in COMMANDS if other not in wanted)):
+        path = command.rpartition("/")[0]
+        if path not in seen:
+            seen[path] = set(_children(talker, path))
+        if command.rpartition("/")[2] in seen[path]:
+            yield command, sorted(_children(talker, command))
+
+
+def _children(talker: Talker, path: str) -> Iterator[str]:
+    where: Sentence = (f"=path={','.join(path.strip('/').split('/'))}",) if path.strip("/") else ()
+    try:
+        rows = _ask(talker, "/console/inspect", "=request=child", *where)
+    except SentenceError:
+        return
+    for row in rows:
+        if row.get("type") == "child" and "name" in row:
+            yield row["name"]
+
+
+def _lacking(commands: Mapping[str, list[str]], version: str) -> Iterator[str]:
+    """What we might send and this release does not have."""
+    running = release(version) or OLDEST
+    yield from (command for command in COMMANDS if command not in commands)
+    for menu in MENUS:
+        written = [
+            menu.spelled(name, running)
+            for name, told in menu.fields.items()
+            if not (told.read_only or told.volatile) and told.since <= max(running, OLDEST)
+        ]
+        for verb in _verbs(menu) if written else ():
+            known = commands.get(f"{menu.path}/{verb}")
+            if known is None:
+                yield f"{menu.path}/{verb}"
+            elif verb != "remove":
+                yield from (f"{menu.path}/{verb} {name}" for name in written if name not in known)
+
+
+def _verbs(menu: Menu) -> tuple[str, ...]:
+    return ("set",) if menu.fixed or menu.single else ("add", "set", "remove")
