@@ -16,8 +16,9 @@ from pathlib import Path
 
 from pyinfra.connectors.fake import FakeConnector
 
-# Both roles, so that the probe asks what it asks in a real run.
+# All roles, so that the probe asks what it asks in a real run.
 from roles.fabric.apply import apply as _fabric
+from roles.lossless.apply import apply as _lossless
 from roles.memory.apply import apply as _memory
 from sparkrack.fleet import load as _load
 from sparkrack.ops import probe as _probe
@@ -76,7 +77,7 @@ def run(folder: Path, role: str, nodes: dict[str, Any], mode: str, *more: str) -
     (folder / "rack.yaml").write_text(SWITCH)
     (folder / "nodes.json").write_text(json.dumps(nodes))
     (folder / "inventory.py").write_text(INVENTORY)
-    node = ", node=host.data.node" if role == "fabric" else ""
+    node = ", node=host.data.node" if role != "memory" else ""
     (folder / "deploy.py").write_text(DEPLOY.format(role=role, more=node))
     return command(
         "pyinfra", "inventory.py", "deploy.py", "-vv", *MODES[mode], *more, cwd=folder, python_path=REPOSITORY

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from tests.unit.roles.cases import OPERATIONS, node_of, read
+from tests.unit.roles.cases import OPERATIONS, node_in, node_of, read
 
 from .desk import MODES, run, sent
 
-DIFFERENT = {"memory": "swap-on", "fabric": "address-differs-live"}
-KEY = {"memory": "/etc/fstab", "fabric": "fabric-links"}
+DIFFERENT = {"memory": "swap-on", "lossless": "taken-back", "fabric": "address-differs-live"}
+KEY = {"memory": "/etc/fstab", "lossless": "lossless-settings", "fabric": "fabric-links"}
 
 
 def different(role: str, **changes: Any) -> dict[str, Any]:
     """A node with something to change."""
-    return dict(node_of(role)) | dict(read(OPERATIONS / role / f"{DIFFERENT[role]}.yaml")["node"]) | changes
+    return node_in(role, read(OPERATIONS / role / f"{DIFFERENT[role]}.yaml")) | changes
 
 
 def bad(role: str) -> dict[str, Any]:
