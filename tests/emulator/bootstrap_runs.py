@@ -145,12 +145,25 @@ class Desk:
         found: list[dict[str, str]] = self.emulator.state()["tables"][path]
         return found
 
+    def log(self) -> list[dict[str, Any]]:
+        """Every sentence so far; one that is being written down in this moment is left out."""
+        text, _, _ = self.emulator.config.log.read_text().rpartition("\n")
+        return [json.loads(line) for line in text.splitlines()]
+
     def writes(self) -> list[str]:
         """The commands that were meant to change the switch so far."""
-        return [line["command"] for line in self.emulator.log() if line.get("kind") == "write"]
+        return [line["command"] for line in self.log() if line.get("kind") == "write"]
 
     def failed_logins(self) -> int:
-        return sum(line["result"].startswith("trap") for line in self.emulator.log() if line.get("command") == "/login")
+        return sum(line["result"].startswith("trap") for line in self.log() if line.get("command") == "/login")
+
+    def until(self, true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+        """Wait until it is so; a process that ends before is a failure with its output."""
+        end = time.monotonic() + 60
+        while not true():
+            assert process.poll() is None, process.communicate()[0]
+            assert time.monotonic() < end, "waited in vain"
+            time.sleep(0.05)
 
     def is_ready(self) -> None:
         """The switch is what first contact is to make of it, once each, and rack.yaml knows it."""
@@ -182,3 +195,13 @@ def boxed(folder: Path, **more: Any) -> dict[str, Any]:
     sticker.chmod(0o600)
     users = (User(name="admin", password_file=sticker),)
     return {"boxed": True, "users": users, "tls_cert": None, "tls_key": None, "management": f"{HERE}/24", **more}
+
+
+def admin(desk: Desk) -> RawClient:
+    """A session of the user that came with it."""
+    client = RawClient(desk.emulator.plain_port)
+    client.login("admin", desk.sticker.read_text().strip())
+    return client
+
+
+MakeBox = Callable[..., Desk]

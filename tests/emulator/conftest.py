@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.emulator.bootstrap_runs import HERE, THERE, MakeBox, Way, boxed
+from tests.emulator.bootstrap_runs import Desk as Box
 from tests.emulator.peer import USER, Crs812Process, stop_all
 from tests.emulator.raw import RawClient
 from tests.emulator.switch_runs import Desk, MakeDesk
@@ -92,3 +94,31 @@ def applied(desk: Desk) -> Desk:
     ended = desk.run("-y")
     assert ended.code == 0, ended.text
     return desk
+
+
+@pytest.fixture
+def make_box(tmp_path: Path, make_switch: MakeSwitch) -> MakeBox:
+    """A switch from its box and a desk beside it; `edits` change rack.yaml, the rest the emulator."""
+
+    def make(address: str = HERE, edits: tuple[tuple[str, str], ...] = (), **emulator: Any) -> Box:
+        return Box(tmp_path / "desk", make_switch(**boxed(tmp_path, **emulator)), address, edits)
+
+    return make
+
+
+@pytest.fixture
+def box(make_box: MakeBox) -> Box:
+    return make_box()
+
+
+@pytest.fixture
+def way(moving: Box) -> Iterator[Way]:
+    laid = Way(moving.emulator)
+    yield laid
+    laid.close()
+
+
+@pytest.fixture
+def moving(make_box: MakeBox) -> Box:
+    """A switch whose right address is another one than it has."""
+    return make_box(THERE)

@@ -157,8 +157,9 @@ class Crs812Process:
         return {name: link["status"] for name, link in self.state()["links"].items()}
 
     def log(self) -> list[dict[str, Any]]:
-        """Every sentence so far."""
-        return [json.loads(line) for line in self.config.log.read_text().splitlines()]
+        """Every sentence so far; one that is being written is not there yet."""
+        whole, _, _ = self.config.log.read_text().rpartition("\n")
+        return [json.loads(line) for line in whole.splitlines()]
 
 
 def stop_all(switches: Iterable[Crs812Process]) -> None:

@@ -1,0 +1,70 @@
+"""First contact: the right address comes before the old one goes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.emulator.bootstrap_runs import HERE, THERE, Desk, MakeBox, Way
+from tests.emulator.conftest import MakeSwitch
+
+
+@pytest.mark.usefixtures("way")
+def test_the_right_address_is_proven_before_the_old_one_goes(moving: Desk) -> None:
+    code, text = moving.run()
+    assert code == 0, text
+    moving.is_ready()
+    (row,) = moving.table("/ip/address")
+    assert (row["address"], row["interface"]) == (f"{THERE}/24", "bridge")
+    assert moving.run()[0] == 0  # same words: it is found where it went
+    moving.is_ready()
+
+
+def test_the_prefix_is_managements_or_as_told(moving: Desk) -> None:
+    text = moving.before.replace("    # management: [10.77.0.0/24] ", "    management: [127.0.0.0/16] ")
+    assert text != moving.before
+    moving.rack.write_text(text)
+    assert f"+ /ip/address {THERE}/16: interface bridge" in moving.run("--dry")[1]
+    assert f"+ /ip/address {THERE}/20: interface bridge" in moving.run("--dry", "--prefix", "20")[1]
+
+
+def test_an_address_that_does_not_answer_leaves_the_old_one(moving: Desk) -> None:
+    code, text = moving.run("--patience", "0.2")
+    assert code == 1
+    assert f"{THERE} is set and does not answer from here; {HERE} stays. Run again" in text
+    assert [row["address"] for row in moving.table("/ip/address")] == [f"{HERE}/24", f"{THERE}/24"]
+    assert next(row for row in moving.table("/user") if row["name"] == "admin")["disabled"] == "false"
+    way = Way(moving.emulator)
+    code, text = moving.run("--address", THERE, password=False)
+    way.close()
+    assert code == 0, text
+    # The one it was met at is not known any more, and is nobody's business unless it is the factory's.
+    assert [row["address"] for row in moving.table("/ip/address")] == [f"{HERE}/24", f"{THERE}/24"]
+
+
+def test_the_factory_address_goes_in_a_later_run(make_box: MakeBox) -> None:
+    moving = make_box(THERE, management="192.168.88.1/24")
+    assert moving.run("--patience", "0.2")[0] == 1
+    way = Way(moving.emulator)
+    code, text = moving.run("--address", THERE, password=False)
+    way.close()
+    assert code == 0, text
+    moving.is_ready()
+
+
+def test_told_to_keep_the_old_address(moving: Desk) -> None:
+    code, text = moving.run("--keep-address", "--patience", "0.2")
+    assert code == 0, text
+    assert f"{THERE} does not answer from here; {HERE} stays" in text
+    assert [row["address"] for row in moving.table("/ip/address")] == [f"{HERE}/24", f"{THERE}/24"]
+    assert next(row for row in moving.table("/user") if row["name"] == "admin")["disabled"] == "true"
+
+
+def test_somebody_else_has_the_right_address(moving: Desk, make_switch: MakeSwitch) -> None:
+    other = make_switch()  # with a certificate of its own
+    way = Way(moving.emulator, other.tls_port)
+    code, text = moving.run()
+    way.close()
+    assert code == 1
+    assert f"{THERE} belongs to something else: the switch shows certificate {other.fingerprint}" in text
+    assert "everything since safe mode was taken is taken back" in text
+    assert [row["address"] for row in moving.table("/ip/address")] == [f"{HERE}/24"]

@@ -1,0 +1,192 @@
+"""First contact with something that is not what rack.yaml means, or not as it was."""
+
+from __future__ import annotations
+
+import signal
+import ssl
+from typing import Any
+
+import pytest
+
+from tests.emulator.bootstrap_runs import HERE, NO_PIN, Desk, MakeBox, admin
+from tests.emulator.conftest import MakeSwitch
+from tests.emulator.raw import RawClient
+
+
+@pytest.mark.parametrize(
+    ("edits", "emulator", "said"),
+    [
+        ((), {"model": "CRS804-4DDQ"}, "is a CRS804-4DDQ; the rack file means a CRS812-8DS-2DQ-2DDQ"),
+        ((("# serial: HX", "serial: HX"),), {}, "has serial number HK70AB12CD3; the rack file means HXXXXXXXXXX"),
+        ((), {"version": "7.22.1 (stable)"}, "runs RouterOS 7.22.1 (stable); at least 7.23 is needed"),
+        ((), {"packages": ["routeros"]}, "package switch-marvell is not installed"),
+        (((NO_PIN, "ab" * 32),), {}, f"rack.yaml pins certificate {'ab' * 32}, and the switch has none"),
+        ((("user: sparkrack\n", "user: admin\n"),), {}, "user is admin, whom everybody knows"),
+    ],
+)
+def test_not_the_switch_that_is_meant(
+    make_box: MakeBox, edits: tuple[tuple[str, str], ...], emulator: dict[str, Any], said: str
+) -> None:
+    box = make_box(edits=edits, **emulator)
+    code, text = box.run()
+    assert code == 1
+    assert said in text
+    assert (box.writes(), box.rack.read_text(), box.own.exists()) == ([], box.before, False)
+
+
+def test_tls_false_is_refused(make_box: MakeBox) -> None:
+    box = make_box()
+    lines = box.rack.read_text().splitlines(keepends=True)
+    at = next(number for number, line in enumerate(lines) if line.strip() == "tls:")
+    box.rack.write_text("".join([*lines[:at], "    tls: false\n", *lines[at + 3 :]]))
+    code, text = box.run()
+    assert code == 1
+    assert f'rack.yaml asks for the plain API (tls: false); write tls: {{sha256: "{NO_PIN}"}}' in text
+
+
+def test_a_switch_that_was_reset_needs_a_word(box: Desk) -> None:
+    box.run()
+    pinned = box.rack.read_text()
+    box.emulator.control({"op": "reset"})
+    code, text = box.run()
+    assert code == 1
+    assert "and the switch has none; if it was reset or replaced, say --replace-fingerprint" in text
+    assert box.rack.read_text() == pinned
+    code, text = box.run("--replace-fingerprint")
+    assert code == 0, text
+    box.is_ready()
+
+
+def test_another_certificate_stops_before_a_password_is_sent(box: Desk) -> None:
+    box.run()
+    (row,) = box.table("/certificate")
+    box.rack.write_text(box.before.replace(NO_PIN, "ab" * 32))
+    logins = sum(line.get("command") == "/login" for line in box.log())
+    code, text = box.run()
+    assert code == 1
+    assert f"the switch shows certificate {row['fingerprint']}, pinned is {'ab' * 32}" in text
+    assert sum(line.get("command") == "/login" for line in box.log()) == logins
+
+
+def test_a_switch_that_is_not_pinned_and_has_no_plain_api(box: Desk) -> None:
+    box.run()
+    (row,) = box.table("/certificate")
+    box.rack.write_text(box.before)
+    code, text = box.run()
+    assert code == 1
+    assert f"rack.yaml does not pin the certificate that api-ssl shows, {row['fingerprint']}: compare it" in text
+
+
+def test_nobody_there(box: Desk) -> None:
+    box.emulator.stop()
+    code, text = box.run(password=False)
+    assert code == 1
+    assert f"nothing answers at {HERE} ({box.emulator.plain_port}, {box.emulator.tls_port}): " in text
+
+
+def test_a_certificate_that_is_not_the_switchs_own_is_not_pinned(box: Desk, make_switch: MakeSwitch) -> None:
+    """Something in between shows its own certificate."""
+    other = make_switch()
+    box.rack.write_text(box.before.replace(f"port: {box.emulator.tls_port} ", f"port: {other.tls_port} "))
+    code, text = box.run("--patience", "0.2")
+    assert code == 1
+    assert f"{HERE}:{other.tls_port} shows {other.fingerprint}; is api-ssl limited" in text
+    assert NO_PIN in box.rack.read_text()
+    assert [row["name"] for row in box.table("/user")] == ["admin"]
+
+
+def test_a_rack_file_that_was_changed_meanwhile(box: Desk) -> None:
+    box.emulator.control({"op": "fault", "kind": "delay", "match": "/certificate/sign", "seconds": 2})
+    process = box.start()
+    box.until(lambda: "/certificate/add" in box.writes(), process)
+    changed = box.before.replace("rack: spark8", "rack: spark9")
+    box.rack.write_text(changed)
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert f"Error: crs812: {box.rack}:4: was changed here by somebody else while this ran" in text
+    assert box.rack.read_text() == changed
+    box.before = changed
+    assert box.run()[0] == 0
+    box.is_ready()
+
+
+def test_safe_mode_of_somebody_else(box: Desk) -> None:
+    client = admin(box)
+    client.ask("/safe-mode/take")
+    code, text = box.run("--patience", "0.2")
+    assert code == 1
+    assert "safe mode is held by admin (" in text
+    client.close()
+    assert box.run()[0] == 0
+    box.is_ready()
+
+
+def test_admin_is_not_shut_out_while_nobody_else_gets_in(box: Desk) -> None:
+    client = admin(box)
+    client.ask("/ip/service/set", "=numbers=api-ssl", "=max-sessions=2")  # admin's and ours, and no third as proof
+    client.close()
+    code, text = box.run()
+    assert code == 1
+    assert "everything since safe mode was taken is taken back" in text
+    assert {row["name"]: row["disabled"] for row in box.table("/user")} == {"admin": "false", "sparkrack": "false"}
+    assert {row["name"]: row["disabled"] for row in box.table("/ip/service")}["api"] == "false"
+    assert box.run(password=False)[0] == 0  # admin's session is not needed any more
+    box.is_ready()
+
+
+def test_a_certificate_that_is_there_already_is_used(box: Desk) -> None:
+    client = admin(box)
+    client.ask("/certificate/add", "=name=mine", "=common-name=mine", "=key-size=prime256v1")
+    client.ask("/certificate/sign", "=number=mine")
+    client.ask("/ip/service/set", "=numbers=api-ssl", "=certificate=mine")
+    client.close()
+    code, text = box.run()
+    assert code == 0, text
+    assert [row["name"] for row in box.table("/certificate")] == ["mine"]
+    box.is_ready()
+
+
+def test_a_weak_certificate_is_not(box: Desk) -> None:
+    client = admin(box)
+    client.ask("/certificate/add", "=name=sparkrack", "=common-name=weak", "=key-size=1024")
+    client.ask("/certificate/sign", "=number=sparkrack")
+    client.ask("/ip/service/set", "=numbers=api-ssl", "=certificate=sparkrack")
+    client.close()
+    code, text = box.run()
+    assert code == 0, text
+    assert "api-ssl shows certificate sparkrack-2" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["no-such"], "no-such is no switch of the rack; it has crs812"),
+        (["--address", "switch.example"], "switch.example is not an IPv4 address"),
+        (["--admin", "password"], "--admin password and --admin-file PATH belong together"),
+        (["--admin-file", "x"], "--admin password and --admin-file PATH belong together"),
+        (["--password-env", "A"], "--password-env and --password-file exclude one another"),
+        (["--prefix", "31"], "31 is not in the range"),
+    ],
+)
+def test_wrong_words(box: Desk, words: list[str], said: str) -> None:
+    code, text = box.run(*words)
+    assert code == 2
+    assert said in " ".join(text.replace("│", " ").split())
+
+
+def test_ctrl_c_gives_safe_mode_up(box: Desk) -> None:
+    box.emulator.control({"op": "fault", "kind": "mute", "match": "/user/set"})
+    process = box.start()
+    box.until(lambda: "/user/set" in box.writes(), process)
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=30)
+    assert process.returncode == 1, text
+    assert "Traceback" not in text
+    assert box.run()[0] == 0
+    box.is_ready()
+
+
+def test_tls_of_a_unit_from_its_box_has_nothing_to_show(box: Desk) -> None:
+    """Else these tests would not begin where a unit begins."""
+    with pytest.raises(ssl.SSLError):
+        RawClient(box.emulator.tls_port, secure=True)
