@@ -4,6 +4,8 @@
 NODES ?= 3
 FOR :=
 BIN := .venv/bin
+# Two at a time: the virtual rack is one group of tests and takes longest, everything else runs beside it.
+WORKERS := -n 2 --dist loadgroup
 
 help: ## Say what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -18,10 +20,10 @@ demo: setup ## Build a virtual rack, deploy it twice, verify it, reboot a node, 
 	@NODES=$(NODES) scripts/demo
 
 test: setup lint ## All tests: unit, cases, emulator, and the virtual rack
-	@$(BIN)/pytest
+	@$(BIN)/pytest $(WORKERS)
 
 unit: setup ## The tests that need no virtual rack
-	@$(BIN)/pytest -m 'not lab'
+	@$(BIN)/pytest -m 'not lab' $(WORKERS)
 
 lint: setup ## Style, types, and who may import whom
 	@$(BIN)/ruff check .

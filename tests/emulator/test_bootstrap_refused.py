@@ -130,7 +130,8 @@ def test_admin_is_not_shut_out_while_nobody_else_gets_in(box: Desk) -> None:
     assert "everything since safe mode was taken is taken back" in text
     assert {row["name"]: row["disabled"] for row in box.table("/user")} == {"admin": "false", "sparkrack": "false"}
     assert {row["name"]: row["disabled"] for row in box.table("/ip/service")}["api"] == "false"
-    assert box.run(password=False)[0] == 0  # admin's session is not needed any more
+    # admin's session is not needed any more; the switch may take a moment to notice that those of the first run ended
+    assert any(box.run(password=False)[0] == 0 for _ in range(5))
     box.is_ready()
 
 
