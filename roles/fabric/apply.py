@@ -15,7 +15,7 @@ from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 from pyinfra.context import ctx_host
 
-from roles.fabric import state
+from roles.fabric import scripts, state
 from roles.fabric.view import TRIAL, View
 from sparkrack.fleet import Node, Rack
 from sparkrack.ops import files, probe, report
@@ -85,7 +85,8 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
     report.show(host, state.KEPT, view.before, view.wanted)
     report.tell(host, view.faults)
     if view.wanted is None:
-        yield root(f"rm -f {state.KEPT} {state.TRIED}")
+        links = [f"ip link delete {name}" for name, was in view.now.items() if was.known]
+        yield root("; ".join([f"rm -f {state.KEPT} {state.TRIED}", *links]))
         return
     yield from _on_trial(host, run, view, seconds)
 
@@ -93,17 +94,15 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
 def _on_trial(host: Host, run: Run, view: View, seconds: int) -> Generator[PyinfraCommand, None, None]:
     """The change, between the arming of the node's own clock and its end."""
     rack, node, after = view.rack, view.node, view.wanted or b""
-    names = state.interfaces(rack, node)
-    trial = Trial(TRIAL.name, state.revert(view.now), seconds)
+    trial = Trial(TRIAL.name, scripts.revert(view.now), seconds)
     armed = kept = False
     try:
-        yield root(state.generate(candidate=True), stdin=files.encoded(after))
+        yield root(scripts.generate(candidate=True), stdin=files.encoded(after))
         yield trial.arm()
         armed = True
-        yield _activate(after, names)
-        yield FunctionCommand(
-            _prove, (state.proof(rack, node, run.proven | _right_already(host, view), PEER_SECONDS),), {}
-        )
+        yield _activate(after, scripts.activate(state.wanted(rack, node), view.now))
+        peers = run.proven | _right_already(host, view)
+        yield FunctionCommand(_prove, (scripts.proof(rack, node, view.now, peers, PEER_SECONDS),), {})
         yield _keep(after, trial)
         kept = True
         run.proven.add(node.name)
@@ -130,9 +129,9 @@ def _right_already(host: Host, view: View) -> set[str]:
     return found
 
 
-def _activate(content: bytes, names: list[str]) -> PyinfraCommand:
+def _activate(content: bytes, activate: str) -> PyinfraCommand:
     return root(
-        f"umask 077; mkdir -p /run/netplan; base64 -d > {state.TRIED}; {state.activate(names)}",
+        f"umask 077; mkdir -p /run/netplan; base64 -d > {state.TRIED}; {activate}",
         stdin=files.encoded(content),
     )
 

@@ -1,4 +1,4 @@
-"""What shall be true of a node's fabric. Pure: from rack.yaml and what a node holds to files and scripts."""
+"""What shall be true of a node's fabric. Pure: from rack.yaml and what a node says to files and faults."""
 
 from __future__ import annotations
 
@@ -7,31 +7,45 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 from typing import Any
 
-from sparkrack.fleet import Address, Node, Rack, addresses_of, reachable
+from sparkrack.fleet import VLAN_DEVICES, Address, Half, Node, Rack, addresses_of
 
 FILE = "60-sparkrack-fabric.yaml"
 KEPT = f"/etc/netplan/{FILE}"
 """Where the proven network stands."""
 TRIED = f"/run/netplan/{FILE}"
 """Where it stands while on trial: netplan reads this one instead of the one in /etc, and a reboot removes it."""
-TREE = "/run/sparkrack/netplan"
-"""Where netplan renders a candidate before anything acts on it."""
-NETWORKD = "/run/systemd/network"
 HEADERS = 28
 """IPv4 and ICMP headers (bytes): an echo of this much less than the MTU fills a frame."""
 
 
 @dataclass(frozen=True)
+class Tag:
+    """What makes an interface a VLAN: its number, and the interface it is on."""
+
+    link: str
+    number: int
+    protocol: str = "802.1Q"
+
+    def __str__(self) -> str:
+        return f"VLAN {self.number} on {self.link}" + (f" ({self.protocol})" if self.protocol != "802.1Q" else "")
+
+
+def on_the_fabric(tag: Tag | None) -> bool:
+    """Whether this is a VLAN on a ConnectX-7 interface: only such a one may be ours to change or remove."""
+    return tag is not None and tag.link in {Half("", port, index).interface for port in (0, 1) for index in (0, 1)}
+
+
+@dataclass(frozen=True)
 class Live:
-    """What an interface has right now. `addresses` are IPv4 with prefix length; `known`: it exists."""
+    """What an interface has, or shall have. `addresses` are IPv4 with prefix length; `known`: it exists."""
 
     known: bool
     up: bool
     mtu: int
     addresses: frozenset[str]
+    tag: Tag | None = None
 
 
 def netplan(rack: Rack, node: Node) -> bytes | None:
@@ -50,16 +64,26 @@ def netplan(rack: Rack, node: Node) -> bytes | None:
         "  ethernets:",
     ]
     for address in addresses:
-        lines += [
-            f"    {address.half.interface}:",
-            f"      addresses: [{address.interface}]",
-            f"      mtu: {rack.fabric.mtu}",
-            "      dhcp4: false",
-            "      dhcp6: false",
-            "      accept-ra: false",
-            "      optional: true",
-        ]
+        lines += _entry(rack, address.half.interface, None if address.vlan else address)
+    if rack.fabric.vlans:
+        lines.append("  vlans:")
+    for address in addresses:
+        if address.vlan:
+            lines += _entry(rack, address.device, address)
+            lines += [f"      id: {address.vlan}", f"      link: {address.half.interface}"]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _entry(rack: Rack, name: str, address: Address | None) -> list[str]:
+    return [
+        f"    {name}:",
+        *([f"      addresses: [{address.interface}]"] if address else []),
+        f"      mtu: {rack.fabric.mtu}",
+        "      dhcp4: false",
+        "      dhcp6: false",
+        "      accept-ra: false",
+        "      optional: true",
+    ]
 
 
 def interfaces(rack: Rack, node: Node) -> list[str]:
@@ -67,8 +91,20 @@ def interfaces(rack: Rack, node: Node) -> list[str]:
     return [address.half.interface for address in addresses_of(rack, node.name)]
 
 
+def wanted(rack: Rack, node: Node) -> dict[str, Live]:
+    """What each interface shall have; with VLANs a cabled one only carries the VLAN interface, which comes later."""
+    halves, vlans = {}, {}
+    for address in addresses_of(rack, node.name):
+        mtu, own = rack.fabric.mtu, frozenset({str(address.interface)})
+        name = address.half.interface
+        halves[name] = Live(known=True, up=True, mtu=mtu, addresses=frozenset() if address.vlan else own)
+        if address.vlan:
+            vlans[address.device] = Live(True, True, mtu, own, Tag(name, address.vlan))
+    return halves | vlans
+
+
 def live(ip_json: str, names: list[str]) -> dict[str, Live]:
-    """What `ip -j address` says of these interfaces. Raises ValueError when it is not what `ip` prints."""
+    """What `ip -d -j address` says of these interfaces. Raises ValueError when it is not what `ip` prints."""
     found: dict[str, Any] = {}
     for link in json.loads(ip_json):
         if link:
@@ -80,30 +116,68 @@ def _live(link: Mapping[str, Any] | None) -> Live:
     if link is None:
         return Live(known=False, up=False, mtu=0, addresses=frozenset())
     addresses = {f"{a['local']}/{a['prefixlen']}" for a in link["addr_info"] if a["family"] == "inet"}
-    return Live(known=True, up="UP" in link["flags"], mtu=int(link["mtu"]), addresses=frozenset(addresses))
+    info, tag = link.get("linkinfo", {}), None
+    if info.get("info_kind") == "vlan":
+        # `link` is left out for an interface of another network namespace.
+        tag = Tag(str(link.get("link", "?")), int(info["info_data"]["id"]), str(info["info_data"]["protocol"]))
+    return Live(True, "UP" in link["flags"], int(link["mtu"]), frozenset(addresses), tag)
+
+
+def concerned(rack: Rack, node: Node, before: bytes | None, now: Mapping[str, Live]) -> dict[str, Live]:
+    """The interfaces that are ours to change: those that are wanted, and VLAN interfaces that were.
+
+    A VLAN interface was wanted when it has one of our names on a ConnectX-7 interface, or when it is gone and our
+    file still has it, so that networkd has its units.
+    """
+    shall, own = wanted(rack, node), {name: now[name] for name in interfaces(rack, node)}
+    for name in VLAN_DEVICES:
+        left_in_file = f"\n    {name}:\n".encode() in (before or b"") and not now[name].known
+        if name in shall or on_the_fabric(now[name].tag) or left_in_file:
+            own[name] = now[name]
+    return own
 
 
 def faults(rack: Rack, node: Node, now: Mapping[str, Live]) -> list[str]:
     """What differs between the live interfaces and the rack, each in one line; empty when all is right."""
     lines = []
-    for address in addresses_of(rack, node.name):
-        name, state = address.half.interface, now[address.half.interface]
+    shall = wanted(rack, node)
+    for name, want in shall.items():
+        state = now[name]
         if not state.known:
             lines.append(f"{name}: is not there")
             continue
+        if state.tag != want.tag:
+            lines.append(f"{name}: {state.tag or 'no VLAN'} -> {want.tag}")
         if not state.up:
             lines.append(f"{name}: is down")
-        if state.mtu != rack.fabric.mtu:
-            lines.append(f"{name}: mtu {state.mtu} -> {rack.fabric.mtu}")
-        if state.addresses != {str(address.interface)}:
-            was = ", ".join(sorted(state.addresses)) or "no address"
-            lines.append(f"{name}: {was} -> {address.interface}")
-    return lines
+        if state.mtu != want.mtu:
+            lines.append(f"{name}: mtu {state.mtu} -> {want.mtu}")
+        if state.addresses != want.addresses:
+            lines.append(f"{name}: {_listed(state)} -> {_listed(want)}")
+    return [*lines, *(f"{name}: {now[name].tag} -> removed" for name in gone(shall, now) if now[name].known)]
+
+
+def _listed(state: Live) -> str:
+    return ", ".join(sorted(state.addresses)) or "no address"
+
+
+def gone(shall: Mapping[str, Live], now: Mapping[str, Live]) -> list[str]:
+    """VLAN interfaces that are wanted no longer."""
+    return [name for name in now if name in VLAN_DEVICES and name not in shall]
 
 
 def missing(rack: Rack, node: Node, now: Mapping[str, Live]) -> list[str]:
     """Cabled interfaces that the node does not have at all, which no netplan file can mend."""
     return [name for name in interfaces(rack, node) if not now[name].known]
+
+
+def occupied(rack: Rack, node: Node, now: Mapping[str, Live]) -> list[str]:
+    """Names of VLAN interfaces that the node uses for something else, which may be its way out."""
+    return [
+        name
+        for name, want in wanted(rack, node).items()
+        if want.tag and now[name].known and not on_the_fabric(now[name].tag)
+    ]
 
 
 def foreign(listing: str, names: list[str]) -> list[str]:
@@ -117,94 +191,10 @@ def foreign(listing: str, names: list[str]) -> list[str]:
         path, _, text = line.partition(":")
         if path in (KEPT, TRIED):
             continue
-        for word in re.findall(r"en[\w*?\[\]-]*", text.partition("#")[0]):
+        for word in re.findall(r"en[\w*?\[\]-]*|(?<![\w-])fabric[\w-]*", text.partition("#")[0]):
             found |= {
                 f"{path} defines {name}, which this rack manages; remove it there"
                 for name in names
                 if fnmatch.fnmatchcase(name, word)
             }
     return sorted(found)
-
-
-def generate(candidate: bool) -> str:
-    """Shell text that lets netplan render its files into a tree of their own, where nothing acts on them.
-
-    The tree holds a copy of what netplan reads; with `candidate`, standard input (base64) is our file in it.
-    """
-    ours = f"base64 -d > {TREE}{TRIED}; chmod 600 {TREE}{TRIED}; " if candidate else ""
-    return (
-        # Readable inside, as networkd's user must read copies of what is rendered; the tree itself is root's alone.
-        f"umask 022; rm -rf {TREE}; mkdir -p -m 700 {TREE}; mkdir -p {TREE}/etc/netplan {TREE}/run/netplan; "
-        f"cp -a /etc/netplan/. {TREE}/etc/netplan/; [ ! -d /run/netplan ] || cp -a /run/netplan/. {TREE}/run/netplan/; "
-        f"{ours}netplan generate --root-dir {TREE}"
-    )
-
-
-def activate(names: list[str]) -> str:
-    """Shell text that makes the running system follow the tree for these interfaces.
-
-    With systemd-networkd only their files are replaced: `netplan generate` would renew all of them, and networkd
-    then reconfigures the management interface as well (measured). NetworkManager has no such way that is proven
-    here, so there netplan does it, which reconnects every interface for about a second (reported).
-    """
-    copies = "; ".join(
-        f"rm -f {NETWORKD}/10-netplan-{name}.*; "
-        f'for f in {TREE}{NETWORKD}/10-netplan-{name}.*; do [ ! -e "$f" ] || cp -a "$f" {NETWORKD}/; done'
-        for name in names
-    )
-    return (
-        "if systemctl is-active --quiet NetworkManager; then netplan apply; else "
-        f"mkdir -p {NETWORKD}; {copies}; networkctl reload; networkctl reconfigure {' '.join(names)}; fi; rm -rf {TREE}"
-    )
-
-
-def revert(now: Mapping[str, Live]) -> str:
-    """The script that brings back what the interfaces had, with or without a file of ours in /etc."""
-    names = sorted(now)
-    lines = [f"rm -f {TRIED}", generate(candidate=False)]
-    for name in names:
-        lines += [f"ip address flush dev {name} scope global", f"ip link set {name} mtu {now[name].mtu}"]
-    lines += [activate(names), "sleep 1"]  # networkd answers before it has acted
-    for name in names:
-        lines.append(f"ip link set {name} mtu {now[name].mtu} {'up' if now[name].up else 'down'}")
-        lines += [f"ip address replace {address} dev {name}" for address in sorted(now[name].addresses)]
-    return "\n".join(lines)
-
-
-def echoes(rack: Rack, node: Node, peers: set[str]) -> list[tuple[Address, IPv4Address, str]]:
-    """From each address of the node to each that it must reach on these peers: (from, to, the peer's half)."""
-    return [
-        (here, there.interface.ip, str(there.half))
-        for here, there in reachable(rack)
-        if here.half.node == node.name and there.half.node in peers
-    ]
-
-
-def proof(rack: Rack, node: Node, peers: set[str], seconds: int) -> str:
-    """A script that succeeds when the fabric of a node works, and else prints what does not.
-
-    Every address and MTU is live, and each peer answers full frames that must not be cut, on every half. Each of
-    the two may take `seconds`: networkd acts after it has answered, a bridge or a neighbour entry needs a moment.
-    """
-    checks = []
-    for address in addresses_of(rack, node.name):
-        name, mtu = address.half.interface, rack.fabric.mtu
-        has_address = f"ip -o address show dev {name} | grep -qF 'inet {address.interface} '"
-        has_mtu = f'[ "$(cat /sys/class/net/{name}/mtu)" = {mtu} ]'
-        checks.append(f"{has_address} || echo '{name} has not {address.interface}'")
-        checks.append(f"{has_mtu} || echo '{name} has not mtu {mtu}'")
-    lines = [
-        "faults() {",
-        *checks,
-        "}",
-        f'n=0; while [ -n "$(faults)" ] && [ $n -lt {seconds} ]; do n=$((n+1)); sleep 1; done',
-        "fail=$(mktemp); trap 'rm -f $fail' EXIT; faults > $fail",
-    ]
-    for here, there, half in echoes(rack, node, peers):
-        ping = f"ping -q -n -c 1 -W 1 -M do -s {rack.fabric.mtu - HEADERS} -I {here.half.interface} {there}"
-        lines.append(
-            f"( n=0; until {ping} >/dev/null 2>&1; do n=$((n+1)); [ $n -lt {seconds} ] || "
-            f"{{ echo '{here.half} does not reach {half} ({there}) with full frames' >> $fail; break; }}; "
-            "sleep 0.2; done ) &"
-        )
-    return "\n".join([*lines, "wait; cat $fail; [ ! -s $fail ]"])

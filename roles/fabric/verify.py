@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from roles.fabric.state import HEADERS, KEPT
-from sparkrack.fleet import Address, Node, Rack, reachable
+from sparkrack.fleet import VLAN_DEVICES, Address, Node, Rack, addresses_of, reachable
 from sparkrack.proof.machines import Machine, Machines
 
 ATTEMPTS = 3
@@ -18,13 +20,13 @@ ATTEMPTS = 3
 
 @pytest.fixture(scope="session")
 def echoes(rack: Rack, machines: Machines, limited: frozenset[str]) -> Mapping[str, set[str]]:
-    """For each node, the (interface, address) pairs that answered it; all are asked at the same time."""
+    """For each node, the (device, address) pairs that answered it; all are asked at the same time."""
     size = rack.fabric.mtu - HEADERS
 
     def ask(name: str, machine: Machine) -> set[str]:
         lines = [
-            f"ping -q -n -c {ATTEMPTS} -i 0.3 -W 1 -M do -s {size} -I {here.half.interface} {there.interface.ip} "
-            f">/dev/null 2>&1 && echo {here.half.interface} {there.interface.ip} &"
+            f"ping -q -n -c {ATTEMPTS} -i 0.3 -W 1 -M do -s {size} -I {here.device} {there.interface.ip} "
+            f">/dev/null 2>&1 && echo {here.device} {there.interface.ip} &"
             for here, there in reachable(rack)
             if here.half.node == name
         ]
@@ -35,9 +37,8 @@ def echoes(rack: Rack, machines: Machines, limited: frozenset[str]) -> Mapping[s
 
 def test_address_and_mtu_are_live(address: Address, machine: Machine, rack: Rack) -> None:
     """The interface is up and has its one IPv4 address and its MTU."""
-    half = address.half
-    shown = machine.run(f"ip -j -4 address show dev {half.interface}")
-    assert shown.rc == 0, f"{half}: {shown.stderr.strip() or 'ip cannot show it'}"
+    shown = machine.run(f"ip -j -4 address show dev {address.device}")
+    assert shown.rc == 0, f"{_name(address)}: {shown.stderr.strip() or 'ip cannot show it'}"
     (link,) = json.loads(shown.stdout)
     addresses = [f"{entry['local']}/{entry['prefixlen']}" for entry in link["addr_info"]]
     faults = []
@@ -47,15 +48,53 @@ def test_address_and_mtu_are_live(address: Address, machine: Machine, rack: Rack
         faults.append(f"mtu {link['mtu']}, wanted {rack.fabric.mtu}")
     if "UP" not in link["flags"]:
         faults.append("is down")
-    assert not faults, f"{half}: {'; '.join(faults)}"
+    assert not faults, f"{_name(address)}: {'; '.join(faults)}"
+
+
+def test_vlans_are_live(node: Node, machine: Machine, rack: Rack) -> None:
+    """Each half carries the VLAN that the rack has on it and no earlier one; tagged, it has no address itself."""
+    shown = machine.run("ip -d -j link show")
+    assert shown.rc == 0, f"{node.name}: {shown.stderr.strip() or 'ip cannot show its links'}"
+    links = {link["ifname"]: link for link in json.loads(shown.stdout) if link}
+    tagged = {address.device: address for address in addresses_of(rack, node.name) if address.vlan}
+    faults = []
+    for name in VLAN_DEVICES:
+        vlan = _vlan(links.get(name, {}))
+        if name in tagged:
+            wanted = f"802.1Q {tagged[name].vlan} on {tagged[name].half.interface}"
+            if vlan != wanted:
+                faults.append(f"{name} is {vlan or 'no VLAN'}, wanted {wanted}")
+        elif re.search(r" on en(p1|P2p1)s0f[01]np[01]$", vlan):
+            faults.append(f"{name} is {vlan}, wanted none")
+    for half in (address.half.interface for address in tagged.values()):
+        mtu = links.get(half, {}).get("mtu")
+        if mtu != rack.fabric.mtu:
+            faults.append(f"{half} below its VLAN has mtu {mtu}, wanted {rack.fabric.mtu}")
+        own = re.findall(r" inet (\S+)", machine.run(f"ip -o -4 address show dev {half}").stdout)
+        if own:
+            faults.append(f"{half} below its VLAN has {', '.join(own)}, wanted no address")
+    assert not faults, f"{node.name}: {'; '.join(faults)}"
+
+
+def _vlan(link: Mapping[str, Any]) -> str:
+    """What VLAN an interface is, as in "802.1Q 1100 on enp1s0f1np1"; empty when it is none."""
+    info = link.get("linkinfo", {})
+    if info.get("info_kind") != "vlan":
+        return ""
+    return f"{info['info_data']['protocol']} {info['info_data']['id']} on {link.get('link', '?')}"
 
 
 def test_address_and_mtu_come_back_at_boot(address: Address, machine: Machine, rack: Rack) -> None:
     """netplan's own view of all its files, and no trial that a reboot would end."""
-    half = address.half
-    for key, wanted in (("addresses", f'- "{address.interface}"'), ("mtu", str(rack.fabric.mtu))):
-        said = machine.run(f"netplan get ethernets.{half.interface}.{key}").stdout.strip().replace("'", '"')
-        assert said == wanted, f"{half}: after a boot netplan gives {key} {said or 'nothing'}, wanted {wanted}"
+    link, device = f"ethernets.{address.half.interface}", f"vlans.{address.device}"
+    holder = device if address.vlan else link
+    wanted = {f"{holder}.addresses": f"- {address.interface}", f"{holder}.mtu": str(rack.fabric.mtu)}
+    if address.vlan:
+        wanted |= {f"{link}.addresses": "null", f"{link}.mtu": str(rack.fabric.mtu)}
+        wanted |= {f"{device}.id": str(address.vlan), f"{device}.link": address.half.interface}
+    for key, value in wanted.items():
+        said = re.sub("[\"']", "", machine.run(f"netplan get {key}").stdout.strip())
+        assert said == value, f"{_name(address)}: after a boot netplan gives {key} {said or 'nothing'}, wanted {value}"
 
 
 def test_file_is_private_and_kept(node: Node, machine: Machine) -> None:
@@ -70,7 +109,7 @@ def test_file_is_private_and_kept(node: Node, machine: Machine) -> None:
 def test_full_frames_reach(pair: tuple[Address, Address], echoes: Mapping[str, set[str]], rack: Rack) -> None:
     """An echo as large as the MTU allows, which no hop may cut, from one half to its peer."""
     here, there = pair
-    answered = f"{here.half.interface} {there.interface.ip}" in echoes[here.half.node]
+    answered = f"{here.device} {there.interface.ip}" in echoes[here.half.node]
     ends = " and ".join(_leg(rack, address) for address in pair)
     assert answered, f"{here.half} does not reach {there.half} with {rack.fabric.mtu}-byte frames ({ends})"
 
@@ -81,3 +120,8 @@ def _leg(rack: Rack, address: Address) -> str:
     if leg is None:
         return f"{address.half.node} port {address.half.port}"
     return f"{address.half.node} on leg {leg}, lanes {leg.lanes[0]}-{leg.lanes[-1]}"
+
+
+def _name(address: Address) -> str:
+    """What carries an address, by its own name: a VLAN interface is not its half."""
+    return f"{address.half.node}/{address.device}"

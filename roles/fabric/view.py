@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from roles.fabric import state
-from sparkrack.fleet import Node, Rack
+from sparkrack.fleet import VLAN_DEVICES, Node, Rack
 from sparkrack.ops import probe
 from sparkrack.ops.trial import Trial
 
@@ -22,10 +22,10 @@ probe.register(
     probe.Probe(
         files=(state.KEPT, state.TRIED, TRIAL.script),
         commands={
-            LINKS: "ip -j address",
-            # Only lines that name a ConnectX-7 interface: the files of others may hold secrets (Wi-Fi).
+            LINKS: "ip -d -j address",
+            # Only lines that name an interface of the fabric: the files of others may hold secrets (Wi-Fi).
             OTHERS: 'for f in /etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml; do [ ! -e "$f" ] || '
-            "grep -HE '^[^#]*en(p1|P2p1|[*?[])' \"$f\" || [ $? -eq 1 ] || exit 9; done",
+            "grep -HE '^[^#]*(en(p1|P2p1|[*?[])|fabric[01])' \"$f\" || [ $? -eq 1 ] || exit 9; done",
             MODE: f"[ ! -e {state.KEPT} ] || stat -c %a:%U:%G {state.KEPT}",
         },
     ),
@@ -41,12 +41,17 @@ class View:
     reading: probe.Reading
 
     @cached_property
-    def now(self) -> Mapping[str, state.Live]:
-        """The cabled interfaces, live."""
+    def _live(self) -> Mapping[str, state.Live]:
+        names = [*state.interfaces(self.rack, self.node), *VLAN_DEVICES]
         try:
-            return state.live(self.reading.text(LINKS), state.interfaces(self.rack, self.node))
-        except (KeyError, TypeError) as error:
+            return state.live(self.reading.text(LINKS), names)
+        except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{LINKS}: not what `ip` prints ({error!r})") from None
+
+    @cached_property
+    def now(self) -> Mapping[str, state.Live]:
+        """The cabled interfaces and the VLANs on them, live."""
+        return state.concerned(self.rack, self.node, self.before, self._live)
 
     @cached_property
     def before(self) -> bytes | None:
@@ -73,10 +78,12 @@ class View:
     @property
     def obstacles(self) -> list[str]:
         """Why the role may not touch this node."""
-        names = state.interfaces(self.rack, self.node)
         missing = state.missing(self.rack, self.node, self.now)
+        occupied = state.occupied(self.rack, self.node, self.now)
+        names = list(state.wanted(self.rack, self.node))
         return [
             *([TRIAL.busy] if self.reading.content(TRIAL.script) is not None else []),
             *(f"{name}: is not there; is its cable in, and its driver loaded?" for name in missing),
+            *(f"{name}: is there and is no VLAN of the fabric; rename or remove it" for name in occupied),
             *state.foreign(self.reading.text(OTHERS), names),
         ]

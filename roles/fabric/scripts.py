@@ -1,0 +1,139 @@
+"""What is run on a node to change its fabric, to take that back, and to prove it. Pure: shell texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from ipaddress import IPv4Address
+
+from roles.fabric.state import HEADERS, TRIED, Live, Tag, gone, wanted
+from sparkrack.fleet import VLAN_DEVICES, Address, Node, Rack, reachable
+
+TREE = "/run/sparkrack/netplan"
+"""Where netplan renders a candidate before anything acts on it."""
+NETWORKD = "/run/systemd/network"
+
+
+def generate(candidate: bool) -> str:
+    """Shell text that lets netplan render its files into a tree of their own, where nothing acts on them.
+
+    The tree holds a copy of what netplan reads; with `candidate`, standard input (base64) is our file in it.
+    """
+    ours = f"base64 -d > {TREE}{TRIED}; chmod 600 {TREE}{TRIED}; " if candidate else ""
+    return (
+        # Readable inside, as networkd's user must read copies of what is rendered; the tree itself is root's alone.
+        f"umask 022; rm -rf {TREE}; mkdir -p -m 700 {TREE}; mkdir -p {TREE}/etc/netplan {TREE}/run/netplan; "
+        f"cp -a /etc/netplan/. {TREE}/etc/netplan/; [ ! -d /run/netplan ] || cp -a /run/netplan/. {TREE}/run/netplan/; "
+        f"{ours}netplan generate --root-dir {TREE}"
+    )
+
+
+def activate(shall: Mapping[str, Live], now: Mapping[str, Live]) -> str:
+    """Shell text that makes the running system follow the tree for these interfaces.
+
+    With systemd-networkd only their files are replaced: `netplan generate` would renew all of them, and networkd
+    then reconfigures the management interface as well (measured). NetworkManager has no such way that is proven
+    here, so there netplan does it, which reconnects every interface for about a second (reported).
+
+    VLAN interfaces are removed and made here. networkd removes none that no file has any more, changes none that
+    exists, and systemd 255 makes one that was removed anew with its old number (systemd issue 34907). One that is made
+    by hand it takes for its own only when it knows of it before; otherwise it fails at the interface below (measured).
+    After a boot it makes them itself.
+    """
+    stale = [name for name, was in now.items() if was.tag and (name not in shall or shall[name].tag != was.tag)]
+    lines = [f"ip link delete {name}; " for name in stale]
+    lines.append(f"if systemctl is-active --quiet NetworkManager; then netplan apply; else mkdir -p {NETWORKD}; ")
+    vlans = {name: want.tag for name, want in shall.items() if want.tag}
+    made = {name: tag for name, tag in vlans.items() if now[name].tag != tag}
+    if made:
+        lines.append(f"{_copy(made)}; networkctl reload; ")
+    # A VLAN interface cannot have a larger MTU than the one it is on, which networkd may set later.
+    lines += [f"ip link set {tag.link} mtu {shall[tag.link].mtu}; " for tag in vlans.values() if tag.link in shall]
+    lines += [f"{_make(name, tag)}; " for name, tag in made.items()]
+    lines.append(
+        f"{_copy([*shall, *gone(shall, now)])}; networkctl reload; networkctl reconfigure {' '.join(shall)}; fi; "
+    )
+    return "".join([*lines, f"rm -rf {TREE}"])
+
+
+def _copy(names: Iterable[str]) -> str:
+    return "; ".join(
+        f"rm -f {NETWORKD}/10-netplan-{name}.*; "
+        f'for f in {TREE}{NETWORKD}/10-netplan-{name}.*; do [ ! -e "$f" ] || cp -a "$f" {NETWORKD}/; done'
+        for name in names
+    )
+
+
+def _make(name: str, tag: Tag) -> str:
+    """Make a VLAN interface, unless networkd was faster; whether it is the right one is looked at afterwards."""
+    there = f"[ -e /sys/class/net/{name} ]"
+    made = f"ip link add link {tag.link} name {name} type vlan protocol {tag.protocol} id {tag.number}"
+    return f"{there} || {made} || {there}"
+
+
+def revert(now: Mapping[str, Live]) -> str:
+    """The script that brings back what the interfaces had, with or without a file of ours in /etc."""
+    halves, vlans = [[name for name in sorted(now) if (name in VLAN_DEVICES) == of] for of in (False, True)]
+    had = {name: now[name] for name in [*halves, *vlans] if now[name].known}
+    lines = [f"rm -f {TRIED}", generate(candidate=False)]
+    # Whatever the trial has made of them: those that were there are made anew.
+    lines += [f"ip link delete {name}" for name in vlans]
+    for name in halves:
+        lines += [f"ip address flush dev {name} scope global", f"ip link set {name} mtu {now[name].mtu}"]
+    # networkd answers before it has acted
+    lines += [activate(had, {name: replace(was, tag=None) for name, was in now.items()}), "sleep 1"]
+    for name, was in had.items():
+        lines += [_make(name, was.tag)] if was.tag else []
+        lines.append(f"ip link set {name} mtu {was.mtu} {'up' if was.up else 'down'}")
+        lines += [f"ip address replace {address} dev {name}" for address in sorted(was.addresses)]
+    return "\n".join(lines)
+
+
+def echoes(rack: Rack, node: Node, peers: set[str]) -> list[tuple[Address, IPv4Address, str]]:
+    """From each address of the node to each that it must reach on these peers: (from, to, the peer's half)."""
+    return [
+        (here, there.interface.ip, str(there.half))
+        for here, there in reachable(rack)
+        if here.half.node == node.name and there.half.node in peers
+    ]
+
+
+def proof(rack: Rack, node: Node, now: Mapping[str, Live], peers: set[str], seconds: int) -> str:
+    """A script that succeeds when the fabric of a node works, and else prints what does not.
+
+    Every address, MTU and VLAN is live, and each peer answers full frames that must not be cut, on every half. Each of
+    the two may take `seconds`: networkd acts after it has answered, a bridge or a neighbour entry needs a moment.
+    `now`: what was there before; a VLAN interface of it that is wanted no longer must be gone.
+    """
+    shall = wanted(rack, node)
+    checks = [check for name, want in shall.items() for check in _checks(name, want)]
+    checks += [f"[ ! -e /sys/class/net/{name} ] || echo '{name} is still there'" for name in gone(shall, now)]
+    lines = [
+        "faults() {",
+        *checks,
+        "}",
+        f'n=0; while [ -n "$(faults)" ] && [ $n -lt {seconds} ]; do n=$((n+1)); sleep 1; done',
+        "fail=$(mktemp); trap 'rm -f $fail' EXIT; faults > $fail",
+    ]
+    for here, there, half in echoes(rack, node, peers):
+        ping = f"ping -q -n -c 1 -W 1 -M do -s {rack.fabric.mtu - HEADERS} -I {here.device} {there}"
+        lines.append(
+            f"( n=0; until {ping} >/dev/null 2>&1; do n=$((n+1)); [ $n -lt {seconds} ] || "
+            f"{{ echo '{here.half} does not reach {half} ({there}) with full frames' >> $fail; break; }}; "
+            "sleep 0.2; done ) &"
+        )
+    return "\n".join([*lines, "wait; cat $fail; [ ! -s $fail ]"])
+
+
+def _checks(name: str, want: Live) -> list[str]:
+    lines = [
+        f"ip -o address show dev {name} | grep -qF 'inet {address} ' || echo '{name} has not {address}'"
+        for address in want.addresses
+    ]
+    if not want.addresses:
+        lines.append(f"[ -z \"$(ip -o -4 address show dev {name})\" ] || echo '{name} still has an address'")
+    lines.append(f"[ \"$(cat /sys/class/net/{name}/mtu)\" = {want.mtu} ] || echo '{name} has not mtu {want.mtu}'")
+    if want.tag:
+        shown = f" {name}@{want.tag.link}: .* protocol {want.tag.protocol} id {want.tag.number} "
+        lines.append(f"ip -d -o link show dev {name} | grep -q '{shown}' || echo '{name} is not {want.tag}'")
+    return lines

@@ -1,0 +1,326 @@
+"""A backup as a goal: what is planned, in which order, and what is refused or told instead."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from switch.backup import KEPT, RESTORING, dump, load, newest
+from switch.batch import Plan
+from switch.diff import UNSET, Change, FieldChange
+from switch.errors import CheckError, RefusedError, UnreadableError
+from switch.menus import BRIDGE, ETHERNET, OLDEST, PROFILE
+from switch.reading import Reading
+from switch.restore import Restored
+from switch.sentences import writes
+from switch.stages import STAGES
+
+from .racks import EVERY_KEY, MakeRack
+from .rows import QOS, Tables, carry_out, factory, meaning, reading, row
+
+PORTS = "/interface/bridge/port"
+
+
+def planned(rack: MakeRack, now: Tables, kept: Tables | None = None, **keys: Any) -> Plan:
+    """What brings `now` back to a factory's state, or to `kept`."""
+    return Restored(*rack(**keys), reading(factory() if kept is None else kept)).plan(reading(now))
+
+
+def told(rack: MakeRack, now: Tables, kept: Tables | None = None, **keys: Any) -> str:
+    return "\n".join(planned(rack, now, kept, **keys).notes)
+
+
+def refused(rack: MakeRack, now: Tables, kept: Tables | None = None, **keys: Any) -> str:
+    with pytest.raises(RefusedError) as fault:
+        planned(rack, now, kept, **keys)
+    return str(fault.value)
+
+
+def set_up() -> Tables:
+    """A switch with something in every menu of many rows."""
+    tables = factory()
+    tables["/interface/bridge/vlan"] = [{".id": "*1", "bridge": "bridge", "vlan-ids": "7", "tagged": "ether2"}]
+    tables["/system/logging/action"].append({".id": "*9", "name": "mine", "target": "remote", "remote": "10.77.0.1"})
+    tables["/system/logging"].append({".id": "*9", "topics": "info", "action": "mine", "disabled": "false"})
+    tables["/snmp/community"].append({".id": "*9", "name": "words", "security": "none"})
+    tables["/user/group"].append({".id": "*9", "name": "few", "policy": "read"})
+    tables[f"{QOS}/profile"].append({".id": "*9", "name": "mine", "dscp": "7", "traffic-class": "2"})
+    tables[f"{QOS}/priority-flow-control"].append({".id": "*9", "name": "mine", "traffic-class": "2", "rx": "yes"})
+    return tables
+
+
+def test_every_menu_of_a_backup_has_its_place() -> None:
+    staged = [menu for stage in STAGES for menu in stage.menus]
+    assert len(staged) == len(set(staged))
+    assert {*staged, ETHERNET} == set(KEPT)
+
+
+def test_nothing_differs(rack: MakeRack) -> None:
+    assert planned(rack, set_up(), set_up()) == Plan(())
+
+
+EDITS = {
+    "/interface/ethernet": [("fec-mode", "off"), ("speed", "50G-baseCR"), ("l2mtu", "9000"), ("disabled", "true")],
+    "/interface/bridge": [("vlan-filtering", "true")],
+    PORTS: [("hw", "false"), ("disabled", "true")],
+    "/interface/bridge/vlan": [("tagged", "ether1"), ("comment", "x")],
+    f"{QOS}/port": [("pfc", "mine"), ("trust-l3", "keep"), ("egress-rate-queue3", "200G")],
+    f"{QOS}/profile": [("traffic-class", "5")],  # a DSCP that was not there cannot be unset, and is told
+    "/system/identity": [("name", "somebody")],
+    "/ip/dns": [("servers", "9.9.9.9")],
+    "/system/logging": [("disabled", "true")],
+    "/snmp/community": [("addresses", "10.0.0.0/8"), ("write-access", "true")],
+    "/user/group": [("policy", "read,write")],
+    "/ip/service": [("address", "10.0.0.0/8"), ("port", "99")],
+    "/tool/mac-server": [("allowed-interface-list", "none")],
+}
+REMOVABLE = (PORTS, "/interface/bridge/vlan", f"{QOS}/profile", "/system/logging", "/snmp/community")
+
+
+@st.composite
+def spoilt(draw: st.DrawFn) -> Tables:
+    """The switch of `set_up` after somebody changed and removed rows, but for those we need ourselves."""
+    tables = set_up()
+    for path in draw(st.lists(st.sampled_from(sorted(EDITS)), max_size=12)):
+        rows = [
+            entry
+            for entry in tables[path]
+            if entry.get("name") not in ("api", "full") and entry.get("dynamic") != "true"
+        ]
+        if rows:
+            name, value = draw(st.sampled_from(EDITS[path]))
+            draw(st.sampled_from(rows))[name] = value
+    for path in draw(st.lists(st.sampled_from(REMOVABLE), max_size=6)):
+        if tables[path]:
+            tables[path].remove(draw(st.sampled_from(tables[path])))
+    if draw(st.booleans()):
+        tables["/user"].append({".id": "*66", "name": "mallory", "group": "full"})
+        tables["/interface/bridge"].append({".id": "*67", "name": "second"})
+        tables["/interface/bridge/vlan"].append({".id": "*68", "bridge": "second", "vlan-ids": "9", "tagged": ""})
+    return tables
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(now=spoilt())
+def test_what_was_spoilt_comes_back_and_then_nothing_differs(rack: MakeRack, now: Tables) -> None:
+    goal = Restored(*rack(), reading(set_up()))
+    carry_out(now, goal.plan(reading(now)).changes)
+    for port in now[PORTS]:
+        port |= {"hw-offload": "true"}  # what the chip makes of a port again by itself
+    found, wanted = meaning(now), meaning(set_up())
+    assert [(found[path], wanted[path]) for path in found if found[path] != wanted[path]] == []
+    assert [str(change) for change in goal.plan(reading(now)).changes] == []
+
+
+def test_the_order(rack: MakeRack) -> None:
+    now = set_up()
+    row(now, "qsfp56-dd-1-3")["fec-mode"] = "off"
+    row(now, "qsfp56-dd-2-1")["l2mtu"] = "9000"
+    row(now, "ether2")["mtu"] = "1400"
+    now["/system/identity"][0]["name"] = "x"
+    now["/ip/service"][0]["disabled"] = "true"
+    now["/interface/bridge"][0]["vlan-filtering"] = "true"
+    assert [batch.title.split(",")[0] for batch in planned(rack, now).batches] == [
+        "VLAN filtering off",
+        "l2mtu of 1 lane",
+        "cage qsfp56-dd-1",
+        "port ether2",
+        "bridge",
+        "traffic classes",
+        "identity",
+        "log",
+        "SNMP",
+        "users",
+        "services",
+    ]
+    back = set_up()
+    back["/interface/bridge"][0]["vlan-filtering"] = "true"
+    assert planned(rack, factory(), back).batches[-1].title == "VLAN filtering on"
+
+
+def test_what_is_referred_to_comes_before_and_goes_after(rack: MakeRack) -> None:
+    come = [str(change).split(":")[0] for change in planned(rack, factory(), set_up()).changes]
+    gone = [str(change).split(":")[0] for change in planned(rack, set_up(), factory()).changes]
+    for list_, sign, later in ((come, "+", 1), (gone, "-", -1)):
+        first = list_.index(f"{sign} /system/logging/action mine")
+        second = list_.index(f"{sign} /system/logging info mine")
+        assert (second - first) * later > 0, list_
+
+
+def test_a_bridge_that_is_gone_takes_its_filtering_along(rack: MakeRack) -> None:
+    kept = factory()
+    kept["/interface/bridge"].append({".id": "*77", "name": "other", "vlan-filtering": "true", "disabled": "false"})
+    changes = [change for change in planned(rack, factory(), kept).changes if change.menu is BRIDGE]
+    assert [change.values for change in changes] == [(("name", "other"), ("vlan-filtering", "yes"))]
+
+
+def test_a_speed_that_was_not_there_is_unset_after_the_rest(rack: MakeRack) -> None:
+    now = factory()
+    row(now, "sfp56-2").update({"auto-negotiation": "false", "speed": "10G-baseCR"})
+    (batch,) = planned(rack, now).batches
+    assert batch.title == "cage sfp56-2, 1x10G copper -> auto-negotiated"
+    number = row(now, "sfp56-2")[".id"]
+    assert [write.sentence for write in writes(batch.changes)] == [
+        ("/interface/ethernet/set", f"=.id={number}", "=auto-negotiation=yes"),
+        ("/interface/ethernet/unset", f"=.id={number}", "=value-name=speed"),
+    ]
+    assert str(batch.changes[0]).endswith("speed 10G-baseCR -> (none)")
+
+
+def test_only_what_is_unset_is_sent_alone() -> None:
+    change = Change(ETHERNET, ("sfp56-1",), "*1C", (FieldChange("speed", "10G-baseCR", UNSET),))
+    assert [write.sentence for write in writes((change,))] == [
+        ("/interface/ethernet/unset", "=.id=*1C", "=value-name=speed")
+    ]
+
+
+def test_what_has_no_value_to_go_back_to_is_told(rack: MakeRack) -> None:
+    now, kept = set_up(), set_up()
+    del row(kept, "mine", PROFILE.path, "name")["dscp"]
+    assert planned(rack, now, kept).changes == ()
+    assert f"not put back: dscp of {PROFILE.path} mine, which had no value" in told(rack, now, kept)
+
+
+def test_links_are_waited_for_where_the_backup_has_them(rack: MakeRack) -> None:
+    now = factory()
+    row(now, "qsfp56-dd-1-1")["speed"] = "50G-baseCR"
+    assert [link for batch in planned(rack, now).batches for link in batch.settles] == []
+    assert "cage qsfp56-dd-1 is auto-negotiated in the backup and 4x100G copper in rack.yaml" in told(rack, now)
+    kept = factory()
+    for lane in (1, 3, 5, 7):
+        row(kept, f"qsfp56-dd-1-{lane}").update({"auto-negotiation": "false", "speed": "100G-baseCR2"})
+    (batch,) = planned(rack, factory(), kept).batches
+    assert [str(link.leg) for link in batch.settles] == [f"crs812/qsfp56-dd-1-{lane}" for lane in (1, 3, 5, 7)]
+    (batch,) = Restored(*rack(), reading(kept), wait=False).plan(reading(factory())).batches
+    assert batch.settles == ()
+
+
+def test_a_renamed_interface_takes_what_refers_to_it_along(rack: MakeRack) -> None:
+    kept, now = set_up(), set_up()
+    for path, key in ((ETHERNET.path, "name"), (PORTS, "interface"), (f"{QOS}/port", "name")):
+        row(now, "ether2", path, key)[key] = "uplink"
+    now["/interface/bridge/vlan"][0]["tagged"] = "uplink"
+    changes = planned(rack, now, kept).changes
+    assert [str(change) for change in changes] == ["~ /interface/ethernet ether2: name uplink -> ether2"]
+
+
+def test_a_link_is_looked_up_under_the_name_that_it_gets(rack: MakeRack) -> None:
+    kept, now = factory(), factory()
+    for tables in (kept, now):
+        for lane in (1, 3, 5, 7):
+            row(tables, f"qsfp56-dd-1-{lane}").update({"auto-negotiation": "false", "speed": "100G-baseCR2"})
+    for path, key in ((ETHERNET.path, "name"), (PORTS, "interface"), (f"{QOS}/port", "name")):
+        row(now, "qsfp56-dd-1-3", path, key)[key] = "spark2"
+    (batch,) = planned(rack, now, kept).batches
+    assert [link.name for link in batch.settles] == [f"qsfp56-dd-1-{lane}" for lane in (1, 3, 5, 7)]
+
+
+def test_another_unit_is_refused(rack: MakeRack) -> None:
+    kept = factory()
+    kept["/system/routerboard"][0]["serial-number"] = "HX2"
+    assert refused(rack, factory(), kept) == (
+        "the backup is of another unit: its serial number is HX2, the device's HX1"
+    )
+    del kept["/system/routerboard"][0]["serial-number"]
+    assert refused(rack, factory(), kept) == "the backup does not say which unit it is of"
+
+
+def test_a_device_that_rack_yaml_does_not_mean_is_refused(rack: MakeRack) -> None:
+    assert "the rack file means HX9" in refused(rack, factory(), serial="HX9")
+
+
+def test_a_menu_that_the_switch_lost_is_told(rack: MakeRack) -> None:
+    now = factory()
+    del now[f"{QOS}/port"]
+    assert f"the switch has no {QOS}/port any more: not put back" in told(rack, now)
+
+
+def test_a_row_that_no_plan_can_add_is_told(rack: MakeRack) -> None:
+    now = factory()
+    now[f"{QOS}/tx-manager/queue"].pop()
+    assert f"not put back: {QOS}/tx-manager/queue default 7, which is gone" in told(rack, now)
+
+
+def test_secrets_of_rack_yaml_come_back_with_their_rows(rack: MakeRack) -> None:
+    kept = factory()
+    kept["/user"] += [
+        {".id": "*8", "name": "sparkrack-reader", "group": "full"},
+        {".id": "*9", "name": "alice", "group": "full"},
+    ]
+    kept["/snmp/community"] += [
+        {".id": "*8", "name": "monitor", "security": "private"},
+        {".id": "*9", "name": "theirs", "security": "private"},
+        {".id": "*A", "name": "plain", "security": "none"},
+    ]
+    plan = planned(rack, factory(), kept, **{key: EVERY_KEY[key] for key in ("tls", "reader", "snmp")})
+    ways = (
+        "authentication-password (environment variable SNMP_A)",
+        "encryption-password (environment variable SNMP_E)",
+    )
+    assert [str(change) for change in plan.changes] == [
+        "+ /snmp/community monitor: security private, " + ", ".join(ways),
+        "+ /snmp/community plain",
+        "+ /user sparkrack-reader: group full, password (environment variable READER_PASSWORD)",
+    ]
+    assert plan.told[-2:] == (
+        "not put back: SNMP community theirs, whose password no backup holds",
+        "not put back: user alice, whose password no backup holds",
+    )
+
+
+def test_our_own_are_left(rack: MakeRack) -> None:
+    now = factory()
+    now["/user/group"].append({".id": "*9", "name": "ours", "policy": "read,write,api"})
+    row(now, "sparkrack", "/user", "name")["group"] = "ours"
+    row(now, "api", "/ip/service", "name")["port"] = "8888"
+    plan = planned(rack, now)
+    assert plan.changes == ()
+    assert plan.told == (
+        "not put back, since this run needs it: /ip/service api: port 8888 -> 8728",
+        "not put back, since this run needs it: - /user/group ours",
+        "not put back, since this run needs it: ~ /user sparkrack: group ours -> full",
+    )
+
+
+def test_a_row_without_its_key_is_unreadable(rack: MakeRack) -> None:
+    kept = factory()
+    del kept["/user"][0]["name"]
+    with pytest.raises(UnreadableError, match="/user has a row without name"):
+        planned(rack, factory(), kept)
+
+
+def test_the_release_of_the_backup_is_told(rack: MakeRack) -> None:
+    kept = reading(factory())
+    older = Reading((7, 23, 1, 0), kept.tables, kept.absent)
+    plan = Restored(*rack(), older).plan(reading(factory()))
+    assert plan.told[0] == "the switch runs RouterOS 7.23.7; the backup is of 7.23.1"
+
+
+def test_a_backup_with_a_value_that_is_no_text_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    found = reading(factory())
+    path.write_bytes(dump(found))
+    assert load(path) == found
+    path.write_bytes(dump(Reading(OLDEST, {"/user": ({"name": 1},)})))  # type: ignore[dict-item]
+    with pytest.raises(CheckError, match="is no backup of a switch: a row has a value that is no text"):
+        load(path)
+
+
+def test_the_newest_is_none_that_a_restore_kept(tmp_path: Path) -> None:
+    assert newest(tmp_path) is None
+    for name in ("run-1", "run-2", f"run-3{RESTORING}"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rows.json").write_bytes(b"")
+    assert newest(tmp_path) == "run-2"
+
+
+def test_planning_changes_nothing_that_was_read(rack: MakeRack) -> None:
+    now = set_up()
+    before = copy.deepcopy(now)
+    planned(rack, now)
+    assert now == before
