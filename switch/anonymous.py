@@ -26,6 +26,7 @@ _LEFT_4 = tuple(
 _LEFT_6 = tuple(map(ip_network, ("::/127", "ff00::/8")))
 _FAR = 0x100
 _SHORTEST = 5
+_SCRIPTS = ("source", "on-event")
 _MODULE = "sfp-vendor-serial"
 _PLACE = {"time-zone-name": "UTC", "gmt-offset": "+00:00"}
 
@@ -48,7 +49,8 @@ class Mask:
     def of(cls, tables: Iterable[Iterable[Row]]) -> Mask:
         """A mask for some tables."""
         rows = [row for table in tables for row in table]
-        macs = (mac for row in rows for value in row.values() for mac in _MAC.findall(value))
+        seen = (value for row in rows for name, value in row.items() if not PRIVATE.fullmatch(name))
+        macs = (mac for value in seen for mac in _MAC.findall(value))
         serials = (row[name] for row in rows for name in row if "serial" in name and name != _MODULE)
         return cls(macs, serials)
 
@@ -74,7 +76,8 @@ class Mask:
         if name in _PLACE:
             return value if value in ("manual", _PLACE[name]) else self._constant("time zone", value, _PLACE[name])
         if name not in FIELDS and PRIVATE.fullmatch(name):
-            return self._token("text", value, "text-{}") if value else value
+            # What a unit would run stays something that it can run: a comment.
+            return self._token("text", value, "# text-{}" if name in _SCRIPTS else "text-{}") if value else value
         kind = KIND_OF_ROW.get(path, "interface") if name == "name" else KIND_OF_FIELD.get(name)
         if kind:
             return ",".join(self._name(kind, part) for part in value.split(","))
@@ -86,14 +89,14 @@ class Mask:
         return self._token(kind, text, f"{kind}-{{}}")
 
     def _text(self, name: str, value: str) -> str:
-        shown = self._by_form(value)
-        if name in FIELDS or all(PLAIN.fullmatch(part) for part in _split(shown)):
-            return shown
-        if any(_is_form(part) for part in _split(shown)) and all(
-            _is_form(part) or PLAIN.fullmatch(part) for part in _split(shown)
-        ):
-            return shown
-        return self._token("text", value, "text-{}")
+        if name in FIELDS:
+            return self._by_form(value)
+        return ",".join(self._part(part) for part in value.split(","))
+
+    def _part(self, text: str) -> str:
+        if _is_form(text) or all(PLAIN.fullmatch(word) or _is_form(word) for word in re.split(r"[/ ]", text)):
+            return self._by_form(text)
+        return self._token("text", text, "text-{}")
 
     def _by_form(self, text: str) -> str:
         """Serial numbers, MAC addresses and public addresses, wherever in a text they stand."""
@@ -124,10 +127,6 @@ class Mask:
 
     def _constant(self, kind: str, text: str, new: str) -> str:
         return self._known[kind].setdefault(text, new)
-
-
-def _split(text: str) -> list[str]:
-    return re.split(r"[,/ ]", text)
 
 
 def _is_form(text: str) -> bool:

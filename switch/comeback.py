@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from sparkrack.fleet.secrets import SecretRef
 
 from .diff import UNSET, Change, Value, Wanted, diff, index, same_key, surplus
-from .menus import COMMUNITY, ETHERNET, GROUP, SERVICE, USER, Key, Menu, Row
+from .menus import COMMUNITY, GROUP, SERVICE, USER, Key, Menu, Row
 from .paths import own_service
 from .reading import Reading
-from .values import Kind
+from .values import Kind, canonical
 
 if TYPE_CHECKING:
     from sparkrack.fleet import Switch
@@ -24,9 +24,6 @@ WITHOUT_PASSWORD = ("", "none")
 
 OF_OUR_DOOR = ("port", "certificate", "disabled")
 """Fields of the service we come in by that no plan changes: rack.yaml says where and how it is reached."""
-
-UNSETS = (ETHERNET,)
-"""Menus that take a field off a row again (`unset`: RouterOS 7.23 command tree) and have fields without a default."""
 
 _YES_NO = {"true": "yes", "false": "no"}
 
@@ -46,8 +43,8 @@ def comeback(switch: Switch, menu: Menu, now: Reading, kept: Reading) -> Comebac
     told: list[str] = []
     twice = _twice(menu, now) | _twice(menu, kept)
     told += [f"left alone: {menu.path} {' '.join(key)} is there twice" for key in sorted(twice)]
-    there = tuple(row for row in now.rows(menu) if _key(menu, row) not in twice)
-    then = tuple(row for row in kept.rows(menu) if _key(menu, row) not in twice)
+    there = tuple(_told_row(menu, row) for row in now.rows(menu) if _key(menu, row) not in twice)
+    then = tuple(_told_row(menu, row) for row in kept.rows(menu) if _key(menu, row) not in twice)
     index(menu, then)  # a row without its key would be taken for another
     rows = {_key(menu, row): row for row in there}
     wanted = []
@@ -71,6 +68,19 @@ def _key(menu: Menu, row: Row) -> Key:
     return () if menu.single else same_key(menu, menu.key_of(row))
 
 
+def _told_row(menu: Menu, row: Row) -> Row:
+    """A row without fields that are printed empty and cannot be: they say nothing, as if they were not printed."""
+    return {name: value for name, value in row.items() if value or name not in menu.fields or _may_be_empty(menu, name)}
+
+
+def _may_be_empty(menu: Menu, name: str) -> bool:
+    try:
+        canonical(menu.fields[name].kind, "")
+    except ValueError:
+        return False
+    return True
+
+
 def _twice(menu: Menu, reading: Reading) -> set[Key]:
     if menu.single:
         return set()
@@ -85,9 +95,11 @@ def _fields(menu: Menu, row: Row, there: Row | None, kept: Reading) -> Iterator[
         if told.read_only or told.volatile or told.secret or told.since > kept.release:
             continue
         value = row.get(name, told.default)
+        if value is not None and there is not None and there.get(name) == value:
+            continue  # nothing to do, even if it is a spelling that is not known here
         if value is not None:
             yield name, _YES_NO.get(value, value) if told.kind is Kind.FLAG else value
-        elif menu in UNSETS:
+        elif menu.clears:
             yield name, UNSET
         elif there is not None and name in there:
             yield name, None

@@ -12,6 +12,7 @@ from .diff import Change
 from .disarm import disarm
 from .errors import CheckError, RefusedError, SwitchError, UnreadableError
 from .line import Line, Talker
+from .menus import USER
 from .safemode import enabled, holder, state
 from .transaction import Check, Say, Step, Transaction
 
@@ -118,6 +119,11 @@ def _state(transaction: Transaction, session: Talker) -> str | None:
     if not missing:
         return f"the switch is as {goal.words}, the release came through"
     if all(place in missing for change in transaction.todo.changes for place in _places(change)):
+        if any(change.removes and change.menu is USER for change in transaction.todo.changes):
+            return (
+                "nothing of this run is left on the switch, which is not wholly as before: a user it removed comes "
+                "back disabled, or somebody else has changed it meanwhile"
+            )
         return "nothing of this run is left on the switch; somebody else has changed it meanwhile"
     return None
 

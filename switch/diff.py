@@ -166,7 +166,7 @@ def _field_changes(menu: Menu, want: Wanted, row: Row | None) -> Iterator[FieldC
             continue
         old = None if row is None else row.get(name)
         if new is UNSET:
-            if old is not None:
+            if old:
                 yield FieldChange(name, old, new)
             continue
         known = told.default if old is None else old

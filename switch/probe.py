@@ -51,21 +51,24 @@ def probe(talker: Talker) -> Fixture:
     refused: dict[str, str] = {}
     for path in (*(menu.path for menu in MENUS), INTERFACE):
         try:
-            tables[path] = [dict(row) for row in _ask(talker, f"{path}/print") if row.get("connection") != "true"]
+            rows = _ask(talker, f"{path}/print")
         except SentenceError as fault:
             refused[path] = str(fault)
+        else:
+            # Sessions of people are no configuration. By id, since names will be others.
+            tables[path] = sorted((dict(row) for row in rows if row.get("connection") != "true"), key=_number)
     monitor = _monitor(talker, tables.get(ETHERNET.path, []))
     mask = Mask.of((*tables.values(), monitor))
-    rows = {path: [mask.row(path, row) for row in table] for path, table in tables.items()}
-    hosts = rows.pop(BRIDGE_HOST.path, [])
-    version = (rows.get(RESOURCE.path) or [{}])[0].get("version", "")
+    masked = {path: [mask.row(path, row) for row in table] for path, table in tables.items()}
+    hosts = masked.pop(BRIDGE_HOST.path, [])
+    version = (masked.get(RESOURCE.path) or [{}])[0].get("version", "")
     document: dict[str, Any] = {
         "format": FORMAT,
         "version": version,
-        "menus": {path: [_steady(row) for row in table] for path, table in rows.items()},
+        "menus": {path: [_steady(row) for row in table] for path, table in masked.items()},
         "refused": {path: mask.words(text) for path, text in refused.items()},
         "monitor": [mask.row(MONITOR, row) for row in monitor],
-        "counters": {path: sorted(names) for path, table in rows.items() if (names := _counters(table))},
+        "counters": {path: sorted(names) for path, table in masked.items() if (names := _counters(table))},
         "hosts": {"all": len(hosts), "own": sum(row.get("local") in ("true", "yes") for row in hosts)},
         "commands": dict(_commands(talker)),
     }
@@ -79,6 +82,14 @@ def _ask(talker: Talker, *sentence: str) -> Sequence[Row]:
     if sentence[0].rpartition("/")[2] not in READING:
         raise ValueError(f"{sentence[0]} is no sentence that reads")
     return talker.talk(*sentence)
+
+
+def _number(row: Row) -> int:
+    digits = row.get(".id", "*0").removeprefix("*")
+    try:
+        return int(digits, 16)
+    except ValueError:
+        raise UnreadableError(f"{row['.id']!r} is no id") from None
 
 
 def _monitor(talker: Talker, rows: Iterable[Row]) -> list[dict[str, str]]:

@@ -8,13 +8,13 @@ knows; others of a row that was removed come back with RouterOS's own defaults.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from .backup import KEPT
 from .batch import Batch, Link, Plan
-from .cages import describe
+from .cages import describe, lanes_of
 from .comeback import Comeback, comeback
 from .diff import Change
 from .errors import RefusedError
@@ -59,7 +59,8 @@ class Restored:
         lanes = comeback(self.switch, ETHERNET, reading, self.kept)
         links = self._links(reading) if self.wait else ()
         todo = tuple(batch for batch in self._batches(reading, lanes, found, links) if batch.changes)
-        told = (*self._told(reading), *lanes.told, *(text for each in found.values() for text in each.told))
+        touched = {change.row for change in lanes.changes}
+        told = (*self._told(reading, touched), *lanes.told, *(text for each in found.values() for text in each.told))
         plan = Plan(todo, told=told)
         reasons = (
             *renaming.faults,
@@ -97,12 +98,12 @@ class Restored:
         declared = self.switch.cages[cage]
         return describe(cage, self.kept.ethernet) == f"{declared.split} {declared.medium}"
 
-    def _told(self, reading: Reading) -> Iterator[str]:
+    def _told(self, reading: Reading, touched: Set[str]) -> Iterator[str]:
         if reading.release != self.kept.release:
             now, then = (".".join(map(str, release[:3])) for release in (reading.release, self.kept.release))
             yield f"the switch runs RouterOS {now}; the backup is of {then}"
         for cage in self.switch.cages:
-            if not self._as_declared(cage):
+            if not self._as_declared(cage) and touched & set(lanes_of(cage)):
                 spec = self.switch.cages[cage]
                 yield (
                     f"cage {cage} is {describe(cage, self.kept.ethernet)} in the backup and {spec.split} {spec.medium} "

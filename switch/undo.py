@@ -3,7 +3,8 @@
 Every command looks for the row by its name and only if a field differs, so the script does nothing where
 there is nothing to undo - in particular it takes no cage down that safe mode has already put back. Syntax:
 MikroTik manual, 'Scripting'. What no script can put back: a secret, which a switch never tells; so plans
-write secrets only into rows that they add, and a removed user comes back without its password. Pure.
+write secrets only into rows that they add, and a removed user comes back without its password, and disabled.
+Pure.
 """
 
 from __future__ import annotations
@@ -96,12 +97,11 @@ def _old(menu: Menu, field: FieldChange) -> str | None:
 
 
 def _add(change: Change, release: Release) -> str:
-    menu = change.menu
-    writable = (name for name, told in menu.fields.items() if not told.read_only and name in change.before)
-    words = (
-        f"{menu.spelled(name, release)}={quote(_written(menu.fields[name].kind, change.before[name]))}"
-        for name in writable
-    )
+    menu, row = change.menu, dict(change.before)
+    if any(told.secret for told in menu.fields.values()):
+        row["disabled"] = "yes"  # a user who is back without a password lets nobody in
+    writable = (name for name, told in menu.fields.items() if not told.read_only and name in row)
+    words = (f"{menu.spelled(name, release)}={quote(_written(menu.fields[name].kind, row[name]))}" for name in writable)
     return " ".join((f"{menu.path} add", *words))
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from .config import CAGES, Cable, ConfigError, SwitchConfig, Tail
 from .menu import Menu, Values
+from .menus.ntp import CLIENT, SERVER_FIELDS, SERVERS
 from .modes import MODES
 from .monitor import OF_LINK
 from .passwords import digest
@@ -82,6 +83,10 @@ class Fixture:
             user |= {"password": configured.pop(user.get("name", ""), nobody)["password"]}
         store.load(tables, {})
         self._name_certificate(store)
+        usual = {item.name: item.default for item in SERVER_FIELDS if item.default is not None}
+        servers = [part for part in self._only(CLIENT).get("servers", "").split(",") if part]
+        if SERVERS in store.menus:
+            store.fill(SERVERS, [usual | {"address": server} for server in servers])
         following: dict[str, int] = {}
         for path in store.dump()["tables"]:
             menu = store.menus[path]

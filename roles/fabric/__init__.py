@@ -1,8 +1,8 @@
 """Fabric: every cabled half of a ConnectX-7 port has its address and MTU, and reaches its peers, also after a reboot.
 
 One netplan file of ours, mode 600, holds both halves of each cabled port; when the rack has VLANs, the addresses are
-on a tagged VLAN interface on each half, `fabric0` and `fabric1`, and the halves themselves have none. No other netplan file is touched, and the
-management interface is in none of ours. A change is tried in /run, which a reboot empties; the node takes it back by
-itself after a while unless the operator's machine, through a new connection, has seen management and fabric work.
-Only then the file goes to /etc. Nodes change one at a time, and the first failure stops the run.
+on a tagged VLAN interface on each half, `fabric0` and `fabric1`, and the halves themselves have none. No other netplan
+file is touched, and the management interface is in none of ours. A change is tried in /run, which a reboot empties; the
+node takes it back by itself after a while unless the operator's machine, through a new connection, has seen management
+and fabric work. Only then the file goes to /etc. Nodes change one at a time, and the first failure stops the run.
 """

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from lab.crs812.config import User
 from tests.emulator.bootstrap_runs import HERE, THERE, MakeBox, Way, boxed
 from tests.emulator.bootstrap_runs import Desk as Box
 from tests.emulator.peer import USER, Crs812Process, stop_all
+from tests.emulator.probing import MakeRecorded, Owner, cables
 from tests.emulator.raw import RawClient
-from tests.emulator.switch_runs import Desk, MakeDesk
+from tests.emulator.restoring import MakeRestorer, Restorer
+from tests.emulator.switch_runs import Desk, MakeDesk, waits_for
 
 MakeSwitch = Callable[..., Crs812Process]
 
@@ -122,3 +125,58 @@ def way(moving: Box) -> Iterator[Way]:
 def moving(make_box: MakeBox) -> Box:
     """A switch whose right address is another one than it has."""
     return make_box(THERE)
+
+
+@pytest.fixture
+def make_restorer(tmp_path: Path, make_switch: MakeSwitch) -> MakeRestorer:
+    def make(settle: float = 0.05, **switch: object) -> Restorer:
+        folder = tmp_path / "desk"
+        folder.mkdir()
+        return Restorer(folder, make_switch(settle=settle), **switch)
+
+    return make
+
+
+@pytest.fixture
+def restorer(make_restorer: MakeRestorer) -> Restorer:
+    """The switch is as declared, and a backup was kept of that."""
+    made = make_restorer()
+    made.deploy()
+    made.keep()
+    return made
+
+
+@pytest.fixture(scope="module")
+def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owner]:
+    folder = tmp_path_factory.mktemp("owner")
+    emulator = Crs812Process(folder / "switch", serial="ZX-9-SERIAL", cables=cables()).start()
+    yield Owner(folder, emulator)
+    stop_all([emulator])
+
+
+@pytest.fixture(scope="module")
+def recorded(owner: Owner) -> Path:
+    """The fixture that the owner may send."""
+    path = owner.folder / "fixture.json"
+    ended = owner.probe("-o", path)
+    assert ended.code == 0, ended.text
+    return path
+
+
+@pytest.fixture
+def start_recorded(tmp_path: Path) -> Iterator[MakeRecorded]:
+    """Start the emulator as the unit of a fixture, where `user-1` can log in."""
+    made: list[Crs812Process] = []
+
+    def start(fixture: Path, **overrides: Any) -> Crs812Process:
+        folder = tmp_path / f"recorded{len(made)}"
+        switch = Crs812Process(folder, cables=(), **overrides)
+        user = User(name="user-1", password_file=folder / "password")
+        switch.config = switch.config.model_copy(update={"users": (user,)})
+        switch.start("--fixture", str(fixture))
+        made.append(switch)
+        waits_for(lambda: "initializing" not in switch.links().values())
+        return switch
+
+    yield start
+    stop_all(made)

@@ -119,5 +119,3 @@ class Operator:
         """What the switch reads now, in a session of its own."""
         with self.open() as session:
             return goal.read(lambda sentence: session.talk(*sentence))
-
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ from tests.unit.cli.runs import Ended, command
 SNMP = {"user": "monitor", "authentication": {"env": "TEST_SNMP_A"}, "encryption": {"env": "TEST_SNMP_E"}}
 SECRETS = {"TEST_SNMP_A": "canary-authentication", "TEST_SNMP_E": "canary-encryption"}
 READER = "a-reader's-own-long-password"
+
+
+NAME = "sparkrack-undo-1"
+"""Of the backup that is kept unless another is named."""
 
 
 class Restorer:
@@ -36,7 +41,7 @@ class Restorer:
         ended, _ = self.operator.run(self.declared)
         assert ended.done, ended
 
-    def keep(self, name: str = "sparkrack-undo-1") -> str:
+    def keep(self, name: str = NAME) -> str:
         """Keep a backup of the switch as it is."""
         switch = self.declared.switch
         os.environ["CRS812_PASSWORD"] = self.emulator.password
@@ -44,7 +49,7 @@ class Restorer:
             Keeper(self.backups, switch.backups, switch.password.resolve).keep(line, name)
         return name
 
-    def goal(self, name: str = "sparkrack-undo-1", **options: Any) -> Restored:
+    def goal(self, name: str = NAME, **options: Any) -> Restored:
         """A backup as a goal."""
         kept = backup.load(self.backups / name / "rows.json")
         return Restored(self.declared.rack, self.declared.switch, kept, **options)
@@ -125,3 +130,6 @@ class Restorer:
         self.add("/user", name="mallory", group="full", password="let-me-in-again")
         self.write("/ip/service", "?name=telnet", disabled="no")
         self.write("/tool/mac-server", allowed_interface_list="all")
+
+
+MakeRestorer = Callable[..., Restorer]

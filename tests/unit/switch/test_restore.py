@@ -3,55 +3,23 @@
 from __future__ import annotations
 
 import copy
-from pathlib import Path
-from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from switch.backup import KEPT, RESTORING, dump, load, newest
+from switch.backup import KEPT
 from switch.batch import Plan
 from switch.diff import UNSET, Change, FieldChange
-from switch.errors import CheckError, RefusedError, UnreadableError
-from switch.menus import BRIDGE, ETHERNET, OLDEST, PROFILE
-from switch.reading import Reading
+from switch.menus import BRIDGE, ETHERNET, PROFILE
 from switch.restore import Restored
 from switch.sentences import writes
 from switch.stages import STAGES
 
-from .racks import EVERY_KEY, MakeRack
+from .racks import MakeRack
+from .restores import planned, set_up, told
 from .rows import QOS, Tables, carry_out, factory, meaning, reading, row
 
 PORTS = "/interface/bridge/port"
-
-
-def planned(rack: MakeRack, now: Tables, kept: Tables | None = None, **keys: Any) -> Plan:
-    """What brings `now` back to a factory's state, or to `kept`."""
-    return Restored(*rack(**keys), reading(factory() if kept is None else kept)).plan(reading(now))
-
-
-def told(rack: MakeRack, now: Tables, kept: Tables | None = None, **keys: Any) -> str:
-    return "\n".join(planned(rack, now, kept, **keys).notes)
-
-
-def refused(rack: MakeRack, now: Tables, kept: Tables | None = None, **keys: Any) -> str:
-    with pytest.raises(RefusedError) as fault:
-        planned(rack, now, kept, **keys)
-    return str(fault.value)
-
-
-def set_up() -> Tables:
-    """A switch with something in every menu of many rows."""
-    tables = factory()
-    tables["/interface/bridge/vlan"] = [{".id": "*1", "bridge": "bridge", "vlan-ids": "7", "tagged": "ether2"}]
-    tables["/system/logging/action"].append({".id": "*9", "name": "mine", "target": "remote", "remote": "10.77.0.1"})
-    tables["/system/logging"].append({".id": "*9", "topics": "info", "action": "mine", "disabled": "false"})
-    tables["/snmp/community"].append({".id": "*9", "name": "words", "security": "none"})
-    tables["/user/group"].append({".id": "*9", "name": "few", "policy": "read"})
-    tables[f"{QOS}/profile"].append({".id": "*9", "name": "mine", "dscp": "7", "traffic-class": "2"})
-    tables[f"{QOS}/priority-flow-control"].append({".id": "*9", "name": "mine", "traffic-class": "2", "rx": "yes"})
-    return tables
 
 
 def test_every_menu_of_a_backup_has_its_place() -> None:
@@ -218,105 +186,6 @@ def test_a_link_is_looked_up_under_the_name_that_it_gets(rack: MakeRack) -> None
         row(now, "qsfp56-dd-1-3", path, key)[key] = "spark2"
     (batch,) = planned(rack, now, kept).batches
     assert [link.name for link in batch.settles] == [f"qsfp56-dd-1-{lane}" for lane in (1, 3, 5, 7)]
-
-
-def test_another_unit_is_refused(rack: MakeRack) -> None:
-    kept = factory()
-    kept["/system/routerboard"][0]["serial-number"] = "HX2"
-    assert refused(rack, factory(), kept) == (
-        "the backup is of another unit: its serial number is HX2, the device's HX1"
-    )
-    del kept["/system/routerboard"][0]["serial-number"]
-    assert refused(rack, factory(), kept) == "the backup does not say which unit it is of"
-
-
-def test_a_device_that_rack_yaml_does_not_mean_is_refused(rack: MakeRack) -> None:
-    assert "the rack file means HX9" in refused(rack, factory(), serial="HX9")
-
-
-def test_a_menu_that_the_switch_lost_is_told(rack: MakeRack) -> None:
-    now = factory()
-    del now[f"{QOS}/port"]
-    assert f"the switch has no {QOS}/port any more: not put back" in told(rack, now)
-
-
-def test_a_row_that_no_plan_can_add_is_told(rack: MakeRack) -> None:
-    now = factory()
-    now[f"{QOS}/tx-manager/queue"].pop()
-    assert f"not put back: {QOS}/tx-manager/queue default 7, which is gone" in told(rack, now)
-
-
-def test_secrets_of_rack_yaml_come_back_with_their_rows(rack: MakeRack) -> None:
-    kept = factory()
-    kept["/user"] += [
-        {".id": "*8", "name": "sparkrack-reader", "group": "full"},
-        {".id": "*9", "name": "alice", "group": "full"},
-    ]
-    kept["/snmp/community"] += [
-        {".id": "*8", "name": "monitor", "security": "private"},
-        {".id": "*9", "name": "theirs", "security": "private"},
-        {".id": "*A", "name": "plain", "security": "none"},
-    ]
-    plan = planned(rack, factory(), kept, **{key: EVERY_KEY[key] for key in ("tls", "reader", "snmp")})
-    ways = (
-        "authentication-password (environment variable SNMP_A)",
-        "encryption-password (environment variable SNMP_E)",
-    )
-    assert [str(change) for change in plan.changes] == [
-        "+ /snmp/community monitor: security private, " + ", ".join(ways),
-        "+ /snmp/community plain",
-        "+ /user sparkrack-reader: group full, password (environment variable READER_PASSWORD)",
-    ]
-    assert plan.told[-2:] == (
-        "not put back: SNMP community theirs, whose password no backup holds",
-        "not put back: user alice, whose password no backup holds",
-    )
-
-
-def test_our_own_are_left(rack: MakeRack) -> None:
-    now = factory()
-    now["/user/group"].append({".id": "*9", "name": "ours", "policy": "read,write,api"})
-    row(now, "sparkrack", "/user", "name")["group"] = "ours"
-    row(now, "api", "/ip/service", "name")["port"] = "8888"
-    plan = planned(rack, now)
-    assert plan.changes == ()
-    assert plan.told == (
-        "not put back, since this run needs it: /ip/service api: port 8888 -> 8728",
-        "not put back, since this run needs it: - /user/group ours",
-        "not put back, since this run needs it: ~ /user sparkrack: group ours -> full",
-    )
-
-
-def test_a_row_without_its_key_is_unreadable(rack: MakeRack) -> None:
-    kept = factory()
-    del kept["/user"][0]["name"]
-    with pytest.raises(UnreadableError, match="/user has a row without name"):
-        planned(rack, factory(), kept)
-
-
-def test_the_release_of_the_backup_is_told(rack: MakeRack) -> None:
-    kept = reading(factory())
-    older = Reading((7, 23, 1, 0), kept.tables, kept.absent)
-    plan = Restored(*rack(), older).plan(reading(factory()))
-    assert plan.told[0] == "the switch runs RouterOS 7.23.7; the backup is of 7.23.1"
-
-
-def test_a_backup_with_a_value_that_is_no_text_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "rows.json"
-    found = reading(factory())
-    path.write_bytes(dump(found))
-    assert load(path) == found
-    path.write_bytes(dump(Reading(OLDEST, {"/user": ({"name": 1},)})))  # type: ignore[dict-item]
-    with pytest.raises(CheckError, match="is no backup of a switch: a row has a value that is no text"):
-        load(path)
-
-
-def test_the_newest_is_none_that_a_restore_kept(tmp_path: Path) -> None:
-    assert newest(tmp_path) is None
-    for name in ("run-1", "run-2", f"run-3{RESTORING}"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "rows.json").write_bytes(b"")
-    assert newest(tmp_path) == "run-2"
 
 
 def test_planning_changes_nothing_that_was_read(rack: MakeRack) -> None:

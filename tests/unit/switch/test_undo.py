@@ -172,3 +172,10 @@ def test_any_text_arrives_in_a_script(text: str) -> None:
 
 def test_an_odd_name_cannot_end_the_quotes() -> None:
     assert quote('a"; /user remove $x\\') == r'"a\"; /user remove \$x\\"'
+
+
+def test_a_removed_user_comes_back_disabled() -> None:
+    """Its password cannot come back, and an account without one would let everybody in."""
+    row = {".id": "*3", "name": "mallory", "group": "full", "disabled": "false"}
+    change = Change(USER, ("mallory",), "*3", (), removes=True, before=row)
+    assert '/user add name="mallory" group="full" disabled="yes"' in script([change])
