@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
-from ruamel.yaml import YAML
 
 from sparkrack.fleet import Rack, load
 from switch.api import Session
@@ -19,6 +18,7 @@ from switch.goal import Declared, Goal
 from switch.line import SessionLine
 from switch.reading import Reading
 from switch.transaction import Step, Transaction
+from tests.emulator import reference
 from tests.emulator.peer import USER, Crs812Process
 
 SETTLE = 10.0
@@ -53,30 +53,8 @@ class Operator:
     def rack(self) -> Rack:
         """The reference rack, eight nodes on two cages."""
         os.environ.setdefault(READER_PASSWORD, "a-reader's-own-long-password")
-        legs = [f"crs812/qsfp56-dd-{cage}-{lane}" for cage in (1, 2) for lane in (1, 3, 5, 7)]
-        switch = {
-            "address": "127.0.0.1",
-            "port": self.emulator.tls_port,
-            "tls": {"sha256": self.emulator.fingerprint},
-            "user": USER,
-            "password": {"env": "CRS812_PASSWORD"},
-            "model": "CRS812-8DS-2DQ-2DDQ",
-            "identity": "crs812",
-            "cages": {f"qsfp56-dd-{cage}": {"split": "4x100G"} for cage in (1, 2)},
-        }
-        document = {
-            "rack": "spark8",
-            "access": {"user": "ops", "key": "key", "known_hosts": "known_hosts"},
-            "nodes": {
-                f"spark{n}": {"address": f"10.77.0.{10 + n}", "vendor": "asus", "ports": {1: leg}}
-                for n, leg in enumerate(legs, start=1)
-            },
-            "switches": {"crs812": {**switch, **self.switch}},
-            "fabric": {"subnets": ["192.168.100.0/24", "192.168.101.0/24"], **self.fabric},
-        }
         path = self.folder / "rack.yaml"
-        with path.open("w") as file:
-            YAML(typ="safe").dump(document, file)
+        reference.write(path, self.emulator, self.switch, self.fabric)
         return load(path)
 
     def goal(self) -> Declared:

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
-from tests.emulator.peer import USER, Crs812Process
+from tests.emulator import reference
+from tests.emulator.peer import Crs812Process
 
 PYINFRA = Path(sys.executable).with_name("pyinfra")
 SETTLE = 4.0
@@ -81,29 +81,7 @@ class Desk:
 
     def write(self) -> None:
         """Write the files; the rack is the reference one, eight nodes on two cages."""
-        legs = [f"crs812/qsfp56-dd-{cage}-{lane}" for cage in (1, 2) for lane in (1, 3, 5, 7)]
-        switch = {
-            "address": "127.0.0.1",
-            "port": self.emulator.tls_port,
-            "tls": {"sha256": self.emulator.fingerprint},
-            "user": USER,
-            "password": {"env": "CRS812_PASSWORD"},
-            "model": "CRS812-8DS-2DQ-2DDQ",
-            "identity": "crs812",
-            "cages": {f"qsfp56-dd-{cage}": {"split": "4x100G"} for cage in (1, 2)},
-        }
-        rack = {
-            "rack": "spark8",
-            "access": {"user": "ops", "key": "key", "known_hosts": "known_hosts"},
-            "nodes": {
-                f"spark{n}": {"address": f"10.77.0.{10 + n}", "vendor": "asus", "ports": {1: leg}}
-                for n, leg in enumerate(legs, start=1)
-            },
-            "switches": {"crs812": switch | self.switch},
-            "fabric": {"subnets": ["192.168.100.0/24", "192.168.101.0/24"]},
-        }
-        with (self.folder / "rack.yaml").open("w") as file:
-            YAML(typ="safe").dump(rack, file)
+        reference.write(self.folder / "rack.yaml", self.emulator, self.switch)
         (self.folder / "inventory.py").write_text(INVENTORY)
         (self.folder / "deploy.py").write_text(DEPLOY)
 

@@ -1,0 +1,40 @@
+"""The rack file of the reference rack - eight nodes on two cages - with an emulated switch in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from tests.emulator.peer import USER, Crs812Process
+
+
+def write(
+    path: Path, emulator: Crs812Process, switch: Mapping[str, Any], fabric: Mapping[str, Any] | None = None
+) -> None:
+    """Write it; `switch` and `fabric` are keys that replace the rack's."""
+    legs = [f"crs812/qsfp56-dd-{cage}-{lane}" for cage in (1, 2) for lane in (1, 3, 5, 7)]
+    declared = {
+        "address": "127.0.0.1",
+        "port": emulator.tls_port,
+        "tls": {"sha256": emulator.fingerprint},
+        "user": USER,
+        "password": {"env": "CRS812_PASSWORD"},
+        "model": "CRS812-8DS-2DQ-2DDQ",
+        "identity": "crs812",
+        "cages": {f"qsfp56-dd-{cage}": {"split": "4x100G"} for cage in (1, 2)},
+    }
+    rack = {
+        "rack": "spark8",
+        "access": {"user": "ops", "key": "key", "known_hosts": "known_hosts"},
+        "nodes": {
+            f"spark{n}": {"address": f"10.77.0.{10 + n}", "vendor": "asus", "ports": {1: leg}}
+            for n, leg in enumerate(legs, start=1)
+        },
+        "switches": {"crs812": {**declared, **switch}},
+        "fabric": {"subnets": ["192.168.100.0/24", "192.168.101.0/24"], **(fabric or {})},
+    }
+    with path.open("w") as file:
+        YAML(typ="safe").dump(rack, file)
