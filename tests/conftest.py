@@ -9,6 +9,7 @@ import pytest
 LAB = Path(__file__).parent / "lab"
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one file go to one worker, in their order; all of the rack's are one group, since they share
     the rack, and come first, since they take longest."""
