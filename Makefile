@@ -5,7 +5,7 @@ NODES ?= 3
 FOR :=
 BIN := .venv/bin
 # Two at a time: the virtual rack is one group of tests and takes longest, everything else runs beside it.
-WORKERS := -n 2 --dist loadgroup
+WORKERS := -n 2 --dist loadscope
 
 help: ## Say what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12

@@ -5,15 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-LAB = Path(__file__).parent / "lab"
+LAB = "tests/lab/"
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
+class Groups(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """Tests of one file go to one worker, in their order; those of the virtual rack are one group, since they
+    share it."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return LAB if file.startswith(LAB) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
+    """Asked by xdist, with -n."""
+    return Groups(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests of one file go to one worker, in their order; all of the rack's are one group, since they share
-    the rack, and come first, since they take longest."""
-    for item in items:
-        group = "virtual rack" if LAB in item.path.parents else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=lambda item: LAB not in item.path.parents)
+    """The rack's tests come first, since they take longest."""
+    folder = Path(__file__).parent / "lab"
+    items.sort(key=lambda item: folder not in item.path.parents)
