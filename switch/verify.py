@@ -86,9 +86,10 @@ def nodes(rack: Rack, machines: Machines) -> Nodes:
 
 def test_is_the_declared_unit(switch: Switch, look: Look, told: Told) -> None:
     """Model, serial number, release and packages are those of rack.yaml, and so is its name."""
+    reading = look.reading  # first: what could not be read was not read over anything
     told.note(f"{switch.name} was read over {look.way}")
-    wrong = [f"{switch.name}: {reason}" for reason in refusals(switch, look.reading)]
-    name = look.reading.only(IDENTITY).get("name")
+    wrong = [f"{switch.name}: {reason}" for reason in refusals(switch, reading)]
+    name = reading.only(IDENTITY).get("name")
     if switch.identity and name != switch.identity:
         wrong.append(f"{switch.name}: it calls itself {name}, wanted {switch.identity}")
     told.judge(wrong)

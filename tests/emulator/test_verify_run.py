@@ -54,6 +54,16 @@ def test_the_report_says_how_the_switch_was_read(kept: Kept) -> None:
     assert told == ("crs812 was read over the API as sparkrack, who may also write",)
 
 
+def test_a_switch_that_could_not_be_read_was_not_read_over_anything(kept: Kept) -> None:
+    kept.emulator.control({"op": "fault", "kind": "drop", "match": "/", "times": 0})
+    try:
+        outcomes = kept.proven("crs812")
+    finally:
+        kept.emulator.control({"op": "heal"})
+    assert not any(outcome.passed for outcome in outcomes)
+    assert not [note for outcome in outcomes for note in outcome.notes]
+
+
 def test_another_unit(kept: Kept) -> None:
     reason = f"the device has serial number {kept.emulator.config.serial}; the rack file means HX9"
     assert failures(kept, "crs812", serial="HX9") == [
