@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -89,6 +90,10 @@ def newest(place: Path) -> str | None:
     return next((name for name in reversed(names(place)) if not name.endswith(RESTORING)), None)
 
 
+_LEFT = re.compile(r"sparkrack-\d{8}T\d{6}-[0-9a-f]{4}(-restore)?\.(rsc|backup)")
+"""Files that our runs make on a switch, and fetch."""
+
+
 def _made(line: Line, name: str, ending: str, sentence: tuple[str, ...]) -> bytes:
     """Let the switch write a file, fetch it, remove it there."""
     file = name + ending
@@ -96,7 +101,9 @@ def _made(line: Line, name: str, ending: str, sentence: tuple[str, ...]) -> byte
     try:
         return _fetch(line, file)
     finally:
-        ids = [row[".id"] for row in line.talk("/file/print", "=.proplist=.id,name") if row.get("name") == file]
+        # What a run that was killed here left behind goes with it: the flash of the unit is small.
+        rows = line.talk("/file/print", "=.proplist=.id,name")
+        ids = [row[".id"] for row in rows if (told := row.get("name", "")) == file or _LEFT.fullmatch(told)]
         if ids:
             line.talk("/file/remove", f"=.id={','.join(ids)}")
 

@@ -136,6 +136,15 @@ def test_backups_are_private_and_counted(applied: Desk) -> None:
     assert applied.emulator.state()["tables"].get("/file", []) == []
 
 
+def test_what_a_killed_run_left_on_the_flash_goes(desk: Desk) -> None:
+    with open_session(desk.emulator) as session:
+        for name in ("sparkrack-20261119T101112-0a1b.rsc", "sparkrack-notes.rsc"):
+            session.talk("/file/add", f"=name={name}", "=contents=x")
+    assert desk.run("-y").code == 0
+    with open_session(desk.emulator) as session:
+        assert [row["name"] for row in session.talk("/file/print")] == ["sparkrack-notes.rsc"]
+
+
 def test_no_backup_no_change(desk: Desk) -> None:
     desk.emulator.control({"op": "fault", "kind": "trap", "match": "/file/read", "message": "failure: no memory"})
     ended = desk.run("-y")
