@@ -37,7 +37,8 @@ def verify(rack: Path, limit: tuple[str, ...], junit: Path | None, brief: bool) 
     machines = list(limit or known)
     outcomes = prove(found, files(), machines, junit.absolute() if junit else None)
     _show(found, machines, outcomes, brief)
-    sys.exit(0 if outcomes and all(outcome.passed for outcome in outcomes) else 1)
+    made = [outcome for outcome in outcomes if not outcome.left_out]
+    sys.exit(0 if made and all(outcome.passed for outcome in made) else 1)
 
 
 def files() -> list[Path]:
@@ -52,6 +53,9 @@ def _show(rack: Rack, machines: list[str], outcomes: list[Outcome], brief: bool)
         table.add_row(machine, *(_cell(outcomes, machine, part) for part in PARTS))
     console = Console(highlight=False)
     console.print(table)
+    for role, why in dict.fromkeys((outcome.role, outcome.why) for outcome in outcomes if outcome.left_out):
+        console.print(f"left out {role}: {why}", soft_wrap=True)
+    outcomes = [outcome for outcome in outcomes if not outcome.left_out]
     failed = [outcome for outcome in outcomes if not outcome.passed]
     for outcome in [] if brief else failed:
         console.print(f"[red]failed[/red] {outcome.role}: {outcome.why}", soft_wrap=True)
@@ -63,7 +67,8 @@ def _show(rack: Rack, machines: list[str], outcomes: list[Outcome], brief: bool)
 
 
 def _cell(outcomes: list[Outcome], machine: str, part: str) -> str:
-    mine = [outcome for outcome in outcomes if (outcome.machine, outcome.role) == (machine, part)]
+    made = (outcome for outcome in outcomes if not outcome.left_out)
+    mine = [outcome for outcome in made if (outcome.machine, outcome.role) == (machine, part)]
     if not mine:
         return "-"
     passed = sum(outcome.passed for outcome in mine)

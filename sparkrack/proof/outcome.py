@@ -8,7 +8,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Outcome:
     """One check of one machine, or one of several faults it found. `why`: empty when it passed. `notes`: what it
-    told besides."""
+    told besides. `left_out`: it does not apply to this rack, for the reason in `why`; it neither passed nor
+    failed."""
 
     machine: str
     role: str
@@ -16,11 +17,13 @@ class Outcome:
     passed: bool
     why: str
     notes: tuple[str, ...] = ()
+    left_out: bool = False
 
 
 def first_line(longrepr: object) -> str:
     """The first line of what a failed test says, without the name of the exception that pytest puts before it."""
     crash = getattr(longrepr, "reprcrash", None)
-    text = str(crash.message if crash else longrepr).strip()
+    # A skipped test has its place and its reason.
+    text = str(crash.message if crash else longrepr[-1] if isinstance(longrepr, tuple) else longrepr).strip()
     line = text.splitlines()[0] if text else "no reason given"
-    return line.removeprefix("AssertionError: ").removeprefix("Failed: ")
+    return line.removeprefix("AssertionError: ").removeprefix("Failed: ").removeprefix("Skipped: ")

@@ -69,9 +69,14 @@ class Proof:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the outcome of a test, one for each fault it told; a fault in its preparation is a failure too."""
-        if report.when != "call" and not report.failed:
+        if report.when != "call" and not report.failed and not report.skipped:
             return
         properties = {str(name): str(value) for name, value in report.user_properties}
+        if report.skipped:
+            why = first_line(report.longrepr)
+            about = (properties["machine"], properties["role"], report.nodeid)
+            self.outcomes.append(Outcome(*about, passed=False, why=why, left_out=True))
+            return
         where = (properties["machine"], properties["role"], report.nodeid, report.passed)
         faults = of(report.user_properties, FAULT) if report.when == "call" else ()
         reasons = (faults or (first_line(report.longrepr),)) if report.failed else ("",)

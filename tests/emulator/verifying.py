@@ -12,7 +12,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
 
 from lab.crs812.config import Cable, Tail
 from sparkrack.fleet import Rack, SecretRef, load
@@ -24,6 +23,7 @@ from switch.drift import Drift, drift
 from switch.goal import Declared
 from switch.look import Look
 from switch.sentences import writes
+from tests.emulator import reference
 from tests.emulator.peer import REPOSITORY, USER, Crs812Process, reference_cables, stop_all
 
 READER_PASSWORD = "canary-5tS8-reader"
@@ -157,29 +157,8 @@ def _cables(folder: Path) -> tuple[Cable, ...]:
 def _load(folder: Path, emulator: Crs812Process, keys: Mapping[str, Any], without: tuple[str, ...]) -> Rack:
     (folder / "crs812").write_text(emulator.password)
     (folder / "crs812").chmod(0o600)
-    switch = {
-        "address": "127.0.0.1",
-        "port": emulator.tls_port,
-        "tls": {"sha256": emulator.fingerprint},
-        "user": USER,
-        "password": {"file": str(folder / "crs812")},
-        "model": "CRS812-8DS-2DQ-2DDQ",
-        "identity": "crs812",
-        "cages": {f"qsfp56-dd-{cage}": {"split": "4x100G"} for cage in (1, 2)},
-        **keys,
-    }
-    rack = {
-        "rack": "spark8",
-        "access": {"user": "ops", "key": "key", "known_hosts": "known_hosts"},
-        "nodes": {
-            f"spark{n}": {"address": f"10.77.0.{10 + n}", "vendor": "asus", "ports": {1: f"crs812/{leg}"}}
-            for n, leg in enumerate(LEGS, start=1)
-        },
-        "switches": {"crs812": {name: value for name, value in switch.items() if name not in without}},
-        "fabric": {"subnets": ["192.168.100.0/24", "192.168.101.0/24"]},
-    }
-    with (folder / "rack.yaml").open("w") as file:
-        YAML(typ="safe").dump(rack, file)
+    password = {"password": {"file": str(folder / "crs812")}}
+    reference.write(folder / "rack.yaml", emulator, {**password, **keys}, without=without)
     return load(folder / "rack.yaml")
 
 

@@ -111,7 +111,12 @@ def test_an_error_without_text(verify: Path) -> None:
 
 def test_a_skipped_check_is_no_proof(verify: Path) -> None:
     text = "import pytest\ndef test_it(node):\n    pytest.skip('not here')\n"
-    assert not any(outcome.passed for outcome in proven(verify, text))
+    outcomes = proven(verify, text)
+    assert not any(outcome.passed for outcome in outcomes)
+    assert {(outcome.machine, outcome.why, outcome.left_out) for outcome in outcomes} == {
+        ("spark1", "not here", True),
+        ("spark2", "not here", True),
+    }
 
 
 def test_junit_is_written(verify: Path, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -65,7 +64,6 @@ def test_a_script_that_is_no_shell_never_stands_there(tmp_path: Path) -> None:
     assert Path(f"{tmp_path}{state.SCRIPT}").stat().st_mode & 0o777 == 0o755
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd itself says whether a unit is one")
 def test_systemd_takes_the_unit_and_only_a_good_one(tmp_path: Path) -> None:
     good = boot.unit("two").replace(state.SCRIPT.encode(), b"/bin/true")
     done = put(tmp_path, state.UNIT, good)
