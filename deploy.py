@@ -13,6 +13,6 @@ from switch.apply import apply as switch
 if "switches" in host.groups:
     switch(rack=host.data.rack, switch=host.data.switch)
 if "nodes" in host.groups:
-    memory(rack=host.data.rack)
+    memory(rack=host.data.rack, node=host.data.node)
     lossless(rack=host.data.rack, node=host.data.node)
     fabric(rack=host.data.rack, node=host.data.node)

@@ -11,7 +11,7 @@ from pyinfra.api.operation import operation
 from pyinfra.context import ctx_host
 
 from roles.memory import state
-from sparkrack.fleet import Rack
+from sparkrack.fleet import Node, Rack
 from sparkrack.ops import files, probe, report
 from sparkrack.ops.refusal import refuse
 from sparkrack.ops.shell import quote, root
@@ -49,7 +49,7 @@ probe.register(
 
 
 @deploy("Memory")
-def apply(rack: Rack) -> None:
+def apply(rack: Rack, node: Node) -> None:  # noqa: ARG001 - every role is called alike
     """Swap off for good (unless rack.yaml says `swap: true`: then it is left alone), kernel settings live and at boot.
 
     Does not protect from memory that CUDA takes: no limit of the kernel counts it.

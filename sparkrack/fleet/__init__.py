@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from sparkrack.fleet.addressing import VLAN_DEVICES, Address, addresses_of, reachable
 from sparkrack.fleet.cabling import Cable, Cabling, Half, Leg, Port
+from sparkrack.fleet.containers import SLICE
 from sparkrack.fleet.errors import Fault, RackError
 from sparkrack.fleet.load import load, rack_path
+from sparkrack.fleet.scalars import mebibytes
 from sparkrack.fleet.secrets import SecretError, SecretRef
+from sparkrack.fleet.settings import Docker, Driver, Memory, Preflight, Rdma
 from sparkrack.fleet.splits import CAGES, SPLITS, Split, cage_kind, lane_count, lane_interface
 from sparkrack.fleet.switches import CageSpec, Reader, Snmp, Switch, Tls
-from sparkrack.fleet.types import Access, Docker, Driver, Fabric, Memory, Node, Rack
+from sparkrack.fleet.types import Access, Fabric, Node, Rack
 
 __all__ = [
     "CAGES",
+    "SLICE",
     "SPLITS",
     "VLAN_DEVICES",
     "Access",
@@ -29,8 +33,10 @@ __all__ = [
     "Memory",
     "Node",
     "Port",
+    "Preflight",
     "Rack",
     "RackError",
+    "Rdma",
     "Reader",
     "SecretError",
     "SecretRef",
@@ -43,6 +49,7 @@ __all__ = [
     "lane_count",
     "lane_interface",
     "load",
+    "mebibytes",
     "rack_path",
     "reachable",
 ]

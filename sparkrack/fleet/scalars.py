@@ -171,22 +171,51 @@ def _fingerprint(text: str) -> str:
 Fingerprint = Annotated[StrictStr, AfterValidator(_fingerprint)]
 """A SHA-256 fingerprint, held as 64 lower-case hex digits."""
 
-_MEMORY = re.compile(r"([1-9][0-9]{0,6})([MG])")
+_SIZE = re.compile(r"([1-9][0-9]{0,6})([MG])")
 
 
-def _memory(value: object) -> str:
-    # a bare number has no unit, so it is refused like any other text
-    text = value if isinstance(value, str) else ""
-    found = _MEMORY.fullmatch(text)
+def size(smallest: int, largest: int, what: str, unfit: str, example: str) -> BeforeValidator:
+    """An amount in binary M or G, as a text; `smallest` and `largest` are in MiB."""
+
+    def check(value: object) -> str:
+        # a bare number has no unit, so it is refused like any other text
+        text = value if isinstance(value, str) else ""
+        found = _SIZE.fullmatch(text)
+        if not found:
+            raise refuse(f"{{value}} is not {what}", f"write a whole number of M or G, like {example}")
+        if not smallest <= mebibytes(text) <= largest:
+            raise refuse(f"{{value}} {unfit}", f"write {_written(smallest)} to {_written(largest)}")
+        return text
+
+    return BeforeValidator(check)
+
+
+def mebibytes(text: str) -> int:
+    """How many MiB a size like 100G is."""
+    found = _SIZE.fullmatch(text)
     if not found:
-        raise refuse("{value} is not an amount of memory", "write a whole number of M or G, like 100G")
-    mebibytes = int(found[1]) * (1024 if found[2] == "G" else 1)
-    if not 1024 <= mebibytes <= 128 * 1024:
-        raise refuse("{value} does not fit a GB10 node", "write 1G to 128G")
-    return text
+        raise ValueError(f"{text} is not a size")
+    return int(found[1]) * (1024 if found[2] == "G" else 1)
 
 
-MemorySize = Annotated[str, BeforeValidator(_memory)]
+def _written(mebibytes: int) -> str:
+    return f"{mebibytes // 1024}G" if mebibytes % 1024 == 0 else f"{mebibytes}M"
+
+
+MemorySize = Annotated[str, size(1024, 128 * 1024, "an amount of memory", "does not fit a GB10 node", "100G")]
+DiskSize = Annotated[str, size(512, 4096 * 1024, "an amount of disk", "does not fit the disk of a GB10 node", "10G")]
+LogSize = Annotated[str, size(1, 10 * 1024, "the size of a log file", "is no fit size for a log file", "50M")]
+_FLOOR = size(256, 64 * 1024, "an amount of memory", "is no fit floor for a GB10 node", "3G")
+
+
+def _floor(value: object) -> object:
+    return value if value is False else _FLOOR.func(value)  # type: ignore[call-arg]
+
+
+Floor = Annotated[Literal[False] | str, BeforeValidator(_floor)]
+"""How little memory may be available before something ends for it; False for no such guard."""
+
+Vendor = Literal["nvidia", "asus", "lenovo", "acer", "dell", "gigabyte", "hp", "msi"]
 
 _IMAGE = re.compile(
     r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?/)?"  # registry, perhaps with a port

@@ -17,14 +17,14 @@ from sparkrack.fleet.scalars import (
     FilePath,
     Given,
     Image,
-    MemorySize,
     Name,
     Pool,
     Subnet,
-    Version,
+    Vendor,
     refuse,
 )
 from sparkrack.fleet.section import Frozen, Mtu, Section, TcpPort
+from sparkrack.fleet.settings import Docker, Driver, Memory, Preflight, Rdma
 from sparkrack.fleet.switches import Switch
 
 Vlan = Annotated[StrictInt, Field(ge=2, le=4094)]
@@ -32,12 +32,16 @@ Vlan = Annotated[StrictInt, Field(ge=2, le=4094)]
 
 
 class Access(Section):
-    """How the operator's machine reaches the nodes: by ssh key only, to host keys that are already known."""
+    """How the operator's machine reaches the nodes: by ssh key only, to host keys that are already known.
+
+    `hardening` closes every other way in by ssh: passwords, and root.
+    """
 
     user: Name = Field(examples=["ops"])
     key: FilePath = Field(examples=["~/.ssh/id_ed25519"])
     known_hosts: FilePath = Field(examples=["known_hosts"])
     port: TcpPort = 22
+    hardening: StrictBool = True
 
 
 def _port_number(value: object) -> object:
@@ -59,14 +63,16 @@ class Node(Section):
 
     name: Name
     address: Address = Field(examples=["10.77.0.11"])
-    vendor: Literal["nvidia", "asus", "lenovo", "acer", "dell", "gigabyte", "hp", "msi"] = Field(examples=["asus"])
+    vendor: Vendor = Field(examples=["asus"])
     ports: Frozen[PortNumber, End] = Field(examples=["{1: crs812/qsfp56-dd-1-1}"])
 
 
 class Fabric(Section):
     """The fast network: its MTU in bytes, and where its addresses come from, `subnets` or `pool`.
 
-    `vlans` are two, the tagged VLAN of each half of a port; None sends the frames untagged.
+    `vlans` are two, the tagged VLAN of each half of a port; None sends the frames untagged. `adopt`: a netplan file of
+    others that defines nothing but fabric interfaces is taken over, not refused. `hotplug`: whether DGX OS may remove
+    a ConnectX-7 function whose cable or peer is down (/etc/nvidia/cx7-hotplug-enabled); None leaves that alone.
     """
 
     mtu: Mtu = 9000
@@ -75,6 +81,8 @@ class Fabric(Section):
     )
     pool: Annotated[Pool | None, Given] = Field(default=None, examples=["10.100.0.0/20"])
     vlans: Annotated[tuple[Vlan, ...] | None, Given] = Field(default=None, examples=["[1100, 1101]"])
+    adopt: StrictBool = False
+    hotplug: Annotated[StrictBool | None, Given] = None
 
     @model_validator(mode="after")
     def _one_source_of_addresses(self) -> Fabric:
@@ -84,32 +92,6 @@ class Fabric(Section):
                 "write one: subnets for two nodes or a switch, pool for a ring",
             )
         return self
-
-
-class Driver(Section):
-    """The versions of NVIDIA driver and kernel that are held; `kernel` None leaves the kernel alone."""
-
-    version: Version = Field(examples=['"580.159"'])
-    kernel: Annotated[Version | None, Given] = None
-
-
-class Memory(Section):
-    """How the kernel of a node treats memory, which CPU and GPU share on a GB10.
-
-    `min_free_kbytes` is in KiB: below 1024 the kernel breaks (kernel documentation, "vm.min_free_kbytes"),
-    above about 5 % of the memory it starves what runs (inferred).
-    `overcommit_memory` 2 is not offered: CUDA reserves more address space than there is memory (inferred).
-    """
-
-    swap: StrictBool = False
-    overcommit_memory: Annotated[StrictInt, Field(ge=0, le=1)] = 0
-    min_free_kbytes: Annotated[StrictInt, Field(ge=1024, le=6 * 1024 * 1024)] = 1572864
-
-
-class Docker(Section):
-    """The memory ceiling of all containers of a node together, and of each."""
-
-    memory: MemorySize = Field(default="100G", examples=["100G"])
 
 
 class Rack(Section):
@@ -123,6 +105,8 @@ class Rack(Section):
     driver: Annotated[Driver | None, Given] = None
     memory: Memory = Memory()
     docker: Docker = Docker()
+    rdma: Rdma = Rdma()
+    preflight: Preflight = Preflight()
     images: tuple[Image, ...] = Field(default=(), examples=["[scitrera/dgx-spark-sglang:0.5.12]"])
     source: Path
 

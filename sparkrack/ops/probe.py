@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
+from gevent.lock import Semaphore
 from paramiko import SSHException
 from pyinfra.api.host import Host
 
@@ -42,19 +44,26 @@ class UnknownError(Exception):
 class Probe:
     """What one role reads: `files` by path and `commands` by a name, each a shell text that ends with exit 0.
 
-    A missing file is absent, which is an answer; a command that fails is unknown, which is none.
+    A missing file is absent, which is an answer; a command that fails is unknown, which is none. `lasting`: names of
+    those that no operation of ours changes, so that they are asked once in a run.
     """
 
     files: tuple[str, ...] = ()
     commands: Mapping[str, str] = field(default_factory=dict)
+    lasting: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read of a node: for each file and command its bytes, None for absent, or why it is unknown."""
+    """What was read of a node: for each file and command its bytes, None for absent, or why it is unknown.
+
+    `asked` and `answered`: when, by the clock of the operator's machine (seconds since 1970).
+    """
 
     found: Mapping[str, bytes | None]
     unknown: Mapping[str, str]
+    asked: float = 0
+    answered: float = 0
 
     def content(self, key: str) -> bytes | None:
         """The bytes behind a path or command; None for a file that is not there. Raises UnknownError."""
@@ -80,8 +89,18 @@ class Reading:
         return int(text)
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """A reading of one stage of a run; `forgotten`: only what lasts is left of it."""
+
+    stage: bool
+    reading: Reading
+    forgotten: bool = False
+
+
 _registered: dict[str, Probe] = {}
-_readings: WeakKeyDictionary[Host, tuple[bool, Reading]] = WeakKeyDictionary()
+_readings: WeakKeyDictionary[Host, _Kept] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[Host, Semaphore] = WeakKeyDictionary()
 
 
 def register(role: str, probe: Probe) -> None:
@@ -97,10 +116,24 @@ def read(host: Host) -> Reading:
     if unseen(host):
         raise UnknownError("no preview of the changes could be shown")
     stage = host.state.is_executing
-    kept = _readings.get(host)
-    if kept and kept[0] == stage:
-        return kept[1]
-    probes = list(_registered.values())
+    # An operation that looks at the whole fleet reads a host beside that host's own.
+    with _locks.setdefault(host, Semaphore()):
+        kept = _readings.get(host)
+        if kept and kept.stage == stage and not kept.forgotten:
+            return kept.reading
+        lasting = kept.reading.found if kept and kept.stage == stage else {}
+        probes = [_without(one, lasting) for one in _registered.values()]
+        reading = _ask(host, probes, lasting)
+        if reading.unknown:
+            # Whichever role needs it: half a node that is known is no ground to start changing it.
+            faults = [f"{key}: {why}" for key, why in reading.unknown.items()]
+            raise UnknownError("; ".join(faults[:3]) + (f" and {len(faults) - 3} more" if len(faults) > 3 else ""))
+        _readings[host] = _Kept(stage, reading)
+        return reading
+
+
+def _ask(host: Host, probes: list[Probe], lasting: Mapping[str, bytes | None]) -> Reading:
+    asked = time.time()
     try:
         fine, output, complaints = ask(host, script(probes))
     except (OSError, EOFError, SSHException) as error:
@@ -108,23 +141,29 @@ def read(host: Host) -> Reading:
     if not fine:
         raise UnknownError(f"state of the node: {'; '.join(complaints[:3]) or 'the probe failed'}")
     reading = parse(probes, output)
-    if reading.unknown:
-        # Whichever role needs it: half a node that is known is no ground to start changing it.
-        faults = [f"{key}: {why}" for key, why in reading.unknown.items()]
-        raise UnknownError("; ".join(faults[:3]) + (f" and {len(faults) - 3} more" if len(faults) > 3 else ""))
-    _readings[host] = (stage, reading)
-    return reading
+    return Reading({**lasting, **reading.found}, reading.unknown, asked, time.time())
+
+
+def _without(probe: Probe, lasting: Mapping[str, bytes | None]) -> Probe:
+    """What of it is still to be asked."""
+    known = probe.lasting & lasting.keys()
+    commands = {key: text for key, text in probe.commands.items() if key not in known}
+    return Probe(tuple(path for path in probe.files if path not in known), commands)
 
 
 def peek(host: Host) -> Reading | None:
     """What was read of another host in this stage of the run, if anything is still good; asks nobody."""
     kept = _readings.get(host)
-    return kept[1] if kept and kept[0] == host.state.is_executing else None
+    return kept.reading if kept and kept.stage == host.state.is_executing and not kept.forgotten else None
 
 
 def forget(host: Host) -> None:
-    """Drop what was read: an operation has changed, or begins to change, the node."""
-    _readings.pop(host, None)
+    """Drop what was read, but for what lasts: an operation has changed, or begins to change, the node."""
+    kept = _readings.get(host)
+    if kept:
+        names = frozenset[str]().union(*(one.lasting for one in _registered.values()))
+        lasting = {key: content for key, content in kept.reading.found.items() if key in names}
+        _readings[host] = _Kept(kept.stage, Reading(lasting, {}), forgotten=True)
 
 
 def script(probes: list[Probe]) -> str:

@@ -7,22 +7,19 @@ from typing import Any
 
 import pytest
 
-from tests.unit.roles.cases import OPERATIONS, node_in, node_of, read
+from tests.unit.roles.cases import OPERATIONS, ROLES, node_in, node_of, read, role_file
 
 from .desk import MODES, run, sent
-
-DIFFERENT = {"memory": "swap-on", "lossless": "taken-back", "fabric": "address-differs-live"}
-KEY = {"memory": "/etc/fstab", "lossless": "lossless-settings", "fabric": "fabric-links"}
 
 
 def different(role: str, **changes: Any) -> dict[str, Any]:
     """A node with something to change."""
-    return node_in(role, read(OPERATIONS / role / f"{DIFFERENT[role]}.yaml")) | changes
+    return node_in(role, read(OPERATIONS / role / f"{role_file(role)['differs']}.yaml")) | changes
 
 
 def bad(role: str) -> dict[str, Any]:
     """A rack full of nodes that each cannot be read in a way of its own, and what must be said of each."""
-    key = KEY[role]
+    key = role_file(role)["key"]
     return {
         "silent": ({"node": different(role, **{key: {"silent": True}})}, f"{key}: the node did not answer"),
         "garbled": ({"node": different(role, **{key: {"garbled": "%%"}})}, f"{key}: the node's answer is garbled"),
@@ -37,7 +34,7 @@ def bad(role: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("role", DIFFERENT)
+@pytest.mark.parametrize("role", ROLES)
 def test_none_is_changed(tmp_path: Path, role: str, mode: str) -> None:
     nodes = bad(role)
     ended = run(tmp_path, role, {name: said for name, (said, _) in nodes.items()}, mode)
@@ -50,7 +47,7 @@ def test_none_is_changed(tmp_path: Path, role: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("role", DIFFERENT)
+@pytest.mark.parametrize("role", ROLES)
 def test_one_alone_fails_the_run(tmp_path: Path, role: str, mode: str) -> None:
     ended = run(tmp_path, role, {"alone": {"refused": "sudo: a password is required"}}, mode)
     assert ended.code == 1, ended.text
@@ -58,7 +55,7 @@ def test_one_alone_fails_the_run(tmp_path: Path, role: str, mode: str) -> None:
     assert "Traceback" not in ended.text, ended.text
 
 
-@pytest.mark.parametrize("role", DIFFERENT)
+@pytest.mark.parametrize("role", ROLES)
 def test_one_that_can_be_read_is_changed(tmp_path: Path, role: str) -> None:
     """Else the tests above would prove nothing."""
     ended = run(tmp_path, role, {"good": {"node": different(role)}}, "yes")
@@ -66,7 +63,7 @@ def test_one_that_can_be_read_is_changed(tmp_path: Path, role: str) -> None:
     assert len(sent(ended)) > 2
 
 
-@pytest.mark.parametrize("role", DIFFERENT)
+@pytest.mark.parametrize("role", ROLES)
 def test_one_that_is_right_is_left_alone(tmp_path: Path, role: str) -> None:
     ended = run(tmp_path, role, {"right": {"node": node_of(role)}}, "yes")
     assert ended.code == 0, ended.text

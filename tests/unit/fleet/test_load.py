@@ -32,7 +32,12 @@ def test_reference_rack() -> None:
 def test_defaults() -> None:
     rack = load(VALID / "direct.yaml")
     assert (rack.access.port, rack.fabric.mtu, rack.docker.memory) == (22, 9000, "100G")
-    assert rack.memory.model_dump() == {"swap": False, "overcommit_memory": 0, "min_free_kbytes": 1572864}
+    assert rack.memory.model_dump() == {
+        "swap": False,
+        "overcommit_memory": 0,
+        "min_free_kbytes": 1572864,
+        "floor": "3G",
+    }
     assert (rack.driver, rack.images, dict(rack.switches)) == (None, (), {})
 
 

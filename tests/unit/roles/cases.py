@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from pyinfra.context import ctx_host
 from ruamel.yaml import YAML
 
-from roles.fabric.apply import apply as fabric
-from roles.lossless.apply import apply as lossless
-from roles.memory.apply import apply as memory
 from sparkrack.fleet import Rack
 from tests.unit.fleet.racks import VALID, changed, loaded
 from tests.unit.ops.fakenode import Answers
@@ -45,22 +44,31 @@ def answers_of(role: str, case: dict[str, Any]) -> Answers:
     return Answers(node_in(role, case), fails=case.get("fails"), refuses=case.get("connection") == "refused")
 
 
-def apply_memory() -> None:
-    host = ctx_host.get()  # type: ignore[no-untyped-call]
-    memory(rack=host.data.rack)
+def role_file(role: str) -> dict[str, Any]:
+    """What ROLE.role.yaml says for the tests that treat all roles alike.
+
+    `differs`: a case with something to change. `key`: something read that it needs. `bytes`: files that may hold any
+    bytes. `there`: files of which only the presence matters. `late`: what is only looked at when an earlier operation
+    of the role found nothing to do, and with what answers that one does (`late_node`).
+    """
+    return {"bytes": [], "there": [], "late": [], "late_node": {}} | dict(read(OPERATIONS / f"{role}.role.yaml"))
 
 
-def apply_fabric() -> None:
-    host = ctx_host.get()  # type: ignore[no-untyped-call]
-    fabric(rack=host.data.rack, node=host.data.node)
+def deploy_of(role: str) -> Callable[[], None]:
+    """The deploy of a role, as deploy.py calls it."""
+    apply = import_module(f"roles.{role}.apply").apply
+
+    def deploy() -> None:
+        host = ctx_host.get()  # type: ignore[no-untyped-call]
+        apply(rack=host.data.rack, node=host.data.node)
+
+    return deploy
 
 
-def apply_lossless() -> None:
-    host = ctx_host.get()  # type: ignore[no-untyped-call]
-    lossless(rack=host.data.rack, node=host.data.node)
-
-
-DEPLOYS = {"memory": apply_memory, "lossless": apply_lossless, "fabric": apply_fabric}
+ROLES = sorted(path.name.removesuffix(".role.yaml") for path in OPERATIONS.glob("*.role.yaml"))
+DEPLOYS = {role: deploy_of(role) for role in ROLES}
+BYTES = {path for role in ROLES for path in role_file(role)["bytes"]}
+THERE = {path for role in ROLES for path in role_file(role)["there"]}
 
 
 def matches(sent: tuple[str, str], wanted: Any) -> bool:

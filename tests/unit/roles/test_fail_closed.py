@@ -11,7 +11,7 @@ from paramiko import SSHException
 from sparkrack.ops import probe
 from tests.unit.ops.fakenode import MODES, Answers, run
 
-from .cases import DEPLOYS, OPERATIONS, node_in, node_of, rack_of, read
+from .cases import BYTES, DEPLOYS, OPERATIONS, ROLES, THERE, node_in, node_of, rack_of, read, role_file
 
 FAULTS: dict[str, Any] = {
     "silent": {"silent": True},
@@ -19,18 +19,16 @@ FAULTS: dict[str, Any] = {
     "fails": {"exit": 3},
     "not text": b"\xff\xfe",
 }
-ROLE = {"memory": "swap-on", "lossless": "taken-back", "fabric": "address-differs-live"}
-"""A case of each role with something to change, so that a run which goes on is seen."""
 
 
 def keys() -> Iterator[tuple[str, str]]:
-    for role in ROLE:
+    for role in ROLES:
         for key in (*probe._registered[role].files, *probe._registered[role].commands):
             yield role, key
 
 
 def broken(role: str, **changes: Any) -> Answers:
-    case = read(OPERATIONS / role / f"{ROLE[role]}.yaml")
+    case = read(OPERATIONS / role / f"{role_file(role)['differs']}.yaml")
     return Answers(node_in(role, case) | changes)
 
 
@@ -42,25 +40,6 @@ def ended(role: str, answers: Answers, mode: str) -> str:
     assert answers.sent == [], answers.sent
     assert "Traceback" not in result.log
     return result.log
-
-
-LATE = {
-    "/proc/meminfo",
-    "/etc/sysctl.d/zz-sparkrack-memory.conf",
-    "/proc/sys/vm/min_free_kbytes",
-    "/proc/sys/vm/overcommit_memory",
-    "sysctl-settings",
-}
-"""What only the second operation of the memory role looks at, when the first has done its work."""
-BYTES = {
-    "/etc/fstab",
-    "/etc/sysctl.d/zz-sparkrack-memory.conf",
-    "/etc/netplan/60-sparkrack-fabric.yaml",
-    "/usr/local/lib/sparkrack/lossless",
-    "/etc/systemd/system/sparkrack-lossless@.service",
-}
-THERE = {"/run/netplan/60-sparkrack-fabric.yaml", "/run/sparkrack/fabric.revert"}
-"""Files whose content does not matter, only whether they are there."""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -75,15 +54,15 @@ THERE = {"/run/netplan/60-sparkrack-fabric.yaml", "/run/sparkrack/fabric.revert"
 )
 def test_an_unknown_answer(role: str, key: str, fault: str, mode: str) -> None:
     answers = broken(role, **{key: FAULTS[fault]})
-    if key in LATE:
-        right = node_of("memory")
-        answers = Answers(right | {"/proc/sys/vm/min_free_kbytes": "1\n", key: FAULTS[fault]})
+    about = role_file(role)
+    if key in about["late"]:
+        answers = Answers(node_of(role) | dict(about["late_node"]) | {key: FAULTS[fault]})
     said = ended(role, answers, mode)
     assert key in said
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("role", ROLE)
+@pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("lines", [0, 1, 5, -1])
 def test_an_answer_that_ends_too_early(role: str, lines: int, mode: str) -> None:
     answers = broken(role)
@@ -92,7 +71,7 @@ def test_an_answer_that_ends_too_early(role: str, lines: int, mode: str) -> None
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("role", ROLE)
+@pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(
     "complaint", ["sudo: a password is required", "sh: 1: sudo: not found", "Permission denied", ""]
 )
@@ -103,7 +82,7 @@ def test_a_probe_that_fails(role: str, complaint: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("role", ROLE)
+@pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize(
     "error",
     [TimeoutError("timed out"), OSError("Socket is closed"), EOFError("gone"), SSHException("No session")],

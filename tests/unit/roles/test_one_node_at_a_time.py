@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.ops.fakenode import Answers, Ended, run
 
-from .cases import apply_fabric, node_of, rack_of
+from .cases import DEPLOYS, node_of, rack_of
 
 FACTORY = (
     '[{"ifname": "enp1s0f1np1", "flags": [], "mtu": 1500, "addr_info": []},'
@@ -20,7 +20,7 @@ def bring_up(first: Answers, second: Answers, mode: str = "yes") -> Ended:
         name: {"rack": rack, "node": rack.nodes[name], "answers": answers}
         for name, answers in {"spark1": first, "spark2": second}.items()
     }
-    return run(hosts, apply_fabric, mode)
+    return run(hosts, DEPLOYS["fabric"], mode)
 
 
 def factory(**knobs: str) -> Answers:
