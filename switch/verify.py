@@ -6,7 +6,6 @@ A forced port calls itself up whatever hangs on it, so a leg is good only when t
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections.abc import Iterator, Mapping
 
@@ -15,6 +14,7 @@ import pytest
 from sparkrack.fleet import Leg, Port, Rack, Switch
 from sparkrack.fleet.cabling import Half
 from sparkrack.proof.machines import Machines
+from sparkrack.proof.shell import UnreachableError
 from sparkrack.proof.told import Told
 
 from .cages import split_of
@@ -69,7 +69,10 @@ class Nodes:
 
     def _ask(self, node: str) -> dict[Half, End] | str:
         ports = [port for port in self._rack.cabling.ports_of(node) if self._rack.cabling.leg_of(port)]
-        done = self._machines[node].run("sh -c " + shlex.quote(question(self._rack, ports)))
+        try:
+            done = self._machines[node].run(question(self._rack, ports))
+        except UnreachableError as gone:
+            return f"cannot be asked: {gone.why}"
         if done.rc != 0:
             return f"cannot be asked: {done.stderr.strip() or f'exit {done.rc}'}"
         try:

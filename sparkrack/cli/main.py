@@ -10,6 +10,7 @@ from sparkrack.cli.bootstrap import bootstrap
 from sparkrack.cli.check import check
 from sparkrack.cli.lab import lab
 from sparkrack.cli.probe import probe
+from sparkrack.cli.reboot import reboot
 from sparkrack.cli.switch import switch
 from sparkrack.cli.verify import verify
 from sparkrack.fleet import RackError, SecretError
@@ -27,6 +28,7 @@ def sparkrack() -> None:
 sparkrack.add_command(bootstrap)
 sparkrack.add_command(check)
 sparkrack.add_command(probe)
+sparkrack.add_command(reboot)
 sparkrack.add_command(switch)
 sparkrack.add_command(verify)
 sparkrack.add_command(lab)

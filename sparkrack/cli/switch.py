@@ -6,6 +6,7 @@ import secrets
 import sys
 import tempfile
 import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import click
@@ -143,8 +144,9 @@ def _carry_out(line: SessionLine, goal: Restored, before: Reading, todo: Plan, s
     keeper = backup.Keeper(backup.folder(goal.rack.rack, chosen.name), chosen.backups, chosen.password.resolve)
     name = f"{PREFIX}{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}{backup.RESTORING}"
     nodes = dict.fromkeys(link.port.node for batch in todo.batches for link in batch.settles)
-    with tempfile.TemporaryDirectory(prefix="sparkrack-") as folder:
-        asking: Witness | None = witness(Nodes(goal.rack, Path(folder), nodes)) if ask and nodes else None
+    with tempfile.TemporaryDirectory(prefix="sparkrack-") as folder, ExitStack() as ending:
+        asked = ending.enter_context(closing(Nodes(goal.rack, Path(folder), nodes))) if ask and nodes else None
+        asking: Witness | None = witness(asked) if asked else None
         transaction = Transaction(
             *(name, goal, before, todo),
             settle=settle,

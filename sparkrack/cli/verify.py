@@ -23,7 +23,8 @@ PARTS = ("memory", "lossless", "fabric", "switch")
 @click.option("--limit", multiple=True, metavar="NAME", help="Only this node or switch; may be given again.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the outcomes as JUnit XML too.")
 @click.option("--brief", is_flag=True, help="The table and the count only, no line for each failure.")
-def verify(rack: Path, limit: tuple[str, ...], junit: Path | None, brief: bool) -> None:
+@click.option("--bandwidth", is_flag=True, help="Measure each half with ib_write_bw too; fills the fabric meanwhile.")
+def verify(rack: Path, limit: tuple[str, ...], junit: Path | None, brief: bool, bandwidth: bool) -> None:
     """Prove nodes, switch and both ends of each leg, by other means than the deploy uses.
 
     Exit 0 when everything is proven, 1 when anything is not. What only hardware can show (link speed as the card
@@ -35,7 +36,7 @@ def verify(rack: Path, limit: tuple[str, ...], junit: Path | None, brief: bool) 
     if unknown:
         raise click.ClickException(f"--limit {unknown[0]}: not in the rack; there are {', '.join(known)}")
     machines = list(limit or known)
-    outcomes = prove(found, files(), machines, junit.absolute() if junit else None)
+    outcomes = prove(found, files(), machines, junit.absolute() if junit else None, bandwidth)
     _show(found, machines, outcomes, brief)
     made = [outcome for outcome in outcomes if not outcome.left_out]
     sys.exit(0 if made and all(outcome.passed for outcome in made) else 1)

@@ -5,32 +5,40 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import testinfra
+from testinfra.host import Host
 
 from sparkrack.fleet import Rack
+from sparkrack.proof.shell import RootShell
 
 Machine = Any
 """testinfra's host: `run`, `check_output`, `file`, `sysctl`. It has no types."""
 
 
 class Machines:
-    """The nodes of a rack, each behind one ssh connection that is kept for the whole proof."""
+    """The nodes of a rack, each behind one root shell that is kept for the whole proof."""
 
     def __init__(self, rack: Rack, folder: Path) -> None:
-        """`folder`: private, short-lived; holds the ssh configuration and the control sockets."""
+        """`folder`: private, short-lived; holds the ssh configuration."""
         self._rack = rack
         self._config = folder / "ssh_config"
-        self._config.write_text(ssh_config(rack, folder))
+        self._config.write_text(ssh_config(rack))
+        self._shells: dict[str, RootShell] = {}
         self._machines: dict[str, Machine] = {}
 
     def __getitem__(self, node: str) -> Machine:
         if node not in self._machines:
-            # `sudo` with a password prompt would hang: -n makes it fail instead, which is an answer.
-            self._machines[node] = testinfra.get_host(f"ssh://{node}?ssh_config={self._config}&sudo=true")
+            shell = self._shells[node] = RootShell(node, self._config)
+            self._machines[node] = Host(shell)
+            shell.set_host(self._machines[node])
         return self._machines[node]
 
+    def close(self) -> None:
+        """End every shell."""
+        for shell in self._shells.values():
+            shell.close()
 
-def ssh_config(rack: Rack, folder: Path) -> str:
+
+def ssh_config(rack: Rack) -> str:
     """An OpenSSH configuration that knows the nodes by name, trusts only the rack's known_hosts and asks nothing."""
     common = f"""\
 Host *
@@ -45,8 +53,5 @@ Host *
   ConnectTimeout 10
   ServerAliveInterval 15
   LogLevel ERROR
-  ControlMaster auto
-  ControlPath "{folder}/%C"
-  ControlPersist 60
 """
     return "".join(f"Host {name}\n  HostName {node.address}\n" for name, node in rack.nodes.items()) + common

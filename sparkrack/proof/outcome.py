@@ -26,4 +26,6 @@ def first_line(longrepr: object) -> str:
     # A skipped test has its place and its reason.
     text = str(crash.message if crash else longrepr[-1] if isinstance(longrepr, tuple) else longrepr).strip()
     line = text.splitlines()[0] if text else "no reason given"
-    return line.removeprefix("AssertionError: ").removeprefix("Failed: ").removeprefix("Skipped: ")
+    for name in ("AssertionError", "Failed", "Skipped", "sparkrack.proof.shell.UnreachableError"):
+        line = line.removeprefix(f"{name}: ")
+    return line

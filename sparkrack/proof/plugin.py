@@ -21,9 +21,10 @@ class Proof:
     about decides under which machine its outcome stands.
     """
 
-    def __init__(self, rack: Rack, nodes: frozenset[str], switches: frozenset[str]) -> None:
-        """`nodes` and `switches`: the machines that the proof is limited to."""
+    def __init__(self, rack: Rack, nodes: frozenset[str], switches: frozenset[str], bandwidth: bool = False) -> None:
+        """`nodes` and `switches`: the machines that the proof is limited to. `bandwidth`: may fill the fabric."""
         self.rack_ = rack
+        self._bandwidth = bandwidth
         self.outcomes: list[Outcome] = []
         self._nodes = nodes
         self._switches = switches
@@ -34,6 +35,11 @@ class Proof:
         return self.rack_
 
     @pytest.fixture(scope="session")
+    def bandwidth(self) -> bool:
+        """Whether this proof may fill the fabric to measure what it carries."""
+        return self._bandwidth
+
+    @pytest.fixture(scope="session")
     def limited(self) -> frozenset[str]:
         """The nodes that this proof is limited to."""
         return self._nodes
@@ -42,7 +48,11 @@ class Proof:
     def machines(self) -> Iterator[Machines]:
         """The nodes, by name."""
         with TemporaryDirectory(prefix="sparkrack-") as folder:
-            yield Machines(self.rack_, Path(folder))
+            machines = Machines(self.rack_, Path(folder))
+            try:
+                yield machines
+            finally:
+                machines.close()
 
     @pytest.fixture
     def machine(self, machines: Machines, request: pytest.FixtureRequest) -> Machine:

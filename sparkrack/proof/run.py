@@ -21,10 +21,13 @@ MOST = 8
 """Sessions at a time. Each waits for its machine most of the time."""
 
 
-def prove(rack: Rack, files: Iterable[Path], machines: Iterable[str], junit: Path | None) -> list[Outcome]:
+def prove(
+    rack: Rack, files: Iterable[Path], machines: Iterable[str], junit: Path | None, bandwidth: bool = False
+) -> list[Outcome]:
     """Prove `rack` by these verify files, limited to these machines; every outcome, machine by machine.
 
-    `junit`: where to write the same as JUnit XML. An empty list means that nothing was proven.
+    `junit`: where to write the same as JUnit XML. `bandwidth`: measure what the fabric carries, too. An empty list
+    means that nothing was proven.
     """
     paths, names = [str(file) for file in files], list(machines)
     with TemporaryDirectory(prefix="sparkrack-") as folder:
@@ -32,7 +35,8 @@ def prove(rack: Rack, files: Iterable[Path], machines: Iterable[str], junit: Pat
         # Started anew, not forked: a fork would share the parent's locks and connections.
         with ProcessPoolExecutor(min(MOST, len(names) or 1), mp_context=get_context("spawn")) as pool:
             sessions = [
-                pool.submit(session, rack, paths, name, report) for name, report in zip(names, reports, strict=True)
+                pool.submit(session, rack, paths, name, report, bandwidth)
+                for name, report in zip(names, reports, strict=True)
             ]
             try:
                 outcomes = [outcome for future in sessions for outcome in future.result()]
@@ -43,11 +47,10 @@ def prove(rack: Rack, files: Iterable[Path], machines: Iterable[str], junit: Pat
     return outcomes
 
 
-def session(rack: Rack, files: list[str], machine: str, junit: Path) -> list[Outcome]:
+def session(rack: Rack, files: list[str], machine: str, junit: Path, bandwidth: bool) -> list[Outcome]:
     """One pytest session about one machine."""
-    proof = Proof(
-        rack, nodes=frozenset({machine} & set(rack.nodes)), switches=frozenset({machine} & set(rack.switches))
-    )
+    nodes, switches = (frozenset({machine} & set(group)) for group in (rack.nodes, rack.switches))
+    proof = Proof(rack, nodes, switches, bandwidth)
     # Nothing of the folder that the user stands in may change what is proven.
     arguments = ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:logging", "-c", "/dev/null"]
     arguments += [f"--rootdir={TOP}", "--import-mode=importlib", "-o", "python_files=verify.py"]

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sparkrack.proof.shell import UnreachableError
 from switch import verify
 from tests.emulator import verifying
 from tests.emulator.peer import Crs812Process
@@ -231,8 +232,10 @@ def test_a_leg_that_is_set_up_wrong(kept: Kept, sentences: list[str], check: str
 
 
 def test_a_node_that_cannot_be_asked(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = SimpleNamespace(rc=255, stdout="", stderr="ssh: Connection refused\n")
-    monkeypatch.setattr(verifying.Node, "run", lambda *_: refused)
+    def refused(*_: object) -> object:
+        raise UnreachableError("spark2", "ssh: Connection refused")
+
+    monkeypatch.setattr(verifying.Node, "run", refused)
     assert {why for _, why in failures(kept, "spark2")} == {"spark2: cannot be asked: ssh: Connection refused"}
     assert len(failures(kept, "spark2")) == 3
 

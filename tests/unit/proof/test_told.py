@@ -16,7 +16,7 @@ def proven(tmp_path: Path, text: str) -> list[Outcome]:
     verify = tmp_path / "wire/verify.py"
     verify.parent.mkdir()
     verify.write_text(text)
-    return session(loaded(SWITCH), [str(verify)], "spark1", tmp_path / "out.xml")
+    return session(loaded(SWITCH), [str(verify)], "spark1", tmp_path / "out.xml", bandwidth=False)
 
 
 def test_each_fault_is_a_failure(tmp_path: Path) -> None:
