@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
@@ -15,13 +15,13 @@ from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 from pyinfra.context import ctx_host
 
-from roles.fabric import scripts, state
+from roles.fabric import adopt, scripts, state
 from roles.fabric.view import TRIAL, View
 from sparkrack.fleet import Node, Rack
 from sparkrack.ops import files, probe, report
 from sparkrack.ops.refusal import refuse
 from sparkrack.ops.second import ask_anew
-from sparkrack.ops.shell import root
+from sparkrack.ops.shell import quote, root
 from sparkrack.ops.trial import Trial
 
 PEER_SECONDS = 15
@@ -47,6 +47,7 @@ def apply(rack: Rack, node: Node, seconds: int = TRIAL.seconds) -> None:
     seconds: how long a node waits for proof before it takes the change back. Does not protect from somebody who
     cuts the management network itself during that time; the node then ends with its old fabric.
     """
+    declare_hotplug(name="Say whether a ConnectX-7 port without a peer may be removed", rack=rack)
     give_network(
         name="Give the fabric interfaces their addresses and MTU",
         rack=rack,
@@ -54,6 +55,30 @@ def apply(rack: Rack, node: Node, seconds: int = TRIAL.seconds) -> None:
         seconds=seconds,
         _serial=True,
     )
+
+
+@operation()
+def declare_hotplug(rack: Rack) -> Generator[PyinfraCommand, None, None]:
+    """DGX OS's own switch for it: a file that is there, or not. It is looked at when a cable or a peer goes.
+
+    + rack: whose `fabric.hotplug` says it; without it the file is left as it is
+    """
+    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
+    try:
+        there = probe.read(host).content(state.HOTPLUG) is not None
+    except probe.UnknownError as unknown:
+        yield refuse(host, f"fabric: {unknown}; nothing was changed")
+        return
+    wanted = rack.fabric.hotplug
+    if wanted is None or wanted == there:
+        host.noop("hotplug is left alone" if wanted is None else f"hotplug is {'on' if wanted else 'off'}")
+        return
+    probe.forget(host)
+    report.tell(host, [f"{state.HOTPLUG}: {'made' if wanted else 'removed'}"])
+    if wanted:
+        yield root(f"install -d -m 755 {state.HOTPLUG.rpartition('/')[0]}; : > {state.HOTPLUG}")
+    else:
+        yield root(f"rm -f {state.HOTPLUG}")
 
 
 @operation()
@@ -84,9 +109,11 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
     probe.forget(host)
     report.show(host, state.KEPT, view.before, view.wanted)
     report.tell(host, view.faults)
+    for path, content in view.adopted.items():
+        report.tell(host, [f"{path} is taken over; it is kept in {files.BACKUPS}"])
+        report.show(host, path, content, None)
     if view.wanted is None:
-        links = [f"ip link delete {name}" for name, was in view.now.items() if was.known]
-        yield root("; ".join([f"rm -f {state.KEPT} {state.TRIED}", *links]))
+        yield root("; ".join([f"rm -f {state.KEPT} {state.TRIED}", *scripts.bare(view.now)]))
         return
     yield from _on_trial(host, run, view, seconds)
 
@@ -94,16 +121,17 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
 def _on_trial(host: Host, run: Run, view: View, seconds: int) -> Generator[PyinfraCommand, None, None]:
     """The change, between the arming of the node's own clock and its end."""
     rack, node, after = view.rack, view.node, view.wanted or b""
-    trial = Trial(TRIAL.name, scripts.revert(view.now), seconds)
+    trial = Trial(TRIAL.name, scripts.revert(view.now, view.adopted), seconds)
     armed = kept = False
     try:
-        yield root(scripts.generate(candidate=True), stdin=files.encoded(after))
+        yield root(scripts.generate(candidate=True, adopted=view.adopted), stdin=files.encoded(after))
         yield trial.arm()
         armed = True
-        yield _activate(after, scripts.activate(state.wanted(rack, node), view.now))
+        shadows = scripts.shadow(view.adopted, files.encoded(adopt.SHADOW))
+        yield _activate(after, shadows + scripts.activate(state.wanted(rack, node), view.now))
         peers = run.proven | _right_already(host, view)
         yield FunctionCommand(_prove, (scripts.proof(rack, node, view.now, peers, PEER_SECONDS),), {})
-        yield _keep(after, trial)
+        yield _keep(after, trial, view.adopted)
         kept = True
         run.proven.add(node.name)
     finally:
@@ -136,10 +164,15 @@ def _activate(content: bytes, activate: str) -> PyinfraCommand:
     )
 
 
-def _keep(content: bytes, trial: Trial) -> PyinfraCommand:
+def _keep(content: bytes, trial: Trial, adopted: Mapping[str, bytes]) -> PyinfraCommand:
+    away = "".join(
+        f"install -d -m 700 {files.BACKUPS}; mv -fT {quote(path, files.backup(path, before))}; "
+        f"rm -f {quote(scripts.hidden(path))}; "
+        for path, before in adopted.items()
+    )
     return trial.keep(
         f"umask 077; new=$(mktemp /etc/netplan/.{state.FILE}.XXXXXX); base64 -d > $new; chmod 600 $new; sync $new; "
-        f"mv -fT $new {state.KEPT}; rm -f {state.TRIED}; sync /etc/netplan",
+        f"mv -fT $new {state.KEPT}; {away}rm -f {state.TRIED}; sync /etc/netplan",
         stdin=files.encoded(content),
     )
 

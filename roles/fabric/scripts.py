@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from ipaddress import IPv4Address
+from shlex import join, quote
 
-from roles.fabric.state import HEADERS, TRIED, Live, Tag, gone, wanted
+from roles.fabric.state import HEADERS, TRIED, Live, Tag, gone, left, wanted
 from sparkrack.fleet import VLAN_DEVICES, Address, Node, Rack, reachable
 
 TREE = "/run/sparkrack/netplan"
@@ -14,17 +15,19 @@ TREE = "/run/sparkrack/netplan"
 NETWORKD = "/run/systemd/network"
 
 
-def generate(candidate: bool) -> str:
+def generate(candidate: bool, adopted: Iterable[str] = ()) -> str:
     """Shell text that lets netplan render its files into a tree of their own, where nothing acts on them.
 
     The tree holds a copy of what netplan reads; with `candidate`, standard input (base64) is our file in it.
+    `adopted`: files of others that are not there in it.
     """
+    without = f"rm -f {join(TREE + path for path in adopted)}; " if adopted else ""
     ours = f"base64 -d > {TREE}{TRIED}; chmod 600 {TREE}{TRIED}; " if candidate else ""
     return (
         # Readable inside, as networkd's user must read copies of what is rendered; the tree itself is root's alone.
         f"umask 022; rm -rf {TREE}; mkdir -p -m 700 {TREE}; mkdir -p {TREE}/etc/netplan {TREE}/run/netplan; "
         f"cp -a /etc/netplan/. {TREE}/etc/netplan/; [ ! -d /run/netplan ] || cp -a /run/netplan/. {TREE}/run/netplan/; "
-        f"{ours}netplan generate --root-dir {TREE}"
+        f"{without}{ours}netplan generate --root-dir {TREE}"
     )
 
 
@@ -50,9 +53,11 @@ def activate(shall: Mapping[str, Live], now: Mapping[str, Live]) -> str:
     # A VLAN interface cannot have a larger MTU than the one it is on, which networkd may set later.
     lines += [f"ip link set {tag.link} mtu {shall[tag.link].mtu}; " for tag in vlans.values() if tag.link in shall]
     lines += [f"{_make(name, tag)}; " for name, tag in made.items()]
-    lines.append(
-        f"{_copy([*shall, *gone(shall, now)])}; networkctl reload; networkctl reconfigure {' '.join(shall)}; fi; "
-    )
+    moved = left(shall, now)
+    copied = _copy([*shall, *gone(shall, now), *moved])
+    lines.append(f"{copied}; networkctl reload; networkctl reconfigure {' '.join(shall)}; fi; ")
+    # networkd lets go of an interface that no file has any more, and leaves its addresses where they are.
+    lines += [f"ip address flush dev {name} scope global; " for name in moved]
     return "".join([*lines, f"rm -rf {TREE}"])
 
 
@@ -71,11 +76,32 @@ def _make(name: str, tag: Tag) -> str:
     return f"{there} || {made} || {there}"
 
 
-def revert(now: Mapping[str, Live]) -> str:
+def bare(now: Mapping[str, Live]) -> list[str]:
+    """Shell texts that take from a node's interfaces what was ours: VLANs go, halves lose their addresses."""
+    return [
+        f"ip link delete {name}" if name in VLAN_DEVICES else f"ip address flush dev {name} scope global"
+        for name, was in now.items()
+        if was.known
+    ]
+
+
+def shadow(adopted: Iterable[str], content: str) -> str:
+    """Shell text that hides files of /etc/netplan until the next boot; `content` (base64) is read in their place."""
+    return "".join(
+        f"echo {content} | base64 -d > {quote(hidden(path))}; chmod 600 {quote(hidden(path))}; " for path in adopted
+    )
+
+
+def hidden(path: str) -> str:
+    """Where a file stands that netplan reads instead of this one of /etc."""
+    return "/run/netplan/" + path.rpartition("/")[2]
+
+
+def revert(now: Mapping[str, Live], adopted: Iterable[str] = ()) -> str:
     """The script that brings back what the interfaces had, with or without a file of ours in /etc."""
     halves, vlans = [[name for name in sorted(now) if (name in VLAN_DEVICES) == of] for of in (False, True)]
     had = {name: now[name] for name in [*halves, *vlans] if now[name].known}
-    lines = [f"rm -f {TRIED}", generate(candidate=False)]
+    lines = [f"rm -f {join([TRIED, *map(hidden, adopted)])}", generate(candidate=False)]
     # Whatever the trial has made of them: those that were there are made anew.
     lines += [f"ip link delete {name}" for name in vlans]
     for name in halves:
@@ -108,6 +134,7 @@ def proof(rack: Rack, node: Node, now: Mapping[str, Live], peers: set[str], seco
     shall = wanted(rack, node)
     checks = [check for name, want in shall.items() for check in _checks(name, want)]
     checks += [f"[ ! -e /sys/class/net/{name} ] || echo '{name} is still there'" for name in gone(shall, now)]
+    checks += [_bare(name) for name in left(shall, now)]
     lines = [
         "faults() {",
         *checks,
@@ -125,13 +152,17 @@ def proof(rack: Rack, node: Node, now: Mapping[str, Live], peers: set[str], seco
     return "\n".join([*lines, "wait; cat $fail; [ ! -s $fail ]"])
 
 
+def _bare(name: str) -> str:
+    return f"[ -z \"$(ip -o -4 address show dev {name})\" ] || echo '{name} still has an address'"
+
+
 def _checks(name: str, want: Live) -> list[str]:
     lines = [
         f"ip -o address show dev {name} | grep -qF 'inet {address} ' || echo '{name} has not {address}'"
         for address in want.addresses
     ]
     if not want.addresses:
-        lines.append(f"[ -z \"$(ip -o -4 address show dev {name})\" ] || echo '{name} still has an address'")
+        lines.append(_bare(name))
     lines.append(f"[ \"$(cat /sys/class/net/{name}/mtu)\" = {want.mtu} ] || echo '{name} has not mtu {want.mtu}'")
     if want.tag:
         shown = f" {name}@{want.tag.link}: .* protocol {want.tag.protocol} id {want.tag.number} "

@@ -16,6 +16,8 @@ KEPT = f"/etc/netplan/{FILE}"
 """Where the proven network stands."""
 TRIED = f"/run/netplan/{FILE}"
 """Where it stands while on trial: netplan reads this one instead of the one in /etc, and a reboot removes it."""
+HOTPLUG = "/etc/nvidia/cx7-hotplug-enabled"
+"""Where this file is, DGX OS removes a ConnectX-7 function whose cable or peer is down (reported: NNNtrance)."""
 HEADERS = 28
 """IPv4 and ICMP headers (bytes): an echo of this much less than the MTU fills a frame."""
 
@@ -124,16 +126,20 @@ def _live(link: Mapping[str, Any] | None) -> Live:
 
 
 def concerned(rack: Rack, node: Node, before: bytes | None, now: Mapping[str, Live]) -> dict[str, Live]:
-    """The interfaces that are ours to change: those that are wanted, and VLAN interfaces that were.
+    """The interfaces that are ours to change: those that are wanted, and those that were.
 
     A VLAN interface was wanted when it has one of our names on a ConnectX-7 interface, or when it is gone and our
-    file still has it, so that networkd has its units.
+    file still has it, so that networkd has its units. A half was wanted when our file has it: its cable was moved.
     """
     shall, own = wanted(rack, node), {name: now[name] for name in interfaces(rack, node)}
-    for name in VLAN_DEVICES:
-        left_in_file = f"\n    {name}:\n".encode() in (before or b"") and not now[name].known
-        if name in shall or on_the_fabric(now[name].tag) or left_in_file:
-            own[name] = now[name]
+    for name, was in now.items():
+        in_file = f"\n    {name}:\n".encode() in (before or b"")
+        if name not in VLAN_DEVICES:
+            was_ours = in_file and was.known
+        else:
+            was_ours = on_the_fabric(was.tag) or (in_file and not was.known)
+        if name in shall or was_ours:
+            own[name] = was
     return own
 
 
@@ -154,6 +160,7 @@ def faults(rack: Rack, node: Node, now: Mapping[str, Live]) -> list[str]:
             lines.append(f"{name}: mtu {state.mtu} -> {want.mtu}")
         if state.addresses != want.addresses:
             lines.append(f"{name}: {_listed(state)} -> {_listed(want)}")
+    lines += [f"{name}: {_listed(now[name])} -> no address" for name in left(shall, now) if now[name].addresses]
     return [*lines, *(f"{name}: {now[name].tag} -> removed" for name in gone(shall, now) if now[name].known)]
 
 
@@ -164,6 +171,11 @@ def _listed(state: Live) -> str:
 def gone(shall: Mapping[str, Live], now: Mapping[str, Live]) -> list[str]:
     """VLAN interfaces that are wanted no longer."""
     return [name for name in now if name in VLAN_DEVICES and name not in shall]
+
+
+def left(shall: Mapping[str, Live], now: Mapping[str, Live]) -> list[str]:
+    """Halves that hold a cable no longer: they keep nothing of what they had for it."""
+    return [name for name in now if name not in VLAN_DEVICES and name not in shall]
 
 
 def missing(rack: Rack, node: Node, now: Mapping[str, Live]) -> list[str]:
@@ -180,21 +192,19 @@ def occupied(rack: Rack, node: Node, now: Mapping[str, Live]) -> list[str]:
     ]
 
 
-def foreign(listing: str, names: list[str]) -> list[str]:
-    """Netplan files of others that have to do with one of these interfaces, from `path:line` matches.
+def foreign(listing: str, names: list[str]) -> dict[str, list[str]]:
+    """Netplan files of others that have to do with these interfaces, from `path:line` matches: which, of each file.
 
     By name, by a pattern that matches it, or as a member of something. Two files for one port add up to something
     nobody wrote, so there must be none but ours.
     """
-    found = set()
+    found: dict[str, set[str]] = {}
     for line in listing.splitlines():
         path, _, text = line.partition(":")
         if path in (KEPT, TRIED):
             continue
         for word in re.findall(r"en[\w*?\[\]-]*|(?<![\w-])fabric[\w-]*", text.partition("#")[0]):
-            found |= {
-                f"{path} defines {name}, which this rack manages; remove it there"
-                for name in names
-                if fnmatch.fnmatchcase(name, word)
-            }
-    return sorted(found)
+            touched = {name for name in names if fnmatch.fnmatchcase(name, word)}
+            if touched:
+                found.setdefault(path, set()).update(touched)
+    return {path: sorted(touched) for path, touched in sorted(found.items())}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from roles.fabric.state import HEADERS, KEPT
+from roles.fabric.state import HEADERS, HOTPLUG, KEPT
 from sparkrack.fleet import VLAN_DEVICES, Address, Node, Rack, addresses_of, reachable
 from sparkrack.proof.machines import Machine, Machines
 
@@ -104,6 +104,23 @@ def test_file_is_private_and_kept(node: Node, machine: Machine) -> None:
     assert not machine.file("/run/netplan").exists or not machine.run("ls /run/netplan").stdout.split(), (
         f"{node.name}: a network change is still on trial in /run/netplan"
     )
+
+
+def test_hotplug_is_as_declared(node: Node, machine: Machine, rack: Rack) -> None:
+    """DGX OS's file for it is there or not."""
+    if rack.fabric.hotplug is None:
+        pytest.skip("rack.yaml leaves hotplug alone")
+    there = machine.file(HOTPLUG).exists
+    assert there == rack.fabric.hotplug, f"{node.name}: {HOTPLUG} is {'there' if there else 'not there'}"
+
+
+def test_no_half_without_a_cable_has_an_address(node: Node, machine: Machine, rack: Rack) -> None:
+    """Nor a file of netplan for one: a cable that was moved takes its network along."""
+    held = {address.half.interface for address in addresses_of(rack, node.name)}
+    shown = machine.run("ip -o -4 address show").stdout
+    loose = [line.split() for line in shown.splitlines() if re.match(r"\d+: en(p1|P2p1)s0f[01]np[01]\b", line)]
+    faults = [f"{words[1]} has {words[3]} and no cable" for words in loose if words[1] not in held]
+    assert not faults, f"{node.name}: {'; '.join(faults)}"
 
 
 def test_full_frames_reach(pair: tuple[Address, Address], echoes: Mapping[str, set[str]], rack: Rack) -> None:

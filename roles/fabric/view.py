@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from roles.fabric import state
+from roles.fabric import adopt, state
 from sparkrack.fleet import VLAN_DEVICES, Node, Rack
 from sparkrack.ops import probe
 from sparkrack.ops.trial import Trial
@@ -15,17 +16,28 @@ TRIAL = Trial(name="fabric", revert="", seconds=90)
 """What every trial of this role has in common; each has a revert of its own."""
 LINKS = "fabric-links"
 OTHERS = "netplan-interfaces"
+CONTENT = "netplan-content"
+RENDERERS = "netplan-renderers"
 MODE = "netplan-mode"
+_FILES = "/etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml"
+_NAMED = "^[^#]*(en(p1|P2p1|[*?[])|fabric[01])"
 
 probe.register(
     "fabric",
     probe.Probe(
-        files=(state.KEPT, state.TRIED, TRIAL.script),
+        files=(state.KEPT, state.TRIED, TRIAL.script, state.HOTPLUG),
         commands={
             LINKS: "ip -d -j address",
             # Only lines that name an interface of the fabric: the files of others may hold secrets (Wi-Fi).
-            OTHERS: 'for f in /etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml; do [ ! -e "$f" ] || '
-            "grep -HE '^[^#]*(en(p1|P2p1|[*?[])|fabric[01])' \"$f\" || [ $? -eq 1 ] || exit 9; done",
+            OTHERS: f'for f in {_FILES}; do [ ! -e "$f" ] || '
+            f"grep -HE '{_NAMED}' \"$f\" || [ $? -eq 1 ] || exit 9; done",
+            # Whole, but only what can hold no secret.
+            CONTENT: f'for f in {adopt.PLACE}*.yaml; do [ -e "$f" ] || continue; '
+            f'[ "$f" != {state.KEPT} ] && grep -qE \'{_NAMED}\' "$f" || continue; '
+            "grep -qiE 'wifis|modems|tunnels|auth|password|key|secret|token' \"$f\" || "
+            'echo "$f $(base64 -w0 "$f")"; done',
+            RENDERERS: f'for f in {_FILES}; do [ ! -e "$f" ] || '
+            'grep -HE \'^[[:space:]]*["]?renderer["]?[[:space:]]*:\' "$f" || [ $? -eq 1 ] || exit 9; done',
             MODE: f"[ ! -e {state.KEPT} ] || stat -c %a:%U:%G {state.KEPT}",
         },
     ),
@@ -42,7 +54,7 @@ class View:
 
     @cached_property
     def _live(self) -> Mapping[str, state.Live]:
-        names = [*state.interfaces(self.rack, self.node), *VLAN_DEVICES]
+        names = [*sorted(adopt.FABRIC), *VLAN_DEVICES]
         try:
             return state.live(self.reading.text(LINKS), names)
         except (KeyError, TypeError, AttributeError) as error:
@@ -68,22 +80,63 @@ class View:
         """What differs live."""
         return state.faults(self.rack, self.node, self.now)
 
+    @cached_property
+    def _foreign(self) -> Mapping[str, list[str]]:
+        return state.foreign(self.reading.text(OTHERS), list(state.wanted(self.rack, self.node)))
+
+    @cached_property
+    def adopted(self) -> Mapping[str, bytes]:
+        """The files of others that are taken over, with what they hold."""
+        if not self.rack.fabric.adopt:
+            return {}
+        content, renderers = self._content, adopt.renderers(self.reading.text(RENDERERS))
+        return {
+            path: content[path]
+            for path in self._foreign
+            if adopt.hindrance(path, content.get(path), renderers) is None and path in content
+        }
+
+    @cached_property
+    def _content(self) -> dict[str, bytes]:
+        found = {}
+        for line in self.reading.text(CONTENT).splitlines():
+            path, _, text = line.rpartition(" ")
+            try:
+                found[path] = base64.b64decode(text, validate=True)
+            except ValueError:
+                raise ValueError(f"{CONTENT}: cannot be told from {line[:40]!r}") from None
+        return found
+
+    @cached_property
+    def _refused(self) -> list[str]:
+        """Files of others that stay and must not."""
+        lines, content = [], self._content
+        renderers = adopt.renderers(self.reading.text(RENDERERS))
+        for path, names in self._foreign.items():
+            hindrance = adopt.hindrance(path, content.get(path), renderers)
+            if path in self.adopted:
+                continue
+            how = "; fabric.adopt: true takes the file over" if hindrance is None else ""
+            if self.rack.fabric.adopt and hindrance:
+                how = f"; it cannot be taken over, {hindrance}"
+            lines += [f"{path} defines {name}, which this rack manages; remove it there{how}" for name in names]
+        return lines
+
     @property
     def right(self) -> bool:
         """Whether there is nothing to do."""
         private = self.wanted is None or self.reading.text(MODE).strip() == "600:root:root"
         on_trial = self.reading.content(state.TRIED) is not None
-        return self.before == self.wanted and private and not self.faults and not on_trial
+        return self.before == self.wanted and private and not self.faults and not on_trial and not self.adopted
 
     @property
     def obstacles(self) -> list[str]:
         """Why the role may not touch this node."""
         missing = state.missing(self.rack, self.node, self.now)
         occupied = state.occupied(self.rack, self.node, self.now)
-        names = list(state.wanted(self.rack, self.node))
         return [
             *([TRIAL.busy] if self.reading.content(TRIAL.script) is not None else []),
             *(f"{name}: is not there; is its cable in, and its driver loaded?" for name in missing),
             *(f"{name}: is there and is no VLAN of the fabric; rename or remove it" for name in occupied),
-            *state.foreign(self.reading.text(OTHERS), names),
+            *self._refused,
         ]

@@ -121,6 +121,11 @@ def network(example: str, smallest: int, loopback: bool = False) -> BeforeValida
             raise refuse("{value} has an unfit size", f"use a prefix length from /8 to /{smallest}, like {example}")
         if str(found) != value:
             raise refuse("{value} is an address inside a network", f"write the network itself, {found}")
+        if found.is_link_local:
+            raise refuse(
+                "{value} is link-local, where no node can tell which half of a port an address is behind",
+                f"write a private network like {example}",
+            )
         special = (found.network_address, found.broadcast_address)
         unfit = (end.is_loopback > loopback or end.is_multicast or end.is_reserved for end in special)
         if any(unfit) or not int(special[0]) >> 24:

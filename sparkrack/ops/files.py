@@ -23,7 +23,7 @@ def put(path: str, content: bytes, mode: str, before: bytes | None = None, check
     folder, name = posixpath.split(path)
     keep = ""
     if before is not None:
-        copy = f"{BACKUPS}/{name}.{hashlib.sha256(before).hexdigest()[:12]}"
+        copy = backup(path, before)
         keep = f"install -d -m 700 {BACKUPS}; [ -e {quote(copy)} ] || cp -a {quote(path, copy)}; "
     return root(
         f"umask 077; {keep}new=$(mktemp {quote(f'{folder}/.{name}.XXXXXX')}); trap 'rm -f \"$new\"' EXIT; "
@@ -31,6 +31,11 @@ def put(path: str, content: bytes, mode: str, before: bytes | None = None, check
         f'sync "$new"; mv -fT "$new" {quote(path)}; sync {quote(folder)}',
         stdin=encoded(content),
     )
+
+
+def backup(path: str, before: bytes) -> str:
+    """Where a file of others is kept as it was."""
+    return f"{BACKUPS}/{posixpath.basename(path)}.{hashlib.sha256(before).hexdigest()[:12]}"
 
 
 def encoded(content: bytes) -> str:

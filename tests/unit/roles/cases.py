@@ -74,11 +74,13 @@ THERE = {path for role in ROLES for path in role_file(role)["there"]}
 def matches(sent: tuple[str, str], wanted: Any) -> bool:
     """Whether a command is the wanted one: its exact text, or an entry with what it `holds` and its `stdin`.
 
-    `stdin: any` leaves that to other tests.
+    `stdin: any` leaves that to other tests, `stdin_holds` names a part of it.
     """
     text, stdin = sent
     text = text.removeprefix("set -eu; ")
     if isinstance(wanted, str):
         return text == wanted and not stdin
     holds = all(part in text for part in wanted["holds"])
+    if "stdin_holds" in wanted:
+        return holds and wanted["stdin_holds"] in stdin
     return holds and wanted.get("stdin", "") in (stdin, "any")

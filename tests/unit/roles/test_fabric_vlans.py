@@ -159,4 +159,4 @@ def test_without_vlans_nothing_is_said_of_them() -> None:
 )
 def test_a_file_of_others(line: str, defines: bool) -> None:
     assert bool(foreign(f"/etc/netplan/a.yaml:{line}", list(wanted(RACK, NODE)))) == defines
-    assert foreign(f"/etc/netplan/a.yaml:{line}", list(wanted(PLAIN, NODE))) == []
+    assert foreign(f"/etc/netplan/a.yaml:{line}", list(wanted(PLAIN, NODE))) == {}

@@ -1,0 +1,58 @@
+"""Netplan files of others that may be taken over. Pure: from what such a file holds to why it may not be, if so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from sparkrack.fleet import Half
+
+FABRIC = {Half("", port, index).interface for port in (0, 1) for index in (0, 1)}
+"""The four interfaces of a node's two ConnectX-7 ports."""
+SHADOW = b"network: {version: 2}\n"
+"""What stands in /run under the name of a file in /etc, so that netplan reads this instead until the next boot."""
+PLACE = "/etc/netplan/"
+
+
+def hindrance(path: str, content: bytes | None, renderers: Mapping[str, str]) -> str | None:
+    """Why a file that defines an interface of ours cannot be taken over, or None when it can.
+
+    `content`: None when it was not read since it may hold a secret. `renderers`: what each netplan file says that
+    renders all interfaces.
+    """
+    if not path.startswith(PLACE):
+        return f"it is not in {PLACE}"
+    if content is None:
+        return "it is more than a file of Ethernet interfaces"
+    try:
+        found = YAML(typ="safe", pure=True).load(content.decode())
+    except (YAMLError, UnicodeDecodeError):
+        return "it is no YAML"
+    network = found.get("network") if isinstance(found, dict) and set(found) == {"network"} else None
+    if not isinstance(network, dict):
+        return "it is no netplan file"
+    more = sorted(set(map(str, network)) - {"version", "renderer", "ethernets"})
+    names = sorted(map(str, _keys(network.get("ethernets")) - FABRIC))
+    if more or names:
+        return f"it has {', '.join([*more, *names])}, too"
+    renderer = network.get("renderer")
+    elsewhere = {said for other, said in renderers.items() if other != path}
+    if renderer is not None and str(renderer) not in elsewhere:
+        return f"it is the only file that says renderer: {renderer}, which is for all interfaces"
+    return None
+
+
+def _keys(section: Any) -> set[Any]:
+    return set(section) if isinstance(section, dict) else set()
+
+
+def renderers(listing: str) -> dict[str, str]:
+    """What each file says that renders all interfaces, from `path:  renderer: NAME` lines; the last one of a file."""
+    found = {}
+    for line in listing.splitlines():
+        path, _, text = line.partition(":")
+        found[path] = text.partition(":")[2].partition("#")[0].strip().strip("\"'")
+    return found
