@@ -2,17 +2,31 @@
 
 from pyinfra.context import host
 
+from roles.access.apply import apply as access
+from roles.docker.apply import apply as docker
+from roles.driver.apply import apply as driver
 from roles.fabric.apply import apply as fabric
+from roles.images.apply import apply as images
 from roles.lossless.apply import apply as lossless
 from roles.memory.apply import apply as memory
+from roles.preflight.apply import apply as preflight
+from roles.rdma.apply import apply as rdma
 from switch.apply import apply as switch
 
-# One literal call a line, the switch above the nodes: pyinfra tells operations apart by their line and orders them
-# by it. The switch comes first since changing it takes links down, and the fabric of a node is proven over them;
-# the lossless role can take links down as well.
+# One literal call a line: pyinfra tells operations apart by their line and orders them by it. First every node is
+# looked at. Then the switch, since changing it takes links down, and the fabric of a node is proven over them. Keys and
+# holds come before anything that installs, the ceiling of the containers before their engine, the network before what
+# is spread over it.
+if "nodes" in host.groups:
+    preflight(rack=host.data.rack, node=host.data.node)
 if "switches" in host.groups:
     switch(rack=host.data.rack, switch=host.data.switch)
 if "nodes" in host.groups:
+    access(rack=host.data.rack, node=host.data.node)
+    driver(rack=host.data.rack, node=host.data.node)
     memory(rack=host.data.rack, node=host.data.node)
+    docker(rack=host.data.rack, node=host.data.node)
     lossless(rack=host.data.rack, node=host.data.node)
     fabric(rack=host.data.rack, node=host.data.node)
+    rdma(rack=host.data.rack, node=host.data.node)
+    images(rack=host.data.rack, node=host.data.node)

@@ -20,22 +20,27 @@ HALF_GBPS = 109.0
 
 
 def state(rack: Rack, node: Node) -> dict[str, Any]:
-    """The state file of one node. `links` of cables to a switch is the emulated switch's to say."""
+    """The state file of one node. `links` of cables to a switch is the emulated switch's to say.
+
+    The driver is the one that was installed when the node booted; `driver_version` beside the GPU's name overrides it.
+    """
     maker, product = BOARDS.get(node.vendor, (node.vendor.capitalize(), "GB10"))
     ports = rack.cabling.ports_of(node.name)
-    driver = rack.driver.version if rack.driver else "580.159"
     return {
+        "machine": "aarch64",
         "dmi": {
             "system-manufacturer": maker,
             "system-product-name": product,
             "baseboard-manufacturer": maker,
+            "baseboard-product-name": product,
             "bios-version": "GX10DGX.0105.2026" if node.vendor == "asus" else "5.36",
             "system-serial-number": f"LAB{list(rack.nodes).index(node.name) + 1:04d}",
         },
-        "gpu": {"name": "NVIDIA GB10", "driver_version": driver, "pstate": "P8", "clocks.sm": "208 MHz"},
+        "gpu": {"name": "NVIDIA GB10", "pstate": "P8", "clocks.sm": "208 MHz"},
         "nic": {"firmware": "28.45.4028 (NVD0000000087)"},
         "pci": {
             f"{domain}:01:00.{port.number}": {
+                "id": "15b3:1021",
                 "name": "Ethernet controller: Mellanox Technologies MT2910 Family [ConnectX-7]",
                 "speed": "32GT/s",
                 "width": "x4",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,9 +12,9 @@ from functools import cached_property
 from pathlib import Path
 
 from lab import namespace as ns
-from lab import network, rackfile
+from lab import network, rackfile, services
 from lab.errors import LabError
-from lab.image.build import base
+from lab.image.build import Base, base
 from lab.layout import Layout
 from lab.node import VirtualNode, make_key
 from lab.place import Place, cache, runner
@@ -57,9 +58,14 @@ class Lab:
         image = base(cache(), self.say)
         rack, namespace = self.layout.rack, self.place.namespace
         self._prepare()
+        services.prepare(self.layout, self.place, image)
         self.place.give_to_caller()
         ns.create(namespace)
         network.build(self.layout, namespace, runner())
+        for service in services.services(self.layout, self.place, image):
+            if not service.pids():
+                self.say(f"starting the {service.name}")
+                service.start()
         for switch in self.switches:
             if not switch.pids():
                 self.say(f"starting the emulated switch {switch.name}")
@@ -70,6 +76,7 @@ class Lab:
             self.say(f"booting {len(waiting)} of {len(rack.nodes)} nodes")
         for node in waiting:
             node.start(image)
+        self._push(image)  # while they boot
         self.place.give_to_caller()
         self._wait(self.nodes)
 
@@ -163,9 +170,9 @@ class Lab:
         done = self._inside([*self.ssh(name), "cat", "/proc/sys/kernel/random/boot_id"])
         return done.stdout.strip() if done.returncode == 0 else None
 
-    def _inside(self, command: list[str]) -> subprocess.CompletedProcess[str]:
+    def _inside(self, command: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         enter = ["ip", "netns", "exec", self.place.namespace]
-        return subprocess.run([*enter, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return subprocess.run([*enter, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=cwd)
 
     def _plan(self, nodes: int, given: Path | None) -> None:
         """Settle which rack this lab is. A lab that exists keeps its rack: another one wants `down` first."""
@@ -194,6 +201,16 @@ class Lab:
         if not self.place.rack.exists():
             text = rackfile.own(self.place.plan.read_text(), rack, self.place, fingerprints, passwords)
             rackfile.write(self.place.rack, text)
+
+    def _push(self, base: Base) -> None:
+        """Bring the rack's images to the registry, those that are not there."""
+        names = self.layout.rack.images
+        if not names:
+            return
+        command = [sys.executable, "-m", "lab.images", self.layout.registry, str(base.busybox), *names]
+        done = self._inside(command, cwd=Path(__file__).parent.parent)
+        if done.returncode:
+            raise LabError(f"the images of the rack cannot be pushed:\n{done.stderr.strip()}")
 
     def _afford(self, count: int) -> None:
         available = next(

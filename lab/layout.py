@@ -11,6 +11,10 @@ from sparkrack.fleet import Cable, Half, Leg, Port, Rack, Switch
 
 MANAGEMENT = "br-mgmt"
 FABRIC = "br-fabric"
+REPOSITORY = 8090
+"""Port of the package repository, on the operator's address."""
+REGISTRY = 5000
+"""Port of the image registry, on the operator's address."""
 FRAME = 9570
 """MTU of everything that is only wire: what the CRS812's ports can at most."""
 
@@ -94,6 +98,16 @@ class Layout:
         """The address that the operator's commands come from: the first one that is free."""
         free = next(host for host in self.management.hosts() if host not in self._management_addresses)
         return IPv4Interface((free, self.management.prefixlen))
+
+    @property
+    def repository(self) -> str:
+        """Where the nodes' packages come from."""
+        return f"http://{self.operator.ip}:{REPOSITORY}/"
+
+    @property
+    def registry(self) -> str:
+        """Where the nodes' images come from: host and port, as the name of an image has it."""
+        return f"{self.operator.ip}:{REGISTRY}"
 
     @cached_property
     def _management_addresses(self) -> list[IPv4Address]:

@@ -16,9 +16,9 @@ from lab.image.build import Base
 from lab.layout import FRAME, Layout
 from lab.place import Place, runner
 
-MEMORY = "4G"
-"""What a node believes to have. Only touched pages cost the machine; the default vm.min_free_kbytes of a rack is
-1.5 GiB, which a smaller node could not keep free."""
+MEMORY = "8G"
+"""What a node believes to have. Only touched pages cost the machine. By default a rack keeps 1.5 GiB free in each node
+(vm.min_free_kbytes) and ends its containers below 3 GiB, which must leave room for work."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where this kernel keeps a node's memory
 
 
@@ -62,6 +62,12 @@ class VirtualNode:
             "# The management interface of this node, as its owner set it up.\n"
             "network:\n  version: 2\n  ethernets:\n    enP7s7:\n"
             f"      addresses: [{address}]\n"
+        )
+        (seed / "lab.sources").write_text(f"Types: deb\nURIs: {self.layout.repository}\nSuites: ./\nTrusted: yes\n")
+        # Valid, but as nobody's program would lay it out: who adds something to it has to keep that.
+        (seed / "daemon.json").write_text(
+            f'{{ "registry-mirrors":\n     [ "http://{self.layout.registry}" ],\n'
+            f'  "insecure-registries": ["{self.layout.registry}"] }}\n'
         )
         if not self.hardware.exists():
             rack = self.layout.rack

@@ -82,6 +82,16 @@ class Place:
         """The host keys of the nodes."""
         return self.folder / "known_hosts"
 
+    @property
+    def packages(self) -> Path:
+        """The package repository."""
+        return self.folder / "packages"
+
+    @property
+    def images(self) -> Path:
+        """The image registry: its configuration, and what was pushed."""
+        return self.folder / "images"
+
     def node(self, name: str) -> Path:
         """The folder of one node: disk, console, and `shared`, which the node sees as /lab."""
         return self.folder / "nodes" / name

@@ -69,6 +69,10 @@ switches:
 fabric:
   mtu: 9000
   subnets: [192.168.100.0/24, 192.168.101.0/24]
+
+driver: {{version: "580.159", kernel: 6.17.0-1021-nvidia}}
+images:
+  - scitrera/dgx-spark-sglang:0.5.12
 """
 
 

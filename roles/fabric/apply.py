@@ -107,7 +107,10 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
         run.proven.add(node.name)
         return
     probe.forget(host)
-    report.show(host, state.KEPT, view.before, view.wanted)
+    if view.before != view.wanted:
+        report.show(host, state.KEPT, view.before, view.wanted)
+    elif not view.private:
+        report.tell(host, [f"{state.KEPT}: owner and mode are put right"])
     report.tell(host, view.faults)
     for path, content in view.adopted.items():
         report.tell(host, [f"{path} is taken over; it is kept in {files.BACKUPS}"])

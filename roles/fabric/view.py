@@ -123,11 +123,15 @@ class View:
         return lines
 
     @property
+    def private(self) -> bool:
+        """Whether our file, if there is to be one, is root's alone."""
+        return self.wanted is None or self.reading.text(MODE).strip() == "600:root:root"
+
+    @property
     def right(self) -> bool:
         """Whether there is nothing to do."""
-        private = self.wanted is None or self.reading.text(MODE).strip() == "600:root:root"
         on_trial = self.reading.content(state.TRIED) is not None
-        return self.before == self.wanted and private and not self.faults and not on_trial and not self.adopted
+        return self.before == self.wanted and self.private and not self.faults and not on_trial and not self.adopted
 
     @property
     def obstacles(self) -> list[str]:

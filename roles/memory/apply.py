@@ -11,52 +11,31 @@ from pyinfra.api.operation import operation
 from pyinfra.context import ctx_host
 
 from roles.memory import state
+from roles.memory.arm import arm, install
+from roles.memory.bound import bound
+from roles.memory.shield import shield
+from roles.memory.view import OTHERS, UNITS, ZRAM
 from sparkrack.fleet import Node, Rack
 from sparkrack.ops import files, probe, report
 from sparkrack.ops.refusal import refuse
 from sparkrack.ops.shell import quote, root
 
-UNITS = "swap-units"
-OTHERS = "sysctl-settings"
-ZRAM = "zram-devices"
-
-probe.register(
-    "memory",
-    probe.Probe(
-        files=(
-            "/proc/swaps",
-            "/proc/meminfo",
-            state.FSTAB,
-            state.DROPIN,
-            state.live_path("vm.min_free_kbytes"),
-            state.live_path("vm.overcommit_memory"),
-        ),
-        commands={
-            # Unit files are looked at, not asked for: `systemctl` would cost more than the rest of the probe.
-            UNITS: "for f in /etc/systemd/system /run/systemd/generator /run/systemd/system /usr/lib/systemd/system; "
-            'do for u in "$f"/*.swap "$f"/swap.target "$f"/*zram*.service; do '
-            'if [ -e "$u" ] || [ -L "$u" ]; then echo "$u $(readlink "$u" || true)"; fi; done; done',
-            # A file hides those of the same name in the folders that come later.
-            OTHERS: 'seen="/"; for f in /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d /usr/lib/sysctl.d; do '
-            'for c in "$f"/*.conf; do [ -e "$c" ] || continue; n=${c##*/}; '
-            'case "$seen" in *"/$n/"*) continue;; esac; seen="$seen$n/"; '
-            "grep -HE 'vm[./](min_free_kbytes|overcommit_memory)' \"$c\" || [ $? -eq 1 ] || exit 9; done; done",
-            ZRAM: 'for d in /sys/block/zram*; do [ ! -e "$d" ] || '
-            '{ size=$(cat "$d/disksize") && echo "${d##*/} $size"; } || exit 9; done',
-        },
-    ),
-)
-
 
 @deploy("Memory")
 def apply(rack: Rack, node: Node) -> None:  # noqa: ARG001 - every role is called alike
-    """Swap off for good (unless rack.yaml says `swap: true`: then it is left alone), kernel settings live and at boot.
+    """Swap off for good (unless rack.yaml says `swap: true`: then it is left alone), kernel settings live and at boot,
+    a ceiling for all containers, a guard for what no ceiling counts, and daemons that outlive a shortage.
 
-    Does not protect from memory that CUDA takes: no limit of the kernel counts it.
+    No ceiling counts memory that CUDA takes; the guard looks four times a second, and what is faster outruns it.
     """
     if not rack.memory.swap:
         swap_off(name="Turn swap off, now and after a reboot")
     keep_free(name="Keep memory free for the kernel, live and at boot", rack=rack)
+    bound(name="Bound all containers together", rack=rack)
+    shield(name="Protect sshd, the network and logins", rack=rack)
+    # Last: it looks at what the ceiling and the protection have made.
+    arm(name="Watch how much memory is available", rack=rack)
+    install(name="Install the step that makes room before a launch", rack=rack)
 
 
 @operation()

@@ -106,11 +106,20 @@ def set_up(listing: str) -> list[str]:
 
 def total_kb(meminfo: str) -> int:
     """The node's MemTotal (KiB). Raises ValueError when /proc/meminfo does not say it."""
+    return _figure(meminfo, "MemTotal")
+
+
+def available_kb(meminfo: str) -> int:
+    """The node's MemAvailable (KiB). Raises ValueError when /proc/meminfo does not say it."""
+    return _figure(meminfo, "MemAvailable")
+
+
+def _figure(meminfo: str, name: str) -> int:
     for line in meminfo.splitlines():
         key, _, value = line.partition(":")
-        if key == "MemTotal" and value.split():
+        if key == name and value.split():
             return int(value.split()[0])
-    raise ValueError("/proc/meminfo: has no MemTotal")
+    raise ValueError(f"/proc/meminfo: has no {name}")
 
 
 def overriders(listing: str, rack: Rack) -> list[str]:

@@ -6,9 +6,29 @@ import re
 
 import pytest
 
+from roles.memory.gate import SCRIPT as GATE
+from roles.memory.guard import SCRIPT, floor_kb
+from roles.memory.live import GUARD, SYSTEM
+from roles.memory.protect import DAEMONS, ENOUGH, MEBIBYTE, SUM, Daemon
 from roles.memory.state import sysctls
-from sparkrack.fleet import Memory, Node, Rack
+from sparkrack.fleet import SLICE, Node, Rack, mebibytes
 from sparkrack.proof.machines import Machine
+
+SYSCTLS = ("min_free_kbytes", "overcommit_memory")
+
+
+def shown(machine: Machine, unit: str, *properties: str) -> dict[str, str]:
+    """What systemd says of a unit."""
+    asked = machine.run("systemctl show --property=%s %s", ",".join(properties), unit)
+    assert asked.rc == 0, f"systemctl show {unit}: {asked.stderr.strip()}"
+    return dict(line.partition("=")[::2] for line in asked.stdout.splitlines())
+
+
+def read(machine: Machine, path: str) -> str:
+    """The one word in a file of the kernel."""
+    told = machine.run("cat %s", path)
+    assert told.rc == 0, f"{path}: {told.stderr.strip()}"
+    return str(told.stdout).strip()
 
 
 @pytest.fixture(autouse=True)
@@ -48,14 +68,14 @@ def test_no_zram_device_holds_swap(node: Node, machine: Machine) -> None:
     assert not [size for size in devices if size != "0"], f"{node.name}: a zram device is set up"
 
 
-@pytest.mark.parametrize("key", sorted(Memory.model_fields.keys() - {"swap"}))
+@pytest.mark.parametrize("key", SYSCTLS)
 def test_kernel_setting_is_live(node: Node, machine: Machine, rack: Rack, key: str) -> None:
     """The kernel's value, by `sysctl`."""
     wanted, live = sysctls(rack)[f"vm.{key}"], machine.sysctl(f"vm.{key}")
     assert live == wanted, f"{node.name}: vm.{key} is {live}, wanted {wanted}"
 
 
-@pytest.mark.parametrize("key", sorted(Memory.model_fields.keys() - {"swap"}))
+@pytest.mark.parametrize("key", SYSCTLS)
 def test_kernel_setting_comes_back_at_boot(node: Node, machine: Machine, rack: Rack, key: str) -> None:
     """The last word in all drop-ins, in the order that systemd reads them."""
     wanted = sysctls(rack)[f"vm.{key}"]
@@ -64,3 +84,86 @@ def test_kernel_setting_comes_back_at_boot(node: Node, machine: Machine, rack: R
     values = re.findall(rf"^\s*-?vm[./]{key}\s*=\s*(\S+)", config.stdout, re.MULTILINE)
     assert values, f"{node.name}: no drop-in sets vm.{key} at boot"
     assert values[-1] == str(wanted), f"{node.name}: vm.{key} will be {values[-1]} after a boot, wanted {wanted}"
+
+
+def test_containers_together_are_bounded(node: Node, machine: Machine, rack: Rack) -> None:
+    """The slice is there without a container, stays after a boot, and both systemd and the kernel know its limits."""
+    said = shown(machine, SLICE, "ActiveState", "UnitFileState", "MemoryMax", "MemorySwapMax")
+    wanted = str(mebibytes(rack.docker.memory) * MEBIBYTE)
+    assert said["ActiveState"] == "active", f"{node.name}: {SLICE} is {said['ActiveState']}, wanted active"
+    assert said["UnitFileState"] == "enabled", f"{node.name}: {SLICE} is {said['UnitFileState']}, wanted enabled"
+    assert said["MemoryMax"] == wanted, f"{node.name}: {SLICE}: MemoryMax is {said['MemoryMax']}, wanted {wanted}"
+    assert said["MemorySwapMax"] == "0", f"{node.name}: {SLICE}: MemorySwapMax is {said['MemorySwapMax']}, wanted 0"
+    live = read(machine, f"/sys/fs/cgroup/{SLICE}/memory.max")
+    assert live == wanted, f"{node.name}: {SLICE}: memory.max is {live} in the kernel, wanted {wanted}"
+    swap = machine.run("cat %s", f"/sys/fs/cgroup/{SLICE}/memory.swap.max").stdout.strip()
+    assert swap in ("0", ""), f"{node.name}: {SLICE}: memory.swap.max is {swap} in the kernel, wanted 0"
+
+
+def test_no_drop_in_changes_the_units(node: Node, machine: Machine) -> None:
+    """Nobody has changed the limits or the guard by `systemctl set-property` or `systemctl edit`."""
+    for unit in (SLICE, GUARD):
+        paths = [path for path in shown(machine, unit, "DropInPaths")["DropInPaths"].split() if f"/{unit}.d/" in path]
+        assert not paths, f"{node.name}: {unit} is changed by {', '.join(paths)}"
+
+
+def test_the_guard_is_armed(node: Node, machine: Machine, rack: Rack) -> None:
+    """It runs with the rack's floor, comes back after a boot, and the kernel's killer leaves it alone; or is not."""
+    said = shown(machine, GUARD, "ActiveState", "UnitFileState", "MainPID", "NRestarts", "LoadState")
+    if not rack.memory.floor:
+        assert said["ActiveState"] == "inactive", f"{node.name}: {GUARD} is {said['ActiveState']}, wanted none"
+        assert said["LoadState"] == "not-found", f"{node.name}: {GUARD} is still there, wanted none"
+        return
+    assert said["ActiveState"] == "active", f"{node.name}: {GUARD} is {said['ActiveState']}, wanted active"
+    assert said["UnitFileState"] == "enabled", f"{node.name}: {GUARD} is {said['UnitFileState']}, wanted enabled"
+    wanted = f"{SCRIPT} {floor_kb(rack)}"
+    runs = machine.run("ps -o args= -p %s", said["MainPID"]).stdout.strip()
+    assert runs.endswith(f" {wanted}"), f"{node.name}: the guard runs as {runs!r}, wanted {wanted!r}"
+    score = read(machine, f"/proc/{said['MainPID']}/oom_score_adj")
+    assert score == "-1000", f"{node.name}: the guard's OOM score is {score}, wanted -1000"
+
+
+def test_the_guard_has_something_to_guard(node: Node, machine: Machine, rack: Rack) -> None:
+    """More than the floor is available, else whatever is started in the slice ends at once."""
+    if not rack.memory.floor:
+        pytest.skip("rack.yaml wants no guard")
+    found = re.search(r"^MemAvailable:\s+(\d+) kB$", machine.file("/proc/meminfo").content_string, re.MULTILINE)
+    assert found, f"{node.name}: /proc/meminfo has no MemAvailable"
+    assert int(found[1]) >= floor_kb(rack), (
+        f"{node.name}: {found[1]} KiB are available, less than the floor of {floor_kb(rack)}: containers are ended"
+    )
+
+
+def test_room_can_be_made_before_a_launch(node: Node, machine: Machine) -> None:
+    """The launch step is there, only root can change it, and it knows its own use; caches are left alone."""
+    modes = machine.run("stat -c %%a:%%U %s", GATE).stdout.strip()
+    assert modes == "755:root", f"{node.name}: {GATE} is {modes or 'not there'}, wanted 755:root"
+    asked = machine.run("%s", GATE)
+    assert asked.rc == 2, f"{node.name}: {GATE} without an amount ends with {asked.rc}, wanted 2"
+
+
+@pytest.mark.parametrize("daemon", DAEMONS, ids=lambda daemon: daemon.unit)
+def test_a_daemon_outlives_a_shortage(node: Node, machine: Machine, daemon: Daemon) -> None:
+    """What systemd keeps in memory for it, and how the kernel's killer is told to treat its main process."""
+    said = shown(machine, daemon.unit, "ActiveState", "MemoryMin", "OOMScoreAdjust", "MainPID")
+    if said["ActiveState"] != "active":
+        pytest.skip(f"{daemon.unit} does not run on this node")
+    wanted = str(daemon.keep * MEBIBYTE)
+    assert said["MemoryMin"] == wanted, f"{node.name}: {daemon.unit}: MemoryMin is {said['MemoryMin']}, wanted {wanted}"
+    live = read(machine, f"/sys/fs/cgroup/{SYSTEM}/{daemon.unit}/memory.min")
+    assert live == wanted, f"{node.name}: {daemon.unit}: memory.min is {live} in the kernel, wanted {wanted}"
+    score = int(read(machine, f"/proc/{said['MainPID']}/oom_score_adj"))
+    assert score <= ENOUGH, f"{node.name}: {daemon.unit}: its OOM score is {score}, wanted {ENOUGH} or less"
+    if daemon.by_unit:
+        boot = said["OOMScoreAdjust"]
+        assert boot == str(daemon.score), (
+            f"{node.name}: {daemon.unit}: OOMScoreAdjust will be {boot} when it starts, wanted {daemon.score}"
+        )
+
+
+def test_the_daemons_share_is_kept_for_them(node: Node, machine: Machine) -> None:
+    """What is kept for a service counts only as far as the slice around it keeps as much."""
+    live, wanted = read(machine, f"/sys/fs/cgroup/{SYSTEM}/memory.min"), str(SUM * MEBIBYTE)
+    assert live == wanted, f"{node.name}: {SYSTEM}: memory.min is {live} in the kernel, wanted {wanted}"
+    said = shown(machine, SYSTEM, "MemoryMin")["MemoryMin"]
+    assert said == wanted, f"{node.name}: {SYSTEM}: MemoryMin is {said}, wanted {wanted}"

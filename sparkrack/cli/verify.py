@@ -14,7 +14,10 @@ from sparkrack.fleet import Rack, load
 from sparkrack.proof.outcome import Outcome
 from sparkrack.proof.run import prove
 
-PARTS = ("memory", "lossless", "fabric", "switch")
+PARTS = (
+    *("preflight", "access", "driver", "memory", "docker", "lossless", "fabric", "rdma", "images"),
+    "switch",
+)
 """What there is to prove, in the order of the table's columns."""
 
 

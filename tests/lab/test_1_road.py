@@ -37,7 +37,14 @@ def test_a_dry_run_shows_the_change_and_makes_none(factory: VirtualRack) -> None
     after = factory.etc(), factory.writes(), factory.ssh("spark1", "cat /proc/swaps; ip -br address; ls -A /tmp /run")
     assert before == after
     anywhere = shown.replace(str(factory.folder), ".lab")
-    generated.check("README.md", "plan", plan_of(anywhere, "@routeros/crs812", "spark1"))
+    whole = plan_of(anywhere, "@routeros/crs812", "spark1")
+    generated.check("docs/reference/plan.md", "plan", whole)
+    generated.check("README.md", "plan", "".join(line for line in whole.splitlines(True) if not of_a_file(line)))
+
+
+def of_a_file(line: str) -> bool:
+    """Whether a line of a plan is one of a file's own."""
+    return bool(re.match(r"\[spark1\] +(@@ |[-+]|  [^ ])", line)) or line.startswith("[spark1]              ")
 
 
 def plan_of(shown: str, *hosts: str) -> str:

@@ -65,6 +65,12 @@ def test_the_operator_stands_in_the_management_network(text: str) -> None:
     assert layout.operator.ip not in [*used, layout.management.network_address, layout.management.broadcast_address]
 
 
+def test_packages_and_images_come_from_the_operator() -> None:
+    layout = Layout(loaded(SWITCH))
+    assert layout.repository == f"http://{layout.operator.ip}:8090/"
+    assert layout.registry == f"{layout.operator.ip}:5000"
+
+
 def test_machines_far_apart_are_refused() -> None:
     layout = Layout(loaded(changed(SWITCH, ("10.77.0.12", "10.99.0.12"))))
     with pytest.raises(LabError, match="do not fit into one /16"):

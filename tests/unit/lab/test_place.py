@@ -17,7 +17,16 @@ def test_each_folder_has_its_own_namespace(tmp_path: Path) -> None:
 
 def test_everything_lies_under_the_folder(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    paths = [place.rack, place.plan, place.key, place.known_hosts, place.node("n"), place.switch("s")]
+    paths = [
+        place.rack,
+        place.plan,
+        place.key,
+        place.known_hosts,
+        place.packages,
+        place.images,
+        place.node("n"),
+        place.switch("s"),
+    ]
     assert all(path.is_relative_to(tmp_path) for path in paths)
     assert len(set(paths)) == len(paths)
 

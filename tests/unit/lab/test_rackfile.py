@@ -54,8 +54,10 @@ def test_an_invented_rack_loads(count: int) -> None:
 
 def test_the_largest_is_the_reference_rack() -> None:
     reference = load(Path(__file__).parents[3] / "group_data/rack.yaml")
-    assert loaded(invented(8)).addresses == reference.addresses
-    assert loaded(invented(8)).cabling.cables == reference.cabling.cables
+    made = loaded(invented(8))
+    assert made.addresses == reference.addresses
+    assert made.cabling.cables == reference.cabling.cables
+    assert (made.driver, made.images) == (reference.driver, reference.images)
 
 
 @pytest.mark.parametrize("count", [-1, 0, 9, 100])

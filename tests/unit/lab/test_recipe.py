@@ -36,7 +36,18 @@ def test_time_does_not_matter(recipe: Path) -> None:
     assert build.recipe_hash() == before
 
 
-@pytest.mark.parametrize("file", ["image/packages.txt", "image/customize.sh", "uml/xstate.c", "image/rootfs/etc/fstab"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "image/packages.txt",
+        "image/customize.sh",
+        "uml/xstate.c",
+        "image/rootfs/etc/fstab",
+        "image/vendor.toml",
+        "image/vendor/packagekit/usr/lib/systemd/system/packagekit.service",
+        "packages.py",
+    ],
+)
 def test_content_matters(recipe: Path, file: str) -> None:
     before = build.recipe_hash()
     with (recipe / file).open("a") as opened:
@@ -56,7 +67,8 @@ def test_names_modes_and_new_files_matter(recipe: Path) -> None:
     assert len(names) == 4
 
 
-def test_the_release_matters(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "value"), [("RELEASE", "sid"), ("SIZE", 4 * 1024**3), ("OPTIONS", ())])
+def test_settings_matter(recipe: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: object) -> None:
     before = build.recipe_hash()
-    monkeypatch.setattr(build, "RELEASE", "sid")
+    monkeypatch.setattr(build, name, value)
     assert build.recipe_hash() != before

@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pyinfra.context import ctx_host
 from ruamel.yaml import YAML
 
 from sparkrack.fleet import Rack
+from sparkrack.ops import probe
 from tests.unit.fleet.racks import VALID, changed, loaded
 from tests.unit.ops.fakenode import Answers
 
 OPERATIONS = Path(__file__).parents[2] / "cases/operations"
+
+NOW = 1_800_000_000.0
+vars(probe)["time"] = SimpleNamespace(time=lambda: NOW)  # what nodes say stands in files, the time as well
 
 
 def read(path: Path) -> Any:
@@ -49,9 +54,11 @@ def role_file(role: str) -> dict[str, Any]:
 
     `differs`: a case with something to change. `key`: something read that it needs. `bytes`: files that may hold any
     bytes. `there`: files of which only the presence matters. `late`: what is only looked at when an earlier operation
-    of the role found nothing to do, and with what answers that one does (`late_node`).
+    of the role found nothing to do, and with what answers that one does (`late_node`). `changes`: whether the role
+    ever changes anything; if not, `differs` is any case.
     """
-    return {"bytes": [], "there": [], "late": [], "late_node": {}} | dict(read(OPERATIONS / f"{role}.role.yaml"))
+    usual = {"bytes": [], "there": [], "late": [], "late_node": {}, "changes": True}
+    return usual | dict(read(OPERATIONS / f"{role}.role.yaml"))
 
 
 def deploy_of(role: str) -> Callable[[], None]:

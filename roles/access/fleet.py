@@ -1,0 +1,92 @@
+"""What the nodes of a run tell one another, read of all of them before the first is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from gevent.lock import Semaphore
+from pyinfra.api.host import Host
+from pyinfra.api.state import State
+
+from roles.access import pair
+from roles.access.state import Peer, public_key
+from roles.access.view import View
+from sparkrack.fleet import Rack
+from sparkrack.ops import probe
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The nodes of this run by name; None for one that could not be read. `twins`: those whose key another node has,
+    which is of an earlier rank; theirs is to be made anew and is not handed on."""
+
+    peers: Mapping[str, Peer | None]
+    twins: Mapping[str, str]
+
+    def untold(self, rack: Rack) -> list[str]:
+        """Why the lines of some nodes stay as they are."""
+        return [
+            f"{name} {'could not be read' if name in self.peers else 'is not in this run'}; its keys stay as they are"
+            for name in rack.nodes
+            if self.peers.get(name) is None
+        ]
+
+    @property
+    def without_key(self) -> list[str]:
+        """The nodes whose key is yet to be made."""
+        return [name for name, peer in self.peers.items() if peer is not None and peer.key is None]
+
+
+@dataclass
+class _Rounds:
+    """What was read for each operation of each stage of a run."""
+
+    lock: Semaphore = field(default_factory=Semaphore)
+    seen: dict[tuple[bool, str], Fleet] = field(default_factory=dict)
+
+
+_runs: WeakKeyDictionary[State, _Rounds] = WeakKeyDictionary()
+
+
+def of(host: Host, rack: Rack, step: str) -> Fleet:
+    """The fleet as it is before the operation `step` changes anything: the first host that asks reads all of them.
+
+    The hosts go through an operation at the same time. One that reads the others when it is its turn would find them
+    half changed.
+    """
+    rounds = _runs.setdefault(host.state, _Rounds())
+    with rounds.lock:
+        stage = (host.state.is_executing, step)
+        if stage not in rounds.seen:
+            rounds.seen[stage] = _read(host.state, rack)
+        return rounds.seen[stage]
+
+
+def _read(state: State, rack: Rack) -> Fleet:
+    hosts = {other.data.get("node"): other for other in state.inventory.get_active_hosts()}
+    named = {node.name: other for node, other in hosts.items() if node is not None}
+    peers = {name: _peer(rack, name, named[name]) for name in rack.nodes if name in named}
+    keys = {name: peer.key for name, peer in peers.items() if peer}
+    twins = {name: twin for name in keys if (twin := pair.twin(name, list(keys), keys))}
+    handed = {name: replace(peer, key=None) if peer and name in twins else peer for name, peer in peers.items()}
+    return Fleet(handed, twins)
+
+
+def _peer(rack: Rack, name: str, host: Host) -> Peer | None:
+    try:
+        return View(rack, rack.nodes[name], probe.read(host)).peer
+    except (probe.UnknownError, ValueError):
+        return None  # that host says itself what is wrong
+
+
+def operator_key(rack: Rack) -> str | None:
+    """The public half of the key that the run logs in with, if it is beside the private one on this machine."""
+    try:
+        line = Path(f"{rack.access.key}.pub").read_text().strip()
+        public_key(line)
+    except (OSError, ValueError):
+        return None
+    return line

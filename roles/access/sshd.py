@@ -1,0 +1,182 @@
+"""How sshd lets people in: our drop-in, and what of others would win over it. Pure."""
+
+from __future__ import annotations
+
+import base64
+import re
+from dataclasses import dataclass
+
+from sparkrack.fleet import Rack
+
+MAIN = "/etc/ssh/sshd_config"
+FOLDER = "/etc/ssh/sshd_config.d"
+DROPIN = f"{FOLDER}/00-sparkrack.conf"
+"""The first value wins in sshd, so the name is early."""
+AT_BOOT = "/etc/tmpfiles.d/sparkrack-access.conf"
+"""There as long as the drop-in is on trial: a reboot brings the old one back before sshd starts."""
+UNIT = "ssh.service"
+SETTINGS = {
+    "PasswordAuthentication": "no",
+    "KbdInteractiveAuthentication": "no",
+    "PermitRootLogin": "no",
+    "PubkeyAuthentication": "yes",
+    "MaxStartups": "30:30:100",
+    "LoginGraceTime": "30",
+}
+"""MaxStartups: eight nodes that log in to one at once are more than the 10 that sshd takes by default (sshd_config(5));
+LoginGraceTime: those who never finish hold such a place for 30 s, not for 120."""
+OLD_NAMES = {"challengeresponseauthentication": "kbdinteractiveauthentication"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of sshd's files that is about us: where it is, its keyword in small letters, its value, and whether it
+    stands behind a Match of its file."""
+
+    path: str
+    number: str
+    keyword: str
+    value: str
+    conditional: bool
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.number} says {self.keyword} {self.value[:60]}"
+
+
+def dropin(rack: Rack) -> bytes | None:
+    """Our file, or None where rack.yaml leaves sshd alone."""
+    if not rack.access.hardening:
+        return None
+    lines = [f"# Written by sparkrack for the rack {rack.rack}; a change here is overwritten."]
+    return "\n".join([*lines, *(f"{key} {value}" for key, value in SETTINGS.items()), ""]).encode()
+
+
+def lines(listing: str) -> list[Line]:
+    """What the probe found in sshd's files, `path:number:line` each. Raises ValueError when a line is anything else."""
+    found: list[Line] = []
+    behind: set[str] = set()
+    for entry in listing.splitlines():
+        path, number, text = [*entry.split(":", 2), "", ""][:3]
+        words = re.fullmatch(r"\s*([A-Za-z]+)(?:\s*=\s*|\s+|$)(.*?)\s*", text)
+        if not words or not number.isdigit():
+            raise ValueError(f"access-sshd-lines: cannot be told from {entry[:80]!r}")
+        keyword = words[1].lower()
+        value = words[2].partition(" #")[0].strip().strip('"')
+        if keyword == "match":
+            behind.add(path)
+        found.append(Line(path, number, OLD_NAMES.get(keyword, keyword), value, path in behind))
+    return found
+
+
+def obstacles(rack: Rack, listing: str) -> list[str]:
+    """Why our drop-in would not have the last word: it is not read, something is read before it, or a Match says
+    otherwise for some."""
+    if not rack.access.hardening:
+        return []
+    said = []
+    if rack.access.user == "root":
+        said.append("access.user is root, whom hardening shuts out; log in as another user, or write hardening: false")
+    found = lines(listing)
+    included = False
+    for line in found:
+        if line.path == MAIN and line.keyword == "include" and not line.conditional:
+            included = included or _covers(line.value)
+        elif line.keyword in _wanted() and line.value.lower() != _wanted()[line.keyword]:
+            early = not included if line.path == MAIN else line.path < DROPIN
+            if line.conditional:
+                said.append(f"{line} behind a Match, for some users or addresses; remove it")
+            elif early:
+                said.append(f"{line} and is read before {DROPIN}; remove that line")
+    if not included:
+        said.append(
+            f"{MAIN} does not include {FOLDER}/*.conf, so that no drop-in is read; put the line back at its top"
+        )
+    return said
+
+
+def _covers(value: str) -> bool:
+    return bool({f"{FOLDER}/*.conf", "sshd_config.d/*.conf", f"{FOLDER}/*"} & set(value.replace('"', "").split()))
+
+
+def _wanted() -> dict[str, str]:
+    return {key.lower(): value for key, value in SETTINGS.items()}
+
+
+def faults(rack: Rack, shown: str) -> list[str]:
+    """What sshd would do otherwise than declared, from what `sshd -T` shows."""
+    if not rack.access.hardening:
+        return []
+    said = dict(line.partition(" ")[::2] for line in shown.splitlines())
+    return [
+        f"{key}: {said.get(key, 'nothing')[:60]} -> {value}"
+        for key, value in _wanted().items()
+        if said.get(key) != value
+    ]
+
+
+def looks_elsewhere(shown: str, home: str) -> str | None:
+    """Where sshd looks for the keys that it takes, if not in ~/.ssh/authorized_keys; None when it does."""
+    said = dict(line.partition(" ")[::2] for line in shown.splitlines()).get("authorizedkeysfile", "")
+    usual = {".ssh/authorized_keys", "%h/.ssh/authorized_keys", f"{home}/.ssh/authorized_keys"}
+    return None if usual & set(said.split()) else said or "nothing"
+
+
+def check() -> str:
+    """Shell text that succeeds when sshd takes its whole configuration with "$new" read first."""
+    # sshd wants absolute names, and the first value wins: so the candidate stands before all that is there.
+    tried = "/run/sparkrack/sshd_config.tried"
+    return (
+        f"{{ printf 'Include %s\\n' \"$new\"; cat {MAIN}; }} > {tried}; "
+        f"sshd -t -f {tried} || {{ rm -f {tried}; exit 1; }}; rm -f {tried}"
+    )
+
+
+def reload() -> str:
+    """Shell text that makes new logins follow the files. With ssh.socket (Ubuntu) sshd may not run, and then reads them
+    when it is started."""
+    return f"systemctl try-reload-or-restart {UNIT}"
+
+
+def revert(before: bytes | None) -> str:
+    """The script that brings the old drop-in back, or none."""
+    if before is None:
+        back = f"rm -f {DROPIN}"
+    else:
+        new = f"{FOLDER}/.sparkrack.revert"
+        back = f"echo {_encoded(before)} | base64 -d > {new}; chmod 644 {new}; mv -fT {new} {DROPIN}"
+    return f"{back}\n{reload()}\nrm -f {AT_BOOT}"
+
+
+def at_boot(before: bytes | None) -> bytes:
+    """The same for a reboot in the middle, as systemd-tmpfiles does it; it is early enough for sshd."""
+    if before is None:
+        return f"r! {DROPIN}\n".encode()
+    return f"f+~! {DROPIN} 0644 root root - {_encoded(before)}\n".encode()
+
+
+def _encoded(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def proof(rack: Rack, address: str) -> str:
+    """A script that succeeds when sshd does what is declared, and else prints what it does.
+
+    Its files are looked at, and the one that runs is asked what it would take from somebody who offers nothing.
+    """
+    if not rack.access.hardening:
+        return "true"
+    text = "\n".join(f"{key} {value}" for key, value in _wanted().items())
+    return (
+        f"sshd -T | grep -xF '{text}' | sort -u | wc -l | grep -qxF {len(SETTINGS)} || "
+        f"{{ echo 'sshd -T does not show what {DROPIN} says'; exit 1; }}\n"
+        f"said=$(ssh {OFFER_NOTHING} -p {rack.access.port} {rack.access.user}@{address} true 2>&1 || true)\n"
+        "case \"$said\" in *'Permission denied (publickey).'*) ;; "
+        "*) printf 'sshd answers somebody without a key: %s\\n' \"$said\"; exit 1;; esac"
+    )
+
+
+OFFER_NOTHING = (
+    "-F /dev/null -o BatchMode=yes -o ConnectTimeout=10 -o PreferredAuthentications=none -o LogLevel=ERROR "
+    "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+)
+"""Options of an ssh that is told what would be taken, and gives nothing: the host key does not matter for that."""

@@ -1,0 +1,106 @@
+"""Prove who can log in: real logins from each node to each other one, and what sshd says to somebody without a key."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from roles.access.pair import NAME
+from roles.access.sshd import OFFER_NOTHING, SETTINGS
+from sparkrack.fleet import Node, Rack, reachable
+from sparkrack.proof.machines import Machine
+from sparkrack.proof.told import Told
+
+
+def goals(rack: Rack, node: Node, other: Node) -> list[str]:
+    """By what a node must reach another one: its name, its management address, and each fabric address that shares a
+    subnet with one of the node's own."""
+    pairs = ((here.half.node, there) for here, there in reachable(rack))
+    fabric = [str(there.interface.ip) for name, there in pairs if (name, there.half.node) == (node.name, other.name)]
+    return list(dict.fromkeys([other.name, str(other.address), *fabric]))
+
+
+def test_logs_in_to_every_other_node(node: Node, machine: Machine, rack: Rack, told: Told) -> None:
+    """A login as the account of rack.yaml, by whatever the others are called, without a question.
+
+    All nodes at once, but one after the other by what one is called: sshd lets only so many wait for their login.
+    """
+    login = "ssh -o BatchMode=yes -o ConnectTimeout=10"
+    tries = [
+        "; ".join(
+            f"said=$({login} {goal} true 2>&1 </dev/null) || echo {goal}: $said" for goal in goals(rack, node, other)
+        )
+        for other in rack.nodes.values()
+        if other.name != node.name
+    ]
+    script = "\n".join([*(f"( {each} ) &" for each in tries), "wait"])
+    done = machine.run("runuser -u %s -- sh -c %s", rack.access.user, script)
+    assert done.rc == 0, f"{node.name}: logins could not be tried: {done.stderr.strip()}"
+    told.judge(f"{node.name} cannot log in to {line}" for line in done.stdout.splitlines())
+
+
+def test_host_keys_are_pinned_for_nobody_else(node: Node, machine: Machine) -> None:
+    """ssh asks nobody about a node and takes no new key for it; another host is not concerned."""
+    shown = {goal: machine.run(f"ssh -G {goal}").stdout for goal in (node.name, "github.com")}
+    assert "stricthostkeychecking true" in shown[node.name].splitlines(), (
+        f"{node.name}: ssh takes new keys of the nodes"
+    )
+    assert "sparkrack" not in shown["github.com"], f"{node.name}: ssh is changed for other hosts than the nodes"
+
+
+def test_its_name_is_no_loopback(node: Node, machine: Machine) -> None:
+    """What programs get that ask for the name of the machine they run on."""
+    for name in ("$(hostname)", node.name):
+        found = machine.run(f"getent ahosts {name}")
+        addresses = {line.split()[0] for line in found.stdout.splitlines() if line.strip()}
+        assert str(node.address) in addresses, f"{node.name}: {name} does not stand for {node.address}"
+        inside = sorted(address for address in addresses if re.match(r"127\.|::1$", address))
+        assert not inside, f"{node.name}: {name} stands for {', '.join(inside)}"
+
+
+def test_every_node_is_known_by_its_name(node: Node, machine: Machine, rack: Rack) -> None:
+    """The names of the rack stand for management addresses."""
+    found = machine.run("; ".join(f"getent ahostsv4 {name}" for name in rack.nodes))
+    said = {line.split()[-1]: line.split()[0] for line in found.stdout.splitlines() if len(line.split()) == 3}
+    for name, other in rack.nodes.items():
+        assert said.get(name) == str(other.address), f"{node.name}: {name} is {said.get(name, 'unknown')}"
+
+
+def test_sshd_takes_keys_only(node: Node, machine: Machine, rack: Rack) -> None:
+    """The settings of its files, and what the sshd that runs would take from somebody who offers nothing."""
+    if not rack.access.hardening:
+        pytest.skip("rack.yaml leaves sshd alone")
+    shown = machine.run("sshd -T").stdout.splitlines()
+    for key, value in SETTINGS.items():
+        assert f"{key.lower()} {value}" in shown, f"{node.name}: sshd has not {key} {value}"
+    said = machine.run(
+        f"ssh {OFFER_NOTHING} -p {rack.access.port} {rack.access.user}@{node.address} true 2>&1; true"
+    ).stdout
+    taken = re.search(r"Permission denied \((.*)\)", said)
+    assert taken, f"{node.name}: sshd does not refuse who offers nothing: {said.strip()}"
+    assert taken[1] == "publickey", f"{node.name}: sshd takes {taken[1]}, wanted publickey"
+
+
+def test_nothing_is_on_trial(node: Node, machine: Machine) -> None:
+    """No change of sshd waits for its proof, which a timer or a reboot would undo."""
+    found = machine.run(
+        "ls /etc/tmpfiles.d/sparkrack-access.conf /run/sparkrack/access.revert 2>/dev/null"
+    ).stdout.split()
+    assert not found, f"{node.name}: a change of sshd is still on trial: {', '.join(found)}"
+
+
+def test_key_is_private_and_its_own(node: Node, machine: Machine, rack: Rack) -> None:
+    """Only its owner reads the private key; no other node has it, as the keys that are let in from them show."""
+    folder = f"~{rack.access.user}/.ssh"
+    shown = machine.run(f"stat -c '%a %U' {folder}/{NAME} {folder}").stdout.splitlines()
+    wanted = [f"600 {rack.access.user}", f"700 {rack.access.user}"]
+    assert shown == wanted, f"{node.name}: the key and its folder are {', '.join(shown) or 'not there'}"
+    own = machine.run(f"ssh-keygen -y -P '' -f {folder}/{NAME}").stdout.split()[:2]
+    assert len(own) == 2, f"{node.name}: {NAME} is no key that can be used"
+    lines = machine.run(f"cat {folder}/authorized_keys").stdout.splitlines()
+    same = [line.split()[-1] for line in lines if own[1] in line.split()]
+    assert not same, f"{node.name}: its private key is that of {', '.join(same)} as well"
+    let_in = [line.split()[-1] for line in lines if f" sparkrack:{rack.rack}:" in line]
+    missing = [name for name in rack.nodes if name != node.name and f"sparkrack:{rack.rack}:{name}" not in let_in]
+    assert not missing, f"{node.name}: does not let in {', '.join(missing)}"

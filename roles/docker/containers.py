@@ -1,0 +1,99 @@
+"""Running containers as their cgroups show them, and whether they are bounded. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sparkrack.fleet import SLICE, Docker, mebibytes
+
+CGROUPS = "/sys/fs/cgroup"
+_PLACE = re.compile(r"(?:docker-)?(?P<id>[0-9a-z]{12,64})(?:\.scope)?")
+
+
+@dataclass(frozen=True)
+class Container:
+    """What runs in one cgroup of docker: a container, or a step of a build. Limits in bytes, None for no limit."""
+
+    path: str
+    memory: int | None
+    swap: int | None
+
+    @property
+    def id(self) -> str:
+        """As docker names it."""
+        found = _PLACE.fullmatch(self.path.rsplit("/", 1)[-1])
+        return found["id"] if found else ""
+
+    @property
+    def short(self) -> str:
+        """As a person names it."""
+        return self.id[:12]
+
+    @property
+    def build(self) -> bool:
+        """Whether it is a step of a build: no container that docker could be asked for."""
+        return not re.fullmatch(r"[0-9a-f]{64}", self.id)
+
+    @property
+    def inside(self) -> bool:
+        """Whether the memory ceiling of the rack counts it."""
+        return self.path.startswith(f"{CGROUPS}/{SLICE}/")
+
+
+def running(listing: str) -> list[Container]:
+    """The containers in lines `path memory.max memory.swap.max`. Raises ValueError when a line is anything else."""
+    found = []
+    for line in listing.splitlines():
+        words = line.rsplit(" ", 2)
+        path = words[0]
+        if len(words) != 3 or not path.startswith(f"{CGROUPS}/") or not _PLACE.fullmatch(path.rsplit("/", 1)[-1]):
+            raise ValueError(f"running containers: cannot be told from {line[:120]!r}")
+        found.append(Container(path, _bytes(words[1], line), 0 if words[2] == "-" else _bytes(words[2], line)))
+    return found
+
+
+def _bytes(word: str, line: str) -> int | None:
+    if word == "max":
+        return None
+    if not re.fullmatch(r"[0-9]+", word):
+        raise ValueError(f"running containers: cannot be told from {line[:120]!r}")
+    return int(word)
+
+
+def limits(found: list[Container], docker: Docker) -> dict[Container, int]:
+    """The containers that are not bounded, and the limit in bytes that each shall have, swap included.
+
+    A smaller limit of its own stays.
+    """
+    most = mebibytes(docker.memory) * 1024 * 1024
+    shall = {one: most if one.memory is None else min(one.memory, most) for one in found if not one.build}
+    return {one: limit for one, limit in shall.items() if (one.memory, one.swap) != (limit, 0)}
+
+
+def shown(found: dict[Container, int]) -> list[str]:
+    """What becomes of their limits."""
+    return [
+        f"container {one.short}: memory {_written(one.memory)} -> {_written(limit)}, "
+        f"swap {_written(one.swap)} -> 0 (live, it is not restarted)"
+        for one, limit in found.items()
+    ]
+
+
+def outside(found: list[Container]) -> list[str]:
+    """The containers that the ceiling does not count, and what a person can do."""
+    return [
+        f"docker: {'a build' if one.build else 'container'} {one.short} is outside {SLICE} and its ceiling "
+        f"({one.path.removeprefix(CGROUPS)}); make it anew, without a --cgroup-parent of its own"
+        for one in found
+        if not one.inside
+    ]
+
+
+def _written(size: int | None) -> str:
+    if size is None:
+        return "unlimited"
+    for unit, factor in (("G", 1024**3), ("M", 1024**2)):
+        if size % factor == 0 and size:
+            return f"{size // factor}{unit}"
+    return str(size)

@@ -1,0 +1,50 @@
+"""Look whether the nodes may be changed. Nothing here changes any."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from pyinfra import logger
+from pyinfra.api.command import PyinfraCommand
+from pyinfra.api.deploy import deploy
+from pyinfra.api.host import Host
+from pyinfra.api.operation import operation
+from pyinfra.context import ctx_host
+
+from roles.preflight import alike, state
+from roles.preflight.view import fleet, look
+from sparkrack.fleet import Node, Rack
+from sparkrack.ops import probe
+from sparkrack.ops.refusal import refuse
+
+
+@deploy("Preflight")
+def apply(rack: Rack, node: Node) -> None:
+    """Every gate before the first change, of nodes or switch: stands first in a run.
+
+    Does not protect from what a node becomes later in the run.
+    """
+    pass_gates(name="Look whether every node may be changed", rack=rack, node=node)
+
+
+@operation()
+def pass_gates(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
+    """Refuse this node, one line a gate, or tell what is worth knowing and do nothing.
+
+    + rack: what the nodes shall be
+    + node: the one this host is
+    """
+    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
+    try:
+        facts = look(host)
+    except (probe.UnknownError, ValueError) as unknown:
+        yield refuse(host, f"preflight: {unknown}; nothing was changed")
+        return
+    nodes = fleet(host)
+    for line in alike.warnings(rack, node.name, nodes):
+        host.log_styled(f"preflight: {line}", fg="yellow", log_func=logger.warning)
+    faults = [*state.gates(rack, node, facts), *alike.refusals(rack, node.name, nodes)]
+    if faults:
+        yield refuse(host, *(f"preflight: {fault}" for fault in faults))
+        return
+    host.noop(f"{facts.maker} {facts.product}, BIOS {facts.bios}: may be changed")

@@ -1,0 +1,156 @@
+"""What goes wrong around a run: a full disk, a lock held, a node that dies, sudo taken away, a gate that shuts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import namespace as ns
+from tests.lab.virtual import REPOSITORY, VirtualRack
+
+NODE = "spark2"
+MEMORY_ALONE = """\
+from pyinfra.context import host
+
+from roles.memory.apply import apply as memory
+
+memory(rack=host.data.rack, node=host.data.node)
+"""
+FILL = """\
+mkdir -p /fill; n=0
+for s in 4G 1G 64M 4M 256K 4K; do while fallocate -l $s /fill/$n 2>/dev/null; do n=$((n+1)); done; rm -f /fill/$n; done
+while echo x > /fill/$n 2>/dev/null; do n=$((n+1)); [ $n -lt 2000 ] || exit 1; done; true
+"""
+
+
+@pytest.fixture
+def full(rack: VirtualRack) -> Iterator[None]:
+    rack.ssh(NODE, FILL)
+    yield
+    rack.ssh(NODE, "rm -rf /fill")
+
+
+def said(done: subprocess.CompletedProcess[str]) -> str:
+    return done.stdout + done.stderr
+
+
+def test_a_full_disk_is_seen_before_any_change(rack: VirtualRack, full: None) -> None:
+    before = rack.ssh(NODE, "tar -c --sort=name /etc | sha256sum")
+    rack.ssh(NODE, "sysctl -qw vm.overcommit_memory=1")
+    done = rack.deploy("-y", "--limit", NODE, check=False)
+    assert done.returncode == 1
+    assert "10G" in said(done)
+    assert rack.ssh(NODE, "sysctl -n vm.overcommit_memory").strip() == "1"
+    assert rack.ssh(NODE, "tar -c --sort=name /etc | sha256sum") == before
+
+
+def test_a_disk_that_fills_up_leaves_the_old_file_whole(rack: VirtualRack, full: None, tmp_path: Path) -> None:
+    """The role alone, so that no gate stops it before."""
+    deploy = tmp_path / "deploy.py"
+    deploy.write_text(MEMORY_ALONE)
+    path = "/etc/sysctl.d/zz-sparkrack-memory.conf"
+    was = rack.ssh(NODE, f"sed -i s/1572864/65536/ {path}; cat {path}")
+    rack.ssh(NODE, "while echo x > /fill/more 2>/dev/null; do mv /fill/more /fill/more.$(date +%N); done; true")
+    done = rack.deploy("-y", "--limit", NODE, deploy=str(deploy), check=False)
+    assert done.returncode == 1
+    assert "No space left on device" in said(done)
+    assert "Traceback" not in said(done)
+    assert rack.ssh(NODE, f"cat {path}; ls -A /etc/sysctl.d | grep -c '^[.]zz-sparkrack' || true") == f"{was}0\n"
+
+
+def test_after_that_an_ordinary_run_mends_all(rack: VirtualRack) -> None:
+    rack.deploy("-y", "--limit", NODE)
+    assert rack.ssh(NODE, "sysctl -n vm.overcommit_memory vm.min_free_kbytes").split() == ["0", "1572864"]
+
+
+def test_a_lock_of_dpkg_is_waited_for(rack: VirtualRack) -> None:
+    """Held for some seconds by a program with a name; it is never taken away."""
+    lock = "f = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(f, fcntl.LOCK_EX)"
+    hold = f"import fcntl, time; {lock}; time.sleep(15)"
+    rack.ssh(
+        NODE, f'dpkg -r --force-all nvidia-modprobe >/dev/null 2>&1; systemd-run -q --unit=holder python3 -c "{hold}"'
+    )
+    begin = time.monotonic()
+    done = rack.deploy("-y", "--limit", NODE)
+    assert "dpkg" in said(done)
+    assert time.monotonic() - begin > 8
+    assert "Status: hold ok installed" in rack.ssh(NODE, "dpkg -s nvidia-modprobe")
+
+
+def test_sudo_taken_away_is_told_and_nothing_is_done(rack: VirtualRack) -> None:
+    rack.ssh(
+        NODE,
+        "systemd-run -q --on-active=25s --timer-property=AccuracySec=100ms mv /etc/ops.away /etc/sudoers.d/ops; "
+        "mv /etc/sudoers.d/ops /etc/ops.away",
+    )
+    done = rack.deploy("-y", "--limit", NODE, check=False)
+    assert done.returncode == 1
+    assert "state of the node: sudo: a password is required" in said(done)
+    assert "Traceback" not in said(done)
+    until = time.monotonic() + 60
+    while "spark2" not in rack.lab("ssh", NODE, "sudo", "-n", "hostname", check=False).stdout:
+        assert time.monotonic() < until
+        time.sleep(1)
+
+
+def test_a_gate_that_shuts_keeps_the_switch_as_it_is(rack: VirtualRack) -> None:
+    """Links would go down for all nodes, and one of them cannot be gone on with."""
+    hardware = rack.place.node("spark3") / "shared/hardware.json"
+    kept = hardware.read_text()
+    state = json.loads(kept)
+    for slot in state["pci"]:
+        if slot.startswith("0002:"):
+            state["pci"][slot]["width"] = "x2"
+    sentence = ("/interface/ethernet/set", "=.id=qsfp56-dd-1-3", "=speed=50G-baseCR")
+    rack.inside("pyinfra", "inventory.py", "exec", "--limit", "switches", "--", *sentence)
+    writes = rack.writes()
+    hardware.write_text(json.dumps(state))
+    try:
+        done = rack.deploy("-y", check=False)
+    finally:
+        hardware.write_text(kept)
+    assert done.returncode == 1
+    assert "x2" in said(done)
+    assert "not changed, as spark3 cannot be gone on with" in said(done)
+    assert rack.writes() == writes
+    rack.deploy("-y")
+    assert rack.writes() > writes
+
+
+def test_a_node_that_dies_in_the_middle_does_not_hold_up_the_others(rack: VirtualRack) -> None:
+    for node in rack.nodes:
+        rack.ssh(node, "sysctl -qw vm.overcommit_memory=1")
+    run = subprocess.Popen(
+        ["sparkrack", "lab", "run", "--", "pyinfra", "inventory.py", "deploy.py", "-y", "--limit", "nodes"],
+        env=rack.environment,
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    text = ""
+    try:
+        assert run.stdout
+        for line in run.stdout:
+            text += line
+            if "Starting operation" in line:
+                break
+        dead = ns.matching(rack.place.namespace, f"umid={rack.place.namespace}-spark3")
+        assert dead
+        ns.end(dead)
+        rest, _ = run.communicate(timeout=300)
+        text += rest
+    finally:
+        run.kill()
+        rack.lab("up", "--nodes", "3")
+    assert run.returncode == 1, text
+    assert "Traceback" not in text
+    for node in ("spark1", "spark2"):
+        assert rack.ssh(node, "sysctl -n vm.overcommit_memory").strip() == "0"
+    rack.deploy("-y")
+    rack.verify()

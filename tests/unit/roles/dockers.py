@@ -1,0 +1,194 @@
+"""Nodes with an engine that is none: they answer what the images role asks and sends, and note who gives whom what."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+from roles.images import courier, transfer
+from sparkrack.fleet import Rack, load
+from sparkrack.ops import probe
+from tests.unit.ops import fakenode
+from tests.unit.roles.cases import DEPLOYS, node_of
+
+NONE = "<none>"
+
+
+@dataclass
+class Held:
+    """An image on a node: its names, and what registry gave it by which digest."""
+
+    names: set[str] = field(default_factory=set)
+    digest: tuple[str, str] | None = None
+    size: int = 50_000_000
+
+
+@dataclass
+class Docker(fakenode.Answers):
+    """One node. `held`: its images by ID; `job`: what it fetches, with how often it is still seen running."""
+
+    node: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    held: dict[str, Held] = field(default_factory=dict)
+    rest: dict[str, str] = field(default_factory=dict)
+    job: list[Any] | None = None
+    fetched: list[str] = field(default_factory=list)
+    lost: int | None = None
+    """After so many commands the connection is gone."""
+    wrong: str | None = None
+    """What docker load makes of anything."""
+
+    def listing(self) -> str:
+        rows = []
+        for identity, held in self.held.items():
+            named = [name.rpartition(":")[::2] for name in sorted(held.names)]
+            if held.digest and held.digest[0] not in {repository for repository, _ in named}:
+                named.append((held.digest[0], NONE))
+            for repository, tag in named or [(NONE, NONE)]:
+                mine = held.digest if held.digest and held.digest[0] == repository else None
+                rows.append(f"{identity} {repository} {tag} {mine[1] if mine else NONE} {held.size // 10**6}MB\n")
+        return "".join(rows)
+
+    def find(self, reference: str) -> str | None:
+        for identity, held in self.held.items():
+            if reference in (identity, *held.names) or (held.digest and reference == "@".join(held.digest)):
+                return identity
+        return None
+
+
+@dataclass
+class World:
+    """The nodes by address and name, and what the registry has: reference -> ID and digest."""
+
+    rack: Rack
+    dockers: dict[str, Docker]
+    registry: dict[str, tuple[str, str]] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    """Addresses that nobody reaches."""
+    serving: dict[str, int] = field(default_factory=dict)
+    most: int = 0
+
+    def at(self, address: str) -> Docker:
+        owners = {str(node.address): name for name, node in self.rack.nodes.items()}
+        owners |= {str(one.interface.ip): one.half.node for one in self.rack.addresses}
+        return self.dockers[owners[address]]
+
+    def fetch(self, taker: Docker, script: str) -> list[str]:
+        """Do what a job's script says; its log."""
+        if found := re.search(r"docker pull (\S+) ", script):
+            taker.fetched.append(f"pull {found[1]}")
+            if found[1] not in self.registry:
+                return [f"Error response from daemon: manifest for {found[1]} not found", "sparkrack: load ended 1"]
+            identity, digest = self.registry[found[1]]
+            held = taker.held.setdefault(identity, Held())
+            held.digest = (found[1].partition("@")[0].rpartition(":")[0] or found[1].partition("@")[0], digest)
+            if "@" in found[1]:
+                held.digest = (found[1].partition("@")[0], digest)
+            else:
+                held.names.add(found[1])
+            return ["sparkrack: load ended 0"]
+        found = re.search(r"(\S+) docker save (\S+) ", script)
+        assert found, script
+        taker.fetched.append(f"copy {found[1]}")
+        if found[1] in self.dead or found[2] not in self.at(found[1]).held:
+            return ["ssh: no route to host", "sparkrack: save ended 255", "sparkrack: load ended 1"]
+        identity = taker.wrong or found[2]
+        taker.held.setdefault(identity, Held())
+        return [f"Loaded image ID: {identity}", "sparkrack: save ended 0", "sparkrack: load ended 0"]
+
+
+class Engine(fakenode.Node):
+    """The connector of such a node."""
+
+    world: World
+
+    def run_shell_command(self, command: Any, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:
+        text, docker = command.get_raw_value().removeprefix("set -eu; "), self.answers
+        assert isinstance(docker, Docker)
+        if fakenode.is_probe(command.get_raw_value()):
+            said = node_of("images") | {"images-stock": docker.listing()} | docker.rest
+            lines = [f"{key} {_said(value)}" for key, value in said.items()]
+            return True, CommandOutput([OutputLine("stdout", line) for line in [*lines, probe._END]])
+        docker.sent.append((text, ""))
+        if docker.lost is not None and len(docker.sent) > docker.lost:
+            raise OSError("Socket is closed")
+        fine, lines = self.answered(docker, text)
+        return fine, CommandOutput([OutputLine("stdout" if fine else "stderr", line) for line in lines])
+
+    def answered(self, docker: Docker, text: str) -> tuple[bool, list[str]]:
+        if "systemd-run" in text:
+            encoded = re.search(r"printf %s (\S+) ", text)
+            assert encoded
+            script = base64.b64decode(encoded[1]).decode()
+            source = re.search(r"(\S+) docker save", script)
+            if source and source[1] not in self.world.dead:
+                giver = self.world.at(source[1]).name
+                self.world.serving[giver] = self.world.serving.get(giver, 0) + 1
+                self.world.most = max(self.world.most, self.world.serving[giver])
+            docker.job = [3, script, source[1] if source else None]
+            return True, []
+        if "is-active" in text:
+            assert docker.job
+            docker.job[0] -= 1
+            if docker.job[0] > 0:
+                return True, ["active", "5000000 bytes (5.0 MB, 4.8 MiB) copied, 1 s, 5.0 MB/s"]
+            _, script, source = docker.job
+            if source and source not in self.world.dead:
+                self.world.serving[self.world.at(source).name] -= 1
+            docker.job = None
+            return True, ["inactive", *self.world.fetch(docker, script)]
+        word = text.split()[-1].strip("'")
+        identity = docker.find(word)
+        if "len .RepoTags" in text:
+            return bool(docker.held.pop(word, None)), []
+        if "image inspect" in text:
+            if identity is None:
+                return False, [f"Error response from daemon: No such image: {word}"]
+            held = docker.held[identity]
+            digests = json.dumps(["@".join(held.digest)] if held.digest else [])
+            return True, [f"{identity} {held.size} {digests}"]
+        assert text.startswith("docker tag "), text
+        for held in docker.held.values():
+            held.names.discard(word)
+        docker.held[text.split()[-2]].names.add(word)
+        return True, []
+
+
+def _said(value: str | None) -> str:
+    return "absent" if value is None else f"0 {base64.b64encode(value.encode()).decode()}"
+
+
+@dataclass
+class Desk:
+    """Runs on such nodes, with a rack file in a folder of its own."""
+
+    folder: Path
+    patch: pytest.MonkeyPatch
+
+    def world(self, text: str, **held: dict[str, Held]) -> World:
+        path = self.folder / "rack.yaml"
+        path.write_text(text)
+        rack = load(path)
+        return World(rack, {name: Docker(name=name, held=held.get(name, {})) for name in rack.nodes})
+
+    def run(self, world: World, mode: str = "yes", only: tuple[str, ...] = (), grace: float = 30) -> fakenode.Ended:
+        self.patch.setattr(fakenode, "Node", type("InWorld", (Engine,), {"world": world}))
+        for module in (courier, transfer):
+            self.patch.setattr(module, "PAUSE", 0.001)
+        self.patch.setattr(transfer, "TOLD", 0)
+        self.patch.setattr(courier, "GRACE", grace)
+        hosts = {
+            name: {"rack": world.rack, "node": world.rack.nodes[name], "answers": docker}
+            for name, docker in world.dockers.items()
+            if name in (only or world.dockers)
+        }
+        hosts = {name: hosts[name] for name in only or hosts}
+        return fakenode.run(hosts, DEPLOYS["images"], mode, diff=True)

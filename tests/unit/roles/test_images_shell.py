@@ -1,0 +1,220 @@
+"""The shell texts of the images role, run by a real shell in folders like a node's, with stand-ins for its tools."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import roles.images.view  # noqa: F401 - registers what is asked
+from roles.images import scripts, state
+from roles.images.spread import Route
+from sparkrack.fleet.pins import Pin
+from sparkrack.ops import probe
+from tests.unit.ops.shells import calls, run, stand_in
+
+A, D = (f"sha256:{digit * 64}" for digit in "ad")
+X = state.image("scitrera/x:1")
+ROUTE = Route("n2", "n1", "192.168.100.1", fabric=True)
+COMMANDS = probe._registered["images"].commands
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """A node whose engine runs."""
+    for folder in ("run", "proc/7", "etc/docker", "var/lib/docker", "sys/fs/cgroup/system.slice"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "run/docker.pid").write_text("7")
+    (tmp_path / "proc/7/comm").write_text("dockerd\n")
+    stand_in(tmp_path, "docker", f"echo '{A} scitrera/x 1 <none> 1GB'")
+    return tmp_path
+
+
+def asked(node: Path, key: str) -> str:
+    done = run(COMMANDS[key], node)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.replace(str(node), "")
+
+
+def test_what_it_holds(node: Path) -> None:
+    assert state.stock(asked(node, state.STOCK)).named(X)
+    assert "image ls --no-trunc --digests" in calls(node)[0]
+
+
+@pytest.mark.parametrize("path", ["run/docker.pid", "proc/7/comm"])
+def test_an_engine_that_does_not_run_is_not_started_by_the_question(node: Path, path: str) -> None:
+    (node / path).unlink()
+    assert asked(node, state.STOCK) == "no engine\n"
+    assert calls(node) == []
+
+
+def test_a_number_that_another_program_has_got(node: Path) -> None:
+    (node / "proc/7/comm").write_text("bash\n")
+    assert asked(node, state.STOCK) == "no engine\n"
+
+
+def test_an_engine_that_does_not_answer(node: Path) -> None:
+    stand_in(node, "docker", "echo half; exit 1")
+    with pytest.raises(ValueError, match="does not answer: half no answer, exit 1"):
+        state.stock(asked(node, state.STOCK))
+
+
+def test_room(node: Path) -> None:
+    (free,) = state.room(asked(node, state.ROOM)).items()
+    assert free[0] == "/var/lib/docker"
+    assert free[1] > 0
+    (node / "var/lib/containerd").mkdir()
+    assert list(state.room(asked(node, state.ROOM))) == ["/var/lib/docker", "/var/lib/containerd"]
+
+
+def test_room_where_the_images_are_moved_to(node: Path) -> None:
+    other = node / "da ta"
+    other.mkdir()
+    (node / "etc/docker/daemon.json").write_text(f'{{\n  "data-root" : "{other}"\n}}\n')
+    assert list(state.room(asked(node, state.ROOM))) == ["/da ta"]
+
+
+def test_no_folder_is_no_room(node: Path) -> None:
+    (node / "etc/docker/daemon.json").write_text('{"data-root": "/nowhere/$(touch /tmp/owned)"}')
+    with pytest.raises(ValueError, match="nothing was said"):
+        state.room(asked(node, state.ROOM))
+
+
+def test_what_is_on_its_way(node: Path) -> None:
+    assert asked(node, state.TRANSFERS) == ""
+    (node / f"sys/fs/cgroup/system.slice/{scripts.unit(X)}.service").mkdir()
+    assert asked(node, state.TRANSFERS) == f"{scripts.unit(X)}\n"
+
+
+def job(node: Path, script: str) -> list[str]:
+    """The log of a job that has ended."""
+    file = node / "job.sh"
+    file.write_text(script)
+    path = f"{node}/bin:{os.environ['PATH']}"
+    done = subprocess.run(["/bin/sh", file], capture_output=True, text=True, env={"PATH": path}, timeout=30)
+    return ["inactive", *(done.stderr + done.stdout).replace("\r", "\n").splitlines()]
+
+
+def test_a_copy(node: Path) -> None:
+    stand_in(node, "ssh", "head -c 3000000 /dev/zero")
+    stand_in(node, "docker", f"wc -c > {node}/came; echo 'Loaded image ID: {A}'")
+    ended = scripts.progress(job(node, scripts.copy(ROUTE, A)))
+    assert (ended.fine, ended.copied, ended.loaded) == (True, 3_000_000, A)
+    assert (node / "came").read_text().strip() == "3000000"
+    (ssh,) = [call for call in calls(node) if call.startswith("ssh")]
+    assert ssh.endswith(f"192.168.100.1 docker save {A}")
+    assert "-o BatchMode=yes" in ssh
+
+
+@pytest.mark.parametrize(
+    ("ssh", "docker", "why"),
+    [
+        ("echo 'Permission denied (publickey).' >&2; exit 255", "cat >/dev/null", "Permission denied (publickey)."),
+        ("echo some", "cat >/dev/null; echo 'no space left on device' >&2; exit 1", "no space left on device"),
+        ("echo some; exit 1", "cat >/dev/null", ""),
+    ],
+)
+def test_a_copy_that_fails(node: Path, ssh: str, docker: str, why: str) -> None:
+    stand_in(node, "ssh", ssh)
+    stand_in(node, "docker", docker)
+    ended = scripts.progress(job(node, scripts.copy(ROUTE, A)))
+    assert not ended.fine
+    assert "; ".join(ended.said) == why
+
+
+def test_a_pull(node: Path) -> None:
+    log = "0123456789ab: Pulling fs layer\n0123456789ac: Already exists\n0123456789ab: Pull complete\nDigest: x"
+    stand_in(node, "docker", f"echo '{log}'")
+    ended = scripts.progress(job(node, scripts.pull("scitrera/x:1")))
+    assert (ended.fine, ended.layers, ended.said) == (True, (2, 2), ("Digest: x",))
+
+
+@pytest.mark.parametrize(
+    ("lines", "running", "fine"),
+    [
+        (["active"], True, False),
+        (["activating"], True, False),
+        (["inactive"], False, False),
+        (["failed", "12 bytes (12 B) copied"], False, False),
+        (["active", "sparkrack: save ended 0", "sparkrack: load ended 0"], True, False),
+        (["inactive", "sparkrack: save ended 0"], False, False),
+        (["inactive", "sparkrack: load ended 0"], False, True),
+        (["inactive", "sparkrack: save ended 1", "sparkrack: load ended 0"], False, False),
+    ],
+)
+def test_progress(lines: list[str], running: bool, fine: bool) -> None:
+    said = scripts.progress(lines)
+    assert (said.running, said.fine) == (running, fine)
+
+
+def test_no_answer_is_no_progress() -> None:
+    with pytest.raises(ValueError, match="does not say"):
+        scripts.progress([])
+
+
+def rooted(node: Path, script: str) -> subprocess.CompletedProcess[str]:
+    return run(script.replace("install -d", "mkdir -p"), node)
+
+
+def test_start(node: Path) -> None:
+    stand_in(node, "systemd-run")
+    done = rooted(node, scripts.start(X, "ops", scripts.pull("scitrera/x:1"), [str(node)], 5))
+    assert done.returncode == 0, done.stderr
+    (call,) = calls(node)
+    assert f"--unit={scripts.unit(X)} --uid=ops" in call
+    body = (node / f"run/sparkrack-images/{scripts.unit(X)}.sh").read_text()
+    assert body.endswith(scripts.pull("scitrera/x:1"))
+
+
+def test_start_without_room(node: Path) -> None:
+    stand_in(node, "systemd-run")
+    need = shutil.disk_usage(node).free * 2
+    done = rooted(node, scripts.start(X, "ops", "x", [str(node)], need))
+    assert done.returncode == 1
+    assert f"MB free, {need // 10**6} MB are needed" in done.stderr
+    assert calls(node) == []
+
+
+def test_look(node: Path) -> None:
+    (node / "run/sparkrack-images").mkdir()
+    (node / f"run/sparkrack-images/{scripts.unit(X)}.log").write_text("1 bytes (1 B) copied\r2 bytes (2 B) copied")
+    for said, answer in (("echo active", "active"), ("echo inactive; exit 3", "inactive")):
+        stand_in(node, "systemctl", said)
+        done = run(scripts.look(X), node)
+        assert done.returncode == 0
+        assert done.stdout.splitlines() == [answer, "1 bytes (1 B) copied", "2 bytes (2 B) copied"]
+    stand_in(node, "systemctl", "exit 1")
+    assert run(scripts.look(X), node).returncode == 1, "systemd could not be asked"
+
+
+@pytest.mark.parametrize("hostile", ["$(touch {0}/owned)", "`touch {0}/owned`", "a'; touch {0}/owned; '", "-x"])
+def test_what_is_read_or_declared_is_never_run(node: Path, hostile: str) -> None:
+    word = hostile.format(node)
+    for tool in ("docker", "ssh", "systemd-run", "systemctl"):
+        stand_in(node, tool, "cat >/dev/null")
+    image = state.Image(word, word, word, None)
+    route = Route("n2", "n1", word, fabric=True)
+    for script in (
+        scripts.copy(route, word),
+        scripts.pull(word),
+        scripts.inspect(word),
+        scripts.name(image, word),
+        scripts.drop(word),
+        scripts.look(image),
+        scripts.stop(image),
+        scripts.start(image, word, "x", [word], 0),
+    ):
+        run(script, node)
+    assert not (node / "owned").exists()
+
+
+def test_inspected() -> None:
+    line = f'{A} 50 ["other/x@{A}","scitrera/x@{D}"]'
+    assert scripts.inspected(X, [line]) == (Pin(D, A), 50)
+    assert scripts.inspected(X, [f"{A} 50 null"]) == (Pin(None, A), 50)
+    for garbage in ([], [""], ["a b c"], [f"{A} many []"], [f"{A} 5 []", "x"], ["x 5 []"], [f"{A} 5 {{"]):
+        with pytest.raises(ValueError, match=r"cannot be told|Expecting|invalid literal"):
+            scripts.inspected(X, garbage)

@@ -1,0 +1,184 @@
+"""Each gate of one node: what it lets pass, and the line it refuses with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roles.preflight import identity, state
+from sparkrack.fleet import Node, Rack
+from tests.unit.fleet.racks import SWITCH, changed, loaded
+
+from .cases import OPERATIONS, read
+from .nodefacts import facts
+
+ASUS, PGX = "ASUSTeK COMPUTER INC.", "LENOVO"
+LINK = "LnkSta:\tSpeed 32GT/s (ok), Width x4 (ok)"
+
+
+def rack(preflight: str = "{}", lossless: str = "none") -> Rack:
+    edits = [
+        ("memory:\n", f"preflight: {preflight}\nmemory:\n"),
+        ("l2mtu: 9500", f"l2mtu: 9500\n    lossless: {lossless}"),
+    ]
+    return loaded(changed(SWITCH, *edits))
+
+
+RACK = rack()
+NODE = RACK.nodes["spark1"]
+
+
+def refused(*edits: tuple[str, str], rack: Rack = RACK, node: Node = NODE) -> list[str]:
+    return state.gates(rack, node, facts(*edits))
+
+
+@pytest.mark.parametrize(
+    "edits",
+    [
+        [],
+        [('VERSION_ID="24.04"\nID=ubuntu', "VERSION_ID='13'\nID=debian")],
+        [(f"board 0 {ASUS}", "board 0 NVIDIA")],
+        [(f"maker 0 {ASUS}", "maker 0 NVIDIA")],
+        [("product 0 GX10", "product 0 anything")],
+        [("0105.2026", "0104.2025")],
+        [("0105.2026", "1000")],
+        [("kernel 0 6.17", "kernel 0 7.0"), ("ro quiet", "ro kho=off")],
+        [("ro quiet", "ro kho=off")],
+        [("driver 0 580.159.03", "driver 9 it failed")],
+        [("engine 1 installed", "engine 1 config-files")],
+        [("3456789012 /", "10485760 /")],
+        [("Speed 32GT/s (ok), Width x4 (ok)", "Speed 32GT/s, Width x4 (overdriven)")],
+        [("firmware 0 driver:", "firmware 71 driver:")],
+    ],
+)
+def test_what_passes(edits: list[tuple[str, str]]) -> None:
+    assert refused(*edits) == []
+
+
+@pytest.mark.parametrize("case", read(OPERATIONS / "preflight.gates.yaml"), ids=lambda case: case["says"][:40])
+def test_what_is_refused(case: dict[str, Any]) -> None:
+    assert refused(*map(tuple, case["edits"])) == [case["says"]]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("LnkSta:\tSpeed 32GT/s, Width x4", "LnkSta:\tbroken", "PCIe links: cannot be told"),
+        ("3456789012 /", "much /", "room on disk: cannot be told"),
+        ("3456789012 /", "3456789012 /home", "room on disk: df does not say it of /"),
+        ("1800000000.000000000", "1800000000.%N", "clock: cannot be told"),
+        ("clock 0 1800000000.000000000", "clock 127", "clock: cannot be told"),
+        (
+            "hostkey 0 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIone root@spark1",
+            "hostkey 0 none",
+            "host keys: cannot be told",
+        ),
+        ("0123456789abcdef0123456789abcdef", "uninitialized", "/etc/machine-id: cannot be told"),
+        ("machine 0 aarch64", "machine aarch64", "preflight: cannot be told from 'machine aarch64'"),
+        ("machine 0 aarch64", "", "cannot be told from"),
+    ],
+)
+def test_what_is_no_answer(old: str, new: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason.replace("/", ".")):
+        facts((old, new))
+
+
+def test_only_the_room_of_rack_yaml_counts() -> None:
+    for wanted, passes in (("1G", True), ("1025M", False)):
+        assert (refused(("3456789012 /", "1048576 /"), rack=rack(f"{{disk_free: {wanted}}}")) == []) == passes
+
+
+def test_a_floor_is_one_vendors() -> None:
+    beta = ("GX10DGX.0105.2026", "beta")
+    assert refused(beta, rack=rack("{bios: {}}")) == []
+    assert refused(beta, rack=rack('{bios: {lenovo: "5.36"}}')) == []
+    (line,) = refused(rack=rack('{bios: {asus: "0106"}}'))
+    assert line.startswith("BIOS: GX10DGX.0105.2026, wanted at least 0106")
+
+
+def test_two_lanes_of_another_vendor_are_no_fault_of_asus() -> None:
+    node = RACK.nodes["spark2"]
+    (line,) = refused((ASUS, PGX), (LINK, "LnkSta: Speed 32GT/s, Width x2"), node=node)
+    assert line.endswith("wanted 32GT/s x4")
+
+
+def test_roce_needs_the_driver() -> None:
+    roce = rack(lossless="roce")
+    first, second = refused(rack=roce)
+    assert first == (
+        "lossless: crs812 is declared roce and the driver of enp1s0f1np1 has no ecn/roce_np/enable/3; install NVIDIA's "
+        "DOCA-OFED, or declare pause; crs812 was not changed"
+    )
+    assert "enP2p1s0f1np1" in second
+    names = ("enp1s0f1np1", "enP2p1s0f1np1")
+    assert refused(*((f"interface 0 {name}", f"interface 0 {name}\necn 0 {name}") for name in names), rack=roce) == []
+    (one,) = refused(("interface 0 enp1", "interface 0 enp1s0f1np1\necn 0 enp1"), rack=roce)
+    assert "enP2p1s0f1np1" in one
+    gone = refused(*((f"interface 0 {name}", f"x 0 {name}") for name in names), rack=roce)
+    assert gone[0] == "lossless: enp1s0f1np1 is not there, so whether its driver can do roce cannot be told"
+    assert refused(rack=rack(lossless="pause")) == []
+
+
+@pytest.mark.parametrize(
+    ("makers", "vendor"),
+    [
+        (("NVIDIA", "NVIDIA"), "nvidia"),
+        (("ASUSTeK COMPUTER INC.", "NVIDIA"), "asus"),
+        (("NVIDIA", "ASUSTeK COMPUTER INC."), "asus"),
+        (("LENOVO", ""), "lenovo"),
+        (("Dell Inc.", "Dell Inc."), "dell"),
+        (("Acer", "NVIDIA"), "acer"),
+        (("GIGABYTE", "Giga-Byte Technology Co., Ltd."), "gigabyte"),
+        (("HP", "HP"), "hp"),
+        (("Micro-Star International Co., Ltd.", "MSI"), "msi"),
+        (("LENOVO", "ASUSTeK COMPUTER INC."), None),
+        (("", ""), None),
+        (("Sharp", "Alpha msix"), None),
+        (("To Be Filled By O.E.M.",), None),
+    ],
+)
+def test_vendors(makers: tuple[str, ...], vendor: str | None) -> None:
+    assert identity.vendor_of(*makers) == vendor
+
+
+@pytest.mark.parametrize(
+    ("version", "floor", "older"),
+    [
+        ("GX10DGX.0105.2026", "0104", False),
+        ("GX10DGX.0104.2025", "0104", False),
+        ("GX10DGX.0103.2025", "0104", True),
+        ("GX10DGX.0105.2026", "105", False),
+        ("GX10DGX.0104.2025", "0104.2026", True),
+        ("5.36_1.2", "5.36_1.2", False),
+        ("5.36_1.1", "5.36_1.2", True),
+        ("5.4", "5.36", True),
+        ("5.36", "5.36_1", True),
+        ("6", "5.36_1", False),
+        ("5.36_1.2b", "5.36_1", False),
+        ("0105-rc1", "0104", False),
+        (" 0105 ", "0104", False),
+    ],
+)
+def test_bios_versions(version: str, floor: str, older: bool) -> None:
+    assert identity.older(version, floor) == older
+
+
+@pytest.mark.parametrize(
+    ("version", "floor"),
+    [("beta", "0104"), ("", "0104"), ("GX10DGX", "0104"), ("0105x", "0104"), ("5.36_1.2b", "5.36_1.2"), ("0105", "5a"),
+     ("٥.٣", "5")],
+)  # fmt: skip
+def test_bios_versions_that_cannot_be_compared(version: str, floor: str) -> None:
+    with pytest.raises(ValueError, match="number"):
+        identity.older(version, floor)
+
+
+@given(st.lists(st.integers(0, 9999), min_size=1, max_size=4), st.lists(st.integers(0, 9999), min_size=1, max_size=4))
+def test_a_version_is_older_or_the_floor_is_met(one: list[int], other: list[int]) -> None:
+    length = max(len(one), len(other))
+    padded = [part + [0] * (length - len(part)) for part in (one, other)]
+    floor = ".".join(map(str, padded[1]))
+    assert identity.older(".".join(map(str, one)), floor) == (padded[0] < padded[1])

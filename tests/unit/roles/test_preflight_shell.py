@@ -1,0 +1,179 @@
+"""What preflight asks of a node, run by a real shell in a folder like a node's, with stand-ins for its tools."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from roles.preflight import answers, view
+from roles.preflight.state import ECN, HOTPLUG, Facts, Link
+from sparkrack.ops import probe
+from tests.unit.ops.shells import calls, rooted, run, stand_in
+
+from .nodefacts import said
+
+COMMANDS = probe._registered["preflight"].commands
+LSPCI = """\
+0000:01:00.1 Ethernet controller: Mellanox Technologies MT2910 Family [ConnectX-7]
+\tSubsystem: Mellanox Technologies Device 0001
+\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x8, ASPM not supported
+\t\tLnkSta:\tSpeed 32GT/s, Width x4 (downgraded)
+\t\t\tTrErr- Train- SlotClk+
+\t\tLnkSta2: Current De-emphasis Level: -6dB
+
+0002:01:00.1 Ethernet controller: Mellanox Technologies MT2910 Family [ConnectX-7]
+\t\tLnkSta:\tSpeed 32GT/s (ok), Width x2 (downgraded)
+"""
+"""As lspci 3.9 and 3.13 print a function with -vv, shortened."""
+DMI = """\
+case $2 in
+system-manufacturer) printf '# SMBIOS implementations newer than version 3.5.0 are not\\n# supported.\\nLENOVO\\n';;
+baseboard-manufacturer) printf '%s\\n' 'a\\tb  $(reboot) * ; "x"';;
+system-product-name) echo 'ThinkStation  PGX ';;
+bios-version) echo 5.36_1.2;;
+esac"""
+
+
+def node(root: Path) -> Path:
+    """A node with a card, tools and a host key."""
+    for key, path in ((view.OS, view.OS), (view.CMDLINE, view.CMDLINE), (view.MACHINE_ID, view.MACHINE_ID)):
+        write(root, path, said()[key])
+    for name in ("enp1s0f1np1", "enP2p1s0f1np1"):
+        (root / "sys/class/net" / name).mkdir(parents=True)
+    write(root, f"/sys/class/net/enp1s0f1np1/{ECN}", "1\n")
+    write(root, "/etc/ssh/ssh_host_ed25519_key.pub", "ssh-ed25519 AAAA root@spark1\n")
+    write(root, "/etc/ssh/ssh_host_rsa_key.pub", "ssh-rsa BBBB\\n root@spark1")
+    stand_in(root, "uname", "case $1 in -m) echo aarch64;; -r) echo 6.17.0-1021-nvidia;; esac")
+    stand_in(root, "dmidecode", DMI)
+    stand_in(root, "nvidia-smi", "echo 580.159.03")
+    stand_in(root, "dpkg-query", "echo 'installed docker.io 26.1.5'; echo no packages found >&2; exit 1")
+    stand_in(root, "ethtool", "printf 'driver: mlx5_core\\nfirmware-version: 28.45.4028 (NVD1)\\nbus-info: x\\n'")
+    stand_in(root, "lspci", f"cat <<'END'\n{LSPCI}END\necho 'pcilib: sysfs_read_vpd: read failed' >&2")
+    write(root, "/proc/locks", "")
+    return root
+
+
+def write(root: Path, path: str, text: str = "") -> None:
+    file = Path(f"{root}{path}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+
+
+def asked(root: Path, key: str) -> str:
+    done = run(COMMANDS[key], root)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def facts(root: Path) -> Facts:
+    texts = [Path(f"{root}{path}").read_text() for path in (view.OS, view.CMDLINE, view.MACHINE_ID)]
+    texts += [asked(root, key) for key in (view.LASTING, view.NOW)]
+    return answers.facts(answers.Texts(*texts), (0.0, 0.0))
+
+
+def test_a_whole_node(tmp_path: Path) -> None:
+    found = facts(node(tmp_path))
+    assert found.untold == {}
+    assert (found.machine, found.kernel) == ("aarch64", "6.17.0-1021-nvidia")
+    assert (found.maker, found.product, found.bios) == ("LENOVO", "ThinkStation  PGX", "5.36_1.2")
+    assert found.board == 'a\\tb  $(reboot) * ; "x"', "as it is: neither run nor read as an escape"
+    assert (found.driver, found.engine, found.firmware) == ("580.159.03", "docker.io 26.1.5", "28.45.4028 (NVD1)")
+    assert found.interfaces == {"enp1s0f1np1", "enP2p1s0f1np1"}
+    assert found.ecn == {"enp1s0f1np1"}
+    assert found.links == {"0000:01:00.1": Link("32GT/s", "x4"), "0002:01:00.1": Link("32GT/s", "x2")}
+    assert found.host_keys == {"AAAA": "ssh-ed25519", "BBBB\\n": "ssh-rsa"}
+    assert not found.hotplug
+    assert "/" in found.room
+    assert found.lockers == ()
+    assert found.clock[0] == found.clock[1] > 1_700_000_000
+
+
+def test_each_tool_is_started_once(tmp_path: Path) -> None:
+    asked(node(tmp_path), view.LASTING)
+    assert calls(tmp_path) == [
+        "uname -m",
+        "uname -r",
+        "dmidecode -s system-manufacturer",
+        "dmidecode -s baseboard-manufacturer",
+        "dmidecode -s system-product-name",
+        "dmidecode -s bios-version",
+        "nvidia-smi --query-gpu=driver_version --format=csv,noheader",
+        "dpkg-query -W -f ${db:Status-Status} ${Package} ${Version}  docker-ce docker.io",
+        "ethtool -i enp1s0f1np1",
+        "lspci -D -vv -d 15b3:",
+    ]
+
+
+def test_a_bare_node_answers(tmp_path: Path) -> None:
+    """Each tool is missing: that is an answer, and which gate it closes is not the probe's to say."""
+    for tool in ("uname", "dmidecode", "nvidia-smi", "dpkg-query", "ethtool", "lspci"):
+        stand_in(tmp_path, tool, "exit 127")
+    for path in (view.OS, view.CMDLINE, view.MACHINE_ID):
+        write(tmp_path, path, said()[path])
+    write(tmp_path, "/proc/locks")
+    found = facts(tmp_path)
+    assert found.untold["maker"] == "dmidecode is not installed"
+    assert found.untold["links"] == "lspci is not installed (package pciutils)"
+    assert found.untold["driver"] == "nvidia-smi is not installed"
+    assert (found.interfaces, found.firmware, found.host_keys) == (frozenset(), "", {})
+
+
+def test_hotplug(tmp_path: Path) -> None:
+    write(node(tmp_path), HOTPLUG)
+    assert facts(tmp_path).hotplug
+
+
+def test_a_host_key_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
+    write(node(tmp_path), "/etc/ssh/ssh_host_z_key.pub", "")
+    assert run(COMMANDS[view.LASTING], tmp_path).returncode == 9
+
+
+@pytest.mark.parametrize(
+    ("daemon", "wanted"),
+    [
+        (None, ["/", "/var/lib/docker", "/var/lib/containerd"]),
+        ('{\n  "x": 1, "data-root" : "/var/lib/other place"\n}', ["/", "/var/lib/other place", "/var/lib/containerd"]),
+        ('{"data-root": "$(touch /etc/hacked)"}', ["/", "/var/lib/containerd"]),
+        ('{"data-root": "/not/there"}', ["/", "/var/lib/containerd"]),
+        ("no json", ["/", "/var/lib/docker", "/var/lib/containerd"]),
+    ],
+)  # fmt: skip
+def test_where_docker_keeps_images(tmp_path: Path, daemon: str | None, wanted: list[str]) -> None:
+    for folder in ("docker", "containerd", "other place"):
+        (node(tmp_path) if folder == "docker" else tmp_path).joinpath("var/lib", folder).mkdir(parents=True)
+    if daemon is not None:
+        write(tmp_path, "/etc/docker/daemon.json", rooted(daemon, tmp_path))
+    stand_in(tmp_path, "df", 'shift 3; echo "   Avail Mounted on"; for p; do echo "  7 $p"; done')
+    places = [
+        line.removeprefix("room 0 7 ").replace(str(tmp_path), "") for line in asked(tmp_path, view.NOW).splitlines()
+    ]
+    assert [place or "/" for place in places if not place.startswith(("clock", "room"))] == wanted
+    assert not (tmp_path / "etc/hacked").exists()
+
+
+def test_who_holds_the_dpkg_lock(tmp_path: Path) -> None:
+    """This process does, and the kernel of this machine says so."""
+    lock = tmp_path / "var/lib/dpkg/lock-frontend"
+    write(node(tmp_path), "/var/lib/dpkg/lock-frontend")
+    (tmp_path / "proc/locks").unlink()
+    with lock.open("w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        pid = os.getpid()
+        (tmp_path / "proc/locks").write_text(
+            f"1: POSIX  ADVISORY  WRITE {pid} fd:01:{lock.stat().st_ino} 0 EOF\n"
+            f"1: -> POSIX  ADVISORY  WRITE 1 fd:01:{lock.stat().st_ino} 0 EOF\n"
+            "2: FLOCK  ADVISORY  WRITE 1 00:18:1 0 EOF\n"
+        )
+        (tmp_path / f"proc/{pid}").symlink_to(f"/proc/{pid}")
+        assert [line.partition(" (")[2] for line in facts(tmp_path).lockers] == [f"pid {pid})"]
+    assert facts(tmp_path).lockers == (), "a file of that number that is not this one"
+
+
+def test_the_stand_in_folder_is_really_used() -> None:
+    """Else these tests would look at this machine."""
+    for text in COMMANDS.values():
+        for top in ("/etc/", "/run/", "/var/", "/sys/", "/proc/"):
+            assert top not in rooted(text, Path("/R")).replace("/R" + top, "")

@@ -1,0 +1,168 @@
+"""The proof of the rdma role on a node like a real one: it passes there, and each thing broken fails it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.rdma import bandwidth, environment, state, verify
+from sparkrack.fleet import Rack
+from sparkrack.proof.machines import Machines
+from sparkrack.proof.told import FAULT, Told, of
+from tests.unit.fleet.racks import SWITCH, loaded
+from tests.unit.ops.shells import run, stand_in
+
+from .card import Machine
+
+RACK = loaded(SWITCH)
+NODE = RACK.nodes["spark1"]
+ADDRESS = '[{"ifname":"enP7s7","addr_info":[{"local":"10.77.0.11"}]},{}]'
+READ = f'while IFS= read -r l; do case $l in [A-Z]*) export "$l";; esac; done < ROOT{environment.ENV}; '
+
+
+def node(root: Path) -> Path:
+    """A node with our files, and tools that answer as on one that has read them."""
+    files = [*environment.files(RACK, NODE, "enP7s7", {}), state.limits(RACK), state.manager(RACK)]
+    for file in [*files, state.arp_dropin(RACK, NODE)]:
+        path = Path(f"{root}{file.path}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file.content)
+        path.chmod(int(file.mode, 8))
+    read = READ.replace("ROOT", str(root))
+    stand_in(root, "ip", f"echo '{ADDRESS}'")
+    stand_in(root, "rdma", "echo 'link rocep1s0f1/1 state ACTIVE physical_state LINK_UP netdev enp1s0f1np1'")
+    stand_in(root, "su", f"{read} echo unlimited; env")
+    stand_in(root, "systemd-run", f"{read} echo unlimited; env")
+    stand_in(root, "sysctl", 'for k in "$@"; do case $k in *ignore) echo "$k = 1";; *) echo "$k = 2";; esac; done')
+    stand_in(root, "systemd-analyze", f"cat {root}{state.ARP_DROPIN}")
+    return root
+
+
+def failures(root: Path, rack: Rack = RACK) -> list[str]:
+    """What the checks say."""
+    machine = Machine(root)
+    said: list[str] = []
+    wanted_of: Callable[..., dict[str, str]] = getattr(verify.wanted, "__wrapped__", verify.wanted)
+    wanted = wanted_of(rack, NODE, machine)
+
+    def check(test: Callable[..., None], *arguments: Any) -> None:
+        properties: list[tuple[str, object]] = []
+        try:
+            test(*(Told(properties) if argument is Told else argument for argument in arguments))
+        except AssertionError as error:
+            said.extend(of(properties, FAULT) or [str(error).splitlines()[0]])
+
+    check(verify.test_a_login_has_the_environment_and_may_pin_memory, NODE, machine, rack, wanted, Told)
+    check(verify.test_a_service_has_the_environment_and_may_pin_memory, NODE, machine, wanted, Told)
+    check(verify.test_nccl_conf_does_not_turn_rdma_off, NODE, machine)
+    check(verify.test_each_half_answers_for_itself, NODE, machine, rack, Told)
+    check(verify.test_each_half_answers_for_itself_after_a_boot, NODE, machine, rack, Told)
+    return said
+
+
+def test_a_node_that_is_right(tmp_path: Path) -> None:
+    assert failures(node(tmp_path)) == []
+
+
+BROKEN = {
+    "echo NCCL_IB_GID_INDEX=3 >> /etc/sparkrack/fabric.env": "spark1: in a service NCCL_IB_GID_INDEX is pinned to 3",
+    "sed -i s/rocep1s0f1/mlx5_0/ /etc/sparkrack/fabric.env": "in a login of ops NCCL_IB_HCA is =mlx5_0, wanted =roce",
+    ": > /etc/sparkrack/fabric.env": "spark1: in a service VLLM_HOST_IP is not set, wanted 10.77.0.11",
+    "echo NCCL_IB_DISABLE=0x1 > /etc/nccl.conf": "spark1: /etc/nccl.conf turns RDMA off (NCCL_IB_DISABLE=0x1)",
+    "echo net.ipv4.conf.all.arp_ignore=0 >> /etc/sysctl.d/zz-sparkrack-rdma.conf": (
+        "spark1: net.ipv4.conf.all.arp_ignore will be 0 after a boot, not 1"
+    ),
+    ": > /etc/sysctl.d/zz-sparkrack-rdma.conf": "spark1: net.ipv4.conf.all.arp_ignore will be unset after a boot",
+}
+
+
+@pytest.mark.parametrize("script", BROKEN)
+def test_what_is_broken_is_told(tmp_path: Path, script: str) -> None:
+    root = node(tmp_path)
+    assert run(script, root).returncode == 0
+    said = failures(root)
+    assert any(BROKEN[script] in line for line in said), said
+
+
+TOOLS = {
+    ("su", "echo 8192; env"): "spark1: ops may pin 8192 KiB, wanted unlimited",
+    ("su", "echo 'su: user ops does not exist' >&2; exit 1"): "spark1: ops cannot log in: su: user ops does not exist",
+    ("systemd-run", "echo 8192; env"): "spark1: a service may pin 8192 KiB, wanted unlimited",
+    ("systemd-run", "exit 1"): "spark1: a service with EnvironmentFile=/etc/sparkrack/fabric.env does not start",
+    ("sysctl", "exit 255"): "spark1: net.ipv4.conf.all.arp_ignore is not there",
+    ("sysctl", 'for k in "$@"; do echo "$k = 2"; done'): "spark1: net.ipv4.conf.enp1s0f1np1.arp_ignore is 2, wanted 1",
+}
+
+
+@pytest.mark.parametrize(("tool", "script"), TOOLS)
+def test_what_a_tool_says(tmp_path: Path, tool: str, script: str) -> None:
+    root = node(tmp_path)
+    stand_in(root, tool, script)
+    said = failures(root)
+    assert any(TOOLS[tool, script] in line for line in said), said
+
+
+def test_an_address_that_nobody_holds(tmp_path: Path) -> None:
+    root = node(tmp_path)
+    stand_in(root, "ip", "echo '[{},{}]'")
+    with pytest.raises(AssertionError, match=r"spark1: 0 interfaces hold 10\.77\.0\.11, wanted one"):
+        failures(root)
+
+
+class Nodes(Machines):
+    """As many nodes as are asked for, each the same folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def __getitem__(self, node: str) -> Machine:
+        return Machine(self.root)
+
+
+PRINTS = "@ link 200000\\n@ lanes 4\\n@ exit 0\\n@ said  1048576  5000  0.00  {}  0.01\\n"
+
+
+def measured(root: Path, figures: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[str]]:
+    """Faults and notes of the bandwidth check where the tools print these figures."""
+    script = "".join(PRINTS.format(figure).replace("@", str(n)) for n, figure in enumerate(figures.split()))
+    monkeypatch.setattr(bandwidth, "client", lambda _: f"printf '{script}'")
+    monkeypatch.setattr(bandwidth, "server", lambda _: "true")
+    properties: list[tuple[str, object]] = []
+    with suppress(AssertionError):
+        verify.test_bandwidth(NODE, RACK, Nodes(root), True, Told(properties))
+    return list(of(properties, FAULT)), list(of(properties, "note"))
+
+
+def test_a_healthy_figure_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults, notes = measured(tmp_path, "97.5", monkeypatch)
+    assert faults == []
+    assert notes == [f"spark1/{name} -> spark2: 97.5 Gb/s" for name in ("enp1s0f1np1", "enP2p1s0f1np1")]
+
+
+def test_a_bad_figure_is_a_fault_with_its_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults, notes = measured(tmp_path, "13.2", monkeypatch)
+    assert notes == []
+    assert faults[0].startswith("spark1/enp1s0f1np1 -> spark2: 13.2 Gb/s, stale ConnectX-7: leave the cables")
+    assert faults[1].startswith("spark1/enP2p1s0f1np1 -> spark2: 13.2 Gb/s")
+
+
+def test_no_figure_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faults, _ = measured(tmp_path, "nan", monkeypatch)
+    assert faults[0].startswith("spark1/enp1s0f1np1 -> spark2: not measured: ")
+
+
+def test_a_deaf_end_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bandwidth, "server", lambda _: "echo no device >&2; exit 1")
+    properties: list[tuple[str, object]] = []
+    with pytest.raises(AssertionError):
+        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), True, Told(properties))
+    assert of(properties, FAULT)[0] == "spark1/enp1s0f1np1 -> spark2: the other end cannot receive: no device"
+
+
+def test_nothing_is_measured_unasked(tmp_path: Path) -> None:
+    with pytest.raises(pytest.skip.Exception, match="bandwidth is measured with --bandwidth"):
+        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), False, Told([]))
