@@ -20,6 +20,8 @@ ln -s ../hardware "$root/usr/lib/sparkrack-lab/shell/ethtool"
 for command in ethtool dcb; do
     ln -s /usr/lib/sparkrack-lab/lossless "$root/usr/local/bin/$command"
 done
+# Every command of a run is a sudo; what PAM does about its session is a third of what it costs in a virtual node.
+printf '@include common-auth\naccount required pam_permit.so\nsession required pam_permit.so\n' > "$root/etc/pam.d/sudo"
 rm -f "$root"/etc/ssh/ssh_host_*
 mkdir "$root/tmp/factory"
 cp "$packages"/* "$root/tmp/factory/"

@@ -44,7 +44,7 @@ def own_key(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, node, probe.read(host))
+        view = View(rack, node, probe.read(host, "access"))
         view.complete()
         account, found, _ = view.account, view.pair, view.peer
         others = fleet.of(host, rack, "own_key")
@@ -110,7 +110,7 @@ def exchange(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, node, probe.read(host))
+        view = View(rack, node, probe.read(host, "access"))
         account, found = view.account, view.pair
         elsewhere = looks_elsewhere(view.reading.text(SSHD), account.home)
         ours = {path: view.reading.content(path) for path in (known.HOSTS, known.CLIENT)}
@@ -169,7 +169,7 @@ def own_name(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, node, probe.read(host))
+        view = View(rack, node, probe.read(host, "access"))
         found = view.reading.content(names.HOSTS)
         before = names.BARE if found is None else found
         after = names.hosts(rack, node, view.host_name, before)

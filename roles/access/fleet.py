@@ -77,7 +77,7 @@ def _read(state: State, rack: Rack) -> Fleet:
 
 def _peer(rack: Rack, name: str, host: Host) -> Peer | None:
     try:
-        return View(rack, rack.nodes[name], probe.read(host)).peer
+        return View(rack, rack.nodes[name], probe.read(host, "access")).peer
     except (probe.UnknownError, ValueError):
         return None  # that host says itself what is wrong
 

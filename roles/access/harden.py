@@ -51,7 +51,7 @@ def harden(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraCommand, No
     run = _runs.setdefault(host.state, Run())
     wanted = sshd.dropin(rack)
     try:
-        view = View(rack, node, probe.read(host))
+        view = View(rack, node, probe.read(host, "access"))
         before = view.reading.content(sshd.DROPIN)
         tried = view.reading.content(sshd.AT_BOOT) is not None
         busy = view.reading.content(TRIAL.script) is not None

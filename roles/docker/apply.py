@@ -38,7 +38,7 @@ def engine(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, probe.read(host))
+        view = View(rack, probe.read(host, "docker"))
         right, obstacles = view.right, view.obstacles
     except (probe.UnknownError, ValueError) as unknown:
         yield refuse(host, f"docker: {unknown}; nothing was changed")
@@ -105,7 +105,7 @@ def bound(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, probe.read(host))
+        view = View(rack, probe.read(host, "docker"))
         running, limits = view.running, view.limits
     except (probe.UnknownError, ValueError) as unknown:
         yield refuse(host, f"docker: {unknown}; nothing was changed")
@@ -133,7 +133,7 @@ def admit(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        apart = View(rack, probe.read(host)).apart
+        apart = View(rack, probe.read(host, "docker")).apart
     except (probe.UnknownError, ValueError) as unknown:
         yield refuse(host, f"docker: {unknown}; nothing was changed")
         return

@@ -106,7 +106,8 @@ i=$((i + 1)); [ "$i" -lt 30 ] || return 1; sleep 1; done; }
 """
 
 _FAILED = """\
-why=$(journalctl -u docker.service -n 60 -o cat 2>/dev/null | grep -iE 'fail|error|fatal' | tail -n 1 | cut -c1-400)
+why=$(journalctl -u docker.service -t dockerd -n 60 -o cat 2>/dev/null |
+grep -iE 'fail|error|fatal' | tail -n 1 | cut -c1-400)
 echo "docker does not start with this daemon.json: ${why:-journalctl -u docker says more}" >&2
 """
 

@@ -47,7 +47,7 @@ def apply(rack: Rack, node: Node) -> None:
 def _look(host: Host, rack: Rack, driver: Driver, first: bool = False) -> View | PyinfraCommand:
     """The node as it is, or the command that refuses it; a plan tells the reasons once, at its first operation."""
     try:
-        view = View(rack, driver, probe.read(host))
+        view = View(rack, driver, probe.read(host, "driver"))
         reasons = view.obstacles
     except (probe.UnknownError, ValueError) as unknown:
         reasons = [f"{unknown}; nothing was changed"]

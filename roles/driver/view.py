@@ -7,7 +7,7 @@ from functools import cached_property
 
 from roles.driver import closed, reboot, state
 from sparkrack.fleet import Driver, Rack
-from sparkrack.ops import apt, probe
+from sparkrack.ops import apt, probe, unitfiles
 
 PACKAGES = "driver-packages"
 INTERRUPTED = "driver-dpkg-interrupted"
@@ -15,8 +15,6 @@ KERNEL = "driver-kernel"
 LOADED = "driver-loaded"
 UNITS = "driver-update-units"
 SETTINGS = "driver-apt-settings"
-
-_FOLDERS = f"{closed.UNITS} /run/systemd/system /usr/local/lib/systemd/system /usr/lib/systemd/system"
 
 probe.register(
     "driver",
@@ -30,9 +28,7 @@ probe.register(
             LOADED: "if [ -r /sys/module/nvidia/version ]; then cat /sys/module/nvidia/version; "
             "elif command -v nvidia-smi > /dev/null; then "
             'o=$(timeout 20 nvidia-smi --query-gpu=driver_version --format=csv,noheader) && echo "$o" || true; fi',
-            UNITS: f"for f in {_FOLDERS}; do for u in "
-            + " ".join(f'"$f"/{name}' for name in closed.SELF_UPGRADING)
-            + '; do if [ -e "$u" ] || [ -L "$u" ]; then echo "$u $(readlink "$u" || true)"; fi; done; done',
+            UNITS: unitfiles.listed(closed.SELF_UPGRADING),
             SETTINGS: "apt-config dump --format '%f %v%n' APT::Periodic",
         },
         lasting=frozenset({KERNEL, LOADED}),

@@ -65,7 +65,7 @@ def declare_hotplug(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        there = probe.read(host).content(state.HOTPLUG) is not None
+        there = probe.read(host, "fabric").content(state.HOTPLUG) is not None
     except probe.UnknownError as unknown:
         yield refuse(host, f"fabric: {unknown}; nothing was changed")
         return
@@ -92,7 +92,7 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     run = _runs.setdefault(host.state, Run())
     try:
-        view = View(rack, node, probe.read(host))
+        view = View(rack, node, probe.read(host, "fabric"))
         obstacles, right = view.obstacles, view.right
     except (probe.UnknownError, ValueError) as unknown:
         yield refuse(host, f"fabric: {unknown}; nothing was changed")
@@ -149,7 +149,7 @@ def _right_already(host: Host, view: View) -> set[str]:
     """The other nodes of this run that need no change, by what was read of them for an earlier operation."""
     found = set()
     for other in host.state.inventory.get_active_hosts():
-        node, reading = other.data.get("node"), probe.peek(other)
+        node, reading = other.data.get("node"), probe.peek(other, "fabric")
         if node is None or reading is None or other is host:
             continue
         try:

@@ -43,7 +43,7 @@ def bring(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view.View(node, probe.read(host)).whole()
+        view.View(node, probe.read(host, "images")).whole()
         known = fleet.of(host.state, rack)
         survey = known.survey
         obstacles, steps, records = survey.obstacles(node.name), survey.steps(node.name), survey.records(node.name)

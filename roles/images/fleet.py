@@ -78,6 +78,6 @@ def _look(state_: State, rack: Rack) -> Fleet:
 def _view(host: Host) -> View | None:
     """One node; None where it cannot be told: it is refused when its own turn comes."""
     try:
-        return View(host.data.node, probe.read(host)).whole()
+        return View(host.data.node, probe.read(host, "images")).whole()
     except (probe.UnknownError, ValueError):
         return None

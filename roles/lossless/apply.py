@@ -36,7 +36,7 @@ def agree(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, node, probe.read(host))
+        view = View(rack, node, probe.read(host, "lossless"))
         obstacles, right = view.obstacles, view.right
     except (probe.UnknownError, ValueError) as unknown:
         yield refuse(host, f"lossless: {unknown}; nothing was changed")

@@ -43,7 +43,7 @@ def swap_off() -> Generator[PyinfraCommand, None, None]:
     """End swapping: fstab entries commented out, swap units masked, swap areas and zram devices released."""
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        reading = probe.read(host)
+        reading = probe.read(host, "memory")
         fstab = reading.content(state.FSTAB) or b""
         units = state.to_mask(reading.text(UNITS))
         swapped = state.active(reading.text("/proc/swaps"))
@@ -81,7 +81,7 @@ def keep_free(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        reading = probe.read(host)
+        reading = probe.read(host, "memory")
         before = reading.content(state.DROPIN)
         total = state.total_kb(reading.text("/proc/meminfo"))
         live = {key: reading.number(state.live_path(key)) for key in state.sysctls(rack)}

@@ -27,7 +27,7 @@ def arm(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, probe.read(host))
+        view = View(rack, probe.read(host, "memory"))
         now = view.live.group(GUARD)
         stale = view.stale(guard.files(rack))
         pending = f"memory-{MARK}" in view.live.pending
@@ -82,7 +82,7 @@ def install(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, probe.read(host))
+        view = View(rack, probe.read(host, "memory"))
         stale = view.stale([gate.script(rack)])
     except (probe.UnknownError, ValueError) as unknown:
         yield refuse(host, f"memory: {unknown}; nothing was changed")

@@ -28,7 +28,7 @@ def bound(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, probe.read(host))
+        view = View(rack, probe.read(host, "memory"))
         now = view.live.group(SLICE)
         stale = view.stale([ceiling.unit(rack)])
         wrong = ceiling.wrong(rack, now)

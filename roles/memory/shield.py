@@ -28,7 +28,7 @@ def shield(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, probe.read(host))
+        view = View(rack, probe.read(host, "memory"))
         stale = view.stale(protect.dropins(rack))
         kept, exposed = protect.kept_wrong(view.live), protect.exposed(view.live)
         changes = protect.changes(view.live)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from roles.memory import ceiling, gate, guard, live, owned, protect, state
 from sparkrack.fleet import Rack
-from sparkrack.ops import probe
+from sparkrack.ops import dropins, probe, unitfiles
 
 UNITS = "swap-units"
 OTHERS = "sysctl-settings"
@@ -35,15 +35,11 @@ probe.register(
             state.live_path("vm.overcommit_memory"),
         ),
         commands={
-            # Unit files are looked at, not asked for: `systemctl` would cost more than the rest of the probe.
-            UNITS: "for f in /etc/systemd/system /run/systemd/generator /run/systemd/system /usr/lib/systemd/system; "
-            'do for u in "$f"/*.swap "$f"/swap.target "$f"/*zram*.service; do '
-            'if [ -e "$u" ] || [ -L "$u" ]; then echo "$u $(readlink "$u" || true)"; fi; done; done',
-            # A file hides those of the same name in the folders that come later.
-            OTHERS: 'seen="/"; for f in /etc/sysctl.d /run/sysctl.d /usr/local/lib/sysctl.d /usr/lib/sysctl.d; do '
-            'for c in "$f"/*.conf; do [ -e "$c" ] || continue; n=${c##*/}; '
-            'case "$seen" in *"/$n/"*) continue;; esac; seen="$seen$n/"; '
-            "grep -HE 'vm[./](min_free_kbytes|overcommit_memory)' \"$c\" || [ $? -eq 1 ] || exit 9; done; done",
+            UNITS: unitfiles.listed(
+                ("*.swap", state.SWAP_TARGET, "*zram*.service"),
+                ("/etc/systemd/system", "/run/systemd/generator", "/run/systemd/system", "/usr/lib/systemd/system"),
+            ),
+            OTHERS: dropins.settings(dropins.SYSCTL, "vm[./](min_free_kbytes|overcommit_memory)"),
             ZRAM: 'for d in /sys/block/zram*; do [ ! -e "$d" ] || '
             '{ size=$(cat "$d/disksize") && echo "${d##*/} $size"; } || exit 9; done',
             LIVE: live.question(),

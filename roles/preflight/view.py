@@ -130,7 +130,7 @@ def look(host: Host) -> Facts:
 
 def _facts(host: Host) -> Facts | Exception:
     try:
-        reading = probe.read(host)
+        reading = probe.read(host, "preflight")
         texts = answers.Texts(*map(reading.text, (OS, CMDLINE, MACHINE_ID, LASTING, NOW)))
         return answers.facts(texts, asked=(reading.asked, reading.answered))
     except (probe.UnknownError, ValueError) as unknown:

@@ -40,7 +40,7 @@ def environment(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, node, probe.read(host))
+        view = View(rack, node, probe.read(host, "rdma"))
         before, after = view.nccl_conf
         stale = view.stale(view.environment)
     except (probe.UnknownError, ValueError) as unknown:
@@ -69,7 +69,7 @@ def memlock(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, node, probe.read(host))
+        view = View(rack, node, probe.read(host, "rdma"))
         overriders, live = view.memlock_overriders, view.memlock
         stale = view.stale([state.limits(rack), state.manager(rack)])
     except (probe.UnknownError, ValueError) as unknown:
@@ -99,7 +99,7 @@ def arp(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view = View(rack, node, probe.read(host))
+        view = View(rack, node, probe.read(host, "rdma"))
         overriders = view.arp_overriders
         wrong = state.wrong_sysctls(rack, node, view.arp_live)
         stale = view.stale([state.arp_dropin(rack, node)])

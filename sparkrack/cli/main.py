@@ -8,6 +8,7 @@ import click
 
 from sparkrack.cli.bootstrap import bootstrap
 from sparkrack.cli.check import check
+from sparkrack.cli.driver import driver
 from sparkrack.cli.lab import lab
 from sparkrack.cli.probe import probe
 from sparkrack.cli.reboot import reboot
@@ -27,6 +28,7 @@ def sparkrack() -> None:
 
 sparkrack.add_command(bootstrap)
 sparkrack.add_command(check)
+sparkrack.add_command(driver)
 sparkrack.add_command(probe)
 sparkrack.add_command(reboot)
 sparkrack.add_command(switch)

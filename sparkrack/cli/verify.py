@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -24,10 +25,13 @@ PARTS = (
 @click.command()
 @rack_option
 @click.option("--limit", multiple=True, metavar="NAME", help="Only this node or switch; may be given again.")
+@click.option("--only", multiple=True, type=click.Choice(PARTS), help="Only this part; may be given again.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the outcomes as JUnit XML too.")
 @click.option("--brief", is_flag=True, help="The table and the count only, no line for each failure.")
 @click.option("--bandwidth", is_flag=True, help="Measure each half with ib_write_bw too; fills the fabric meanwhile.")
-def verify(rack: Path, limit: tuple[str, ...], junit: Path | None, brief: bool, bandwidth: bool) -> None:
+def verify(
+    rack: Path, limit: tuple[str, ...], only: tuple[str, ...], junit: Path | None, brief: bool, bandwidth: bool
+) -> None:
     """Prove nodes, switch and both ends of each leg, by other means than the deploy uses.
 
     Exit 0 when everything is proven, 1 when anything is not. What only hardware can show (link speed as the card
@@ -39,22 +43,24 @@ def verify(rack: Path, limit: tuple[str, ...], junit: Path | None, brief: bool, 
     if unknown:
         raise click.ClickException(f"--limit {unknown[0]}: not in the rack; there are {', '.join(known)}")
     machines = list(limit or known)
-    outcomes = prove(found, files(), machines, junit.absolute() if junit else None, bandwidth)
-    _show(found, machines, outcomes, brief)
+    parts = [part for part in PARTS if not only or part in only]
+    outcomes = prove(found, files(parts), machines, junit.absolute() if junit else None, bandwidth)
+    _show(found, machines, parts, outcomes, brief)
     made = [outcome for outcome in outcomes if not outcome.left_out]
     sys.exit(0 if made and all(outcome.passed for outcome in made) else 1)
 
 
-def files() -> list[Path]:
+def files(parts: Iterable[str] = PARTS) -> list[Path]:
     """The verify file of each part."""
     top = Path(__file__).parent.parent.parent
-    return [top / ("switch" if part == "switch" else f"roles/{part}") / "verify.py" for part in PARTS]
+    return [top / ("switch" if part == "switch" else f"roles/{part}") / "verify.py" for part in parts]
 
 
-def _show(rack: Rack, machines: list[str], outcomes: list[Outcome], brief: bool) -> None:
-    table = Table("machine", *PARTS, title=f"{rack.rack}: checks passed")
-    for machine in machines:
-        table.add_row(machine, *(_cell(outcomes, machine, part) for part in PARTS))
+def _show(rack: Rack, machines: list[str], parts: list[str], outcomes: list[Outcome], brief: bool) -> None:
+    # A row for each part: there are more of them than fit side by side, and a rack has at most nine machines.
+    table = Table("part", *machines, title=f"{rack.rack}: checks passed")
+    for part in parts:
+        table.add_row(part, *(_cell(outcomes, machine, part) for machine in machines))
     console = Console(highlight=False)
     console.print(table)
     for role, why in dict.fromkeys((outcome.role, outcome.why) for outcome in outcomes if outcome.left_out):

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from sparkrack.fleet.settings import Rdma
 from sparkrack.fleet.switches import Switch
 from sparkrack.fleet.types import Fabric, Node, Rack
 
@@ -28,6 +29,7 @@ class Draft:
     nodes: Mapping[str, Node]
     switches: Mapping[str, Switch]
     fabric: Fabric | None
+    rdma: Rdma | None
     images: tuple[str, ...]
     unread: frozenset[str]
     complete: bool
@@ -35,7 +37,7 @@ class Draft:
 
 def drafted(rack: Rack, complete: bool) -> Draft:
     """The draft of a rack whose sections are all sound."""
-    return Draft(rack.nodes, rack.switches, rack.fabric, rack.images, frozenset(), complete)
+    return Draft(rack.nodes, rack.switches, rack.fabric, rack.rdma, rack.images, frozenset(), complete)
 
 
 def salvaged(data: Mapping[str, Any], context: Mapping[str, Any], complete: bool) -> Draft:
@@ -47,11 +49,16 @@ def salvaged(data: Mapping[str, Any], context: Mapping[str, Any], complete: bool
         fabric = Fabric.model_validate(data.get("fabric"))
     except ValidationError:
         fabric = None
+    try:
+        rdma = Rdma.model_validate(data.get("rdma", {}))
+    except ValidationError:
+        rdma = None
     complete &= isinstance(data.get("nodes"), dict) and isinstance(data.get("switches", {}), dict)
     return Draft(
         {name: node for name, node in nodes.items() if node},
         {name: switch for name, switch in switches.items() if switch},
         fabric,
+        rdma,
         (),
         frozenset(unread),
         complete and not unread,

@@ -10,6 +10,7 @@ from sparkrack.fleet.cabling import Cabling, Leg
 from sparkrack.fleet.draft import NOWHERE, Draft
 from sparkrack.fleet.errors import Path, Problem
 from sparkrack.fleet.section import MAX_L2MTU
+from sparkrack.fleet.settings import Rdma
 from sparkrack.fleet.types import Fabric
 
 _TAG = 4
@@ -33,6 +34,8 @@ def check(draft: Draft) -> Iterator[Problem]:
         yield from _cabled(draft, cabling)
         if draft.fabric:
             yield from _fabric(draft, draft.fabric, cabling)
+        if draft.rdma:
+            yield from _sockets(draft, draft.rdma, cabling)
 
 
 def _names(draft: Draft) -> Iterator[Problem]:
@@ -205,3 +208,17 @@ def _switched(draft: Draft, fabric: Fabric, cabling: Cabling) -> Iterator[Proble
                 "both ports are cabled to a switch, and two subnets serve one port",
                 "cable one port of each node",
             )
+
+
+def _sockets(draft: Draft, rdma: Rdma, cabling: Cabling) -> Iterator[Problem]:
+    """What is said beside RDMA goes from every node to every other, and to the head by one address."""
+    if rdma.sockets == "management" or any(isinstance(cable.b, Leg) for cable in cabling.cables):
+        return
+    if not cabling.cables:
+        yield Problem(("rdma", "sockets"), "no node has a cable, so none has a fabric address", "write management")
+    elif len(draft.nodes) > 2:
+        yield Problem(
+            ("rdma", "sockets"),
+            f"cables between {len(draft.nodes)} nodes give each pair addresses of its own, and none that all reach",
+            "write management",
+        )

@@ -17,22 +17,17 @@ from sparkrack.ops.refusal import unseen
 from sparkrack.ops.shell import ask, quote
 
 _END = "complete"
+# As few processes as can be: a line `PATH absent`, `PATH CONTENT CODE`, or `NAME CONTENT`, where the last line of a
+# command's content is the code that it ended with. A command has a shell of its own, without input.
 _FUNCTIONS = """\
 f() {
-if [ -e "$1" ] || [ -L "$1" ]; then
-o=$(base64 -w0 < "$1" 2>/dev/null; printf '\\n%d' "$?")
-printf '%s %s %s\\n' "$1" "${o##*
-}" "${o%
-*}"
+if [ -e "$1" ] || [ -L "$1" ]; then printf '%s ' "$1"; base64 -w0 < "$1" 2>/dev/null; printf ' %d\\n' "$?"
 else printf '%s absent\\n' "$1"; fi
 }
 c() {
-o=$(sh -c "$2" 2>/dev/null; printf '\\n%d' "$?")
-printf '%s %s ' "$1" "${o##*
-}"
-e=$(printf '%s' "${o%
-*}" | base64 -w0) || e=unreadable
-printf '%s\\n' "$e"
+printf '%s ' "$1"
+{ trap 'printf "\\n%d" "$?"' EXIT; t=$2; set --; eval "$t"; } </dev/null 2>/dev/null | base64 -w0
+echo
 }"""
 
 
@@ -89,17 +84,19 @@ class Reading:
         return int(text)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Kept:
-    """A reading of one stage of a run; `forgotten`: only what lasts is left of it."""
+    """What is known of a host in one stage of a run: for each role what was read, and what lasts. `changed`: an
+    operation has changed the host since it was read whole."""
 
     stage: bool
-    reading: Reading
-    forgotten: bool = False
+    readings: dict[str, Reading] = field(default_factory=dict)
+    lasting: dict[str, bytes | None] = field(default_factory=dict)
+    changed: bool = False
 
 
 _registered: dict[str, Probe] = {}
-_readings: WeakKeyDictionary[Host, _Kept] = WeakKeyDictionary()
+_hosts: WeakKeyDictionary[Host, _Kept] = WeakKeyDictionary()
 _locks: WeakKeyDictionary[Host, Semaphore] = WeakKeyDictionary()
 
 
@@ -108,28 +105,32 @@ def register(role: str, probe: Probe) -> None:
     _registered[role] = probe
 
 
-def read(host: Host) -> Reading:
-    """What the node says, read once and kept until `forget`. Raises UnknownError when anything of it is unknown.
+def read(host: Host, role: str) -> Reading:
+    """What the node says to a role's questions, kept until `forget`. Raises UnknownError when anything is unknown.
 
-    What was read to show a plan is not used to execute it: a person may have looked at it for an hour.
+    The first look asks for all roles at once, so a run that changes nothing costs one command. After a change only
+    the role that asks is asked for again. What was read to show a plan is not used to execute it: a person may have
+    looked at it for an hour.
     """
     if unseen(host):
         raise UnknownError("no preview of the changes could be shown")
-    stage = host.state.is_executing
     # An operation that looks at the whole fleet reads a host beside that host's own.
     with _locks.setdefault(host, Semaphore()):
-        kept = _readings.get(host)
-        if kept and kept.stage == stage and not kept.forgotten:
-            return kept.reading
-        lasting = kept.reading.found if kept and kept.stage == stage else {}
-        probes = [_without(one, lasting) for one in _registered.values()]
-        reading = _ask(host, probes, lasting)
-        if reading.unknown:
-            # Whichever role needs it: half a node that is known is no ground to start changing it.
-            faults = [f"{key}: {why}" for key, why in reading.unknown.items()]
-            raise UnknownError("; ".join(faults[:3]) + (f" and {len(faults) - 3} more" if len(faults) > 3 else ""))
-        _readings[host] = _Kept(stage, reading)
-        return reading
+        kept = _hosts.get(host)
+        if kept is None or kept.stage != host.state.is_executing:
+            kept = _hosts[host] = _Kept(host.state.is_executing)
+        if role not in kept.readings:
+            asked = {role: _registered[role]} if kept.changed else _registered
+            reading = _ask(host, [_without(one, kept.lasting) for one in asked.values()], kept.lasting)
+            if reading.unknown:
+                # Whichever role needs it: half a node that is known is no ground to start changing it.
+                faults = [f"{key}: {why}" for key, why in reading.unknown.items()]
+                more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
+                raise UnknownError("; ".join(faults[:3]) + more)
+            names = frozenset[str]().union(*(one.lasting for one in asked.values()))
+            kept.lasting |= {key: content for key, content in reading.found.items() if key in names}
+            kept.readings |= dict.fromkeys(asked, reading)
+        return kept.readings[role]
 
 
 def _ask(host: Host, probes: list[Probe], lasting: Mapping[str, bytes | None]) -> Reading:
@@ -151,23 +152,25 @@ def _without(probe: Probe, lasting: Mapping[str, bytes | None]) -> Probe:
     return Probe(tuple(path for path in probe.files if path not in known), commands)
 
 
-def peek(host: Host) -> Reading | None:
-    """What was read of another host in this stage of the run, if anything is still good; asks nobody."""
-    kept = _readings.get(host)
-    return kept.reading if kept and kept.stage == host.state.is_executing and not kept.forgotten else None
+def peek(host: Host, role: str) -> Reading | None:
+    """What was read of another host in this stage of the run, if it is still good; asks nobody."""
+    kept = _hosts.get(host)
+    return kept.readings.get(role) if kept and kept.stage == host.state.is_executing else None
 
 
 def forget(host: Host) -> None:
-    """Drop what was read, but for what lasts: an operation has changed, or begins to change, the node."""
-    kept = _readings.get(host)
-    if kept:
-        names = frozenset[str]().union(*(one.lasting for one in _registered.values()))
-        lasting = {key: content for key, content in kept.reading.found.items() if key in names}
-        _readings[host] = _Kept(kept.stage, Reading(lasting, {}), forgotten=True)
+    """Drop what was read, but for what lasts: an operation has changed, or begins to change, the node.
+
+    While a plan is made nothing changes, so there it stays.
+    """
+    kept = _hosts.get(host)
+    if kept and host.state.is_executing:
+        kept.readings.clear()
+        kept.changed = True
 
 
 def script(probes: list[Probe]) -> str:
-    """One shell script that prints a line for each question: key, ok, absent or an exit code, content in base64."""
+    """One shell script that prints a line for each question, contents in base64."""
     parts = [_FUNCTIONS]
     for probe in probes:
         parts += [f"f {quote(path)}" for path in probe.files]
@@ -180,20 +183,44 @@ def parse(probes: list[Probe], lines: list[str]) -> Reading:
     found: dict[str, bytes | None] = {}
     unknown: dict[str, str] = {}
     answers = {words[0]: words[1:] for words in (line.split(" ") for line in lines) if len(words) > 1}
-    complete = bool(lines) and lines[-1].strip() == _END
-    for key in (key for probe in probes for key in (*probe.files, *probe.commands)):
-        match answers.get(key):
-            case _ if not complete:
-                unknown[key] = "the node's answer ends too early"
-            case ["absent"]:
-                found[key] = None
-            case ["ok" | "0", content]:
-                try:
-                    found[key] = base64.b64decode(content, validate=True)
-                except (binascii.Error, ValueError):
-                    unknown[key] = "the node's answer is garbled"
-            case [code, _]:
-                unknown[key] = f"reading it ends with exit {code}"
-            case _:
-                unknown[key] = "the node did not answer"
+    if not lines or lines[-1].strip() != _END:
+        early = "the node's answer ends too early"
+        return Reading({}, {key: early for probe in probes for key in (*probe.files, *probe.commands)})
+    for probe in probes:
+        for key in (*probe.files, *probe.commands):
+            said = answers.get(key)
+            try:
+                found[key] = _file(said) if key in probe.files else _output(said)
+            except UnknownError as error:
+                unknown[key] = str(error)
     return Reading(found, unknown)
+
+
+def _file(said: list[str] | None) -> bytes | None:
+    match said:
+        case ["absent"]:
+            return None
+        case [content, "0"]:
+            return _decoded(content)
+        case [_, code]:
+            raise UnknownError(f"reading it ends with exit {code}")
+    raise UnknownError("the node did not answer")
+
+
+def _output(said: list[str] | None) -> bytes:
+    match said:
+        case [content]:
+            output, _, code = _decoded(content).rpartition(b"\n")
+            if code == b"0":
+                return output
+            if code.isdigit():
+                raise UnknownError(f"reading it ends with exit {code.decode()}")
+            raise UnknownError("the node's answer is garbled")
+    raise UnknownError("the node did not answer")
+
+
+def _decoded(content: str) -> bytes:
+    try:
+        return base64.b64decode(content, validate=True)
+    except (binascii.Error, ValueError):
+        raise UnknownError("the node's answer is garbled") from None

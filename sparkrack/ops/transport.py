@@ -11,7 +11,6 @@ import paramiko
 
 from sparkrack.fleet import Rack
 
-
 DEAD_AFTER = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 6, "TCP_USER_TIMEOUT": 45_000}
 """A node that has said nothing for 15 s is asked every 5 s, and is given up after 45 s without any answer (the last
 one in milliseconds). A network that reconnects, as NetworkManager's does for a second, is within that."""

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.cli.runs import REPOSITORY, Ended, command
-from tests.unit.fleet.racks import SWITCH
+from tests.unit.fleet.racks import SWITCH, changed
+from tests.unit.roles.cases import role_file
 
 INVENTORY = """\
 import json
@@ -72,7 +73,7 @@ MODES: Mapping[str, tuple[str, ...]] = {"dry": ("--dry",), "yes": ("-y",), "clos
 
 def run(folder: Path, role: str, nodes: dict[str, Any], mode: str, *more: str) -> Ended:
     """Run one role on these nodes; each is {node: its answers}, {refused: complaint} or {lost: reason}."""
-    (folder / "rack.yaml").write_text(SWITCH)
+    (folder / "rack.yaml").write_text(changed(SWITCH, *map(tuple, role_file(role)["rack"])))
     (folder / "nodes.json").write_text(json.dumps(nodes))
     (folder / "inventory.py").write_text(INVENTORY)
     (folder / "deploy.py").write_text(DEPLOY.format(role=role))

@@ -19,7 +19,7 @@ def unreached(said: str) -> list[str]:
 
 
 def test_a_factory_rack_is_not_proven(factory: VirtualRack) -> None:
-    done = factory.verify(check=False)
+    done = factory.verify("--only", "memory", "--only", "fabric", check=False)
     assert done.returncode == 1
     assert len(unreached(done.stdout)) == PAIRS
     assert "spark1: swap is on" in done.stdout
@@ -79,7 +79,7 @@ def test_a_second_run_changes_nothing_and_costs_one_command_a_node(rack: Virtual
     count = sent()
     done = rack.deploy("-y")
     grew = {node: number - count[node] for node, number in sent().items()}
-    assert re.search(r"Grand total +13 +- +- +13 *$", done.stderr + done.stdout, re.MULTILINE)
+    assert re.search(r"Grand total +(\d+) +- +- +\1 *$", done.stderr + done.stdout, re.MULTILINE)
     assert (rack.etc(), rack.writes()) == before
     # Each look at the journal is a sudo command with these words in it as well.
     assert grew == dict.fromkeys(NODES, 2)

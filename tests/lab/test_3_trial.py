@@ -75,7 +75,7 @@ def test_the_old_network_comes_back_when_the_operator_is_killed(rack: VirtualRac
     assert "192.168.200.2/24" in addresses(rack, "spark2"), "the change was not live when the operator was killed"
     assert rack.ssh("spark2", "cat /etc/netplan/60-sparkrack-fabric.yaml") == kept, "it was confirmed already"
 
-    refused = rack.deploy("-y", "--limit", "spark2", check=False)
+    refused = rack.deploy("-y", "--limit", "spark2", check=False, roles=("fabric",))
     assert refused.returncode == 1
     assert "is still on trial" in refused.stderr + refused.stdout
 
@@ -86,7 +86,7 @@ def test_the_old_network_comes_back_when_the_operator_is_killed(rack: VirtualRac
     assert rack.ssh("spark2", "ls /run/netplan /run/sparkrack; cat /etc/netplan/60-sparkrack-fabric.yaml").endswith(
         kept
     )
-    rack.verify("--limit", "spark2")
+    rack.verify("--limit", "spark2", "--only", "fabric")
 
 
 def test_a_change_that_cannot_be_proven_is_taken_back_and_stops_the_run(
@@ -106,5 +106,5 @@ def test_a_change_that_cannot_be_proven_is_taken_back_and_stops_the_run(
     assert "nodes change one at a time" in said
     moved_on = [node for node in rack.nodes if addresses(rack, node) != before[node]]
     assert len(moved_on) == 1, "the first node has nobody to prove it to; the second must fail, the third be left alone"
-    rack.deploy("-y")
+    rack.deploy("-y", roles=("fabric",))
     assert {node: addresses(rack, node) for node in rack.nodes} == before

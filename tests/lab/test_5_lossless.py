@@ -9,6 +9,7 @@ import pytest
 
 from tests.lab.virtual import VirtualRack
 
+ALONE = ("lossless",)
 NODE, NAMES = "spark2", ("enp1s0f1np1", "enP2p1s0f1np1")
 FILES = "/usr/local/lib/sparkrack/lossless /etc/systemd/system/sparkrack-lossless@.service"
 
@@ -27,20 +28,20 @@ def with_policy(rack: VirtualRack, policy: str) -> Path:
 def pause(rack: VirtualRack) -> Iterator[Path]:
     """The rack file of a node that pauses; in the end the node is as it was."""
     file = with_policy(rack, "pause")
-    rack.deploy("-y", "--limit", NODE, rack=file)
+    rack.deploy("-y", "--limit", NODE, rack=file, roles=ALONE)
     yield file
-    rack.deploy("-y", "--limit", NODE)
+    rack.deploy("-y", "--limit", NODE, roles=ALONE)
     file.unlink()
 
 
 def verified(rack: VirtualRack, file: Path, check: bool = True) -> str:
-    return rack.verify("--limit", NODE, rack=file, check=check).stdout
+    return rack.verify("--limit", NODE, "--only", "lossless", rack=file, check=check).stdout
 
 
 def test_pause_is_set_and_proven_and_stays(rack: VirtualRack, pause: Path) -> None:
     verified(rack, pause)
     before = rack.ssh(NODE, "tar -c --sort=name /etc /usr/local | sha256sum")
-    rack.deploy("-y", "--limit", NODE, rack=pause)
+    rack.deploy("-y", "--limit", NODE, rack=pause, roles=ALONE)
     assert rack.ssh(NODE, "tar -c --sort=name /etc /usr/local | sha256sum") == before
     assert rack.ssh(NODE, "systemctl --failed --no-legend --plain").strip() == ""
 
@@ -58,7 +59,7 @@ def test_what_was_broken_is_seen_and_mended(rack: VirtualRack, pause: Path) -> N
         f"{NODE}/{NAMES[1]}: nothing brings pause back when the interface appears",
     ):
         assert line in seen
-    rack.deploy("-y", "--limit", NODE, rack=pause)
+    rack.deploy("-y", "--limit", NODE, rack=pause, roles=ALONE)
     verified(rack, pause)
 
 
@@ -72,7 +73,7 @@ def test_it_is_set_again_at_boot(rack: VirtualRack, pause: Path) -> None:
 def test_roce_is_refused_where_the_driver_cannot(rack: VirtualRack, pause: Path) -> None:
     file = with_policy(rack, "roce")
     before = rack.ssh(NODE, "tar -c --sort=name /etc /usr/local | sha256sum")
-    done = rack.deploy("-y", "--limit", NODE, rack=file, check=False)
+    done = rack.deploy("-y", "--limit", NODE, rack=file, check=False, roles=ALONE)
     file.unlink()
     assert done.returncode == 1
     assert f"{NAMES[0]}: roce needs ecn/roce_np/enable/3" in done.stdout + done.stderr
@@ -83,7 +84,7 @@ def test_roce_is_refused_where_the_driver_cannot(rack: VirtualRack, pause: Path)
 def test_it_is_taken_back(rack: VirtualRack, pause: Path) -> None:
     rack.ssh(NODE, f"dcb app replace dev {NAMES[0]} dscp-prio 26:3; dcb pfc set dev {NAMES[0]} prio-pfc 3:on")
     assert "is left, though no switch of the node has a policy" in verified(rack, rack.place.rack, check=False)
-    rack.deploy("-y", "--limit", NODE)
+    rack.deploy("-y", "--limit", NODE, roles=ALONE)
     assert rack.ssh(NODE, f"ls {FILES} /etc/systemd/system/*.device.wants/*lossless* 2>/dev/null || true") == ""
     assert rack.ssh(NODE, f"dcb -N app show dev {NAMES[0]} dscp-prio") == ""
     assert ":on" not in rack.ssh(NODE, f"dcb pfc show dev {NAMES[0]} prio-pfc")

@@ -17,6 +17,16 @@ REPOSITORY = Path(__file__).parent.parent.parent
 BIN = Path(sys.executable).parent
 
 
+ALONE = "from importlib import import_module\n\nfrom pyinfra.context import host\n\n"
+LINES = {
+    "switch": 'if "switches" in host.groups: '
+    'import_module("switch.apply").apply(rack=host.data.rack, switch=host.data.switch)\n',
+    "role": 'if "nodes" in host.groups: '
+    'import_module("roles.{}.apply").apply(rack=host.data.rack, node=host.data.node)\n',
+}
+"""A deploy file of some roles, a line each."""
+
+
 @dataclass
 class VirtualRack:
     """One lab in a folder of its own."""
@@ -47,9 +57,19 @@ class VirtualRack:
         return self.run("sparkrack", "lab", "run", "--", *command, check=check, extra=extra)
 
     def deploy(
-        self, *words: str, check: bool = True, rack: Path | None = None, deploy: str = "deploy.py"
+        self,
+        *words: str,
+        check: bool = True,
+        rack: Path | None = None,
+        deploy: str = "deploy.py",
+        roles: tuple[str, ...] = (),
     ) -> subprocess.CompletedProcess[str]:
-        """`pyinfra inventory.py deploy.py ...`"""
+        """`pyinfra inventory.py deploy.py ...`; `roles`: these alone, where a test is about nothing else."""
+        if roles:
+            file = self.folder / f"{'-'.join(roles)}.py"
+            lines = [LINES["switch" if role == "switch" else "role"].format(role) for role in roles]
+            file.write_text("".join([ALONE, *lines]))
+            deploy = str(file)
         return self.inside("pyinfra", "inventory.py", deploy, *words, check=check, rack=rack)
 
     def verify(self, *words: str, check: bool = True, rack: Path | None = None) -> subprocess.CompletedProcess[str]:

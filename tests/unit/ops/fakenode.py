@@ -156,7 +156,7 @@ def _answered(entries: tuple[tuple[str, str, Any], ...]) -> list[str]:
                 if line.split(" ")[0] in (key, str(folder / str(number))):
                     line = line.replace(str(folder / str(number)), key)
                     if kind == "garbled":
-                        line = f"{line.rpartition(' ')[0]} {value}"
+                        line = f"{key} {value} 0" if key.startswith("/") else f"{key} {value}"
                     if kind == "silent":
                         line = ""
             lines.append(line)

@@ -66,7 +66,8 @@ def test_a_commands_output_arrives_with_its_last_line_breaks(tmp_path: Path, tex
         ("echo half; exit 3", "ends with exit 3"),
         ("no-such-tool --version", "ends with exit 127"),
         ("if then", "ends with exit 2"),
-        ("kill -9 $$", "ends with exit 137"),
+        ("sh -c 'kill -9 $$'", "ends with exit 137"),
+        ("exec false", "is garbled"),
     ],
 )
 def test_a_command_that_fails_is_unknown(command: str, why: str) -> None:

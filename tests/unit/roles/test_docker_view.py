@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from roles.docker import containers, state
+from roles.docker import containers, layout, state
 from roles.docker.view import CONTAINERS, ENGINE, USERS, View
 from sparkrack.fleet import SLICE, Rack
 from sparkrack.ops.probe import Reading
@@ -201,7 +201,7 @@ def test_what_cannot_be_told(changes: dict[str, Any], says: str) -> None:
 def test_what_differs_is_put_right_and_shown(before: str, after: str) -> None:
     seen = view(config=GOOD.replace(before, after))
     assert seen.writes
-    assert state.layout.parse(seen.after) == state.layout.parse(GOOD)
+    assert layout.parse(seen.after) == layout.parse(GOOD)
     (line,) = state.shown(seen.config, seen.rack.docker)
     assert line.startswith(f"{state.CONFIG}: ")
     assert " -> " in line

@@ -22,8 +22,8 @@ def found(root: Path, files: dict[str, str]) -> list[str]:
         file.write_text(text)
     done = run(COMMAND, root)
     assert done.returncode == 0, done.stderr
-    files = foreign(done.stdout.replace(str(root), ""), NAMES)
-    return [f"{path} defines {name}" for path, names in files.items() for name in names]
+    named = foreign(done.stdout.replace(str(root), ""), NAMES)
+    return [f"{path} defines {name}" for path, names in named.items() for name in names]
 
 
 def ethernets(entry: str) -> str:

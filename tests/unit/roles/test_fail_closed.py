@@ -34,7 +34,7 @@ def broken(role: str, **changes: Any) -> Answers:
 
 def ended(role: str, answers: Answers, mode: str) -> str:
     """Run it; it must stop before it sends anything. What was said."""
-    rack = rack_of({})
+    rack = rack_of(role_file(role))
     result = run({"spark1": {"rack": rack, "node": rack.nodes["spark1"], "answers": answers}}, DEPLOYS[role], mode)
     assert result.failed == ["spark1"], result.said
     assert answers.sent == [], answers.sent
