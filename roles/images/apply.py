@@ -43,7 +43,13 @@ def bring(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        view.View(node, probe.read(host, "images")).whole()
+        seen = view.View(node, probe.read(host, "images"))
+        if not seen.engine and not host.state.is_executing:
+            # The docker role starts it before; what there is cannot be told until then, and is no reason to stop here.
+            report.tell(host, [f"{image}: cannot be told before docker runs" for image in rack.images])
+            yield FunctionCommand(_unknown, (), {})
+            return
+        seen.whole()
         known = fleet.of(host.state, rack)
         survey = known.survey
         obstacles, steps, records = survey.obstacles(node.name), survey.steps(node.name), survey.records(node.name)
@@ -65,6 +71,11 @@ def bring(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     missing = [step for step in steps if not step.there]
     if records or missing:
         yield FunctionCommand(_carry_out, (known, rack, node.name, records, missing), {})
+
+
+def _unknown(state: State, host: Host) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
+    """Stands in a plan for what cannot be told yet. When it comes to it, the node is looked at anew."""
+    return False
 
 
 def _carry_out(

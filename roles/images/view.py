@@ -43,6 +43,11 @@ class View:
     node: Node
     reading: probe.Reading
 
+    @property
+    def engine(self) -> bool:
+        """Whether docker runs, so that it can be told what the node holds."""
+        return self.reading.text(state.STOCK).strip() != state.NO_ENGINE
+
     @cached_property
     def stock(self) -> state.Stock:
         """What it holds."""

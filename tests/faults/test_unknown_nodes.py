@@ -60,7 +60,7 @@ def test_one_that_can_be_read_is_changed(tmp_path: Path, role: str) -> None:
     """Else the tests above would prove nothing."""
     ended = run(tmp_path, role, {"good": {"node": different(role)}}, "yes")
     assert ended.code == 0, ended.text
-    assert len(sent(ended)) > 2
+    assert sent(ended)
 
 
 @pytest.mark.parametrize("role", ROLES)

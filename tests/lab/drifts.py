@@ -97,6 +97,12 @@ DRIFTS = {
         "docker",
         "id -nG ops | grep -qw docker",
     ),
+    "a container without a limit": Drift(
+        f"docker run -d --name loose {IMAGE} sleep 3600",
+        "spark2: container loose may take all memory, wanted at most 100G",
+        "memory unlimited -> 100G",
+        "grep -qx 107374182400 /sys/fs/cgroup/sparkrack.slice/docker-*.scope/memory.max && docker rm -f loose",
+    ),
     "an image retagged": Drift(
         f"docker commit $(docker create {IMAGE} sh) lab/other:1; docker tag lab/other:1 {IMAGE}",
         f"{IMAGE} is ",

@@ -14,6 +14,10 @@ from tests.lab.virtual import VirtualRack
 PAIRS = len(NODES) * (len(NODES) - 1) * 2
 
 
+UPGRADE = "export DEBIAN_FRONTEND=noninteractive; apt-get -qq update && apt-get -y -qq full-upgrade >/dev/null 2>&1"
+VERSIONS = "dpkg-query -W 'nvidia-*' 'libnvidia-*' 'linux-*' docker.io containerd | tr '\\t' ' '"
+
+
 def unreached(said: str) -> list[str]:
     return re.findall(r"(spark\d)/\S+ does not reach (?:spark\d)/", said)
 
@@ -54,6 +58,15 @@ def plan_of(shown: str, *hosts: str) -> str:
     return "\n".join(plan) + "\n"
 
 
+def test_a_full_upgrade_moves_a_factory_node(factory: VirtualRack) -> None:
+    """What the hold is for, and the proof that the test of it can fail."""
+    factory.ssh("spark3", UPGRADE)
+    moved = factory.ssh("spark3", VERSIONS)
+    assert "nvidia-driver-580-open 580.173" in moved
+    assert "linux-image-nvidia-hwe-24.04 6.17.0-1029" in moved
+    factory.lab("reset", "spark3")
+
+
 def test_a_limited_run_changes_only_the_switch(factory: VirtualRack) -> None:
     before = factory.etc()
     factory.deploy("-y", "--limit", "switches")
@@ -83,6 +96,13 @@ def test_a_second_run_changes_nothing_and_costs_one_command_a_node(rack: Virtual
     assert (rack.etc(), rack.writes()) == before
     # Each look at the journal is a sudo command with these words in it as well.
     assert grew == dict.fromkeys(NODES, 2)
+
+
+def test_a_full_upgrade_leaves_what_is_held(rack: VirtualRack) -> None:
+    before = rack.ssh("spark1", VERSIONS)
+    rack.ssh("spark1", UPGRADE)
+    assert rack.ssh("spark1", VERSIONS) == before
+    assert rack.ssh("spark1", "dpkg-query -W -f '${Version}' lab-sample") == "1.1", "nothing was upgraded at all"
 
 
 def test_a_reboot_brings_nothing_back(rack: VirtualRack) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 
 import pytest
@@ -28,7 +29,7 @@ class Story:
 def story(rack: VirtualRack) -> Story:
     """All at once, since a run and a proof cost the same for one thing as for all; each has its own test below."""
     for name, drift in DRIFTS.items():
-        rack.ssh(NODE, f"set -e; {{ {drift.breaks}; }} >/dev/null 2>&1 || {{ echo {name}; exit 1; }}")
+        rack.ssh(NODE, f"set -e; {{ {drift.breaks}; }} >/dev/null 2>&1 || {{ echo {shlex.quote(name)}; exit 1; }}")
     whole = [name for name, drift in DRIFTS.items() if sound(rack, drift.whole)]
     assert not whole, "these were not broken at all"
     proof = rack.verify("--limit", NODE, check=False).stdout

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.lab.virtual import VirtualRack
 
 NODE = "spark3"
-EVERY = int(os.environ.get("EVERY", "4"))
+EVERY = int(os.environ.get("EVERY", "8"))
 MOST = 120
 KILLED = str(Path(__file__).with_name("killed.py"))
 

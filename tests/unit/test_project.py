@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkrack.cli.verify import PARTS
 from sparkrack.fleet import load
 
 TOP = Path(__file__).parents[2]
@@ -95,6 +96,8 @@ def test_a_role_is_whole(role: str) -> None:
     assert list(TOP.glob(f"tests/unit/roles/test_{role}_*.py"))
     assert list(TOP.glob(f"tests/cases/operations/{role}/*.yaml"))
     assert f"roles.{role}.apply" in (TOP / "deploy.py").read_text(), "is not applied"
+    assert role in PARTS, "is not proven"
+    assert (TOP / f"docs/roles/{role}.md").exists()
 
 
 def test_there_are_roles() -> None:

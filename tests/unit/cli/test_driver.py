@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sparkrack.cli.driver import driver
+from sparkrack.cli.main import sparkrack
 from tests.unit.fleet.racks import SWITCH, changed
 
 DECLARED = changed(SWITCH, ("memory:\n", 'driver: {version: "580.159"}\nmemory:\n'))
@@ -68,7 +68,7 @@ class Spark1:
         monkeypatch.setenv("NODE", str(folder))
 
     def release(self, *words: str, node: str = "spark1") -> Result:
-        return CliRunner().invoke(driver, ["release", node, "--rack", f"{self.folder}/rack.yaml", *words])
+        return CliRunner().invoke(sparkrack, ["driver", "release", node, "--rack", f"{self.folder}/rack.yaml", *words])
 
     @property
     def packages(self) -> str:

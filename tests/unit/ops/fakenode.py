@@ -157,6 +157,8 @@ def _answered(entries: tuple[tuple[str, str, Any], ...]) -> list[str]:
                     line = line.replace(str(folder / str(number)), key)
                     if kind == "garbled":
                         line = f"{key} {value} 0" if key.startswith("/") else f"{key} {value}"
+                    if kind == "exit" and key.startswith("/"):
+                        line = f"{key}  {value}"
                     if kind == "silent":
                         line = ""
             lines.append(line)

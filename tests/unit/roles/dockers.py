@@ -15,7 +15,6 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from roles.images import courier, transfer
 from sparkrack.fleet import Rack, load
-from sparkrack.ops import probe
 from tests.unit.ops import fakenode
 from tests.unit.roles.cases import DEPLOYS, node_of
 
@@ -115,8 +114,7 @@ class Engine(fakenode.Node):
         assert isinstance(docker, Docker)
         if fakenode.is_probe(command.get_raw_value()):
             said = node_of("images") | {"images-stock": docker.listing()} | docker.rest
-            lines = [f"{key} {_said(value)}" for key, value in said.items()]
-            return True, CommandOutput([OutputLine("stdout", line) for line in [*lines, probe._END]])
+            return True, CommandOutput([OutputLine("stdout", line) for line in fakenode.answer(said)])
         docker.sent.append((text, ""))
         if docker.lost is not None and len(docker.sent) > docker.lost:
             raise OSError("Socket is closed")
@@ -160,10 +158,6 @@ class Engine(fakenode.Node):
             held.names.discard(word)
         docker.held[text.split()[-2]].names.add(word)
         return True, []
-
-
-def _said(value: str | None) -> str:
-    return "absent" if value is None else f"0 {base64.b64encode(value.encode()).decode()}"
 
 
 @dataclass

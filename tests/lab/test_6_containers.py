@@ -1,0 +1,62 @@
+"""All containers of a node under one ceiling, and the guard that ends them when memory runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.drifts import IMAGE
+from tests.lab.virtual import VirtualRack
+
+NODE, ROLES = "spark1", ("memory", "docker")
+FILL = f"docker run --rm --name NAME {IMAGE} sh -c 'head -c AMOUNT /dev/zero | tail | wc -c'"
+"""`tail` keeps all of a stream without line breaks in memory."""
+
+
+def fill(amount: str, name: str = "filler") -> str:
+    return FILL.replace("AMOUNT", amount).replace("NAME", name)
+
+
+@pytest.fixture(scope="module")
+def low(rack: VirtualRack) -> Iterator[Path]:
+    """The lab's rack with a ceiling of 1 GiB, on one node; in the end the node is as it was."""
+    file = rack.place.rack.with_name("low.yaml")
+    lines = rack.place.rack.read_text().rstrip("\n")
+    file.write_text(f"{lines}\ndocker: {{memory: 1G}}\n")
+    rack.deploy("-y", "--limit", NODE, rack=file, roles=ROLES)
+    yield file
+    rack.deploy("-y", "--limit", NODE, roles=ROLES)
+    file.unlink()
+
+
+def test_a_container_past_the_ceiling_is_killed(rack: VirtualRack, low: Path) -> None:
+    """Without a limit of its own: it is the sum that is bounded."""
+    assert rack.ssh(NODE, f"{fill('200M')}").strip() == str(200 * 1024**2), "a container within it is not"
+    assert rack.ssh(NODE, f"{fill('1300M')} >/dev/null 2>&1; echo $?").strip() == "137"
+    assert "oom_memcg=/sparkrack.slice" in rack.ssh(NODE, "dmesg | grep oom-kill | tail -1")
+
+
+def test_two_containers_share_the_ceiling(rack: VirtualRack, low: Path) -> None:
+    both = f"({fill('700M', 'one')}; echo one $? >&2) & ({fill('700M', 'two')}; echo two $? >&2) & wait"
+    ended = rack.ssh(NODE, f"({both}) 2>&1 >/dev/null | grep -E '^(one|two) '")
+    assert " 137" in ended, "700 MiB twice are more than 1 GiB"
+
+
+def test_the_guard_ends_containers_on_its_floor(rack: VirtualRack, low: Path) -> None:
+    """With a floor that is above what is left when one container takes a part of what it may."""
+    available = int(rack.ssh(NODE, "awk '/^MemAvailable/ {print int($2 / 1024)}' /proc/meminfo"))
+    high = low.with_name("high.yaml")
+    text = low.read_text().replace(
+        "docker: {memory: 1G}", f"docker: {{memory: 4G}}\nmemory: {{floor: {available - 600}M}}"
+    )
+    high.write_text(text)
+    rack.deploy("-y", "--limit", NODE, rack=high, roles=ROLES)
+    try:
+        assert rack.ssh(NODE, f"{fill('1200M')} >/dev/null 2>&1; echo $?").strip() == "137"
+        said = rack.ssh(NODE, "journalctl -q -o cat -u sparkrack-memory-guard | tail -3")
+        assert "MemAvailable" in said
+        assert rack.ssh(NODE, "systemctl is-active ssh docker sparkrack-memory-guard").split() == ["active"] * 3
+    finally:
+        high.unlink()
