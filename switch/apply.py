@@ -70,10 +70,6 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
     if not todo.batches:
         host.noop(f"{switch.name} is as declared")
         return
-    stopped = _stopped(host, todo)
-    if stopped:
-        yield _stop(host, (f"not changed, as {stopped} cannot be gone on with, and links would be taken down for it",))
-        return
     run = f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
     keeper = backup.Keeper(backup.folder(rack.rack, switch.name), switch.backups, switch.password.resolve)
     transaction = Transaction(
@@ -84,13 +80,6 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
         witness=witness(_asking_nodes(host.state)),
     )
     yield FunctionCommand(_carry_out, (transaction,), {})
-
-
-def _stopped(host: Host, todo: Plan) -> str:
-    """The nodes of this run that were refused, when links of nodes would be taken down; a dry run has no order."""
-    if not host.state.is_executing or not any(batch.settles for batch in todo.batches):
-        return ""
-    return ", ".join(sorted(other.name for other in host.state.failed_hosts if other.data.get("node") is not None))
 
 
 def _carry_out(state: State, host: Host, transaction: Transaction) -> bool:  # noqa: ARG001 - pyinfra passes both

@@ -71,9 +71,9 @@ MODES: Mapping[str, tuple[str, ...]] = {"dry": ("--dry",), "yes": ("-y",), "clos
 """`closed`: nobody can answer the question whether to go on."""
 
 
-def run(folder: Path, role: str, nodes: dict[str, Any], mode: str, *more: str) -> Ended:
+def run(folder: Path, role: str, nodes: dict[str, Any], mode: str, *more: str, edits: list[Any] | None = None) -> Ended:
     """Run one role on these nodes; each is {node: its answers}, {refused: complaint} or {lost: reason}."""
-    (folder / "rack.yaml").write_text(changed(SWITCH, *map(tuple, role_file(role)["rack"])))
+    (folder / "rack.yaml").write_text(changed(SWITCH, *map(tuple, role_file(role)["rack"] if edits is None else edits)))
     (folder / "nodes.json").write_text(json.dumps(nodes))
     (folder / "inventory.py").write_text(INVENTORY)
     (folder / "deploy.py").write_text(DEPLOY.format(role=role))

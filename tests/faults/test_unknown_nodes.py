@@ -65,7 +65,9 @@ def test_one_that_can_be_read_is_changed(tmp_path: Path, role: str) -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_one_that_is_right_is_left_alone(tmp_path: Path, role: str) -> None:
-    ended = run(tmp_path, role, {"right": {"node": node_of(role)}}, "yes")
+    about = role_file(role)
+    edits = about.get("right_rack", about["rack"])
+    ended = run(tmp_path, role, {"right": {"node": node_of(role)}}, "yes", edits=edits)
     assert ended.code == 0, ended.text
     assert sent(ended) == []
 

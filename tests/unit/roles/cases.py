@@ -55,7 +55,8 @@ def role_file(role: str) -> dict[str, Any]:
     `differs`: a case with something to change. `key`: something read that it needs. `bytes`: files that may hold any
     bytes. `there`: files of which only the presence matters. `late`: what is only looked at when an earlier operation
     of the role found nothing to do, and with what answers that one does (`late_node`). `changes`: whether the role
-    ever changes anything; if not, `differs` is any case. `rack`: edits of the rack without which it has nothing to do.
+    ever changes anything; if not, `differs` is any case. `rack`: edits of the rack without which it has nothing to do
+    (`right_rack`: others, with which it finds all right).
     """
     usual = {"bytes": [], "there": [], "late": [], "late_node": {}, "changes": True, "rack": []}
     return usual | dict(read(OPERATIONS / f"{role}.role.yaml"))
