@@ -23,12 +23,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def factory() -> Iterator[VirtualRack]:
     """The rack as it comes up. It is taken down whatever happens."""
     rack = VirtualRack(REPOSITORY / ".lab-test", NODES)
-    import os
-
-    if os.environ.get("REUSE"):
-        rack.lab("up", "--nodes", str(len(NODES)))
-        yield rack
-        return
     rack.lab("down")
     try:
         rack.lab("up", "--nodes", str(len(NODES)))

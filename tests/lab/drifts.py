@@ -68,7 +68,8 @@ DRIFTS = {
         "apt-mark showhold | grep -qx nvidia-modprobe",
     ),
     "a package upgraded": Drift(
-        "apt-get -qq update; apt-get -y -qq install --allow-change-held-packages nvidia-utils-580=580.173.02-0ubuntu1",
+        "apt-get -qq update; apt-get -y -qq install --allow-change-held-packages nvidia-driver-580-open "
+        "nvidia-dkms-580-open nvidia-kernel-common-580 nvidia-utils-580 libnvidia-compute-580",
         "nvidia-utils-580 is 580.173.02-0ubuntu1, wanted 580.159",
         "nvidia-utils-580",
         "dpkg-query -W -f '${Version}' nvidia-utils-580 | grep -q '^580.159'",
