@@ -48,7 +48,7 @@ def test_a_dry_run_shows_the_change_and_makes_none(factory: VirtualRack) -> None
 
 def of_a_file(line: str) -> bool:
     """Whether a line of a plan is one of a file's own."""
-    return bool(re.match(r"\[spark1\] +(@@ |[-+]|  [^ ])", line)) or line.startswith("[spark1]              ")
+    return bool(re.match(r"\[spark1\] {13}(@@|[-+ ])", line))
 
 
 def plan_of(shown: str, *hosts: str) -> str:
