@@ -155,7 +155,7 @@ DRIFTS = {
     "another node's key removed": Drift(
         "sed -i '/sparkrack:lab:spark1$/d' ~ops/.ssh/authorized_keys",
         "spark2: does not let in spark1",
-        "authorized_keys",
+        "let spark1 in",
         "grep -q 'sparkrack:lab:spark1$' ~ops/.ssh/authorized_keys",
     ),
     "passwords let in by sshd": Drift(
