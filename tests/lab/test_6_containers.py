@@ -15,8 +15,8 @@ FILL = f"docker run --rm --name NAME {IMAGE} sh -c 'head -c AMOUNT /dev/zero | t
 """`tail` keeps all of a stream without line breaks in memory."""
 
 
-def fill(amount: str, name: str = "filler") -> str:
-    return FILL.replace("AMOUNT", amount).replace("NAME", name)
+def fill(mebibytes: int, name: str = "filler") -> str:
+    return FILL.replace("AMOUNT", str(mebibytes * 1024**2)).replace("NAME", name)
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +33,13 @@ def low(rack: VirtualRack) -> Iterator[Path]:
 
 def test_a_container_past_the_ceiling_is_killed(rack: VirtualRack, low: Path) -> None:
     """Without a limit of its own: it is the sum that is bounded."""
-    assert rack.ssh(NODE, f"{fill('200M')}").strip() == str(200 * 1024**2), "a container within it is not"
-    assert rack.ssh(NODE, f"{fill('1300M')} >/dev/null 2>&1; echo $?").strip() == "137"
+    assert rack.ssh(NODE, f"{fill(200)}").strip() == str(200 * 1024**2), "a container within it is not"
+    assert rack.ssh(NODE, f"{fill(1300)} >/dev/null 2>&1; echo $?").strip() == "137"
     assert "oom_memcg=/sparkrack.slice" in rack.ssh(NODE, "dmesg | grep oom-kill | tail -1")
 
 
 def test_two_containers_share_the_ceiling(rack: VirtualRack, low: Path) -> None:
-    both = f"({fill('700M', 'one')}; echo one $? >&2) & ({fill('700M', 'two')}; echo two $? >&2) & wait"
+    both = f"({fill(700, 'one')}; echo one $? >&2) & ({fill(700, 'two')}; echo two $? >&2) & wait"
     ended = rack.ssh(NODE, f"({both}) 2>&1 >/dev/null | grep -E '^(one|two) '")
     assert " 137" in ended, "700 MiB twice are more than 1 GiB"
 
@@ -54,7 +54,7 @@ def test_the_guard_ends_containers_on_its_floor(rack: VirtualRack, low: Path) ->
     high.write_text(text)
     rack.deploy("-y", "--limit", NODE, rack=high, roles=ROLES)
     try:
-        assert rack.ssh(NODE, f"{fill('1200M')} >/dev/null 2>&1; echo $?").strip() == "137"
+        assert rack.ssh(NODE, f"{fill(1200)} >/dev/null 2>&1; echo $?").strip() == "137"
         said = rack.ssh(NODE, "journalctl -q -o cat -u sparkrack-memory-guard | tail -3")
         assert "MemAvailable" in said
         assert rack.ssh(NODE, "systemctl is-active ssh docker sparkrack-memory-guard").split() == ["active"] * 3
