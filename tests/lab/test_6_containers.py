@@ -11,8 +11,8 @@ from tests.lab.drifts import IMAGE
 from tests.lab.virtual import VirtualRack
 
 NODE, ROLES = "spark1", ("memory", "docker")
-FILL = f"docker run --rm --name NAME {IMAGE} sh -c 'head -c AMOUNT /dev/zero | tail | wc -c'"
-"""`tail` keeps all of a stream without line breaks in memory."""
+FILL = f"docker run --rm --name NAME {IMAGE} /bin/busybox dd if=/dev/zero of=/dev/null bs=AMOUNT count=20"
+"""A buffer of so many bytes, filled again and again by the container's only process."""
 
 
 def fill(mebibytes: int, name: str = "filler") -> str:
@@ -33,7 +33,7 @@ def low(rack: VirtualRack) -> Iterator[Path]:
 
 def test_a_container_past_the_ceiling_is_killed(rack: VirtualRack, low: Path) -> None:
     """Without a limit of its own: it is the sum that is bounded."""
-    assert rack.ssh(NODE, f"{fill(200)}").strip() == str(200 * 1024**2), "a container within it is not"
+    assert rack.ssh(NODE, f"{fill(200)} >/dev/null 2>&1; echo $?").strip() == "0", "one within it is not"
     assert rack.ssh(NODE, f"{fill(1300)} >/dev/null 2>&1; echo $?").strip() == "137"
     assert "oom_memcg=/sparkrack.slice" in rack.ssh(NODE, "dmesg | grep oom-kill | tail -1")
 
