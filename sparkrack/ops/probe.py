@@ -138,7 +138,9 @@ def _ask(host: Host, probes: list[Probe], lasting: Mapping[str, bytes | None]) -
     try:
         fine, output, complaints = ask(host, script(probes))
     except (OSError, EOFError, SSHException) as error:
-        raise UnknownError(f"state of the node: {error}") from None
+        # pyinfra asks for a password when sudo wants one, and ends so where nobody can answer.
+        why = str(error) or "it hung up, or sudo wants a password; access.user needs sudo without one"
+        raise UnknownError(f"state of the node: {why}") from None
     if not fine:
         raise UnknownError(f"state of the node: {'; '.join(complaints[:3]) or 'the probe failed'}")
     reading = parse(probes, output)
