@@ -28,6 +28,7 @@ def test_another_rack_is_refused_while_one_runs(rack: VirtualRack) -> None:
 
 
 def test_one_node_goes_back_to_factory_and_is_rebuilt_alone(rack: VirtualRack) -> None:
+    rack.deploy("-y")
     others = {node: digest for node, digest in rack.etc().items() if node != "spark3"}
     writes = rack.writes()
     rack.lab("reset", "spark3")
