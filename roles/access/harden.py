@@ -7,7 +7,6 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand, PyinfraCommand
 from pyinfra.api.host import Host
@@ -106,7 +105,7 @@ def _on_trial(
         if host.state.is_executing and not kept:
             run.failed = view.node.name
             if armed:
-                _take_back(host, trial)
+                trial.take_back(host, "the old sshd configuration")
 
 
 def _prove(state: State, host: Host, script: str) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
@@ -124,19 +123,3 @@ def _prove(state: State, host: Host, script: str) -> bool:  # noqa: ARG001 - pyi
     for line in output:
         host.log_styled(f"not proven: {line}", fg="red", log_func=logger.error)
     return False
-
-
-def _take_back(host: Host, trial: Trial) -> None:
-    """The change was not proven: take it back now, and say how that went."""
-    try:
-        done = trial.revert_now(host)
-    except (OSError, EOFError, SSHException):
-        done = False
-    if done:
-        host.log("sshd is as before")
-    else:
-        host.log_styled(
-            f"sshd could not be brought back from here; the node does it itself within {trial.seconds} s",
-            fg="red",
-            log_func=logger.error,
-        )

@@ -6,7 +6,6 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from paramiko import SSHException
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand, PyinfraCommand
 from pyinfra.api.deploy import deploy
@@ -142,7 +141,7 @@ def _on_trial(host: Host, run: Run, view: View, seconds: int) -> Generator[Pyinf
         if host.state.is_executing and not kept:
             run.failed = node.name
             if armed:
-                _take_back(host, trial)
+                trial.take_back(host, "the old network")
 
 
 def _right_already(host: Host, view: View) -> set[str]:
@@ -190,19 +189,3 @@ def _prove(state: State, host: Host, script: str) -> bool:  # noqa: ARG001 - pyi
         for line in output or ["the proof could not be run"]:
             host.log_styled(f"not proven: {line}", fg="red", log_func=logger.error)
     return fine
-
-
-def _take_back(host: Host, trial: Trial) -> None:
-    """The change was not proven: take it back now, and say how that went."""
-    try:
-        done = trial.revert_now(host)
-    except (OSError, EOFError, SSHException):
-        done = False
-    if done:
-        host.log("the old network is back")
-    else:
-        host.log_styled(
-            f"the old network could not be brought back from here; the node does it itself within {trial.seconds} s",
-            fg="red",
-            log_func=logger.error,
-        )

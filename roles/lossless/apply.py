@@ -13,7 +13,7 @@ from pyinfra.context import ctx_host
 from roles.lossless import boot, state
 from roles.lossless.view import View
 from sparkrack.fleet import Node, Rack
-from sparkrack.ops import files, probe, report
+from sparkrack.ops import files, probe, report, unitfiles
 from sparkrack.ops.refusal import refuse
 from sparkrack.ops.shell import quote, root
 
@@ -87,15 +87,7 @@ def _write(view: View) -> Generator[StringCommand, None, None]:
     """Both files, each checked before it stands where systemd finds it; the unit names the script, so that is first."""
     checks = {
         state.SCRIPT: ("755", 'sh -n "$new"'),
-        # systemd takes a unit by its name, which the new file does not have yet.
-        state.UNIT: (
-            "644",
-            (
-                f'as=$(mktemp -d)/{state.TEMPLATE}; cp "$new" "$as"; '
-                'systemd-analyze verify --man=no --recursive-errors=no "$as" || { rm -r "${as%/*}"; exit 1; }; '
-                'rm -r "${as%/*}"'
-            ),
-        ),
+        state.UNIT: ("644", unitfiles.sound(state.TEMPLATE)),
     }
     for path in view.stale:
         content = view.files[path][1]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sparkrack.fleet import Rack
+from sparkrack.fleet import Rack, dropins
 
 FSTAB = "/etc/fstab"
 DROPIN = "/etc/sysctl.d/zz-sparkrack-memory.conf"
@@ -123,25 +122,5 @@ def _figure(meminfo: str, name: str) -> int:
 
 
 def overriders(listing: str, rack: Rack) -> list[str]:
-    """Settings of others that would win over ours at boot, from `path:line` matches of the sysctl folders.
-
-    A file wins when its name sorts after ours. Files that another one hides must not be in the listing.
-    """
-    wanted = {key: str(value) for key, value in sysctls(rack).items()}
-    own = DROPIN.rsplit("/", 1)[-1]
-    faults = []
-    for path, key, value in _settings(listing.splitlines()):
-        name = path.rsplit("/", 1)[-1]
-        if name > own and key in wanted and value != wanted[key]:
-            faults.append(
-                f"{path} sets {key} = {value} and is read after {DROPIN}; remove that line or rename the file"
-            )
-    return faults
-
-
-def _settings(lines: Iterable[str]) -> Iterable[tuple[str, str, str]]:
-    for line in lines:
-        path, _, setting = line.partition(":")
-        key, equals, value = setting.partition("=")
-        if equals and not setting.lstrip().startswith(("#", ";")):
-            yield path, key.strip().lstrip("-").replace("/", "."), value.strip()
+    """Settings of others that would win over ours at boot, from `path:line` matches of the sysctl folders."""
+    return dropins.overriders(listing, {key: str(value) for key, value in sysctls(rack).items()}, DROPIN)

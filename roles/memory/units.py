@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterable
 from pyinfra.api.command import StringCommand
 
 from roles.memory.owned import MARKS, SCRIPTS, UNITS, Owned
-from sparkrack.ops import files
+from sparkrack.ops import files, unitfiles
 from sparkrack.ops.shell import quote, root
 
 
@@ -46,9 +46,4 @@ def _check(file: Owned) -> str:
         return f'{"bash" if file.content.startswith(b"#!/bin/bash") else "sh"} -n "$new"'
     if folder != UNITS:
         return ""
-    # systemd takes a unit by its name, which the new file does not have yet.
-    return (
-        f'as=$(mktemp -d)/{name}; cp "$new" "$as"; '
-        'systemd-analyze verify --man=no --recursive-errors=no "$as" || { rm -r "${as%/*}"; exit 1; }; '
-        'rm -r "${as%/*}"'
-    )
+    return unitfiles.sound(name)

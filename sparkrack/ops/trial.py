@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from paramiko import SSHException
+from pyinfra import logger
 from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
 
@@ -71,3 +73,18 @@ class Trial:
             StringCommand(command), print_input=host.state.print_input, print_output=host.state.print_output, _sudo=True
         )
         return done
+
+    def take_back(self, host: Host, what: str) -> None:
+        """The change was not proven: take it back now, and say how that went. `what` it is that comes back."""
+        try:
+            done = self.revert_now(host)
+        except (OSError, EOFError, SSHException):
+            done = False
+        if done:
+            host.log(f"{what} is back")
+            return
+        host.log_styled(
+            f"{what} could not be brought back from here; the node does it itself within {self.seconds} s",
+            fg="red",
+            log_func=logger.error,
+        )

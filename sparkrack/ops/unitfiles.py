@@ -17,3 +17,15 @@ def listed(names: Iterable[str], folders: Iterable[str] = FOLDERS) -> str:
         f'set --; for f in {" ".join(folders)}; do [ ! -d "$f" ] || set -- "$@" "$f"; done; '
         rf"""[ $# -eq 0 ] || find "$@" -maxdepth 1 \( {named} \) -printf '%p %l\n'"""
     )
+
+
+def sound(name: str) -> str:
+    """Shell text for the check of `files.put`: systemd takes the new file for a unit of this name without complaint.
+
+    systemd knows a unit by its file's name, which the new file does not have yet.
+    """
+    return (
+        f'as=$(mktemp -d)/{name}; cp "$new" "$as"; '
+        'systemd-analyze verify --man=no --recursive-errors=no "$as" || { rm -r "${as%/*}"; exit 1; }; '
+        'rm -r "${as%/*}"'
+    )

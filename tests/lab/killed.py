@@ -1,10 +1,12 @@
 """deploy.py, for an operator who is killed: SIGKILL right after the Nth command that could change a node.
 
-`KILL_AFTER` says N. A pyinfra deploy file; the commands go to real nodes.
+`KILL_AFTER` says N; the file `KILL_TOLD`, if named, is told which command that was. A pyinfra deploy file; the commands
+go to real nodes.
 """
 
 import os
 import signal
+from pathlib import Path
 
 from pyinfra import local
 from pyinfra.connectors.ssh import SSHConnector
@@ -20,6 +22,8 @@ def _then_die(self, command, *arguments, **more):  # type: ignore[no-untyped-def
     if command.get_raw_value().startswith("set -eu; ") and self.host.state.is_executing:
         _left -= 1
         if not _left:
+            if told := os.environ.get("KILL_TOLD"):
+                Path(told).write_text(" ".join(command.get_raw_value().split())[:200])
             os.kill(os.getpid(), signal.SIGKILL)
     return done
 

@@ -47,7 +47,7 @@ def test_not_proven() -> None:
     ended = bring_up(spark1=node)
     assert ended.failed == ["spark1"]
     assert "not proven: it failed" in ended.log
-    assert "sshd is as before" in ended.log
+    assert "the old sshd configuration is back" in ended.log
     assert taken_back(node)
     assert len([text for text, _ in node.sent if "sshd -T |" in text]) == harden.ATTEMPTS
     assert node.connections == 1 + harden.ATTEMPTS
