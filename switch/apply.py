@@ -14,7 +14,8 @@ from pyinfra.api.operation import operation
 from pyinfra.api.output import echo
 from pyinfra.context import ctx_host
 
-from sparkrack.ops.refusal import refuse, unseen
+from sparkrack.ops import refusal
+from sparkrack.ops.account import Entry, Sort, heard
 
 from . import backup
 from .batch import Plan
@@ -53,18 +54,18 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
     """The one operation. Nothing is written unless the whole switch could be read, is the one that is meant,
     and differs; the same holds for --dry, an interactive run and -y, since each evaluation reads anew."""
     host = cast("Host", ctx_host.get())  # type: ignore[no-untyped-call]
-    if unseen(host):
-        yield _stop(host, ("no preview of the changes could be shown",))
+    if refusal.unseen(host):
+        yield refusal.unknown(host, *_untouched("no preview of the changes could be shown"))
         return
     goal = Declared(rack, switch)
     try:
         before = goal.read(asking(host))
         todo = goal.plan(before)
     except RefusedError as refused:
-        yield _stop(host, refused.reasons)
+        yield refusal.refuse(host, *_untouched(*refused.reasons))
         return
     except (SwitchError, UnreadableError) as unknown:
-        yield _stop(host, (f"state of the switch unknown: {unknown}",))
+        yield refusal.unknown(host, *_untouched(f"state of the switch unknown: {unknown}"))
         return
     _show(host, todo)
     if not todo.batches:
@@ -115,11 +116,20 @@ def _asking_nodes(state: State) -> Callable[[str, str], str | None]:
     return ask
 
 
-def _stop(host: Host, reasons: tuple[str, ...]) -> PyinfraCommand:
-    return refuse(host, *(f"{reason}; nothing was written" for reason in reasons))
+def _untouched(*reasons: str) -> list[str]:
+    return [f"{reason}; nothing was written" for reason in reasons]
 
 
 def _show(host: Host, todo: Plan) -> None:
+    entries = [
+        *((Sort.EFFECT, line) for line in todo.effects),
+        *((Sort.CHANGE, str(change)) for change in todo.changes),
+        *((Sort.FAULT, line) for line in todo.faults),
+        *((Sort.UNMANAGED, line) for line in todo.unmanaged),
+        *((Sort.NOTE, line) for line in todo.told),
+    ]
+    if heard(host, *(Entry(sort, line) for sort, line in entries)):
+        return
     for line in todo.lines if host.state.config.DIFF else todo.effects:
         host.log(line)
     for line in todo.notes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Generator
 
-from pyinfra import logger
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.deploy import deploy
 from pyinfra.api.host import Host
@@ -17,8 +16,8 @@ from roles.access.harden import harden
 from roles.access.sshd import looks_elsewhere
 from roles.access.view import CLIENT, CLOUD, SSHD, TRIAL, View
 from sparkrack.fleet import Node, Rack
-from sparkrack.ops import files, probe, report
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import files, probe, refusal, report
+from sparkrack.ops.account import Sort
 from sparkrack.ops.shell import quote, root
 
 
@@ -49,7 +48,7 @@ def own_key(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
         account, found, _ = view.account, view.pair, view.peer
         others = fleet.of(host, rack, "own_key")
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"access: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"access: {unknown}; nothing was changed")
         return
     _compare_accounts(host, view, others)
     why = pair.unusable(found)
@@ -81,10 +80,11 @@ def _compare_accounts(host: Host, view: View, others: fleet.Fleet) -> None:
     """Tell when the same user has other numbers elsewhere: no fault, but files that are copied change hands."""
     first = next(((name, peer) for name, peer in others.peers.items() if peer), None)
     if first and first[1].account.owner != view.account.owner:
-        _warn(
+        report.warn(
             host,
-            f"{view.account.user} is {view.account.owner} on {view.node.name} and {first[1].account.owner} on "
+            f"access: {view.account.user} is {view.account.owner} on {view.node.name} and {first[1].account.owner} on "
             f"{first[0]}: files that are copied with their numbers change hands",
+            Sort.FLEET,
         )
 
 
@@ -117,16 +117,16 @@ def exchange(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
         shown = view.reading.text(CLIENT)
         others = fleet.of(host, rack, "exchange")
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"access: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"access: {unknown}; nothing was changed")
         return
     obstacles = known.faults(rack, shown) if ours[known.CLIENT] == known.client(rack) else []
     if elsewhere:
         obstacles.append(f"sshd takes keys from {elsewhere}, not from .ssh/authorized_keys (AuthorizedKeysFile)")
     if obstacles:
-        yield refuse(host, *(f"access: {obstacle}" for obstacle in obstacles))
+        yield refusal.refuse(host, *(f"access: {obstacle}" for obstacle in obstacles))
         return
     for line in others.untold(rack):
-        host.log(line)
+        report.warn(host, f"access: {line}")
     entry = pair.entry(account)
     before = found.authorized
     after = authorized.authorized(rack, node, before or b"", others.peers, fleet.operator_key(rack))
@@ -175,16 +175,18 @@ def own_name(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
         after = names.hosts(rack, node, view.host_name, before)
         boot, dropin = names.cloud(view.reading.text(CLOUD)), view.reading.content(names.CLOUD)
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"access: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"access: {unknown}; nothing was changed")
         return
     if boot.later:
         said = f"has cloud-init write {names.HOSTS} at boot and is read after {names.CLOUD}; remove that line"
-        yield refuse(host, *(f"access: {path} {said}" for path in boot.later))
+        yield refusal.refuse(host, *(f"access: {path} {said}" for path in boot.later))
         return
     if boot.user_data:
-        _warn(host, f"the user data of cloud-init says manage_etc_hosts, and so {names.HOSTS} is undone at each boot")
+        said = f"the user data of cloud-init says manage_etc_hosts, and so {names.HOSTS} is undone at each boot"
+        report.warn(host, f"access: {said}")
     if not names.is_one_of(view.host_name, [node.name]):
-        _warn(host, f"{node.name} calls itself {view.host_name}; `hostnamectl hostname {node.name}` corrects that")
+        said = f"calls itself {view.host_name}; `hostnamectl hostname {node.name}` corrects that"
+        report.warn(host, f"access: {node.name} {said}")
     undone = boot.writes and dropin != names.CLOUD_TEXT
     if found == after and not undone:
         host.noop("the names of the nodes stand for their addresses")
@@ -198,7 +200,3 @@ def own_name(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
         yield files.put(names.CLOUD, names.CLOUD_TEXT, mode="644")
     if found != after:
         yield files.put(names.HOSTS, after, mode="644", before=found, check=_unchanged(names.HOSTS, found))
-
-
-def _warn(host: Host, text: str) -> None:
-    host.log_styled(text, fg="yellow", log_func=logger.warning)

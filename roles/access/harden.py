@@ -17,8 +17,7 @@ from pyinfra.context import ctx_host
 from roles.access import sshd
 from roles.access.view import SSHD, SSHD_LINES, TRIAL, View
 from sparkrack.fleet import Node, Rack
-from sparkrack.ops import files, probe, report
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import files, probe, refusal, report
 from sparkrack.ops.second import ask_anew
 from sparkrack.ops.shell import root
 from sparkrack.ops.trial import Trial
@@ -58,7 +57,7 @@ def harden(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraCommand, No
         obstacles = sshd.obstacles(rack, view.reading.text(SSHD_LINES))
         in_order = before == wanted and (wanted is None or view.kept_by_root(sshd.DROPIN))
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"access: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"access: {unknown}; nothing was changed")
         return
     if busy:
         obstacles.append(TRIAL.busy)
@@ -69,7 +68,7 @@ def harden(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraCommand, No
     if run.failed:
         obstacles = [f"not touched, since {run.failed} failed and nodes change one at a time", *obstacles]
     if obstacles:
-        yield refuse(host, *(f"access: {obstacle}" for obstacle in obstacles))
+        yield refusal.refuse(host, *(f"access: {obstacle}" for obstacle in obstacles))
         return
     if in_order and not tried:
         host.noop("sshd takes keys only" if wanted else "sshd is left alone")
@@ -77,7 +76,7 @@ def harden(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraCommand, No
     probe.forget(host)
     report.show(host, sshd.DROPIN, before, wanted)
     report.tell(host, faults)
-    report.tell(host, [f"reload {sshd.UNIT}: it reads its files only then; who is logged in stays so"])
+    report.restart(host, f"reload {sshd.UNIT}: it reads its files only then; who is logged in stays so")
     yield from _on_trial(host, run, view, before, wanted, seconds)
 
 

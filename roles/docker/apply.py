@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from pyinfra import logger
 from pyinfra.api.command import PyinfraCommand, StringCommand
 from pyinfra.api.deploy import deploy
 from pyinfra.api.host import Host
@@ -14,8 +13,8 @@ from pyinfra.context import ctx_host
 from roles.docker import containers, scripts, state
 from roles.docker.view import View
 from sparkrack.fleet import Node, Rack
-from sparkrack.ops import apt, files, probe, report
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import apt, files, probe, refusal, report
+from sparkrack.ops.account import Sort
 from sparkrack.ops.shell import quote, root
 
 
@@ -41,16 +40,17 @@ def engine(rack: Rack) -> Generator[PyinfraCommand, None, None]:
         view = View(rack, probe.read(host, "docker"))
         right, obstacles = view.right, view.obstacles
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"docker: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"docker: {unknown}; nothing was changed")
         return
     if obstacles:
-        yield refuse(host, *(f"docker: {obstacle}; nothing was changed" for obstacle in obstacles))
+        yield refusal.refuse(host, *(f"docker: {obstacle}; nothing was changed" for obstacle in obstacles))
         return
     if right:
         host.noop("docker runs with the rack's settings")
         return
     probe.forget(host)
     report.tell(host, _told(view))
+    report.restart(host, _restarted(view))
     if not view.installed:
         yield apt.install(*view.packages)
     if view.stale:
@@ -91,10 +91,12 @@ def _told(view: View) -> list[str]:
         lines.append(f"{state.CONFIG}: {view.mode}")
     if not view.enabled:
         lines.append("enable docker.service")
-    if view.act:
-        end = f", which ends {len(view.victims)} running containers" if view.victims else ""
-        lines.append(f"{view.act} docker: {view.reason}{end}")
     return lines
+
+
+def _restarted(view: View) -> str | None:
+    end = f", which ends {len(view.victims)} running containers" if view.victims else ""
+    return f"{view.act} docker: {view.reason}{end}" if view.act else None
 
 
 @operation()
@@ -108,10 +110,10 @@ def bound(rack: Rack) -> Generator[PyinfraCommand, None, None]:
         view = View(rack, probe.read(host, "docker"))
         running, limits = view.running, view.limits
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"docker: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"docker: {unknown}; nothing was changed")
         return
     for line in containers.outside(running):
-        host.log_styled(line, fg="yellow", log_func=logger.warning)
+        report.warn(host, line, Sort.UNMANAGED)
     if not limits:
         host.noop("every running container has a limit" if running else "no container runs")
         return
@@ -135,7 +137,7 @@ def admit(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     try:
         apart = View(rack, probe.read(host, "docker")).apart
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"docker: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"docker: {unknown}; nothing was changed")
         return
     user = rack.access.user
     if apart is None:

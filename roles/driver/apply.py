@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from weakref import WeakKeyDictionary
 
-from pyinfra import logger
 from pyinfra.api.command import PyinfraCommand, StringCommand
 from pyinfra.api.deploy import deploy
 from pyinfra.api.host import Host
@@ -16,8 +15,7 @@ from pyinfra.context import ctx_host
 from roles.driver import closed, state
 from roles.driver.view import View
 from sparkrack.fleet import Driver, Node, Rack
-from sparkrack.ops import apt, files, probe, report
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import apt, files, probe, refusal, report
 from sparkrack.ops.shell import quote, root
 
 _failed: WeakKeyDictionary[State, str] = WeakKeyDictionary()
@@ -46,16 +44,15 @@ def apply(rack: Rack, node: Node) -> None:
 
 def _look(host: Host, rack: Rack, driver: Driver, first: bool = False) -> View | PyinfraCommand:
     """The node as it is, or the command that refuses it; a plan tells the reasons once, at its first operation."""
+    told = first or host.state.is_executing
     try:
         view = View(rack, driver, probe.read(host, "driver"))
         reasons = view.obstacles
     except (probe.UnknownError, ValueError) as unknown:
-        reasons = [f"{unknown}; nothing was changed"]
-    else:
-        if not reasons:
-            return view
-    told = first or host.state.is_executing
-    return refuse(host, *(f"driver: {reason}" for reason in reasons if told))
+        return refusal.unknown(host, *([f"driver: {unknown}; nothing was changed"] if told else []))
+    if reasons:
+        return refusal.refuse(host, *(f"driver: {reason}" for reason in reasons if told))
+    return view
 
 
 @operation()
@@ -140,7 +137,7 @@ def install(rack: Rack, driver: Driver, node: Node) -> Generator[PyinfraCommand,
         return
     if host.state in _failed:
         before = _failed[host.state]
-        yield refuse(host, f"driver: not touched, since {before} failed and nodes change one at a time")
+        yield refusal.refuse(host, f"driver: not touched, since {before} failed and nodes change one at a time")
         return
     probe.forget(host)
     if view.interrupted:
@@ -174,5 +171,5 @@ def tell_reboot(rack: Rack, driver: Driver) -> Generator[PyinfraCommand, None, N
         yield view
         return
     for reason in view.reboot:
-        host.log_styled(f"reboot required: {reason}", fg="yellow", log_func=logger.warning)
+        report.warn(host, f"reboot required: {reason}")
     host.noop("a reboot is needed" if view.reboot else "no reboot is needed")

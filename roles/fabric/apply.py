@@ -17,8 +17,8 @@ from pyinfra.context import ctx_host
 from roles.fabric import adopt, scripts, state
 from roles.fabric.view import TRIAL, View
 from sparkrack.fleet import Node, Rack
-from sparkrack.ops import files, probe, report
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import files, probe, refusal, report
+from sparkrack.ops.account import Sort
 from sparkrack.ops.second import ask_anew
 from sparkrack.ops.shell import quote, root
 from sparkrack.ops.trial import Trial
@@ -66,7 +66,7 @@ def declare_hotplug(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     try:
         there = probe.read(host, "fabric").content(state.HOTPLUG) is not None
     except probe.UnknownError as unknown:
-        yield refuse(host, f"fabric: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"fabric: {unknown}; nothing was changed")
         return
     wanted = rack.fabric.hotplug
     if wanted is None or wanted == there:
@@ -94,13 +94,15 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
         view = View(rack, node, probe.read(host, "fabric"))
         obstacles, right = view.obstacles, view.right
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"fabric: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"fabric: {unknown}; nothing was changed")
         return
     if run.failed:
         obstacles = [f"not touched, since {run.failed} failed and nodes change one at a time", *obstacles]
     if obstacles:
-        yield refuse(host, *(f"fabric: {obstacle}" for obstacle in obstacles))
+        yield refusal.refuse(host, *(f"fabric: {obstacle}" for obstacle in obstacles))
         return
+    for line in state.dead(rack, node, view.now):
+        report.warn(host, f"fabric: {line}", Sort.FAULT)
     if right:
         host.noop("the fabric interfaces are as declared")
         run.proven.add(node.name)

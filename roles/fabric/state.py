@@ -6,7 +6,7 @@ import fnmatch
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sparkrack.fleet import VLAN_DEVICES, Address, Half, Node, Rack, addresses_of
@@ -41,13 +41,15 @@ def on_the_fabric(tag: Tag | None) -> bool:
 
 @dataclass(frozen=True)
 class Live:
-    """What an interface has, or shall have. `addresses` are IPv4 with prefix length; `known`: it exists."""
+    """What an interface has, or shall have. `addresses` are IPv4 with prefix length; `known`: it exists. `carrier`:
+    there is something at the other end, which no run brings about."""
 
     known: bool
     up: bool
     mtu: int
     addresses: frozenset[str]
     tag: Tag | None = None
+    carrier: bool = field(default=True, compare=False)
 
 
 def netplan(rack: Rack, node: Node) -> bytes | None:
@@ -122,7 +124,8 @@ def _live(link: Mapping[str, Any] | None) -> Live:
     if info.get("info_kind") == "vlan":
         # `link` is left out for an interface of another network namespace.
         tag = Tag(str(link.get("link", "?")), int(info["info_data"]["id"]), str(info["info_data"]["protocol"]))
-    return Live(True, "UP" in link["flags"], int(link["mtu"]), frozenset(addresses), tag)
+    flags = link["flags"]
+    return Live(True, "UP" in flags, int(link["mtu"]), frozenset(addresses), tag, "LOWER_UP" in flags)
 
 
 def concerned(rack: Rack, node: Node, before: bytes | None, now: Mapping[str, Live]) -> dict[str, Live]:
@@ -162,6 +165,15 @@ def faults(rack: Rack, node: Node, now: Mapping[str, Live]) -> list[str]:
             lines.append(f"{name}: {_listed(state)} -> {_listed(want)}")
     lines += [f"{name}: {_listed(now[name])} -> no address" for name in left(shall, now) if now[name].addresses]
     return [*lines, *(f"{name}: {now[name].tag} -> removed" for name in gone(shall, now) if now[name].known)]
+
+
+def dead(rack: Rack, node: Node, now: Mapping[str, Live]) -> list[str]:
+    """Interfaces that are up and carry nothing: nothing that is configured here mends a cable or its other end."""
+    return [
+        f"{name}: no carrier: the cable, the other end or the port is down"
+        for name in wanted(rack, node)
+        if now[name].known and now[name].up and not now[name].carrier
+    ]
 
 
 def _listed(state: Live) -> str:

@@ -19,8 +19,7 @@ from roles.images.fleet import Fleet
 from roles.images.transfer import StoppedError
 from roles.images.view import Step
 from sparkrack.fleet import Node, Rack, RackError, pins
-from sparkrack.ops import probe, report
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import probe, refusal, report
 from sparkrack.ops.shell import root
 
 
@@ -55,10 +54,10 @@ def bring(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
         obstacles, steps, records = survey.obstacles(node.name), survey.steps(node.name), survey.records(node.name)
         lines = [] if obstacles else survey.tell(node.name)
     except (probe.UnknownError, ValueError, RackError) as unknown:
-        yield refuse(host, f"images: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"images: {unknown}; nothing was changed")
         return
     if obstacles:
-        yield refuse(host, *(f"images: {obstacle}" for obstacle in obstacles))
+        yield refusal.refuse(host, *(f"images: {obstacle}" for obstacle in obstacles))
         return
     if not steps and not records:
         host.noop("all images are there, and are what the lock file says")

@@ -13,8 +13,7 @@ from pyinfra.context import ctx_host
 from roles.lossless import boot, state
 from roles.lossless.view import View
 from sparkrack.fleet import Node, Rack
-from sparkrack.ops import files, probe, report, unitfiles
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import files, probe, refusal, report, unitfiles
 from sparkrack.ops.shell import quote, root
 
 
@@ -39,10 +38,10 @@ def agree(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
         view = View(rack, node, probe.read(host, "lossless"))
         obstacles, right = view.obstacles, view.right
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"lossless: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"lossless: {unknown}; nothing was changed")
         return
     if obstacles:
-        yield refuse(host, *(f"lossless: {obstacle}" for obstacle in obstacles))
+        yield refusal.refuse(host, *(f"lossless: {obstacle}" for obstacle in obstacles))
         return
     if right:
         host.noop("loss is treated as the switch does" if view.policies else "nothing is set about loss")

@@ -16,8 +16,7 @@ from roles.memory.bound import bound
 from roles.memory.shield import shield
 from roles.memory.view import OTHERS, UNITS, ZRAM
 from sparkrack.fleet import Node, Rack
-from sparkrack.ops import files, probe, report
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import files, probe, refusal, report
 from sparkrack.ops.shell import quote, root
 
 
@@ -49,7 +48,7 @@ def swap_off() -> Generator[PyinfraCommand, None, None]:
         swapped = state.active(reading.text("/proc/swaps"))
         zram = state.set_up(reading.text(ZRAM))
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"{unknown}; nothing was changed")
+        yield refusal.unknown(host, f"{unknown}; nothing was changed")
         return
     wanted = state.without_swap(fstab)
     if wanted == fstab and not units and not swapped and not zram:
@@ -87,11 +86,11 @@ def keep_free(rack: Rack) -> Generator[PyinfraCommand, None, None]:
         live = {key: reading.number(state.live_path(key)) for key in state.sysctls(rack)}
         overriders = state.overriders(reading.text(OTHERS), rack)
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"{unknown}; nothing was changed")
+        yield refusal.unknown(host, f"{unknown}; nothing was changed")
         return
     too_much = state.too_much_free(rack, total)
     if too_much or overriders:
-        yield refuse(host, *([too_much] if too_much else []), *overriders)
+        yield refusal.refuse(host, *([too_much] if too_much else []), *overriders)
         return
     after = state.dropin(rack)
     wrong = {key: value for key, value in state.sysctls(rack).items() if live[key] != value}

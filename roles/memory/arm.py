@@ -13,8 +13,7 @@ from roles.memory import gate, guard, owned, units
 from roles.memory.live import GUARD, WANTS
 from roles.memory.view import View
 from sparkrack.fleet import Rack
-from sparkrack.ops import probe, report
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import probe, refusal, report
 
 MARK = "guard"
 
@@ -34,10 +33,10 @@ def arm(rack: Rack) -> Generator[PyinfraCommand, None, None]:
         why = guard.restart(rack, now, pending, bool(stale or now.dropins)) if rack.memory.floor else None
         obstacle = guard.obstacle(rack, view.live, view.total_kb, view.available_kb) if why else None
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"memory: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"memory: {unknown}; nothing was changed")
         return
     if obstacle:
-        yield refuse(host, obstacle)
+        yield refusal.refuse(host, obstacle)
         return
     if not rack.memory.floor:
         yield from _remove(host, view)
@@ -48,7 +47,8 @@ def arm(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     probe.forget(host)
     report.tell(host, [f"move {path} to the backups: it changes {GUARD}" for path in now.dropins])
     report.tell(host, owned.in_words(stale, view.said))
-    report.tell(host, [*([why] if why else []), *([] if now.enabled else [f"enable {GUARD}"])])
+    report.restart(host, why)
+    report.tell(host, [] if now.enabled else [f"enable {GUARD}"])
     yield units.mark(MARK)
     if now.dropins:
         yield units.aside(now.dropins)
@@ -85,7 +85,7 @@ def install(rack: Rack) -> Generator[PyinfraCommand, None, None]:
         view = View(rack, probe.read(host, "memory"))
         stale = view.stale([gate.script(rack)])
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"memory: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"memory: {unknown}; nothing was changed")
         return
     if not stale:
         host.noop("the launch step is there")

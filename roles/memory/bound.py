@@ -13,8 +13,7 @@ from roles.memory import ceiling, owned, units
 from roles.memory.live import CGROUPS
 from roles.memory.view import View
 from sparkrack.fleet import SLICE, Rack
-from sparkrack.ops import probe, report
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import probe, refusal, report
 from sparkrack.ops.shell import root
 
 MARK = "ceiling"
@@ -34,7 +33,7 @@ def bound(rack: Rack) -> Generator[PyinfraCommand, None, None]:
         wrong = ceiling.wrong(rack, now)
         changes = ceiling.changes(rack, now, view.total_kb)
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"memory: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"memory: {unknown}; nothing was changed")
         return
     reload = bool(stale or now.dropins or f"memory-{MARK}" in view.live.pending)
     if not (reload or wrong) and now.there and now.enabled:

@@ -13,8 +13,7 @@ from roles.memory import owned, protect, units
 from roles.memory.live import CGROUPS, SYSTEM
 from roles.memory.view import View
 from sparkrack.fleet import Rack
-from sparkrack.ops import probe, report
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import probe, refusal, report
 from sparkrack.ops.shell import root
 
 MARK = "protect"
@@ -33,7 +32,7 @@ def shield(rack: Rack) -> Generator[PyinfraCommand, None, None]:
         kept, exposed = protect.kept_wrong(view.live), protect.exposed(view.live)
         changes = protect.changes(view.live)
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"memory: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"memory: {unknown}; nothing was changed")
         return
     reload = bool(stale or f"memory-{MARK}" in view.live.pending)
     if not (reload or kept or exposed):

@@ -100,14 +100,13 @@ def differences(rack: Rack, name: str, fleet: Mapping[str, Facts]) -> list[str]:
     return found
 
 
-def warnings(rack: Rack, name: str, fleet: Mapping[str, Facts]) -> list[str]:
-    """What is worth knowing of a node, and no reason to leave it alone."""
-    facts = fleet[name]
+def warnings(facts: Facts) -> list[str]:
+    """What is worth knowing of a node by itself, and no reason to leave it alone."""
     found = [f"dpkg is locked now by {holder}; packages wait for it" for holder in facts.lockers]
     number = kernel_number(facts.kernel)
     if KHO in facts.cmdline and number and number < KHO_SINCE:
         found.append(f"{KHO} is on the command line of kernel {facts.kernel}, which does not need it")
-    return found + differences(rack, name, fleet)
+    return found
 
 
 def duplicates(name: str, fleet: Mapping[str, Facts]) -> list[str]:

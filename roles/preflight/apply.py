@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from pyinfra import logger
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.deploy import deploy
 from pyinfra.api.host import Host
@@ -14,8 +13,8 @@ from pyinfra.context import ctx_host
 from roles.preflight import alike, state
 from roles.preflight.view import fleet, look
 from sparkrack.fleet import Node, Rack
-from sparkrack.ops import probe
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import probe, refusal, report
+from sparkrack.ops.account import Sort
 
 
 @deploy("Preflight")
@@ -38,13 +37,15 @@ def pass_gates(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     try:
         facts = look(host)
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"preflight: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"preflight: {unknown}; nothing was changed")
         return
     nodes = fleet(host)
-    for line in alike.warnings(rack, node.name, nodes):
-        host.log_styled(f"preflight: {line}", fg="yellow", log_func=logger.warning)
+    for line in alike.warnings(facts):
+        report.warn(host, f"preflight: {line}")
+    for line in alike.differences(rack, node.name, nodes):
+        report.warn(host, f"preflight: {line}", Sort.FLEET)
     faults = [*state.gates(rack, node, facts), *alike.refusals(rack, node.name, nodes)]
     if faults:
-        yield refuse(host, *(f"preflight: {fault}" for fault in faults))
+        yield refusal.refuse(host, *(f"preflight: {fault}" for fault in faults))
         return
     host.noop(f"{facts.maker} {facts.product}, BIOS {facts.bios}: may be changed")

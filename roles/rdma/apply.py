@@ -15,8 +15,7 @@ from roles.rdma import state
 from roles.rdma.files import File
 from roles.rdma.view import View
 from sparkrack.fleet import Node, Rack
-from sparkrack.ops import files, probe, report
-from sparkrack.ops.refusal import refuse
+from sparkrack.ops import files, probe, refusal, report
 from sparkrack.ops.shell import quote, root
 
 
@@ -44,7 +43,7 @@ def environment(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]
         before, after = view.nccl_conf
         stale = view.stale(view.environment)
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"rdma: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"rdma: {unknown}; nothing was changed")
         return
     if before == after and not stale:
         host.noop("what spans nodes is told which devices to use")
@@ -73,10 +72,10 @@ def memlock(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
         overriders, live = view.memlock_overriders, view.memlock
         stale = view.stale([state.limits(rack), state.manager(rack)])
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"rdma: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"rdma: {unknown}; nothing was changed")
         return
     if overriders:
-        yield refuse(host, *(f"rdma: {line}" for line in overriders))
+        yield refusal.refuse(host, *(f"rdma: {line}" for line in overriders))
         return
     if not stale and live == "infinity":
         host.noop("memory may be pinned")
@@ -104,10 +103,10 @@ def arp(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
         wrong = state.wrong_sysctls(rack, node, view.arp_live)
         stale = view.stale([state.arp_dropin(rack, node)])
     except (probe.UnknownError, ValueError) as unknown:
-        yield refuse(host, f"rdma: {unknown}; nothing was changed")
+        yield refusal.unknown(host, f"rdma: {unknown}; nothing was changed")
         return
     if overriders:
-        yield refuse(host, *(f"rdma: {line}" for line in overriders))
+        yield refusal.refuse(host, *(f"rdma: {line}" for line in overriders))
         return
     if not stale and not wrong:
         host.noop("each half answers for its own address")

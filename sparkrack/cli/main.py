@@ -2,49 +2,79 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
 
 import click
 
-from sparkrack.cli.bootstrap import bootstrap
-from sparkrack.cli.check import check
-from sparkrack.cli.driver import driver
-from sparkrack.cli.lab import lab
-from sparkrack.cli.probe import probe
-from sparkrack.cli.reboot import reboot
-from sparkrack.cli.switch import switch
-from sparkrack.cli.verify import verify
 from sparkrack.fleet import RackError, SecretError
 
+VERBS = (
+    *("check", "plan", "verify"),
+    *("bootstrap", "driver", "probe", "reboot", "switch", "lab"),
+)
+"""In the order of `--help`: what is used most comes first. Each is a module of this package, loaded when it is used."""
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+
+class Verbs(click.Group):
+    """Loads only the verb that is called, and ends with the project's exit codes: 1 for wrong usage, too."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click passes it
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in VERBS:
+            return None
+        verb = getattr(import_module(f"sparkrack.cli.{cmd_name}"), cmd_name)
+        return verb if isinstance(verb, click.Command) else None
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **more: Any) -> Any:  # type: ignore[override]
+        """Never returns. A fault that can be foreseen is told in words, never as a traceback."""
+        from lab.errors import LabError
+
+        try:
+            code = super().main(args, prog_name, **{**more, "standalone_mode": False})
+        except click.ClickException as fault:
+            fault.show()
+            code = 1
+        except click.Abort:
+            click.echo("ended", err=True)
+            code = 1
+        except (RackError, LabError, SecretError) as fault:
+            click.echo(str(fault), err=True)
+            code = 1
+        except BrokenPipeError:
+            # Whoever read our output has gone; Python would complain once more when it flushes at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 1
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="sparkrack")
 def sparkrack() -> None:
     """A rack of DGX Spark / GB10 nodes and its CRS812 switch as code.
 
-    The rack is described in one file, group_data/rack.yaml or the one that RACK names. It is brought to that
-    state by `pyinfra inventory.py deploy.py`.
+    The rack is described in one file, group_data/rack.yaml or the one that RACK names.
+
+    \b
+      sparkrack check                      is the file good? connects to nothing
+      sparkrack plan                       what would a run change?
+      sparkrack apply                      change it
+      sparkrack drift                      has anybody else changed it?
+      sparkrack verify --html report.html  does it work? proven by other means
+
+    Exit codes: 0 in sync or done, 2 changes pending or drift, 1 an error or something that could not be told.
+    `pyinfra inventory.py deploy.py` does the same as `apply`, without lock and journal.
     """
 
 
-sparkrack.add_command(bootstrap)
-sparkrack.add_command(check)
-sparkrack.add_command(driver)
-sparkrack.add_command(probe)
-sparkrack.add_command(reboot)
-sparkrack.add_command(switch)
-sparkrack.add_command(verify)
-sparkrack.add_command(lab)
-
-
 def main() -> None:
-    """Run the command; a fault that can be foreseen is told in words, never as a traceback."""
-    from lab.errors import LabError
-
-    try:
-        sparkrack(prog_name="sparkrack")
-    except (RackError, LabError, SecretError) as fault:
-        click.echo(str(fault), err=True)
-        sys.exit(1)
+    """Run the command."""
+    sparkrack(prog_name="sparkrack")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The whole crash matrix: a factory node, a run killed after its Nth command, then one ordinary run; for every N.
 
-Takes hours, so it is asked for by name: `pytest tests/lab/matrix.py`; `KILLS=12-30` for some of it. Each line of the
+Takes hours, so it is asked for by name: `pytest tests/lab/matrix.py`; `KILLS=5,12-30` for some of it. Each line of the
 table that it writes (`.matrix.tsv`) is one N: the command after which the run died, seconds until the node had
 taken back a change on trial, and what the one ordinary run after it took.
 """
@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,14 +21,20 @@ NODE = "spark3"
 MOST = 200
 TRIAL = 120
 """No change stays on trial for as long: seconds."""
-FIRST, _, LAST = os.environ.get("KILLS", f"1-{MOST}").partition("-")
 TOTAL = re.compile(r"Grand total +(\d+) +- +- +\1 *$", re.MULTILINE)
+
+
+def _asked() -> Iterator[int]:
+    for part in os.environ.get("KILLS", f"1-{MOST}").split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), int(last or first) + 1)
+
 
 whole: list[int] = []
 """The first N at which there was nothing left to be killed at."""
 
 
-@pytest.mark.parametrize("after", range(int(FIRST), int(LAST) + 1))
+@pytest.mark.parametrize("after", _asked())
 def test_one_kill_then_one_run(rack: VirtualRack, after: int) -> None:
     if whole:
         pytest.skip(f"a run of fewer than {whole[0]} commands: nothing left to be killed at")

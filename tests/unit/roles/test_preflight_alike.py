@@ -40,7 +40,7 @@ def fleet(count: int = 8, **odd: list[tuple[str, str]]) -> dict[str, Facts]:
 
 
 def told(rack: Rack, nodes: dict[str, Facts]) -> dict[str, list[str]]:
-    found = {name: alike.warnings(rack, name, nodes) for name in nodes}
+    found = {name: [*alike.warnings(nodes[name]), *alike.differences(rack, name, nodes)] for name in nodes}
     return {name: lines for name, lines in found.items() if lines}
 
 

@@ -1,0 +1,27 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from sparkrack.fleet.selection import ROLES
+
+_Command = Callable[..., Any]
+
+
+def selection_options(command: _Command) -> _Command:
+    """--limit, --exclude and --only."""
+    for option in (
+        click.option("--only", multiple=True, type=click.Choice(ROLES), help="Only this role; may be given again."),
+        click.option("--exclude", multiple=True, metavar="NAME", help="Not this node or switch; may be given again."),
+        click.option("--limit", multiple=True, metavar="NAME", help="Only this node or switch; may be given again."),
+    ):
+        command = option(command)
+    return command
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead; see docs/reference/json.md.")
+quiet_option = click.option("--quiet", is_flag=True, help="Only the last line, and what is wrong.")

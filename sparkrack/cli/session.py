@@ -1,0 +1,50 @@
+"""A session of pyinfra for one command: selected, connected, evaluated."""
+
+# First of all: it replaces parts of the standard library.
+import sparkrack.run.gevented  # noqa: F401, I001 - see above
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from pyinfra.api.exceptions import PyinfraError
+
+from sparkrack.fleet import Rack, load
+from sparkrack.run.evaluate import evaluate
+from sparkrack.run.plan import Plan
+from sparkrack.fleet.selection import Selection, SelectionError, select
+from sparkrack.run.session import Session
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """A session and what a run of it would do."""
+
+    session: Session
+    plan: Plan
+
+
+def selected(file: Path, limit: Sequence[str], exclude: Sequence[str], only: Sequence[str]) -> tuple[Rack, Selection]:
+    """The rack, and what the options leave of it. Raises ClickException when that is nothing."""
+    rack = load(file)
+    try:
+        return rack, select(rack, limit, exclude, only)
+    except SelectionError as fault:
+        raise click.ClickException(str(fault)) from None
+
+
+@contextmanager
+def evaluated(rack: Rack, file: Path, selection: Selection) -> Iterator[Evaluated]:
+    """Connect to what is selected and evaluate it. Raises ClickException when pyinfra cannot go on."""
+    try:
+        session = Session(rack, file, selection)
+        try:
+            session.connect()
+            session.prepare()
+            yield Evaluated(session, evaluate(session, file))
+        finally:
+            session.close()
+    except PyinfraError as fault:
+        raise click.ClickException(str(fault)) from None

@@ -1,0 +1,54 @@
+"""Which machines and which roles a command is about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sparkrack.fleet.types import Rack
+
+ROLES = ("preflight", "switch", "access", "driver", "memory", "docker", "lossless", "fabric", "rdma", "images")
+"""Everything that deploy.py calls, in its order."""
+ALWAYS = frozenset({"preflight"})
+"""The gates come first, whatever is asked for."""
+
+
+class SelectionError(Exception):
+    """A name that the rack does not have, or nothing that is left."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """`machines`: names of nodes and switches, in the order of the rack. `roles`: those that are evaluated."""
+
+    machines: tuple[str, ...]
+    roles: frozenset[str] = frozenset(ROLES)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every role is evaluated."""
+        return self.roles == frozenset(ROLES)
+
+
+def select(rack: Rack, limit: Iterable[str] = (), exclude: Iterable[str] = (), only: Iterable[str] = ()) -> Selection:
+    """What --limit, --exclude and --only leave; a switch may be called as pyinfra does, `@routeros/NAME`.
+
+    Raises SelectionError for a name that is not in the rack, and when no machine is left.
+    """
+    known = (*rack.nodes, *rack.switches)
+    wanted = _named(known, limit, "--limit") or set(known)
+    left = tuple(name for name in known if name in wanted - _named(known, exclude, "--exclude"))
+    if not left:
+        raise SelectionError("--limit and --exclude leave no machine")
+    roles = frozenset(only) | ALWAYS if only else frozenset(ROLES)
+    return Selection(left, roles)
+
+
+def _named(known: Iterable[str], names: Iterable[str], option: str) -> set[str]:
+    found = set()
+    for name in names:
+        short = name.removeprefix("@routeros/")
+        if short not in known:
+            raise SelectionError(f"{option} {name}: not in the rack; there are {', '.join(known)}")
+        found.add(short)
+    return found
