@@ -11,7 +11,7 @@ from pyinfra.api.operation import operation
 from pyinfra.context import ctx_host
 
 from roles.preflight import alike, state
-from roles.preflight.view import fleet, look
+from roles.preflight.view import busy, fleet, look
 from sparkrack.fleet import Node, Rack
 from sparkrack.ops import probe, refusal, report
 from sparkrack.ops.account import Sort
@@ -35,7 +35,7 @@ def pass_gates(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        facts = look(host)
+        facts, holder = look(host), busy(host)
     except (probe.UnknownError, ValueError) as unknown:
         yield refusal.unknown(host, f"preflight: {unknown}; nothing was changed")
         return
@@ -44,7 +44,11 @@ def pass_gates(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
         report.warn(host, f"preflight: {line}")
     for line in alike.differences(rack, node.name, nodes):
         report.warn(host, f"preflight: {line}", Sort.FLEET)
-    faults = [*state.gates(rack, node, facts), *alike.refusals(rack, node.name, nodes)]
+    taken = f"{holder} changes the rack; when that run is gone: sparkrack unlock {holder.id}" if holder else ""
+    if taken and not host.state.is_executing:
+        report.warn(host, f"preflight: {taken}")
+    faults = [taken] if taken and host.state.is_executing else []
+    faults += [*state.gates(rack, node, facts), *alike.refusals(rack, node.name, nodes)]
     if faults:
         yield refusal.refuse(host, *(f"preflight: {fault}" for fault in faults))
         return

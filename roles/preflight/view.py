@@ -10,7 +10,7 @@ from pyinfra.api.host import Host
 
 from roles.preflight import answers
 from roles.preflight.state import ECN, HOTPLUG, Facts
-from sparkrack.ops import probe
+from sparkrack.ops import lock, probe
 
 OS = "/etc/os-release"
 CMDLINE = "/proc/cmdline"
@@ -91,7 +91,7 @@ done < /proc/locks"""
 probe.register(
     "preflight",
     probe.Probe(
-        files=(OS, CMDLINE, MACHINE_ID),
+        files=(OS, CMDLINE, MACHINE_ID, lock.PATH),
         commands={
             LASTING: _ASK + _LASTING.replace("/ECN", f"/{ECN}").replace("HOTPLUG", HOTPLUG),
             NOW: _ASK + _NOW,
@@ -135,6 +135,12 @@ def _facts(host: Host) -> Facts | Exception:
         return answers.facts(texts, asked=(reading.asked, reading.answered))
     except (probe.UnknownError, ValueError) as unknown:
         return unknown
+
+
+def busy(host: Host) -> lock.Holder | None:
+    """Who else changes the rack now; only the head node knows. Raises UnknownError where it cannot be told."""
+    content = probe.read(host, "preflight").content(lock.PATH)
+    return lock.others(host.state, None if content is None else content.decode(errors="replace"))
 
 
 def fleet(host: Host) -> dict[str, Facts]:

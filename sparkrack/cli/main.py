@@ -13,8 +13,8 @@ import click
 from sparkrack.fleet import RackError, SecretError
 
 VERBS = (
-    *("check", "plan", "verify"),
-    *("bootstrap", "driver", "probe", "reboot", "switch", "lab"),
+    *("check", "plan", "apply", "verify"),
+    *("bootstrap", "driver", "probe", "reboot", "switch", "unlock", "lab"),
 )
 """In the order of `--help`: what is used most comes first. Each is a module of this package, loaded when it is used."""
 

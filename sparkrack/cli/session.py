@@ -3,6 +3,7 @@
 # First of all: it replaces parts of the standard library.
 import sparkrack.run.gevented  # noqa: F401, I001 - see above
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,10 +37,13 @@ def selected(file: Path, limit: Sequence[str], exclude: Sequence[str], only: Seq
 
 
 @contextmanager
-def evaluated(rack: Rack, file: Path, selection: Selection) -> Iterator[Evaluated]:
-    """Connect to what is selected and evaluate it. Raises ClickException when pyinfra cannot go on."""
+def evaluated(
+    rack: Rack, file: Path, selection: Selection, handler: logging.Handler | None = None
+) -> Iterator[Evaluated]:
+    """Connect to what is selected and evaluate it; what pyinfra logs goes to `handler`. Raises ClickException when
+    pyinfra cannot go on."""
     try:
-        session = Session(rack, file, selection)
+        session = Session(rack, file, selection, handler)
         try:
             session.connect()
             session.prepare()

@@ -29,9 +29,9 @@ _FILES = {"create": "+", "modify": "~", "remove": "-"}
 _LOUD = (Sort.REFUSED, Sort.UNKNOWN, Sort.FAULT)
 
 
-def show_plan(plan: Plan, *, quiet: bool = False) -> None:
+def show_plan(plan: Plan, *, quiet: bool = False, console: Console | None = None) -> None:
     """Print a plan for a person: by machine, then by role; the last line counts."""
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = console or Console(highlight=False, markup=False, soft_wrap=True)
     for machine in plan.machines:
         if machine.standing is not Standing.IN_SYNC or machine.steps:
             _machine(console, machine, quiet)

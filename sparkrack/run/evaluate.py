@@ -45,7 +45,7 @@ def evaluate(session: Session, file: Path) -> Plan:
 def _drain(
     session: Session, host: Host, counts: dict[tuple[Host, str], int], said: dict[tuple[Host, str], list[Entry]]
 ) -> None:
-    with session.using(), ctx_host.use(host):
+    with ctx_host.use(host):
         for op_hash in host.op_hash_order:
             operation = session.state.get_op_data_for_host(host, op_hash)
             try:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,8 @@ INVENTORY = deployfile.DEPLOY.with_name("inventory.py")
 class Session:
     """pyinfra's state for one command. Hosts that cannot be reached are told in `unreachable`, by name of the machine.
 
-    pyinfra itself says nothing while it runs; what it logs goes to `handler`, if given.
+    pyinfra itself says nothing while it runs; what it logs goes to `handler`, if given. There is one session at a time:
+    pyinfra's notion of what runs is one for the process.
     """
 
     def __init__(self, rack: Rack, file: Path, selection: Selection, handler: logging.Handler | None = None) -> None:
@@ -45,8 +44,10 @@ class Session:
         self.state.cwd = str(INVENTORY.parent)
         config = Config()  # type: ignore[no-untyped-call]
         config.FAIL_PERCENT = None
-        with ctx_state.use(self.state):
-            inventory = make_inventory(str(INVENTORY), cwd=self.state.cwd)
+        ctx_state.set(self.state)  # type: ignore[no-untyped-call]
+        ctx_config.set(config)  # type: ignore[no-untyped-call]
+        inventory = make_inventory(str(INVENTORY), cwd=self.state.cwd)
+        ctx_inventory.set(inventory)  # type: ignore[no-untyped-call]
         self.state.init(inventory, config, initial_limit=[])
         self.hosts = {machine(host): host for host in inventory}
         self.state.limit_hosts = [self.hosts[name] for name in selection.machines]
@@ -60,12 +61,11 @@ class Session:
         """Connect to all that are selected, side by side."""
         self.state.add_callback_handler(_Deaf(self.unreachable))  # type: ignore[no-untyped-call]
         self.state.set_stage(StateStage.Connect)
-        with self.using():
-            try:
-                connect_all(self.state)
-            except PyinfraError:
-                if self.state.active_hosts:  # else nobody was reached, which `unreachable` tells
-                    raise
+        try:
+            connect_all(self.state)
+        except PyinfraError:
+            if self.state.active_hosts:  # else nobody was reached, which `unreachable` tells
+                raise
         for name in self.selection.machines:
             if self.hosts[name] not in self.state.active_hosts:
                 self.unreachable.setdefault(name, "no connection")
@@ -75,22 +75,11 @@ class Session:
         path = str(deployfile.DEPLOY)
         PYTHON_CODES[path] = deployfile.code(self.selection.roles)
         self.state.set_stage(StateStage.Prepare)
-        with self.using():
-            load_deploy_file(self.state, path)
+        load_deploy_file(self.state, path)
 
     def close(self) -> None:
         """Disconnect from every host."""
-        with self.using():
-            disconnect_all(self.state)
-
-    @contextmanager
-    def using(self) -> Iterator[None]:
-        """pyinfra's own notion of what runs."""
-        with ExitStack() as stack:
-            stack.enter_context(ctx_state.use(self.state))
-            stack.enter_context(ctx_inventory.use(self.state.inventory))
-            stack.enter_context(ctx_config.use(self.state.config))
-            yield
+        disconnect_all(self.state)
 
 
 def machine(host: Host) -> str:

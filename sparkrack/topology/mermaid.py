@@ -1,0 +1,59 @@
+"""A picture as a Mermaid flowchart, which GitHub shows in Markdown. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import chain
+
+from sparkrack.fleet.errors import one_line
+
+from . import words
+from .model import Picture
+
+_PLAIN = re.compile(r"[^A-Za-z0-9 ._/,()+-]")
+
+
+def render(picture: Picture) -> str:
+    """The flowchart, with a line end. No word of the rack or of a machine can become Mermaid's own."""
+    return "".join(f"{line}\n" for line in _lines(picture))
+
+
+def _lines(picture: Picture) -> Iterator[str]:
+    # From left to right: eight nodes below one another stay readable in a page, side by side they do not.
+    yield "flowchart LR"
+    ends: dict[str, str] = {}
+    for at, switch in enumerate(picture.switches):
+        yield f"    subgraph s{at} [{_label(switch.name, words.switch(switch))}]"
+        for of, cage in enumerate(switch.cages):
+            yield f"        subgraph s{at}c{of} [{_label(f'{cage.name}, {cage.split} {cage.medium}')}]"
+            for number, leg in enumerate(cage.legs):
+                ends[leg.name] = f"s{at}c{of}l{number}"
+                free = () if leg.port else ("free",)
+                yield f"            {ends[leg.name]}[{_label(leg.interface, words.lanes(leg.lanes), *free)}]"
+            yield "        end"
+        yield "    end"
+    for at, node in enumerate(picture.nodes):
+        yield f"    subgraph n{at} [{_label(f'{node.name}, {words.node(node)}')}]"
+        for port in node.ports:
+            ends[port.name] = f"n{at}p{port.number}"
+            halves = chain.from_iterable((words.half(half), half.address) for half in port.halves)
+            yield f"        {ends[port.name]}[{_label(f'port {port.number}', *halves)}]"
+        if not node.ports:
+            yield f"        n{at}x[{_label('no cable')}]"
+        yield "    end"
+    for edge in picture.edges:
+        # The end of lower rank stands on the left of a cable between nodes, the switch on that of its own.
+        ordered = (edge.b, edge.a) if edge.wanted.lanes else (edge.a, edge.b)
+        said = [", ".join(words.wanted(edge)), *(text for _, text in words.findings(edge))]
+        yield f"    {ends[ordered[0]]} ---|{_label(*said)}| {ends[ordered[1]]}"
+    for at, edge in enumerate(picture.edges):
+        if edge.state == "declared":
+            continue  # keeps the colour of the page's theme, light or dark
+        dashes = {"mismatch": ",stroke-width:3px", "unknown": ",stroke-dasharray:5 5"}.get(edge.state, "")
+        yield f"    linkStyle {at} stroke:{words.COLOURS[edge.state]}{dashes}"
+
+
+def _label(*lines: str) -> str:
+    """Lines of a label, in quotes. Mermaid writes a sign as its number between # and ;."""
+    return '"' + "<br>".join(_PLAIN.sub(lambda sign: f"#{ord(sign[0])};", one_line(line)) for line in lines) + '"'
