@@ -18,7 +18,7 @@ from sparkrack.ops import refusal
 from sparkrack.ops.account import Entry, Sort, heard
 
 from . import backup
-from .batch import Plan
+from .batch import Batch, Plan
 from .conduct import conduct
 from .connector import RouterOSConnector
 from .deadman import PREFIX
@@ -120,10 +120,13 @@ def _untouched(*reasons: str) -> list[str]:
     return [f"{reason}; nothing was written" for reason in reasons]
 
 
+def _said(batch: Batch, effect: str) -> list[tuple[Sort, str]]:
+    return [(Sort.EFFECT, effect), *((Sort.CHANGE, str(change)) for change in batch.changes)]
+
+
 def _show(host: Host, todo: Plan) -> None:
     entries = [
-        *((Sort.EFFECT, line) for line in todo.effects),
-        *((Sort.CHANGE, str(change)) for change in todo.changes),
+        *(entry for batch, effect in zip(todo.batches, todo.effects, strict=True) for entry in _said(batch, effect)),
         *((Sort.FAULT, line) for line in todo.faults),
         *((Sort.UNMANAGED, line) for line in todo.unmanaged),
         *((Sort.NOTE, line) for line in todo.told),

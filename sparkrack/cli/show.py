@@ -79,6 +79,8 @@ def line(said: Said, step: Step) -> Text:
     if said.sort is Sort.FILE:
         verb, _, path = text.partition(" ")
         mark, text = f"{_FILES.get(verb, '~')} ", f"{path} ({verb})"
+    elif said.sort is Sort.CHANGE and text.startswith(("+ ", "~ ", "- ")):
+        mark = ""  # a row of the switch brings its own
     return Text(f"{mark}{printable(text.removeprefix(f'{step.role}: '))}", style=style)
 
 

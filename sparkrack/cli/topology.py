@@ -9,8 +9,11 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from sparkrack.cli.options import json_option
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.fleet import load
+from sparkrack.fleet.selection import SelectionError, select
+from sparkrack.run.files import keep
 from sparkrack.topology import mermaid, svg, text
 from sparkrack.topology.model import Picture
 from sparkrack.topology.picture import draw
@@ -27,7 +30,7 @@ WIDTH = 100
     type=click.Choice(["text", "mermaid", "svg"]),
     help="Text (the default), a Mermaid flowchart for Markdown, or SVG, which Graphviz lays out.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The picture as JSON, schema sparkrack.topology/1.")
+@json_option
 @click.option("--seen", is_flag=True, help="Ask nodes and switches, and mark what is not as declared.")
 @click.option("--limit", multiple=True, metavar="NAME", help="Only the cables of this machine; may be given again.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write it to a file.")
@@ -38,7 +41,6 @@ def topology(rack: Path, form: str | None, as_json: bool, seen: bool, limit: tup
     could not be asked; the picture marks both.
 
     \b
-    Examples:
       sparkrack topology
       sparkrack topology --seen --limit spark3
       sparkrack topology --format svg --out rack.svg
@@ -46,22 +48,20 @@ def topology(rack: Path, form: str | None, as_json: bool, seen: bool, limit: tup
     if as_json and form:
         raise click.ClickException("--json and --format are two formats; say one of them")
     found = load(rack)
-    known = [*found.nodes, *found.switches]
-    unknown = [name for name in limit if name not in known]
-    if unknown:
-        raise click.ClickException(f"--limit {unknown[0]}: not in the rack; there are {', '.join(known)}")
+    try:
+        machines = select(found, limit).machines
+    except SelectionError as fault:
+        raise click.ClickException(str(fault)) from None
+    said = None
     if seen:
         from sparkrack.cli.seeing import see  # brings pytest and requests along, which a drawing does not need
 
-        picture = draw(found, see(found, limit), limit)
-    else:
-        picture = draw(found, None, limit)
+        said = see(found, machines)
+    picture = draw(found, said, machines)
     try:
         _show(picture, "json" if as_json else form or "text", out)
     except svg.DrawingError as fault:
         raise click.ClickException(str(fault)) from None
-    except OSError as fault:
-        raise click.ClickException(f"{out}: cannot be written: {fault.strerror}") from None
     sys.exit(code(picture))
 
 
@@ -79,8 +79,11 @@ def _show(picture: Picture, form: str, out: Path | None) -> None:
     written = {"text": plain, "json": Picture.json_text, "mermaid": mermaid.render, "svg": svg.render}[form](picture)
     if out is None:
         click.echo(written, nl=False)
-    else:
-        out.write_text(written, encoding="utf-8")
+        return
+    try:
+        keep(out, written, 0o644)
+    except OSError as fault:
+        raise click.ClickException(f"{out}: cannot be written: {fault.strerror}") from None
 
 
 def plain(picture: Picture) -> str:

@@ -16,7 +16,9 @@ _WIDEST = 26
 _LEG_WIDTH = 122
 """Points; as wide as a node with what stands beside its cable, so that cables go straight down."""
 _INK, _PALE = "#1f2933", "#52606d"
-_LEFT = 'ALIGN="LEFT"'
+_LEFT = 'ALIGN="LEFT" BALIGN="LEFT"'
+"""Everywhere: whoever shows the picture may have another font than the one it was laid out with, and only the left
+edge of a text stays where it was put."""
 _NODE, _SWITCH, _CAGE, _CELL = "#eef2f7", "#e3e8ef", "#f7f9fb", "#ffffff"
 
 
@@ -67,26 +69,28 @@ def _label(edge: Edge) -> str:
 
 def _switch(box: SwitchBox) -> str:
     cages = "".join(f"<TD>{_cage(at, cage)}</TD>" for at, cage in enumerate(box.cages)) or "<TD></TD>"
-    head = f'<TD COLSPAN="{max(1, len(box.cages))}"><B>{_text(box.name)}</B>  {_font(words.switch(box), _PALE)}</TD>'
+    name = f"<B>{_text(box.name)}</B>  {_font(words.switch(box), _PALE)}"
+    head = f'<TD {_LEFT} COLSPAN="{max(1, len(box.cages))}">{name}</TD>'
     shape = f'BORDER="1" COLOR="{_PALE}" STYLE="ROUNDED" BGCOLOR="{_SWITCH}" CELLBORDER="0" CELLSPACING="4"'
     return _table([f"<TR>{head}</TR>", f"<TR>{cages}</TR>"], shape)
 
 
 def _cage(at: int, box: CageBox) -> str:
     legs = "".join(
-        f'<TD PORT="c{at}l{number}" BORDER="1" COLOR="{_PALE}" BGCOLOR="{_CELL if leg.port else _SWITCH}"'
+        f'<TD PORT="c{at}l{number}" BORDER="1" COLOR="{_PALE}" BGCOLOR="{_CELL if leg.port else _SWITCH}" {_LEFT}'
         f' WIDTH="{_LEG_WIDTH if leg.port else 0}">'
         f"{_text(leg.interface)}<BR/>{_font(words.lanes(leg.lanes) + ('' if leg.port else ', free'), _PALE)}</TD>"
         for number, leg in enumerate(box.legs)
     )
-    head = f'<TD COLSPAN="{len(box.legs)}">cage {_text(box.name)}  {_font(f"{box.split} {box.medium}", _PALE)}</TD>'
-    shape = f'BORDER="0" BGCOLOR="{_CAGE}" CELLBORDER="0" CELLSPACING="3" CELLPADDING="3"'
+    name = f"cage {_text(box.name)}  {_font(f'{box.split} {box.medium}', _PALE)}"
+    head = f'<TD {_LEFT} COLSPAN="{len(box.legs)}">{name}</TD>'
+    shape = f'BORDER="0" BGCOLOR="{_CAGE}" CELLBORDER="0" CELLSPACING="3" CELLPADDING="4"'
     return _table([f"<TR>{head}</TR>", f"<TR>{legs}</TR>"], shape)
 
 
 def _node(box: NodeBox) -> str:
     ports = [f"<TR>{_port(port)}</TR>" for port in box.ports] or [_row("no cable")]
-    name = _row(f"<B>{_text(box.name)}</B><BR/>{_font(box.vendor, _PALE)}<BR/>{_font(box.address, _PALE)}")
+    name = _row(f"<B>{_text(box.name)}</B><BR/>{_font(box.vendor, _PALE)}<BR/>{_font(box.address, _PALE)}", _LEFT)
     shape = f'BORDER="1" COLOR="{_PALE}" STYLE="ROUNDED" BGCOLOR="{_NODE}" CELLBORDER="0" CELLSPACING="4"'
     return _table([*ports, name], shape)
 
@@ -97,7 +101,7 @@ def _port(box: PortBox) -> str:
         for half in box.halves
     )
     return (
-        f'<TD PORT="p{box.number}" BORDER="1" COLOR="{_PALE}" BGCOLOR="{_CELL}" CELLPADDING="3">'
+        f'<TD PORT="p{box.number}" BORDER="1" COLOR="{_PALE}" BGCOLOR="{_CELL}" CELLPADDING="4" {_LEFT}>'
         f"{_font(f'port {box.number}', _PALE)}<BR/>{halves}</TD>"
     )
 

@@ -11,7 +11,8 @@ from sparkrack.fleet.errors import one_line
 from . import words
 from .model import Picture
 
-_PLAIN = re.compile(r"[^A-Za-z0-9 ._/,()+-]")
+_SPECIAL = re.compile(r"[^A-Za-z0-9 ._/,()+-]|d(?=irection )")
+"""Signs that may mean something. Mermaid's lexer takes any line with "direction LR" for a statement, quoted or not."""
 
 
 def render(picture: Picture) -> str:
@@ -56,4 +57,4 @@ def _lines(picture: Picture) -> Iterator[str]:
 
 def _label(*lines: str) -> str:
     """Lines of a label, in quotes. Mermaid writes a sign as its number between # and ;."""
-    return '"' + "<br>".join(_PLAIN.sub(lambda sign: f"#{ord(sign[0])};", one_line(line)) for line in lines) + '"'
+    return '"' + "<br>".join(_SPECIAL.sub(lambda sign: f"#{ord(sign[0])};", one_line(line)) for line in lines) + '"'

@@ -146,7 +146,7 @@ class Picture(Part):
 
     def json_text(self) -> str:
         """The JSON document, indented, with a line end."""
-        return self.model_dump_json(by_alias=True, indent=2) + "\n"
+        return self.model_dump_json(by_alias=True, indent=1) + "\n"
 
     def count(self, state: State) -> int:
         """How many links are in this state."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ class Story:
     """What was said while everything was broken, and what a look at each thing says after the run that mends it."""
 
     plan: str
+    drift: str
     proof: str
     mended: frozenset[str]
     others_untouched: bool
@@ -35,11 +37,23 @@ def story(rack: VirtualRack) -> Story:
     assert not whole, "these were not broken at all"
     proof = rack.verify("--limit", NODE, check=False).stdout
     plan = rack.deploy("--dry", "--diff")
+    drift = rack.command("drift", "--json")
+    assert drift.returncode == 2, drift.stdout + drift.stderr
     others = {node: rack.ssh(node, "tar -c --sort=name /etc | sha256sum") for node in NODES if node != NODE}
-    rack.deploy("-y")
+    applied = rack.command("apply", "-y")
+    assert applied.returncode == 0, applied.stdout + applied.stderr
     untouched = {node: rack.ssh(node, "tar -c --sort=name /etc | sha256sum") for node in others} == others
     mended = frozenset(done(rack, {name: drift.whole for name, drift in DRIFTS.items()}))
-    return Story(plan.stdout + plan.stderr, proof, mended, untouched)
+    return Story(plan.stdout + plan.stderr, findings(drift.stdout), proof, mended, untouched)
+
+
+def findings(text: str) -> str:
+    """What `sparkrack drift --json` found on the node, a line each, as a plan would say it."""
+    (machine,) = [machine for machine in json.loads(text)["machines"] if machine["name"] == NODE]
+    said = [finding for looked in machine["roles"] for finding in looked["findings"]]
+    return "\n".join(
+        line for finding in said for line in (f"Will {finding['text']}", finding["text"], *finding["diff"])
+    )
 
 
 def done(rack: VirtualRack, texts: Mapping[str, str]) -> set[str]:
@@ -53,6 +67,7 @@ def test_it_is_found_named_and_mended(story: Story, name: str) -> None:
     drift = DRIFTS[name]
     planned = [line for line in story.plan.splitlines() if f"[{NODE}]" in line]
     assert any(drift.plan in line for line in planned), "\n".join(planned)
+    assert drift.plan in story.drift, story.drift
     assert drift.proof in story.proof, story.proof
     assert name in story.mended
 

@@ -72,6 +72,10 @@ class VirtualRack:
             deploy = str(file)
         return self.inside("pyinfra", "inventory.py", deploy, *words, check=check, rack=rack)
 
+    def command(self, *words: str, rack: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """`sparkrack ...` inside the lab, whatever it ends with."""
+        return self.inside("sparkrack", *words, check=False, rack=rack)
+
     def verify(self, *words: str, check: bool = True, rack: Path | None = None) -> subprocess.CompletedProcess[str]:
         """`sparkrack verify ...`"""
         return self.inside("sparkrack", "verify", *words, check=check, rack=rack)

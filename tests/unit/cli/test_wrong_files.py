@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from sparkrack.fleet.errors import Fault
 from tests.unit.fleet.racks import CASES, DIRECT, VALID, changed
 
 from .runs import REPOSITORY, command, guarded
@@ -58,3 +60,22 @@ def test_the_reference_rack_is_sound() -> None:
     ended = command("sparkrack", "check")
     assert ended.code == 0, ended.text
     assert "spark8: 8 nodes, 1 switches, 8 cables (8 to a switch), switch" in ended.stdout
+
+
+@pytest.mark.parametrize("expected", EXPECTED, ids=lambda path: path.stem)
+def test_check_in_json(expected: Path, tmp_path: Path) -> None:
+    ended = command(
+        "sparkrack", "check", "--json", cwd=CASES, python_path=guarded(tmp_path), RACK=f"{expected.stem}.yaml"
+    )
+    assert (ended.code, ended.stderr) == (1, "")
+    said = json.loads(ended.stdout)
+    assert (said["schema"], said["good"]) == ("sparkrack.check/1", False)
+    lines = [str(Fault(**fault)) for fault in said["faults"]]
+    assert lines == expected.read_text().splitlines()
+
+
+def test_check_of_a_sound_file_in_json() -> None:
+    ended = command("sparkrack", "check", "--json", "--rack", VALID / "switch.yaml")
+    said = json.loads(ended.stdout)
+    assert (ended.code, said["good"], said["topology"], said["faults"]) == (0, True, "switch", [])
+    assert command("sparkrack", "check", "--quiet", "--rack", VALID / "switch.yaml").stdout == ""

@@ -120,6 +120,8 @@ def test_addresses_that_are_others() -> None:
         "spark2 enp1s0f1np1: address 192.168.100.9/24, 192.168.9.9/24, wanted 192.168.100.2/24",
         "spark2 enP2p1s0f1np1: address 192.168.100.9/24, 192.168.9.9/24, wanted 192.168.101.2/24",
     )
+    one = edge_of("switch", node("spark2", address("192.168.100.2/24", "10.1.1.1/24")), "spark2/1").mismatches[0]
+    assert one == "spark2 enp1s0f1np1: address 192.168.100.2/24, 10.1.1.1/24, wanted 192.168.100.2/24"
     assert edge_of("switch", node("spark2", address()), "spark2/1").mismatches == (
         "spark2 enp1s0f1np1: address none, wanted 192.168.100.2/24",
         "spark2 enP2p1s0f1np1: address none, wanted 192.168.101.2/24",

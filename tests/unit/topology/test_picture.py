@@ -37,6 +37,7 @@ def test_a_limit(limit: tuple[str, ...], nodes: str, cages: str, edges: list[str
     picture = draw(TWO_SWITCHES, None, limit)
     assert [one.name for one in picture.nodes] == nodes.split()
     assert [cage.name for one in picture.switches for cage in one.cages] == cages.split()
+    assert all(one.cages for one in picture.switches)
     assert [edge.a for edge in picture.edges] == edges
 
 

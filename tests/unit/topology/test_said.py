@@ -54,7 +54,7 @@ def test_an_answer() -> None:
 )
 def test_what_is_no_answer(output: str) -> None:
     assert output != GOOD
-    with pytest.raises(ValueError, match=r"gives no list|did not answer to the end"):
+    with pytest.raises(ValueError, match="gives no list"):
         understood(output, PORTS)
 
 

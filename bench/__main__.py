@@ -1,0 +1,105 @@
+"""`python -m bench`: run the measurements and write what came out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from bench import image, report
+from bench.errors import BenchError
+from bench.tools import TOOLS
+
+REPOSITORY = Path(__file__).parent.parent
+CACHE = REPOSITORY / ".bench"
+NAMES = tuple(tool.name for tool in TOOLS)
+HALL = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+"""Everything runs in namespaces that end with this process, however it ends: nothing is exposed or left behind."""
+
+
+def _counts(_context: click.Context, _option: click.Parameter, value: str) -> list[int]:
+    found = [int(word) for word in value.split(",") if word.isdigit() and 1 <= int(word) <= 200]
+    if len(found) != len(value.split(",")):
+        raise click.BadParameter("give numbers from 1 to 200, as in 1,8,32")
+    return found
+
+
+def _names(_context: click.Context, _option: click.Parameter, value: str) -> list[str]:
+    found = value.split(",")
+    unknown = [name for name in found if name not in NAMES]
+    if unknown:
+        raise click.BadParameter(f"{unknown[0]}: there are {', '.join(NAMES)}")
+    return found
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--hosts", default="1,8,32,128", show_default=True, callback=_counts, help="How many targets.")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="How often everything is run.")
+@click.option("--tools", default=",".join(NAMES), show_default=True, callback=_names, help="What is compared.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=CACHE / "last", help="For what came out."
+)
+@click.option("--docs", is_flag=True, help="Put the results into docs/bench.md as well.")
+def main(hosts: list[int], rounds: int, tools: list[str], out: Path, docs: bool) -> None:
+    """Bring the same targets to the same state by sparkrack and by others, and compare what that costs.
+
+    \b
+      python -m bench --hosts 1,8 --rounds 1
+      python -m bench --docs
+
+    Needs root for namespaces and overlay mounts. Nothing listens outside of them, and nothing stays.
+    """
+    if os.geteuid():
+        raise click.ClickException("needs root, for namespaces and overlay mounts")
+    try:
+        root, others = image.root(CACHE, _say), image.others(CACHE, _say)
+        out.mkdir(parents=True, exist_ok=True)
+        found = report.Results(machine=report.machine(root, others), runs=[])
+        _run({"hosts": hosts, "rounds": rounds, "tools": tools, "root": str(root), "others": str(others)}, found, out)
+        report.write(found, out, others)
+        if docs:
+            report.publish(found, out)
+    except BenchError as fault:
+        raise click.ClickException(str(fault)) from None
+    click.echo(report.table(found))
+
+
+def _run(asked: dict[str, object], found: report.Results, out: Path) -> None:
+    """The measurements, each kept as it comes. Raises BenchError when they end early."""
+    work = Path(tempfile.mkdtemp(prefix="sparkrack-bench-"))
+    (out / "asked.json").write_text(json.dumps({**asked, "work": str(work)}))
+    command = [*HALL, sys.executable, "-m", "bench.hall", str((out / "asked.json").absolute())]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    try:
+        with (out / "runs.ndjson").open("w") as kept:
+            hall = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+            )
+            try:
+                for line in hall.stdout or ():
+                    kept.write(line)
+                    kept.flush()
+                    run = json.loads(line)
+                    found.runs.append(run)
+                    _say("{hosts:4} hosts  round {round}  {tool:10} {state:10} {wall:8.2f} s".format(**run))
+                hall.wait()
+            finally:
+                hall.kill()  # nothing, where it has ended
+                hall.wait()
+        if hall.returncode:
+            raise BenchError("ended early; what was measured until then is in runs.ndjson")
+    finally:
+        work.rmdir()
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+if __name__ == "__main__":
+    main()

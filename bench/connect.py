@@ -1,0 +1,1 @@
+"""A deploy that does nothing: pyinfra connects to every node and disconnects."""

@@ -1,0 +1,113 @@
+"""What is compared: how each tool is called, and what it says that it has changed."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.errors import BenchError
+from bench.place import Place
+
+HERE = Path(__file__).parent
+BIN = Path(sys.executable).parent
+FORKS = 40
+"""Hosts at a time, for all: what pyinfra takes on two cores."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One way to the desired state, or only a part of the way.
+
+    `changed` tells from what the command printed how many hosts it changed, None where it does not say so.
+    `brings`: it can begin with a factory-fresh target; otherwise it is measured after the tool that it names.
+    """
+
+    name: str
+    title: str
+    command: Callable[[Place], list[str]]
+    changed: Callable[[str], int | None]
+    brings: bool = True
+    after: str = "sparkrack"
+
+
+def environment(place: Place) -> dict[str, str]:
+    """What every command finds in its environment: nothing of the user's."""
+    return {
+        "PATH": f"{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": str(place.folder / "home"),
+        "LC_ALL": "C.UTF-8",
+        "COLUMNS": "200",
+        "RACK": str(place.folder / "rack.yaml"),
+        "BENCH_SWITCH": "not used: no switch is asked",
+        "BENCH_WORK": str(place.folder),
+        "ANSIBLE_CONFIG": str(HERE / "ansible/ansible.cfg"),
+        "ANSIBLE_FORKS": str(min(FORKS, place.count)),
+        "ANSIBLE_HOME": str(place.folder / "home/.ansible"),
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(place.folder / "control"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+
+
+def _pyinfra(inventory: str, deploy: str, *words: str) -> Callable[[Place], list[str]]:
+    return lambda _: [str(BIN / "pyinfra"), inventory, deploy, "-y", *words]
+
+
+def _ansible(place: Place) -> list[str]:
+    program = str(place.others / "ansible-playbook")
+    return [program, "-i", str(place.folder / "inventory.json"), str(HERE / "ansible/playbook.yml")]
+
+
+def _mitogen(place: Place) -> list[str]:
+    plugins = next(place.others.parent.glob("lib/python*/site-packages/ansible_mitogen/plugins/strategy"))
+    settings = ["ANSIBLE_STRATEGY=mitogen_linear", f"ANSIBLE_STRATEGY_PLUGINS={plugins}"]
+    return ["env", *settings, *_ansible(place)]
+
+
+def _ssh(place: Place) -> list[str]:
+    ssh = f"ssh -F {place.folder}/ssh_config"
+    return ["xargs", f"-P{FORKS}", "-n1", "-a", str(place.folder / "addresses"), "sh", "-c", f'exec {ssh} "$0" true']
+
+
+def recap(said: str) -> int:
+    """How many hosts Ansible changed. Raises BenchError when one failed or nothing is said."""
+    lines = re.findall(r"^(\S+)\s+: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", said, re.MULTILINE)
+    if not lines or any(unreachable != "0" or failed != "0" for _, _, unreachable, failed in lines):
+        raise BenchError(f"Ansible failed:\n{said[-1500:]}")
+    return sum(changed != "0" for _, changed, _, _ in lines)
+
+
+def results(said: str) -> int:
+    """How many operations pyinfra carried out on a host, from its table of results. Raises BenchError without one."""
+    found = re.search(r"^ +Grand total +\d+ +(\d+|-) +(\d+|-) +(\d+|-) *$", said, re.MULTILINE)
+    if not found or found[2] != "-":
+        raise BenchError(f"pyinfra failed:\n{said[-1500:]}")
+    return 0 if found[1] == "-" else int(found[1])
+
+
+def nothing(said: str) -> None:
+    """It changes nothing, and does not say so."""
+
+
+STOCK = str(HERE / "stock")
+TOOLS = (
+    Tool(
+        "sparkrack",
+        "sparkrack (pyinfra deploy.py)",
+        _pyinfra("inventory.py", "bench/deploy.py", "--limit", "nodes"),
+        results,
+    ),
+    Tool("stock", "stock pyinfra operations", _pyinfra(f"{STOCK}/inventory.py", f"{STOCK}/deploy.py"), results),
+    Tool("mitogen", "Ansible with mitogen", _mitogen, recap),
+    Tool("ansible", "Ansible with pipelining", _ansible, recap),
+    Tool(
+        "connect",
+        "pyinfra, connect only",
+        _pyinfra("inventory.py", "bench/connect.py", "--limit", "nodes"),
+        nothing,
+        brings=False,
+    ),
+    Tool("ssh", "ssh true, in parallel", _ssh, nothing, brings=False),
+)
