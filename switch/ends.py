@@ -10,11 +10,14 @@ from sparkrack.fleet import Half, Leg, Port, Rack, Split
 
 from .cages import fec_of
 from .menus import Row
-from .values import bits_per_second
+from .values import gbps
 
 _MARK = "sparkrack-half "
 _FEC = {"fec91": ("RS",), "fec74": ("BaseR", "BASER")}
 """What ethtool calls the switch's FEC (ethtool(8), --show-fec)."""
+
+HEARD_SECONDS = 5.0
+"""How long the switch may take to list an address that its chip has learned (inferred; no source gives a figure)."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def switch_end(leg: Leg, split: Split, row: Row) -> str:
     wrong = []
     if row.get("status") != "link-ok":
         wrong.append(f"status {row.get('status', 'unknown')}, wanted link-ok")
-    if _gbps(row) != leg.gbps:
+    if gbps(row.get("rate")) != leg.gbps:
         wrong.append(f"rate {row.get('rate', 'unknown')}, wanted {leg.gbps}Gbps")
     fec = fec_of(split)
     if fec != "auto" and row.get("fec") != fec:
@@ -100,7 +103,7 @@ def node_end(leg: Leg, end: End) -> str:
 def disagreement(row: Row, ends: Sequence[End]) -> str:
     """Where a link's two ends do not say the same of it; "" = nowhere. A forced port of the switch calls itself
     up whatever hangs on it (reported, RouterOS 7.20)."""
-    here, rate, fec = row.get("status") == "link-ok", _gbps(row), row.get("fec")
+    here, rate, fec = row.get("status") == "link-ok", gbps(row.get("rate")), row.get("fec")
     said = []
     for end in ends:
         name = end.half.interface
@@ -172,10 +175,3 @@ def grown(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
         for name, count in after.items()
         if name in before and count != before[name]
     ]
-
-
-def _gbps(row: Row) -> float | None:
-    try:
-        return bits_per_second(row.get("rate", "")) / 10**9
-    except ValueError:
-        return None

@@ -10,7 +10,7 @@ from .errors import CheckError
 from .line import Line
 from .menus import Row
 from .safemode import held
-from .values import bits_per_second
+from .values import gbps
 
 if TYPE_CHECKING:
     from .witness import Witness
@@ -65,15 +65,8 @@ def _grouped(silent: list[str]) -> str:
 def _not_up(link: Link, row: Row | None) -> str | None:
     row = row or {}
     status, rate = row.get("status", "not reported"), row.get("rate", "")
-    if status == "link-ok" and _gbps(rate) == link.leg.gbps:
+    if status == "link-ok" and gbps(rate) == link.leg.gbps:
         return None
     lanes = f"lanes {link.leg.lanes[0]}-{link.leg.lanes[-1]}"
     at = f" at {rate or 'no rate'}" if status == "link-ok" else ""
     return f"leg {link.leg} ({lanes}, to {link.port}) is {status}{at}, should be up at {link.leg.gbps}G"
-
-
-def _gbps(rate: str) -> float | None:
-    try:
-        return bits_per_second(rate) / 10**9
-    except ValueError:
-        return None

@@ -65,6 +65,14 @@ def bits_per_second(text: str) -> int:
     return int(whole) * scale + int(part)
 
 
+def gbps(rate: str | None) -> float | None:
+    """A rate as the switch prints it, in Gbit/s; None when it is none (`""` while there is no link)."""
+    try:
+        return bits_per_second(rate or "") / 10**9
+    except ValueError:
+        return None
+
+
 def milliseconds(text: str) -> int:
     """5m, 00:05:00, 300s and 300 are all 300000. ValueError for anything else."""
     if clock := _CLOCK.fullmatch(text):

@@ -20,7 +20,18 @@ from sparkrack.proof.told import Told
 from .cages import split_of
 from .deadman import PREFIX
 from .drift import Sort, drift
-from .ends import End, answer, disagreement, grown, misplaced, node_end, question, switch_end, whereabouts
+from .ends import (
+    HEARD_SECONDS,
+    End,
+    answer,
+    disagreement,
+    grown,
+    misplaced,
+    node_end,
+    question,
+    switch_end,
+    whereabouts,
+)
 from .errors import RefusedError, UnreadableError
 from .gate import refusals
 from .look import Look
@@ -30,9 +41,6 @@ from .safemode import enabled, holder
 
 IDLE_SECONDS = 3.0
 """How long counters are watched."""
-
-HEARD_SECONDS = 5.0
-"""How long the switch may take to list an address that its chip has learned (inferred; no source gives a figure)."""
 
 
 @pytest.fixture(scope="session")

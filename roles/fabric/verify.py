@@ -12,25 +12,34 @@ import pytest
 
 from roles.fabric.state import HEADERS, HOTPLUG, KEPT
 from sparkrack.fleet import VLAN_DEVICES, Address, Node, Rack, addresses_of, reachable
+from sparkrack.proof.found import Reach
 from sparkrack.proof.machines import Machine, Machines
+from sparkrack.proof.told import Told, UnknownError
 
 ATTEMPTS = 3
 """A neighbour that was not spoken to for a while may cost the first echo."""
+PING_ENDS = ("0", "1", "2")
+"""Answered, not answered, not sent (no such device, no route): ping(8) of iputils. Any other end is not ping's own."""
+
+
+Echoes = Mapping[str, Mapping[str, str]]
+"""For each node, how `ping` ended ("0" for an answer) by device and address, as in "enp1s0f1np1 192.168.100.2"."""
 
 
 @pytest.fixture(scope="session")
-def echoes(rack: Rack, machines: Machines, limited: frozenset[str]) -> Mapping[str, set[str]]:
-    """For each node, the (device, address) pairs that answered it; all are asked at the same time."""
+def echoes(rack: Rack, machines: Machines, limited: frozenset[str]) -> Echoes:
+    """What came of each echo; all of a node are sent at the same time."""
     size = rack.fabric.mtu - HEADERS
 
-    def ask(name: str, machine: Machine) -> set[str]:
+    def ask(name: str, machine: Machine) -> Mapping[str, str]:
         lines = [
-            f"ping -q -n -c {ATTEMPTS} -i 0.3 -W 1 -M do -s {size} -I {here.device} {there.interface.ip} "
-            f">/dev/null 2>&1 && echo {here.device} {there.interface.ip} &"
+            f"{{ ping -q -n -c {ATTEMPTS} -i 0.3 -W 1 -M do -s {size} -I {here.device} {there.interface.ip} "
+            f">/dev/null 2>&1; echo {here.device} {there.interface.ip} $?; }} &"
             for here, there in reachable(rack)
             if here.half.node == name
         ]
-        return set(machine.run("sh -c " + shlex.quote("\n".join([*lines, "wait"]))).stdout.splitlines())
+        said = machine.run("sh -c " + shlex.quote("\n".join([*lines, "wait"]))).stdout
+        return {about: code for about, _, code in (line.rpartition(" ") for line in said.splitlines())}
 
     return {name: ask(name, machines[name]) for name in limited}
 
@@ -123,10 +132,24 @@ def test_no_half_without_a_cable_has_an_address(node: Node, machine: Machine, ra
     assert not faults, f"{node.name}: {'; '.join(faults)}"
 
 
-def test_full_frames_reach(pair: tuple[Address, Address], echoes: Mapping[str, set[str]], rack: Rack) -> None:
+def test_full_frames_reach(pair: tuple[Address, Address], echoes: Echoes, rack: Rack, told: Told) -> None:
     """An echo as large as the MTU allows, which no hop may cut, from one half to its peer."""
     here, there = pair
-    answered = f"{here.device} {there.interface.ip}" in echoes[here.half.node]
+    code = echoes[here.half.node].get(f"{here.device} {there.interface.ip}", "nothing")
+    if code not in PING_ENDS:
+        raise UnknownError(f"{here.half}: ping towards {there.half} cannot be run, it ends with {code}")
+    answered = code == "0"
+    told.measured(
+        Reach(
+            half=here.half.index,
+            sender=here.half.node,
+            sender_device=here.device,
+            receiver=there.half.node,
+            receiver_device=there.device,
+            mtu=rack.fabric.mtu,
+            reached=answered,
+        )
+    )
     ends = " and ".join(_leg(rack, address) for address in pair)
     assert answered, f"{here.half} does not reach {there.half} with {rack.fabric.mtu}-byte frames ({ends})"
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Sequence
 
 import pytest
 
 from roles.rdma import bandwidth as measuring
 from roles.rdma.environment import ENV, GID_INDEX, used, variables
 from roles.rdma.state import NCCL_CONF, sysctls, users
-from roles.rdma.verdict import judge, line
+from roles.rdma.verdict import Measured, Verdict, enough, judge, line
 from sparkrack.fleet import Node, Rack
+from sparkrack.proof.found import Bandwidth
 from sparkrack.proof.machines import Machine, Machines
+from sparkrack.proof.shell import UnreachableError
 from sparkrack.proof.told import Told
 
 
@@ -121,32 +124,63 @@ def test_gids_are_found(node: Node, machine: Machine, rack: Rack, told: Told) ->
     assert done.rc == 0, f"{node.name}: {done.stderr.strip()}"
 
 
-def test_bandwidth(node: Node, rack: Rack, machines: Machines, bandwidth: bool, told: Told) -> None:
+def test_bandwidth(
+    node: Node, rack: Rack, machines: Machines, bandwidth: bool, excluded: frozenset[str], told: Told
+) -> None:
     """Each half alone, and both at once where the cable needs both, to the next node; every figure gets a verdict."""
     if not bandwidth:
         pytest.skip("bandwidth is measured with --bandwidth: it fills the fabric for some seconds")
     runs = measuring.tests(rack, node.name)
     if not runs:
         pytest.skip("no other node shares a subnet")
-    faults = []
+    runs = [flows for flows in runs if flows[0].there.half.node not in excluded]
+    if not runs:
+        pytest.skip("every neighbour to measure with is excluded")
+    faults, dark = [], []
     for flows in runs:
         where = measuring.about(flows)
-        there = machines[flows[0].there.half.node].run(measuring.server(flows))
-        if there.rc != 0:
-            faults.append(f"{where}: the other end cannot receive: {_last(there.stderr)}")
-            continue
-        here = machines[node.name].run(measuring.client(flows))
         try:
-            found = measuring.measured(rack, flows, here.stdout, there.stdout)
-        except ValueError as error:
-            faults.append(f"{where}: not measured: {_last(here.stderr) or error}")
+            found = _measure(rack, flows, machines)
+        except (UnreachableError, ValueError) as error:
+            dark.append(f"{where}: {error}")
+            told.measured(_value(flows, str(error)))
             continue
         verdict = judge(found)
+        told.measured(_value(flows, verdict.step, found, verdict))
         if verdict.good:
             told.note(line(where, found, verdict))
         else:
             faults.append(line(where, found, verdict))
-    told.judge(faults)
+    told.judge(faults, dark)
+
+
+def _measure(rack: Rack, flows: Sequence[measuring.Flow], machines: Machines) -> Measured:
+    """Let both ends run their tools. Raises ValueError or UnreachableError when that gives no figure."""
+    there = machines[flows[0].there.half.node].run(measuring.server(flows))
+    if there.rc != 0:
+        raise ValueError(f"the other end cannot receive: {_last(there.stderr)}")
+    here = machines[flows[0].here.half.node].run(measuring.client(flows))
+    try:
+        return measuring.measured(rack, flows, here.stdout, there.stdout)
+    except ValueError as error:
+        raise ValueError(f"not measured: {_last(here.stderr) or error}") from None
+
+
+def _value(
+    flows: Sequence[measuring.Flow], why: str, found: Measured | None = None, verdict: Verdict | None = None
+) -> Bandwidth:
+    """One measurement as a report shows it."""
+    return Bandwidth(
+        halves=tuple(flow.here.half.index for flow in flows),
+        sender=flows[0].here.half.node,
+        sender_devices=tuple(flow.here.half.interface for flow in flows),
+        receiver=flows[0].there.half.node,
+        gbps=found.figures if found else (),
+        least=enough(found) if found else None,
+        verdict=verdict.name if verdict else "not measured",
+        good=verdict.good if verdict else None,
+        why=why,
+    )
 
 
 def _last(text: str) -> str:

@@ -13,9 +13,8 @@ from sparkrack.proof.machines import ssh_config
 from sparkrack.proof.shell import RootShell, UnreachableError
 from sparkrack.topology.picture import picked
 from sparkrack.topology.said import NodeSaid, Seen, SwitchSaid, script, understood
-from switch.ends import whereabouts
+from switch.ends import HEARD_SECONDS, whereabouts
 from switch.look import Look
-from switch.verify import HEARD_SECONDS
 
 SECONDS = 30
 """How long a node may take to answer."""

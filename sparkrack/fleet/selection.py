@@ -36,19 +36,20 @@ def select(rack: Rack, limit: Iterable[str] = (), exclude: Iterable[str] = (), o
     Raises SelectionError for a name that is not in the rack, and when no machine is left.
     """
     known = (*rack.nodes, *rack.switches)
-    wanted = _named(known, limit, "--limit") or set(known)
-    left = tuple(name for name in known if name in wanted - _named(known, exclude, "--exclude"))
+    wanted = _named(rack, limit, "--limit") or set(known)
+    left = tuple(name for name in known if name in wanted - _named(rack, exclude, "--exclude"))
     if not left:
         raise SelectionError("--limit and --exclude leave no machine")
     roles = frozenset(only) | ALWAYS if only else frozenset(ROLES)
     return Selection(left, roles)
 
 
-def _named(known: Iterable[str], names: Iterable[str], option: str) -> set[str]:
+def _named(rack: Rack, names: Iterable[str], option: str) -> set[str]:
+    known = {name: name for name in (*rack.nodes, *rack.switches)}
+    spoken = known | {f"@routeros/{name}": name for name in rack.switches}
     found = set()
     for name in names:
-        short = name.removeprefix("@routeros/")
-        if short not in known:
+        if name not in spoken:
             raise SelectionError(f"{option} {name}: not in the rack; there are {', '.join(known)}")
-        found.add(short)
+        found.add(spoken[name])
     return found

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sparkrack.proof.found import Bandwidth, Reach
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """One check of one machine, or one of several faults it found. `why`: empty when it passed. `notes`: what it
-    told besides. `left_out`: it does not apply to this rack, for the reason in `why`; it neither passed nor
-    failed."""
+    """One check of one machine, or one of several faults it found.
+
+    `why`: empty when it passed. `notes` and `measured`: what it told besides. `left_out`: it does not apply to this
+    rack, for the reason in `why`; it neither passed nor failed. `unknown`: it did not pass, and nothing is proven to
+    be otherwise either, since what it asks could not be learnt.
+    """
 
     machine: str
     role: str
@@ -18,6 +23,13 @@ class Outcome:
     why: str
     notes: tuple[str, ...] = ()
     left_out: bool = False
+    unknown: bool = False
+    measured: tuple[Reach | Bandwidth, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is proven to be otherwise than declared."""
+        return not (self.passed or self.left_out or self.unknown)
 
 
 def first_line(longrepr: object) -> str:
@@ -26,6 +38,9 @@ def first_line(longrepr: object) -> str:
     # A skipped test has its place and its reason.
     text = str(crash.message if crash else longrepr[-1] if isinstance(longrepr, tuple) else longrepr).strip()
     line = text.splitlines()[0] if text else "no reason given"
-    for name in ("AssertionError", "Failed", "Skipped", "sparkrack.proof.shell.UnreachableError"):
+    for name in (
+        *("AssertionError", "Failed", "Skipped"),
+        *("sparkrack.proof.shell.UnreachableError", "sparkrack.proof.told.UnknownError"),
+    ):
         line = line.removeprefix(f"{name}: ")
     return line

@@ -9,9 +9,13 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from sparkrack.fleet import Address, Node, Rack, Switch, reachable
+from sparkrack.proof.found import parsed
 from sparkrack.proof.machines import Machine, Machines
 from sparkrack.proof.outcome import Outcome, first_line
-from sparkrack.proof.told import FAULT, NOTE, Told, of
+from sparkrack.proof.told import ENDED, FAULT, MEASURED, NOTE, UNKNOWN, Told, of
+
+_OTHERWISE = (AssertionError, pytest.fail.Exception, pytest.skip.Exception)
+"""By these a check says what it found. Any other exception ended it before it could tell."""
 
 
 class Proof:
@@ -21,10 +25,19 @@ class Proof:
     about decides under which machine its outcome stands.
     """
 
-    def __init__(self, rack: Rack, nodes: frozenset[str], switches: frozenset[str], bandwidth: bool = False) -> None:
-        """`nodes` and `switches`: the machines that the proof is limited to. `bandwidth`: may fill the fabric."""
+    def __init__(
+        self,
+        rack: Rack,
+        nodes: frozenset[str],
+        switches: frozenset[str],
+        bandwidth: bool = False,
+        excluded: frozenset[str] = frozenset(),
+    ) -> None:
+        """`nodes` and `switches`: the machines that the proof is limited to. `bandwidth`: may fill the fabric.
+        `excluded`: machines that nothing is asked of, nor sent to."""
         self.rack_ = rack
         self._bandwidth = bandwidth
+        self._excluded = excluded
         self.outcomes: list[Outcome] = []
         self._nodes = nodes
         self._switches = switches
@@ -43,6 +56,11 @@ class Proof:
     def limited(self) -> frozenset[str]:
         """The nodes that this proof is limited to."""
         return self._nodes
+
+    @pytest.fixture(scope="session")
+    def excluded(self) -> frozenset[str]:
+        """The machines that this proof has nothing to do with, not even as somebody's neighbour."""
+        return self._excluded
 
     @pytest.fixture(scope="session")
     def machines(self) -> Iterator[Machines]:
@@ -77,27 +95,39 @@ class Proof:
             item.user_properties.append(("machine", _about(item)))
             item.user_properties.append(("role", item.path.parent.name))
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        """Mark a check that ended before it could tell; the mark stands in a JUnit report, too."""
+        if call.excinfo and not call.excinfo.errisinstance(_OTHERWISE):
+            item.user_properties.append((ENDED, call.excinfo.typename))
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep the outcome of a test, one for each fault it told; a fault in its preparation is a failure too."""
         if report.when != "call" and not report.failed and not report.skipped:
             return
         properties = {str(name): str(value) for name, value in report.user_properties}
+        where = (properties["machine"], properties["role"], report.nodeid)
         if report.skipped:
-            why = first_line(report.longrepr)
-            about = (properties["machine"], properties["role"], report.nodeid)
-            self.outcomes.append(Outcome(*about, passed=False, why=why, left_out=True))
+            self.outcomes.append(Outcome(*where, passed=False, why=first_line(report.longrepr), left_out=True))
             return
-        where = (properties["machine"], properties["role"], report.nodeid, report.passed)
-        faults = of(report.user_properties, FAULT) if report.when == "call" else ()
-        reasons = (faults or (first_line(report.longrepr),)) if report.failed else ("",)
-        first, *more = reasons
-        self.outcomes.append(Outcome(*where, first, of(report.user_properties, NOTE)))
-        self.outcomes.extend(Outcome(*where, why) for why in more)
+        first, *more = _reasons(report) if report.failed else [("", False)]
+        self.outcomes.append(
+            Outcome(
+                *where,
+                passed=report.passed,
+                why=first[0],
+                notes=of(report.user_properties, NOTE),
+                unknown=first[1],
+                measured=tuple(map(parsed, of(report.user_properties, MEASURED))) if report.when == "call" else (),
+            )
+        )
+        self.outcomes.extend(Outcome(*where, passed=False, why=why, unknown=unknown) for why, unknown in more)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A test file that cannot be read proves nothing, which is a failure."""
         if report.failed:
-            self.outcomes.append(Outcome("-", "-", report.nodeid, passed=False, why=first_line(report.longrepr)))
+            why = first_line(report.longrepr)
+            self.outcomes.append(Outcome("-", "-", report.nodeid, passed=False, why=why, unknown=True))
 
     def _parts(self) -> dict[str, dict[str, object]]:
         rack = self.rack_
@@ -107,7 +137,7 @@ class Proof:
             "pair": {
                 f"{here.half}->{there.half}": (here, there)
                 for here, there in reachable(rack)
-                if here.half.node in self._nodes
+                if here.half.node in self._nodes and there.half.node not in self._excluded
             },
             "switch": {name: switch for name, switch in rack.switches.items() if name in self._switches},
             "leg": {
@@ -117,6 +147,14 @@ class Proof:
                 if port.node in self._nodes
             },
         }
+
+
+def _reasons(report: pytest.TestReport) -> list[tuple[str, bool]]:
+    """Why a check did not pass, and whether that is only not known: what it told, or else how it ended."""
+    faults, dark = of(report.user_properties, FAULT), of(report.user_properties, UNKNOWN)
+    if report.when == "call" and (faults or dark):
+        return [*((text, False) for text in faults), *((text, True) for text in dark)]
+    return [(first_line(report.longrepr), bool(of(report.user_properties, ENDED)))]
 
 
 def _about(item: pytest.Item) -> str:

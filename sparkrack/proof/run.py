@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,40 +22,62 @@ MOST = 8
 
 
 def prove(
-    rack: Rack, files: Iterable[Path], machines: Iterable[str], junit: Path | None, bandwidth: bool = False
+    rack: Rack,
+    files: Iterable[Path],
+    machines: Iterable[str],
+    junit: Path | None,
+    bandwidth: bool = False,
+    excluded: Iterable[str] = (),
 ) -> list[Outcome]:
     """Prove `rack` by these verify files, limited to these machines; every outcome, machine by machine.
 
-    `junit`: where to write the same as JUnit XML. `bandwidth`: measure what the fabric carries, too. An empty list
-    means that nothing was proven.
+    `junit`: where to write the same as JUnit XML. `bandwidth`: measure what the fabric carries, too. `excluded`:
+    machines that are not spoken to, not even as somebody's neighbour. An empty list means that nothing was proven.
     """
+    apart = frozenset(excluded)
     paths, names = [str(file) for file in files], list(machines)
     with TemporaryDirectory(prefix="sparkrack-") as folder:
         reports = [Path(folder) / f"{number}.xml" for number in range(len(names))]
         # Started anew, not forked: a fork would share the parent's locks and connections.
         with ProcessPoolExecutor(min(MOST, len(names) or 1), mp_context=get_context("spawn")) as pool:
             sessions = [
-                pool.submit(session, rack, paths, name, report, bandwidth)
+                pool.submit(session, rack, paths, name, report, bandwidth, apart)
                 for name, report in zip(names, reports, strict=True)
             ]
-            try:
-                outcomes = [outcome for future in sessions for outcome in future.result()]
-            except BrokenProcessPool:
-                return [Outcome("-", "-", "-", passed=False, why="the proof was ended before it was complete")]
+            outcomes = [
+                outcome for name, future in zip(names, sessions, strict=True) for outcome in _ended(name, future)
+            ]
         if junit:
             join(reports, junit)
     return outcomes
 
 
-def session(rack: Rack, files: list[str], machine: str, junit: Path, bandwidth: bool) -> list[Outcome]:
+def _ended(machine: str, future: Future[list[Outcome]]) -> list[Outcome]:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return [broken(machine, "the proof was ended before it was complete")]
+
+
+def broken(machine: str, why: str) -> Outcome:
+    """A proof of a machine that is not whole: whatever else it found, this could not be told."""
+    return Outcome(machine, "-", "-", passed=False, why=why, unknown=True)
+
+
+def session(
+    rack: Rack, files: list[str], machine: str, junit: Path, bandwidth: bool, excluded: frozenset[str] = frozenset()
+) -> list[Outcome]:
     """One pytest session about one machine."""
     nodes, switches = (frozenset({machine} & set(group)) for group in (rack.nodes, rack.switches))
-    proof = Proof(rack, nodes, switches, bandwidth)
+    proof = Proof(rack, nodes, switches, bandwidth, excluded)
     # Nothing of the folder that the user stands in may change what is proven.
     arguments = ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:logging", "-c", "/dev/null"]
     arguments += [f"--rootdir={TOP}", "--import-mode=importlib", "-o", "python_files=verify.py"]
     arguments += [f"--junitxml={junit}", "-o", f"junit_suite_name={machine}"]
-    pytest.main([*files, *arguments], plugins=[proof])
+    code = pytest.main([*files, *arguments], plugins=[proof])
+    whole = code in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
+    if not whole and all(outcome.passed or outcome.left_out for outcome in proof.outcomes):
+        proof.outcomes.append(broken(machine, f"the proof ended early, pytest's exit {int(code)}"))
     return proof.outcomes
 
 

@@ -13,11 +13,13 @@ from typing import IO, Any, cast
 
 from testinfra.backend.base import BaseBackend, CommandResult
 
+from sparkrack.proof.told import UnknownError
+
 SECONDS = 300
 """How long one command may take: a check that never ends is a failed one."""
 
 
-class UnreachableError(Exception):
+class UnreachableError(UnknownError):
     """The node gives no shell, or its shell has ended; `why` says more."""
 
     def __init__(self, node: str, why: str) -> None:

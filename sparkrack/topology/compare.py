@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from sparkrack.fleet import Address, Cable, Leg, Port, Rack
 from sparkrack.fleet.errors import one_line, shown
 from switch.ends import End, misplaced, whereabouts
-from switch.menus import Row
-from switch.values import bits_per_second
+from switch.values import gbps
 
 from .model import Edge, SeenHalf, SeenLeg, SeenLink
 from .said import Device, NodeSaid, Seen, SwitchSaid
@@ -77,10 +76,10 @@ def _link(cable: Cable, end: End) -> Iterator[_Finding]:
         yield True, "no carrier"
     elif end.link != "yes":
         yield False, f"whether there is a carrier is unknown (ethtool: {shown(end.why)})"
-    elif (gbps := _node_gbps(end)) is None:
+    elif (rate := _node_gbps(end)) is None:
         yield False, "its speed is unknown"
-    elif gbps != cable.gbps:
-        yield True, f"is at {gbps:g}G, wanted {cable.gbps}G"
+    elif rate != cable.gbps:
+        yield True, f"is at {rate:g}G, wanted {cable.gbps}G"
 
 
 def _network(rack: Rack, end: End, address: Address, said: NodeSaid) -> Iterator[_Finding]:
@@ -112,22 +111,22 @@ def _holder(device: Device, address: Address) -> Iterator[str]:
 def _leg(rack: Rack, leg: Leg, said: SwitchSaid, found: _Findings) -> SeenLeg:
     row, settings = said.links.get(leg.interface, {}), said.ethernet.get(leg.interface, {})
     switch, name = rack.switches[leg.switch], f"leg {leg.interface}"
-    status, gbps = row.get("status"), _leg_gbps(row)
+    status, rate = row.get("status"), gbps(row.get("rate"))
     if status in (None, "", "unknown"):
         found.add(False, f"{name}: the switch does not tell whether it is linked")
     elif status != "link-ok":
         found.add(True, f"{name}: no carrier (the switch says {shown(status)})")
-    elif gbps is None:
+    elif rate is None:
         found.add(False, f"{name}: its speed is unknown")
-    elif gbps != leg.gbps:
-        found.add(True, f"{name} is at {gbps:g}G, wanted {leg.gbps}G")
+    elif rate != leg.gbps:
+        found.add(True, f"{name} is at {rate:g}G, wanted {leg.gbps}G")
     sizes = {key: _whole(settings.get(key)) for key in ("mtu", "l2mtu")}
     for key, wanted in (("mtu", switch.mtu), ("l2mtu", switch.l2mtu)):
         if sizes[key] is None:
             found.add(False, f"{name}: {key.upper()} unknown")
         elif sizes[key] != wanted:
             found.add(True, f"{name}: {key.upper()} {sizes[key]}, wanted {wanted}")
-    return SeenLeg(status=status and shown(status), gbps=gbps, **sizes)
+    return SeenLeg(status=status and shown(status), gbps=rate, **sizes)
 
 
 def _place(rack: Rack, leg: Leg, port: Port, said: SwitchSaid, seen: Seen, found: _Findings) -> tuple[str, ...] | None:
@@ -151,13 +150,6 @@ def _place(rack: Rack, leg: Leg, port: Port, said: SwitchSaid, seen: Seen, found
 def _node_gbps(end: End) -> float | None:
     speed = re.fullmatch(r"(\d+)Mb/s", end.speed or "", re.ASCII)
     return int(speed[1]) / 1000 if speed else None
-
-
-def _leg_gbps(row: Row) -> float | None:
-    try:
-        return bits_per_second(row.get("rate", "")) / 10**9
-    except ValueError:
-        return None
 
 
 def _whole(text: str | None) -> int | None:

@@ -10,6 +10,8 @@ import pytest
 
 from sparkrack.cli.main import sparkrack
 from sparkrack.fleet import RackError, load
+from sparkrack.topology import mermaid
+from sparkrack.topology.picture import draw
 from tests import generated
 
 README = generated.REPOSITORY / "README.md"
@@ -45,3 +47,8 @@ def test_every_link_leads_somewhere() -> None:
     for document in [README, *generated.REPOSITORY.glob("docs/**/*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)\)", re.sub(r"\s+", " ", document.read_text())):
             assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_the_reference_rack_is_drawn() -> None:
+    rack = load(generated.REPOSITORY / "group_data/rack.yaml")
+    generated.check("README.md", "topology", mermaid.render(draw(rack)))

@@ -1,13 +1,25 @@
-"""`sparkrack verify` when nothing can be proven: exit 1, the reason in words, no traceback."""
+"""`sparkrack verify`: how it ends, and what it prints and writes. With machines that do not answer it is the whole
+command; where something was proven, the proof is made up."""
 
 from __future__ import annotations
 
+import importlib
+import json
+import re
 import socket
+import stat
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
+from sparkrack.cli.main import sparkrack
+from sparkrack.proof.outcome import Outcome
+from sparkrack.topology.svg import DrawingError
 from tests.unit.fleet.racks import DIRECT, SWITCH, changed
+from tests.unit.proof.reports import DEAD, failed, fine, left_out, passed
 
 from .runs import Ended, command
 
@@ -53,16 +65,21 @@ def test_a_name_that_is_not_in_the_rack(switched: Path) -> None:
     ended = verify(switched, "--limit", "spark1", "--limit", "spark9")
     assert ended.code == 1
     assert ended.stderr == "Error: --limit spark9: not in the rack; there are spark1, spark2, crs812\n"
+    assert ended.stdout == ""
 
 
 def test_nodes_that_do_not_answer(direct: Path, tmp_path: Path) -> None:
-    ended = verify(direct, "--junit", tmp_path / "out.xml")
+    junit, html = tmp_path / "reports/out.xml", tmp_path / "reports/out.html"
+    ended = verify(direct, "--junit", junit, "--html", html, "--json")
     assert ended.code == 1, ended.text
-    assert "Connection refused" in ended.text
-    assert "0 passed" in ended.text
-    for name in ("left", "right"):
-        assert name in ended.text
-    assert (tmp_path / "out.xml").exists()
+    told = json.loads(ended.stdout)
+    assert (told["schema"], told["verdict"], told["passed"]) == ("sparkrack.verify/1", "unknown", 0)
+    assert {failure["machine"] for failure in told["failures"]} == {"left", "right"}
+    assert {value["reached"] for value in told["reach"]} == {None}
+    assert "Connection refused" in ended.stderr
+    assert re.search(r"^0 passed, .* could not be told$", ended.stderr, re.MULTILINE)
+    assert len(ET.parse(junit).getroot()) == 2  # noqa: S314 - pytest wrote it
+    assert "could not be told" in html.read_text()
 
 
 def test_one_node_that_does_not_answer(switched: Path) -> None:
@@ -73,12 +90,147 @@ def test_one_node_that_does_not_answer(switched: Path) -> None:
 
 def test_a_switch_that_does_not_answer(switched: Path) -> None:
     ended = verify(switched, "--limit", "crs812", word="hunter2")
-    assert ended.code == 1, ended.text
+    assert ended.code, ended.text
     assert "refused" in ended.text
     assert "hunter2" not in ended.text
 
 
 def test_a_secret_that_is_missing(switched: Path) -> None:
     ended = verify(switched, "--limit", "crs812", word="")
-    assert ended.code == 1, ended.text
+    assert ended.code, ended.text
     assert "CRS812_PASSWORD" in ended.text
+
+
+MEMORY = "roles/memory/verify.py"
+Prove = Callable[..., list[Outcome]]
+
+
+class Made:
+    """A proof that is made up, and what it was asked for."""
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        self.outcomes = outcomes
+        self.asked: list[tuple[object, ...]] = []
+
+    def __call__(self, _rack: object, files: list[Path], machines: list[str], *more: object) -> list[Outcome]:
+        self.asked.append((files, machines, *more))
+        return self.outcomes
+
+
+def run(monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: list[Outcome], *words: str) -> tuple[Result, Made]:
+    (folder / "rack.yaml").write_text(SWITCH)
+    made = Made(outcomes)
+    monkeypatch.setattr(importlib.import_module("sparkrack.cli.verify"), "prove", made)
+    monkeypatch.setenv("COLUMNS", "200")
+    return CliRunner().invoke(sparkrack, ["verify", "--rack", str(folder / "rack.yaml"), *words]), made
+
+
+BAD, DARK = failed("spark1", "memory", "spark1: swap is on"), failed("spark2", "memory", DEAD, unknown=True)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "words", "code", "last"),
+    [
+        (fine(), [], 0, "23 passed, 0 failed"),
+        ([*fine(), BAD], [], 2, "23 passed, 1 failed"),
+        ([*fine(), BAD], ["--quiet"], 2, "23 passed, 1 failed"),
+        ([*fine(), BAD], ["--brief"], 2, "23 passed, 1 failed"),
+        ([*fine(), BAD], ["--json"], 2, "23 passed, 1 failed"),
+        ([*fine(), DARK], [], 1, "23 passed, 0 failed, 1 could not be told"),
+        ([*fine(), BAD, DARK], [], 1, "23 passed, 1 failed, 1 could not be told"),
+        ([], [], 1, "nothing was proven"),
+        ([left_out("spark1", "memory", "not declared")], [], 1, "nothing was proven"),
+        (fine(), ["--limit", "spark9"], 1, "Error: --limit spark9: not in the rack; there are spark1, spark2, crs812"),
+        (
+            fine(),
+            ["--exclude", "spark9"],
+            1,
+            "Error: --exclude spark9: not in the rack; there are spark1, spark2, crs812",
+        ),
+        (fine(), ["--limit", "spark1", "--exclude", "spark1"], 1, "Error: --limit and --exclude leave no machine"),
+        (fine(), ["--only", "nothing"], 1, ""),
+        (fine(), ["--html", "/dev/null/report.html"], 1, "Error: /dev/null/report.html: no folder for it: File exists"),
+        (fine(), ["--junit", "/dev/null/out.xml"], 1, "Error: /dev/null/out.xml: no folder for it: File exists"),
+        (fine(), ["--html", "/dev/null"], 1, "Error: /dev/null: is no file"),
+    ],
+)
+def test_how_it_ends(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, outcomes: list[Outcome], words: list[str], code: int, last: str
+) -> None:
+    ended, _ = run(monkeypatch, tmp_path, outcomes, *words)
+    assert ended.exit_code == code, ended.output
+    said = ended.stderr if "--json" in words or ended.stderr else ended.stdout
+    assert said.rstrip("\n").endswith(last)
+
+
+def test_a_fault_of_writing_is_known_before_the_proof(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _, made = run(monkeypatch, tmp_path, fine(), "--html", "/dev/null/report.html")
+    assert made.asked == []
+
+
+def test_which_machines_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for words, machines, excluded in (
+        ([], ["spark1", "spark2", "crs812"], []),
+        (["--limit", "spark2", "--limit", "spark2"], ["spark2"], []),
+        (["--limit", "@routeros/crs812"], ["crs812"], []),
+        (["--exclude", "spark2"], ["spark1", "crs812"], ["spark2"]),
+        (["--limit", "spark1", "--limit", "crs812", "--exclude", "@routeros/crs812"], ["spark1"], ["crs812"]),
+    ):
+        _, made = run(monkeypatch, tmp_path, fine(), *words)
+        ((_, asked, _, _, apart),) = made.asked
+        assert (asked, apart) == (machines, frozenset(excluded)), words
+
+
+def test_json_alone_is_on_standard_output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ended, _ = run(monkeypatch, tmp_path, [*fine(), BAD], "--json")
+    assert json.loads(ended.stdout)["failures"][0]["why"] == "spark1: swap is on"
+    assert "checks passed" in ended.stderr
+
+
+NOTED = passed("spark1", "rdma", notes=("a note",))
+
+
+@pytest.mark.parametrize(
+    ("words", "seen", "unseen"),
+    [
+        ([], ["checks passed", "failed memory: spark1: swap is on", "left out images: no", "note rdma: a note"], []),
+        (["--brief"], ["checks passed"], ["swap is on"]),
+        (["--quiet"], ["failed memory: spark1: swap is on"], ["checks passed", "left out", "a note"]),
+        (["--quiet", "--brief"], [], ["checks passed", "left out", "a note", "swap is on"]),
+    ],
+)
+def test_how_much_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], seen: list[str], unseen: list[str]
+) -> None:
+    ended, _ = run(monkeypatch, tmp_path, [*fine(), BAD, NOTED, left_out("spark1", "images", "no")], *words)
+    assert [text for text in seen if text not in ended.stdout] == []
+    assert [text for text in unseen if text in ended.stdout] == []
+    assert "\x1b" not in ended.stdout, "no terminal, no colours"
+
+
+def test_quiet_and_nothing_wrong_is_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert run(monkeypatch, tmp_path, fine(), "--quiet")[0].output == "23 passed, 0 failed\n"
+
+
+def test_words_of_a_machine_are_no_markup(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ended, _ = run(monkeypatch, tmp_path, [failed("spark1", "memory", "[bold]x[/bold] [/] \x1b[31m")], "--quiet")
+    assert ended.stdout.splitlines()[0] == "failed memory: [bold]x[/bold] [/] \\x1b[31m"
+
+
+def test_a_page_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    html = tmp_path / "new/report.html"
+    ended, _ = run(monkeypatch, tmp_path, [*fine(), BAD], "--html", str(html))
+    assert ended.exit_code == 2
+    assert "swap is on" in html.read_text()
+    assert stat.S_IMODE(html.stat().st_mode) == 0o644
+
+
+def test_a_missing_dot_does_not_cost_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def render(_: object) -> str:
+        raise DrawingError("there is no program dot")
+
+    monkeypatch.setattr(importlib.import_module("sparkrack.cli.verify"), "render", render)
+    html = tmp_path / "report.html"
+    ended, _ = run(monkeypatch, tmp_path, fine(), "--html", str(html))
+    assert ended.exit_code == 0
+    assert "No picture: there is no program dot." in html.read_text()

@@ -11,6 +11,8 @@ from sparkrack.proof.outcome import Outcome
 from sparkrack.proof.run import session
 from tests.unit.fleet.racks import SWITCH, loaded
 
+from . import reports
+
 
 def proven(tmp_path: Path, text: str) -> list[Outcome]:
     verify = tmp_path / "wire/verify.py"
@@ -47,3 +49,26 @@ def test_a_fault_in_the_end_is_told_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize("line", ["pytest.fail('no', pytrace=False)", "raise AssertionError('no')"])
 def test_a_reason_is_told_without_the_name_of_its_kind(tmp_path: Path, line: str) -> None:
     assert [o.why for o in proven(tmp_path, f"import pytest\ndef test_it(node):\n    {line}\n")] == ["no"]
+
+
+def test_faults_and_what_is_unknown_are_told_apart(tmp_path: Path) -> None:
+    outcomes = proven(tmp_path, "def test_it(node, told):\n    told.judge(['one'], ['two', 'three'])\n")
+    assert [(o.why, o.failed, o.unknown) for o in outcomes] == [
+        ("one", True, False),
+        ("two", False, True),
+        ("three", False, True),
+    ]
+
+
+@pytest.mark.parametrize("end", ["pass", "assert 0, 'no'", "raise OSError('no')"])
+def test_a_value_is_told_however_the_check_ends(tmp_path: Path, end: str) -> None:
+    text = (
+        "from tests.unit.proof.reports import carries, reach, RACK\n"
+        "def test_it(node, told):\n"
+        f"    told.measured(reach(RACK)[0])\n    told.measured(carries('spark1', 'spark2', 97.5))\n    {end}\n"
+    )
+    (outcome,) = proven(tmp_path, text)
+    assert outcome.measured == (reports.reach(reports.RACK)[0], reports.carries("spark1", "spark2", 97.5))
+    properties = ET.parse(tmp_path / "out.xml").iter("property")  # noqa: S314
+    values = [one.get("value", "") for one in properties if one.get("name") == "measured"]
+    assert '"kind":"bandwidth"' in values[1]

@@ -11,8 +11,10 @@ import pytest
 
 from roles.rdma import bandwidth, environment, state, verify
 from sparkrack.fleet import Rack
+from sparkrack.proof.found import parsed
 from sparkrack.proof.machines import Machines
-from sparkrack.proof.told import FAULT, Told, of
+from sparkrack.proof.shell import UnreachableError
+from sparkrack.proof.told import FAULT, MEASURED, UNKNOWN, Told, UnknownError, of
 from tests.unit.fleet.racks import SWITCH, loaded
 from tests.unit.ops.shells import run, stand_in
 
@@ -127,14 +129,14 @@ PRINTS = "@ link 200000\\n@ lanes 4\\n@ exit 0\\n@ said  1048576  5000  0.00  {}
 
 
 def measured(root: Path, figures: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], list[str]]:
-    """Faults and notes of the bandwidth check where the tools print these figures."""
+    """Faults (or what is unknown) and notes of the bandwidth check where the tools print these figures."""
     script = "".join(PRINTS.format(figure).replace("@", str(n)) for n, figure in enumerate(figures.split()))
     monkeypatch.setattr(bandwidth, "client", lambda _: f"printf '{script}'")
     monkeypatch.setattr(bandwidth, "server", lambda _: "true")
     properties: list[tuple[str, object]] = []
-    with suppress(AssertionError):
-        verify.test_bandwidth(NODE, RACK, Nodes(root), True, Told(properties))
-    return list(of(properties, FAULT)), list(of(properties, "note"))
+    with suppress(AssertionError, UnknownError):
+        verify.test_bandwidth(NODE, RACK, Nodes(root), True, frozenset(), Told(properties))
+    return [*of(properties, FAULT), *of(properties, UNKNOWN)], list(of(properties, "note"))
 
 
 def test_a_healthy_figure_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,19 +152,57 @@ def test_a_bad_figure_is_a_fault_with_its_verdict(tmp_path: Path, monkeypatch: p
     assert faults[1].startswith("spark1/enP2p1s0f1np1 -> spark2: 13.2 Gb/s")
 
 
-def test_no_figure_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_figure_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     faults, _ = measured(tmp_path, "nan", monkeypatch)
     assert faults[0].startswith("spark1/enp1s0f1np1 -> spark2: not measured: ")
 
 
-def test_a_deaf_end_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deaf_end_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bandwidth, "server", lambda _: "echo no device >&2; exit 1")
     properties: list[tuple[str, object]] = []
-    with pytest.raises(AssertionError):
-        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), True, Told(properties))
-    assert of(properties, FAULT)[0] == "spark1/enp1s0f1np1 -> spark2: the other end cannot receive: no device"
+    with pytest.raises(UnknownError):
+        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), True, frozenset(), Told(properties))
+    assert of(properties, UNKNOWN)[0] == "spark1/enp1s0f1np1 -> spark2: the other end cannot receive: no device"
 
 
 def test_nothing_is_measured_unasked(tmp_path: Path) -> None:
     with pytest.raises(pytest.skip.Exception, match="bandwidth is measured with --bandwidth"):
-        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), False, Told([]))
+        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), False, frozenset(), Told([]))
+
+
+def values(root: Path, excluded: frozenset[str] = frozenset()) -> list[tuple[object, ...]]:
+    """What a report is told of each measurement."""
+    properties: list[tuple[str, object]] = []
+    with suppress(AssertionError, UnknownError):
+        verify.test_bandwidth(NODE, RACK, Nodes(root), True, excluded, Told(properties))
+    found = [parsed(text) for text in of(properties, MEASURED)]
+    assert all(value.kind == "bandwidth" for value in found)
+    return [(v.halves, v.sender, v.receiver, v.gbps, v.verdict, v.good) for v in found if v.kind == "bandwidth"]
+
+
+@pytest.mark.parametrize(
+    ("figures", "wanted"),
+    [
+        ("97.5", ((97.5,), "healthy", True)),
+        ("13.2", ((13.2,), "stale ConnectX-7", False)),
+        ("nan", ((), "not measured", None)),
+    ],
+)
+def test_a_report_is_told_every_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figures: str, wanted: tuple[object, ...]
+) -> None:
+    measured(tmp_path, figures, monkeypatch)
+    assert values(tmp_path) == [((half,), "spark1", "spark2", *wanted) for half in (0, 1)]
+
+
+def test_a_neighbour_that_cannot_be_asked_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(_: object, node: str) -> Machine:
+        raise UnreachableError(node, "No route to host")
+
+    monkeypatch.setattr(Nodes, "__getitem__", gone)
+    assert values(tmp_path) == [((half,), "spark1", "spark2", (), "not measured", None) for half in (0, 1)]
+
+
+def test_nothing_is_sent_to_a_neighbour_that_is_excluded(tmp_path: Path) -> None:
+    with pytest.raises(pytest.skip.Exception, match="every neighbour to measure with is excluded"):
+        values(tmp_path, frozenset({"spark2"}))

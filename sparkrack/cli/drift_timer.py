@@ -1,0 +1,94 @@
+"""`sparkrack drift timer`: look for drift regularly."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import pwd
+import sys
+from pathlib import Path
+
+import click
+
+from sparkrack.cli.rackoption import rack_option
+
+
+def _prom(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
+    if path and path.suffix != ".prom":
+        raise click.BadParameter("node_exporter reads only files that end in .prom")
+    return path
+
+
+prom_option = click.option(
+    "--prom",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=_prom,
+    help="Write metrics too, for the textfile collector of node_exporter; a file that ends in .prom.",
+)
+
+
+def _every(_context: click.Context, _parameter: click.Parameter, text: str) -> str:
+    from sparkrack.run.history import span
+
+    try:
+        often = span(text)
+    except ValueError as fault:
+        raise click.BadParameter(str(fault)) from None
+    if not often:
+        raise click.BadParameter("once a minute is the most")
+    return text
+
+
+@click.command()
+@rack_option
+@click.option("--every", default="1h", show_default=True, callback=_every, help="How often: 30m, 1h, 1d.")
+@prom_option
+@click.option("--user", default=getpass.getuser, show_default="you", help="Who looks; may log in to the nodes.")
+@click.option("--into", type=click.Path(path_type=Path, file_okay=False, exists=True), help="Write the units here.")
+def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | None) -> None:
+    """Print the systemd service and timer that look for drift, or write them into a folder. Nothing is started.
+
+    \b
+      sparkrack drift timer --every 30m
+      sparkrack drift timer --into units && sudo install -m 0644 units/* /etc/systemd/system
+
+    The service runs as an ordinary user, who needs a key without passphrase. Drift does not fail it, an error does.
+    """
+    from sparkrack.drift.units import Timer, UnitError, units
+    from sparkrack.fleet import load
+    from sparkrack.run.files import keep
+
+    about = Timer(
+        rack=load(rack).rack,
+        program=Path(sys.executable).with_name("sparkrack"),
+        file=rack.absolute(),
+        user=user,
+        every=every,
+        state=_state(user),
+        prom=prom.absolute() if prom else None,
+    )
+    try:
+        made = units(about)
+    except UnitError as fault:
+        raise click.ClickException(str(fault)) from None
+    if not into:
+        click.echo("\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in made.items()), nl=False)
+        return
+    for name, text in made.items():
+        try:
+            keep(into / name, text, 0o644)
+        except OSError as fault:
+            raise click.ClickException(f"{into / name}: {fault}") from None
+        click.echo(f"{into / name}: written")
+
+
+def _state(user: str) -> Path:
+    """That user's state folder (XDG base directories). Raises ClickException for nobody, and for root."""
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        raise click.ClickException(f"--user {user}: there is no such user here") from None
+    if entry.pw_uid == 0:
+        raise click.ClickException(f"--user {user}: name an ordinary user; looking needs no root")
+    own = os.environ.get("XDG_STATE_HOME") if entry.pw_uid == os.getuid() else None
+    return Path(own or Path(entry.pw_dir) / ".local/state").absolute()

@@ -1,0 +1,96 @@
+"""Drift as Markdown, for the comment of a CI job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from sparkrack.drift.words import TITLES, difference, sentence, total
+from sparkrack.fleet.errors import one_line
+from sparkrack.run.drift import Compared, Drift, Kind
+
+LONGEST = 60_000
+"""Characters. GitHub takes 65536 in a comment; the job may add a line of its own."""
+
+
+def markdown(drift: Drift) -> str:
+    """The whole report; without what is in the files, then with ten lines a machine, when it would get too long."""
+    whole = _report(drift, diffs=True, most=None)
+    if len(whole) > LONGEST:
+        whole = _report(drift, diffs=False, most=None)
+    return whole if len(whole) <= LONGEST else _report(drift, diffs=False, most=10)
+
+
+def _report(drift: Drift, *, diffs: bool, most: int | None) -> str:
+    revision = f" at {_code(drift.revision)}" if drift.revision else ""
+    lines = [f"## Drift of {_code(drift.rack)}: {total(drift)}", "", f"{_code(drift.file)}{revision}, {_time(drift)}"]
+    lines += ["", "| | " + " | ".join(Kind) + " |", "|---" * (len(Kind) + 1) + "|"]
+    for machine in drift.machines:
+        lines.append(f"| {_code(machine.name)} | " + " | ".join(_cells(machine)) + " |")
+    for kind, title in TITLES.items():
+        told = [(machine, list(_told(machine, kind, diffs))) for machine in drift.machines]
+        if any(found for _, found in told):
+            lines += ["", f"### {title}"]
+        for machine, found in told:
+            if found:
+                lines += ["", f"{_code(machine.name)}", *_fenced(found, most)]
+    if not diffs:
+        lines += ["", "_Shortened: `sparkrack drift` shows all of it._"]
+    return "\n".join([*lines, *_since(drift, most)]) + "\n"
+
+
+def _time(drift: Drift) -> str:
+    return f"{drift.made:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _cells(machine: Compared) -> Iterator[str]:
+    for kind in Kind:
+        count = sum(1 for _ in machine.found(kind))
+        if kind is Kind.UNKNOWN:
+            yield "" if machine.told else "yes"
+        else:
+            # An empty cell of a machine that is not wholly known is no zero.
+            yield str(count) if count or machine.told else "?"
+
+
+def _told(machine: Compared, kind: Kind, diffs: bool) -> Iterator[str]:
+    if kind is Kind.UNKNOWN and machine.why:
+        yield f"unreachable: {one_line(machine.why)}"
+    for role, finding in machine.found(kind):
+        yield f"{role}: {sentence(finding)}"
+        if diffs:
+            yield from map(one_line, finding.diff)
+
+
+def _since(drift: Drift, most: int | None) -> Iterator[str]:
+    if not drift.since:
+        return
+    yield from ("", f"### Since {_code(drift.since.run)}")
+    lines = [f"+ {difference(one)}" for one in drift.since.came] + [f"- {difference(one)}" for one in drift.since.went]
+    if lines:
+        yield from ("", "`+` came, `-` went", *_fenced(lines, most))
+    else:
+        yield from ("", "Nothing came and nothing went.")
+    if drift.since.uncompared:
+        yield from ("", "Cannot be compared: " + ", ".join(map(_code, drift.since.uncompared)))
+
+
+def _fenced(lines: list[str], most: int | None) -> list[str]:
+    """A block in which nothing is markup, HTML or a mention: no line of it is as long a row of backticks as its fence.
+    Shown as a diff, so what begins with + or - has its colour."""
+    if most is not None:
+        more = [f"... and {len(lines) - most} more"] if len(lines) > most else []
+        lines = [*(line[:100] for line in lines[:most]), *more]
+    fence = "`" * max(3, 1 + _row(*lines))
+    return [f"{fence}diff", *lines, fence]
+
+
+def _code(text: str) -> str:
+    text = one_line(text).replace("|", "\\x7c")
+    fence = "`" * (1 + _row(text))
+    return f"{fence}{text}{fence}" if fence == "`" else f"{fence} {text} {fence}"
+
+
+def _row(*texts: str) -> int:
+    """The longest row of backticks in any of them."""
+    return max((len(row) for text in texts for row in re.findall("`+", text)), default=0)

@@ -1,0 +1,53 @@
+"""Drift as metrics, for the textfile collector of Prometheus' node_exporter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from sparkrack.run.drift import DRIFT, Drift, Kind
+
+
+class _Metrics(Collector):
+    def __init__(self, drift: Drift) -> None:
+        self.drift = drift
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        rack = self.drift.rack
+        found = GaugeMetricFamily(
+            "sparkrack_drift",
+            "Differences between a machine and rack.yaml; no sample where it could not be told.",
+            labels=("rack", "machine", "role", "kind"),
+        )
+        extras = GaugeMetricFamily(
+            "sparkrack_unmanaged",
+            "What is on a machine and not in rack.yaml. No drift.",
+            labels=("rack", "machine", "role"),
+        )
+        unknown = GaugeMetricFamily(
+            "sparkrack_unknown", "1 for a machine of which not all could be told.", labels=("rack", "machine")
+        )
+        for machine in self.drift.machines:
+            unknown.add_metric((rack, machine.name), not machine.told)
+            for looked in machine.roles:
+                for kind in (*DRIFT, Kind.UNMANAGED):
+                    number = sum(finding.kind is kind for finding in looked.findings)
+                    if not (number or machine.told):
+                        continue  # a zero would end an alert that nobody has looked after
+                    if kind is Kind.UNMANAGED:
+                        extras.add_metric((rack, machine.name, looked.role), number)
+                    else:
+                        found.add_metric((rack, machine.name, looked.role, kind), number)
+        last = GaugeMetricFamily(
+            "sparkrack_drift_last_run_timestamp_seconds", "When it was last looked, in Unix time.", labels=("rack",)
+        )
+        last.add_metric((rack,), self.drift.made.timestamp())
+        yield from (found, extras, unknown, last)
+
+
+def prometheus(drift: Drift) -> str:
+    """The metrics in Prometheus' text format. Zeros are told too, so that alerts end."""
+    return generate_latest(_Metrics(drift)).decode()

@@ -1,0 +1,52 @@
+"""What checks measure, as values: a report shows them in tables instead of taking sentences apart."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+
+class Frozen(BaseModel):
+    """A record of a report: it does not change, and knows no other fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Reach(Frozen):
+    """Whether frames of full size get from one half of a port to the same half of another node's."""
+
+    kind: Literal["reach"] = "reach"
+    half: int = Field(description="0 or 1: which half (twin) of a port")
+    sender: str = Field(description="the node that asks")
+    sender_device: str = Field(description="its network device")
+    receiver: str = Field(description="the node that shall answer")
+    receiver_device: str = Field(description="its network device")
+    mtu: int = Field(description="bytes of the frames that were sent")
+    reached: bool | None = Field(description="null: the sender could not be asked")
+
+
+class Bandwidth(Frozen):
+    """What one half carries to a neighbour, or both halves of a port at once."""
+
+    kind: Literal["bandwidth"] = "bandwidth"
+    halves: tuple[int, ...] = Field(description="which halves (twins) of the port sent at once")
+    sender: str = Field(description="the node that sends")
+    sender_devices: tuple[str, ...] = Field(description="its network devices, in the order of `halves`")
+    receiver: str = Field(description="the node that receives")
+    gbps: tuple[float, ...] = Field(description="Gbit/s of each half; empty: not measured")
+    least: float | None = Field(description="Gbit/s of all halves together that are enough; null: not measured")
+    verdict: str = Field(description="`healthy`, a name of docs/runbooks/bandwidth.md, or `not measured`")
+    good: bool | None = Field(description="whether there is nothing to do; null: not measured")
+    why: str = Field(description="the next step, or why nothing was measured")
+
+
+Found = Annotated[Reach | Bandwidth, Field(discriminator="kind")]
+"""One measured value."""
+
+_FOUND: TypeAdapter[Reach | Bandwidth] = TypeAdapter(Found)
+
+
+def parsed(text: str) -> Reach | Bandwidth:
+    """A value from its JSON, as a test's property holds it. Raises pydantic's ValidationError."""
+    return _FOUND.validate_json(text)

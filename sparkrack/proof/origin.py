@@ -1,0 +1,59 @@
+"""Where a report comes from: when, by whom, and which state of which rack file it is about."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from datetime import UTC, datetime
+from getpass import getuser
+from pathlib import Path
+
+from pydantic import Field
+
+from sparkrack.proof.found import Frozen
+
+_SECONDS = 10
+
+
+class Origin(Frozen):
+    """Who made a report, when and of what."""
+
+    when: datetime = Field(description="when the proof began, UTC")
+    by: str = Field(description="user@host of the operator")
+    file: str = Field(description="the rack file")
+    revision: str = Field(description="its git revision, with + when its folder has changes; empty: not in git")
+
+
+def origin(file: Path) -> Origin:
+    """The origin of a report that is begun now, of this rack file."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    return Origin(when=now, by=f"{_user()}@{socket.gethostname()}", file=str(file), revision=revision(file))
+
+
+def revision(file: Path) -> str:
+    """The short git revision that a file stands at, with `+` when something in its folder is not committed; empty
+    when git does not keep the file, does not tell, or is not installed. Nothing is written."""
+    path = file.absolute()
+    commit = _git(path, "rev-parse", "--verify", "--short=12", "HEAD^{commit}")
+    if commit is None or _git(path, "ls-files", "--error-unmatch", "--", path.name) is None:
+        return ""
+    return commit.strip() + ("" if _git(path, "status", "--porcelain", "--", ".") == "" else "+")
+
+
+def _git(file: Path, *words: str) -> str | None:
+    """What git prints about a file's folder; None when it fails."""
+    # No lock is taken, and no program is started that the repository names.
+    command = ["git", "-C", str(file.parent), "--no-optional-locks", "-c", "core.fsmonitor=false", *words]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_SECONDS)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _user() -> str:
+    try:
+        return getuser()
+    except (OSError, KeyError):  # a user that has no name, as in some containers
+        return str(os.getuid())

@@ -1,0 +1,1 @@
+"""Pages looked at in a real browser."""

@@ -1,0 +1,186 @@
+"""The page of `sparkrack verify --html` in a real browser: what it asks for, what is seen, and that nothing runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkrack.fleet import load
+from sparkrack.proof.page import Drawing, page, write
+from sparkrack.proof.report import Report
+from sparkrack.topology.picture import draw
+from sparkrack.topology.svg import DrawingError, render
+from tests.generated import REPOSITORY
+from tests.unit.proof.reports import HOSTILE, example, failed, fine, left_out, passed, told
+
+from .browser import MISSING, Browser, browser
+
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+
+RACK = load(REPOSITORY / "group_data/rack.yaml")
+SVG = """\
+<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="900" height="300">
+<script>parent.document.title = "run"</script><image xlink:href="http://127.0.0.1:9/a.png" width="9" height="9"/>
+<style>@import "http://127.0.0.1:9/a.css";</style><rect width="900" height="300" fill="white"/></svg>
+"""
+"""A picture that would run and fetch what it can."""
+SCENES = ("eight", "proven", "hostile")
+WIDTHS = (1280, 390)
+COMPARED = {"text": 4.5, "large": 3.0}
+"""The least contrast of WCAG 2.1, level AA, by size of the letters."""
+
+CONTRAST = """
+const channel = part => part <= 10 ? part / 3294 : Math.pow((part / 255 + 0.055) / 1.055, 2.4);
+const light = colour => 0.2126 * channel(colour[0]) + 0.7152 * channel(colour[1]) + 0.0722 * channel(colour[2]);
+const parts = text => (text.match(/[0-9.]+/g) || []).map(Number);
+const ground = element => {
+  for (let at = element; at; at = at.parentElement) {
+    const colour = parts(getComputedStyle(at).backgroundColor);
+    if (colour.length === 3 || colour[3] > 0) return colour;
+  }
+  return [255, 255, 255];
+};
+return [...document.querySelectorAll("body *")]
+  .filter(element => [...element.childNodes].some(node => node.nodeType === 3 && node.textContent.trim()))
+  .filter(element => element.checkVisibility())
+  .map(element => {
+    const style = getComputedStyle(element);
+    const pair = [light(parts(style.color)), light(ground(element))].sort((one, other) => other - one);
+    const size = parseFloat(style.fontSize), bold = parseInt(style.fontWeight) >= 700;
+    return [(pair[0] + 0.05) / (pair[1] + 0.05), size >= 24 || bold && size >= 18.66 ? "large" : "text",
+            element.tagName + ": " + element.textContent.trim().slice(0, 40)];
+  });
+"""
+"""Every element that shows text itself: its contrast, how large it is, and what it says."""
+
+
+def scene(name: str) -> Report:
+    if name == "eight":
+        return example(RACK)
+    if name == "proven":
+        return told(fine())
+    made = [
+        failed("spark1", "memory", f"{HOSTILE} {'endless' * 60}", check=HOSTILE),
+        left_out("spark2", "rdma", HOSTILE),
+    ]
+    return told([*made, passed("spark2", "memory", notes=(HOSTILE,))])
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A page of each scene, on disk."""
+    folder = tmp_path_factory.mktemp("pages with ü and spaces")
+    for name in SCENES:
+        write(folder / f"{name}.html", page(scene(name), Drawing(svg=SVG)))
+    return {name: folder / f"{name}.html" for name in SCENES}
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests of this file."""
+    with browser() as started:
+        yield started
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_it_asks_for_nothing_and_runs_nothing(chromium: Browser, pages: dict[str, Path], name: str) -> None:
+    chromium.complaints()
+    chromium.open(pages[name])
+    assert chromium.run("return document.readyState") == "complete"
+    asked = chromium.requests()
+    assert pages[name].as_uri() in asked
+    assert not [address for address in asked if not address.startswith(("file://", "data:"))]
+    assert chromium.run("return document.title").startswith(("spark8:", "two:")), "a script has run"
+    assert chromium.complaints() == []
+
+
+def test_that_would_be_noticed(chromium: Browser, tmp_path: Path) -> None:
+    leaky = tmp_path / "leaky.html"
+    leaky.write_text("<title>two:</title><script>document.title = 'run'</script><img src='http://127.0.0.1:9/a.png'>")
+    chromium.open(leaky)
+    assert chromium.run("return document.title") == "run"
+    assert [address for address in chromium.requests() if address.startswith("http:")]
+    assert chromium.complaints()
+
+
+def test_hostile_words_are_seen_as_they_are(chromium: Browser, pages: dict[str, Path]) -> None:
+    chromium.open(pages["hostile"])
+    seen = chromium.run("return document.body.innerText")
+    for words in ("<script>document.title = 'run'</script> & \"quoted\" 'twice'", "{{ 7 * 7 }}", "\\u202e"):
+        assert seen.count(words) >= 3, words
+    assert chromium.run("return document.querySelectorAll('script, [onerror]').length") == 0
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", SCENES)
+def test_it_fits_and_the_verdict_is_seen_at_once(
+    chromium: Browser, pages: dict[str, Path], name: str, width: int
+) -> None:
+    chromium.open(pages[name], width, 700)
+    assert chromium.run("return window.innerWidth") == width
+    assert chromium.run("return document.documentElement.scrollWidth") <= width
+    outside = (
+        "return [...document.querySelectorAll('header, section')].filter(one => one.scrollWidth > one.clientWidth)"
+    )
+    assert chromium.run(f"{outside}.map(one => one.id)") == []
+    box = chromium.run("return document.querySelector('#verdict h1').getBoundingClientRect().toJSON()")
+    assert box["top"] >= 0
+    assert box["bottom"] <= 700
+    assert box["width"] > 100
+    image = "const one = document.querySelector('#picture img');"
+    sizes = chromium.run(f"{image} return [one.naturalWidth, one.clientWidth, one.clientHeight]")
+    assert sizes[0] == 900
+    assert min(sizes) > 80
+
+
+def test_a_failed_check_leads_to_its_words(chromium: Browser, pages: dict[str, Path]) -> None:
+    chromium.open(pages["eight"], 390, 700)
+    links = "document.querySelectorAll('#checks td a')"
+    assert chromium.run(f"return {links}.length") == 3
+    for number, words in enumerate(("swap is on", "cannot be asked", "stale ConnectX-7")):
+        chromium.run(f"{links}[{number}].click()")
+        chromium.run("document.documentElement.getBoundingClientRect()")  # the page is laid out by then
+        box = chromium.run("return document.querySelector(':target').getBoundingClientRect().toJSON()")
+        assert 0 <= box["top"] < 700, words
+        assert words in chromium.run("return document.querySelector(':target').innerText")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("name", SCENES)
+def test_it_can_be_read(chromium: Browser, pages: dict[str, Path], name: str, dark: bool) -> None:
+    chromium.open(pages[name], dark=dark)
+    chromium.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+    ground = chromium.run("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, ground[4:-1].split(","))) < 200) is dark, ground
+    texts = chromium.run(CONTRAST)
+    assert len(texts) > 80
+    assert not [text for text in texts if text[0] < COMPARED[text[1]]]
+
+
+def test_printed_on_paper_it_is_dark_on_white(chromium: Browser, pages: dict[str, Path]) -> None:
+    chromium.open(pages["eight"], dark=True)
+    scheme = {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", scheme)
+    try:
+        assert chromium.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert not [text for text in chromium.run(CONTRAST) if text[0] < COMPARED[text[1]]]
+        printed = chromium.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})
+        assert len(printed["data"]) > 10_000
+    finally:
+        chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+@pytest.mark.skipif(not os.environ.get("UPDATE_DOCS"), reason="UPDATE_DOCS=1 renews docs/pictures/verify.png")
+def test_picture_for_the_documents(chromium: Browser, tmp_path: Path) -> None:
+    """Of the page that REPORT names, as a run of the virtual rack has made it; otherwise of a made-up run."""
+    report = Path(os.environ.get("REPORT") or tmp_path / "report.html")
+    if not os.environ.get("REPORT"):
+        try:
+            write(report, page(example(RACK), Drawing(svg=render(draw(RACK)))))
+        except DrawingError as fault:
+            pytest.skip(str(fault))
+    chromium.open(report.absolute())
+    chromium.picture(REPOSITORY / "docs/pictures/verify.png")

@@ -1,0 +1,177 @@
+"""What other programs read: whole, and quoted, whatever a machine says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from xml.etree.ElementTree import Element, fromstring
+
+import pytest
+from markdown_it import MarkdownIt
+
+from sparkrack.drift.junit import junit
+from sparkrack.drift.markdown import LONGEST, markdown
+from sparkrack.drift.words import TITLES, sentence, total
+from sparkrack.ops.account import Sort
+from sparkrack.run.drift import Drift, Finding, Kind, of
+from sparkrack.run.plan import Plan
+from sparkrack.run.since import since
+
+from .plans import EVIL, HOSTILE, MIXED, machine, plan, unreachable
+
+IN_SYNC = plan(machine("spark1"))
+SHOWN = HOSTILE.replace("\n", "\\n").replace("\x1b", "\\x1b").replace("\udc80", "\\udc80").replace("\u202e", "\\u202e")
+BOTH = pytest.mark.parametrize("whole", [MIXED, EVIL, IN_SYNC], ids=["mixed", "hostile", "in sync"])
+
+
+def compared(whole: Plan) -> Drift:
+    """With what came and went, both of which it has."""
+    now = of(whole)
+    then = of(plan(machine("spark1", ("rdma", Sort.CHANGE, "x"))))
+    return now.model_copy(update={"since": since(then, now, "a run")})
+
+
+def test_words() -> None:
+    assert set(TITLES) == set(Kind)
+    lines = [sentence(finding) for machine in of(MIXED).machines for _, finding in machine.found(Kind.DECLARED)]
+    assert lines == [
+        "/etc/hosts differs",
+        "vm.min_free_kbytes: 45155 -> 1572864",
+        "a person must mend this: /etc/nccl.conf turns RDMA off",
+        "~ /system/identity: name MikroTik -> crs812",
+    ]
+    assert sentence(Finding(kind=Kind.DECLARED, sort=Sort.FILE, text="create /x y")) == "/x y is missing"
+    assert sentence(Finding(kind=Kind.DECLARED, sort=Sort.FILE, text="remove /x")) == "/x is there, and should not be"
+    assert total(of(MIXED)) == "cannot be told: 4 declared, 1 runtime, 1 fleet, 2 unmanaged; 1 of 4 machines unknown"
+    assert total(of(IN_SYNC)).startswith("in sync: 0 declared")
+    assert total(of(plan(machine("spark1", ("rdma", Sort.FLEET, "x"))))).startswith("drift: 0 declared")
+
+
+# Markdown
+
+
+def blocks(text: str) -> list[str]:
+    return [token.content for token in MarkdownIt("gfm-like", {"linkify": False}).parse(text) if token.type == "fence"]
+
+
+def markup(text: str) -> set[str]:
+    """What a renderer makes of it, but for code and tables."""
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(text)
+    inline = {child.type for token in tokens for child in token.children or ()}
+    return {token.type for token in tokens} | inline
+
+
+@BOTH
+def test_markdown_has_no_markup_of_a_machine(whole: Plan) -> None:
+    found = markup(markdown(compared(whole)))
+    assert not found & {"html_block", "html_inline", "link_open", "image", "code_block", "strong_open", "hr"}, found
+    assert sum(text.count("@team") for text in re.split(r"(?m)^`{3,}.*$", markdown(compared(whole)))[::2]) == 0
+
+
+def test_markdown_shows_everything() -> None:
+    text = markdown(compared(EVIL))
+    said = "\n".join(blocks(text))
+    evil = [finding for machine in of(EVIL).machines for _, finding in machine.found(*Kind)]
+    assert len(evil) > 10
+    assert all(sentence(finding) in said for finding in evil)
+    assert f"unreachable: {SHOWN}" in said
+    assert f"+{SHOWN}" in said
+    assert text.isascii() or "é" in text
+    assert "\x1b" not in text
+
+
+def test_markdown_counts_and_has_no_zero_of_what_is_not_known() -> None:
+    rows = [row for row in markdown(of(MIXED)).splitlines() if row.startswith("| ")]
+    assert rows == [
+        "| | declared | runtime | fleet | unmanaged | unknown |",
+        "| `spark1` | 2 | 1 | 1 | 1 |  |",
+        "| `spark2` | 1 | 0 | 0 | 0 |  |",
+        "| `spark3` | ? | ? | ? | ? | yes |",
+        "| `crs812` | 1 | 0 | 0 | 1 |  |",
+    ]
+    assert "table_open" in markup(markdown(of(MIXED)))
+
+
+def test_markdown_in_sync() -> None:
+    text = markdown(of(IN_SYNC))
+    assert text.startswith("## Drift of `lab`: in sync")
+    assert "###" not in text
+    assert not blocks(text)
+
+
+def test_markdown_since() -> None:
+    text = markdown(compared(MIXED))
+    assert "+ spark1 fabric (runtime): enp1s0f1np1 has no carrier\n" in text
+    assert "- spark1 rdma (declared): x\n" in text
+    assert "Cannot be compared: `spark2`, `spark3`, `crs812`" in text
+    nothing = of(IN_SYNC).model_copy(update={"since": since(of(IN_SYNC), of(IN_SYNC), "a run")})
+    assert "Nothing came and nothing went." in markdown(nothing)
+
+
+@pytest.mark.parametrize(
+    ("findings", "diff", "shortened"),
+    [(3, 3, False), (60, 20, True), (900, 20, True), (900, 0, True)],
+)
+def test_markdown_fits_into_a_comment(findings: int, diff: int, shortened: bool) -> None:
+    lines = ("+" + "y" * 40,) * diff
+    told = [("fabric", Sort.FILE, f"modify /etc/{'x' * 50}/{number}", lines) for number in range(findings)]
+    text = markdown(of(plan(*(machine(f"spark{number}", *told) for number in range(1, 9)))))
+    assert len(text) <= LONGEST
+    assert ("Shortened" in text) == shortened
+    assert (f"... and {findings - 10} more" in text) == (findings == 900)
+    assert "/0 differs" in text
+
+
+# JUnit
+
+
+def suites(whole: Plan) -> list[Element]:
+    return list(fromstring(junit(of(whole)).encode()).iter("testsuite"))  # noqa: S314 - our own
+
+
+def cases(whole: Plan) -> Iterator[tuple[str, str, Element]]:
+    for suite in suites(whole):
+        for case in suite.iter("testcase"):
+            yield str(suite.get("name")), str(case.get("name")), case
+
+
+@BOTH
+def test_junit_counts_its_cases(whole: Plan) -> None:
+    found = suites(whole)
+    assert [suite.get("name") for suite in found] == [machine.name for machine in whole.machines]
+    for suite in found:
+        assert suite.get("tests") == str(len(suite.findall("testcase")))
+        assert suite.get("failures") == str(len(suite.findall("testcase/failure")))
+        assert suite.get("errors") == str(len(suite.findall("testcase/error")))
+        assert suite.get("skipped") == "0"
+
+
+def outcome(case: Element) -> str:
+    tags = [child.tag for child in case if child.tag != "system-out"]
+    assert len(tags) < 2, "readers take one outcome for a case"
+    return tags[0] if tags else "passed"
+
+
+def test_junit_outcomes() -> None:
+    half = plan(machine("spark1", ("fabric", Sort.CHANGE, "x"), ("rdma", Sort.UNKNOWN, "y"), ("rdma", Sort.FAULT, "z")))
+    outcomes = {(name, role): outcome(case) for name, role, case in cases(MIXED)}
+    wrong = {pair: how for pair, how in outcomes.items() if pair[0] != "spark3" and how != "passed"}
+    spark1 = [("spark1", role) for role in ("preflight", "access", "memory", "fabric")]
+    assert wrong == dict.fromkeys([*spark1, ("spark2", "rdma"), ("crs812", "switch")], "failure")
+    assert {how for pair, how in outcomes.items() if pair[0] == "spark3"} == {"error"}
+    parts = {role: outcome(case) for _, role, case in cases(half)}
+    assert parts.pop("fabric") == "failure"
+    assert set(parts.values()) == {"error"}, "a role of a machine that is not wholly known did not pass"
+    assert outcome(*[case for _, _, case in cases(plan(unreachable("crs812"), roles=[]))]) == "error"
+
+
+def test_junit_tells_all() -> None:
+    found = {(name, role): case for name, role, case in cases(EVIL)}
+    for machine_ in of(EVIL).machines:
+        for role, finding in machine_.found(*Kind):
+            text = "".join(found[machine_.name, role].itertext())
+            assert f"{finding.kind}: {sentence(finding)}" in text
+    assert f"    +{SHOWN}" in "".join(found["spark1", "access"].itertext())
+    (spark2,) = {case.find("error").get("message") for (name, _), case in found.items() if name == "spark2"}  # type: ignore[union-attr]
+    assert spark2 == f"unreachable: {SHOWN}"
+    assert found["spark1", "images"].find("system-out") is not None

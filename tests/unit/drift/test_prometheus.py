@@ -1,0 +1,71 @@
+"""Metrics, as Prometheus' own parser reads them."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("prometheus_client")
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from sparkrack.drift.prometheus import prometheus
+from sparkrack.fleet.selection import ROLES
+from sparkrack.ops.account import Sort
+from sparkrack.run.drift import of
+from sparkrack.run.plan import Plan
+
+from .plans import EVIL, MADE, MIXED, machine, plan
+
+
+def samples(whole: Plan, metric: str) -> dict[tuple[str, ...], float]:
+    """Values by what tells them apart, in the order of its labels; the rack is the same for all."""
+    (found,) = [one for one in text_string_to_metric_families(prometheus(of(whole))) if one.name == metric]
+    assert found.type == "gauge"
+    assert found.documentation
+    values = {}
+    for sample in found.samples:
+        assert sample.labels.pop("rack") == "lab"
+        values[tuple(sample.labels[key] for key in ("machine", "role", "kind") if key in sample.labels)] = sample.value
+    assert len(values) == len(found.samples)
+    return values
+
+
+NODE = [role for role in ROLES if role != "switch"]
+
+
+def test_zeros_are_told() -> None:
+    found = samples(plan(machine("spark1")), "sparkrack_drift")
+    assert found == {("spark1", role, kind): 0 for role in NODE for kind in ("declared", "runtime", "fleet")}
+    assert samples(plan(machine("spark1")), "sparkrack_unmanaged") == {("spark1", role): 0 for role in NODE}
+
+
+def test_values() -> None:
+    found = {labels: value for labels, value in samples(MIXED, "sparkrack_drift").items() if value}
+    assert found == {
+        ("spark1", "preflight", "fleet"): 1,
+        ("spark1", "access", "declared"): 1,
+        ("spark1", "memory", "declared"): 1,
+        ("spark1", "fabric", "runtime"): 1,
+        ("spark2", "rdma", "declared"): 1,
+        ("crs812", "switch", "declared"): 1,
+    }
+    extras = {labels: value for labels, value in samples(MIXED, "sparkrack_unmanaged").items() if value}
+    assert extras == {("spark1", "docker"): 1, ("crs812", "switch"): 1}
+    assert samples(MIXED, "sparkrack_unknown") == {("spark1",): 0, ("spark2",): 0, ("spark3",): 1, ("crs812",): 0}
+    (last,) = samples(MIXED, "sparkrack_drift_last_run_timestamp_seconds").values()
+    assert last == pytest.approx(MADE.timestamp(), abs=1e-3)
+
+
+def test_what_is_not_known_is_no_zero() -> None:
+    half = plan(machine("spark1", ("fabric", Sort.CHANGE, "x"), ("rdma", Sort.UNKNOWN, "y")))
+    assert samples(half, "sparkrack_drift") == {("spark1", "fabric", "declared"): 1}
+    assert samples(half, "sparkrack_unmanaged") == {}
+    assert samples(half, "sparkrack_unknown") == {("spark1",): 1}
+    assert not [labels for labels in samples(MIXED, "sparkrack_drift") if labels[0] == "spark3"]
+
+
+def test_labels_are_quoted() -> None:
+    evil = 'a\n"b\\'
+    whole = plan(machine("spark1", (evil, Sort.CHANGE, "x")))
+    assert samples(whole, "sparkrack_drift")["spark1", evil, "declared"] == 1
+    assert samples(EVIL, "sparkrack_unknown") == {("spark1",): 1, ("spark2",): 1}

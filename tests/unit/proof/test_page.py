@@ -1,0 +1,169 @@
+"""The HTML page as text: whole, escaped, and asking for nothing. How it looks is tested in a browser."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from sparkrack.proof.page import Drawing, page, write
+from sparkrack.proof.report import Report, report
+
+from .reports import ALL, HOSTILE, ORIGIN, RACK, failed, fine, left_out, passed, told
+
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text x="1" y="15">rack</text></svg>'
+UNPROVEN = "# Title\n\n| claim | in the lab |\n| --- | --- |\n| `a` & <b>b</b> | stand-in |\n"
+
+
+class Elements(HTMLParser):
+    """Every element of a page with what it is given, and the text beside them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.all: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.all.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def of(self, *names: str) -> list[str]:
+        return [value for _, given in self.all for name, value in given.items() if name in names and value]
+
+
+def shown(found: Report, tmp_path: Path, drawing: Drawing | None = None, unproven: str = UNPROVEN) -> Elements:
+    document = tmp_path / "unproven.md"
+    document.write_text(unproven)
+    return Elements(page(found, drawing or Drawing(svg=SVG), document))
+
+
+def faulty() -> Report:
+    made = [*fine(), failed("spark2", "memory", "swap is on"), failed("spark1", "docker", "gone", unknown=True)]
+    return told([*made, failed("-", "-", "cannot be read", unknown=True)])
+
+
+def test_nothing_is_asked_for(tmp_path: Path) -> None:
+    elements = shown(faulty(), tmp_path)
+    for address in elements.of("src", "href", "action", "data", "srcset", "poster"):
+        assert address.startswith(("data:", "#")), address
+    assert not {tag for tag, _ in elements.all} & {"script", "iframe", "object", "embed", "base", "form"}
+    style = elements.text[: elements.text.index("spark1")]
+    assert not re.search(r"url\(|@import", style)
+    assert any("default-src 'none'" in (given.get("content") or "") for _, given in elements.all)
+
+
+def test_every_link_leads_to_its_words(tmp_path: Path) -> None:
+    elements = shown(faulty(), tmp_path)
+    places = Counter(elements.of("id"))
+    links = [link[1:] for link in elements.of("href") if link.startswith("#")]
+    assert set(places.values()) == {1}
+    assert set(links) <= set(places)
+    assert len([link for link in links if link.startswith("failure-")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "words"),
+    [
+        (fine(), "two: Proven"),
+        ([*fine(), failed("spark1", "memory", "no")], "two: Not as declared"),
+        ([*fine(), failed("spark1", "memory", "no", unknown=True)], "two: Could not be told"),
+        (
+            [failed("spark1", "memory", "no"), failed("spark2", "memory", "no", unknown=True)],
+            "two: Not as declared, and not all could be told",
+        ),
+        ([], "Nothing was proven"),
+    ],
+)
+def test_the_verdict_comes_first(tmp_path: Path, outcomes: list[object], words: str) -> None:
+    elements = shown(told(outcomes), tmp_path)  # type: ignore[arg-type]
+    body = elements.text[elements.text.rindex("}") :]
+    assert words in " ".join(body.split())[:200]
+
+
+def test_what_was_not_looked_at_is_next_to_the_verdict(tmp_path: Path) -> None:
+    text = shown(told([passed("spark1", "memory")], ["spark1"], ["memory"]), tmp_path).text
+    assert "Not looked at in this run: spark2, crs812, preflight" in " ".join(text.split())
+    assert "Not looked at" not in shown(told(fine()), tmp_path).text
+
+
+def test_hostile_words_are_words(tmp_path: Path) -> None:
+    origin = ORIGIN.model_copy(update={"by": HOSTILE, "file": HOSTILE, "revision": HOSTILE})
+    made = [
+        failed("spark1", "memory", HOSTILE, check=HOSTILE),
+        left_out("spark1", "rdma", HOSTILE),
+        replace(passed("spark2", "memory"), notes=(HOSTILE,)),
+        failed(HOSTILE, HOSTILE, HOSTILE),
+    ]
+    found = report(RACK, ALL, ["memory"], made, origin)
+    plain, spoiled = shown(told(fine()), tmp_path), shown(found, tmp_path, Drawing(why=HOSTILE))
+    assert {tag for tag, _ in spoiled.all} <= {tag for tag, _ in plain.all} | {"ul", "li", "strong"}
+    assert not [name for _, given in spoiled.all for name in given if name.startswith("on")]
+    assert spoiled.text.count("<script>document.title = 'run'</script> & \"quoted\" 'twice'") >= 8
+    assert "{{ 7 * 7 }}" in spoiled.text
+
+
+def test_the_picture_is_an_image_that_holds_itself(tmp_path: Path) -> None:
+    (source,) = shown(told(fine()), tmp_path).of("src")
+    assert source.startswith("data:image/svg+xml;base64,")
+
+
+def test_without_a_picture_it_says_why(tmp_path: Path) -> None:
+    elements = shown(told(fine()), tmp_path, Drawing(why="there is no program dot"))
+    assert elements.of("src") == []
+    assert "No picture: there is no program dot." in elements.text
+
+
+def test_the_unproven_is_shown_as_a_table(tmp_path: Path) -> None:
+    elements = shown(told(fine()), tmp_path)
+    assert "`" not in elements.text[elements.text.index("claim") :]
+    assert "a & <b>b</b>" in elements.text, "HTML in the document is text"
+    assert "b" not in {tag for tag, _ in elements.all}
+
+
+def test_without_the_document_there_is_a_pointer(tmp_path: Path) -> None:
+    assert "docs/unproven.md" in page(told(fine()), Drawing(svg=SVG), tmp_path / "none.md")
+
+
+def test_the_projects_own_document_is_taken() -> None:
+    assert "<table>\n<thead>\n<tr>\n<th>claim</th>" in page(told(fine()), Drawing(svg=SVG))
+
+
+def test_a_file_is_put_in_place_whole(tmp_path: Path) -> None:
+    target = tmp_path / "new folder/report.html"
+    for text in ("one ✓", "two"):
+        write(target, text)
+        assert target.read_text(encoding="utf-8") == text
+    assert stat.S_IMODE(target.stat().st_mode) == 0o644
+    assert [path.name for path in target.parent.iterdir()] == ["report.html"]
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    write(target, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write(target, "half\udc80")
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to("real.html")
+    write(tmp_path / "link.html", "text")
+    assert (tmp_path / "link.html").is_symlink()
+    assert (tmp_path / "real.html").read_text() == "text"
+
+
+def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
+    with pytest.raises(FileExistsError):
+        write(tmp_path, "text")
+    with pytest.raises(FileExistsError):
+        write(Path("/dev/null"), "text")
+    assert Path("/dev/null").is_char_device()
