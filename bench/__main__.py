@@ -34,6 +34,9 @@ def _names(_context: click.Context, _option: click.Parameter, value: str) -> lis
     unknown = [name for name in found if name not in NAMES]
     if unknown:
         raise click.BadParameter(f"{unknown[0]}: there are {', '.join(NAMES)}")
+    for tool in TOOLS:
+        if tool.name in found and not tool.brings and tool.after not in found:
+            raise click.BadParameter(f"{tool.name} runs after {tool.after}: name that too")
     return found
 
 

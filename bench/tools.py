@@ -55,6 +55,14 @@ def _pyinfra(inventory: str, deploy: str, *words: str) -> Callable[[Place], list
     return lambda _: [str(BIN / "pyinfra"), inventory, deploy, "-y", *words]
 
 
+def _ours(*words: str) -> Callable[[Place], list[str]]:
+    def command(place: Place) -> list[str]:
+        left_out = [f"--exclude={name}" for name in place.rack.switches]
+        return [sys.executable, str(HERE / "ours.py"), *words, *left_out]
+
+    return command
+
+
 def _ansible(place: Place) -> list[str]:
     program = str(place.others / "ansible-playbook")
     return [program, "-i", str(place.folder / "inventory.json"), str(HERE / "ansible/playbook.yml")]
@@ -87,6 +95,16 @@ def results(said: str) -> int:
     return 0 if found[1] == "-" else int(found[1])
 
 
+def applied(said: str) -> int:
+    """How many hosts `sparkrack apply` changed. Raises BenchError when it does not say so."""
+    if re.search(r"^nothing to do$", said, re.MULTILINE):
+        return 0
+    found = re.findall(r"^\S+: (?:(\d+) operations? changed it|nothing was changed)$", said, re.MULTILINE)
+    if not found or not re.search(r"^done; ", said, re.MULTILINE):
+        raise BenchError(f"sparkrack apply failed:\n{said[-1500:]}")
+    return sum(bool(count) for count in found)
+
+
 def nothing(said: str) -> None:
     """It changes nothing, and does not say so."""
 
@@ -95,10 +113,12 @@ STOCK = str(HERE / "stock")
 TOOLS = (
     Tool(
         "sparkrack",
-        "sparkrack (pyinfra deploy.py)",
+        "sparkrack, by pyinfra deploy.py",
         _pyinfra("inventory.py", "bench/deploy.py", "--limit", "nodes"),
         results,
     ),
+    Tool("apply", "sparkrack apply -y", _ours("apply", "-y"), applied),
+    Tool("plan", "sparkrack plan", _ours("plan"), nothing, brings=False),
     Tool("stock", "stock pyinfra operations", _pyinfra(f"{STOCK}/inventory.py", f"{STOCK}/deploy.py"), results),
     Tool("mitogen", "Ansible with mitogen", _mitogen, recap),
     Tool("ansible", "Ansible with pipelining", _ansible, recap),

@@ -35,7 +35,8 @@ def pass_gates(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        facts, holder = look(host), busy(host)
+        facts = look(host)
+        holder = busy(host) if node.name == next(iter(rack.nodes)) else None
     except (probe.UnknownError, ValueError) as unknown:
         yield refusal.unknown(host, f"preflight: {unknown}; nothing was changed")
         return
@@ -44,10 +45,9 @@ def pass_gates(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
         report.warn(host, f"preflight: {line}")
     for line in alike.differences(rack, node.name, nodes):
         report.warn(host, f"preflight: {line}", Sort.FLEET)
-    taken = f"{holder} changes the rack; when that run is gone: sparkrack unlock {holder.id}" if holder else ""
-    if taken and not host.state.is_executing:
-        report.warn(host, f"preflight: {taken}")
-    faults = [taken] if taken and host.state.is_executing else []
+    if holder and not host.state.is_executing:
+        report.warn(host, f"preflight: {holder.busy}")
+    faults = [holder.busy] if holder and host.state.is_executing else []
     faults += [*state.gates(rack, node, facts), *alike.refusals(rack, node.name, nodes)]
     if faults:
         yield refusal.refuse(host, *(f"preflight: {fault}" for fault in faults))

@@ -138,7 +138,10 @@ def _facts(host: Host) -> Facts | Exception:
 
 
 def busy(host: Host) -> lock.Holder | None:
-    """Who else changes the rack now; only the head node knows. Raises UnknownError where it cannot be told."""
+    """Who else changes the rack now, by the lock file of this node, which is that of the rack only on its head node.
+
+    Raises UnknownError where it cannot be told.
+    """
     content = probe.read(host, "preflight").content(lock.PATH)
     return lock.others(host.state, None if content is None else content.decode(errors="replace"))
 

@@ -28,7 +28,7 @@ def apply(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Bring the rack to its declared state. PLAN: what `sparkrack plan --out` kept; then exactly that is done.
+    """Bring the rack to its declared state. PLAN: what `sparkrack plan --out` kept; then that is done, or nothing.
 
     \b
       sparkrack apply                  shows the plan and asks
@@ -36,8 +36,8 @@ def apply(
       sparkrack apply today.plan       refuses if anything has moved since
 
     One run at a time: who changes the rack is written down on its first node until the run ends. An operation that can
-    cut a machine off is tried on the first node alone, and the first failure ends the run for all. Ctrl-C lets the
-    operation at hand end; a second one ends it at once. What was done is kept as NDJSON in
+    cut a machine off is tried on the first one that it changes, alone, and the first failure ends the run for all.
+    Ctrl-C lets the operation at hand end; a second one ends it at once. What was done is kept as NDJSON in
     ~/.local/state/sparkrack/RACK/runs.
     Exit 0 when everything is done or nothing was to do, else 1; what was not reached is as it was.
     """
@@ -46,6 +46,6 @@ def apply(
     if plan and (limit or exclude or only):
         raise click.UsageError("PLAN says which machines and roles; leave --limit, --exclude and --only away")
     kept = approved(plan) if plan else None
-    if kept is None and not yes and not sys.stdin.isatty():
+    if kept is None and not yes and not (sys.stdin and sys.stdin.isatty()):
         raise click.ClickException("there is no terminal to ask on; say -y, or name a plan")
     sys.exit(Applying(rack, quiet=quiet, as_json=as_json).run(kept, limit, exclude, only, ask=not yes and not kept))

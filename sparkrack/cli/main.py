@@ -13,7 +13,7 @@ import click
 from sparkrack.fleet import RackError, SecretError
 
 VERBS = (
-    *("check", "plan", "apply", "verify", "topology"),
+    *("check", "plan", "apply", "drift", "verify", "topology"),
     *("bootstrap", "driver", "probe", "reboot", "switch", "unlock", "lab"),
 )
 """In the order of `--help`: what is used most comes first. Each is a module of this package, loaded when it is used."""

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from sparkrack.cli.rackoption import rack_option
+from sparkrack.fleet.errors import one_line
 
 
 @click.command()
@@ -16,9 +17,14 @@ from sparkrack.cli.rackoption import rack_option
 def unlock(run: str, rack: Path) -> None:
     """End the lock of RUN, the ID that a refused run names. A restart of the first node ends it, too.
 
+    \b
+      sparkrack unlock 20260314T091500-3fa2
+      sparkrack unlock unknown                when the lock file cannot be read
+
     Ask whoever holds it first: two runs at the same time undo one another. Exit 0 when nobody holds the rack now, 1
     when somebody else does or it could not be told.
     """
+    from sparkrack.cli.holding import SECONDS, said
     from sparkrack.fleet import load
     from sparkrack.ops import lock
     from sparkrack.proof.machines import ssh_config
@@ -29,19 +35,23 @@ def unlock(run: str, rack: Path) -> None:
     with TemporaryDirectory(prefix="sparkrack-") as folder:
         config = Path(folder) / "ssh_config"
         config.write_text(ssh_config(found))
-        shell = RootShell(head, config, 30)
+        shell = RootShell(head, config, SECONDS)
         try:
-            before = shell.run(f"cat {lock.PATH} 2>/dev/null || [ ! -e {lock.PATH} ]")
-            done = shell.run(lock.release(run))
+            code, text = said(shell, lock.look())
+            other = lock.told(text)
+            if code == 0 and other.id == run:
+                code, text = said(shell, lock.release(lock.content(text)))
+            elif code == 0:
+                code = lock.HELD
         except UnreachableError as fault:
             raise click.ClickException(str(fault)) from None
         finally:
             shell.close()
-    if done.rc == lock.HELD:
-        raise click.ClickException(f"{lock.holder(str(done.stdout))} holds the rack, not {run}")
-    if done.rc or before.rc:
-        raise click.ClickException(f"{head}: {done.stderr.strip() or before.stderr.strip() or f'exit {done.rc}'}")
-    if before.stdout.strip():
-        click.echo(f"ended the lock of {lock.holder(str(before.stdout))}")
-    else:
+    if code == lock.GONE:
         click.echo("no run holds the rack")
+    elif code == lock.HELD:
+        raise click.ClickException(f"{lock.told(text)} holds the rack, not {run}")
+    elif code:
+        raise click.ClickException(f"{head}: {one_line(text) or f'exit {code}'}")
+    else:
+        click.echo(f"ended the lock of {other}")

@@ -23,10 +23,14 @@ _VERDICTS = {0: "in sync", 1: "cannot be told", 2: "drift"}
 
 def sentence(finding: Finding) -> str:
     """One printable line about a finding."""
-    text = one_line(finding.text)
-    if finding.sort is Sort.REFUSED:
+    return _said(finding.sort, finding.text)
+
+
+def _said(sort: Sort, raw: str) -> str:
+    text = one_line(raw)
+    if sort is Sort.REFUSED:
         return f"a person must mend this: {text}"
-    if finding.sort is Sort.FILE:
+    if sort is Sort.FILE:
         verb, _, path = text.partition(" ")
         return f"{path} {_FILES[verb]}" if verb in _FILES else text
     return text
@@ -35,7 +39,7 @@ def sentence(finding: Finding) -> str:
 def difference(one: Difference) -> str:
     """One printable line about what came or went."""
     where = f"{one.machine} {one.role}" if one.role else f"{one.machine} unreachable"
-    return f"{where} ({one.kind}): {one_line(one.text)}"
+    return f"{where} ({one.kind}): {_said(one.sort, one.text)}"
 
 
 def total(drift: Drift) -> str:

@@ -92,6 +92,7 @@ class Difference(_Frozen):
     machine: str
     role: str
     kind: Kind
+    sort: Sort
     text: str
 
 

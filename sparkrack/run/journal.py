@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 SCHEMA = "sparkrack.journal/1"
+EVENTS = ("began", "said", "broke", "step", "ended")
+"""What a line may be about; docs/apply.md says which fields each has."""
 MOST = 500
 """So many journals are kept of a rack."""
 
@@ -23,12 +25,15 @@ class Journal:
             old.unlink(missing_ok=True)
         self.path = folder / f"{run}.ndjson"
         self.run = run
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_EXCL, 0o600)
 
     def write(self, event: str, **fields: Any) -> None:
-        """One line. `event`: began, step, said, ended."""
+        """One line, at once and whole. `event`: one of EVENTS. Raises OSError, after which no line is whole."""
         line = {"run": self.run, "at": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **fields}
-        os.write(self._file, (json.dumps(line, ensure_ascii=False) + "\n").encode())
+        # In ASCII: what a machine said may hold line separators, terminal controls, or be no text at all.
+        left = (json.dumps(line) + "\n").encode()
+        while left:
+            left = left[os.write(self._file, left) :]
 
     def close(self) -> None:
         """Nothing more is written."""

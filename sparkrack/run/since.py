@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from sparkrack.ops.account import Sort
 from sparkrack.run.drift import Difference, Drift, Kind, Since
 
 
@@ -12,13 +13,13 @@ def since(then: Drift, now: Drift, run: str) -> Since:
 
     Only what the other run could tell counts: a finding has not gone because nobody could look.
     """
-    before, after = _differences(then), _differences(now)
+    before, after = _found(then), _found(now)
     told_then, told_now = _told(then), _told(now)
     return Since(
         run=run,
         made=then.made,
-        came=tuple(one for one in after if one not in before and _comparable(one, told_then)),
-        went=tuple(one for one in before if one not in after and _comparable(one, told_now)),
+        came=tuple(one for key, one in after.items() if key not in before and _comparable(one, told_then)),
+        went=tuple(one for key, one in before.items() if key not in after and _comparable(one, told_now)),
         uncompared=tuple(_uncompared(told_then, told_now)),
     )
 
@@ -47,12 +48,13 @@ def _uncompared(then: _Told, now: _Told) -> Iterator[str]:
             yield from (f"{machine} {role}" for role in left)
 
 
-def _differences(drift: Drift) -> dict[Difference, None]:
-    """Everything that was found, once each, in its order."""
-    found: dict[Difference, None] = {}
+def _found(drift: Drift) -> dict[tuple[str, str, Kind, str], Difference]:
+    """Everything that was found, once each, in its order, by what makes it the same as in another run."""
+    found: dict[tuple[str, str, Kind, str], Difference] = {}
     for machine in drift.machines:
-        if machine.why:
-            found[Difference(machine=machine.name, role="", kind=Kind.UNKNOWN, text=machine.why)] = None
-        for role, finding in machine.found(*Kind):
-            found[Difference(machine=machine.name, role=role, kind=finding.kind, text=finding.text)] = None
+        said = [(looked.role, one.kind, one.sort, one.text) for looked in machine.roles for one in looked.findings]
+        away = [("", Kind.UNKNOWN, Sort.UNKNOWN, machine.why)] if machine.why else []
+        for role, kind, sort, text in (*away, *said):
+            one = Difference(machine=machine.name, role=role, kind=kind, sort=sort, text=text)
+            found.setdefault((machine.name, role, kind, text), one)
     return found

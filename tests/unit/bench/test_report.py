@@ -78,7 +78,7 @@ def test_the_tables_show_each_tool_for_each_number_of_hosts() -> None:
 def test_one_more_host_costs_what_the_others_cost_together_by_their_number() -> None:
     lines = report.table(RESULTS).splitlines()
     assert "| without changes | 1 -> 9 hosts |" in lines
-    assert "| sparkrack (pyinfra deploy.py) | 1.000, 0.500, 1.0 |" in lines
+    assert "| sparkrack, by pyinfra deploy.py | 1.000, 0.500, 1.0 |" in lines
     assert not [line for line in lines if line.startswith("| Ansible") and line.count("|") == 3]
 
 

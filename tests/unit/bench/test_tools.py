@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from bench.__main__ import main
 from bench.errors import BenchError
-from bench.tools import TOOLS, recap, results
+from bench.tools import TOOLS, applied, recap, results
 
 RECAP = """\
 PLAY RECAP *********************************************************************
@@ -42,6 +42,8 @@ def test_pyinfra_says_how_many_operations_it_carried_out() -> None:
         (recap, ""),
         (recap, RECAP.replace("failed=0", "failed=1", 1)),
         (recap, RECAP.replace("unreachable=0", "unreachable=1", 1)),
+        (applied, ""),
+        (applied, APPLIED.replace("done; ", "failed; ")),
         (results, ""),
         (results, RESULTS.replace("8         -       1", "8         1       -")),
     ],
@@ -50,6 +52,18 @@ def test_what_failed_or_cannot_be_read_is_no_measurement(read: object, said: str
     assert callable(read)
     with pytest.raises(BenchError):
         read(said)
+
+
+APPLIED = """\
+spark1: 8 operations changed it
+spark2: nothing was changed
+done; journal: runs/20260101T000000-0000.ndjson
+"""
+
+
+def test_sparkrack_apply_says_how_many_hosts_it_changed() -> None:
+    assert applied(APPLIED) == 1
+    assert applied("1 machine, no changes, nothing unknown\nnothing to do\n") == 0
 
 
 def test_each_tool_has_its_name_alone_and_runs_beside_one_that_brings_a_state() -> None:
@@ -65,6 +79,7 @@ def test_each_tool_has_its_name_alone_and_runs_beside_one_that_brings_a_state() 
         (["--hosts", "0"], "numbers from 1 to 200"),
         (["--hosts", "201"], "numbers from 1 to 200"),
         (["--tools", "sparkrack,puppet"], "puppet: there are sparkrack"),
+        (["--tools", "connect,stock"], "connect runs after sparkrack"),
         (["--rounds", "0"], "0 is not in the range"),
     ],
 )

@@ -77,7 +77,7 @@ EVIL = plan(
     machine(
         "spark1",
         *[(role, sort, HOSTILE) for role, sort in zip(ROLES, Sort, strict=False) if role != "switch"],
-        ("access", Sort.FILE, f"modify /etc/{HOSTILE}", (f"+{HOSTILE}", "-```")),
+        ("access", Sort.FILE, f"modify /etc/{HOSTILE}", (f"+{HOSTILE}", " ```")),
         ("images", Sort.FAULT, HOSTILE),
         ("images", Sort.REFUSED, HOSTILE),
         ("images", Sort.UNKNOWN, HOSTILE),

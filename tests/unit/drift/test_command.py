@@ -145,7 +145,6 @@ def test_json_is_the_model_and_nothing_else(run: Run) -> None:
 
 
 def test_files_that_others_read(run: Run, tmp_path: Path, state: Path) -> None:
-    pytest.importorskip("prometheus_client")
     xml, prom = tmp_path / "out/drift.xml", tmp_path / "sparkrack.prom"
     prom.write_text("an older one")
     ended = run(DRIFTED, "--json", "--junit", xml, "--prom", prom)

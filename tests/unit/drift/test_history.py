@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import time
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,16 @@ def test_a_run_is_kept_as_it_was_for_its_owner_alone(state: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
     assert Drift.model_validate_json(path.read_text()) == drift
     assert list(state.iterdir()) == [path]
+
+
+def test_it_is_named_by_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokyo = MADE.astimezone(timezone(timedelta(hours=9)))
+    with monkeypatch.context() as here:
+        here.setenv("TZ", "JST-9")
+        time.tzset()
+        names = {history.name(of(plan(made=made))) for made in (MADE, tokyo)}
+    time.tzset()
+    assert names == {"20261120T083005.123Z"}
 
 
 def test_the_newest_are_kept(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +86,10 @@ def test_when(when: str, index: int) -> None:
     assert paths[0].stem == names[index]
 
 
-@pytest.mark.parametrize("when", ["", "soon", "2 d", "2y", "-1d", "99999d", "2026-13-01", "../lab/drift", "x\x1b[31m"])
+NEVER = ["", "soon", "2 d", "2y", "-1d", "99999d", "2026-13-01", "0001-01-01T00:00+01:00", "../lab/drift", "x\x1b[31m"]
+
+
+@pytest.mark.parametrize("when", NEVER)
 def test_what_is_no_time(when: str) -> None:
     kept(*HOURS)
     with pytest.raises(history.HistoryError, match="neither a run, nor an age") as error:

@@ -7,7 +7,7 @@ import pytest
 from sparkrack.fleet.selection import ROLES
 from sparkrack.ops.account import Sort
 from sparkrack.run.drift import KINDS, Drift, Kind, of
-from sparkrack.run.plan import CHANGES, Machine, Plan
+from sparkrack.run.plan import CHANGES, Machine, Plan, Standing
 
 from .plans import EVIL, MIXED, machine, plan, unreachable
 
@@ -76,6 +76,12 @@ def test_a_machine_without_any_of_the_roles_is_left_out_but_not_when_it_is_away(
     assert of(plan(machine("crs812", kind="switch"), roles=only)).machines == ()
     (away,) = of(plan(unreachable("crs812", kind="switch"), roles=only)).machines
     assert not away.told
+
+
+def test_a_machine_of_which_something_is_unknown_is_not_told_whatever_it_stands_as() -> None:
+    sound = machine("spark1", ("fabric", Sort.UNKNOWN, "x")).model_copy(update={"standing": Standing.IN_SYNC})
+    deaf = machine("spark1").model_copy(update={"standing": Standing.UNKNOWN})
+    assert [of(plan(one)).code for one in (sound, deaf)] == [1, 1]
 
 
 def test_a_role_that_nobody_knows_is_not_lost() -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
-pytest.importorskip("prometheus_client")
-
 from prometheus_client.parser import text_string_to_metric_families
 
 from sparkrack.drift.prometheus import prometheus

@@ -31,6 +31,13 @@ CASES: dict[str, tuple[Plan, Plan, list[str], list[str], list[str]]] = {
         ["fabric mtu 1500 -> 9000"],
         [],
     ),
+    "a run that refuses what it would have done is the same finding": (
+        plan(machine("spark1", MTU)),
+        plan(machine("spark1", (MTU[0], Sort.REFUSED, MTU[2]))),
+        [],
+        [],
+        [],
+    ),
     "another node's": (
         plan(machine("spark1", MTU), machine("spark2")),
         plan(machine("spark1"), machine("spark2", MTU)),

@@ -107,8 +107,9 @@ def user(monkeypatch: pytest.MonkeyPatch) -> str:
     return "nobody" if os.getuid() == 0 else getpass.getuser()
 
 
-def test_they_are_printed(tmp_path: Path, user: str) -> None:
-    ended = run(tmp_path, "--user", user, "--every", "30m", "--prom", "x.prom")
+def test_they_are_printed(tmp_path: Path, user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = run(Path(), "--user", user, "--every", "30m", "--prom", "x.prom")
     assert ended.exit_code == 0, ended.output
     assert ended.output.count("# /etc/systemd/system/sparkrack-drift-") == 2
     assert f'"RACK={tmp_path}/rack.yaml"' in ended.output

@@ -1,0 +1,68 @@
+"""What docs/drift.md shows is what the program prints."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from sparkrack.cli.show_drift import show_drift
+from sparkrack.drift.units import Timer, units
+from sparkrack.ops.account import Sort
+from sparkrack.run.drift import Drift, of
+from sparkrack.run.since import since
+from tests import generated
+
+from .plans import MADE, MIXED, machine, plan, unreachable
+
+DOCUMENT = "docs/drift.md"
+
+
+def compared() -> Drift:
+    """The example, and what came and went since half a day before."""
+    earlier = plan(
+        machine("spark1", ("fabric", Sort.CHANGE, "enp1s0f1np1: mtu 1500 -> 9000")),
+        *MIXED.machines[1:],
+        made=MADE - timedelta(hours=12),
+    )
+    now = of(MIXED)
+    return now.model_copy(update={"since": since(of(earlier), now, "20261119T203005.123Z")})
+
+
+def test_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    show_drift(compared())
+    generated.check(DOCUMENT, "drift text", f"$ sparkrack drift --since 12h\n{capsys.readouterr().out}")
+
+
+def test_json() -> None:
+    fault = (
+        "fabric",
+        Sort.FILE,
+        "modify /etc/netplan/60-sparkrack-fabric.yaml",
+        ("-      mtu: 1500", "+      mtu: 9000"),
+    )
+    few = plan(machine("spark1", fault), unreachable("spark2"), roles={"preflight", "fabric"})
+    generated.check(DOCUMENT, "drift json", of(few).model_dump_json(by_alias=True, indent=1) + "\n")
+
+
+def test_metrics() -> None:
+    from sparkrack.drift.prometheus import prometheus
+
+    few = plan(machine("spark1", ("fabric", Sort.FAULT, "x")), unreachable("spark2"), roles={"preflight", "fabric"})
+    generated.check(DOCUMENT, "drift metrics", prometheus(of(few)))
+
+
+def test_units() -> None:
+    timer = Timer(
+        rack="lab",
+        program=Path("/home/ops/sparkrack/.venv/bin/sparkrack"),
+        file=Path("/home/ops/rack.yaml"),
+        user="ops",
+        every="1h",
+        state=Path("/home/ops/.local/state"),
+        prom=Path("/var/lib/prometheus/node-exporter/sparkrack.prom"),
+    )
+    text = "\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in units(timer).items())
+    generated.check(DOCUMENT, "drift units", text)

@@ -1,0 +1,244 @@
+"""The lock of a rack, its scripts run by a real shell: one holder, who comes second is told, given back by its own."""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import json
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+import pytest
+from pyinfra.api.command import StringCommand
+
+from sparkrack.ops import lock
+from sparkrack.ops.lock import GONE, HELD, Holder, content, holder, told
+from tests.unit.ops.shells import run
+
+MINE = Holder("20260314T091500-3fa2", "ana@desk", "2026-03-14T09:15:00+00:00", "spark1, spark2: memory")
+OTHER = Holder("20260314T091501-0000", "ben@desk", "2026-03-14T09:15:01+00:00", "spark2")
+GARBAGE = {
+    "empty": b"",
+    "half": MINE.text.encode()[:40],
+    "not text": b"\xff\xfe\0\x9b",
+    "another kind": b'["id"]\n',
+    "nested": b"[" * 4096,
+    "number for an ID": MINE.text.replace(f'"{MINE.id}"', "7").encode(),
+    "no ID": MINE.text.replace(MINE.id, "").encode(),
+    "an ID for a shell": MINE.text.replace(MINE.id, "$(reboot)").encode(),
+    "long": b"x" * 100_000,
+}
+HOSTILE = {
+    "id": MINE.id,
+    "who": "\x1b]0;owned\x07\x1b[2J ana\n\r\u2028\u202e\x9b31m",
+    "since": "`reboot` $(reboot) '\"; reboot #",
+    "what": "x" * 5000,
+}
+
+
+def take(root: Path, mine: Holder = MINE) -> subprocess.CompletedProcess[str]:
+    script, text = lock.take(mine)
+    command = StringCommand(script)
+    command.connector_arguments["_stdin"] = text
+    return run(command, root)
+
+
+def release(root: Path, mine: Holder = MINE) -> subprocess.CompletedProcess[str]:
+    return run(lock.release(mine.text.encode()), root)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    (tmp_path / "run").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def held(node: Path) -> Path:
+    assert take(node).returncode == 0
+    return node
+
+
+def file(node: Path) -> Path:
+    return node / "run/sparkrack/run.lock"
+
+
+def put(node: Path, text: bytes) -> None:
+    file(node).parent.mkdir()
+    file(node).write_bytes(text)
+
+
+def names(node: Path) -> list[str]:
+    return sorted(path.name for path in file(node).parent.iterdir())
+
+
+def test_it_is_taken(node: Path) -> None:
+    done = take(node)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert json.loads(file(node).read_text()) == vars(MINE)
+    assert f"{file(node).stat().st_mode & 0o777:o}" == "644", "anybody may look who holds the rack"
+    assert names(node) == ["run.lock"], "nothing is left beside it"
+
+
+def test_the_second_is_told_who_since_when_and_what(held: Path) -> None:
+    done = take(held, OTHER)
+    assert done.returncode == HELD
+    assert told(done.stdout) == MINE
+    fault = lock.not_taken("spark1", OTHER, done.returncode, done.stdout)
+    assert fault == (
+        "run 20260314T091500-3fa2 of ana@desk, since 2026-03-14T09:15:00+00:00 (spark1, spark2: memory) changes the "
+        "rack; when that run is gone: sparkrack unlock 20260314T091500-3fa2"
+    )
+    assert json.loads(file(held).read_text()) == vars(MINE)
+    assert names(held) == ["run.lock"]
+
+
+def test_an_answer_that_was_lost_leaves_it_taken(held: Path) -> None:
+    again = take(held)
+    assert lock.not_taken("spark1", MINE, again.returncode, again.stdout) is None
+
+
+def test_of_two_at_the_same_time_one_wins(node: Path) -> None:
+    for _ in range(50):
+        start = Barrier(2)
+
+        def race(mine: Holder, start: Barrier = start) -> subprocess.CompletedProcess[str]:
+            start.wait(10)
+            return take(node, mine)
+
+        with ThreadPoolExecutor(2) as pool:
+            ended = list(pool.map(race, (MINE, OTHER)))
+        assert sorted(one.returncode for one in ended) == [0, HELD], ended
+        winner, loser = (MINE, ended[1]) if ended[0].returncode == 0 else (OTHER, ended[0])
+        assert told(loser.stdout) == winner
+        assert release(node, winner).returncode == 0
+    assert names(node) == []
+
+
+@pytest.mark.parametrize("text", GARBAGE.values(), ids=GARBAGE)
+def test_a_lock_file_that_cannot_be_read_is_held(node: Path, text: bytes) -> None:
+    put(node, text)
+    done = take(node)
+    assert done.returncode == HELD
+    assert told(done.stdout).id == "unknown"
+    assert file(node).read_bytes() == text
+    assert release(node).returncode == HELD
+    assert file(node).read_bytes() == text
+
+
+@pytest.mark.parametrize("text", GARBAGE.values(), ids=GARBAGE)
+def test_it_can_be_ended(node: Path, text: bytes) -> None:
+    """As `sparkrack unlock unknown` does it: look, then remove what was seen."""
+    put(node, text)
+    seen = run(lock.look(), node)
+    assert (seen.returncode, told(seen.stdout).id) == (0, "unknown")
+    assert run(lock.release(content(seen.stdout)), node).returncode == 0
+    assert names(node) == []
+
+
+def test_a_link_to_nowhere_is_held(node: Path) -> None:
+    file(node).parent.mkdir()
+    file(node).symlink_to(node / "nowhere")
+    assert take(node).returncode == HELD
+    assert not (node / "nowhere").exists()
+    assert run(lock.look(), node).returncode == 0
+    assert run(lock.release(b""), node).returncode == 0
+    assert names(node) == []
+
+
+def test_a_folder_in_its_place_is_held(node: Path) -> None:
+    file(node).mkdir(parents=True)
+    assert take(node).returncode == HELD
+    assert list(file(node).iterdir()) == []
+    assert run(lock.release(b""), node).returncode not in (0, HELD, GONE)
+
+
+@pytest.mark.parametrize("tool", ["mkdir", "mktemp", "base64", "chmod", "ln"])
+def test_what_goes_wrong_is_no_lock_of_somebody_else(node: Path, tool: str) -> None:
+    (node / "bin").mkdir()
+    (node / f"bin/{tool}").write_text("#!/bin/sh\necho no space >&2\nexit 1\n")
+    (node / f"bin/{tool}").chmod(0o755)
+    done = take(node)
+    assert done.returncode not in (0, HELD)
+    fault = lock.not_taken("spark1", MINE, done.returncode, done.stderr)
+    assert fault == "spark1: the lock of the rack cannot be taken: no space; nothing was changed"
+    assert not file(node).exists()
+
+
+def test_it_is_given_back(held: Path) -> None:
+    done = release(held)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert names(held) == []
+    assert lock.not_given_back("spark1", MINE, 0, "") is None
+    assert take(held, OTHER).returncode == 0
+
+
+def test_that_of_another_is_left_alone(held: Path) -> None:
+    done = release(held, OTHER)
+    assert done.returncode == HELD
+    assert json.loads(file(held).read_text()) == vars(MINE)
+    fault = lock.not_given_back("spark1", OTHER, done.returncode, done.stdout)
+    assert fault == f"spark1: the lock is now that of {MINE}; another run may have changed the rack meanwhile"
+
+
+def test_one_that_names_ours_is_not_ours(node: Path) -> None:
+    put(node, Holder(OTHER.id, OTHER.who, OTHER.since, f'"id": "{MINE.id}", {MINE.text}').text.encode())
+    assert release(node).returncode == HELD
+    assert names(node) == ["run.lock"]
+
+
+def test_one_that_is_gone_is_told(held: Path) -> None:
+    file(held).unlink()
+    done = release(held)
+    assert done.returncode == GONE
+    fault = lock.not_given_back("spark1", MINE, done.returncode, done.stdout)
+    assert fault is not None
+    assert fault.startswith("spark1: the lock was gone before the end, by a restart or by `sparkrack unlock`; another")
+    assert run(lock.look(), held).returncode == GONE
+
+
+def test_a_node_that_does_not_answer_keeps_it() -> None:
+    fault = lock.not_given_back("spark1", MINE, 255, "the connection\nended\x1b[2J")
+    assert fault == (
+        f"spark1: the lock could not be given back (the connection\\nended\\x1b[2J); sparkrack unlock {MINE.id}"
+    )
+
+
+def test_hostile_text_prints_on_one_line() -> None:
+    found = holder(json.dumps(HOSTILE))
+    assert found.id == MINE.id
+    for text in (str(found), found.busy):
+        assert text.isprintable()
+        assert len(text) < 1000
+    assert "\\x1b]0;owned\\x07" in found.who
+
+
+def test_hostile_text_reaches_no_shell(node: Path) -> None:
+    put(node, json.dumps(HOSTILE).encode())
+    assert take(node).returncode == HELD
+    seen = run(lock.look(), node)
+    script = lock.release(content(seen.stdout))
+    assert "reboot" not in script
+    assert "reboot" not in lock.not_taken("spark1", OTHER, HELD, seen.stdout).rpartition(": ")[2]  # type: ignore[union-attr]
+
+
+def test_what_we_write_ourselves_is_harmless() -> None:
+    mine = lock.me("\x1b[2J" + ", ".join(f"spark{number}" for number in range(1000)))
+    assert holder(mine.text) == mine
+    assert str(mine).isprintable()
+    assert len(mine.text) < 1000
+    assert "\x1b" not in base64.b64decode(lock.take(mine)[1]).decode()
+
+
+def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody() -> str:
+        raise KeyError("getpwuid(): uid not found: 4711")
+
+    monkeypatch.setattr(getpass, "getuser", nobody)
+    assert lock.me("spark1").who.split("@")[0].isdigit()
+
+
+def test_no_two_runs_have_one_id() -> None:
+    assert len({lock.me("spark1").id for _ in range(100)}) == 100
