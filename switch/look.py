@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sparkrack.fleet.secrets import SecretError
+from sparkrack.proof.told import UnknownError
 
 from .api import Session
 from .errors import SentenceError, SwitchError, UnreadableError
@@ -32,8 +33,8 @@ COUNTERS = (
 class Look:
     """One switch of a rack. What does not change by itself is asked for once.
 
-    Whatever cannot be told is an AssertionError of one line: it was not proven. Nothing is sent before the first
-    question, but the session of the API is opened with the first one.
+    Whatever cannot be told is an UnknownError of one line: nothing is proven either way. Nothing is sent before the
+    first question, but the session of the API is opened with the first one.
     """
 
     def __init__(self, rack: Rack, switch: Switch) -> None:
@@ -107,9 +108,9 @@ class Look:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """Turns what can go wrong on the way into a check that failed, with the reason."""
+        """Turns what can go wrong on the way into a check that could not tell, with the reason."""
         if self._closed:
-            raise AssertionError(self._closed)
+            raise UnknownError(self._closed)
         try:
             yield
         except (SwitchError, SecretError, UnreadableError) as fault:
@@ -119,7 +120,7 @@ class Look:
                 self._closed = why
         else:
             return
-        raise AssertionError(why)
+        raise UnknownError(why)
 
     def _asking(self) -> Callable[[Sentence], list[dict[str, str]]]:
         if self._way is None:

@@ -14,16 +14,17 @@ from roles.preflight.proof import ALIKE, Seen, script, seen
 from sparkrack.fleet import Node, Rack, mebibytes
 from sparkrack.proof.machines import Machines
 from sparkrack.proof.shell import UnreachableError
-from sparkrack.proof.told import Told
+from sparkrack.proof.told import Told, UnknownError
 
 Fleet = Mapping[str, Seen | str]
 """What each node said, or why it said nothing."""
 
 
 @pytest.fixture(scope="session")
-def fleet(rack: Rack, machines: Machines) -> Fleet:
+def fleet(rack: Rack, machines: Machines, excluded: frozenset[str]) -> Fleet:
     """All nodes of the rack, asked at the same time: who is the odd one only the others can show."""
-    for name in rack.nodes:
+    names = [name for name in rack.nodes if name not in excluded]
+    for name in names:
         _ = machines[name]  # made here, one after the other; asked side by side
 
     def ask(node: Node) -> Seen | str:
@@ -35,15 +36,16 @@ def fleet(rack: Rack, machines: Machines) -> Fleet:
             return error.why
         return seen(done.stdout, asked, time.time()) if done.rc == 0 else done.stderr.strip() or f"exit {done.rc}"
 
-    with ThreadPoolExecutor(len(rack.nodes)) as pool:
-        return dict(zip(rack.nodes, pool.map(ask, rack.nodes.values()), strict=True))
+    with ThreadPoolExecutor(len(names)) as pool:
+        return dict(zip(names, pool.map(ask, (rack.nodes[name] for name in names)), strict=True))
 
 
 @pytest.fixture
 def said(fleet: Fleet, node: Node) -> Seen:
     """What this node said."""
     found = fleet[node.name]
-    assert isinstance(found, Seen), f"{node.name}: cannot be asked: {found}"
+    if not isinstance(found, Seen):
+        raise UnknownError(f"{node.name}: cannot be asked: {found}")
     return found
 
 

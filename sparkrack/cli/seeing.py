@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from sparkrack.fleet import Leg, Port, Rack
 from sparkrack.proof.machines import ssh_config
 from sparkrack.proof.shell import RootShell, UnreachableError
+from sparkrack.proof.told import UnknownError
 from sparkrack.topology.picture import picked
 from sparkrack.topology.said import NodeSaid, Seen, SwitchSaid, script, understood
 from switch.ends import HEARD_SECONDS, whereabouts
@@ -69,7 +70,7 @@ def _switch(rack: Rack, name: str, nodes: Mapping[str, NodeSaid | str]) -> Switc
         while "" in whereabouts(ends, hosts) and time.monotonic() < until:
             time.sleep(1)
             hosts = look.hosts()
-    except AssertionError as fault:
+    except UnknownError as fault:
         return str(fault)
     finally:
         look.close()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from sparkrack.cli.options import json_option, quiet_option
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.fleet import Rack, load
+from sparkrack.fleet.selection import SelectionError, select
 from sparkrack.proof import page, text
 from sparkrack.proof.origin import origin
 from sparkrack.proof.report import report as reported
 from sparkrack.proof.run import prove
+from sparkrack.run.files import keep
 from sparkrack.topology.picture import draw
 from sparkrack.topology.svg import DrawingError, render
 
@@ -34,9 +37,9 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--only", multiple=True, type=click.Choice(PARTS), help="Only this part; may be given again.")
 @click.option("--html", type=_FILE, help="Write a report for people too, one page that needs nothing else.")
 @click.option("--junit", type=_FILE, help="Write the outcomes as JUnit XML too.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, sparkrack.verify/1; words go to standard error.")
+@json_option
+@quiet_option
 @click.option("--brief", is_flag=True, help="The table and the count only, no line for each failure.")
-@click.option("--quiet", is_flag=True, help="Failures and the count only.")
 @click.option("--bandwidth", is_flag=True, help="Measure each half with ib_write_bw too; fills the fabric meanwhile.")
 def verify(
     rack: Path,
@@ -62,24 +65,27 @@ def verify(
       sparkrack verify --exclude spark3 --json | jq '.failures[].why'
     """
     found = load(rack)
-    apart = frozenset(_named(found, exclude, "--exclude"))
-    machines = [
-        name for name in _named(found, limit, "--limit") or [*found.nodes, *found.switches] if name not in apart
-    ]
-    if not machines:
-        raise click.ClickException("--limit and --exclude leave no machine")
+    try:
+        machines = list(select(found, limit, exclude).machines)
+        apart = {*found.nodes, *found.switches} - {*select(found, (), exclude).machines}
+    except SelectionError as fault:
+        raise click.ClickException(str(fault)) from None
     parts = [part for part in PARTS if not only or part in only]
+    # Now: minutes later the proof would be for nothing.
     for file in filter(None, (html, junit)):
-        _make_folder(file)  # now: minutes later the proof would be for nothing
+        _make_room(file)
     begun = origin(rack)
-    outcomes = prove(found, files(parts), machines, junit.absolute() if junit else None, bandwidth, apart)
+    try:
+        outcomes = prove(found, files(parts), machines, junit.absolute() if junit else None, bandwidth, apart)
+    except OSError as fault:  # of our own files; what machines do is an outcome
+        raise click.ClickException(f"{fault.filename or junit}: {fault.strerror}") from None
     report = reported(found, machines, parts, outcomes, begun, all_parts=PARTS, excluded=apart)
     text.show(report, Console(highlight=False, stderr=as_json), brief=brief, quiet=quiet)
     if as_json:
         click.echo(report.to_json())
     if html:
         try:
-            page.write(html, page.page(report, _drawing(found)))
+            keep(html.resolve(), page.page(report, _drawing(found)), 0o644)
         except OSError as fault:
             raise click.ClickException(f"{html}: {fault.strerror}") from None
     sys.exit(report.exit)
@@ -91,21 +97,14 @@ def files(parts: Iterable[str] = PARTS) -> list[Path]:
     return [top / ("switch" if part == "switch" else f"roles/{part}") / "verify.py" for part in parts]
 
 
-def _named(rack: Rack, names: Sequence[str], option: str) -> list[str]:
-    """The machines that an option names, each once; a switch may be called as pyinfra does. Raises ClickException."""
-    known = [*rack.nodes, *rack.switches]
-    found = [name.removeprefix("@routeros/") for name in names]
-    for given, name in zip(names, found, strict=True):
-        if name not in known:
-            raise click.ClickException(f"{option} {given}: not in the rack; there are {', '.join(known)}")
-    return list(dict.fromkeys(found))
-
-
-def _make_folder(file: Path) -> None:
+def _make_room(file: Path) -> None:
+    """See to it that a file can stand there. Raises ClickException."""
     try:
-        file.absolute().parent.mkdir(parents=True, exist_ok=True)
+        file.resolve().parent.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
         raise click.ClickException(f"{file}: no folder for it: {fault.strerror}") from None
+    if file.exists() and not file.is_file():
+        raise click.ClickException(f"{file}: is no file, and would be replaced by one")
 
 
 def _drawing(rack: Rack) -> page.Drawing:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,20 +100,3 @@ def _document(path: Path) -> Markup | None:
     body = text.partition("\n")[2] if text.startswith("# ") else text
     # This reader shows HTML in a document as text, not as HTML.
     return Markup(MarkdownIt("commonmark", {"html": False}).enable("table").render(body))  # noqa: S704
-
-
-def write(path: Path, text: str) -> None:
-    """Put a file in place whole, readable by all: who looks meanwhile sees the old one. Raises OSError."""
-    target = path.resolve()
-    if target.exists() and not target.is_file():
-        raise FileExistsError(17, "is no file", str(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            os.fchmod(file.fileno(), 0o644)
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

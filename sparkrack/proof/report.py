@@ -23,7 +23,7 @@ class Cell(Frozen):
 
     machine: str
     part: str
-    passed: int
+    passed: int = Field(description="checks that passed")
     failed: int = Field(description="proven to be otherwise than declared")
     unknown: int = Field(description="could not be learnt")
     left_out: int = Field(description="do not apply to this rack, or were not asked for")
@@ -34,7 +34,7 @@ class Failure(Frozen):
 
     machine: str = Field(description="`-`: no machine in particular")
     part: str = Field(description="`-`: no part in particular")
-    why: str
+    why: str = Field(description="one line")
     unknown: bool = Field(description="could not be learnt, so it is not proven to be wrong")
     checks: tuple[str, ...] = Field(description="the checks that say so")
 
@@ -55,7 +55,7 @@ class Report(Frozen):
     rack: str = Field(description="the name of the rack")
     origin: Origin
     verdict: Verdict = Field(description="proven: exit 0; otherwise: exit 2; unknown: exit 1")
-    passed: int
+    passed: int = Field(description="checks that passed")
     failed: int = Field(description="proven to be otherwise than declared")
     unknown: int = Field(description="could not be learnt")
     machines: tuple[str, ...] = Field(description="nodes and switches this is about")

@@ -14,8 +14,8 @@ from pyinfra.context import ctx_host
 from sparkrack.ops import account
 from sparkrack.ops.account import Entry, Sort
 from sparkrack.ops.refusal import is_refusal
+from sparkrack.proof.origin import revision
 from sparkrack.run.plan import CHANGES, Machine, Plan, Said, Standing, Step
-from sparkrack.run.revision import revision
 from sparkrack.run.session import Session, machine, title
 
 SENDS = "sends commands that it does not tell in words"

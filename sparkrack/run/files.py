@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -10,8 +11,11 @@ from tempfile import NamedTemporaryFile
 
 def keep(path: Path, text: str, mode: int = 0o600) -> None:
     """Write a file whole: a reader sees the old one or the new one. Raises OSError."""
-    path.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with NamedTemporaryFile("w", dir=path.absolute().parent, prefix=f".{path.name}.", delete=False) as new:
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "is no file, and would be replaced by one", str(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
         try:
             new.write(text)
             new.flush()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sparkrack.fleet import load
-from sparkrack.proof.page import Drawing, page, write
+from sparkrack.proof.page import Drawing, page
 from sparkrack.proof.report import Report
 from sparkrack.topology.picture import draw
 from sparkrack.topology.svg import DrawingError, render
@@ -74,7 +74,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page of each scene, on disk."""
     folder = tmp_path_factory.mktemp("pages with ü and spaces")
     for name in SCENES:
-        write(folder / f"{name}.html", page(scene(name), Drawing(svg=SVG)))
+        (folder / f"{name}.html").write_text(page(scene(name), Drawing(svg=SVG)))
     return {name: folder / f"{name}.html" for name in SCENES}
 
 
@@ -179,7 +179,7 @@ def test_picture_for_the_documents(chromium: Browser, tmp_path: Path) -> None:
     report = Path(os.environ.get("REPORT") or tmp_path / "report.html")
     if not os.environ.get("REPORT"):
         try:
-            write(report, page(example(RACK), Drawing(svg=render(draw(RACK)))))
+            report.write_text(page(example(RACK), Drawing(svg=render(draw(RACK)))))
         except DrawingError as fault:
             pytest.skip(str(fault))
     chromium.open(report.absolute())

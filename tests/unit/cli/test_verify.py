@@ -73,11 +73,12 @@ def test_nodes_that_do_not_answer(direct: Path, tmp_path: Path) -> None:
     ended = verify(direct, "--junit", junit, "--html", html, "--json")
     assert ended.code == 1, ended.text
     told = json.loads(ended.stdout)
-    assert (told["schema"], told["verdict"], told["passed"]) == ("sparkrack.verify/1", "unknown", 0)
+    assert (told["schema"], told["verdict"], told["passed"], told["failed"]) == ("sparkrack.verify/1", "unknown", 0, 0)
     assert {failure["machine"] for failure in told["failures"]} == {"left", "right"}
+    assert all(failure["unknown"] for failure in told["failures"])
     assert {value["reached"] for value in told["reach"]} == {None}
     assert "Connection refused" in ended.stderr
-    assert re.search(r"^0 passed, .* could not be told$", ended.stderr, re.MULTILINE)
+    assert re.search(r"^0 passed, 0 failed, \d+ could not be told$", ended.stderr, re.MULTILINE)
     assert len(ET.parse(junit).getroot()) == 2  # noqa: S314 - pytest wrote it
     assert "could not be told" in html.read_text()
 
@@ -90,14 +91,14 @@ def test_one_node_that_does_not_answer(switched: Path) -> None:
 
 def test_a_switch_that_does_not_answer(switched: Path) -> None:
     ended = verify(switched, "--limit", "crs812", word="hunter2")
-    assert ended.code, ended.text
+    assert ended.code == 1, ended.text
     assert "refused" in ended.text
     assert "hunter2" not in ended.text
 
 
 def test_a_secret_that_is_missing(switched: Path) -> None:
     ended = verify(switched, "--limit", "crs812", word="")
-    assert ended.code, ended.text
+    assert ended.code == 1, ended.text
     assert "CRS812_PASSWORD" in ended.text
 
 
@@ -151,7 +152,7 @@ BAD, DARK = failed("spark1", "memory", "spark1: swap is on"), failed("spark2", "
         (fine(), ["--only", "nothing"], 1, ""),
         (fine(), ["--html", "/dev/null/report.html"], 1, "Error: /dev/null/report.html: no folder for it: File exists"),
         (fine(), ["--junit", "/dev/null/out.xml"], 1, "Error: /dev/null/out.xml: no folder for it: File exists"),
-        (fine(), ["--html", "/dev/null"], 1, "Error: /dev/null: is no file"),
+        (fine(), ["--html", "/dev/null"], 1, "Error: /dev/null: is no file, and would be replaced by one"),
     ],
 )
 def test_how_it_ends(
@@ -173,12 +174,13 @@ def test_which_machines_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         ([], ["spark1", "spark2", "crs812"], []),
         (["--limit", "spark2", "--limit", "spark2"], ["spark2"], []),
         (["--limit", "@routeros/crs812"], ["crs812"], []),
+        (["--limit", "crs812", "--limit", "spark1"], ["spark1", "crs812"], []),
         (["--exclude", "spark2"], ["spark1", "crs812"], ["spark2"]),
         (["--limit", "spark1", "--limit", "crs812", "--exclude", "@routeros/crs812"], ["spark1"], ["crs812"]),
     ):
         _, made = run(monkeypatch, tmp_path, fine(), *words)
         ((_, asked, _, _, apart),) = made.asked
-        assert (asked, apart) == (machines, frozenset(excluded)), words
+        assert (asked, apart) == (machines, set(excluded)), words
 
 
 def test_json_alone_is_on_standard_output(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -223,6 +225,13 @@ def test_a_page_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert ended.exit_code == 2
     assert "swap is on" in html.read_text()
     assert stat.S_IMODE(html.stat().st_mode) == 0o644
+
+
+def test_a_link_to_a_page_stays_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to("real.html")
+    run(monkeypatch, tmp_path, fine(), "--html", str(tmp_path / "link.html"))
+    assert (tmp_path / "link.html").is_symlink()
+    assert "Proven" in (tmp_path / "real.html").read_text()
 
 
 def test_a_missing_dot_does_not_cost_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

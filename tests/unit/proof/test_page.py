@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import stat
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.proof.page import Drawing, page, write
+from sparkrack.proof.page import Drawing, page
 from sparkrack.proof.report import Report, report
 
 from .reports import ALL, HOSTILE, ORIGIN, RACK, failed, fine, left_out, passed, told
@@ -134,36 +133,3 @@ def test_without_the_document_there_is_a_pointer(tmp_path: Path) -> None:
 
 def test_the_projects_own_document_is_taken() -> None:
     assert "<table>\n<thead>\n<tr>\n<th>claim</th>" in page(told(fine()), Drawing(svg=SVG))
-
-
-def test_a_file_is_put_in_place_whole(tmp_path: Path) -> None:
-    target = tmp_path / "new folder/report.html"
-    for text in ("one ✓", "two"):
-        write(target, text)
-        assert target.read_text(encoding="utf-8") == text
-    assert stat.S_IMODE(target.stat().st_mode) == 0o644
-    assert [path.name for path in target.parent.iterdir()] == ["report.html"]
-
-
-def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
-    target = tmp_path / "report.html"
-    write(target, "old")
-    with pytest.raises(UnicodeEncodeError):
-        write(target, "half\udc80")
-    assert target.read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_a_link_stays_one(tmp_path: Path) -> None:
-    (tmp_path / "link.html").symlink_to("real.html")
-    write(tmp_path / "link.html", "text")
-    assert (tmp_path / "link.html").is_symlink()
-    assert (tmp_path / "real.html").read_text() == "text"
-
-
-def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
-    with pytest.raises(FileExistsError):
-        write(tmp_path, "text")
-    with pytest.raises(FileExistsError):
-        write(Path("/dev/null"), "text")
-    assert Path("/dev/null").is_char_device()

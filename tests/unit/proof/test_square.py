@@ -59,7 +59,8 @@ def test_a_good_figure_does_not_hide_that_frames_are_lost() -> None:
 
 def test_both_halves_at_once_have_their_own() -> None:
     both = carries("spark1", "spark2", 96.0, 95.5, halves=(0, 1))
-    *_, last = squares(told([*fine(), passed("spark1", "rdma", measured=(both,))]))
+    first, _, last = squares(told([*fine(), passed("spark1", "rdma", measured=(both,))]))
+    assert texts(first) == [["", "✓"], ["✓", ""]]
     assert last.title == "Both halves at once"
     assert texts(last) == [["", "✓ 96.0 + 95.5"], ["", ""]]
 
@@ -80,6 +81,9 @@ def test_vlans_are_called_by_their_devices() -> None:
 def test_a_neighbour_that_was_not_looked_at_only_receives() -> None:
     first, _ = squares(told(fine(), ["spark2"]))
     assert (first.senders, first.receivers) == (("spark2",), ("spark2", "spark1"))
+    ring = loaded(RING)
+    first, _ = squares(report(ring, ["spark1", "spark3"], ["fabric"], fine(ring), ORIGIN))
+    assert (first.senders, first.receivers) == (("spark1", "spark3"), ("spark1", "spark3", "spark2"))
 
 
 def test_without_the_fabric_there_is_none() -> None:

@@ -1,0 +1,195 @@
+"""The status on the screen: a row a machine, below it what is wrong or unknown, at last what happened before. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sparkrack.fleet.errors import one_line
+from sparkrack.fleet.selection import ROLES
+from sparkrack.status.model import About, LegStatus, Link, NodeStatus, Status, SwitchStatus
+
+WIDTH = 100
+"""Columns, where nobody sits at a terminal that has a width of its own."""
+UNKNOWN, WRONG = "?", "!"
+"""What stands for a value that could not be told, and behind one that is not as declared."""
+DRIFT = ("declared", "runtime", "fleet")
+"""The kinds of findings of `sparkrack drift` that are drift."""
+_COLUMNS = ("node", "up", "kernel", "driver", "free", "swap", "links G", "images", "reboot", "runs")
+
+
+def show(status: Status, console: Console, *, quiet: bool = False) -> None:
+    """Print all of it; only what is wrong or unknown, and the last line, if `quiet`."""
+    if not quiet:
+        for table in (_nodes(status), _switches(status)):
+            if table.row_count:
+                console.print(table)
+                console.print()
+    for line in (*_findings(status, quiet), *(() if quiet else _before(status))):
+        console.print(line, soft_wrap=True)
+    console.print(Text(total(status), style="bold"), soft_wrap=True)
+
+
+def _nodes(status: Status) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for name in _COLUMNS:
+        table.add_column(name, no_wrap=name not in ("links G", "driver"))
+    for one in status.nodes:
+        cells = {
+            About.UPTIME: None if one.uptime is None else span(one.uptime),
+            About.KERNEL: one.kernel,
+            About.DRIVER: one.driver,
+            About.MEMORY: f"{one.memory.available / 2**20:.0f}/{one.memory.total / 2**20:.0f}G" if one.memory else None,
+            About.SWAP: None if one.swap is None else "on" if one.swap else "off",
+            About.LINKS: _links(one.links),
+            About.IMAGES: "-" if not one.images.declared else _of(one.images.right, one.images.declared),
+            About.REBOOT: None if one.reboot is None else "yes" if one.reboot else "no",
+            About.CONTAINERS: None if one.containers is None else str(one.containers),
+        }
+        table.add_row(_name(one), *(_cell(one, about, text) for about, text in cells.items()))
+    return table
+
+
+def _switches(status: Status) -> Table:
+    table = Table("switch", "up", "RouterOS", "identity", "legs", "hottest", box=None, padding=(0, 2, 0, 0))
+    table.pad_edge = False
+    for one in status.switches:
+        cells: dict[About, str | None] = {
+            About.UPTIME: None if one.uptime is None else span(one.uptime),
+            About.VERSION: one.version,
+            About.IDENTITY: one.identity,
+            About.LEGS: _legs(one.legs),
+            About.TEMPERATURE: "-" if one.temperature is None else f"{one.temperature:g} C",
+        }
+        if not one.reachable:
+            cells = dict.fromkeys(cells)
+        table.add_row(_name(one), *(_cell(one, about, text) for about, text in cells.items()))
+    return table
+
+
+def _name(one: NodeStatus | SwitchStatus) -> Text:
+    return Text(one.name, style="red" if one.wrong or one.unknown else "green")
+
+
+def _cell(one: NodeStatus | SwitchStatus, about: About, text: str | None) -> Text:
+    if text is None:
+        return Text(UNKNOWN, style="red")
+    if about is not About.LINKS and any(finding.about == about for finding in one.wrong):
+        return Text(f"{text}{WRONG}", style="red")
+    return Text(text, style="red" if WRONG in text or UNKNOWN in text else "")
+
+
+def _of(some: int | None, all_: int) -> str | None:
+    return None if some is None else f"{some}/{all_}"
+
+
+def _links(links: tuple[Link, ...]) -> str | None:
+    """Both halves of each port: "200/200", "200/down!"; None when nothing is known of any."""
+    if not links:
+        return "-"
+    words = [_link(link) for link in links]
+    if set(words) == {UNKNOWN}:
+        return None
+    return " ".join("/".join(words[at : at + 2]) for at in range(0, len(words), 2))
+
+
+def _link(link: Link) -> str:
+    if link.there is False:
+        return f"none{WRONG}"
+    if link.carrier is False:
+        return f"down{WRONG}"
+    if link.gbps is None:
+        return UNKNOWN
+    return f"{link.gbps:g}{'' if link.gbps == link.wanted else WRONG}"
+
+
+def _legs(legs: tuple[LegStatus, ...]) -> str:
+    if not legs:
+        return "-"
+    untold = any(leg.up is None for leg in legs)
+    return f"{sum(leg.up is True for leg in legs)}{UNKNOWN if untold else ''}/{len(legs)}"
+
+
+def _findings(status: Status, quiet: bool) -> Iterator[Text]:
+    """What is not as declared, what could not be told and why, and what is worth knowing."""
+    for one in status.machines:
+        for finding in one.wrong:
+            yield Text(f"{one.name}: {finding.text}", style="red")
+        for finding in one.unknown:
+            yield Text(f"{one.name}: unknown: {finding.text}", style="red")
+        for note in () if quiet else one.notes:
+            yield Text(f"{one.name}: note: {note}")
+    for finding in status.unknown:
+        yield Text(f"{finding.about}: unknown: {finding.text}", style="red")
+
+
+def _before(status: Status) -> Iterator[Text]:
+    yield Text(f"run lock: {_lock(status)}")
+    yield Text(f"drift: {_drift(status)}")
+    yield Text(f"last run: {_run(status)}")
+
+
+def _lock(status: Status) -> str:
+    if not status.lock.told:
+        return UNKNOWN
+    who = status.lock.holder
+    return one_line(f"run {who.id} of {who.who}, since {who.since} ({who.what})") if who else "nobody changes the rack"
+
+
+def _drift(status: Status) -> str:
+    look = status.drift
+    if look is None:
+        return UNKNOWN if _untold(status, About.LAST_DRIFT) else "never looked"
+    counts = [f"{look.counts[kind]} {kind}" for kind in DRIFT if look.counts.get(kind)]
+    result = ", ".join(counts) or "in sync"
+    if look.untold:
+        result = f"{', '.join([*counts, 'not all could be told'])} ({', '.join(look.untold)})"
+    where = count(len(look.machines), "machine")
+    if look.roles and set(ROLES) - {"switch"} - set(look.roles):
+        where += f", {', '.join(look.roles)} only"
+    return one_line(f"looked {_ago(status.made, look.made)} ({where}): {result}")
+
+
+def _run(status: Status) -> str:
+    run = status.run
+    if run is None:
+        return UNKNOWN if _untold(status, About.LAST_RUN) else "none"
+    holder = status.lock.holder
+    result = run.result or ("still goes on" if holder and holder.id == run.run else "was cut off")
+    return one_line(f"{run.run} of {run.who}, {_ago(status.made, run.began)} ({run.what}): {result}")
+
+
+def _untold(status: Status, about: About) -> bool:
+    return any(finding.about == about for finding in status.unknown)
+
+
+def _ago(now: datetime, then: datetime) -> str:
+    return f"{span(int((now - then).total_seconds()))} ago"
+
+
+def span(seconds: int) -> str:
+    """A time span by its two largest units: "3d 4h", "5h 12m", "7m", "20s"."""
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if days > 0:
+        return f"{days}d {hours % 24}h"
+    if hours > 0:
+        return f"{hours}h {minutes % 60}m"
+    return f"{minutes}m" if minutes > 0 else f"{max(seconds, 0)}s"
+
+
+def total(status: Status) -> str:
+    """The last line: how many machines, and how they are."""
+    machines = status.machines
+    unknown = sum(bool(one.unknown) for one in machines)
+    wrong = sum(bool(one.wrong) for one in machines)
+    reached = sum(one.reachable for one in machines)
+    return f"{count(len(machines), 'machine')}: {reached} reachable, {wrong} not as declared, {unknown} unknown"
+
+
+def count(number: int, what: str) -> str:
+    """So many of these."""
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -1,0 +1,116 @@
+"""What a switch's answers mean, judged by rack.yaml. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sparkrack.fleet import Leg, Port, Rack
+from sparkrack.fleet.errors import one_line, shown
+from sparkrack.status.model import About, Finding, LegStatus, SwitchStatus
+from switch.cages import split_of
+from switch.ends import switch_end
+from switch.menus import Row
+from switch.values import milliseconds
+
+UP = "link-ok"
+
+
+@dataclass(frozen=True)
+class SwitchSaid:
+    """What a switch says: of itself, the monitor of each cabled leg by its interface, and the rows of its sensors,
+    None where its reader may not see them."""
+
+    resource: Row
+    identity: Row
+    links: Mapping[str, Row]
+    health: Sequence[Row] | None
+
+
+@dataclass
+class _Findings:
+    wrong: list[Finding] = field(default_factory=list)
+    unknown: list[Finding] = field(default_factory=list)
+
+    def untold(self, about: About, text: str) -> None:
+        self.unknown.append(Finding(about=about, text=text))
+
+
+def switch(rack: Rack, name: str, said: SwitchSaid) -> SwitchStatus:
+    """What a switch that answered says."""
+    found = _Findings()
+    told = dict(_sensors(said.health or ()))
+    heat = [float(value) for sensor, value in told.items() if "temperature" in sensor and _is_number(value)]
+    states = [f"{sensor} is {shown(value)}" for sensor, value in told.items() if sensor.endswith("-state")]
+    return SwitchStatus(
+        name=name,
+        reachable=True,
+        uptime=_uptime(said.resource, found),
+        version=_text(said.resource.get("version"), About.VERSION, found),
+        identity=_identity(rack, name, said.identity, found),
+        legs=tuple(_leg(rack, leg, port, said.links.get(leg.interface, {}), found) for leg, port in _legs(rack, name)),
+        temperature=max(heat, default=None),
+        wrong=tuple(found.wrong),
+        unknown=tuple(found.unknown),
+        # A power supply without a cable is nothing that rack.yaml forbids.
+        notes=tuple(state for state in states if not state.endswith(" is ok")),
+    )
+
+
+def silent(rack: Rack, name: str, why: str) -> SwitchStatus:
+    """A switch that did not answer."""
+    legs = tuple(LegStatus(interface=leg.interface, port=str(port)) for leg, port in _legs(rack, name))
+    return SwitchStatus(name=name, reachable=False, legs=legs, unknown=(Finding(about=About.ALL, text=one_line(why)),))
+
+
+def _legs(rack: Rack, name: str) -> tuple[tuple[Leg, Port], ...]:
+    return rack.cabling.legs(name)
+
+
+def _text(value: str | None, about: About, found: _Findings) -> str | None:
+    if not value:
+        found.untold(about, f"the switch does not tell its {about}")
+        return None
+    return shown(value)
+
+
+def _uptime(row: Row, found: _Findings) -> int | None:
+    try:
+        return milliseconds(row.get("uptime", "")) // 1000
+    except ValueError:
+        found.untold(About.UPTIME, "the switch does not tell its uptime")
+        return None
+
+
+def _identity(rack: Rack, name: str, row: Row, found: _Findings) -> str | None:
+    identity, wanted = _text(row.get("name"), About.IDENTITY, found), rack.switches[name].identity
+    if identity is not None and wanted not in (None, row["name"]):
+        found.wrong.append(Finding(about=About.IDENTITY, text=f"identity is {identity}, wanted {wanted}"))
+    return identity
+
+
+def _leg(rack: Rack, leg: Leg, port: Port, row: Row, found: _Findings) -> LegStatus:
+    status = row.get("status")
+    if status in (None, "", "unknown"):
+        found.untold(About.LEGS, f"leg {leg.interface} ({port}): the switch does not tell whether it is linked")
+        return LegStatus(interface=leg.interface, port=str(port))
+    wrong = f"has no link, the switch says {shown(status)}"
+    if status == UP:
+        wrong = one_line(switch_end(leg, split_of(rack.switches[leg.switch], leg.cage), row))
+    if wrong:
+        found.wrong.append(Finding(about=About.LEGS, text=f"leg {leg.interface} ({port}): {wrong}"))
+    rate = row.get("rate")
+    return LegStatus(
+        interface=leg.interface, port=str(port), status=shown(status), rate=rate and shown(rate), up=status == UP
+    )
+
+
+def _sensors(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
+    for row in rows:
+        if "name" in row and "value" in row:
+            yield shown(row["name"]), row["value"]
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?\d{1,3}(\.\d{1,3})?", text, re.ASCII) is not None

@@ -1,0 +1,286 @@
+"""`sparkrack status`: whom it asks, what it prints, how long it waits, how it ends; only the network is made up."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sparkrack.cli.status import status
+from sparkrack.fleet import Rack
+from sparkrack.proof.shell import UnreachableError
+from sparkrack.status import ask
+from sparkrack.status.model import Status
+from switch.errors import LoginError, SentenceError, SessionError
+from switch.look import Look
+from tests.unit.status.machines import Machines, machines, reference
+
+ALL = [f"spark{number}" for number in range(1, 9)]
+
+
+class Network:
+    """Shells of nodes and sessions of switches that answer what `made` says; `asked` is what they were asked."""
+
+    def __init__(self, made: Machines) -> None:
+        self.made = made
+        self.asked: list[tuple[str, str]] = []
+        self.closed: list[str] = []
+        self.slow: set[str] = set()
+        self.refused: set[str] = set()
+        self.end = threading.Event()
+
+    def shell(self, node: str, config: Path, seconds: float) -> Any:
+        assert seconds == ask.ANSWER_SECONDS
+        text = config.read_text()
+        assert text.startswith("ConnectTimeout 5\n"), "what comes first counts"
+        assert f"Host {node}\n" in text
+
+        def run(script: str) -> Any:
+            self.asked.append((node, script))
+            if node in self.slow:
+                self.end.wait(20)
+            if why := self.made.silent.get(node):
+                raise UnreachableError(node, why)
+            return SimpleNamespace(stdout_bytes=self.made.output(node).encode("utf-8", "surrogateescape"))
+
+        return SimpleNamespace(run=run, close=lambda: self.closed.append(node))
+
+    def session(self, name: str) -> Any:
+        if name in self.slow:
+            self.end.wait(20)
+        if name in self.made.silent:
+            raise SessionError(self.made.silent[name])
+        return SimpleNamespace(
+            talk=lambda *sentence: self.answer(name, *sentence), close=lambda: self.closed.append(name)
+        )
+
+    def answer(self, name: str, *sentence: str) -> list[dict[str, str]]:
+        self.asked.append((name, sentence[0]))
+        if sentence[0] in self.refused:
+            raise SentenceError("no such command")
+        made = self.made
+        match sentence[0]:
+            case "/system/resource/print":
+                return [made.resource]
+            case "/system/identity/print":
+                return [made.identity] if made.identity else []
+            case "/system/health/print":
+                return made.health or []
+            case "/interface/ethernet/print":
+                return [{".id": f"*{at}", "name": leg, "default-name": leg} for at, leg in enumerate(made.links)]
+            case "/interface/ethernet/monitor":
+                return [{"name": leg, **row} for leg, row in made.links.items()]
+        raise AssertionError(sentence)
+
+
+Start = Callable[..., Network]
+
+
+@pytest.fixture(scope="module")
+def rack(tmp_path_factory: pytest.TempPathFactory) -> Rack:
+    return reference(tmp_path_factory.mktemp("rack"))
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch, rack: Rack, tmp_path: Path) -> Start:
+    """A network for the machines of the reference rack, changed as wanted."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("RACK", str(rack.source))
+
+    def begin(*changes: Callable[[Machines], object]) -> Network:
+        made = machines(rack)
+        for change in changes:
+            change(made)
+        network = Network(made)
+        monkeypatch.setattr(ask, "RootShell", network.shell)
+        monkeypatch.setattr(Look, "_open", lambda look: network.session(look.switch.name))
+        return network
+
+    return begin
+
+
+def run(*words: str) -> Result:
+    ended = CliRunner().invoke(status, list(words), catch_exceptions=False)
+    assert "\x1b" not in ended.output
+    return ended
+
+
+def dead(made: Machines) -> None:
+    made.silent["spark4"] = "Connection timed out"
+
+
+def no_switch(made: Machines) -> None:
+    made.silent["crs812"] = "connection refused"
+
+
+def slow(made: Machines) -> None:
+    made.links["qsfp56-dd-1-3"]["rate"] = "50Gbps"
+
+
+def garbage(made: Machines) -> None:
+    made.raw["spark2"] = "sudo: a password is required\n"
+
+
+def binary(made: Machines) -> None:
+    made.nodes["spark2"]["kernel"] = (0, ["\udcff\udcfe\x00"])
+
+
+EXITS = {
+    "fine": ((), 0, "9 machines: 9 reachable, 0 not as declared, 0 unknown"),
+    "slow": ((slow,), 2, "9 machines: 9 reachable, 1 not as declared, 0 unknown"),
+    "dead": ((dead,), 1, "spark4: unknown: cannot be reached: Connection timed out"),
+    "no switch": ((no_switch,), 1, "crs812: unknown: could not be read over the API as sparkrack, who may also write"),
+    "garbage": ((garbage,), 1, "spark2: unknown: cannot be understood: it did not answer to the end"),
+    "binary": ((binary,), 1, "spark2: unknown: kernel: cannot be told from \\xff\\xfe\\x00"),
+    "both": ((slow, dead), 1, "9 machines: 8 reachable, 1 not as declared, 1 unknown"),
+}
+
+
+@pytest.mark.parametrize("case", EXITS)
+def test_exit_codes(case: str, start: Start) -> None:
+    changes, code, text = EXITS[case]
+    start(*changes)
+    ended = run()
+    assert text in ended.stdout
+    assert (ended.exit_code, ended.stderr) == (code, "")
+    quiet = run("--quiet")
+    assert (quiet.exit_code, len(quiet.stdout.splitlines())) == (code, 1 + len(changes))
+    assert text in quiet.stdout
+
+
+@pytest.mark.parametrize("case", EXITS)
+def test_json(case: str, start: Start) -> None:
+    changes, code, _ = EXITS[case]
+    start(*changes)
+    ended = run("--json", "--quiet")
+    assert (ended.exit_code, ended.stderr) == (code, "")
+    data = json.loads(ended.stdout)
+    assert data["schema"] == "sparkrack.status/1"
+    found = Status.model_validate_json(ended.stdout)
+    assert found.code == code
+    assert [one.name for one in found.machines] == [*ALL, "crs812"]
+    assert (found.drift, found.run) == (None, None)
+
+
+def test_each_machine_is_asked_once_and_let_go(start: Start) -> None:
+    network = start()
+    run()
+    assert sorted(who for who, _ in network.asked if who != "crs812") == ALL
+    assert sorted(network.closed) == ["crs812", *ALL]
+    assert [what for who, what in network.asked if who == "crs812"] == [
+        *("/system/resource/print", "/system/identity/print", "/interface/ethernet/print"),
+        *("/interface/ethernet/monitor", "/system/health/print"),
+    ]
+
+
+def test_those_who_are_silent_are_let_go_as_well(start: Start) -> None:
+    network = start(dead)
+    run()
+    assert sorted(network.closed) == ["crs812", *ALL]
+
+
+@pytest.mark.parametrize(
+    ("words", "who"),
+    [
+        (("--limit", "spark2", "--limit", "crs812"), ["crs812", "spark2"]),
+        (("--limit", "@routeros/crs812"), ["crs812"]),
+        (("--exclude", "crs812", "--exclude", "spark1"), ALL[1:]),
+    ],
+)
+def test_only_some(words: tuple[str, ...], who: list[str], start: Start) -> None:
+    network = start()
+    ended = run(*words)
+    assert (sorted({name for name, _ in network.asked}), ended.exit_code) == (who, 0)
+    assert ("run lock: ?" in ended.stdout) == ("spark1" not in who)
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("--limit", "spark9"), "--limit spark9: not in the rack; there are spark1"),
+        (("--exclude", "spark9"), "--exclude spark9: not in the rack"),
+        (("--limit", "spark1", "--exclude", "spark1"), "leave no machine"),
+    ],
+)
+def test_nobody_is_meant(words: tuple[str, ...], why: str, start: Start) -> None:
+    network = start()
+    ended = run(*words)
+    assert (ended.exit_code, ended.stdout, network.asked) == (1, "", [])
+    assert why in ended.stderr
+
+
+def test_a_switch_without_sensors(start: Start) -> None:
+    start().refused.add("/system/health/print")
+    ended = run()
+    assert (ended.exit_code, "8/8   -" in ended.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("sentence", ["/system/resource/print", "/interface/ethernet/monitor"])
+def test_a_switch_that_refuses(sentence: str, start: Start) -> None:
+    start().refused.add(sentence)
+    ended = run("--quiet")
+    assert (ended.exit_code, "crs812: unknown: could not be read" in ended.stdout) == (1, True)
+
+
+def test_a_password_that_is_not_there(start: Start, monkeypatch: pytest.MonkeyPatch, rack: Rack) -> None:
+    original = Look._open
+    start()
+    monkeypatch.setattr(Look, "_open", original)
+    monkeypatch.delenv("CRS812_PASSWORD", raising=False)
+    ended = run("--quiet", "--limit", "crs812")
+    assert (ended.exit_code, "CRS812_PASSWORD" in ended.stdout) == (1, True)
+
+
+@pytest.mark.parametrize("name", ["spark4", "crs812"])
+def test_nobody_is_waited_for_too_long(name: str, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ask, "SECONDS", 0.5)
+    network = start()
+    network.slow.add(name)
+    began = time.monotonic()
+    ended = run("--quiet")
+    took = time.monotonic() - began
+    network.end.set()
+    assert took < 5
+    assert (ended.exit_code, ended.stdout.splitlines()[0]) == (
+        1,
+        f"{name}: unknown: cannot be reached: no answer within 0.5 s",
+    )
+
+
+def test_a_fault_of_the_program_is_no_silence(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    start()
+    monkeypatch.setattr(ask, "script", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        run()
+
+
+def test_a_real_ssh_that_hangs_ends_in_time(rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 30\n")
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(ask, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(ask, "SECONDS", 1.0)
+    began = time.monotonic()
+    said = ask.ask(rack, ["spark1", "spark2"])
+    assert time.monotonic() - began < 4
+    assert [one.why for one in said.values() if isinstance(one, ask.Silent)] == [
+        "cannot be reached: no answer within 1 s"
+    ] * 2
+
+
+def test_a_login_that_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    start()
+
+    def refuse(_look: Look) -> Any:
+        raise LoginError("login as sparkrack refused")
+
+    monkeypatch.setattr(Look, "_open", refuse)
+    assert "crs812: unknown: could not be read over the API" in run("--quiet").stdout

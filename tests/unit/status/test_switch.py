@@ -1,0 +1,123 @@
+"""What a switch answers -> what is told of it -> the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sparkrack.fleet import Rack
+from sparkrack.status.model import Status, SwitchStatus
+from tests.unit.fleet.racks import RING
+from tests.unit.status.machines import Machines, machines, reference
+
+LEG = "qsfp56-dd-1-3"
+
+
+@pytest.fixture(scope="module")
+def rack(tmp_path_factory: pytest.TempPathFactory) -> Rack:
+    return reference(tmp_path_factory.mktemp("rack"))
+
+
+def after(rack: Rack, *changes: Callable[[Machines], object]) -> tuple[SwitchStatus, Status]:
+    made = machines(rack)
+    for change in changes:
+        change(made)
+    status = made.status()
+    return status.switches[0], status
+
+
+def leg(**fields: str) -> Callable[[Machines], object]:
+    return lambda made: made.links[LEG].update(fields)
+
+
+def test_a_healthy_switch(rack: Rack) -> None:
+    found, status = after(rack)
+    assert (found.version, found.identity, found.temperature) == ("7.23.1 (stable)", "crs812", 52)
+    assert found.uptime == ((10 * 24 + 4) * 60 + 5) * 60 + 6
+    assert [(one.up, one.rate) for one in found.legs] == [(True, "100Gbps")] * 8
+    assert {one.interface: one.port for one in found.legs}[LEG] == "spark2/1"
+    assert (found.wrong, found.unknown, found.notes, status.code) == ((), (), (), 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"status": "no-link"}, "has no link, the switch says no-link"),
+        ({"rate": "50Gbps"}, "rate 50Gbps, wanted 100Gbps"),
+        ({"fec": "off"}, "fec off, wanted fec91"),
+        ({"rate": "\x1b[2J"}, "rate \\x1b[2J, wanted 100Gbps"),
+        ({"status": "no\nlink"}, "has no link, the switch says no\\nlink"),
+    ],
+)
+def test_a_leg_that_is_not_as_declared(fields: dict[str, str], text: str, rack: Rack) -> None:
+    found, status = after(rack, leg(**fields))
+    assert [finding.text for finding in found.wrong] == [f"leg {LEG} (spark2/1): {text}"]
+    assert (found.unknown, status.code) == ((), 2)
+
+
+@pytest.mark.parametrize("told", ["", "unknown", None])
+def test_a_leg_that_cannot_be_told(told: str | None, rack: Rack) -> None:
+    found, status = after(
+        rack, lambda made: made.links.pop(LEG) if told is None else made.links[LEG].update(status=told)
+    )
+    assert [finding.text for finding in found.unknown] == [
+        f"leg {LEG} (spark2/1): the switch does not tell whether it is linked"
+    ]
+    assert (found.wrong, status.code) == ((), 1)
+    assert {one.interface: one.up for one in found.legs}[LEG] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "unknown"),
+    [
+        (lambda made: made.resource.pop("version"), "the switch does not tell its version"),
+        (lambda made: made.resource.update(version=""), "the switch does not tell its version"),
+        (lambda made: made.resource.update(uptime="soon"), "the switch does not tell its uptime"),
+        (lambda made: made.resource.pop("uptime"), "the switch does not tell its uptime"),
+        (lambda made: made.identity.clear(), "the switch does not tell its identity"),
+    ],
+)
+def test_unknown(change: Callable[[Machines], object], unknown: str, rack: Rack) -> None:
+    found, status = after(rack, change)
+    assert ([finding.text for finding in found.unknown], status.code) == ([unknown], 1)
+
+
+def test_another_identity(rack: Rack) -> None:
+    found, status = after(rack, lambda made: made.identity.update(name="MikroTik"))
+    assert ([finding.text for finding in found.wrong], status.code) == (["identity is MikroTik, wanted crs812"], 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "heat", "notes"),
+    [
+        (None, None, ()),
+        ([], None, ()),
+        ([{"name": "cpu-temperature", "value": "hot"}], None, ()),
+        ([{"name": "cpu-temperature"}, {"value": "9"}, {}], None, ()),
+        ([{"name": "cpu-temperature", "value": "41.5"}, {"name": "board-temperature1", "value": "-3"}], 41.5, ()),
+        (
+            [{"name": "psu1-state", "value": "ok"}, {"name": "psu2-state", "value": "fail"}],
+            None,
+            ("psu2-state is fail",),
+        ),
+        ([{"name": "a\x1b-state", "value": "\n"}], None, ("a\\x1b-state is \\n",)),
+    ],
+)
+def test_sensors_are_worth_knowing(
+    rows: list[dict[str, str]] | None, heat: float | None, notes: tuple[str, ...], rack: Rack
+) -> None:
+    found, status = after(rack, lambda made: setattr(made, "health", rows))
+    assert (found.temperature, found.notes, status.code) == (heat, notes, 0)
+
+
+def test_a_silent_switch(rack: Rack) -> None:
+    found, status = after(rack, lambda made: made.silent.update(crs812="no answer\x1b"))
+    assert (found.reachable, found.unknown[0].text, status.code) == (False, "no answer\\x1b", 1)
+    assert [one.up for one in found.legs] == [None] * 8
+
+
+def test_a_rack_without_a_switch(tmp_path: Path) -> None:
+    status = machines(reference(tmp_path, RING)).status()
+    assert (status.switches, status.code) == ((), 0)
