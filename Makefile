@@ -1,5 +1,5 @@
 # Two commands on a fresh machine: `make demo` and `make test`. The others are parts of them.
-.PHONY: setup demo test unit lint lab-up lab-down lock
+.PHONY: setup demo test unit lint lab-up lab-down bench lock
 .DEFAULT_GOAL := help
 NODES ?= 3
 FOR :=
@@ -36,6 +36,9 @@ lab-up: setup ## Start a virtual rack and leave it running
 
 lab-down: setup ## End it
 	@$(BIN)/sparkrack lab down
+
+bench: setup ## Compare with Ansible, mitogen and stock pyinfra on local targets (root; takes hours)
+	@$(BIN)/python -m bench --docs
 
 lock: ## Renew requirements.lock from pyproject.toml (needs uv)
 	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --extra dev \

@@ -119,6 +119,7 @@ TOOLS = (
     ),
     Tool("apply", "sparkrack apply -y", _ours("apply", "-y"), applied),
     Tool("plan", "sparkrack plan", _ours("plan"), nothing, brings=False),
+    Tool("drift", "sparkrack drift", _ours("drift"), nothing, brings=False),
     Tool("stock", "stock pyinfra operations", _pyinfra(f"{STOCK}/inventory.py", f"{STOCK}/deploy.py"), results),
     Tool("mitogen", "Ansible with mitogen", _mitogen, recap),
     Tool("ansible", "Ansible with pipelining", _ansible, recap),

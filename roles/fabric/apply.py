@@ -92,7 +92,7 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
     run = _runs.setdefault(host.state, Run())
     try:
         view = View(rack, node, probe.read(host, "fabric"))
-        obstacles, right = view.obstacles, view.right
+        obstacles, right, dead = view.obstacles, view.right, view.dead
     except (probe.UnknownError, ValueError) as unknown:
         yield refusal.unknown(host, f"fabric: {unknown}; nothing was changed")
         return
@@ -101,7 +101,7 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
     if obstacles:
         yield refusal.refuse(host, *(f"fabric: {obstacle}" for obstacle in obstacles))
         return
-    for line in state.dead(rack, node, view.now):
+    for line in dead:
         report.warn(host, f"fabric: {line}", Sort.FAULT)
     if right:
         host.noop("the fabric interfaces are as declared")

@@ -6,7 +6,7 @@ import fnmatch
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sparkrack.fleet import VLAN_DEVICES, Address, Half, Node, Rack, addresses_of
@@ -41,15 +41,13 @@ def on_the_fabric(tag: Tag | None) -> bool:
 
 @dataclass(frozen=True)
 class Live:
-    """What an interface has, or shall have. `addresses` are IPv4 with prefix length; `known`: it exists. `carrier`:
-    there is something at the other end, which no run brings about."""
+    """What an interface has, or shall have. `addresses` are IPv4 with prefix length; `known`: it exists."""
 
     known: bool
     up: bool
     mtu: int
     addresses: frozenset[str]
     tag: Tag | None = None
-    carrier: bool = field(default=True, compare=False)
 
 
 def netplan(rack: Rack, node: Node) -> bytes | None:
@@ -124,8 +122,7 @@ def _live(link: Mapping[str, Any] | None) -> Live:
     if info.get("info_kind") == "vlan":
         # `link` is left out for an interface of another network namespace.
         tag = Tag(str(link.get("link", "?")), int(info["info_data"]["id"]), str(info["info_data"]["protocol"]))
-    flags = link["flags"]
-    return Live(True, "UP" in flags, int(link["mtu"]), frozenset(addresses), tag, "LOWER_UP" in flags)
+    return Live(True, "UP" in link["flags"], int(link["mtu"]), frozenset(addresses), tag)
 
 
 def concerned(rack: Rack, node: Node, before: bytes | None, now: Mapping[str, Live]) -> dict[str, Live]:
@@ -167,13 +164,41 @@ def faults(rack: Rack, node: Node, now: Mapping[str, Live]) -> list[str]:
     return [*lines, *(f"{name}: {now[name].tag} -> removed" for name in gone(shall, now) if now[name].known)]
 
 
-def dead(rack: Rack, node: Node, now: Mapping[str, Live]) -> list[str]:
-    """Interfaces that are up and carry nothing: nothing that is configured here mends a cable or its other end."""
-    return [
-        f"{name}: no carrier: the cable, the other end or the port is down"
-        for name in wanted(rack, node)
-        if now[name].known and now[name].up and not now[name].carrier
-    ]
+@dataclass(frozen=True)
+class Signal:
+    """What ethtool says of an interface; None where it does not tell. Speed in Mbit/s."""
+
+    link: bool | None
+    speed: int | None
+
+
+def signals(text: str) -> dict[str, Signal]:
+    """What was said of each interface, in lines `NAME SPEED LINK`. Raises ValueError for anything else."""
+    found = {}
+    for line in text.splitlines():
+        match line.split():
+            case [name, speed, link]:
+                rate = re.fullmatch(r"(\d{1,7})Mb/s", speed)
+                found[name] = Signal({"yes": True, "no": False}.get(link), int(rate[1]) if rate else None)
+            case _:
+                raise ValueError(f"fabric-signals: cannot be told from {line[:60]!r}")
+    return found
+
+
+def dead(rack: Rack, node: Node, said: Mapping[str, Signal]) -> list[str]:
+    """Cabled halves that carry nothing, or less than their leg: no setting of a node mends a cable or its other end."""
+    lines = []
+    for port in rack.cabling.ports_of(node.name):
+        cable = rack.cabling.cable_of(port)
+        for half in port.halves:
+            signal = said.get(half.interface)
+            if cable is None or signal is None:
+                continue  # switched off, which is told elsewhere, or without an answer
+            if signal.link is False:
+                lines.append(f"{half.interface}: no link: the cable, its other end or the port there is down")
+            elif signal.speed is not None and signal.speed != cable.gbps * 1000:
+                lines.append(f"{half.interface}: linked at {signal.speed / 1000:g}G, wanted {cable.gbps}G")
+    return lines
 
 
 def _listed(state: Live) -> str:

@@ -19,6 +19,7 @@ OTHERS = "netplan-interfaces"
 CONTENT = "netplan-content"
 RENDERERS = "netplan-renderers"
 MODE = "netplan-mode"
+SIGNALS = "fabric-signals"
 _FILES = "/etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml"
 _NAMED = "^[^#]*(en(p1|P2p1|[*?[])|fabric[01])"
 
@@ -28,6 +29,16 @@ probe.register(
         files=(state.KEPT, state.TRIED, TRIAL.script, state.HOTPLUG),
         commands={
             LINKS: "ip -d -j address",
+            # A line `NAME SPEED LINK` for each that is not switched off; nothing where ethtool does not tell.
+            SIGNALS: f"""for i in {" ".join(sorted(adopt.FABRIC))}; do
+[ -e "/sys/class/net/$i" ] || continue
+read -r s < "/sys/class/net/$i/operstate" && [ "$s" != down ] && o=$(ethtool "$i" 2>/dev/null) || continue
+s=- l=-
+while read -r k v; do case "$k $v" in Speed:*) s=${{v%% *}} ;; "Link detected:"*) l=${{v#* }} ;; esac; done <<END
+$o
+END
+echo "$i $s $l"
+done""",
             # Only lines that name an interface of the fabric: the files of others may hold secrets (Wi-Fi).
             OTHERS: f'for f in {_FILES}; do [ ! -e "$f" ] || '
             f"grep -HE '{_NAMED}' \"$f\" || [ $? -eq 1 ] || exit 9; done",
@@ -64,6 +75,11 @@ class View:
     def now(self) -> Mapping[str, state.Live]:
         """The cabled interfaces and the VLANs on them, live."""
         return state.concerned(self.rack, self.node, self.before, self._live)
+
+    @cached_property
+    def dead(self) -> list[str]:
+        """What is wrong with the links, as ethtool tells it: no run mends it."""
+        return state.dead(self.rack, self.node, state.signals(self.reading.text(SIGNALS)))
 
     @cached_property
     def before(self) -> bytes | None:

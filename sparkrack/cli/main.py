@@ -13,7 +13,7 @@ import click
 from sparkrack.fleet import RackError, SecretError
 
 VERBS = (
-    *("check", "plan", "apply", "drift", "verify", "topology"),
+    *("check", "plan", "apply", "drift", "verify", "topology", "status"),
     *("bootstrap", "driver", "probe", "reboot", "switch", "unlock", "lab"),
 )
 """In the order of `--help`: what is used most comes first. Each is a module of this package, loaded when it is used."""
@@ -35,6 +35,8 @@ class Verbs(click.Group):
         """Never returns. A fault that can be foreseen is told in words, never as a traceback."""
         from lab.errors import LabError
 
+        if os.environ.get("NO_COLOR"):
+            os.environ["TERM"] = "dumb"  # rich by itself leaves colours away and keeps bold letters
         try:
             code = super().main(args, prog_name, **{**more, "standalone_mode": False})
         except click.ClickException as fault:

@@ -44,7 +44,10 @@ def plan(
     with evaluated(found, rack, selection) as run:
         made = run.plan
     if out:
-        keep(out, made.model_dump_json(by_alias=True, indent=1) + "\n")
+        try:
+            keep(out, made.model_dump_json(by_alias=True, indent=1) + "\n")
+        except OSError as fault:
+            raise click.ClickException(f"--out {out}: the plan cannot be kept: {fault.strerror}") from None
     if as_json:
         click.echo(made.model_dump_json(by_alias=True, indent=1))
     else:

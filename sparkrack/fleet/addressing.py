@@ -74,7 +74,7 @@ def pool_need(cabling: Cabling) -> int:
 
 def addresses_of(rack: Rack, node: str) -> tuple[Address, ...]:
     """The fabric addresses of one node, by port, then by half; empty for a node without cables."""
-    return tuple(address for address in rack.addresses if address.half.node == node)
+    return rack.addresses_by_node.get(node, ())
 
 
 def reachable(rack: Rack) -> tuple[tuple[Address, Address], ...]:

@@ -110,6 +110,11 @@ class Rack(Section):
     images: tuple[Image, ...] = Field(default=(), examples=["[scitrera/dgx-spark-sglang:0.5.12]"])
     source: Path
 
+    def __copy__(self) -> Rack:
+        """Itself, since nothing of it changes: pyinfra copies what a host's data hold at every access, and a copy would
+        have to find out again what follows from the file."""
+        return self
+
     @cached_property
     def cabling(self) -> Cabling:
         """Every cable of the rack, known from both of its ends."""
@@ -122,6 +127,14 @@ class Rack(Section):
             return tuple(addressing.from_pool(tuple(self.nodes), self.cabling, self.fabric.pool))
         fabric = self.fabric
         return tuple(addressing.from_subnets(tuple(self.nodes), self.cabling, fabric.subnets or (), fabric.vlans))
+
+    @cached_property
+    def addresses_by_node(self) -> dict[str, tuple[addressing.Address, ...]]:
+        """The same by the name of the node; one without cables is not there."""
+        found: dict[str, list[addressing.Address]] = {}
+        for address in self.addresses:
+            found.setdefault(address.half.node, []).append(address)
+        return {name: tuple(held) for name, held in found.items()}
 
     @cached_property
     def topology(self) -> Literal["direct", "ring", "switch"]:

@@ -14,3 +14,14 @@ import pyinfra  # noqa: E402
 
 # Operations are told apart by their place in deploy.py, as under pyinfra's own command, and not by counting.
 pyinfra.is_cli = True
+
+import inspect  # noqa: E402
+from functools import cache, partial  # noqa: E402
+
+from pyinfra.api import arguments, util  # noqa: E402
+
+# For every operation of every host pyinfra walks the call stack for file names and line numbers, and reads the source
+# of each frame besides, of which it uses nothing (measured: a third of all our CPU time with 32 hosts).
+util.stack = partial(inspect.stack, 0)  # type: ignore[attr-defined]
+util.getframeinfo = partial(inspect.getframeinfo, context=0)  # type: ignore[attr-defined]
+arguments.all_global_arguments = cache(arguments.all_global_arguments)

@@ -7,12 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import gevent
 from pyinfra import logger
 from pyinfra.api.config import Config
 from pyinfra.api.connect import connect_all, disconnect_all
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
+from pyinfra.connectors import util as connecting
 from pyinfra.context import ctx_config, ctx_inventory, ctx_state
 from pyinfra_cli.inventory import make_inventory
 from pyinfra_cli.util import PYTHON_CODES, load_deploy_file
@@ -38,6 +40,7 @@ class Session:
         logger.handlers[:] = [handler or logging.NullHandler()]
         logger.setLevel(logging.INFO)
         logger.propagate = False
+        _hush()
         os.environ["RACK"] = str(file)
         # Evaluated whole by us, so pyinfra shall not look ahead by itself; a failure of one host is for us to judge.
         self.state = State(check_for_changes=False)
@@ -92,6 +95,20 @@ def title(state: State, op_hash: str) -> tuple[str, str]:
     """The role of an operation, and its sentence."""
     role, _, sentence = min(state.get_op_meta(op_hash).names).partition(" | ")
     return role.lower(), sentence
+
+
+def _hush() -> None:
+    """Nothing but the command itself speaks to a person, or asks one."""
+    connecting.getpass = _ask_nobody  # type: ignore[attr-defined]
+    # paramiko logs a traceback for a server that says nothing; why it was not reached is in `unreachable`.
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
+    # gevent prints what ends a greenlet, Ctrl-C as well; whoever waits for that greenlet is told anyway.
+    gevent.get_hub().exception_stream = None
+
+
+def _ask_nobody(prompt: str = "", stream: Any = None) -> str:  # noqa: ARG001 - as getpass has them
+    """In the place of getpass: pyinfra asks for a password when sudo wants one, and nobody may be there to answer."""
+    raise PermissionError("sudo wants a password; access.user needs sudo without one")
 
 
 class _Deaf(BaseStateCallback):

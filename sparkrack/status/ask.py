@@ -12,6 +12,7 @@ from threading import Thread
 from sparkrack.fleet import Rack
 from sparkrack.proof.machines import ssh_config
 from sparkrack.proof.shell import RootShell, UnreachableError
+from sparkrack.proof.told import UnknownError
 from sparkrack.status.question import script
 from sparkrack.status.switch import SwitchSaid
 from switch.look import Look
@@ -86,7 +87,7 @@ def _switch(rack: Rack, name: str) -> Callable[[], Said]:
         try:
             resource, identity = (_only(look.ask(menu.sentence())) for menu in (RESOURCE, IDENTITY))
             return SwitchSaid(resource, identity, look.links, _health(look))
-        except AssertionError as fault:
+        except UnknownError as fault:
             return Silent(str(fault).removeprefix(f"{name} "))
         finally:
             look.close()
@@ -101,5 +102,5 @@ def _only(rows: tuple[Row, ...]) -> Row:
 def _health(look: Look) -> tuple[Row, ...] | None:
     try:
         return look.ask(HEALTH)
-    except AssertionError:
+    except UnknownError:
         return None  # a unit without sensors, or a reader that may not see them: nothing depends on it

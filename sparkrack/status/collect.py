@@ -55,7 +55,7 @@ def collect(rack: Rack, machines: Collection[str], said: Mapping[str, Said], sta
 
 def _pins(rack: Rack) -> node.Pins:
     try:
-        return read(lock_path(rack.source)) if rack.images else {}
+        return read(lock_path(rack.source))
     except RackError as fault:
         return node.Unread(one_line(str(fault)))
 

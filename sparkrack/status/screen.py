@@ -115,14 +115,17 @@ def _legs(legs: tuple[LegStatus, ...]) -> str:
 
 
 def _findings(status: Status, quiet: bool) -> Iterator[Text]:
-    """What is not as declared, what could not be told and why, and what is worth knowing."""
+    """What is not as declared, what could not be told and why, and what is worth knowing; a line for all machines of
+    which the same is said."""
+    told: dict[tuple[str, str], list[str]] = {}
     for one in status.machines:
-        for finding in one.wrong:
-            yield Text(f"{one.name}: {finding.text}", style="red")
-        for finding in one.unknown:
-            yield Text(f"{one.name}: unknown: {finding.text}", style="red")
-        for note in () if quiet else one.notes:
-            yield Text(f"{one.name}: note: {note}")
+        lines = [(finding.text, "red") for finding in one.wrong]
+        lines += [(f"unknown: {finding.text}", "red") for finding in one.unknown]
+        lines += [] if quiet else [(f"note: {note}", "") for note in one.notes]
+        for line in lines:
+            told.setdefault(line, []).append(one.name)
+    for (text, style), names in told.items():
+        yield Text(f"{', '.join(names)}: {text}", style=style)
     for finding in status.unknown:
         yield Text(f"{finding.about}: unknown: {finding.text}", style="red")
 
@@ -137,7 +140,7 @@ def _lock(status: Status) -> str:
     if not status.lock.told:
         return UNKNOWN
     who = status.lock.holder
-    return one_line(f"run {who.id} of {who.who}, since {who.since} ({who.what})") if who else "nobody changes the rack"
+    return f"run {who.id} of {who.who}, since {who.since} ({who.what})" if who else "nobody changes the rack"
 
 
 def _drift(status: Status) -> str:

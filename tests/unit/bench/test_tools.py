@@ -25,6 +25,12 @@ RESULTS = """\
 --> Disconnecting from hosts...
 """
 
+APPLIED = """\
+spark1: 8 operations changed it
+spark2: nothing was changed
+done; journal: runs/20260101T000000-0000.ndjson
+"""
+
 
 def test_ansible_says_how_many_hosts_it_changed() -> None:
     assert recap(RECAP) == 1
@@ -52,13 +58,6 @@ def test_what_failed_or_cannot_be_read_is_no_measurement(read: object, said: str
     assert callable(read)
     with pytest.raises(BenchError):
         read(said)
-
-
-APPLIED = """\
-spark1: 8 operations changed it
-spark2: nothing was changed
-done; journal: runs/20260101T000000-0000.ndjson
-"""
 
 
 def test_sparkrack_apply_says_how_many_hosts_it_changed() -> None:

@@ -247,7 +247,9 @@ def test_nobody_is_waited_for_too_long(name: str, start: Start, monkeypatch: pyt
     began = time.monotonic()
     ended = run("--quiet")
     took = time.monotonic() - began
+    waiting = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     network.end.set()
+    assert [thread for thread in waiting if not thread.daemon] == [], "the program would wait for it at its end"
     assert took < 5
     assert (ended.exit_code, ended.stdout.splitlines()[0]) == (
         1,

@@ -9,6 +9,7 @@ import pytest
 from sparkrack.fleet import Rack
 from sparkrack.ops import lock
 from sparkrack.ops.lock import Holder
+from sparkrack.status.judging import Judging
 from sparkrack.status.model import About, NodeStatus, Status
 from tests.unit.fleet.racks import changed
 from tests.unit.status.machines import (
@@ -194,6 +195,21 @@ def test_a_silent_node(rack: Rack) -> None:
     assert len(found.links) == 2
 
 
+def test_a_link_that_is_down_has_no_speed(rack: Rack) -> None:
+    found, _ = after(rack, answers("spark2", HALF, 0, *ethtool("100000Mb/s", "no")))
+    assert (found.links[0].carrier, found.links[0].gbps) == (False, None)
+
+
+def test_whatever_a_parser_complains_of_is_one_line(rack: Rack) -> None:
+    judging = Judging(rack, "spark2", {})
+
+    def read() -> None:
+        raise ValueError("what\x1b[2J\n")
+
+    assert judging.told(About.KERNEL, read) is None
+    assert [finding.text for finding in judging.unknown] == ["what\\x1b[2J\\n"]
+
+
 def test_unknown_wins_over_wrong(rack: Rack) -> None:
     _, status = after(rack, answers("spark2", "kernel", 0, "6.11"), answers("spark3", "kernel", 1))
     assert status.code == 1
@@ -246,6 +262,11 @@ def test_an_image_that_nobody_has_is_missing_whatever_it_is(tmp_path: Path) -> N
     found, status = after(reference(tmp_path, pinned='{"images": {}}'), answers("spark2", "images", 0))
     assert [finding.text for finding in found.wrong] == [f"image {IMAGE} is missing"]
     assert (found.images.right, status.code) == (0, 1)
+
+
+def test_a_broken_lock_file_does_not_matter_without_images(tmp_path: Path) -> None:
+    text = "\n".join(line for line in REFERENCE.read_text().split("\n") if not line.startswith(("images:", "  - ")))
+    assert after(reference(tmp_path, text, pinned="{"))[1].code == 0
 
 
 def test_what_is_not_declared_is_not_judged(tmp_path: Path) -> None:

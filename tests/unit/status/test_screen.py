@@ -28,6 +28,9 @@ from tests.unit.status.test_history import DRIFT, kept
 HOLDER = Holder("20261122T092800-1a2b", "ann@desk", "2026-11-22T09:28:00+00:00", "spark1, spark2: docker")
 
 
+OTHER = Holder("20261122T092900-ffff", "bob@desk", "2026-11-22T09:29:00+00:00", "spark3")
+
+
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Rack:
     return reference(tmp_path_factory.mktemp("rack"))
@@ -95,6 +98,39 @@ def test_four_halves_fit_as_well(tmp_path: Path) -> None:
     assert max(map(len, table)) <= WIDTH
 
 
+def row(status: Status, name: str) -> list[str]:
+    (line,) = (line for line in screen(status).splitlines() if line.startswith(f"{name} "))
+    return line.split()
+
+
+def test_rows_of_which_nothing_is_known(rack: Rack) -> None:
+    made = machines(rack)
+    made.silent = {"spark2": "gone", "crs812": "gone"}
+    assert row(made.status(), "spark2") == ["spark2", *"?" * 9]
+    assert row(made.status(), "crs812") == ["crs812", *"?" * 5]
+
+
+def test_legs(rack: Rack) -> None:
+    made = machines(rack)
+    made.links.pop("qsfp56-dd-1-3")
+    assert row(made.status(), "crs812")[-3:] == ["7?/8", "52", "C"]
+    made.links["qsfp56-dd-1-1"]["status"] = "no-link"
+    assert row(made.status(), "crs812")[-3:] == ["6?/8!", "52", "C"]
+
+
+def test_what_many_have_in_common_is_said_once(rack: Rack) -> None:
+    made = machines(rack)
+    for name in rack.nodes:
+        made.nodes[name] |= {"kernel": (0, ["6.11"]), "images": (1, []), "reboot": (0, ["held"])}
+    names = ", ".join(rack.nodes)
+    assert screen(made.status(), quiet=True).splitlines() == [
+        f"{names}: kernel 6.11 runs, wanted 6.17.0-1021-nvidia",
+        f"{names}: unknown: docker: ends with exit 1",
+        "9 machines: 9 reachable, 8 not as declared, 8 unknown",
+    ]
+    assert f"{names}: note: a reboot is required, a package asked for it\n" in screen(made.status())
+
+
 def test_a_narrow_terminal_loses_no_node(rack: Rack) -> None:
     text = screen(troubled(rack).status(), width=60)
     assert all(f"spark{number}: " in text for number in (2, 3, 4, 5, 6, 7, 8))
@@ -134,6 +170,7 @@ LAST: dict[str, tuple[Callable[[Machines], object], str | None, str]] = {
         None,
         "last run: 20261122T092800-1a2b of ann@desk, 2m ago (spark1, spark2: docker): still goes on",
     ),
+    "another goes on": (lambda made: made.nodes["spark1"].update(lock=held(OTHER)), None, "docker): was cut off"),
     "drift": (
         as_declared,
         None,

@@ -1,0 +1,131 @@
+"""A node that is an ssh server of this process, on loopback: what the command does over a real connection."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import paramiko
+
+from tests.unit.fleet.racks import SWITCH, changed
+
+from .fakerack import spoken
+
+ADDRESS = "127.77.0.11"
+Speak = Callable[[str], tuple[int, str, str] | None]
+"""What the server says to a command: exit code, output, complaints; None: it never answers."""
+
+
+def answering(node: Mapping[str, Any]) -> Speak:
+    """A node with these answers, whose management network is loopback."""
+    lines = spoken(
+        {key: text.replace("10.77.0.", "127.77.0.") if isinstance(text, str) else text for key, text in node.items()}
+    )
+    return lambda _: (0, "\n".join(lines) + "\n", "")
+
+
+class SshNode:
+    """The server. `commands`: what it was told beside the probe; `begun`: set when a command has arrived."""
+
+    def __init__(self, speak: Speak, port: int = 0, greets: bool = True) -> None:
+        self.speak = speak
+        self.greets = greets
+        self.key = paramiko.ECDSAKey.generate()
+        self.commands: list[str] = []
+        self.begun = threading.Event()
+        self.gone = threading.Event()
+        self._transports: list[paramiko.Transport] = []
+        self._listening = socket.create_server((ADDRESS, port))
+        self.port = int(self._listening.getsockname()[1])
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.gone.set()
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+        self._thread.join(5)
+        for transport in self._transports:
+            transport.close()
+
+    def left(self, seconds: float = 5) -> bool:
+        """Whether every client has gone within that time."""
+        end = time.monotonic() + seconds
+        while any(transport.is_active() for transport in self._transports):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            if not self.greets:
+                self.begun.set()
+                self._kept = connection  # open, and silent
+                continue
+            transport = paramiko.Transport(connection)
+            transport.add_server_key(self.key)
+            self._transports.append(transport)
+            try:
+                transport.start_server(server=_Server(self))
+            except (paramiko.SSHException, EOFError):
+                continue  # the client did not like the key
+
+
+class _Server(paramiko.ServerInterface):
+    def __init__(self, node: SshNode) -> None:
+        self.node = node
+
+    def get_allowed_auths(self, username: str) -> str:  # noqa: ARG002 - the arguments are paramiko's
+        return "publickey"
+
+    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:  # noqa: ARG002
+        return int(paramiko.common.AUTH_SUCCESSFUL)
+
+    def check_channel_request(self, kind: str, chanid: int) -> int:  # noqa: ARG002
+        return int(paramiko.common.OPEN_SUCCEEDED)
+
+    def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
+        threading.Thread(target=self._answer, args=(channel, command.decode()), daemon=True).start()
+        return True
+
+    def _answer(self, channel: paramiko.Channel, command: str) -> None:
+        if "echo complete" not in command:
+            self.node.commands.append(command)
+        self.node.begun.set()
+        said = self.node.speak(command)
+        if said is None:
+            self.node.gone.wait()
+            return
+        code, output, complaints = said
+        channel.sendall(output.encode())
+        channel.sendall_stderr(complaints.encode())
+        channel.send_exit_status(code)
+        channel.close()
+
+
+def rack_file(folder: Path, node: SshNode | None, port: int | None = None, known: bool = True) -> Path:
+    """A rack whose first node is that server; the other machines are where nobody listens."""
+    at = node.port if node else port
+    key = folder / "key"
+    if not key.exists():
+        paramiko.ECDSAKey.generate().write_private_key_file(str(key))
+    line = f"[{ADDRESS}]:{at} {node.key.get_name()} {node.key.get_base64()}\n" if node and known else ""
+    (folder / "known_hosts").write_text(line)
+    text = changed(
+        SWITCH,
+        ("known_hosts: known_hosts\n", f"known_hosts: known_hosts\n  port: {at}\n"),
+        ("~/.ssh/id_ed25519", str(key)),
+        ("    user: sparkrack", f"    port: {at}\n    user: sparkrack"),
+    )
+    file = folder / "rack.yaml"
+    file.write_text(text.replace("10.77.0.", "127.77.0."))
+    return file
