@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -35,6 +36,10 @@ class Verbs(click.Group):
         """Never returns. A fault that can be foreseen is told in words, never as a traceback."""
         from lab.errors import LabError
 
+        # A line is there for whoever reads it as soon as it is said, also through a pipe.
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(line_buffering=True)
         if os.environ.get("NO_COLOR"):
             os.environ["TERM"] = "dumb"  # rich by itself leaves colours away and keeps bold letters
         try:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from sparkrack.fleet.errors import one_line
-from sparkrack.ops.files import encoded
 
 if TYPE_CHECKING:
     from pyinfra.api.state import State
@@ -114,7 +113,7 @@ def take(mine: Holder) -> tuple[str, str]:
         f'base64 -d > "$new"; chmod 644 "$new"; if ! why=$(ln -T "$new" {PATH} 2>&1); then '
         f'{_THERE} || {{ echo "$why" >&2; exit 1; }}; {_SHOW} | base64; exit {HELD}; fi'
     )
-    return script, encoded(mine.text.encode())
+    return script, base64.b64encode(mine.text.encode()).decode()
 
 
 def look() -> str:

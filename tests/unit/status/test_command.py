@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from sparkrack.cli.status import status
+from sparkrack.cli.main import sparkrack
 from sparkrack.fleet import Rack
 from sparkrack.proof.shell import UnreachableError
 from sparkrack.status import ask
@@ -108,7 +108,7 @@ def start(monkeypatch: pytest.MonkeyPatch, rack: Rack, tmp_path: Path) -> Start:
 
 
 def run(*words: str) -> Result:
-    ended = CliRunner().invoke(status, list(words), catch_exceptions=False)
+    ended = CliRunner().invoke(sparkrack, ["status", *words], catch_exceptions=False)
     assert "\x1b" not in ended.output
     return ended
 
