@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -118,7 +119,6 @@ def _run(here: Lab, command: list[str]) -> None:
     enter = ["nsenter", f"--net=/run/netns/{here.place.namespace}", "--"]
     kept = str(here.place.rack.parent / "state")
     environment = {"RACK": str(here.place.rack), "XDG_STATE_HOME": kept, **os.environ}
-    try:
-        sys.exit(subprocess.run([*enter, *user, *command], env=environment).returncode)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    # Ctrl-C is for the command: it gets the signal as well, and says itself how it ends.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    sys.exit(subprocess.run([*enter, *user, *command], env=environment).returncode)

@@ -19,6 +19,9 @@ VERBS = (
 )
 """In the order of `--help`: what is used most comes first. Each is a module of this package, loaded when it is used."""
 
+DRIVING = ("plan", "apply", "drift")
+"""Those that drive pyinfra, whose transport is gevent's."""
+
 
 class Verbs(click.Group):
     """Loads only the verb that is called, and ends with the project's exit codes: 1 for wrong usage, too."""
@@ -81,6 +84,9 @@ def sparkrack() -> None:
 
 def main() -> None:
     """Run the command."""
+    if sys.argv[1:2] and sys.argv[1] in DRIVING:
+        # Before anything else is imported; and not for the others, which use threads and processes.
+        import_module("sparkrack.run.gevented")
     sparkrack(prog_name="sparkrack")
 
 

@@ -1,7 +1,6 @@
 """A session of pyinfra for one command: selected, connected, evaluated."""
 
-# First of all: it replaces parts of the standard library.
-import sparkrack.run.gevented  # noqa: F401, I001 - see above
+from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -13,9 +12,9 @@ import click
 from pyinfra.api.exceptions import PyinfraError
 
 from sparkrack.fleet import Rack, load
+from sparkrack.fleet.selection import Selection, SelectionError, select
 from sparkrack.run.evaluate import evaluate
 from sparkrack.run.plan import Plan
-from sparkrack.fleet.selection import Selection, SelectionError, select
 from sparkrack.run.session import Session
 
 

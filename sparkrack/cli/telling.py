@@ -160,6 +160,7 @@ class Log(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = click.unstyle(record.getMessage())
         # A host's line begins with its name; what is without one, and pyinfra's own verdicts, are ours to tell.
-        if self.on and text.startswith("[") and not text.endswith(("Success", "No changes")):
+        verdict = text.endswith(("Success", "No changes")) or "] Error: executed " in text
+        if self.on and text.startswith("[") and not verdict:
             style = "red" if record.levelno >= logging.ERROR else "dim"
             self.voice.say(f"  {printable(text)}", style)

@@ -1,0 +1,143 @@
+"""Every menu of the switch that a plan reads, answered in every bad way: exit 1, and nothing is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+import pyinfra
+import pytest
+from pyinfra.api.command import StringCommand
+from pyinfra.api.inventory import Inventory
+from pyinfra.connectors.util import CommandOutput, OutputLine
+
+from sparkrack.fleet.selection import select
+from sparkrack.ops.account import Sort
+from sparkrack.run import session as engine
+from sparkrack.run.evaluate import evaluate
+from sparkrack.run.plan import Plan
+from switch.connector import RouterOSConnector
+from tests.unit.run.fakerack import FILE
+from tests.unit.switch.memory import Clock, Device
+from tests.unit.switch.racks import EVERY_KEY, make_rack
+
+FAULTS = (
+    *("empty", "garbage", "another row"),
+    *("failure: std failure, timeout", "not enough permissions (9)", "no such command prefix"),
+)
+MAY_BE_EMPTY = frozenset(
+    {
+        *("/interface/bridge", "/interface/bridge/port", "/interface/bridge/vlan", "/interface/bridge/host"),
+        *("/interface/ethernet/switch/qos/profile", "/interface/ethernet/switch/qos/priority-flow-control"),
+        *("/system/logging", "/system/logging/action", "/system/scheduler", "/system/script", "/snmp/community"),
+        *("/user", "/user/group", "/user/active", "/ip/arp"),
+    }
+)
+"""Lists: none is an answer, and what is declared is added. The switch refuses what it has already."""
+MAY_BE_SPARSE = frozenset(
+    {
+        *(
+            "/system/identity",
+            "/system/clock",
+            "/system/ntp/client",
+            "/ip/dns",
+            "/snmp",
+            "/ip/neighbor/discovery-settings",
+        ),
+        *("/interface/ethernet/switch/qos/settings", "/tool/bandwidth-server", "/tool/mac-server"),
+        *("/tool/mac-server/mac-winbox", "/tool/mac-server/ping"),
+    }
+)
+"""Settings: RouterOS leaves a field out that has no value. What is declared is set, which does no harm twice."""
+ONLY_TOLD = frozenset({"/system/routerboard", "/user/active", "/ip/arp", "/interface/bridge/host"})
+"""What only serves to say more (whom a change disturbs), or is compared with a serial number if one is declared."""
+
+
+@dataclass
+class Told:
+    """How one menu is answered, and every sentence that the switch was sent."""
+
+    path: str = ""
+    fault: str = ""
+    sent: list[str] = field(default_factory=list)
+
+    def __copy__(self) -> Told:
+        """pyinfra hands out copies of host data; what is noted must be noted here."""
+        return self
+
+
+class SwitchNode(RouterOSConnector):
+    """A switch in memory."""
+
+    def connect(self) -> None:
+        self.line = Device(Clock()).line()
+
+    def _carry_out(self, command: StringCommand) -> tuple[bool, CommandOutput]:
+        told = self.host.data.told
+        path = command.get_raw_value().split()[0]
+        told.sent.append(path)
+        if told.path != path.removesuffix("/print"):
+            return super()._carry_out(command)
+        match told.fault:
+            case "empty":
+                return True, CommandOutput([])
+            case "garbage":
+                return True, CommandOutput([OutputLine("stdout", "\x01%% (what is this)")])
+            case "another row":
+                return True, CommandOutput([OutputLine("stdout", '{"what": "is this"}')])
+        return False, CommandOutput([OutputLine("stderr", told.fault)])
+
+
+@pytest.fixture(scope="module")
+def rack(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return make_rack(tmp_path_factory.mktemp("rack"), **EVERY_KEY)
+
+
+def planned(rack: Any, told: Told) -> Plan:
+    found, switch = rack
+    name, data = f"@routeros/{switch.name}", {"rack": found, "switch": switch, "told": told}
+    made = Inventory(([(name, data)], {}), switches=([name], {}))  # type: ignore[no-untyped-call]
+    for host in made:
+        host.connector_cls = SwitchNode
+    with patch.object(engine, "make_inventory", lambda *_, **__: made), patch.object(pyinfra, "is_cli", True):
+        session = engine.Session(found, FILE, select(found, limit=[switch.name]))
+        try:
+            session.connect()
+            session.prepare()
+            plan = evaluate(session, FILE)
+        finally:
+            session.close()
+    assert {path.rpartition("/")[2] for path in told.sent} <= {"print"}, told.sent
+    assert "cannot be evaluated" not in plan.model_dump_json()
+    return plan
+
+
+def harmless(path: str, fault: str) -> bool:
+    if fault == "empty":
+        return path in MAY_BE_EMPTY
+    return fault == "another row" and path in MAY_BE_SPARSE | ONLY_TOLD
+
+
+@pytest.fixture(scope="module")
+def menus(rack: Any) -> list[str]:
+    """What a plan reads of a sound switch, which has something to change."""
+    told = Told()
+    assert planned(rack, told).code == 2
+    return [path.removesuffix("/print") for path in dict.fromkeys(told.sent)]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_bad_answer(fault: str, rack: Any, menus: list[str]) -> None:
+    assert len(menus) > 25
+    for path in menus:
+        plan = planned(rack, Told(path, fault))
+        if harmless(path, fault):
+            assert plan.code == 2, f"{path}: {fault} is no longer believed"
+        else:
+            assert plan.code == 1, f"{path}: {fault} is believed: {plan.machines[0]}"
+            assert list(plan.machines[0].said(Sort.UNKNOWN, Sort.REFUSED))
+
+
+def test_every_menu_that_is_named_is_read(menus: list[str]) -> None:
+    assert set(menus) >= MAY_BE_EMPTY | MAY_BE_SPARSE | ONLY_TOLD

@@ -1,0 +1,65 @@
+"""What a shell completes to: verbs, options, roles, and the machines of the rack, with verbs that load when used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.shell_completion import BashComplete
+
+from sparkrack.cli.main import VERBS, sparkrack
+from tests.unit.fleet.racks import CASES, VALID
+
+from .runs import command
+
+DIRECT = str(VALID / "direct.yaml")
+
+
+def completed(*words: str) -> list[str]:
+    """What the last word may become."""
+    *before, last = words
+    shell = BashComplete(sparkrack, {}, "sparkrack", "_SPARKRACK_COMPLETE")
+    return [item.value for item in shell.get_completions(before, last)]
+
+
+@pytest.fixture(autouse=True)
+def rack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RACK", str(VALID / "switch.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["pl"], ["plan"]),
+        ([""], list(VERBS)),
+        (["plan", "--ex"], ["--exclude"]),
+        (["plan", "--only", "f"], ["fabric"]),
+        (["plan", "--limit", "spark"], ["spark1", "spark2"]),
+        (["plan", "--limit", "spark1", "--exclude", ""], ["spark1", "spark2", "crs812"]),
+        (["plan", "--rack", DIRECT, "--limit", ""], ["left", "right"]),
+        (["plan", "--rack", "no/such.yaml", "--limit", ""], []),
+        (["plan", "--rack", str(CASES / "typo-in-key.yaml"), "--limit", ""], []),
+        (["lab", "sta"], ["status"]),
+    ],
+)
+def test_completion(words: list[str], found: list[str]) -> None:
+    assert completed(*words) == found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_command_gives_the_shell_its_script(shell: str, tmp_path: Path) -> None:
+    ended = command("sparkrack", cwd=tmp_path, _SPARKRACK_COMPLETE=f"{shell}_source")
+    assert ended.code == 0, ended.text
+    assert f"{shell}_complete" in ended.stdout
+
+
+def test_the_script_gets_its_answer(tmp_path: Path) -> None:
+    ended = command(
+        "sparkrack",
+        cwd=tmp_path,
+        _SPARKRACK_COMPLETE="bash_complete",
+        COMP_WORDS="sparkrack plan --limit sp",
+        COMP_CWORD="3",
+        RACK=str(VALID / "switch.yaml"),
+    )
+    assert (ended.code, ended.stdout) == (0, "plain,spark1\nplain,spark2\n"), ended.text

@@ -1,0 +1,107 @@
+"""The JSON that verbs print: its schemas are kept in docs/reference/schemas, made from the models that print it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from sparkrack.cli.check import Checked
+from sparkrack.ops.account import Sort
+from sparkrack.proof.report import Report
+from sparkrack.run.drift import Drift
+from sparkrack.run.plan import Plan, Standing
+from sparkrack.status.model import Status
+from sparkrack.topology.model import Picture
+from tests.generated import REPOSITORY, check
+
+MODELS: Mapping[str, type[BaseModel]] = {
+    "check": Checked,
+    "plan": Plan,
+    "drift": Drift,
+    "verify": Report,
+    "topology": Picture,
+    "status": Status,
+}
+"""What `sparkrack VERB --json` prints, in the order of the document."""
+FOLDER = REPOSITORY / "docs/reference/schemas"
+DOCUMENT = "docs/reference/json.md"
+
+
+def schema(verb: str) -> dict[str, Any]:
+    return MODELS[verb].model_json_schema(by_alias=True, mode="serialization")
+
+
+def version(verb: str) -> str:
+    """What the model says of itself."""
+    said = str(schema(verb)["properties"]["schema"]["const"])
+    match = re.fullmatch(rf"sparkrack\.{verb}/(\d+)", said)
+    assert match, said
+    return match[1]
+
+
+def fields(whole: dict[str, Any], part: dict[str, Any], path: str = "") -> Iterator[str]:
+    """A line for each field: where it is, and what it holds."""
+    for name, field in part.get("properties", {}).items():
+        for place, kind, below in _kinds(whole, field, f"{path}{name}"):
+            yield f"{place}: {kind}"
+            if below:
+                yield from fields(whole, below, f"{place}.")
+
+
+def _kinds(
+    whole: dict[str, Any], field: dict[str, Any], place: str
+) -> Iterator[tuple[str, str, dict[str, Any] | None]]:
+    if "$ref" in field:
+        field = whole["$defs"][field["$ref"].rpartition("/")[2]]
+    if "anyOf" in field:
+        kinds = [kind for one in field["anyOf"] for kind in _kinds(whole, one, place)]
+        objects = [kind for kind in kinds if kind[2]]
+        names = " or ".join(dict.fromkeys(kind[1] for kind in kinds))
+        yield (kinds[0][0], names, objects[0][2] if objects else None)
+    elif field.get("type") == "array":
+        items = field.get("items") or {"type": "/".join(str(one.get("type")) for one in field.get("prefixItems", []))}
+        yield from _kinds(whole, items, f"{place}[]")
+    elif "enum" in field or "const" in field:
+        yield (place, " | ".join(json.dumps(value) for value in field.get("enum") or [field["const"]]), None)
+    elif "properties" in field:
+        yield (place, "object", field)
+    elif isinstance(field.get("additionalProperties"), dict):
+        yield from _kinds(whole, field["additionalProperties"], f"{place}.NAME")
+    else:
+        yield (place, str(field.get("format") or field.get("type") or "any"), None)
+
+
+@pytest.mark.parametrize("verb", MODELS)
+def test_the_schema_that_is_kept_is_that_of_the_model(verb: str) -> None:
+    path = FOLDER / f"{verb}-{version(verb)}.json"
+    text = json.dumps(schema(verb), indent=1) + "\n"
+    if os.environ.get("UPDATE_DOCS"):
+        FOLDER.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert path.exists(), "UPDATE_DOCS=1 makes it"
+    assert path.read_text() == text, f"{path.name} is not what the verb prints; UPDATE_DOCS=1 renews it"
+
+
+@pytest.mark.parametrize("verb", MODELS)
+def test_the_fields_that_are_shown_are_those_of_the_model(verb: str) -> None:
+    whole = schema(verb)
+    lines = list(fields(whole, whole))
+    assert lines[0] == f'schema: "sparkrack.{verb}/{version(verb)}"'
+    check(DOCUMENT, f"{verb} fields", "\n".join(lines) + "\n")
+
+
+def test_nothing_else_is_kept() -> None:
+    assert {path.name for path in FOLDER.iterdir()} == {f"{verb}-{version(verb)}.json" for verb in MODELS}
+
+
+def test_every_kind_of_line_is_explained() -> None:
+    text = (REPOSITORY / DOCUMENT).read_text()
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [sort.value for sort in Sort]
+    for standing in Standing:
+        assert f"`{standing}`" in text
