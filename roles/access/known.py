@@ -70,7 +70,7 @@ def client(rack: Rack) -> bytes:
 
 def faults(rack: Rack, shown: str) -> list[str]:
     """What ssh would do otherwise with one of our hosts, from what `ssh -G` shows: another file is read before ours,
-    or ours is not read. Empty when nothing was shown, since there is no file of ours yet."""
+    or ours is not read. To be asked only where our file is, since without it nothing is shown."""
     said: dict[str, list[str]] = {}
     for line in shown.splitlines():
         key, _, value = line.partition(" ")
@@ -81,7 +81,7 @@ def faults(rack: Rack, shown: str) -> list[str]:
         f"ssh takes {key} {_shown(said.get(key.lower(), []))} for the nodes, not {value}: {CLIENT} is not read, or "
         f"after another file that says so; see {MAIN} and the drop-ins before it"
         for key, value in settings(rack).items()
-        if shown and value not in [spelled.get(word, word) for word in said.get(key.lower(), [])][:1]
+        if value not in [spelled.get(word, word) for word in said.get(key.lower(), [])][:1]
     ]
 
 

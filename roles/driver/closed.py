@@ -48,12 +48,14 @@ def conf(rack: Rack) -> bytes:
 
 def overridden(settings: str) -> list[str]:
     """What apt takes otherwise though the drop-in is in place, from lines `key value` of its whole configuration."""
+    said = [line.partition(" ")[::2] for line in settings.splitlines()]
+    unsaid = [key for key in PERIODIC if key not in dict(said)]
     return [
         f"{key} is {value!r} for apt, though {CONF} says 0: a file that it reads later sets it; find it with "
         "grep -ri periodic /etc/apt/apt.conf /etc/apt/apt.conf.d and remove that line"
-        for key, value in (line.split(" ", 1) if " " in line else (line, "") for line in settings.splitlines())
+        for key, value in said
         if key in PERIODIC and value != "0"
-    ]
+    ] + [f"apt does not say what {key} is, though {CONF} says 0: it does not read that file" for key in unsaid]
 
 
 def units(listing: str) -> list[Unit]:

@@ -50,9 +50,14 @@ def _keys(section: Any) -> set[Any]:
 
 
 def renderers(listing: str) -> dict[str, str]:
-    """What each file says that renders all interfaces, from `path:  renderer: NAME` lines; the last one of a file."""
+    """What each file says that renders all interfaces, from `path:  renderer: NAME` lines; the last one of a file.
+
+    Raises ValueError for any other line.
+    """
     found = {}
     for line in listing.splitlines():
         path, _, text = line.partition(":")
+        if not path.startswith("/"):
+            raise ValueError(f"netplan-renderers: cannot be told from {line[:80]!r}")
         found[path] = text.partition(":")[2].partition("#")[0].strip().strip("\"'")
     return found

@@ -113,6 +113,8 @@ def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraComma
     elif not view.private:
         report.tell(host, [f"{state.KEPT}: owner and mode are put right"])
     report.tell(host, view.faults)
+    if view.reading.content(state.TRIED) is not None:
+        report.tell(host, [f"{state.TRIED}: left by a run that was cut off; removed"])
     for path, content in view.adopted.items():
         report.tell(host, [f"{path} is taken over; it is kept in {files.BACKUPS}"])
         report.show(host, path, content, None)
@@ -137,7 +139,8 @@ def _on_trial(host: Host, run: Run, view: View, seconds: int) -> Generator[Pyinf
         yield FunctionCommand(_prove, (scripts.proof(rack, node, view.now, peers, PEER_SECONDS),), {})
         yield _keep(after, trial, view.adopted)
         kept = True
-        run.proven.add(node.name)
+        if host.state.is_executing:  # a plan that is drained comes by here, and proves nothing
+            run.proven.add(node.name)
     finally:
         # pyinfra ends an operation at its first failing command by closing this generator.
         if host.state.is_executing and not kept:

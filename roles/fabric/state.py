@@ -233,11 +233,13 @@ def foreign(listing: str, names: list[str]) -> dict[str, list[str]]:
     """Netplan files of others that have to do with these interfaces, from `path:line` matches: which, of each file.
 
     By name, by a pattern that matches it, or as a member of something. Two files for one port add up to something
-    nobody wrote, so there must be none but ours.
+    nobody wrote, so there must be none but ours. Raises ValueError for any other line.
     """
     found: dict[str, set[str]] = {}
     for line in listing.splitlines():
         path, _, text = line.partition(":")
+        if not path.startswith("/"):
+            raise ValueError(f"netplan-interfaces: cannot be told from {line[:80]!r}")
         if path in (KEPT, TRIED):
             continue
         for word in re.findall(r"en[\w*?\[\]-]*|(?<![\w-])fabric[\w-]*", text.partition("#")[0]):

@@ -61,7 +61,11 @@ class View:
     @cached_property
     def running(self) -> frozenset[str]:
         """The units of an earlier run that still fetch."""
-        return frozenset(self.reading.text(state.TRANSFERS).split())
+        units = self.reading.text(state.TRANSFERS).split()
+        for unit in units:
+            if not unit.startswith(scripts.UNIT):
+                raise ValueError(f"{state.TRANSFERS}: cannot be told from {unit[:80]!r}")
+        return frozenset(units)
 
     def whole(self) -> View:
         """The same, after a look at all of it."""

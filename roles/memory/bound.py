@@ -45,6 +45,7 @@ def bound(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     report.tell(host, changes if wrong or not now.there else [])
     if not now.enabled:
         report.tell(host, [f"enable {SLICE}"])
+    report.tell(host, view.live.unread(MARK))
     if reload:
         yield units.mark(MARK)
     if now.dropins:

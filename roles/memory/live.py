@@ -95,6 +95,11 @@ class Live:
         """What is known of a unit; an empty one when nothing is."""
         return self.groups.get(unit, Group())
 
+    def unread(self, mark: str) -> list[str]:
+        """In words, that systemd has yet to read what an earlier run changed; nothing when it has."""
+        left = f"memory-{mark}" in self.pending
+        return ["systemd reads its unit files: an earlier run changed them and did not come to that"] if left else []
+
 
 def live(answer: str) -> Live:
     """Read the answer. Raises ValueError when a line is anything else than what the question prints."""

@@ -39,7 +39,7 @@ def shield(rack: Rack) -> Generator[PyinfraCommand, None, None]:
         host.noop("sshd, the network and logins are protected")
         return
     probe.forget(host)
-    report.tell(host, [*owned.in_words(stale, view.said), *changes])
+    report.tell(host, [*owned.in_words(stale, view.said), *changes, *view.live.unread(MARK)])
     if reload:
         yield units.mark(MARK)
     yield from units.put(stale)

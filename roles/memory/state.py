@@ -69,10 +69,15 @@ def is_swap(line: bytes) -> bool:
 
 
 def units(listing: str) -> list[Unit]:
-    """The units in a listing of `path target` lines, as the probe makes it; target is empty for a plain file."""
+    """The units in a listing of `path target` lines, as the probe makes it; target is empty for a plain file.
+
+    Raises ValueError for any other line.
+    """
     found: dict[str, Unit] = {}
     for line in listing.splitlines():
-        path, _, target = line.partition(" ")
+        path, space, target = line.partition(" ")
+        if not space or not path.startswith("/"):
+            raise ValueError(f"swap units: cannot be told from {line[:80]!r}")
         name = path.rsplit("/", 1)[-1]
         masked = path.startswith("/etc/systemd/system/") and target == "/dev/null"
         found[name] = Unit(name, masked or (name in found and found[name].masked))
@@ -87,8 +92,11 @@ def to_mask(listing: str) -> list[str]:
 
 
 def active(proc_swaps: str) -> list[str]:
-    """What is swapped to right now, from /proc/swaps."""
-    return [line.split()[0] for line in proc_swaps.splitlines()[1:] if line.strip()]
+    """What is swapped to right now, from /proc/swaps. Raises ValueError without the kernel's line of titles."""
+    titles, *lines = proc_swaps.splitlines() or [""]
+    if titles.split()[:2] != ["Filename", "Type"]:
+        raise ValueError(f"/proc/swaps: cannot be told from {titles[:80]!r}")
+    return [line.split()[0] for line in lines if line.strip()]
 
 
 def set_up(listing: str) -> list[str]:

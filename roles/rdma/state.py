@@ -43,10 +43,15 @@ def users(rack: Rack) -> list[str]:
 
 
 def outlimited(listing: str, rack: Rack) -> list[str]:
-    """Limits of others that win over ours, from `path:line` matches in limits.d: later files, for the same user."""
+    """Limits of others that win over ours, from `path:line` matches in limits.d: later files, for the same user.
+
+    Raises ValueError for any other line.
+    """
     faults = []
     for line in listing.splitlines():
         path, _, text = line.partition(":")
+        if not path.startswith("/"):
+            raise ValueError(f"memlock limits: cannot be told from {line[:80]!r}")
         fields = text.partition("#")[0].split()
         if path.rsplit("/", 1)[-1] <= LIMITS.rsplit("/", 1)[-1] or len(fields) != 4:
             continue

@@ -14,7 +14,8 @@ def overriders(listing: str, wanted: Mapping[str, str], own: str) -> list[str]:
     """Settings of others that win over those in our file `own`, in one line each.
 
     `listing`: lines `path:line` of all drop-ins but those that another one hides. `wanted`: our settings by key. A
-    pattern of sysctl.d (`net.ipv4.conf.*`) never wins over a key that is written out, so it is none of them.
+    pattern of sysctl.d (`net.ipv4.conf.*`) never wins over a key that is written out, so it is none of them. Raises
+    ValueError for any other line.
     """
     faults = []
     for path, key, value in _settings(listing):
@@ -30,6 +31,8 @@ def _name(path: str) -> str:
 def _settings(listing: str) -> Iterator[tuple[str, str, str]]:
     for line in listing.splitlines():
         path, _, setting = line.partition(":")
+        if not path.startswith("/"):
+            raise ValueError(f"drop-ins: cannot be told from {line[:80]!r}")
         key, equals, value = setting.partition("=")
         if equals and not setting.lstrip().startswith(("#", ";")):
             # sysctl.d: a leading "-" forgives failure, and "/" may stand for ".".

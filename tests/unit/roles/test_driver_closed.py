@@ -46,8 +46,16 @@ def test_what_is_held_is_left_out_of_unattended_upgrades_too(name: str) -> None:
 
 @pytest.mark.parametrize("value", ["1", "always", "", "7d"])
 def test_what_another_file_sets_is_told(value: str) -> None:
-    (said,) = overridden(f"APT::Periodic \nAPT::Periodic::Enable {value}\nAPT::Periodic::Verbose 1\n")
+    rest = "".join(f"{key} 0\n" for key in PERIODIC[1:])
+    (said,) = overridden(f"APT::Periodic \nAPT::Periodic::Enable {value}\nAPT::Periodic::Verbose 1\n{rest}")
     assert said.startswith(f"APT::Periodic::Enable is {value!r} for apt, though {CONF} says 0")
+
+
+@pytest.mark.parametrize("settings", ["", "APT::Periodic \n", "what is this\n"])
+def test_what_apt_does_not_say_is_told(settings: str) -> None:
+    said = overridden(settings)
+    assert [line.split()[5] for line in said] == list(PERIODIC)
+    assert all(line.startswith("apt does not say what") for line in said)
 
 
 @pytest.mark.parametrize(

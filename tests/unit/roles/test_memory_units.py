@@ -53,7 +53,6 @@ HEADER = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 @pytest.mark.parametrize(
     ("swaps", "areas"),
     [
-        ("", []),
         (HEADER, []),
         (f"{HEADER}/swap.img                               file\t\t4194300\t\t0\t\t-2\n", ["/swap.img"]),
         (f"{HEADER}/dev/zram0 partition 1 0 5\n/dev/sda2 partition 1 0 -2\n\n", ["/dev/zram0", "/dev/sda2"]),
@@ -62,3 +61,9 @@ HEADER = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"
 )
 def test_active(swaps: str, areas: list[str]) -> None:
     assert active(swaps) == areas
+
+
+@pytest.mark.parametrize("swaps", ["", "\n", "what is this\n", "/swap.img file 4194300 0 -2\n"])
+def test_swaps_without_the_titles_of_the_kernel_are_none(swaps: str) -> None:
+    with pytest.raises(ValueError, match="/proc/swaps: cannot be told from"):
+        active(swaps)

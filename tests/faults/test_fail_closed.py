@@ -1,0 +1,172 @@
+"""Every question of every role, answered in every bad way, in a plan: exit 1, and nothing is sent.
+
+Plain pyinfra runs against such nodes are in test_unknown_nodes.py and tests/unit/roles/test_fail_closed.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import pytest
+from paramiko import SSHException
+
+from sparkrack.fleet import Rack, load
+from sparkrack.fleet.selection import Selection
+from sparkrack.ops import probe
+from sparkrack.ops.account import Sort
+from sparkrack.run.evaluate import evaluate
+from sparkrack.run.plan import Plan, Standing
+from tests.unit.fleet.racks import SWITCH, changed
+from tests.unit.ops.fakenode import Answers
+from tests.unit.roles.cases import OPERATIONS, ROLES, read, role_file
+from tests.unit.run.fakerack import FILE, node_in, prepared, usual
+
+FAULTS: Mapping[str, Any] = {
+    "garbage": "\x01%% (what is this) ;{[\n",
+    "empty": "",
+    "missing tool": {"exit": 127},
+    "permission denied": {"exit": 1},
+}
+ANYTHING = frozenset({"garbage", "empty"})
+EMPTY, GARBAGE = frozenset({"empty"}), frozenset({"garbage"})
+
+OURS = "a file of ours: whatever else stands in it is written anew"
+OTHERS = "a file that holds what others like: only lines of a known form count, the rest is kept"
+NONE = "an answer: there is none of these"
+THERE = "only whether it is there counts"
+MODES = "no line says that our files have their owner and mode, so these are set, which does no harm twice"
+
+HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
+    "/etc/hosts": (ANYTHING, OTHERS),
+    "/etc/cloud/cloud.cfg.d/zz-sparkrack.cfg": (ANYTHING, "a file of ours: as cloud-init leaves the names alone"),
+    "/etc/ssh/sparkrack_known_hosts": (ANYTHING, OURS),
+    "/etc/ssh/ssh_config.d/50-sparkrack.conf": (ANYTHING, OURS),
+    "/etc/ssh/sshd_config.d/00-sparkrack.conf": (ANYTHING, OURS),
+    "/etc/tmpfiles.d/sparkrack-access.conf": (ANYTHING, "there after a trial that was cut off, which is made again"),
+    "access-modes": (ANYTHING, MODES),
+    "access-cloud-init": (ANYTHING, "a line more: our drop-in for cloud-init is written, which changes no names"),
+    "/etc/docker/daemon.json": (EMPTY, "an empty file holds no setting"),
+    "/etc/systemd/system/docker.service.d/50-sparkrack.conf": (ANYTHING, OURS),
+    "docker-containers": (EMPTY, NONE),
+    "/etc/apt/apt.conf.d/99-sparkrack-no-upgrades": (ANYTHING, OURS),
+    "/run/reboot-required": (ANYTHING, THERE),
+    "/run/reboot-required.pkgs": (ANYTHING, "shown to a person, as it is"),
+    "driver-packages": (EMPTY, f"{NONE}; apt itself looks again before it installs"),
+    "driver-dpkg-interrupted": (ANYTHING, "anything says that dpkg was interrupted, and dpkg --configure -a mends it"),
+    "driver-kernel": (GARBAGE, "shown to a person: it is not the kernel that is declared, so a reboot is needed"),
+    "driver-loaded": (EMPTY, NONE),
+    "driver-update-units": (EMPTY, NONE),
+    "/etc/netplan/60-sparkrack-fabric.yaml": (ANYTHING, OURS),
+    "/run/netplan/60-sparkrack-fabric.yaml": (ANYTHING, "there after a trial that was cut off, which is made again"),
+    "/etc/nvidia/cx7-hotplug-enabled": (ANYTHING, THERE),
+    "fabric-signals": (EMPTY, "an interface that is switched off says nothing, and that is told elsewhere"),
+    "netplan-interfaces": (EMPTY, NONE),
+    "netplan-content": (EMPTY, NONE),
+    "netplan-renderers": (EMPTY, NONE),
+    "netplan-mode": (ANYTHING, MODES),
+    "/usr/local/lib/sparkrack/lossless": (ANYTHING, OURS),
+    "/etc/systemd/system/sparkrack-lossless@.service": (ANYTHING, OURS),
+    "lossless-units": (ANYTHING, "no line says that a unit is enabled, so it is, which does no harm twice"),
+    "lossless-modes": (ANYTHING, MODES),
+    "/etc/fstab": (ANYTHING, OTHERS),
+    "/etc/sysctl.d/zz-sparkrack-memory.conf": (ANYTHING, OURS),
+    "swap-units": (EMPTY, "no line says that swap.target is masked, so it is, which does no harm twice"),
+    "sysctl-settings": (EMPTY, NONE),
+    "zram-devices": (EMPTY, NONE),
+    "memory-files": (EMPTY, f"{NONE}: our files are written"),
+    "/proc/cmdline": (ANYTHING, "compared between nodes, and told where it differs"),
+    "/run/sparkrack/run.lock": (ANYTHING, "who changes the rack is told; only taking the lock decides"),
+    "images-stock": (EMPTY, f"{NONE}: what is declared is pulled"),
+    "images-transfers": (EMPTY, NONE),
+    "/etc/nccl.conf": (ANYTHING, OTHERS),
+    "/etc/sparkrack/fabric.env": (ANYTHING, OURS),
+    "/etc/profile.d/sparkrack-fabric.sh": (ANYTHING, OURS),
+    "/usr/local/lib/sparkrack/gid-index": (ANYTHING, OURS),
+    "/etc/security/limits.d/90-sparkrack-memlock.conf": (ANYTHING, OURS),
+    "/etc/systemd/system.conf.d/50-sparkrack-memlock.conf": (ANYTHING, OURS),
+    "/etc/sysctl.d/zz-sparkrack-rdma.conf": (ANYTHING, OURS),
+    "rdma-modes": (ANYTHING, MODES),
+    "rdma-devices": (EMPTY, f"{NONE}: our files name the devices that the card has on a DGX Spark"),
+    "memlock-limits": (EMPTY, NONE),
+    "memlock-settings": (EMPTY, NONE),
+    "arp-settings": (EMPTY, NONE),
+}
+"""Which answers do no harm to whoever believes them, and why. Everything else must stop the host."""
+
+DECLARING: Mapping[str, str] = {"lossless": "roce-right"}
+"""A case in which a role has something to look after and finds it right, where that is not the usual node."""
+
+
+def keys() -> Iterator[tuple[str, str]]:
+    for role in ROLES:
+        yield from ((role, key) for key in (*probe._registered[role].files, *probe._registered[role].commands))
+
+
+@cache
+def sound(role: str) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """The edits of a rack in which a role has something to look after, and the answers of its node."""
+    if role in DECLARING:
+        case = read(OPERATIONS / role / f"{DECLARING[role]}.yaml")
+        return tuple(map(tuple, case.get("rack", []))), node_in(role, case)
+    return tuple(map(tuple, role_file(role)["rack"])), usual(role)
+
+
+@pytest.fixture(scope="module")
+def racks(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Rack]:
+    """A rack for each role, in a folder in which the lock file of the images can be written."""
+    found = {}
+    for role in ROLES:
+        file = tmp_path_factory.mktemp(role) / "rack.yaml"
+        file.write_text(changed(SWITCH, *sound(role)[0]))
+        found[role] = load(file)
+    return found
+
+
+def plan(racks: Mapping[str, Rack], role: str, answers: Answers) -> Plan:
+    """What is planned for a role; nothing may have been sent."""
+    with prepared(racks[role], {"spark1": answers}, Selection(("spark1",), frozenset({role}))) as session:
+        made = evaluate(session, FILE)
+    assert answers.sent == []
+    assert "cannot be evaluated" not in made.model_dump_json(), "told by an exception that nobody foresaw"
+    return made
+
+
+def reasons(made: Plan) -> list[str]:
+    return [said.text for _, said in made.machines[0].said(Sort.UNKNOWN, Sort.REFUSED)]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_node_is_sound_else(role: str, racks: Mapping[str, Rack]) -> None:
+    """Else the tests below would prove nothing."""
+    made = plan(racks, role, Answers(sound(role)[1]))
+    assert made.code in (0, 2), made
+
+
+@pytest.mark.parametrize(
+    ("role", "key", "fault"), [(role, key, fault) for role, key in keys() for fault in FAULTS], ids=str
+)
+def test_a_bad_answer(role: str, key: str, fault: str, racks: Mapping[str, Rack]) -> None:
+    made = plan(racks, role, Answers({**sound(role)[1], key: FAULTS[fault]}))
+    if fault in HARMLESS.get(key, ((), ""))[0]:
+        assert made.code in (0, 2), f"{key}: no longer believed; take it out of HARMLESS: {reasons(made)}"
+        return
+    assert made.code == 1, f"{key}: {fault} is believed: {made.machines[0]}"
+    assert reasons(made)
+
+
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    "error",
+    [TimeoutError("timed out"), OSError("Socket is closed"), EOFError(""), SSHException("No session")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_connection_that_is_lost(role: str, error: Exception, racks: Mapping[str, Rack]) -> None:
+    made = plan(racks, role, Answers(sound(role)[1], probe_raises=error))
+    assert (made.code, made.machines[0].standing) == (1, Standing.UNKNOWN)
+    assert (str(error) or "sudo wants a password") in reasons(made)[0]
+
+
+def test_every_harmless_answer_is_one_to_a_question() -> None:
+    assert HARMLESS.keys() <= {key for _, key in keys()}
