@@ -11,6 +11,7 @@ import click
 from roles.driver import release as walk
 from roles.driver import state
 from roles.driver.reboot import upstream
+from sparkrack.cli.holding import holding
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.fleet import Driver, Rack, load
 from sparkrack.ops import apt
@@ -52,7 +53,8 @@ def release(node: str, rack: Path, version: str | None, kernel: str | None, yes:
         config.write_text(ssh_config(found))
         shell = RootShell(node, config, SECONDS)
         try:
-            changed = _Walk(node, shell).go(version, kernel, yes)
+            with holding(found, config, f"driver of {node}"):
+                changed = _Walk(node, shell).go(version, kernel, yes)
         except (UnreachableError, ValueError) as fault:
             text = str(fault).removeprefix(f"{node}: ")
             raise Fault(f"{node}: {text}") from None
@@ -127,7 +129,7 @@ class _Walk:
     def _agree(self, yes: bool) -> None:
         if yes:
             return
-        if not sys.stdin.isatty():
+        if not (sys.stdin and sys.stdin.isatty()):
             raise Fault(f"{self._node}: there is no terminal to ask on; say -y")
         click.confirm(f"{self._node}: do this?", abort=True)
 

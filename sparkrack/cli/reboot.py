@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from sparkrack.cli.holding import holding
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.cli.verify import files
 from sparkrack.fleet import Rack, load
@@ -35,7 +36,7 @@ def reboot(rack: Path, rolling: bool, limit: tuple[str, ...], timeout: int, cont
     """Restart the nodes in the order of their rank: wait for each, prove it, go on.
 
     The first one that does not come back, or is not as declared then, ends it; the others are not touched. A restart
-    that brings new firmware may take a quarter of an hour.
+    that brings new firmware may take a quarter of an hour. No other run may change the rack meanwhile.
     """
     found = load(rack)
     unknown = [name for name in limit if name not in found.nodes]
@@ -45,13 +46,18 @@ def reboot(rack: Path, rolling: bool, limit: tuple[str, ...], timeout: int, cont
     with TemporaryDirectory(prefix="sparkrack-") as folder:
         config = Path(folder) / "ssh_config"
         config.write_text(ssh_config(found))
-        for done, name in enumerate(names):
-            fault = _one(found, name, RootShell(name, config, 30), timeout, containers, click.echo)
-            if fault:
-                click.echo(f"{name}: {fault}", err=True)
-                left = ", ".join(names[done + 1 :]) or "none"
-                click.echo(f"{done} of {len(names)} nodes restarted and proven; not touched: {left}")
-                sys.exit(1)
+        with holding(found, config, f"restart of {', '.join(names)}") as held:
+            for done, name in enumerate(names):
+                if name == held.head:
+                    held.restarts()
+                fault = _one(found, name, RootShell(name, config, 30), timeout, containers, click.echo)
+                if fault:
+                    click.echo(f"{name}: {fault}", err=True)
+                    left = ", ".join(names[done + 1 :]) or "none"
+                    click.echo(f"{done} of {len(names)} nodes restarted and proven; not touched: {left}")
+                    sys.exit(1)
+                if name == held.head:
+                    held.take()
     click.echo(f"{len(names)} of {len(names)} nodes restarted and proven")
 
 

@@ -58,7 +58,8 @@ rdma()
 class Peculiar(TypedDict, total=False):
     """What is peculiar about a machine, always at its operation `memory`.
 
-    away: it cannot be reached. unknown, refused: so its operation says. fails: its second command does not work.
+    away: it cannot be reached. unknown, refused: so its operation says. late: it refuses, but only when it is to begin.
+    fails: its second command does not work.
     bug: its operation has one. waits: its second command waits until there is a file `go` in the folder; before, it
     makes a file `waiting-NAME`. unlocks: its second command removes the lock, as a restart of the head node does.
     """
@@ -66,6 +67,7 @@ class Peculiar(TypedDict, total=False):
     away: bool
     unknown: str
     refused: str
+    late: str
     fails: bool
     bug: bool
     waits: bool
@@ -120,6 +122,9 @@ def bring(thing: str) -> Generator[PyinfraCommand, None, None]:
         return
     if "refused" in about:
         yield refusal.refuse(host, f"{thing}: {about['refused']}")
+        return
+    if "late" in about and host.state.is_executing:
+        yield refusal.refuse(host, f"{thing}: {about['late']}")
         return
     _, lines, _ = ask(host, f"cat /etc/{thing}.conf")
     if lines == ["new"]:

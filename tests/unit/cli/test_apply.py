@@ -71,6 +71,7 @@ CASES = {
     "bug": Case(("-y",), {"spark2": {"bug": True}}, new=("spark1",)),
     "unknown": Case(("-y",), {"spark3": {"unknown": "the node did not \x1b[2Janswer"}}),
     "refused": Case(("-y",), {"spark3": {"refused": "it is in the way"}}),
+    "late": Case(("-y",), {"spark2": {"late": "it is in the way now"}}, new=("spark1",)),
     "unreachable": Case(("-y",), {"spark3": {"away": True}}),
     "head away": Case(("-y", "--exclude", "spark1"), {"spark1": {"away": True}}),
     "held": Case(("-y",), lock=OTHER.text),
@@ -240,6 +241,16 @@ def test_a_canary_that_fails_ends_it(runs: dict[str, tuple[World, Ended]]) -> No
         "spark3: nothing was changed",
     ]
     assert lines[-1].startswith("failed; journal: ")
+
+
+def test_one_that_refuses_when_it_is_to_begin(runs: dict[str, tuple[World, Ended]]) -> None:
+    world, ended = runs["late"]
+    assert ended.code == 1
+    lines = ended.stdout.splitlines()
+    assert "spark2: refused: memory: it is in the way now" in lines
+    assert "spark2: refused at memory: Turn it off; nothing of that was done" in lines
+    assert lines[-1].startswith("failed; journal: ")
+    assert (world.sent, world.lock.exists()) == ([], False)
 
 
 def test_the_first_failure_stops_everything_after_its_wave(runs: dict[str, tuple[World, Ended]]) -> None:

@@ -99,7 +99,16 @@ def test_the_newest_of_its_major(spark1: Spark1) -> None:
         "utils-580 580.159.03", "utils-580 580.173.02"
     )
     assert spark1.packages == untouched
-    assert list((spark1.folder / "run").iterdir()) == []
+    assert [path.name for path in (spark1.folder / "run").rglob("*")] == ["sparkrack"], "the lock was given back"
+
+
+def test_not_while_another_run_changes_the_rack(spark1: Spark1) -> None:
+    (spark1.folder / "run/sparkrack").mkdir()
+    (spark1.folder / "run/sparkrack/run.lock").touch()
+    done = spark1.release("-y")
+    assert done.exit_code == 1
+    assert "changes the rack; when that run is gone: sparkrack unlock unknown" in done.output
+    assert spark1.packages == PACKAGES
 
 
 def test_again_there_is_nothing_to_do(spark1: Spark1) -> None:

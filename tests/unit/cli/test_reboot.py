@@ -19,7 +19,7 @@ SSH = """\
 #!/bin/sh
 node="$NODES/$3"
 [ ! -e "$node/off" ] || { echo "ssh: connect: No route to host" >&2; exit 255; }
-PATH="$NODES/bin:$PATH" NODE="$node" exec sh
+sed -u "s#/run/sparkrack#$node/run/sparkrack#g" | PATH="$NODES/bin:$PATH" NODE="$node" sh
 """
 CAT = """#!/bin/sh
 case $1 in /proc/sys/kernel/random/boot_id) exec /bin/cat "$NODE/boot";; *) exec /bin/cat "$@";; esac
@@ -32,6 +32,7 @@ echo "$NODE" >> "$NODES/restarted"
 [ ! -e "$NODE/stubborn" ] || { echo "Access denied" >&2; exit 1; }
 [ ! -e "$NODE/dies" ] || touch "$NODE/off"
 echo second > "$NODE/boot"
+rm -rf "$NODE/run/sparkrack"
 """
 
 
@@ -45,7 +46,7 @@ class Rack:
             (folder / name).write_text(text)
             (folder / name).chmod(stat.S_IRWXU)
         for name in ("spark1", "spark2"):
-            (folder / name).mkdir()
+            (folder / name / "run").mkdir(parents=True)
             (folder / name / "boot").write_text("first\n")
             (folder / name / "containers").write_text("")
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
@@ -56,11 +57,16 @@ class Rack:
     def prove(self, _rack: object, _files: object, names: list[str], _junit: None) -> list[Outcome]:
         (name,) = names
         assert (self.folder / name / "boot").read_text() == "second\n", "proven before it was back"
+        assert self.lock.exists() == (name != "spark1"), "that of spark1 went with its restart"
         fine = name not in self.unsound
         return [Outcome(name, "memory", "test_swap", passed=fine, why="" if fine else f"{name}: swap is on")]
 
     def run(self, *words: str) -> Result:
         return CliRunner().invoke(sparkrack, ["reboot", "--rack", str(self.folder / "rack.yaml"), "--rolling", *words])
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "spark1/run/sparkrack/run.lock"
 
     def restarted(self) -> list[str]:
         noted = self.folder / "restarted"
@@ -79,6 +85,17 @@ def test_one_after_the_other(rack: Rack) -> None:
     lines = done.output.splitlines()
     assert lines.index("spark1: 1 checks passed") < lines.index("spark2: restarts")
     assert lines[-1] == "2 of 2 nodes restarted and proven"
+    assert not rack.lock.exists()
+
+
+def test_not_while_another_run_changes_the_rack(rack: Rack) -> None:
+    rack.lock.parent.mkdir()
+    rack.lock.write_text("{}")
+    done = rack.run()
+    assert done.exit_code == 1
+    assert "changes the rack; when that run is gone: sparkrack unlock unknown" in done.output
+    assert rack.restarted() == []
+    assert rack.lock.exists()
 
 
 def test_only_those_that_are_named(rack: Rack) -> None:
@@ -108,18 +125,20 @@ def test_a_node_that_does_not_come_back_ends_it(rack: Rack) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("name", "state", "said"),
     [
-        ("off", "spark1: cannot be asked: ssh: connect: No route to host"),
-        ("stubborn", "spark1: does not restart: Access denied"),
+        ("spark1", "off", "spark1: the lock of the rack cannot be taken: ssh: connect: No route to host"),
+        ("spark2", "off", "spark2: cannot be asked: ssh: connect: No route to host"),
+        ("spark1", "stubborn", "spark1: does not restart: Access denied"),
     ],
 )
-def test_a_node_that_cannot_be_restarted_ends_it(rack: Rack, state: str, said: str) -> None:
-    (rack.folder / "spark1" / state).touch()
-    done = rack.run()
+def test_a_node_that_cannot_be_restarted_ends_it(rack: Rack, name: str, state: str, said: str) -> None:
+    (rack.folder / name / state).touch()
+    done = rack.run("--limit", name)
     assert done.exit_code == 1
     assert said in done.output
     assert "Traceback" not in done.output
+    assert not rack.lock.exists()
 
 
 def test_containers_are_not_ended_unasked(rack: Rack) -> None:

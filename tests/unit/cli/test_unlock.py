@@ -207,6 +207,14 @@ def test_the_head_restarts_and_it_is_taken_anew(head: Head) -> None:
     assert not head.lock.exists()
 
 
+def test_taken_anew_it_must_last_as_well(head: Head) -> None:
+    with pytest.raises(click.ClickException, match="the lock was gone before"), head.held() as held:  # noqa: PT012
+        held.restarts()
+        head.restart()
+        held.take()
+        head.lock.unlink()
+
+
 def test_the_head_restarts_and_does_not_come_back(head: Head, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit), head.held() as held:  # noqa: PT012 - what happens meanwhile
         held.restarts()

@@ -17,7 +17,7 @@ def facts(*edits: tuple[str, str], asked: tuple[float, float] = (NOW, NOW)) -> F
     """Its facts, with each old text of its answers replaced by a new one. Raises ValueError as the role's parser."""
     node = said()
     for old, new in edits:
-        holders = [key for key, text in node.items() if old in text]
+        holders = [key for key, text in node.items() if text and old in text]
         assert holders, f"{old!r} is in no answer"
         for key in holders:
             node[key] = node[key].replace(old, new)

@@ -22,7 +22,7 @@ said = lambda text: print(text, flush=True)
 try:
     with Interrupt(lambda: said("told")) as stop:
         assert not stop.asked()
-        said("ready")
+        said(f"ready, ignores {[int(one) for one in SIGNALS if signal.getsignal(one) is signal.SIG_IGN]}")
         for _ in range(600):
             # Another host's part of the run is what Python happens to be in.
             gevent.joinall([gevent.spawn(gevent.sleep, 0.01)])
@@ -41,7 +41,7 @@ class Process:
     def __init__(self, *ignored: int) -> None:
         words = [sys.executable, "-c", DRIVER, *map(str, map(int, ignored))]
         self.process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
-        self.expect("ready")
+        self.expect(f"ready, ignores {list(map(int, ignored))}")
 
     def expect(self, *lines: str) -> None:
         assert self.process.stdout
