@@ -16,6 +16,8 @@ from pyinfra.api.host import Host
 from sparkrack.ops.refusal import unseen
 from sparkrack.ops.shell import ask, quote
 
+SECONDS = 300
+"""How long a node may take to say everything. A slow one takes seconds; one with a dead disk or driver never ends."""
 _END = "complete"
 # As few processes as can be: a line `PATH absent`, `PATH CONTENT CODE`, or `NAME CONTENT`, where the last line of a
 # command's content is the code that it ended with. A command has a shell of its own, without input.
@@ -136,7 +138,9 @@ def read(host: Host, role: str) -> Reading:
 def _ask(host: Host, probes: list[Probe], lasting: Mapping[str, bytes | None]) -> Reading:
     asked = time.time()
     try:
-        fine, output, complaints = ask(host, script(probes))
+        fine, output, complaints = ask(host, script(probes), SECONDS)
+    except TimeoutError as slow:
+        raise UnknownError(f"state of the node: no whole answer in time ({slow or SECONDS})") from None
     except (OSError, EOFError, SSHException) as error:
         # pyinfra asks for a password when sudo wants one, and ends so where nobody can answer.
         why = str(error) or "it hung up, or sudo wants a password; access.user needs sudo without one"

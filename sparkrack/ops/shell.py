@@ -16,14 +16,19 @@ def root(script: str, stdin: str | None = None) -> StringCommand:
     return command
 
 
-def ask(host: Host, script: str) -> tuple[bool, list[str], list[str]]:
+def ask(host: Host, script: str, seconds: int | None = None) -> tuple[bool, list[str], list[str]]:
     """Run a script on the node now, as root: whether it ended well, its output, its complaints.
 
-    Raises OSError when the connection fails, as pyinfra's connectors do.
+    `seconds`: how long it may take; None for as long as it likes. Raises TimeoutError after that, and another OSError
+    when the connection fails, as pyinfra's connectors do.
     """
     state = host.state
     fine, output = host.run_shell_command(
-        StringCommand(script), print_output=state.print_fact_output, print_input=state.print_fact_input, _sudo=True
+        StringCommand(script),
+        print_output=state.print_fact_output,
+        print_input=state.print_fact_input,
+        _sudo=True,
+        **({} if seconds is None else {"_timeout": seconds}),
     )
     return fine, output.stdout_lines, output.stderr_lines
 

@@ -10,6 +10,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import termios
 import time
 from collections.abc import Iterator, Mapping
@@ -239,6 +240,33 @@ def test_it_is_ended_in_the_middle(running: Running, number: signal.Signals, cod
     assert "KeyboardInterrupt" not in ended.stderr, ended.stderr
     assert running.node.left(), "a connection stayed open"
     assert running.left == []
+
+
+SHORT = """\
+import sys
+import sparkrack.run.gevented
+from sparkrack.ops import probe
+from sparkrack.cli.main import main
+probe.SECONDS = 2
+main()
+"""
+
+
+def test_a_node_that_never_ends_its_answer_is_unknown(tmp_path: Path) -> None:
+    there = SshNode(hangs)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", SHORT, *PLAN],
+            env=settings(tmp_path, RACK=str(rack_file(tmp_path, there))),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    finally:
+        there.close()
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "unknown: state of the node: no whole answer in time (" in done.stdout
 
 
 def on_terminal(folder: Path, speak: Speak, **env: str) -> tuple[int, str]:
