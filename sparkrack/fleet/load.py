@@ -43,6 +43,8 @@ def load(path: str | os.PathLike[str]) -> Rack:
         found += [(document.line(problem.path), problem) for problem in problems]
     if found or rack is None:
         raise RackError(_faults(name, found))
+    # Found out once, here: pyinfra copies what a host's data hold at every access, and a copy keeps what was known.
+    _ = rack.addresses_by_node, rack.topology
     return rack
 
 

@@ -110,11 +110,6 @@ class Rack(Section):
     images: tuple[Image, ...] = Field(default=(), examples=["[scitrera/dgx-spark-sglang:0.5.12]"])
     source: Path
 
-    def __copy__(self) -> Rack:
-        """Itself, since nothing of it changes: pyinfra copies what a host's data hold at every access, and a copy would
-        have to find out again what follows from the file."""
-        return self
-
     @cached_property
     def cabling(self) -> Cabling:
         """Every cable of the rack, known from both of its ends."""

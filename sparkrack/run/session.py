@@ -81,8 +81,12 @@ class Session:
         load_deploy_file(self.state, path)
 
     def close(self) -> None:
-        """Disconnect from every host."""
-        disconnect_all(self.state)
+        """Disconnect from every host, and leave nothing of this session with pyinfra."""
+        try:
+            disconnect_all(self.state)
+        finally:
+            for context in (ctx_state, ctx_config, ctx_inventory):
+                context.reset()
 
 
 def machine(host: Host) -> str:

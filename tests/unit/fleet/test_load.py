@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
@@ -107,7 +106,7 @@ def test_a_pipe_can_be_a_rack_file() -> None:
         os.close(reading)
 
 
-def test_sixty_four_nodes_load_within_50_ms(tmp_path: Path) -> None:
+def test_sixty_four_nodes_and_eight_switches_load(tmp_path: Path) -> None:
     lanes = [f"{cage}-{lane}" for cage in ("qsfp56-dd-1", "qsfp56-dd-2") for lane in (1, 3, 5, 7)]
     nodes = "".join(
         node(f"spark{number}", number, {1: f"crs{number // 8}/{lanes[number % 8]}"}) for number in range(64)
@@ -116,12 +115,7 @@ def test_sixty_four_nodes_load_within_50_ms(tmp_path: Path) -> None:
     switches = "".join(switch(f"crs{number}", number, cages) for number in range(8))
     path = tmp_path / "rack.yaml"
     path.write_text(f"rack: large\n{ACCESS}nodes:\n{nodes}switches:\n{switches}{SUBNETS}")
-    took = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        rack = load(path)
-        took.append(time.perf_counter() - begin)
+    rack = load(path)
     assert len(rack.nodes) == 64
     assert len(rack.cabling.cables) == 64
     assert [len(rack.cabling.legs(name)) for name in rack.switches] == [8] * 8
-    assert min(took) < 0.050

@@ -181,6 +181,8 @@ def run(hosts: Mapping[str, dict[str, Any]], deploy: Callable[[], None], mode: s
         host.connector_cls = Node
     config = Config(DIFF=diff)  # type: ignore[no-untyped-call]
     state = State(inventory, config, check_for_changes=mode != "yes")
+    # pyinfra keeps them in a set, whose order depends on where its objects happen to lie in memory.
+    inventory.get_active_hosts = lambda: [host for host in inventory if host in state.active_hosts]  # type: ignore[method-assign]
     said, logger = _Said(), logging.getLogger("pyinfra")
     level = logger.level
     logger.addHandler(said)
