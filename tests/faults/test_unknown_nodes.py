@@ -29,7 +29,7 @@ def bad(role: str) -> dict[str, Any]:
         "denied": ({"refused": "Permission denied"}, "state of the node: Permission denied"),
         "sudo": ({"refused": "sudo: a password is required"}, "state of the node: sudo: a password is required"),
         "nosudo": ({"refused": "sh: 1: sudo: not found"}, "state of the node: sh: 1: sudo: not found"),
-        "lost": ({"lost": "timed out"}, "state of the node: timed out"),
+        "lost": ({"lost": "timed out"}, "state of the node: no whole answer in time (timed out)"),
     }
 
 
