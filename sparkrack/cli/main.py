@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -84,10 +85,18 @@ def sparkrack() -> None:
 
 def main() -> None:
     """Run the command."""
-    if sys.argv[1:2] and sys.argv[1] in DRIVING:
-        # Before anything else is imported; and not for the others, which use threads and processes.
-        import_module("sparkrack.run.gevented")
-    sparkrack(prog_name="sparkrack")
+    if not (sys.argv[1:2] and sys.argv[1] in DRIVING):
+        sparkrack(prog_name="sparkrack")
+    # Before anything else is imported; and not for the others, which use threads and processes.
+    import_module("sparkrack.run.gevented")
+    try:
+        sparkrack(prog_name="sparkrack")
+    except SystemExit as end:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()
+        # At once: what paramiko leaves to Python's own end finds gevent's threads gone, and complains with a traceback.
+        os._exit(end.code if isinstance(end.code, int) else 1)
 
 
 if __name__ == "__main__":

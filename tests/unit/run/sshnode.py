@@ -74,15 +74,30 @@ class SshNode:
             transport = paramiko.Transport(connection)
             transport.add_server_key(self.key)
             self._transports.append(transport)
+            server = _Server(self)
+            _tell_of_replies(transport, server.replied)
             try:
-                transport.start_server(server=_Server(self))
+                transport.start_server(server=server)
             except (paramiko.SSHException, EOFError):
                 continue  # the client did not like the key
+
+
+def _tell_of_replies(transport: paramiko.Transport, replied: threading.Semaphore) -> None:
+    """Release it for each request that was granted: an answer that is through before that is one to nobody."""
+    send = transport._send_user_message  # type: ignore[attr-defined]
+
+    def sent(message: paramiko.Message) -> None:
+        send(message)
+        if message.asbytes()[:1] == paramiko.common.cMSG_CHANNEL_SUCCESS:
+            replied.release()
+
+    transport._send_user_message = sent  # type: ignore[attr-defined]
 
 
 class _Server(paramiko.ServerInterface):
     def __init__(self, node: SshNode) -> None:
         self.node = node
+        self.replied = threading.Semaphore(0)
 
     def get_allowed_auths(self, username: str) -> str:  # noqa: ARG002 - the arguments are paramiko's
         return "publickey"
@@ -102,6 +117,7 @@ class _Server(paramiko.ServerInterface):
             self.node.commands.append(command)
         self.node.begun.set()
         said = self.node.speak(command)
+        self.replied.acquire(timeout=20)
         if said is None:
             self.node.gone.wait()
             return
