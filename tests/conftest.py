@@ -14,8 +14,8 @@ LAB = "tests/lab/"
 # pyinfra's own command, parts of which we import, replaces threads and sockets of the process that imports it; xdist's
 # threads do not outlive that. What needs it is tested in processes of its own.
 monkey.patch_all = lambda *_, **__: True
-# Whoever starts the tests in the background, or with nohup, has these ignored, and so would have every process that they
-# start; one with a handler begins anew.
+# Whoever starts the tests in the background, or with nohup, has these ignored, and so would have every process that
+# they start; one with a handler begins anew.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
