@@ -8,6 +8,7 @@ from itertools import groupby
 from rich.console import Console
 from rich.text import Text
 
+from sparkrack.fleet.errors import one_line
 from sparkrack.ops.account import Sort
 from sparkrack.run.plan import Machine, Plan, Said, Standing, Step
 
@@ -86,4 +87,4 @@ def line(said: Said, step: Step) -> Text:
 
 def printable(text: str) -> str:
     """Text of a machine as it may reach a terminal: nothing in it moves the cursor."""
-    return "".join(char if char.isprintable() or char == "\t" else f"\\x{ord(char):02x}" for char in text)
+    return "\t".join(map(one_line, text.split("\t")))
