@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from sparkrack.fleet.places import state_folder
 from sparkrack.fleet.secrets import SecretError
 
 from .errors import CheckError, UnreadableError
@@ -39,8 +40,7 @@ KEPT = tuple(
 
 def folder(rack: str, switch: str) -> Path:
     """Where the backups of a switch are: in the operator's state folder (XDG base directories)."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "sparkrack" / rack / switch
+    return state_folder(rack) / switch
 
 
 @dataclass(frozen=True)

@@ -139,17 +139,7 @@ def test_full_frames_reach(pair: tuple[Address, Address], echoes: Echoes, rack: 
     if code not in PING_ENDS:
         raise UnknownError(f"{here.half}: ping towards {there.half} cannot be run, it ends with {code}")
     answered = code == "0"
-    told.measured(
-        Reach(
-            half=here.half.index,
-            sender=here.half.node,
-            sender_device=here.device,
-            receiver=there.half.node,
-            receiver_device=there.device,
-            mtu=rack.fabric.mtu,
-            reached=answered,
-        )
-    )
+    told.measured(Reach.between(here, there, rack.fabric.mtu, answered))
     ends = " and ".join(_leg(rack, address) for address in pair)
     assert answered, f"{here.half} does not reach {there.half} with {rack.fabric.mtu}-byte frames ({ends})"
 

@@ -16,11 +16,11 @@ from sparkrack.cli.session import evaluated, selected
 from sparkrack.cli.show import printable, show_plan
 from sparkrack.cli.telling import Ending, Log, Telling, Voice
 from sparkrack.fleet import Rack, load
+from sparkrack.fleet.places import state_folder
 from sparkrack.fleet.selection import ALWAYS, ROLES, Selection
 from sparkrack.ops.account import Sort
 from sparkrack.ops.lock import Holder, LockError, me
 from sparkrack.run.carry import Carrying
-from sparkrack.run.files import state_folder
 from sparkrack.run.guard import locked
 from sparkrack.run.interrupt import Interrupt
 from sparkrack.run.journal import SCHEMA, Journal

@@ -33,8 +33,8 @@ def status(rack: Path, limit: tuple[str, ...], exclude: tuple[str, ...], as_json
     from rich.console import Console
 
     from sparkrack.fleet import load
+    from sparkrack.fleet.places import state_folder
     from sparkrack.fleet.selection import SelectionError, select
-    from sparkrack.run.files import state_folder
     from sparkrack.status.ask import ask
     from sparkrack.status.collect import collect
     from sparkrack.status.screen import WIDTH, show

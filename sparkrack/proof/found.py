@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from sparkrack.fleet import Address
+
 
 class Frozen(BaseModel):
     """A record of a report: it does not change, and knows no other fields."""
@@ -24,6 +26,19 @@ class Reach(Frozen):
     receiver_device: str = Field(description="its network device")
     mtu: int = Field(description="bytes of the frames that were sent")
     reached: bool | None = Field(description="null: the sender could not be asked")
+
+    @classmethod
+    def between(cls, here: Address, there: Address, mtu: int, reached: bool | None) -> Reach:
+        """From the half that has one address to the half that has the other."""
+        return cls(
+            half=here.half.index,
+            sender=here.half.node,
+            sender_device=here.device,
+            receiver=there.half.node,
+            receiver_device=there.device,
+            mtu=mtu,
+            reached=reached,
+        )
 
 
 class Bandwidth(Frozen):

@@ -144,15 +144,7 @@ def _reach(
     }
     return tuple(
         told.get((here.half.node, here.device, there.half.node, there.device))
-        or Reach(
-            half=here.half.index,
-            sender=here.half.node,
-            sender_device=here.device,
-            receiver=there.half.node,
-            receiver_device=there.device,
-            mtu=rack.fabric.mtu,
-            reached=None,
-        )
+        or Reach.between(here, there, rack.fabric.mtu, None)
         for here, there in reachable(rack)
         if here.half.node in machines and there.half.node not in excluded
     )

@@ -1,4 +1,4 @@
-"""Files of the operator's own machine: written whole or not at all, and where they are kept."""
+"""Files of the operator's own machine: written whole or not at all."""
 
 from __future__ import annotations
 
@@ -26,9 +26,3 @@ def keep(path: Path, text: str, mode: int = 0o600) -> None:
             with suppress(OSError):
                 Path(new.name).unlink()
             raise
-
-
-def state_folder(rack: str) -> Path:
-    """Where the runs of a rack are kept: in the operator's state folder (XDG base directories)."""
-    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(state).expanduser() / "sparkrack" / rack

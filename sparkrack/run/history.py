@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from sparkrack.fleet.errors import one_line
+from sparkrack.fleet.places import state_folder
 from sparkrack.run import files
 from sparkrack.run.drift import Drift
 
@@ -27,7 +28,7 @@ class HistoryError(Exception):
 
 def folder(rack: str) -> Path:
     """Where the runs of a rack are kept."""
-    return files.state_folder(rack) / "drift"
+    return state_folder(rack) / "drift"
 
 
 def name(drift: Drift) -> str:
