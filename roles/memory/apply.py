@@ -69,7 +69,21 @@ def swap_off() -> Generator[PyinfraCommand, None, None]:
     if swapped or units:
         yield root("swapoff -a")
     for device in zram:
-        yield root(f"echo 1 > /sys/block/{quote(device)}/reset")
+        yield root(released(device))
+
+
+def released(device: str) -> str:
+    """The shell that gives a zram device's memory back.
+
+    The kernel refuses while anybody has the device open, and udev opens it for a moment after every use, so this
+    asks again for ten seconds. A device that is gone by then, as zram-generator's are, is what was wanted.
+    """
+    reset = quote(f"/sys/block/{device}/reset")
+    busy = quote(f"{device} is still in use; lsof /dev/{device} tells by whom")
+    return (
+        f"n=0; while [ -e {reset} ]; do if echo 1 > {reset} 2>/dev/null; then break; fi; "
+        f"n=$((n + 1)); [ $n -lt 50 ] || {{ echo {busy} >&2; exit 1; }}; sleep 0.2; done"
+    )
 
 
 @operation()

@@ -70,7 +70,7 @@ def me(what: str) -> Holder:
         user = getpass.getuser()
     except (OSError, KeyError, ImportError):  # a user without a name, as in a container
         user = str(os.getuid())
-    run = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
+    run = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
     return Holder(run, _short(f"{user}@{socket.gethostname()}"), now.isoformat(timespec="seconds"), _short(what))
 
 
