@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from pyinfra import logger
@@ -17,7 +18,7 @@ from pyinfra.context import ctx_host
 from sparkrack.ops import refusal
 from sparkrack.ops.account import Entry, Sort, heard
 
-from . import backup
+from . import backup, legs
 from .batch import Batch, Plan
 from .conduct import conduct
 from .connector import RouterOSConnector
@@ -61,12 +62,16 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
     try:
         before = goal.read(asking(host))
         todo = goal.plan(before)
+        # Unknown stops a run here as a garbled answer of a node does there: whether its links came back would be
+        # asked of the same monitor.
+        down = legs.faults(rack, switch, before, todo, asking(host))
     except RefusedError as refused:
         yield refusal.refuse(host, *_untouched(*refused.reasons))
         return
     except (SwitchError, UnreadableError) as unknown:
         yield refusal.unknown(host, *_untouched(f"state of the switch unknown: {unknown}"))
         return
+    todo = replace(todo, faults=(*todo.faults, *down))
     _show(host, todo)
     if not todo.batches:
         host.noop(f"{switch.name} is as declared")

@@ -3,7 +3,7 @@ Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sparkrack.fleet.splits import SPLITS, cage_kind
@@ -65,7 +65,7 @@ def _cage(
         if text:
             yield f"leg{'s' if len(told) > 1 else ''} {', '.join(told)}: {text}"
     for text, numbers in single.items():
-        yield f"{_lanes(numbers)} of cage {cage}: {text}"
+        yield f"{lane_words(numbers)} of cage {cage}: {text}"
 
 
 def _words(cage: str) -> set[str]:
@@ -97,7 +97,7 @@ def _old(field: FieldChange) -> str:
     return "not told" if value is None else canonical(told.kind, value)
 
 
-def _lanes(numbers: list[int]) -> str:
+def lane_words(numbers: Sequence[int]) -> str:
     """ "lane 3", "lanes 1-4, 7"."""
     runs: list[list[int]] = []
     for number in numbers:

@@ -13,6 +13,7 @@ from sparkrack.proof.told import UnknownError
 from .api import Session
 from .errors import SentenceError, SwitchError, UnreadableError
 from .goal import Declared
+from .legs import monitor
 from .menus import BRIDGE_HOST, BRIDGE_PORT, ETHERNET, Row
 from .rest import Rest
 
@@ -80,8 +81,7 @@ class Look:
         ids = {self.ethernet[name][".id"]: name for name in legs if ".id" in self.ethernet.get(name, {})}
         if not ids:
             return {}
-        fields = "=.proplist=name,status,rate,fec"
-        rows = self.ask(("/interface/ethernet/monitor", f"=numbers={','.join(ids)}", "=once=", fields))
+        rows = self.ask(monitor(ids))
         names = {self.ethernet[name].get("name"): name for name in ids.values()}
         return {names[row["name"]]: row for row in rows if row.get("name") in names}
 

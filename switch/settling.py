@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from .batch import Link
+from .drift_lanes import lane_words
 from .errors import CheckError
 from .line import Line
 from .menus import Row
@@ -67,6 +68,6 @@ def _not_up(link: Link, row: Row | None) -> str | None:
     status, rate = row.get("status", "not reported"), row.get("rate", "")
     if status == "link-ok" and gbps(rate) == link.leg.gbps:
         return None
-    lanes = f"lanes {link.leg.lanes[0]}-{link.leg.lanes[-1]}"
     at = f" at {rate or 'no rate'}" if status == "link-ok" else ""
-    return f"leg {link.leg} ({lanes}, to {link.port}) is {status}{at}, should be up at {link.leg.gbps}G"
+    name = f"leg {link.leg} ({lane_words(link.leg.lanes)}, to {link.port})"
+    return f"{name} is {status}{at}, should be up at {link.leg.gbps}G"

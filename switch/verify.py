@@ -20,6 +20,7 @@ from sparkrack.proof.told import Told, UnknownError
 from .cages import split_of
 from .deadman import PREFIX
 from .drift import Sort, drift
+from .drift_lanes import lane_words
 from .ends import (
     HEARD_SECONDS,
     End,
@@ -208,5 +209,4 @@ def test_leg_goes_to_its_node(leg: tuple[Leg, Port], look: Look, nodes: Nodes, r
 
 def _named(leg: tuple[Leg, Port]) -> str:
     here, port = leg
-    lanes = f"lanes {here.lanes[0]}-{here.lanes[-1]}" if len(here.lanes) > 1 else f"lane {here.lanes[0]}"
-    return f"{port.node} on leg {here}, {lanes}"
+    return f"{port.node} on leg {here}, {lane_words(here.lanes)}"

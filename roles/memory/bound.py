@@ -31,10 +31,12 @@ def bound(rack: Rack) -> Generator[PyinfraCommand, None, None]:
         now = view.live.group(SLICE)
         stale = view.stale([ceiling.unit(rack)])
         wrong = ceiling.wrong(rack, now)
-        changes = ceiling.changes(rack, now, view.total_kb)
+        changes, notes = ceiling.changes(rack, now), ceiling.notes(rack, view.total_kb)
     except (probe.UnknownError, ValueError) as unknown:
         yield refusal.unknown(host, f"memory: {unknown}; nothing was changed")
         return
+    for line in notes:
+        report.warn(host, line)
     reload = bool(stale or now.dropins or f"memory-{MARK}" in view.live.pending)
     if not (reload or wrong) and now.there and now.enabled:
         host.noop("all containers together are bounded, live and at boot")

@@ -58,8 +58,8 @@ def wrong(rack: Rack, now: Group) -> dict[str, int]:
     return found
 
 
-def changes(rack: Rack, now: Group, total_kb: int) -> list[str]:
-    """What becomes of the limits, in words. `total_kb`: the node's MemTotal (KiB)."""
+def changes(rack: Rack, now: Group) -> list[str]:
+    """What becomes of the limits, in words."""
     lines = []
     for file, wanted in wrong(rack, now).items():
         name = limits(rack)[file][0]
@@ -72,8 +72,11 @@ def changes(rack: Rack, now: Group, total_kb: int) -> list[str]:
             f"{SLICE}: {used // 1024**2}M are in use, more than {rack.docker.memory}: the kernel takes back what is "
             "cached, and kills in the containers if that is not enough"
         )
-    if most > total_kb * 1024:
-        lines.append(
-            f"docker.memory: {rack.docker.memory} is more than this node's {total_kb // 1024}M: it bounds nothing here"
-        )
     return lines
+
+
+def notes(rack: Rack, total_kb: int) -> list[str]:
+    """What is allowed, and a person should know. `total_kb`: the node's MemTotal (KiB)."""
+    if mebibytes(rack.docker.memory) * 1024 <= total_kb:
+        return []
+    return [f"docker.memory: {rack.docker.memory} is more than this node's {total_kb // 1024}M: it bounds nothing here"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from pydantic import SecretStr, ValidationError
 
+from sparkrack.cli.machines import switches
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.fleet import RackError, SecretError, SecretRef, Switch, edit, load
 from sparkrack.fleet.load import DEFAULT
@@ -35,7 +36,7 @@ def bootstrap() -> None:
 
 
 @bootstrap.command("switch")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=switches)
 @rack_option
 @click.option(
     "--address", callback=_address, default=FACTORY_ADDRESS, show_default=True, help="Where the switch answers now."

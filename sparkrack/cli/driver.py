@@ -12,6 +12,7 @@ from roles.driver import release as walk
 from roles.driver import state
 from roles.driver.reboot import upstream
 from sparkrack.cli.holding import holding
+from sparkrack.cli.machines import nodes
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.fleet import Driver, Rack, load
 from sparkrack.ops import apt
@@ -32,7 +33,7 @@ def driver() -> None:
 
 
 @driver.command()
-@click.argument("node")
+@click.argument("node", shell_complete=nodes)
 @rack_option
 @click.option("--version", help="The version, as driver.version has it.  [default: the newest of its major]")
 @click.option("--kernel", help="A kernel to install with it, as driver.kernel has it.")

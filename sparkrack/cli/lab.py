@@ -13,6 +13,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from sparkrack.cli.machines import starting
+
 if TYPE_CHECKING:
     from lab.lab import Lab
 
@@ -73,8 +75,24 @@ def status() -> None:
     sys.exit(0 if all(member.answers for member in members) else 1)
 
 
+def _machines(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """The nodes and switches of this folder's lab that a shell may complete to."""
+    nodes, switches = _starting(incomplete)
+    return [*nodes, *switches]
+
+
+def _nodes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return _starting(incomplete)[0]
+
+
+def _starting(incomplete: str) -> tuple[list[str], list[str]]:
+    from lab.place import Place
+
+    return starting(Place.here().rack, incomplete)
+
+
 @lab.command()
-@click.argument("name")
+@click.argument("name", shell_complete=_machines)
 def reset(name: str) -> None:
     """Bring one machine to factory state: a fresh disk for a node, factory settings for the switch."""
     _lab().reset(name)
@@ -82,7 +100,7 @@ def reset(name: str) -> None:
 
 
 @lab.command()
-@click.argument("name")
+@click.argument("name", shell_complete=_nodes)
 def reboot(name: str) -> None:
     """Restart a node as its owner would, and wait until it takes logins again."""
     _lab().reboot(name)
@@ -90,7 +108,7 @@ def reboot(name: str) -> None:
 
 
 @lab.command(context_settings=AS_TYPED)
-@click.argument("name")
+@click.argument("name", shell_complete=_nodes)
 @click.argument("command", nargs=-1)
 def ssh(name: str, command: tuple[str, ...]) -> None:
     """Log in to a node, or run one command there."""

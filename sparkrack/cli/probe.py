@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from sparkrack.cli.machines import switches
 from sparkrack.cli.pick import the_switch
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.fleet import SecretError, load
@@ -23,7 +24,7 @@ def probe() -> None:
 
 
 @probe.command("switch")
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=switches)
 @rack_option
 @click.option(
     "-o",

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 import click
 
 from sparkrack.cli.holding import holding
+from sparkrack.cli.machines import nodes
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.cli.verify import files
 from sparkrack.fleet import Rack, load
@@ -27,7 +28,9 @@ CONTAINERS = "find /sys/fs/cgroup -type d -name 'docker-*.scope' | wc -l"
 @click.command()
 @rack_option
 @click.option("--rolling", is_flag=True, required=True, help="One node at a time; there is no other way.")
-@click.option("--limit", multiple=True, metavar="NODE", help="Only this node; may be given again.")
+@click.option(
+    "--limit", multiple=True, metavar="NODE", shell_complete=nodes, help="Only this node; may be given again."
+)
 @click.option(
     "--timeout", type=click.IntRange(1), default=1800, show_default=True, help="Seconds that a node may take."
 )

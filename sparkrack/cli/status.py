@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
-from sparkrack.cli.options import json_option, quiet_option
+from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option
 from sparkrack.cli.rackoption import rack_option
 
 
 @click.command()
 @rack_option
-@click.option("--limit", multiple=True, metavar="NAME", help="Only this node or switch; may be given again.")
-@click.option("--exclude", multiple=True, metavar="NAME", help="Not this node or switch; may be given again.")
+@limit_option
+@exclude_option
 @json_option
 @quiet_option
 def status(rack: Path, limit: tuple[str, ...], exclude: tuple[str, ...], as_json: bool, quiet: bool) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from sparkrack.cli.asking import Nodes
+from sparkrack.cli.machines import switches
 from sparkrack.cli.pick import the_switch
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.fleet import Rack, Switch, load
@@ -37,8 +38,13 @@ def switch() -> None:
     """Work on the switch of the rack."""
 
 
+def _first(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The first word may be a switch; names of backups are not completed."""
+    return [] if ctx.params.get("words") else switches(ctx, param, incomplete)
+
+
 @switch.command()
-@click.argument("words", nargs=-1, metavar="[SWITCH] [BACKUP]")
+@click.argument("words", nargs=-1, metavar="[SWITCH] [BACKUP]", shell_complete=_first)
 @rack_option
 @click.option("--last", is_flag=True, help="The backup that the last deploy kept.")
 @click.option("--list", "listed", is_flag=True, help="Only show which backups there are.")

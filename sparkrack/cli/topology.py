@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from sparkrack.cli.machines import machines
 from sparkrack.cli.options import json_option
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.fleet import load
@@ -32,7 +33,13 @@ WIDTH = 100
 )
 @json_option
 @click.option("--seen", is_flag=True, help="Ask nodes and switches, and mark what is not as declared.")
-@click.option("--limit", multiple=True, metavar="NAME", help="Only the cables of this machine; may be given again.")
+@click.option(
+    "--limit",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=machines,
+    help="Only the cables of this machine; may be given again.",
+)
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write it to a file.")
 def topology(rack: Path, form: str | None, as_json: bool, seen: bool, limit: tuple[str, ...], out: Path | None) -> None:
     """Draw nodes, halves, cages, legs and cables, with their lanes, speeds, addresses and MTU.

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from sparkrack.cli.options import json_option, quiet_option
+from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.fleet import Rack, load
 from sparkrack.fleet.selection import SelectionError, select
@@ -32,8 +32,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 @click.command()
 @rack_option
-@click.option("--limit", multiple=True, metavar="NAME", help="Only this node or switch; may be given again.")
-@click.option("--exclude", multiple=True, metavar="NAME", help="Not this node or switch; may be given again.")
+@limit_option
+@exclude_option
 @click.option("--only", multiple=True, type=click.Choice(PARTS), help="Only this part; may be given again.")
 @click.option("--html", type=_FILE, help="Write a report for people too, one page that needs nothing else.")
 @click.option("--junit", type=_FILE, help="Write the outcomes as JUnit XML too.")

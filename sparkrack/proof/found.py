@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from sparkrack.fleet import Address
+from sparkrack.fleet.record import Record
 
 
-class Frozen(BaseModel):
-    """A record of a report: it does not change, and knows no other fields."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Reach(Frozen):
+class Reach(Record):
     """Whether frames of full size get from one half of a port to the same half of another node's."""
 
     kind: Literal["reach"] = "reach"
@@ -41,7 +36,7 @@ class Reach(Frozen):
         )
 
 
-class Bandwidth(Frozen):
+class Bandwidth(Record):
     """What one half carries to a neighbour, or both halves of a port at once."""
 
     kind: Literal["bandwidth"] = "bandwidth"

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from pydantic import Field
 
-from sparkrack.proof.found import Frozen
+from sparkrack.fleet.record import Record
 
 _SECONDS = 10
 
 
-class Origin(Frozen):
+class Origin(Record):
     """Who made a report, when and of what."""
 
     when: datetime = Field(description="when the proof began, UTC")

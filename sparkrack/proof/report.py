@@ -9,7 +9,8 @@ from pydantic import ConfigDict, Field
 
 from sparkrack.fleet import Rack, reachable
 from sparkrack.fleet.errors import one_line
-from sparkrack.proof.found import Bandwidth, Frozen, Reach
+from sparkrack.fleet.record import Record
+from sparkrack.proof.found import Bandwidth, Reach
 from sparkrack.proof.origin import Origin
 from sparkrack.proof.outcome import Outcome
 
@@ -18,7 +19,7 @@ EXITS: dict[Verdict, int] = {"proven": 0, "otherwise": 2, "unknown": 1}
 """How the command ends. Unknown outweighs otherwise: an answer that is not whole is not taken for one that is."""
 
 
-class Cell(Frozen):
+class Cell(Record):
     """How many checks of one part of one machine came out how."""
 
     machine: str
@@ -29,7 +30,7 @@ class Cell(Frozen):
     left_out: int = Field(description="do not apply to this rack, or were not asked for")
 
 
-class Failure(Frozen):
+class Failure(Record):
     """What is wrong, or what could not be learnt, in words. The same words of several checks are one entry."""
 
     machine: str = Field(description="`-`: no machine in particular")
@@ -39,14 +40,14 @@ class Failure(Frozen):
     checks: tuple[str, ...] = Field(description="the checks that say so")
 
 
-class Remark(Frozen):
+class Remark(Record):
     """Words about a part that are no failure."""
 
     part: str
     text: str
 
 
-class Report(Frozen):
+class Report(Record):
     """One proof of one rack."""
 
     model_config = ConfigDict(populate_by_name=True)

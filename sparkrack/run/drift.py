@@ -8,11 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from sparkrack.fleet.record import Record
 from sparkrack.fleet.selection import ROLES
 from sparkrack.ops.account import Sort
-from sparkrack.run.plan import Machine, Plan, Standing
+from sparkrack.run.plan import Document, Machine, Plan, Standing
 
 
 class Kind(StrEnum):
@@ -46,11 +47,7 @@ DRIFT = (Kind.DECLARED, Kind.RUNTIME, Kind.FLEET)
 """What makes the exit code 2."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Finding(_Frozen):
+class Finding(Record):
     """One thing that was found. `sort`: how the plan says it; a file's text is `create|modify|remove PATH`, and its
     `diff` the lines of a unified diff from what is there to what is declared."""
 
@@ -60,14 +57,14 @@ class Finding(_Frozen):
     diff: tuple[str, ...] = ()
 
 
-class Looked(_Frozen):
+class Looked(Record):
     """One role on one machine, and what it found there."""
 
     role: str
     findings: tuple[Finding, ...] = ()
 
 
-class Compared(_Frozen):
+class Compared(Record):
     """One node or switch.
 
     `told`: whether all of it could be told. If not, a role without findings is not in sync but unknown. `why`: the
@@ -86,7 +83,7 @@ class Compared(_Frozen):
             yield from ((looked.role, finding) for finding in looked.findings if finding.kind in kinds)
 
 
-class Difference(_Frozen):
+class Difference(Record):
     """A finding that came or went between two runs. `role` is empty for a machine that cannot be reached."""
 
     machine: str
@@ -96,7 +93,7 @@ class Difference(_Frozen):
     text: str
 
 
-class Since(_Frozen):
+class Since(Record):
     """What came and what went since an earlier run.
 
     `uncompared`: machines and roles of this run that the earlier one did not look at or could not tell, or the other
@@ -110,7 +107,7 @@ class Since(_Frozen):
     uncompared: tuple[str, ...]
 
 
-class Drift(_Frozen):
+class Drift(Document):
     """How these machines differ from their declaration.
 
     `revision`: the git revision of the rack file's folder, with `+` when something there is not committed; empty
@@ -118,10 +115,6 @@ class Drift(_Frozen):
     """
 
     schema_: Literal["sparkrack.drift/1"] = Field("sparkrack.drift/1", alias="schema", serialization_alias="schema")
-    rack: str
-    file: str
-    revision: str
-    made: datetime
     machines: tuple[Compared, ...]
     since: Since | None = None
 

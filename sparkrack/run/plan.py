@@ -9,19 +9,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from sparkrack.fleet.record import Record
 from sparkrack.ops.account import Sort
 
 CHANGES = frozenset({Sort.CHANGE, Sort.FILE, Sort.RESTART})
 """What a run would do to a machine."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Said(_Frozen):
+class Said(Record):
     """One thing that an operation says of a machine. `diff`: lines of a unified diff, when it is about a file."""
 
     sort: Sort
@@ -29,7 +26,7 @@ class Said(_Frozen):
     diff: tuple[str, ...] = ()
 
 
-class Step(_Frozen):
+class Step(Record):
     """One operation on one machine. `commands`: how many it would send; 0 for one that only says something."""
 
     role: str
@@ -48,7 +45,7 @@ class Standing(StrEnum):
     UNREACHABLE = "unreachable"
 
 
-class Machine(_Frozen):
+class Machine(Record):
     """One node or switch. `why`: the reason when it cannot be reached. `steps`: only those that say or do anything."""
 
     name: str
@@ -68,7 +65,18 @@ class Machine(_Frozen):
         return sum(1 for _ in self.said(*CHANGES))
 
 
-class Plan(_Frozen):
+class Document(Record):
+    """What was found out about a rack and is kept or printed: its JSON begins with these. `file`: the rack file;
+    `made`: when."""
+
+    schema_: str = Field(alias="schema")
+    rack: str
+    file: str
+    revision: str
+    made: datetime
+
+
+class Plan(Document):
     """What a run of deploy.py would do to these machines.
 
     `roles`: those that were evaluated. `revision`: the git revision of the rack file's folder, with `+` when something
@@ -76,10 +84,6 @@ class Plan(_Frozen):
     """
 
     schema_: Literal["sparkrack.plan/1"] = Field("sparkrack.plan/1", alias="schema", serialization_alias="schema")
-    rack: str
-    file: str
-    revision: str
-    made: datetime
     roles: tuple[str, ...]
     machines: tuple[Machine, ...]
 

@@ -10,11 +10,9 @@ from sparkrack.fleet import Leg, Port, Rack
 from sparkrack.fleet.errors import one_line, shown
 from sparkrack.status.model import About, Finding, LegStatus, SwitchStatus
 from switch.cages import split_of
-from switch.ends import switch_end
+from switch.legs import LINKED, judged
 from switch.menus import Row
 from switch.values import milliseconds
-
-UP = "link-ok"
 
 
 @dataclass(frozen=True)
@@ -91,18 +89,16 @@ def _identity(rack: Rack, name: str, row: Row, found: _Findings) -> str | None:
 
 
 def _leg(rack: Rack, leg: Leg, port: Port, row: Row, found: _Findings) -> LegStatus:
-    status = row.get("status")
+    said = judged(leg, split_of(rack.switches[leg.switch], leg.cage), row)
+    if said.untold:
+        found.untold(About.LEGS, f"leg {leg.interface} ({port}): {said.untold}")
+    if said.wrong:
+        found.wrong.append(Finding(about=About.LEGS, text=f"leg {leg.interface} ({port}): {said.wrong}"))
+    status, rate = row.get("status"), row.get("rate")
     if status in (None, "", "unknown"):
-        found.untold(About.LEGS, f"leg {leg.interface} ({port}): the switch does not tell whether it is linked")
         return LegStatus(interface=leg.interface, port=str(port))
-    wrong = f"has no link, the switch says {shown(status)}"
-    if status == UP:
-        wrong = one_line(switch_end(leg, split_of(rack.switches[leg.switch], leg.cage), row))
-    if wrong:
-        found.wrong.append(Finding(about=About.LEGS, text=f"leg {leg.interface} ({port}): {wrong}"))
-    rate = row.get("rate")
     return LegStatus(
-        interface=leg.interface, port=str(port), status=shown(status), rate=rate and shown(rate), up=status == UP
+        interface=leg.interface, port=str(port), status=shown(status), rate=rate and shown(rate), up=status == LINKED
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +10,6 @@ import pytest
 from sparkrack.fleet import load
 from sparkrack.proof.page import Drawing, page
 from sparkrack.proof.report import Report
-from sparkrack.topology.picture import draw
-from sparkrack.topology.svg import DrawingError, render
 from tests.generated import REPOSITORY
 from tests.unit.proof.reports import HOSTILE, example, failed, fine, left_out, passed, told
 
@@ -171,16 +168,3 @@ def test_printed_on_paper_it_is_dark_on_white(chromium: Browser, pages: dict[str
         assert len(printed["data"]) > 10_000
     finally:
         chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-
-
-@pytest.mark.skipif(not os.environ.get("UPDATE_DOCS"), reason="UPDATE_DOCS=1 renews docs/pictures/verify.png")
-def test_picture_for_the_documents(chromium: Browser, tmp_path: Path) -> None:
-    """Of the page that REPORT names, as a run of the virtual rack has made it; otherwise of a made-up run."""
-    report = Path(os.environ.get("REPORT") or tmp_path / "report.html")
-    if not os.environ.get("REPORT"):
-        try:
-            report.write_text(page(example(RACK), Drawing(svg=render(draw(RACK)))))
-        except DrawingError as fault:
-            pytest.skip(str(fault))
-    chromium.open(report.absolute())
-    chromium.picture(REPOSITORY / "docs/pictures/verify.png")

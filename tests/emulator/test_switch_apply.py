@@ -53,13 +53,16 @@ def test_a_second_run_writes_nothing(applied: Desk, mode: str) -> None:
     assert mode == "yes" or "[@routeros/crs812]" not in ended.lines(OPERATION)[0]
 
 
-def test_a_run_without_changes_asks_each_menu_once(applied: Desk) -> None:
-    before = applied.emulator.stats()["reads"]
+def test_a_run_without_changes_asks_each_menu_once_and_the_monitor(applied: Desk) -> None:
+    before, monitored = applied.emulator.stats()["reads"], len(applied.sent("/interface/ethernet/monitor"))
     applied.run("-y")
     after = applied.emulator.stats()["reads"]
     asked = {menu: after[menu] - before.get(menu, 0) for menu in after if after[menu] != before.get(menu, 0)}
+    # The monitor of all cabled legs is one sentence more: whether they link as they are set.
+    assert asked.pop("/interface/ethernet") == 2
     assert set(asked.values()) == {1}
-    assert len(asked) == 14
+    assert len(asked) == 13
+    assert len(applied.sent("/interface/ethernet/monitor")) == monitored + 1
 
 
 def test_a_preview_shows_every_field_and_writes_nothing(desk: Desk) -> None:

@@ -158,6 +158,7 @@ def test_the_kinds_of_drift_are_told_apart(rack: VirtualRack) -> None:
     ]
     assert ("spark2", "memory", "declared", "vm.overcommit_memory: 1 -> 0") in found
     assert {text.split(":")[0] for name, _, kind, text in found if (name, kind) == ("spark3", "runtime")} == HALVES
+    assert [text for name, _, kind, text in found if (name, kind) == ("crs812", "runtime") and "to spark3 port" in text]
     assert [text for name, _, kind, text in found if (name, kind) == ("spark1", "fleet") and "6.17.0-9999" in text]
     assert [text for _, role, kind, text in found if (role, kind) == ("switch", "unmanaged")]
     assert rack.command("drift", "--quiet").returncode == 0

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from socket import gethostname
 
 import pytest
 
+from tests import generated
+from tests.browser.browser import MISSING, browser
+from tests.generated import REPOSITORY
 from tests.lab.conftest import NODES
 from tests.lab.drifts import DRIFTS
 from tests.lab.virtual import VirtualRack
@@ -23,28 +29,32 @@ class Story:
 
     plan: str
     drift: str
+    screen: str
     proof: str
+    page: Path
     mended: frozenset[str]
     others_untouched: bool
 
 
 @pytest.fixture(scope="module")
-def story(rack: VirtualRack) -> Story:
+def story(rack: VirtualRack, tmp_path_factory: pytest.TempPathFactory) -> Story:
     """All at once, since a run and a proof cost the same for one thing as for all; each has its own test below."""
     broken = done(rack, {name: drift.breaks for name, drift in DRIFTS.items()})
     assert broken == set(DRIFTS), f"could not be broken: {set(DRIFTS) - broken}"
     whole = done(rack, {name: drift.whole for name, drift in DRIFTS.items()})
     assert not whole, "these were not broken at all"
-    proof = rack.verify("--limit", NODE, check=False).stdout
+    page = tmp_path_factory.mktemp("report") / "report.html"
+    proof = rack.verify("--limit", NODE, "--html", str(page), check=False).stdout
     plan = rack.deploy("--dry", "--diff")
     drift = rack.command("drift", "--json")
     assert drift.returncode == 2, drift.stdout + drift.stderr
+    screen = rack.command("drift", "--limit", NODE).stdout
     others = {node: rack.ssh(node, "tar -c --sort=name /etc | sha256sum") for node in NODES if node != NODE}
     applied = rack.command("apply", "-y")
     assert applied.returncode == 0, applied.stdout + applied.stderr
     untouched = {node: rack.ssh(node, "tar -c --sort=name /etc | sha256sum") for node in others} == others
     mended = frozenset(done(rack, {name: drift.whole for name, drift in DRIFTS.items()}))
-    return Story(plan.stdout + plan.stderr, findings(drift.stdout), proof, mended, untouched)
+    return Story(plan.stdout + plan.stderr, findings(drift.stdout), screen, proof, page, mended, untouched)
 
 
 def findings(text: str) -> str:
@@ -70,6 +80,25 @@ def test_it_is_found_named_and_mended(story: Story, name: str) -> None:
     assert drift.plan in story.drift, story.drift
     assert drift.proof in story.proof, story.proof
     assert name in story.mended
+
+
+def test_what_is_shown_is_what_the_documents_show(story: Story) -> None:
+    # What differs from lab to lab: names that docker gives, and by some MiB what a kernel takes of a node's memory.
+    shown = re.sub(r"(container )[0-9a-f]{12}", r"\g<1>0123456789ab", story.screen)
+    shown = re.sub(r"(this node's )\d+M", r"\g<1>8000M", shown)
+    generated.check("docs/reference/drift.md", "drift", f"$ sparkrack drift --limit {NODE}\n{shown}")
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+def test_the_page_of_the_proof_names_all_of_it(rack: VirtualRack, story: Story) -> None:
+    story.page.write_text(story.page.read_text().replace(str(rack.folder), ".lab").replace(gethostname(), "desk"))
+    with browser() as chromium:
+        chromium.open(story.page)
+        seen = chromium.run("return document.body.innerText")
+        assert not [drift.proof for drift in DRIFTS.values() if drift.proof not in seen]
+        assert chromium.complaints() == []
+        if os.environ.get("UPDATE_DOCS"):
+            chromium.picture(REPOSITORY / "docs/pictures/verify.png")
 
 
 def test_no_other_node_was_touched(story: Story) -> None:

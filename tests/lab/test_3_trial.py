@@ -1,4 +1,4 @@
-"""A network change that nobody proves is taken back by the node itself."""
+"""A network change that nobody proves is taken back by the node itself, whoever configures its interfaces."""
 
 from __future__ import annotations
 
@@ -24,6 +24,29 @@ fabric(rack=host.data.rack, node=host.data.node, seconds={TRIAL})
 """
 
 
+NETWORKD = "systemd-networkd.service systemd-networkd.socket"
+MANAGER = "NetworkManager.service"
+RENDERER = "/etc/netplan/00-renderer.yaml"
+
+
+@pytest.fixture(scope="module", params=["networkd", "NetworkManager"], autouse=True)
+def manager(rack: VirtualRack, request: pytest.FixtureRequest) -> Iterator[str]:
+    """Who configures the interfaces of spark2: the lab's systemd-networkd, or NetworkManager as on a DGX OS desktop."""
+    if request.param == "networkd":
+        yield request.param
+        return
+    text = "network: {version: 2, renderer: NetworkManager}"
+    rack.ssh(
+        "spark2", f"umask 077; echo '{text}' > {RENDERER}; systemctl disable {NETWORKD}; systemctl enable {MANAGER}"
+    )
+    try:
+        rack.lab("reboot", "spark2")
+        yield request.param
+    finally:
+        rack.ssh("spark2", f"rm {RENDERER}; systemctl disable {MANAGER}; systemctl enable {NETWORKD}")
+        rack.lab("reboot", "spark2")
+
+
 @pytest.fixture
 def deploy(tmp_path: Path) -> str:
     """A deploy file with the fabric alone and a shorter trial."""
@@ -41,14 +64,32 @@ def moved(rack: VirtualRack) -> Iterator[Path]:
     path.unlink()
 
 
-def addresses(rack: VirtualRack, node: str) -> str:
-    return rack.ssh(node, "ip -br -4 address show dev enp1s0f1np1; cat /sys/class/net/enp1s0f1np1/mtu")
+def addresses(rack: VirtualRack, node: str, check: bool = True) -> str:
+    """`check`: else a node that cannot be asked, as while NetworkManager reconnects it, gives what no node has."""
+    return rack.ssh(node, "ip -br -4 address show dev enp1s0f1np1; cat /sys/class/net/enp1s0f1np1/mtu", check)
 
 
 def cut(rack: VirtualRack, what: str) -> None:
     """Pull all cable ends out of the switch, or plug them in."""
     for lane in (1, 3, 5):
         assert rack.control({"op": "cable", "do": what, "cage": "qsfp56-dd-1", "lane": lane})["ok"]
+
+
+def test_what_another_run_wrote_is_kept_by_whoever_configures_the_interfaces(rack: VirtualRack, manager: str) -> None:
+    """After a reboot, with the same file: nothing differs; and what is changed by hand is mended."""
+    active = rack.ssh("spark2", f"systemctl is-active NetworkManager {NETWORKD.split()[0]} || true").split()
+    assert active == (["active", "inactive"] if manager == "NetworkManager" else ["inactive", "active"])
+    drift = rack.command("drift", "--limit", "spark2", "--only", "fabric")
+    assert drift.returncode == 0, drift.stdout + drift.stderr
+    before = addresses(rack, "spark2")
+    rack.ssh(
+        "spark2",
+        "ip link set enp1s0f1np1 mtu 1500; ip address flush dev enp1s0f1np1 scope global; "
+        "ip address add 192.168.100.77/24 dev enp1s0f1np1",
+    )
+    assert addresses(rack, "spark2") != before
+    rack.deploy("-y", "--limit", "spark2", roles=("fabric",))
+    assert addresses(rack, "spark2") == before
 
 
 def test_the_old_network_comes_back_when_the_operator_is_killed(rack: VirtualRack, moved: Path, deploy: str) -> None:
@@ -80,7 +121,7 @@ def test_the_old_network_comes_back_when_the_operator_is_killed(rack: VirtualRac
     assert "is still on trial" in refused.stderr + refused.stdout
 
     until = time.monotonic() + 3 * TRIAL
-    while addresses(rack, "spark2") != before and time.monotonic() < until:
+    while addresses(rack, "spark2", check=False) != before and time.monotonic() < until:
         time.sleep(1)
     assert addresses(rack, "spark2") == before
     assert rack.ssh("spark2", "ls /run/netplan /run/sparkrack; cat /etc/netplan/60-sparkrack-fabric.yaml").endswith(

@@ -11,8 +11,23 @@ from sparkrack.cli.main import VERBS, sparkrack
 from tests.unit.fleet.racks import CASES, VALID
 
 from .runs import command
+from .test_help import ALL
 
 DIRECT = str(VALID / "direct.yaml")
+CHOOSE = ("--limit", "--exclude")
+NODES, SWITCHES = ["spark1", "spark2"], ["crs812"]
+MACHINES = [*NODES, *SWITCHES]
+TAKING: dict[tuple[str, ...], list[str]] = {
+    **{(verb, option): MACHINES for verb in ("plan", "apply", "drift", "verify", "status") for option in CHOOSE},
+    ("topology", "--limit"): MACHINES,
+    ("reboot", "--limit"): NODES,
+    ("driver", "release"): NODES,
+    ("switch", "restore"): SWITCHES,
+    ("switch", "restore", "crs812"): [],
+    ("bootstrap", "switch"): SWITCHES,
+    ("probe", "switch"): SWITCHES,
+}
+"""What takes a machine of the rack, and which there are."""
 
 
 def completed(*words: str) -> list[str]:
@@ -44,6 +59,26 @@ def rack(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_completion(words: list[str], found: list[str]) -> None:
     assert completed(*words) == found
+
+
+@pytest.mark.parametrize("words", TAKING, ids=" ".join)
+def test_machines(words: tuple[str, ...]) -> None:
+    assert completed(*words, "") == TAKING[words]
+    assert completed(*words, "no-such") == []
+
+
+def test_no_verb_is_forgotten() -> None:
+    taking = {(*words, option) for words in ALL for option in CHOOSE if option in completed(*words, "--")}
+    assert taking == {words for words in TAKING if words[-1] in CHOOSE}
+
+
+@pytest.mark.parametrize(("verb", "found"), [("reset", MACHINES), ("reboot", NODES), ("ssh", NODES)])
+def test_the_lab_knows_its_own(verb: str, found: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SPARKRACK_LAB", str(tmp_path))
+    monkeypatch.setenv("RACK", DIRECT)
+    assert completed("lab", verb, "") == [], "no lab"
+    (tmp_path / "rack.yaml").write_text((VALID / "switch.yaml").read_text())
+    assert completed("lab", verb, "") == found
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
-import select
-import signal
-import socket
 import subprocess
-import sys
-import termios
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,55 +16,15 @@ from sparkrack.cli.main import sparkrack
 from sparkrack.run.plan import Plan
 from tests.unit.fleet.racks import CASES, SWITCH, loaded
 from tests.unit.ops.fakenode import Answers
-from tests.unit.roles.cases import NOW
 from tests.unit.run.fakerack import connected, usual
-from tests.unit.run.sshnode import ADDRESS, Speak, SshNode, answering, rack_file
+from tests.unit.run.sshnode import SshNode, rack_file
 
-from .runs import BIN, REPOSITORY, Ended
+from .runs import Ended
+from .scenes import ESCAPE, PLAN, SPARKRACK, SWAPS, Scene, closed_port, node, saying, settings
 
-PLAN = ("plan", "--limit", "spark1", "--only", "memory")
-ESCAPE = "\x1b["
-
-
-def node(**differs: Any) -> Speak:
-    """A sound node, but for some answers; its clock is right."""
-    told = dict(usual("memory")) | {key.replace("_", "-"): value for key, value in differs.items()}
-
-    def speak(command: str) -> tuple[int, str, str] | None:
-        clock = told["preflight-now"].replace(str(int(NOW)), str(int(time.time())))
-        return answering(told | {"preflight-now": clock})(command)
-
-    return speak
-
-
-def hangs(_: str) -> None:
-    """A command that never ends."""
-
-
-def saying(code: int, complaint: str) -> Speak:
-    return lambda _: (code, "", f"{complaint}\n")
-
-
-SWAPS = {"zram_devices": "zram0 4096\n"}
 SECRET = "CRS812_PASSWORD"
+
 KNOWN = "not in the rack; there are spark1, spark2, crs812"
-SPARKRACK = str(BIN / "sparkrack")
-
-
-@dataclass(frozen=True)
-class Scene:
-    """One call. `speak`: what node there is, None for nobody; `fed`: where the shell takes its input from."""
-
-    code: int
-    out: str = ""
-    err: str = ""
-    words: tuple[str, ...] = PLAN
-    speak: Speak | None = None
-    known: bool = True
-    greets: bool = True
-    fed: str = "</dev/null"
-    env: Mapping[str, str] = field(default_factory=dict)
-
 
 SCENES: Mapping[str, Scene] = {
     # First what takes longest: paramiko waits 15 s for a server's first word.
@@ -92,19 +42,6 @@ SCENES: Mapping[str, Scene] = {
     "no match": Scene(1, err=f"Error: --limit spark9: {KNOWN}\n", words=("plan", "--limit", "spark9")),
 }
 """What is about processes and connections; what is not is below."""
-
-
-def settings(folder: Path, **more: str) -> dict[str, str]:
-    """The environment of a call: its own folder for what it keeps or leaves."""
-    (folder / "tmp").mkdir(exist_ok=True)
-    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "RACK")}
-    own = {"TMPDIR": str(folder / "tmp"), "XDG_STATE_HOME": str(folder / "state"), "PYTHONPATH": str(REPOSITORY)}
-    return {**kept, **own, "TERM": "xterm", "COLUMNS": "200", **more}
-
-
-def closed_port() -> int:
-    with socket.create_server((ADDRESS, 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def play(scene: Scene, folder: Path) -> tuple[Ended, list[str]]:
@@ -188,150 +125,3 @@ def test_it_ends_inside(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     judge(scene, Ended(done.exit_code, done.stdout, done.stderr))
     assert answers.sent == []
-
-
-@dataclass
-class Running:
-    """A command in the middle of its run, before a node that never answers."""
-
-    process: subprocess.Popen[str]
-    node: SshNode
-    folder: Path
-
-    def ends(self) -> Ended:
-        out, err = self.process.communicate(timeout=20)
-        return Ended(self.process.returncode, out, err)
-
-    @property
-    def left(self) -> list[str]:
-        """The files that are there now and were not before."""
-        given = ("key", "known_hosts", "rack.yaml")
-        return [str(path) for path in self.folder.rglob("*") if path.is_file() and path.name not in given]
-
-
-@pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    there = SshNode(hangs)
-    rack = rack_file(tmp_path, there)
-    words = [SPARKRACK, *PLAN, "--out", str(tmp_path / "kept.plan")]
-    process = subprocess.Popen(
-        words,
-        env=settings(tmp_path, RACK=str(rack)),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert there.begun.wait(20)
-        yield Running(process, there, tmp_path)
-    finally:
-        process.kill()
-        process.communicate()
-        there.close()
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 1), (signal.SIGTERM, -15), (signal.SIGKILL, -9)])
-def test_it_is_ended_in_the_middle(running: Running, number: signal.Signals, code: int) -> None:
-    running.process.send_signal(number)
-    ended = running.ends()
-    assert (ended.code, ended.stdout) == (code, "")
-    assert "Traceback" not in ended.stderr, ended.stderr
-    assert "KeyboardInterrupt" not in ended.stderr, ended.stderr
-    assert running.node.left(), "a connection stayed open"
-    assert running.left == []
-
-
-SHORT = """\
-import sys
-import sparkrack.run.gevented
-from sparkrack.ops import probe
-from sparkrack.cli.main import main
-probe.SECONDS = 2
-main()
-"""
-
-
-def test_a_node_that_never_ends_its_answer_is_unknown(tmp_path: Path) -> None:
-    there = SshNode(hangs)
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", SHORT, *PLAN],
-            env=settings(tmp_path, RACK=str(rack_file(tmp_path, there))),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    finally:
-        there.close()
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "unknown: state of the node: no whole answer in time (" in done.stdout
-
-
-def on_terminal(folder: Path, speak: Speak, **env: str) -> tuple[int, str]:
-    """The exit code, and what a person sees, who types nothing."""
-    there = SshNode(speak)
-    ours, its = pty.openpty()
-    try:
-        rack = rack_file(folder, there)
-        process = subprocess.Popen(
-            [SPARKRACK, *PLAN],
-            env=settings(folder, RACK=str(rack), **env),
-            stdin=its,
-            stdout=its,
-            stderr=its,
-            preexec_fn=_take_terminal,
-        )
-        os.close(its)
-        seen = b""
-        while part := _part(ours):
-            seen += part
-        return process.wait(20), seen.decode()
-    finally:
-        os.close(ours)
-        there.close()
-
-
-def _take_terminal() -> None:
-    """getpass asks whoever sits at the terminal that the process belongs to, whatever its streams are."""
-    os.setsid()
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-
-def _part(screen: int) -> bytes:
-    ready, _, _ = select.select([screen], [], [], 60)
-    assert ready, "it waits for somebody to type"
-    try:
-        return os.read(screen, 4096)
-    except OSError:  # Linux says so when the last process has closed the terminal
-        return b""
-
-
-def test_a_person_sees_colours(tmp_path: Path) -> None:
-    code, seen = on_terminal(tmp_path, node(**SWAPS))
-    assert code == 2
-    assert ESCAPE in seen
-
-
-def test_but_not_with_no_color(tmp_path: Path) -> None:
-    code, seen = on_terminal(tmp_path, node(**SWAPS), NO_COLOR="1")
-    assert code == 2
-    assert "release zram0" in seen
-    assert ESCAPE not in seen
-
-
-def test_nobody_is_asked_for_a_password(tmp_path: Path) -> None:
-    """pyinfra would: the test would not end."""
-    code, seen = on_terminal(tmp_path, saying(1, "sudo: a password is required"))
-    assert code == 1
-    assert "sudo password:" not in seen
-    assert "access.user needs sudo without one" in seen
-
-
-@pytest.mark.parametrize("words", [PLAN, ("--help",)])
-def test_nobody_reads_what_it_says(tmp_path: Path, words: tuple[str, ...]) -> None:
-    rack = rack_file(tmp_path, None, closed_port())
-    shell = ["sh", "-c", '{ "$@" 2> err; echo $? > code; } | true', "sh", SPARKRACK, *words]
-    subprocess.run(shell, cwd=tmp_path, env=settings(tmp_path, RACK=str(rack)), stdin=subprocess.DEVNULL, timeout=60)
-    assert ((tmp_path / "code").read_text(), (tmp_path / "err").read_text()) == ("1\n", "")

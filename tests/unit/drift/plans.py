@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
+from sparkrack.drift.units import Timer
 from sparkrack.fleet.selection import ROLES
 from sparkrack.ops.account import Sort
 from sparkrack.run.plan import CHANGES, Machine, Plan, Said, Standing, Step
@@ -72,6 +74,17 @@ MIXED = plan(
 
 HOSTILE = "a\nb \"q\" 'q' ]]> </failure> <script> \x1b[31m | ``` @team {} %h \\ \udc80 \u202e é"
 """What a machine may say to break a report."""
+
+TIMER = Timer(
+    rack="lab",
+    program=Path("/home/ops/sparkrack/.venv/bin/sparkrack"),
+    file=Path("/home/ops/rack.yaml"),
+    user="ops",
+    every="1h",
+    state=Path("/home/ops/.local/state"),
+    prom=Path("/var/lib/prometheus/node-exporter/sparkrack.prom"),
+)
+"""What looks regularly, as the document shows it."""
 
 EVIL = plan(
     machine(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from sparkrack.cli.show_drift import show_drift
-from sparkrack.drift.units import Timer, units
+from sparkrack.drift.units import units
 from sparkrack.ops.account import Sort
 from sparkrack.run.drift import Drift, of
 from sparkrack.run.since import since
 from tests import generated
 
-from .plans import MADE, MIXED, machine, plan, unreachable
+from .plans import MADE, MIXED, TIMER, machine, plan, unreachable
 
 DOCUMENT = "docs/drift.md"
 
@@ -55,14 +54,5 @@ def test_metrics() -> None:
 
 
 def test_units() -> None:
-    timer = Timer(
-        rack="lab",
-        program=Path("/home/ops/sparkrack/.venv/bin/sparkrack"),
-        file=Path("/home/ops/rack.yaml"),
-        user="ops",
-        every="1h",
-        state=Path("/home/ops/.local/state"),
-        prom=Path("/var/lib/prometheus/node-exporter/sparkrack.prom"),
-    )
-    text = "\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in units(timer).items())
+    text = "\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in units(TIMER).items())
     generated.check(DOCUMENT, "drift units", text)

@@ -6,6 +6,7 @@ import getpass
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,16 +16,10 @@ from sparkrack.cli.drift import drift
 from sparkrack.drift.units import Timer, UnitError, units
 from tests.unit.fleet.racks import SWITCH
 
+from . import plans
+
 ANALYZE = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not here")
-TIMER = Timer(
-    rack="lab",
-    program=Path("/bin/true"),
-    file=Path("/home/ops/rack/rack.yaml"),
-    user="ops",
-    every="1h",
-    state=Path("/home/ops/.local/state"),
-    prom=Path("/var/lib/prometheus/node-exporter/sparkrack.prom"),
-)
+TIMER = replace(plans.TIMER, program=Path("/bin/true"))  # systemd looks whether it is there
 ODD = Path('/srv/a "b" c%h $d\\e')
 
 
@@ -43,7 +38,7 @@ def put(folder: Path, timer: Timer) -> list[Path]:
 def test_systemd_takes_them(tmp_path: Path, odd: bool) -> None:
     timer = TIMER
     if odd:
-        timer = Timer(**{**vars(TIMER), "file": ODD / "rack.yaml", "state": ODD / "state", "prom": ODD / "x.prom"})
+        timer = replace(TIMER, file=ODD / "rack.yaml", state=ODD / "state", prom=ODD / "x.prom")
     done = analyze("verify", "--man=no", *put(tmp_path, timer))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -76,7 +71,7 @@ def test_it_is_shut_in(tmp_path: Path) -> None:
 
 
 def test_paths_are_quoted() -> None:
-    service = units(Timer(**{**vars(TIMER), "program": ODD, "file": ODD, "state": ODD}))["sparkrack-drift-lab.service"]
+    service = units(replace(TIMER, program=ODD, file=ODD, state=ODD))["sparkrack-drift-lab.service"]
     assert 'ExecStart="/srv/a \\"b\\" c%%h $$d\\\\e" drift --quiet --prom' in service
     assert 'Environment="RACK=/srv/a \\"b\\" c%%h $d\\\\e" "XDG_STATE_HOME=/srv/a' in service
     assert 'ReadWritePaths="-/srv/a \\"b\\" c%%h $d\\\\e/sparkrack" "-/var/lib/prometheus/node-exporter"' in service

@@ -19,6 +19,14 @@ def rooted(script: str, root: Path) -> str:
     return TOP.sub(f"{root}/", script)
 
 
+def write(root: Path, path: str, text: str = "") -> Path:
+    """Put a file there that the node has at `path`."""
+    file = root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
 def stand_in(root: Path, tool: str, script: str = "exit 0") -> None:
     """Put a program before those of this machine. It notes how it was called in `calls`."""
     (root / "bin").mkdir(parents=True, exist_ok=True)

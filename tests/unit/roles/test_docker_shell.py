@@ -9,18 +9,11 @@ import pytest
 
 from roles.docker import scripts, state
 from sparkrack.ops.shell import root
-from tests.unit.ops.shells import calls, run, stand_in
+from tests.unit.ops.shells import calls, run, stand_in, write
 
 ID, NEXT = "a" * 32, "b" * 32
 SLICE = "sys/fs/cgroup/sparkrack.slice"
 SCOPE = f"{SLICE}/docker-{'c' * 64}.scope"
-
-
-def write(node: Path, path: str, text: str) -> Path:
-    file = node / path.lstrip("/")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-    return file
 
 
 def container(node: Path, path: str, memory: str = "max", swap: str | None = "max", populated: int = 1) -> None:

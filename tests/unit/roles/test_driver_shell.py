@@ -11,7 +11,7 @@ from roles.driver import closed, release, state, view
 from roles.driver.apply import _mask
 from sparkrack.ops import probe
 
-from ..ops.shells import calls, rooted, run, stand_in
+from ..ops.shells import calls, rooted, run, stand_in, write
 
 COMMANDS = probe._registered["driver"].commands
 DPKG = """\
@@ -28,12 +28,6 @@ def asked(node: Path, key: str) -> str:
     done = run(COMMANDS[key], node)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def write(node: Path, path: str, text: str = "") -> None:
-    file = Path(f"{node}{path}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
 
 
 def test_packages(tmp_path: Path) -> None:

@@ -11,20 +11,13 @@ from roles.memory import ceiling, gate, guard, live, owned, protect, units, view
 from sparkrack.fleet import SLICE
 from sparkrack.ops import files, probe
 from tests.unit.fleet.racks import SWITCH, loaded
-from tests.unit.ops.shells import rooted, run, stand_in
+from tests.unit.ops.shells import rooted, run, stand_in, write
 
 from .cases import node_of
 from .memory_files import lines
 
 COMMANDS = probe._registered["memory"].commands
 RACK = loaded(SWITCH)
-
-
-def write(node: Path, path: str, text: str = "") -> Path:
-    file = Path(f"{node}{path}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-    return file
 
 
 def process(node: Path, pid: int, name: str, parent: int, score: int) -> None:
@@ -91,19 +84,31 @@ def test_limits_that_somebody_wrote(node: Path) -> None:
     write(node, "/sys/fs/cgroup/sparkrack.slice/memory.swap.max", "4096\n")
     now = asked(node).group(SLICE)
     assert ceiling.wrong(RACK, now) == {"memory.max": 107374182400, "memory.swap.max": 0}
-    assert ceiling.changes(RACK, now, 125829120) == [
+    assert ceiling.changes(RACK, now) == [
         "sparkrack.slice: MemoryMax no limit -> 100G (live, nothing is restarted)",
         "sparkrack.slice: MemorySwapMax 4K -> 0 (live, nothing is restarted)",
     ]
 
 
-def test_a_ceiling_below_what_is_used_or_above_what_there_is(node: Path) -> None:
+def test_a_ceiling_below_what_is_used(node: Path) -> None:
     write(node, "/sys/fs/cgroup/sparkrack.slice/memory.max", f"{120 * 1024**3}\n")
     write(node, "/sys/fs/cgroup/sparkrack.slice/memory.current", f"{110 * 1024**3}\n")
-    said = ceiling.changes(RACK, asked(node).group(SLICE), 64 * 1024**2)
+    said = ceiling.changes(RACK, asked(node).group(SLICE))
     assert said[0] == "sparkrack.slice: MemoryMax 120G -> 100G (live, nothing is restarted)"
     assert said[1].startswith("sparkrack.slice: 112640M are in use, more than 100G")
-    assert said[2] == "docker.memory: 100G is more than this node's 65536M: it bounds nothing here"
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize(
+    ("total_kb", "notes"),
+    [
+        (64 * 1024**2, ["docker.memory: 100G is more than this node's 65536M: it bounds nothing here"]),
+        (100 * 1024**2 - 1, ["docker.memory: 100G is more than this node's 102399M: it bounds nothing here"]),
+        (100 * 1024**2, []),
+    ],
+)
+def test_a_ceiling_above_what_there_is(total_kb: int, notes: list[str]) -> None:
+    assert ceiling.notes(RACK, total_kb) == notes
 
 
 def test_a_kernel_that_counts_no_swap(node: Path) -> None:

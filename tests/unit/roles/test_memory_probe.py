@@ -9,7 +9,7 @@ import pytest
 from roles.memory import state, view
 from sparkrack.ops import probe
 from tests.unit.fleet.racks import SWITCH, loaded
-from tests.unit.ops.shells import rooted, run, stand_in
+from tests.unit.ops.shells import rooted, run, stand_in, write
 
 COMMANDS = probe._registered["memory"].commands
 
@@ -18,12 +18,6 @@ def asked(node: Path, key: str) -> str:
     done = run(COMMANDS[key], node)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-def write(node: Path, path: str, text: str = "") -> None:
-    file = Path(f"{node}{path}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
 
 
 def test_a_bare_node_answers_with_nothing(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from roles.preflight import proof, state, verify
 from sparkrack.fleet import Rack
 from sparkrack.proof.told import Told
 from tests.unit.fleet.racks import SWITCH, changed, loaded
-from tests.unit.ops.shells import run, stand_in
+from tests.unit.ops.shells import run, stand_in, write
 
-from .test_preflight_shell import node, write
+from .test_preflight_shell import node
 
 IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
 RACK = loaded(changed(SWITCH, ("memory:\n", f"images: [{IMAGE}]\nmemory:\n")))

@@ -11,7 +11,7 @@ import pytest
 from roles.preflight import answers, view
 from roles.preflight.state import ECN, HOTPLUG, Facts, Link
 from sparkrack.ops import probe
-from tests.unit.ops.shells import calls, rooted, run, stand_in
+from tests.unit.ops.shells import calls, rooted, run, stand_in, write
 
 from .nodefacts import said
 
@@ -54,12 +54,6 @@ def node(root: Path) -> Path:
     stand_in(root, "lspci", f"cat <<'END'\n{LSPCI}END\necho 'pcilib: sysfs_read_vpd: read failed' >&2")
     write(root, "/proc/locks", "")
     return root
-
-
-def write(root: Path, path: str, text: str = "") -> None:
-    file = Path(f"{root}{path}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
 
 
 def asked(root: Path, key: str) -> str:

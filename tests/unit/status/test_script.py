@@ -14,7 +14,7 @@ from sparkrack.ops.lock import Holder
 from sparkrack.status.ask import ANSWER_SECONDS, SECONDS
 from sparkrack.status.node import node
 from sparkrack.status.question import DOCKER_SECONDS, OTHER_SECONDS, answers, script
-from tests.unit.ops.shells import calls, rooted, run, stand_in
+from tests.unit.ops.shells import calls, rooted, run, stand_in, write
 from tests.unit.status.machines import CONTAINER, DIGEST, ID, MEMINFO, SWAPS, ethtool, reference
 
 HALVES = ("enp1s0f1np1", "enP2p1s0f1np1")
@@ -46,12 +46,6 @@ def root(tmp_path: Path) -> Path:
     stand_in(tmp_path, "docker", f"echo {LISTED}; echo warning >&2")
     stand_in(tmp_path, "nvidia-smi", "echo 580.159.04")
     return tmp_path
-
-
-def write(root: Path, path: str, text: str = "") -> None:
-    file = Path(f"{root}{path}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
 
 
 def output(root: Path, rack: Rack, name: str = "spark1") -> str:

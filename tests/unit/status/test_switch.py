@@ -47,7 +47,7 @@ def test_a_healthy_switch(rack: Rack) -> None:
         ({"status": "no-link"}, "has no link, the switch says no-link"),
         ({"rate": "50Gbps"}, "rate 50Gbps, wanted 100Gbps"),
         ({"fec": "off"}, "fec off, wanted fec91"),
-        ({"rate": "\x1b[2J"}, "rate \\x1b[2J, wanted 100Gbps"),
+        ({"fec": "\x1b[2J"}, "fec \\x1b[2J, wanted fec91"),
         ({"status": "no\nlink"}, "has no link, the switch says no\\nlink"),
     ],
 )
@@ -58,7 +58,7 @@ def test_a_leg_that_is_not_as_declared(fields: dict[str, str], text: str, rack: 
 
 
 @pytest.mark.parametrize("told", ["", "unknown", None])
-def test_a_leg_that_cannot_be_told(told: str | None, rack: Rack) -> None:
+def test_a_leg_that_does_not_tell_whether_it_is_linked(told: str | None, rack: Rack) -> None:
     found, status = after(
         rack, lambda made: made.links.pop(LEG) if told is None else made.links[LEG].update(status=told)
     )
@@ -67,6 +67,21 @@ def test_a_leg_that_cannot_be_told(told: str | None, rack: Rack) -> None:
     ]
     assert (found.wrong, status.code) == ((), 1)
     assert {one.interface: one.up for one in found.legs}[LEG] is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"rate": ""}, "the switch does not tell its speed"),
+        ({"rate": "\x1b[2J"}, "the switch does not tell its speed"),
+        ({"fec": ""}, "the switch does not tell its FEC"),
+    ],
+)
+def test_a_linked_leg_that_does_not_tell_all(fields: dict[str, str], text: str, rack: Rack) -> None:
+    found, status = after(rack, leg(**fields))
+    assert [finding.text for finding in found.unknown] == [f"leg {LEG} (spark2/1): {text}"]
+    assert (found.wrong, status.code) == ((), 1)
+    assert {one.interface: one.up for one in found.legs}[LEG] is True
 
 
 @pytest.mark.parametrize(

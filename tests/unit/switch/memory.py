@@ -182,8 +182,8 @@ class Device:
     def _monitored(self, id_: str) -> dict[str, str]:
         (row,) = (row for row in self.tables["/interface/ethernet"] if row[".id"] == id_)
         forced = row["auto-negotiation"] == "false"
-        fine = {"status": "link-ok", "rate": f"{row['speed'].split('G')[0]}Gbps"} if forced else {"status": "no-link"}
-        return self.down.get(row["name"], {"name": row["name"], **fine})
+        up = {"status": "link-ok", "rate": f"{row.get('speed', '').split('G')[0]}Gbps", "fec": row["fec-mode"]}
+        return self.down.get(row["name"], {"name": row["name"], **(up if forced else {"status": "no-link"})})
 
 
 class Session:

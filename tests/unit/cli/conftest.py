@@ -1,0 +1,13 @@
+"""What tests of several files look at, and is made once."""
+
+from __future__ import annotations
+
+import pytest
+
+from .apply_cases import Runs, play
+
+
+@pytest.fixture(scope="session")
+def applied(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Every case of `apply_cases`, played."""
+    return play(tmp_path_factory.mktemp("apply"))

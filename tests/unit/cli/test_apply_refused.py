@@ -1,0 +1,56 @@
+"""`sparkrack apply` that does not begin: nothing is sent, nothing is kept."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from .apply_cases import CASES, OTHER, Runs
+from .runs import BIN
+from .world import ENVIRONMENT, NAMES, World
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("unknown", "unknown: the node did not \\x1b[2Janswer"),
+        ("refused", "refused: it is in the way"),
+        ("unreachable", "spark3: unreachable: No route to host"),
+        ("head away", "spark1 keeps the lock of the rack and cannot be reached: No route to host; nothing was changed"),
+        ("held", OTHER.busy),
+        ("held by garbage", "cannot be read) changes the rack; when that run is gone: sparkrack unlock unknown"),
+        ("no journal", "no journal can be kept: Not a directory; nothing was changed"),
+        ("nobody to ask", "there is no terminal to ask on; say -y, or name a plan"),
+        ("no", "ended"),
+        ("nobody answers", "ended"),
+        ("names", "--limit spark9: not in the rack; there are spark1, spark2, spark3"),
+    ],
+)
+def test_refused_as_a_whole(name: str, said: str, applied: Runs) -> None:
+    world, ended = applied[name]
+    assert ended.code == 1
+    assert said in ended.text
+    assert "Traceback" not in ended.text
+    assert (world.sent, world.journals) == ([], [])
+    assert [world.things(one) for one in NAMES] == [["old", "old"]] * 3
+    assert world.lock.exists() == (CASES[name].lock is not None)
+    if CASES[name].lock:
+        assert world.lock.read_text() == CASES[name].lock
+    if name in ("unknown", "refused", "unreachable"):
+        assert "spark3: cannot be brought to the declared state; nothing was changed" in ended.stderr
+    if name in ("nobody to ask", "names"):
+        assert world.connected == []
+
+
+def test_without_any_stdin(tmp_path: Path) -> None:
+    world = World(tmp_path / "world")
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$0" apply --rack "$1" <&-', BIN / "sparkrack", world.folder / "rack.yaml"],
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (1, "Error: there is no terminal to ask on; say -y, or name a plan\n")
