@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
 
 import click
 from pydantic import ValidationError
 
+from sparkrack.cli.applied import Applied
 from sparkrack.cli.session import evaluated, selected
 from sparkrack.cli.show import printable, show_plan
-from sparkrack.cli.telling import Ending, Log, Telling, Voice
+from sparkrack.cli.telling import Log, Telling, Voice, told
 from sparkrack.fleet import Rack, load
 from sparkrack.fleet.places import state_folder
 from sparkrack.fleet.selection import ALWAYS, ROLES, Selection
@@ -23,7 +22,7 @@ from sparkrack.ops.lock import Holder, LockError, me
 from sparkrack.run.carry import Carrying
 from sparkrack.run.guard import locked
 from sparkrack.run.interrupt import Interrupt
-from sparkrack.run.journal import SCHEMA, Journal
+from sparkrack.run.journal import Began, Ended, Journal, RunResult
 from sparkrack.run.plan import Plan
 from sparkrack.run.session import Session
 
@@ -69,21 +68,6 @@ def _lines(plan: Plan) -> Counter[tuple[str, tuple[str, ...]]]:
     ) + Counter((f"{machine.name}: {machine.standing}", ()) for machine in plan.machines)
 
 
-@dataclass
-class _Done:
-    """How a run ended. `faults`: what is wrong with lock or journal, if anything."""
-
-    result: str
-    endings: list[Ending] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    journal: Journal | None = None
-    faults: list[str] = field(default_factory=list)
-
-    @property
-    def code(self) -> int:
-        return 0 if self.result in ("done", "nothing to do") and not self.faults else 1
-
-
 class Applying:
     """One `sparkrack apply`. What a person reads goes to stdout, or to stderr when stdout is JSON."""
 
@@ -122,12 +106,12 @@ class Applying:
                 names = ", ".join(machine.name for machine in now.untold)
                 raise click.ClickException(f"{names}: cannot be brought to the declared state; nothing was changed")
             if now.code == 0:
-                return self._tell(_Done("nothing to do"))
+                return self._tell(Applied(result="nothing to do"))
             if ask:
                 click.confirm("Apply this?", abort=True, err=self.as_json)
             return self._tell(self._carry(run.session, rack, selection, now))
 
-    def _carry(self, session: Session, rack: Rack, selection: Selection, plan: Plan) -> _Done:
+    def _carry(self, session: Session, rack: Rack, selection: Selection, plan: Plan) -> Applied:
         mine = me(f"{', '.join(selection.machines)}{'' if selection.whole else ': ' + ', '.join(plan.roles)}")
         try:
             with (
@@ -137,10 +121,9 @@ class Applying:
                 done = self._under_lock(session, rack, plan, mine, stop)
         except LockError as fault:
             raise click.ClickException(str(fault)) from None
-        done.faults += left
-        return done
+        return done.model_copy(update={"faults": (*done.faults, *left)})
 
-    def _under_lock(self, session: Session, rack: Rack, plan: Plan, mine: Holder, stop: Interrupt) -> _Done:
+    def _under_lock(self, session: Session, rack: Rack, plan: Plan, mine: Holder, stop: Interrupt) -> Applied:
         folder = state_folder(rack.rack) / "runs"
         try:
             journal = Journal(folder, mine.id)
@@ -149,15 +132,16 @@ class Applying:
             raise click.ClickException(why) from None
         telling = Telling(self.voice, journal, quiet=self.quiet)
         telling.write(
-            "began",
-            schema=SCHEMA,
-            who=mine.who,
-            what=mine.what,
-            file=str(self.file),
-            revision=plan.revision,
-            plan=plan.fingerprint,
+            Began(
+                run=mine.id,
+                who=mine.who,
+                what=mine.what,
+                file=str(self.file),
+                revision=plan.revision,
+                plan=plan.fingerprint,
+            )
         )
-        result = "failed"
+        result: RunResult = "failed"
         carrying = Carrying(session, telling, lambda: stop.asked() or self.voice.gone or bool(telling.unwritten))
         self.log.on = True
         try:
@@ -166,27 +150,26 @@ class Applying:
             result = "cut off"
         finally:
             self.log.on = False
-            telling.write("ended", result=result, failed=list(carrying.failed), at_hand=carrying.at_hand)
+            telling.write(
+                Ended(run=mine.id, result=result, failed=tuple(carrying.failed), at_hand=dict(carrying.at_hand))
+            )
             journal.close()
-        endings = telling.endings(carrying, (machine.name for machine in plan.machines))
-        return _Done(result, endings, list(telling.notes), journal, [telling.unwritten] if telling.unwritten else [])
+        return Applied(
+            result=result,
+            run=mine.id,
+            journal=str(journal.path),
+            machines=telling.states(carrying, (machine.name for machine in plan.machines)),
+            notes=tuple(telling.notes),
+            faults=(telling.unwritten,) if telling.unwritten else (),
+        )
 
-    def _tell(self, done: _Done) -> int:
-        for line in (*done.notes, *map(str, done.endings)):
+    def _tell(self, done: Applied) -> int:
+        for line in (*done.notes, *map(told, done.machines)):
             self.voice.say(line)
         for line in done.faults:
             self.voice.say(line, "red")
-        where = f"; journal: {done.journal.path}" if done.journal else ""
+        where = f"; journal: {done.journal}" if done.journal else ""
         self.voice.say(f"{done.result}{where}", "bold red" if done.code else "bold")
         if self.as_json:
-            report = {
-                "schema": "sparkrack.apply/1",
-                "result": done.result,
-                "run": done.journal.run if done.journal else None,
-                "journal": str(done.journal.path) if done.journal else None,
-                "machines": [ending.data() for ending in done.endings],
-                "notes": done.notes,
-                "faults": done.faults,
-            }
-            click.echo(json.dumps(report, indent=1))
+            click.echo(done.model_dump_json(by_alias=True, indent=1))
         return done.code

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import click
 from pydantic import SecretStr, ValidationError
 
 from sparkrack.cli.machines import switches
+from sparkrack.cli.pick import the_switch
 from sparkrack.cli.rackoption import rack_option
-from sparkrack.fleet import RackError, SecretError, SecretRef, Switch, edit, load
+from sparkrack.fleet import Rack, RackError, SecretError, SecretRef, Switch, edit, load
 from sparkrack.fleet.load import DEFAULT
 from switch.bootstrap.passwords import Password
 from switch.bootstrap.run import Bootstrap
@@ -84,13 +87,15 @@ def bootstrap_switch(
 
     Connect this machine to its first RJ45 port, and to nothing else, until the fingerprint is in rack.yaml: until
     then the sticker's password goes in the clear. Each step looks first and writes what is missing; run it again
-    after any interruption. Exit 0 when the switch is ready (with --dry: when it was read), else 1.
+    after any interruption. It holds the lock of the rack if the first node answers already. Exit 0 when the switch
+    is ready (with --dry: when it was read), else 1.
     """
     if (admin == "password") != (admin_file is not None):
         raise click.UsageError("--admin password and --admin-file PATH belong together")
     # Taken before it is read: what is written later is written over exactly what was read, or not at all.
     snapshot = edit.taken(rack)
-    switch = _switch(rack, name)
+    found = load(rack)
+    switch = the_switch(found, name)
     wishes = Wishes(
         address=address,
         api_port=api_port,
@@ -106,27 +111,30 @@ def bootstrap_switch(
         return reference.resolve() if reference else _typed(switch.name)
 
     work = Work(switch, snapshot, wishes, lambda text: click.echo(f"{switch.name}: {text}"), Password(switch.password))
-    try:
-        ready = Bootstrap(work, ask).run(dry=dry)
-    except _FAULTS as fault:
-        raise click.ClickException(f"{switch.name}: {fault}") from None
-    if dry:
-        click.echo(f"{switch.name}: {'nothing is missing' if ready else 'nothing was written'}")
-    else:
-        environment = f"RACK={rack} " if rack != DEFAULT else ""
-        click.echo(f"{switch.name}: ready. Next: {environment}pyinfra inventory.py deploy.py --dry --diff")
+    lock: AbstractContextManager[None] = nullcontext() if dry else _lock(found, switch)
+    with lock:
+        try:
+            ready = Bootstrap(work, ask).run(dry=dry)
+        except _FAULTS as fault:
+            raise click.ClickException(f"{switch.name}: {fault}") from None
+        if dry:
+            click.echo(f"{switch.name}: {'nothing is missing' if ready else 'nothing was written'}")
+        else:
+            environment = f"RACK={rack} " if rack != DEFAULT else ""
+            click.echo(f"{switch.name}: ready. Next: {environment}pyinfra inventory.py deploy.py --dry --diff")
 
 
-def _switch(rack: Path, name: str | None) -> Switch:
-    switches = load(rack).switches
-    known = ", ".join(switches) or "none"
-    if name is None:
-        if len(switches) != 1:
-            raise click.UsageError(f"say which switch; the rack has {known}")
-        return next(iter(switches.values()))
-    if name not in switches:
-        raise click.UsageError(f"{name} is no switch of the rack; it has {known}")
-    return switches[name]
+@contextmanager
+def _lock(rack: Rack, switch: Switch) -> Iterator[None]:
+    """Hold the lock of the rack if its first node answers. On the first day it has neither our user nor our key, and
+    this machine may hang on the switch's own cable with no way to any node."""
+    from sparkrack.cli.holding import holding_if_there
+
+    def alone(why: str) -> None:
+        click.echo(f"{switch.name}: {why}; so nobody else is kept out of the rack")
+
+    with holding_if_there(rack, f"bootstrap of {switch.name}", alone):
+        yield
 
 
 def _prefix(switch: Switch) -> int:

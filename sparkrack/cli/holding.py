@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
 from sparkrack.fleet import Rack
 from sparkrack.ops import lock
 from sparkrack.ops.shell import quote
+from sparkrack.proof.machines import ssh_config
 from sparkrack.proof.shell import RootShell, UnreachableError
 
 SECONDS = 30
@@ -29,6 +32,14 @@ class Held:
         self._mine = lock.me(what)
         self._restarts = False
 
+    def unreachable(self) -> str | None:
+        """Why the head node gives no root shell at all; None when it does."""
+        try:
+            said(self._shell, "true")
+        except UnreachableError as gone:
+            return gone.why
+        return None
+
     def take(self) -> None:
         """Take it, also anew after the head node has restarted. Raises ClickException when it cannot be taken."""
         script, text = lock.take(self._mine)
@@ -43,9 +54,16 @@ class Held:
 
     def give_back(self) -> str | None:
         """What is wrong with the lock at the end, if anything."""
-        code, said = self._run(lock.release(self._mine.text.encode()))
+        try:
+            code, text = self._run(lock.release(self._mine.text.encode()))
+            self._shell.close()
+        except KeyboardInterrupt:
+            code, text = LOST, "cut off"
+        return None if self._restarts else lock.not_given_back(self.head, self._mine, code, text)
+
+    def close(self) -> None:
+        """Leave the head node as it is."""
         self._shell.close()
-        return None if self._restarts else lock.not_given_back(self.head, self._mine, code, said)
 
     def _run(self, script: str) -> tuple[int, str]:
         """How a script ended, and what it said."""
@@ -54,6 +72,9 @@ class Held:
         except UnreachableError:
             # By a restart, or by Ctrl-C, which ends ssh as well: another shell is opened.
             pass
+        except BaseException:
+            self._shell.close()  # what it still answers is not the answer to anything that follows
+            raise
         try:
             return said(self._shell, script)
         except UnreachableError as gone:
@@ -62,7 +83,10 @@ class Held:
 
 def said(shell: RootShell, script: str) -> tuple[int, str]:
     """How a script ended on a node, and what it said. Raises UnreachableError."""
-    done = shell.run(script)
+    try:
+        done = shell.run(script)
+    except OSError as error:
+        raise UnreachableError(shell.hostname, f"ssh: {error.strerror or error}") from None
     return done.rc, str(done.stdout).strip() or str(done.stderr).strip()
 
 
@@ -71,14 +95,62 @@ def holding(rack: Rack, config: Path, what: str) -> Iterator[Held]:
     """Hold the lock of a rack meanwhile. Raises ClickException when it cannot be taken, and at the end when something
     was wrong with it."""
     held = Held(rack, config, what)
-    held.take()
-    try:
+    with _keeping(held):
         yield held
-    except BaseException:
+
+
+@contextmanager
+def holding_if_there(rack: Rack, what: str, alone: Callable[[str], None]) -> Iterator[None]:
+    """As `holding`, for what may have to be done while the head node is dead or not set up yet: if it cannot be
+    reached, `alone` is told why, and unless it raises, this goes on without the lock. A head node that answers
+    decides: a lock that somebody else holds there, or that cannot be written, is never passed by."""
+    with TemporaryDirectory(prefix="sparkrack-") as folder:
+        config = Path(folder) / "ssh_config"
+        config.write_text(ssh_config(rack))
+        held = Held(rack, config, what)
+        why = held.unreachable()
+        if why is not None:
+            held.close()
+            alone(f"{held.head} keeps the lock of the rack and cannot be reached: {why}")
+        kept: AbstractContextManager[None] = nullcontext() if why is not None else _keeping(held)
+        with kept:
+            yield
+
+
+@contextmanager
+def _keeping(held: Held) -> Iterator[None]:
+    with _ended_as_by_a_person():
+        try:
+            held.take()
+        except KeyboardInterrupt:
+            held.give_back()  # it may have been taken
+            raise
+        except BaseException:
+            held.close()
+            raise
+        try:
+            yield
+        except BaseException:
+            fault = held.give_back()
+            if fault:
+                click.echo(fault, err=True)
+            raise
         fault = held.give_back()
         if fault:
-            click.echo(fault, err=True)
-        raise
-    fault = held.give_back()
-    if fault:
-        raise click.ClickException(fault)
+            raise click.ClickException(fault)
+
+
+@contextmanager
+def _ended_as_by_a_person() -> Iterator[None]:
+    """SIGTERM, and SIGHUP when the terminal is gone, are Ctrl-C meanwhile: by themselves they end Python at once, and
+    the lock stays. One that is ignored, as under nohup, stays so."""
+    numbers = [
+        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.Handlers.SIG_DFL
+    ]
+    try:
+        for number in numbers:
+            signal.signal(number, signal.default_int_handler)
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import secrets
 import sys
-import tempfile
 import time
-from contextlib import ExitStack, closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import click
 
@@ -59,6 +60,7 @@ def _first(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 )
 @click.option("--no-wait", is_flag=True, help="Do not wait for links: a node is off, or its cable out.")
 @click.option("--no-nodes", is_flag=True, help="Do not ask the nodes whether they see their links, too.")
+@click.option("--no-lock", is_flag=True, help="Go on if the first node, which keeps the lock, cannot be reached.")
 def restore(
     words: tuple[str, ...],
     rack: Path,
@@ -69,11 +71,13 @@ def restore(
     settle: float,
     no_wait: bool,
     no_nodes: bool,
+    no_lock: bool,
 ) -> None:
     """Put a kept backup of a switch back: the rows that differ, without a reboot.
 
     Each deploy that changes the switch keeps a backup first; so does this. It is guarded like a deploy: safe mode, a
-    dead man on the switch, one cage after the other. Exit 0 when the switch is as in the backup, else 1.
+    dead man on the switch, one cage after the other; and it holds the lock of the rack, as `sparkrack apply` does.
+    Exit 0 when the switch is as in the backup, else 1.
     """
     found = load(rack)
     chosen, name = _chosen(found, words)
@@ -82,7 +86,7 @@ def restore(
         _list(place)
         return
     try:
-        kept = _kept(place, name, last=last)
+        name, kept = _kept(place, name, last=last)
         with dialled(chosen, lambda text: click.echo(f"{chosen.name}: {text}")) as line:
             goal = Restored(found, chosen, kept, wait=not no_wait)
             before = goal.read(lambda sentence: line.talk(*sentence))
@@ -96,11 +100,12 @@ def restore(
                 raise click.ClickException(f"{chosen.name}: there is no terminal to ask on; say -y")
             if not yes:
                 click.confirm(f"{chosen.name}: put this back?", abort=True)
-            ended = _carry_out(line, goal, before, todo, settle, ask=not no_nodes)
+            with _lock(goal, name, no_lock=no_lock):
+                ended = _carry_out(line, goal, before, todo, settle, ask=not no_nodes)
+                for text in ended.text.splitlines():
+                    click.echo(f"{chosen.name}: {text}", err=not ended.done)
     except FAULTS as fault:
         raise click.ClickException(f"{chosen.name}: {fault}") from None
-    for text in ended.text.splitlines():
-        click.echo(f"{chosen.name}: {text}", err=not ended.done)
     sys.exit(0 if ended.done else 1)
 
 
@@ -113,7 +118,8 @@ def _chosen(rack: Rack, words: tuple[str, ...]) -> tuple[Switch, str | None]:
     return the_switch(rack, words[0] if words else None), words[1] if len(words) == 2 else None
 
 
-def _kept(place: Path, name: str | None, *, last: bool) -> Reading:
+def _kept(place: Path, name: str | None, *, last: bool) -> tuple[str, Reading]:
+    """The backup that is meant, with its name."""
     if last == (name is not None):
         raise click.UsageError("name one backup, or say --last; --list shows them")
     known = backup.names(place)
@@ -121,7 +127,22 @@ def _kept(place: Path, name: str | None, *, last: bool) -> Reading:
     if chosen is None or chosen not in known:
         there = f"{len(known)} there, see --list" if known else "none was kept yet"
         raise click.ClickException(f"no backup {name or ''} in {place} ({there})".replace("  ", " "))
-    return backup.load(place / chosen / "rows.json")
+    return chosen, backup.load(place / chosen / "rows.json")
+
+
+@contextmanager
+def _lock(goal: Restored, name: str, *, no_lock: bool) -> Iterator[None]:
+    """Hold the lock of the rack. The switch may be why the node that keeps it cannot be reached: so there is a way
+    without it, for whoever asks for that."""
+    from sparkrack.cli.holding import holding_if_there
+
+    def alone(why: str) -> None:
+        if not no_lock:
+            raise click.ClickException(f"{why}; nothing was changed. If nobody else is at work: --no-lock")
+        click.echo(f"{goal.switch.name}: {why}; going on without it", err=True)
+
+    with holding_if_there(goal.rack, f"restore of {goal.switch.name} to {name}", alone):
+        yield
 
 
 def _list(place: Path) -> None:
@@ -150,7 +171,7 @@ def _carry_out(line: SessionLine, goal: Restored, before: Reading, todo: Plan, s
     keeper = backup.Keeper(backup.folder(goal.rack.rack, chosen.name), chosen.backups, chosen.password.resolve)
     name = f"{PREFIX}{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}{backup.RESTORING}"
     nodes = dict.fromkeys(link.port.node for batch in todo.batches for link in batch.settles)
-    with tempfile.TemporaryDirectory(prefix="sparkrack-") as folder, ExitStack() as ending:
+    with TemporaryDirectory(prefix="sparkrack-") as folder, ExitStack() as ending:
         asked = ending.enter_context(closing(Nodes(goal.rack, Path(folder), nodes))) if ask and nodes else None
         asking: Witness | None = witness(asked) if asked else None
         transaction = Transaction(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterable
 
 import click
 from rich.console import Console
 from rich.text import Text
 
+from sparkrack.cli.applied import Fault, State
 from sparkrack.cli.show import MARKS, printable
 from sparkrack.ops.account import Entry, Sort
 from sparkrack.run.carry import Carrying, Step
-from sparkrack.run.journal import Journal
+from sparkrack.run.journal import Broke, Journal, Line, Said, Stepped
 
 TRIALS = "a change on trial is taken back by its machine within 90 s; run again then"
 STAYS = "what of that was done stays, unless a line above says that it is back; run again"
@@ -49,30 +48,17 @@ class Voice:
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.console.file.fileno())
 
 
-@dataclass(frozen=True)
-class Ending:
-    """In what state a run leaves a machine. `changed`: how many operations changed it. `fault`: refused, failed or cut
-    off, with the operation in `step`; both empty when nothing went wrong there."""
-
-    name: str
-    changed: int
-    fault: str = ""
-    step: str = ""
-
-    def __str__(self) -> str:
-        parts = [f"{self.changed} operation{'' if self.changed == 1 else 's'} changed it"] if self.changed else []
-        match self.fault:
-            case "refused":
-                parts.append(f"refused at {self.step}; nothing of that was done")
-            case "failed":
-                parts.append(f"failed in the middle of {self.step}; {STAYS}")
-            case "cut off":
-                parts.append(f"ended in the middle of {self.step}; {TRIALS}")
-        return f"{self.name}: {'; '.join(parts) or 'nothing was changed'}"
-
-    def data(self) -> Mapping[str, Any]:
-        """As JSON has it."""
-        return asdict(self)
+def told(state: State) -> str:
+    """In what state a run leaves a machine, in words."""
+    parts = [f"{state.changed} operation{'' if state.changed == 1 else 's'} changed it"] if state.changed else []
+    match state.fault:
+        case "refused":
+            parts.append(f"refused at {state.step}; nothing of that was done")
+        case "failed":
+            parts.append(f"failed in the middle of {state.step}; {STAYS}")
+        case "cut off":
+            parts.append(f"ended in the middle of {state.step}; {TRIALS}")
+    return f"{state.name}: {'; '.join(parts) or 'nothing was changed'}"
 
 
 class Telling:
@@ -88,12 +74,12 @@ class Telling:
         self._changed: dict[str, int] = {}
         self._refused: set[str] = set()
 
-    def write(self, event: str, **fields: Any) -> None:
+    def write(self, line: Line) -> None:
         """One line of the journal."""
         if self.unwritten:
             return
         try:
-            self.journal.write(event, **fields)
+            self.journal.write(line)
         except OSError as error:
             self.unwritten = f"the journal is not whole: {error.strerror}"
 
@@ -105,12 +91,14 @@ class Telling:
     def ended(self, step: Step) -> None:
         """One operation on one machine."""
         self.write(
-            "step",
-            host=step.machine,
-            role=step.role,
-            step=step.title,
-            result=step.result,
-            seconds=step.seconds,
+            Stepped(
+                run=self.journal.run,
+                host=step.machine,
+                role=step.role,
+                step=step.title,
+                result=step.result,
+                seconds=step.seconds,
+            )
         )
         if step.result == "changed":
             self._changed[step.machine] = self._changed.get(step.machine, 0) + 1
@@ -122,7 +110,7 @@ class Telling:
 
     def said(self, machine: str, entry: Entry) -> None:
         """What an operation says. What stands in the plan already is not shown again."""
-        self.write("said", host=machine, sort=entry.sort, text=entry.text)
+        self.write(Said(run=self.journal.run, host=machine, sort=entry.sort, text=entry.text))
         mark, style = MARKS[entry.sort]
         line = f"{machine}: {mark}{printable(entry.text)}"
         if entry.sort in (Sort.REFUSED, Sort.UNKNOWN):
@@ -133,20 +121,21 @@ class Telling:
 
     def broke(self, machine: str, why: str) -> None:
         """An operation ended as none should."""
-        self.write("broke", host=machine, why=why)
+        self.write(Broke(run=self.journal.run, host=machine, why=why))
         self.voice.say(f"{machine}: {printable(why)}", "red")
 
-    def endings(self, carrying: Carrying, machines: Iterable[str]) -> list[Ending]:
+    def states(self, carrying: Carrying, machines: Iterable[str]) -> tuple[State, ...]:
         """In what state everything is."""
-        return [self._ending(carrying, name) for name in machines]
+        return tuple(self._state(carrying, name) for name in machines)
 
-    def _ending(self, carrying: Carrying, name: str) -> Ending:
+    def _state(self, carrying: Carrying, name: str) -> State:
         changed = self._changed.get(name, 0)
         if name in carrying.at_hand:
-            return Ending(name, changed, "cut off", carrying.at_hand[name])
+            return State(name=name, changed=changed, fault="cut off", step=carrying.at_hand[name])
         if name in carrying.failed:
-            return Ending(name, changed, "refused" if name in self._refused else "failed", carrying.failed[name])
-        return Ending(name, changed)
+            fault: Fault = "refused" if name in self._refused else "failed"
+            return State(name=name, changed=changed, fault=fault, step=carrying.failed[name])
+        return State(name=name, changed=changed)
 
 
 class Log(logging.Handler):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import gevent
 from paramiko import SSHException
@@ -19,6 +19,7 @@ from pyinfra.context import ctx_host
 
 from sparkrack.ops import account
 from sparkrack.ops.account import Entry
+from sparkrack.run.journal import Result
 from sparkrack.run.session import Session, machine, title
 
 RISKY = frozenset({"switch", "access", "driver", "memory", "docker", "lossless", "fabric"})
@@ -26,8 +27,6 @@ RISKY = frozenset({"switch", "access", "driver", "memory", "docker", "lossless",
 changes goes alone."""
 CUT_SECONDS = 30
 """How long what is cut off may take to take back what it can."""
-
-Result = Literal["changed", "no change", "failed", "cut off"]
 
 
 @dataclass(frozen=True)

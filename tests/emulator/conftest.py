@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,17 @@ from tests.emulator.restoring import MakeRestorer, Restorer
 from tests.emulator.switch_runs import Desk, MakeDesk, waits_for
 
 MakeSwitch = Callable[..., Crs812Process]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Beside an emulated switch there are no nodes, and whoever asks one, as for the lock of the rack, is told so."""
+    folder = tmp_path_factory.mktemp("no-nodes")
+    (folder / "ssh").write_text("#!/bin/sh\necho 'ssh: there are no nodes here' >&2\nexit 255\n")
+    (folder / "ssh").chmod(0o755)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", str(folder), prepend=os.pathsep)
+        yield
 
 
 @pytest.fixture

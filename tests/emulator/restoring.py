@@ -65,13 +65,14 @@ class Restorer:
         return [menu.path for menu in menus if not one.same(other, (menu,))]
 
     def restore(self, *words: str) -> Ended:
-        """`sparkrack switch restore`, without asking the nodes, which are not there."""
+        """`sparkrack switch restore`, without the nodes, which are not there: the lock is for tests/unit/switch."""
         arguments: list[str | Path] = [
             "switch",
             "restore",
             "--rack",
             self.folder / "rack.yaml",
             "--no-nodes",
+            "--no-lock",
             "--settle",
             "4",
             *words,

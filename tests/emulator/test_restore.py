@@ -147,7 +147,7 @@ def test_killed_in_the_middle(make_restorer: MakeRestorer) -> None:
     restorer.emulator.control({"op": "settle", "seconds": 20})
     sets = len(_sets(restorer))
     process = subprocess.Popen(
-        [Path(sys.executable).with_name("sparkrack"), "switch", "restore", NAME, "-y", "--no-nodes"],
+        [Path(sys.executable).with_name("sparkrack"), "switch", "restore", NAME, "-y", "--no-nodes", "--no-lock"],
         cwd=restorer.folder,
         env=os.environ | {"RACK": "rack.yaml", "XDG_STATE_HOME": str(restorer.folder / "state")},
         stdin=subprocess.DEVNULL,

@@ -43,7 +43,7 @@ from sparkrack.ops.files import encoded
 from sparkrack.ops.lock import PATH
 from sparkrack.ops.shell import ask, root
 from sparkrack.run import deployfile, session
-from sparkrack.run.journal import Journal
+from sparkrack.run.journal import Journal, Line
 from tests.unit.cli.world import CANARY
 from tests.unit.ops.shells import rooted
 
@@ -186,10 +186,10 @@ def _about(folder: Path) -> Any:
 def _full(lines: int) -> Callable[..., None]:
     left, write = iter(range(lines)), Journal.write
 
-    def filling(journal: Journal, event: str, **fields: Any) -> None:
+    def filling(journal: Journal, line: Line) -> None:
         if next(left, None) is None:
             raise OSError(28, "No space left on device")
-        write(journal, event, **fields)
+        write(journal, line)
 
     return filling
 

@@ -6,15 +6,18 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
+from sparkrack.cli.applied import Applied
 from sparkrack.cli.check import Checked
 from sparkrack.ops.account import Sort
 from sparkrack.proof.report import Report
 from sparkrack.run.drift import Drift
+from sparkrack.run.journal import EVENTS, KINDS, Line
 from sparkrack.run.plan import Plan, Standing
 from sparkrack.status.model import Status
 from sparkrack.topology.model import Picture
@@ -23,23 +26,29 @@ from tests.generated import REPOSITORY, check
 MODELS: Mapping[str, type[BaseModel]] = {
     "check": Checked,
     "plan": Plan,
+    "apply": Applied,
     "drift": Drift,
     "verify": Report,
     "topology": Picture,
     "status": Status,
 }
-"""What `sparkrack VERB --json` prints, in the order of the document."""
+"""What `sparkrack VERB --json` prints."""
+JOURNAL = "journal"
+"""What `sparkrack apply` keeps: each line is one of several kinds."""
+KEPT = (*MODELS, JOURNAL)
 FOLDER = REPOSITORY / "docs/reference/schemas"
 DOCUMENT = "docs/reference/json.md"
 
 
 def schema(verb: str) -> dict[str, Any]:
-    return MODELS[verb].model_json_schema(by_alias=True, mode="serialization")
+    kind: Any = Line if verb == JOURNAL else MODELS[verb]
+    return TypeAdapter(kind).json_schema(by_alias=True, mode="serialization")
 
 
 def version(verb: str) -> str:
-    """What the model says of itself."""
-    said = str(schema(verb)["properties"]["schema"]["const"])
+    """What the model says of itself; of a journal its first line does."""
+    whole = schema(verb)
+    said = str((whole["$defs"][KINDS[0].__name__] if verb == JOURNAL else whole)["properties"]["schema"]["const"])
     match = re.fullmatch(rf"sparkrack\.{verb}/(\d+)", said)
     assert match, said
     return match[1]
@@ -77,7 +86,7 @@ def _kinds(
         yield (place, str(field.get("format") or field.get("type") or "any"), None)
 
 
-@pytest.mark.parametrize("verb", MODELS)
+@pytest.mark.parametrize("verb", KEPT)
 def test_the_schema_that_is_kept_is_that_of_the_model(verb: str) -> None:
     path = FOLDER / f"{verb}-{version(verb)}.json"
     text = json.dumps(schema(verb), indent=1) + "\n"
@@ -96,8 +105,19 @@ def test_the_fields_that_are_shown_are_those_of_the_model(verb: str) -> None:
     check(DOCUMENT, f"{verb} fields", "\n".join(lines) + "\n")
 
 
+def test_the_lines_of_a_journal_that_are_shown_are_those_of_the_models() -> None:
+    whole = schema(JOURNAL)
+    kinds = whole["discriminator"]["mapping"]
+    shown = {event: list(fields(whole, whole["$defs"][kind.rpartition("/")[2]])) for event, kind in kinds.items()}
+    assert list(shown) == sorted(EVENTS)
+    common = shown[EVENTS[0]][:2]
+    assert all(lines[:2] == common for lines in shown.values())
+    text = [*common, *chain.from_iterable(["", *shown[event][2:]] for event in EVENTS)]
+    check(DOCUMENT, "journal lines", "\n".join(text) + "\n")
+
+
 def test_nothing_else_is_kept() -> None:
-    assert {path.name for path in FOLDER.iterdir()} == {f"{verb}-{version(verb)}.json" for verb in MODELS}
+    assert {path.name for path in FOLDER.iterdir()} == {f"{verb}-{version(verb)}.json" for verb in KEPT}
 
 
 def test_every_kind_of_line_is_explained() -> None:

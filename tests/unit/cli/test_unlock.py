@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -28,6 +30,12 @@ SSH = """\
 [ ! -e "$NODE/sudo" ] || { echo "sudo: a password is required" >&2; exit 1; }
 sed -u -e "s#/run/sparkrack#$NODE/run/sparkrack#g" | PATH="$NODE/bin:$PATH" sh -c 'echo $$ > "$NODE/shell"; exec sh'
 """
+
+
+def send(number: int) -> None:
+    """A signal to ourselves; one that would end the tests is a failure instead."""
+    assert signal.getsignal(number) is not signal.SIG_DFL
+    os.kill(os.getpid(), number)
 
 
 class Head:
@@ -63,7 +71,15 @@ class Head:
     def restart(self) -> None:
         """As the head node does: its shells end, and what is below /run is gone."""
         self.lock.unlink()
-        os.kill(int((self.folder / "shell").read_text()), 9)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """End the newest shell, and wait until its end of the connection is closed: what is written before is lost."""
+        shell = int((self.folder / "shell").read_text())
+        os.kill(shell, 9)
+        with suppress(OSError):  # it is gone altogether
+            while list(Path(f"/proc/{shell}/fd").iterdir()):
+                time.sleep(0.001)
 
 
 @pytest.fixture
@@ -176,7 +192,7 @@ def test_given_back_however_it_ends(head: Head, kind: type[BaseException]) -> No
 def lost(head: Head) -> Iterator[Held]:
     """Ctrl-C ends ssh as well: the lock is given back over another one."""
     with head.held() as held:
-        os.kill(int((head.folder / "shell").read_text()), 9)
+        head.hang_up()
         yield held
 
 

@@ -8,21 +8,34 @@ import signal
 import subprocess
 import sys
 import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from sparkrack.run.journal import EVENTS, MOST, Journal
+from sparkrack.ops.account import Sort
+from sparkrack.run.journal import EVENTS, KINDS, MOST, Began, Broke, Ended, Journal, Line, Said, Stepped
 
-HOSTILE = "\x1b[2J\x9b\u2028\u2029\r\n\x00\ud800 ä \"'{}"
+HOSTILE = "\x1b[2J\x9b\u2028\u2029\r\n\x00 ä \"'{}"
+RUN = "20260314T091500-3fa2"
+LINES: tuple[Line, ...] = (
+    Began(run=RUN, who="ana@desk", what="spark1", file="rack.yaml", revision="", plan="4f1d2a7be09c3358"),
+    Said(run=RUN, host="spark1", sort=Sort.CHANGE, text="memory.level: old -> new"),
+    Broke(run=RUN, host="spark1", why="the connection was lost"),
+    Stepped(run=RUN, host="spark1", role="memory", step="Turn it off", result="failed", seconds=0.25),
+    Ended(run=RUN, result="cut off", failed=("spark1",), at_hand={"spark2": "memory: Turn it off"}),
+)
+"""A line of each kind, in the order of EVENTS."""
+ANY: TypeAdapter[Line] = TypeAdapter(Line)
 WRITER = """\
 import sys
 from pathlib import Path
-from sparkrack.run.journal import Journal
+from sparkrack.run.journal import Broke, Journal
 journal = Journal(Path(sys.argv[1]), "run")
 while True:
-    journal.write("said", host="spark1", text="x" * 3000)
+    journal.write(Broke(run="run", host="spark1", why="x" * 3000))
 """
 
 
@@ -30,17 +43,56 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
 
 
-def test_a_line_is_there_at_once(tmp_path: Path) -> None:
-    one = Journal(tmp_path / "runs", "20260314T091500-3fa2")
-    for number, event in enumerate(EVENTS, 1):
-        one.write(event, host="spark1", seconds=0.25)
+def broke(why: str) -> Broke:
+    return Broke(run=RUN, host="spark1", why=why)
+
+
+def test_a_line_is_there_at_once_and_is_what_its_model_says(tmp_path: Path) -> None:
+    one = Journal(tmp_path / "runs", RUN)
+    for number, line in enumerate(LINES, 1):
+        one.write(line)
         assert len(read(one.path)) == number
     one.close()
-    first = read(one.path)[0]
-    assert list(first) == ["run", "at", "event", "host", "seconds"]
-    assert (first["run"], first["event"]) == ("20260314T091500-3fa2", "began")
-    assert first["at"].endswith("+00:00")
-    assert first["at"][-10] == ".", "milliseconds"
+    written = read(one.path)
+    assert tuple(line["event"] for line in written) == EVENTS
+    assert [tuple(line)[:3] for line in written] == [("run", "at", "event")] * len(EVENTS)
+    assert [set(line) for line in written] == [set(names(kind)) for kind in KINDS]
+    assert tuple(map(ANY.validate_json, one.path.read_bytes().splitlines())) == tuple(
+        line.model_copy(update={"at": line.at.replace(microsecond=line.at.microsecond // 1000 * 1000)})
+        for line in LINES
+    )
+
+
+def names(kind: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in kind.model_fields.items()]
+
+
+def test_a_time_is_in_utc_and_has_milliseconds(tmp_path: Path) -> None:
+    one = Journal(tmp_path, "run")
+    one.write(broke("").model_copy(update={"at": datetime(2026, 3, 14, 10, 15, tzinfo=timezone(timedelta(hours=1)))}))
+    assert read(one.path)[0]["at"] == "2026-03-14T09:15:00.000+00:00"
+
+
+@pytest.mark.parametrize(
+    ("number", "wrong"),
+    [
+        (0, {"schema": "sparkrack.journal/2"}),
+        (0, {"at": "2026-03-14T09:15:00.250"}),
+        (1, {"sort": "nonsense"}),
+        (1, {"event": "nonsense"}),
+        (2, {"text": "a field of another kind"}),
+        (3, {"result": "nonsense"}),
+        (3, {"seconds": "long"}),
+        (4, {"result": "nothing to do"}),
+        (4, {"failed": "spark1"}),
+        (4, {"run": None}),
+    ],
+)
+def test_what_is_no_line_is_refused(number: int, wrong: dict[str, Any]) -> None:
+    line = LINES[number].model_dump(mode="json", by_alias=True)
+    assert ANY.validate_python(line).event == line["event"]
+    with pytest.raises(ValidationError):
+        ANY.validate_python(line | wrong)
 
 
 def test_only_its_owner_reads_it(tmp_path: Path) -> None:
@@ -55,12 +107,24 @@ def test_only_its_owner_reads_it(tmp_path: Path) -> None:
 
 def test_whatever_a_machine_says_is_one_line_of_ascii(tmp_path: Path) -> None:
     one = Journal(tmp_path, "run")
-    one.write("said", host="spark1", text=HOSTILE)
+    one.write(broke(HOSTILE))
     content = one.path.read_bytes()
     assert content.isascii()
-    assert content.decode().isprintable() or content.decode()[:-1].isprintable()
+    assert content.decode()[:-1].isprintable()
     assert len(content.splitlines()) == 1
-    assert read(one.path)[0]["text"] == HOSTILE
+    assert read(one.path)[0]["why"] == HOSTILE
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [("a\ud800b", "a\ufffdb"), ("caf\udce9", "caf\ufffd"), ("\ud83d\ude80", "\U0001f680"), ("ä", "ä")],
+)
+def test_what_is_no_text_can_be_read_by_strict_readers(tmp_path: Path, said: str, kept: str) -> None:
+    one = Journal(tmp_path, "run")
+    one.write(broke(said))
+    line = ANY.validate_json(one.path.read_bytes())
+    assert isinstance(line, Broke)
+    assert line.why == kept
 
 
 def test_killed_in_the_middle_every_whole_line_parses(tmp_path: Path) -> None:
@@ -72,15 +136,15 @@ def test_killed_in_the_middle_every_whole_line_parses(tmp_path: Path) -> None:
     writer.wait(10)
     lines = read(path)
     assert len(lines) > 30
-    assert {line["text"] for line in lines} == {"x" * 3000}
+    assert {line["why"] for line in lines} == {"x" * 3000}
 
 
 def test_a_write_that_is_cut_short_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one, real = Journal(tmp_path, "run"), os.write
     monkeypatch.setattr(os, "write", lambda file, data: real(file, data[:7]))
-    one.write("said", host="spark1", text="more than seven")
+    one.write(broke("more than seven"))
     monkeypatch.undo()
-    assert read(one.path)[0]["text"] == "more than seven"
+    assert read(one.path)[0]["why"] == "more than seven"
 
 
 def test_a_disk_that_is_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +155,7 @@ def test_a_disk_that_is_full_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(os, "write", full)
     with pytest.raises(OSError, match="No space left"):
-        one.write("said")
+        one.write(broke(""))
 
 
 def test_the_newest_are_kept(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.run.journal import Journal
+from sparkrack.run.journal import Began, Ended, Journal, RunResult, Stepped
 from sparkrack.status.history import HistoryError, last_drift, last_run
 
 DRIFT = {
@@ -85,13 +85,14 @@ def test_a_folder_that_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("result", ["done", "failed", None])
-def test_the_newest_run(result: str | None, tmp_path: Path) -> None:
+def test_the_newest_run(result: RunResult | None, tmp_path: Path) -> None:
     kept(tmp_path, "runs", "20261121T080000-ffff.ndjson", "an old one")
     journal = Journal(tmp_path / "runs", "20261122T080000-0000")
-    journal.write("began", schema="sparkrack.journal/1", who="ann@desk", what="spark1: memory", file="f", revision="")
-    journal.write("step", host="spark1", role="memory", step="x", result="changed", seconds=1.0)
+    run = journal.run
+    journal.write(Began(run=run, who="ann@desk", what="spark1: memory", file="f", revision="", plan=""))
+    journal.write(Stepped(run=run, host="spark1", role="memory", step="x", result="changed", seconds=1.0))
     if result:
-        journal.write("ended", result=result, failed=[], at_hand={})
+        journal.write(Ended(run=run, result=result, failed=(), at_hand={}))
     journal.close()
     found = last_run(tmp_path)
     assert found

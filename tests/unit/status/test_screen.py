@@ -16,7 +16,7 @@ from sparkrack.fleet.selection import ROLES
 from sparkrack.ops.account import Sort
 from sparkrack.ops.lock import Holder
 from sparkrack.run import drift, history
-from sparkrack.run.journal import Journal
+from sparkrack.run.journal import Began, Ended, Journal
 from sparkrack.status.model import Status
 from sparkrack.status.screen import DRIFT as KINDS
 from sparkrack.status.screen import WIDTH, show, span
@@ -239,8 +239,8 @@ def test_spans(seconds: int, text: str) -> None:
 
 def test_a_real_journal_is_understood(rack: Rack, tmp_path: Path) -> None:
     journal = Journal(tmp_path / "runs", "20261122T092800-1a2b")
-    journal.write("began", schema="sparkrack.journal/1", who="ann@desk", what="spark1")
-    journal.write("ended", result="stopped", failed=[], at_hand={})
+    journal.write(Began(run=journal.run, who="ann@desk", what="spark1", file="f", revision="", plan=""))
+    journal.write(Ended(run=journal.run, result="stopped", failed=(), at_hand={}))
     journal.close()
     assert "(spark1): stopped\n" in screen(machines(rack).status(tmp_path))
 

@@ -1,0 +1,119 @@
+"""What `sparkrack apply` prints as JSON and keeps as its journal, however it ends: always what its models say."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from sparkrack.cli.applied import Applied
+from sparkrack.run.journal import EVENTS, Began, Broke, Ended, Line, Stepped
+
+from .apply_cases import CASES, Runs
+from .test_apply_signals import FIRST, Middle, until
+from .world import NAMES, World
+
+INT, TERM, KILL = signal.SIGINT, signal.SIGTERM, signal.SIGKILL
+LINE: TypeAdapter[Line] = TypeAdapter(Line)
+
+ENDS: Mapping[str, tuple[str | None, Mapping[str, str]]] = {
+    "all": ("done", {}),
+    "json": ("done", {}),
+    "quiet": ("done", {}),
+    "one": ("done", {}),
+    "canary fails": ("failed", {"spark1": "failed"}),
+    "fails": ("failed", {"spark2": "failed"}),
+    "bug": ("failed", {"spark2": "failed"}),
+    "late": ("failed", {"spark2": "refused"}),
+    "lock goes": ("done", {}),
+    "disk full": (None, {}),
+    "git": ("done", {}),
+    "yes": ("done", {}),
+}
+"""The runs that began: what came of each (None: its journal has no end), and what went wrong on which machine."""
+
+
+def kept(world: World) -> list[Line]:
+    """The whole journal; raises ValidationError when a line is none."""
+    (path,) = world.journals
+    lines = [LINE.validate_json(line) for line in path.read_bytes().splitlines()]
+    assert isinstance(lines[0], Began)
+    assert {line.run for line in lines} == {path.stem}
+    assert [line.at for line in lines] == sorted(line.at for line in lines)
+    assert not [line for line in lines[1:] if isinstance(line, Began)]
+    assert not [line for line in lines[:-1] if isinstance(line, Ended)]
+    return lines
+
+
+def test_these_are_all_that_began(applied: Runs) -> None:
+    assert set(ENDS) == {name for name, (world, _) in applied.items() if world.journals}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_every_line_is_what_its_model_says(name: str, applied: Runs) -> None:
+    result, faults = ENDS[name]
+    last = kept(applied[name][0])[-1]
+    assert isinstance(last, Ended) == (result is not None)
+    if isinstance(last, Ended):
+        assert (last.result, last.failed, last.at_hand) == (result, tuple(faults), {})
+
+
+def test_all_kinds_of_lines_were_seen(applied: Runs) -> None:
+    lines = {name: kept(applied[name][0]) for name in ENDS}
+    assert {line.event for found in lines.values() for line in found} == set(EVENTS)
+    assert [line.host for line in lines["bug"] if isinstance(line, Broke)] == ["spark2"]
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "--json" in case.words])
+def test_what_is_printed_is_what_its_model_says(name: str, applied: Runs) -> None:
+    world, ended = applied[name]
+    report = Applied.model_validate_json(ended.stdout)
+    assert report.code == ended.code
+    if name == "nothing-json":
+        assert (report, world.journals) == (Applied(result="nothing to do"), [])
+        return
+    (path,) = world.journals
+    assert (report.run, report.journal) == (path.stem, str(path))
+    result, faults = ENDS[name]
+    assert report.result == result
+    assert [state.name for state in report.machines] == list(NAMES)
+    assert {state.name: state.fault for state in report.machines if state.fault} == faults
+    steps = [line for line in kept(world) if isinstance(line, Stepped) and line.result == "changed"]
+    assert [state.changed for state in report.machines] == [sum(step.host == name for step in steps) for name in NAMES]
+
+
+def test_a_fault_of_the_lock_is_no_success(applied: Runs) -> None:
+    report = Applied.model_validate_json(applied["lock goes"][1].stdout)
+    assert (report.result, len(report.faults), report.code) == ("done", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("signals", "result", "at_hand"),
+    [
+        ((INT,), "stopped", ()),
+        ((INT, TERM), "cut off", ("spark2", "spark3")),
+        ((KILL,), None, ()),
+    ],
+    ids=["interrupted", "cut off", "killed"],
+)
+def test_a_run_that_somebody_ends(
+    signals: tuple[int, ...], result: str | None, at_hand: tuple[str, ...], tmp_path: Path
+) -> None:
+    run = Middle(tmp_path)
+    for number in signals:
+        run.send(number)
+        if number == INT:
+            until(lambda: FIRST in run.text)
+    if result == "stopped":
+        run.go()
+    run.end()
+    run.go()
+    last = kept(run.world)[-1]
+    if result is None:
+        assert not isinstance(last, Ended)
+    else:
+        assert isinstance(last, Ended)
+        assert (last.result, tuple(sorted(last.at_hand))) == (result, at_hand)
