@@ -84,7 +84,7 @@ def test_it_is_found_named_and_mended(story: Story, name: str) -> None:
 
 def test_what_is_shown_is_what_the_documents_show(story: Story) -> None:
     # What differs from lab to lab: names that docker gives, and by some MiB what a kernel takes of a node's memory.
-    shown = re.sub(r"(container )[0-9a-f]{12}", r"\g<1>0123456789ab", story.screen)
+    shown = re.sub(r"(container )[0-9a-f]{12}|[0-9a-f]{12}(?= ->)", r"\g<1>0123456789ab", story.screen)
     shown = re.sub(r"(this node's )\d+M", r"\g<1>8000M", shown)
     generated.check("docs/reference/drift.md", "drift", f"$ sparkrack drift --limit {NODE}\n{shown}")
 
@@ -94,6 +94,7 @@ def test_the_page_of_the_proof_names_all_of_it(rack: VirtualRack, story: Story) 
     story.page.write_text(story.page.read_text().replace(str(rack.folder), ".lab").replace(gethostname(), "desk"))
     with browser() as chromium:
         chromium.open(story.page)
+        chromium.run("document.querySelectorAll('details').forEach(one => one.open = true)")
         seen = chromium.run("return document.body.innerText")
         assert not [drift.proof for drift in DRIFTS.values() if drift.proof not in seen]
         assert chromium.complaints() == []
