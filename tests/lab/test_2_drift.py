@@ -91,15 +91,17 @@ def test_what_is_shown_is_what_the_documents_show(story: Story) -> None:
 
 @pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 def test_the_page_of_the_proof_names_all_of_it(rack: VirtualRack, story: Story) -> None:
-    story.page.write_text(story.page.read_text().replace(str(rack.folder), ".lab").replace(gethostname(), "desk"))
+    story.page.write_text(
+        story.page.read_text().replace(str(rack.folder), ".lab").replace(f"@{gethostname()}", "@desk")
+    )
     with browser() as chromium:
-        chromium.open(story.page)
+        chromium.open(story.page, height=1600)
+        if os.environ.get("UPDATE_DOCS"):
+            chromium.picture(REPOSITORY / "docs/pictures/verify.png", whole=False)
         chromium.run("document.querySelectorAll('details').forEach(one => one.open = true)")
         seen = chromium.run("return document.body.innerText")
         assert not [drift.proof for drift in DRIFTS.values() if drift.proof not in seen]
         assert chromium.complaints() == []
-        if os.environ.get("UPDATE_DOCS"):
-            chromium.picture(REPOSITORY / "docs/pictures/verify.png")
 
 
 def test_no_other_node_was_touched(story: Story) -> None:
