@@ -40,20 +40,32 @@ def _names(_context: click.Context, _option: click.Parameter, value: str) -> lis
     return found
 
 
+def _most(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, int]:
+    most: dict[str, int] = {}
+    for value in values:
+        name, _, number = value.partition("=")
+        if name not in NAMES or not number.isdigit():
+            raise click.BadParameter(f"{value}: write TOOL=HOSTS, as in ansible=8; there are {', '.join(NAMES)}")
+        most[name] = int(number)
+    return most
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--hosts", default="1,8,32,128", show_default=True, callback=_counts, help="How many targets.")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="How often everything is run.")
 @click.option("--tools", default=",".join(NAMES), show_default=True, callback=_names, help="What is compared.")
+@click.option("--up-to", "most", multiple=True, callback=_most, help="TOOL=HOSTS: that tool with no more than these.")
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=CACHE / "last", help="For what came out."
 )
 @click.option("--docs", is_flag=True, help="Put the results into docs/bench.md as well.")
-def main(hosts: list[int], rounds: int, tools: list[str], out: Path, docs: bool) -> None:
+def main(hosts: list[int], rounds: int, tools: list[str], most: dict[str, int], out: Path, docs: bool) -> None:
     """Bring the same targets to the same state by sparkrack and by others, and compare what that costs.
 
     \b
       python -m bench --hosts 1,8 --rounds 1
       python -m bench --docs
+      python -m bench --up-to ansible=8 --up-to stock=32
 
     Needs root for namespaces and overlay mounts. Nothing listens outside of them, and nothing stays.
     """
@@ -63,7 +75,8 @@ def main(hosts: list[int], rounds: int, tools: list[str], out: Path, docs: bool)
         root, others = image.root(CACHE, _say), image.others(CACHE, _say)
         out.mkdir(parents=True, exist_ok=True)
         found = report.Results(machine=report.machine(root, others), runs=[])
-        _run({"hosts": hosts, "rounds": rounds, "tools": tools, "root": str(root), "others": str(others)}, found, out)
+        what = {"hosts": hosts, "rounds": rounds, "tools": tools, "most": most}
+        _run({**what, "root": str(root), "others": str(others)}, found, out)
         report.write(found, out, others)
         if docs:
             report.publish(found, out)

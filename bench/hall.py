@@ -45,8 +45,17 @@ class Run:
     sessions: int
 
 
-def measure(work: Path, root: Path, others: Path, tools: list[Tool], counts: list[int], rounds: int) -> Iterator[Run]:
-    """Every run, tool by tool within a round, so that a noisy minute hits all alike.
+def measure(
+    work: Path,
+    root: Path,
+    others: Path,
+    tools: list[Tool],
+    counts: list[int],
+    rounds: int,
+    most: Mapping[str, int],
+) -> Iterator[Run]:
+    """Every run, tool by tool within a round, so that a noisy minute hits all alike. `most`: the largest number of
+    hosts for a tool, by its name.
 
     Raises BenchError when a tool fails, leaves another state than the others, or changes what is as it shall be.
     """
@@ -56,10 +65,11 @@ def measure(work: Path, root: Path, others: Path, tools: list[Tool], counts: lis
         place = places.made(work / str(count), count, others)
         (place.folder / "home").mkdir()
         states: dict[str, dict[str, str]] = {}
+        taking_part = [tool for tool in tools if count <= most.get(tool.name, count)]
         for number in range(rounds):
-            for tool in tools:
+            for tool in taking_part:
                 if tool.brings:
-                    beside = [one for one in tools if one.after == tool.name and not one.brings]
+                    beside = [one for one in taking_part if one.after == tool.name and not one.brings]
                     yield from _one(place, root, tool, beside, number, states)
 
 
@@ -139,7 +149,7 @@ def main() -> None:
     tools = [tool for tool in TOOLS if tool.name in asked["tools"]]
     work, root, others = (Path(asked[name]) for name in ("work", "root", "others"))
     try:
-        for run in measure(work, root, others, tools, asked["hosts"], asked["rounds"]):
+        for run in measure(work, root, others, tools, asked["hosts"], asked["rounds"], asked["most"]):
             print(json.dumps(asdict(run)), flush=True)
     except BenchError as error:
         sys.exit(f"bench: {error}")
