@@ -101,7 +101,7 @@ INSIDE: Mapping[str, tuple[Scene, dict[str, Any]]] = {
     "nobody left": (Scene(1, err="leave no machine\n", words=(*PLAN, "--exclude", "spark1")), {}),
     "missing file": (Scene(1, err="no/such.yaml", words=("plan", "--rack", "no/such.yaml")), {}),
     "bad file": (Scene(1, err="typo-in-key.yaml:", words=("plan", "--rack", str(CASES / "typo-in-key.yaml"))), {}),
-    "nowhere to keep it": (Scene(1, err="/dev/null/plan", words=(*PLAN, "--out", "/dev/null/plan")), {}),
+    "nowhere to keep it": (Scene(1, err="/proc/version/plan", words=(*PLAN, "--out", "/proc/version/plan")), {}),
     "no such verb": (Scene(1, err="No such command 'plna'", words=("plna",)), {}),
     "no such option": (Scene(1, err="No such option", words=("plan", "--dry")), {}),
     "no such role": (Scene(1, err="Invalid value for '--only'", words=("plan", "--only", "fabrik")), {}),

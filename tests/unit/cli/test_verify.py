@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 import socket
 import stat
@@ -150,9 +151,18 @@ BAD, DARK = failed("spark1", "memory", "spark1: swap is on"), failed("spark2", "
         ),
         (fine(), ["--limit", "spark1", "--exclude", "spark1"], 1, "Error: --limit and --exclude leave no machine"),
         (fine(), ["--only", "nothing"], 1, ""),
-        (fine(), ["--html", "/dev/null/report.html"], 1, "Error: /dev/null/report.html: no folder for it: File exists"),
-        (fine(), ["--junit", "/dev/null/out.xml"], 1, "Error: /dev/null/out.xml: no folder for it: File exists"),
-        (fine(), ["--html", "/dev/null"], 1, "Error: /dev/null: is no file, and would be replaced by one"),
+        (
+            fine(),
+            ["--html", "/proc/version/report.html"],
+            1,
+            "Error: /proc/version/report.html: no folder for it: File exists",
+        ),
+        (
+            fine(),
+            ["--junit", "/proc/version/out.xml"],
+            1,
+            "Error: /proc/version/out.xml: no folder for it: File exists",
+        ),
     ],
 )
 def test_how_it_ends(
@@ -165,8 +175,17 @@ def test_how_it_ends(
 
 
 def test_a_fault_of_writing_is_known_before_the_proof(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    _, made = run(monkeypatch, tmp_path, fine(), "--html", "/dev/null/report.html")
+    _, made = run(monkeypatch, tmp_path, fine(), "--html", "/proc/version/report.html")
     assert made.asked == []
+
+
+def test_what_is_no_file_is_not_replaced_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    # As /dev/null is none; but that one would be gone for the whole machine if this failed.
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    ended, made = run(monkeypatch, tmp_path, fine(), "--html", str(pipe))
+    assert (ended.exit_code, made.asked, pipe.is_fifo()) == (1, [], True)
+    assert ended.stderr == f"Error: {pipe}: is no file, and would be replaced by one\n"
 
 
 def test_which_machines_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_nothing_is_connected_to_without_seen(tmp_path: Path) -> None:
             "--limit spark9: not in the rack; there are spark1, spark2, crs812",
         ),
         (("--json", "--format", "svg"), "--json and --format are two formats; say one of them"),
-        (("--out", "/dev/null/at/all"), "/dev/null/at/all: cannot be written: Not a directory"),
+        (("--out", "/proc/version/at/all"), "/proc/version/at/all: cannot be written: Not a directory"),
     ],
 )
 def test_wrong_use(words: tuple[str, ...], why: str) -> None:
