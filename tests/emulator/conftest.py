@@ -21,9 +21,12 @@ from tests.emulator.switch_runs import Desk, MakeDesk, waits_for
 MakeSwitch = Callable[..., Crs812Process]
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _no_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Beside an emulated switch there are no nodes, and whoever asks one, as for the lock of the rack, is told so."""
+    """Beside an emulated switch there are no nodes, and whoever asks one, as for the lock of the rack, is told so.
+
+    For each module anew: other folders' tests run in between, and want the real one.
+    """
     folder = tmp_path_factory.mktemp("no-nodes")
     (folder / "ssh").write_text("#!/bin/sh\necho 'ssh: there are no nodes here' >&2\nexit 255\n")
     (folder / "ssh").chmod(0o755)
