@@ -115,7 +115,7 @@ def test_a_stream_runs_beside_other_commands_until_it_is_cancelled(raw: RawClien
     raw.send("/system/identity/print", ".tag=p")
     raw.send("/cancel", "=tag=m", ".tag=c")
     last: dict[str, list[list[str]]] = {"m": [], "p": [], "c": []}
-    while not (last["m"] and last["m"][-1][0] == "!done" and last["c"]):
+    while not all(answers and answers[-1][0] == "!done" for answers in last.values()):
         answer = raw.read()
         last[answer[1].removeprefix(".tag=")].append(answer)
     assert last["m"][-2:] == [
