@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,11 @@ from sparkrack.ops import lock
 from switch.bootstrap.run import Bootstrap
 from switch.errors import CheckError
 from tests.generated import REPOSITORY
-from tests.unit.cli.test_unlock import OTHER, Head, send
+from tests.unit.cli.test_unlock import OTHER, Head
+from tests.unit.switch.trouble import Trouble
 
 
-class Desk:
+class Desk(Trouble):
     """An operator on the first day. What is done to the switch is only noted, with the lock that lies there then."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,24 +40,6 @@ class Desk:
 
     def off(self) -> None:
         (self.head.folder / "off").touch()
-
-    def no_sudo(self) -> None:
-        (self.head.folder / "sudo").touch()
-
-    def held(self) -> None:
-        self.head.put(OTHER.text)
-
-    def no_room(self) -> None:
-        self.head.lock.parent.touch()
-
-    def unlocked(self) -> None:
-        self.head.lock.unlink()
-
-    def interrupted(self) -> None:
-        raise KeyboardInterrupt
-
-    def hung_up(self) -> None:
-        send(signal.SIGHUP)
 
     def failed(self) -> None:
         raise CheckError("the switch is odd")

@@ -23,13 +23,14 @@ from tests.unit.cli.test_unlock import OTHER, Head, send
 from tests.unit.fleet.racks import SWITCH, changed
 from tests.unit.switch.memory import Device
 from tests.unit.switch.rows import factory, reading
+from tests.unit.switch.trouble import Trouble
 
 BACKUP = "sparkrack-undo-1"
 WRITE = "/system/identity/set"
 """The one write of these restores."""
 
 
-class Desk:
+class Desk(Trouble):
     """An operator with a backup, at a switch that has another name since. `during`: what happens at the write."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
@@ -80,30 +81,11 @@ class Desk:
         if (self.head.folder / "shell").exists():
             self.head.hang_up()
 
-    def no_sudo(self) -> None:
-        (self.head.folder / "sudo").touch()
-
-    def held(self) -> None:
-        self.head.put(OTHER.text)
-
     def garbled(self) -> None:
         self.head.put(b"\x1b[2J")
 
-    def no_room(self) -> None:
-        """The head node answers, and nothing can be written below /run."""
-        self.head.lock.parent.touch()
-
-    def unlocked(self) -> None:
-        self.head.lock.unlink()
-
-    def interrupted(self) -> None:
-        raise KeyboardInterrupt
-
     def ended(self) -> None:
         send(signal.SIGTERM)
-
-    def hung_up(self) -> None:
-        send(signal.SIGHUP)
 
     def trapped(self) -> bool:
         """The switch refuses the write."""
