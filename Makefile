@@ -4,8 +4,9 @@
 NODES ?= 3
 FOR :=
 BIN := .venv/bin
-# Two at a time: the virtual rack is one group of tests and takes longest, everything else runs beside it.
-WORKERS := -n 2 --dist loadscope
+# Two at a time: the common virtual rack is one group of tests, takes longest and begins first; everything else runs
+# beside it.
+WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
 
 help: ## Say what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12

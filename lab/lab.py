@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -15,8 +14,10 @@ from lab import namespace as ns
 from lab import network, rackfile, services
 from lab.errors import LabError
 from lab.image.build import Base, base
-from lab.layout import Layout
-from lab.node import VirtualNode, make_key
+from lab.layout import FROM_THE_BOX, Layout
+from lab.logins import Logins
+from lab.machines import Machines
+from lab.node import VirtualNode
 from lab.place import Place, cache, runner
 from lab.switch import VirtualSwitch
 from sparkrack.fleet import load
@@ -52,25 +53,38 @@ class Lab:
             raise LabError(f"there is no lab in {self.place.folder}; `sparkrack lab up` makes one")
         return Layout(load(self.place.plan))
 
-    def up(self, nodes: int, given: Path | None) -> None:
-        """Build the lab, or what of it is missing; safe to run again. Raises LabError when it does not come up."""
+    @property
+    def machines(self) -> Machines:
+        """Its machines, as files."""
+        return Machines(self.layout, self.place)
+
+    @property
+    def logins(self) -> Logins:
+        """The ways into its nodes."""
+        return Logins(self.layout, self.place)
+
+    def up(self, nodes: int, given: Path | None, *, boxed: bool = False) -> None:
+        """Build the lab, or what of it is missing; safe to run again. Raises LabError when it does not come up.
+
+        `boxed`: with machines as they come from their boxes. Those that are there already are as they were made.
+        """
         self._plan(nodes, given)
         image = base(cache(), self.say)
         rack, namespace = self.layout.rack, self.place.namespace
-        self._prepare()
+        self.machines.prepare(boxed=boxed)
         services.prepare(self.layout, self.place, image)
         self.place.give_to_caller()
         ns.create(namespace)
-        network.build(self.layout, namespace, runner())
+        self._wire()
         for service in services.services(self.layout, self.place, image):
             if not service.pids():
                 self.say(f"starting the {service.name}")
                 service.start()
-        for switch in self.switches:
+        for switch in self.machines.switches:
             if not switch.pids():
                 self.say(f"starting the emulated switch {switch.name}")
                 switch.start()
-        waiting = [node for node in self.nodes if not node.pids()]
+        waiting = [node for node in self.machines.nodes if not node.pids()]
         if waiting:
             self._afford(len(waiting))
             self.say(f"booting {len(waiting)} of {len(rack.nodes)} nodes")
@@ -78,7 +92,7 @@ class Lab:
             node.start(image)
         self._push(image)  # while they boot
         self.place.give_to_caller()
-        self._wait(self.nodes)
+        self._wait(self.machines.nodes)
 
     def down(self) -> None:
         """End everything and delete the lab's folder; nothing is left but the cache. Nothing there is fine."""
@@ -86,21 +100,34 @@ class Lab:
         if (self.place.folder / "nodes").exists() or self.place.plan.exists():
             shutil.rmtree(self.place.folder)
 
-    def reset(self, name: str) -> None:
-        """Bring one machine to factory state: a node gets a fresh disk, a switch loses its settings."""
+    def reset(self, name: str, *, boxed: bool = False, serial: str | None = None) -> None:
+        """Bring one machine to factory state: a node gets a fresh disk, a switch loses its settings.
+
+        `boxed`: to that of a real one, as a machine that is boxed already comes in any case. `serial`: of the switch
+        that takes the place of this one. Raises LabError.
+        """
         layout = self.layout
         if not ns.exists(self.place.namespace):
             raise LabError("the lab is not running; `sparkrack lab up` starts it")
         if name in layout.rack.nodes:
             node = VirtualNode(name, layout, self.place)
             node.stop()
+            if boxed or node.boxed:
+                self.machines.box(node)
             node.factory()
             node.start(base(cache(), self.say))
             self.place.give_to_caller()
             self._wait([node])
         elif name in layout.rack.switches:
             switch = VirtualSwitch(name, layout, self.place)
+            again = boxed or switch.boxed
+            if again:
+                self.machines.may_be_boxed([switch])
             switch.stop()
+            if again:
+                switch.box(serial)
+                self.place.give_to_caller()
+                self._wire()
             switch.start(factory=True)
         else:
             known = ", ".join([*layout.rack.nodes, *layout.rack.switches])
@@ -108,12 +135,13 @@ class Lab:
 
     def reboot(self, name: str) -> None:
         """Restart a node the way its owner would, and wait until it takes logins again."""
-        before = self._boot_id(name)
+        self.logins.ssh(name)  # a name that is no node's stops here
+        before = self.logins.boot_id(name)
         if before is None:
             raise LabError(f"{name} takes no logins; `sparkrack lab status` shows what runs")
-        self._inside([*self.ssh(name), "sudo", "systemctl", "reboot"])
+        self.logins.reboot(name)
         begin = time.monotonic()
-        while self._boot_id(name) in (None, before):
+        while self.logins.boot_id(name) in (None, before):
             if time.monotonic() - begin > BOOT_SECONDS:
                 raise LabError(f"{name} did not come back within {BOOT_SECONDS} s; see console.log in its folder")
             time.sleep(0.5)
@@ -122,57 +150,31 @@ class Lab:
         """Every machine of the lab, whether its process runs and whether it answers on its management address."""
         rack = self.layout.rack
         found = []
-        for node in self.nodes:
+        for node in self.machines.nodes:
             address = str(rack.nodes[node.name].address)
             found.append(self._member(node.name, "node", address, 22, bool(node.pids())))
-        for switch in self.switches:
-            spec = rack.switches[switch.name]
-            found.append(self._member(switch.name, "switch", str(spec.address), spec.port, bool(switch.pids())))
+        for switch in self.machines.switches:
+            spec, running = rack.switches[switch.name], bool(switch.pids())
+            member = self._member(switch.name, "switch", str(spec.address), spec.port, running)
+            if switch.boxed and not member.answers:
+                member = self._member(switch.name, "switch", str(FROM_THE_BOX.ip), spec.port, running)
+            found.append(member)
         return found
-
-    @property
-    def nodes(self) -> list[VirtualNode]:
-        """The nodes, by rank."""
-        return [VirtualNode(name, self.layout, self.place) for name in self.layout.rack.nodes]
-
-    @property
-    def switches(self) -> list[VirtualSwitch]:
-        """The switches."""
-        return [VirtualSwitch(name, self.layout, self.place) for name in self.layout.rack.switches]
 
     def takes_logins(self, node: VirtualNode) -> bool:
         """Whether the operator can log in there: sshd listens some seconds before PAM lets users in."""
         address = str(self.layout.rack.nodes[node.name].address)
         if not ns.answers(self.place.namespace, address, 22, greeting=True):
             return False
-        return self._boot_id(node.name) is not None
+        return self.logins.boot_id(node.name) is not None
 
     def ssh(self, name: str) -> list[str]:
-        """The ssh command that logs in to a node, to be run inside the namespace."""
-        rack = self.layout.rack
-        if name not in rack.nodes:
-            raise LabError(f"{name} is not a node of this lab; there are {', '.join(rack.nodes)}")
-        options = {
-            "IdentitiesOnly": "yes",
-            "UserKnownHostsFile": self.place.known_hosts,
-            "StrictHostKeyChecking": "yes",
-            "ConnectTimeout": 10,
-            "LogLevel": "ERROR",
-        }
-        return [
-            *("ssh", "-F", "none", "-i", str(self.place.key)),
-            *(f"-o{key}={value}" for key, value in options.items()),
-            f"{rack.access.user}@{rack.nodes[name].address}",
-        ]
-
-    def _boot_id(self, name: str) -> str | None:
-        """What names the node's present boot; None while it takes no logins."""
-        done = self._inside([*self.ssh(name), "cat", "/proc/sys/kernel/random/boot_id"])
-        return done.stdout.strip() if done.returncode == 0 else None
-
-    def _inside(self, command: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        enter = ["ip", "netns", "exec", self.place.namespace]
-        return subprocess.run([*enter, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=cwd)
+        """The ssh command that logs in to a node, to be run inside the namespace. Raises LabError; it says so too when
+        the node is boxed and does not know the operator yet."""
+        command = self.logins.ssh(name)
+        if VirtualNode(name, self.layout, self.place).boxed and not self.logins.operators_boot_id(name):
+            raise LabError(f"{name} does not let the operator in yet; `sparkrack bootstrap nodes {name}` sees to that")
+        return command
 
     def _plan(self, nodes: int, given: Path | None) -> None:
         """Settle which rack this lab is. A lab that exists keeps its rack: another one wants `down` first."""
@@ -187,20 +189,9 @@ class Lab:
         rackfile.write(self.place.plan, text)
         self.layout  # noqa: B018 - a rack that cannot be loaded stops here, before anything is built
 
-    def _prepare(self) -> None:
-        make_key(self.place.key, "operator")
-        for node in self.nodes:
-            node.prepare()
-        for switch in self.switches:
-            switch.prepare()
-        rack = self.layout.rack
-        hosts = "".join(f"{rack.nodes[node.name].address} {node.host_key}\n" for node in self.nodes)
-        rackfile.write(self.place.known_hosts, hosts)
-        fingerprints = {switch.name: switch.fingerprint() for switch in self.switches}
-        passwords = {switch.name: (switch.password, switch.reader) for switch in self.switches}
-        if not self.place.rack.exists():
-            text = rackfile.own(self.place.plan.read_text(), rack, self.place, fingerprints, passwords)
-            rackfile.write(self.place.rack, text)
+    def _wire(self) -> None:
+        boxed = any(switch.boxed for switch in self.machines.switches)
+        network.build(self.layout, self.place.namespace, runner(), boxed=boxed)
 
     def _push(self, base: Base) -> None:
         """Bring the rack's images to the registry, those that are not there."""
@@ -208,7 +199,7 @@ class Lab:
         if not names:
             return
         command = [sys.executable, "-m", "lab.images", self.layout.registry, str(base.busybox), *names]
-        done = self._inside(command, cwd=Path(__file__).parent.parent)
+        done = self.logins.inside(command, cwd=Path(__file__).parent.parent)
         if done.returncode:
             raise LabError(f"the images of the rack cannot be pushed:\n{done.stderr.strip()}")
 

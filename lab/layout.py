@@ -19,6 +19,10 @@ FRAME = 9570
 """MTU of everything that is only wire: what the CRS812's ports can at most."""
 
 
+FROM_THE_BOX = IPv4Interface("192.168.88.1/24")
+"""The address that a CRS812 has from the factory."""
+
+
 @dataclass(frozen=True)
 class Wire:
     """One half of a port as the lab wires it: the tap on this side, and what carries it into the node."""
@@ -49,6 +53,16 @@ class Layout:
     def management_mac(self, node: str) -> str:
         """The hardware address of a node's management interface."""
         return f"02:5a:00:{self.rank[node]:02x}:ff:00"
+
+    def switch_link(self, switch: str) -> str:
+        """The link that carries a switch's own addresses, and nothing else."""
+        return f"sw{list(self.rack.switches).index(switch) + 1}"
+
+    @cached_property
+    def beside_the_box(self) -> IPv4Interface | None:
+        """The operator's address in the network of a switch from its box; None when that is management's anyway."""
+        beside = IPv4Interface((FROM_THE_BOX.ip + 1, FROM_THE_BOX.network.prefixlen))
+        return None if beside.network.overlaps(self.management) else beside
 
     def wires(self, node: str) -> tuple[Wire, ...]:
         """The wires of a node's cabled ports."""
@@ -96,7 +110,8 @@ class Layout:
     @cached_property
     def operator(self) -> IPv4Interface:
         """The address that the operator's commands come from: the first one that is free."""
-        free = next(host for host in self.management.hosts() if host not in self._management_addresses)
+        taken = {*self._management_addresses, FROM_THE_BOX.ip}
+        free = next(host for host in self.management.hosts() if host not in taken)
         return IPv4Interface((free, self.management.prefixlen))
 
     @property

@@ -53,7 +53,19 @@ def processes(namespace: str) -> list[int]:
 
 def answers(namespace: str, address: str, port: int, greeting: bool) -> bool:
     """Whether something in the namespace accepts a connection there, and with `greeting` also speaks first."""
-    found = []
+    connection = connected(namespace, address, port)
+    if connection is None:
+        return False
+    with connection:
+        try:
+            return not greeting or bool(connection.recv(1))
+        except OSError:
+            return False
+
+
+def connected(namespace: str, address: str, port: int) -> socket.socket | None:
+    """A connection to something in the namespace; None when nothing accepts it within 2 s, which is its timeout."""
+    found: list[socket.socket] = []
 
     def ask() -> None:
         with Path("/run/netns", namespace).open("rb") as handle:
@@ -61,15 +73,14 @@ def answers(namespace: str, address: str, port: int, greeting: bool) -> bool:
             if ctypes.CDLL(None, use_errno=True).setns(handle.fileno(), CLONE_NEWNET):
                 raise LabError(f"cannot enter the namespace {namespace}: {os.strerror(ctypes.get_errno())}")
         try:
-            with socket.create_connection((address, port), timeout=2) as connection:
-                found.append(not greeting or bool(connection.recv(1)))
+            found.append(socket.create_connection((address, port), timeout=2))
         except OSError:
             return
 
     thread = threading.Thread(target=ask)
     thread.start()
     thread.join()
-    return any(found)
+    return found[0] if found else None
 
 
 def matching(namespace: str, argument: str) -> list[int]:

@@ -7,8 +7,8 @@ from lab.layout import FABRIC, FRAME, MANAGEMENT, Layout
 from lab.namespace import ip
 
 
-def build(layout: Layout, namespace: str, owner: tuple[int, int]) -> None:
-    """Make whatever of the lab's links is missing.
+def build(layout: Layout, namespace: str, owner: tuple[int, int], *, boxed: bool = False) -> None:
+    """Make whatever of the lab's links is missing. `boxed`: the operator reaches a switch from its box as well.
 
     Fabric taps of legs are left without a bridge: the emulated switch attaches them when they are configured
     right. Cables between nodes have no switch, so they are plugged in here.
@@ -30,10 +30,14 @@ def build(layout: Layout, namespace: str, owner: tuple[int, int]) -> None:
         ip("link", "set", name, "mtu", str(mtu), *join, "up", namespace=namespace)
 
     bridge(MANAGEMENT, 1500)
-    addresses = {str(layout.operator)}
-    addresses |= {f"{s.address}/{layout.management.prefixlen}" for s in layout.rack.switches.values()}
-    for address in sorted(addresses):
-        ip("address", "replace", address, "dev", MANAGEMENT, namespace=namespace)
+    addresses = [layout.operator]
+    if boxed and layout.beside_the_box:
+        addresses.append(layout.beside_the_box)
+    for address in addresses:
+        ip("address", "replace", str(address), "dev", MANAGEMENT, namespace=namespace)
+    for switch in layout.rack.switches:
+        # Empty for ever: what is on it, machines on the management bridge are answered for.
+        bridge(layout.switch_link(switch), 1500)
     if layout.rack.switches:
         bridge(FABRIC, FRAME)
     masters: dict[str, str] = {}

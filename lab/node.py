@@ -9,10 +9,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import hardware
+from lab import boxed, hardware, private
 from lab import namespace as ns
-from lab.errors import LabError
 from lab.image.build import Base
+from lab.keys import make_key
 from lab.layout import FRAME, Layout
 from lab.place import Place, runner
 
@@ -46,17 +46,53 @@ class VirtualNode:
         return self.shared / "hardware.json"
 
     @property
+    def seed(self) -> Path:
+        """What the first boot takes up."""
+        return self.shared / "seed"
+
+    @property
+    def made(self) -> bool:
+        """Whether this node was prepared before."""
+        return self.seed.exists()
+
+    @property
+    def password(self) -> Path:
+        """The password of the user that the wizard made; only a boxed node has one."""
+        return self.folder / "password"
+
+    @property
+    def boxed(self) -> bool:
+        """Whether its factory state is that of a real node, and not the lab's, which the operator can log in to."""
+        return self.password.exists()
+
+    @property
     def host_key(self) -> str:
         """The public host key, as known_hosts has it."""
-        return (self.shared / "seed/ssh_host_ed25519_key.pub").read_text().strip()
+        return (self.seed / "ssh_host_ed25519_key.pub").read_text().strip()
 
-    def prepare(self) -> None:
-        """Write what the first boot takes up. The host key is kept when there is one: a reset disk is the same node."""
-        seed = self.shared / "seed"
-        seed.mkdir(parents=True, exist_ok=True)
-        make_key(seed / "ssh_host_ed25519_key", f"root@{self.name}")
-        shutil.copyfile(self.place.key.with_suffix(".pub"), seed / "authorized_keys")
-        (seed / "hostname").write_text(f"{self.name}\n")
+    def box(self) -> None:
+        """Make it a boxed node, or again one, with a new identity unless it is a clone. It must be stopped."""
+        shutil.rmtree(self.seed, ignore_errors=True)
+        self.prepare(box=True)
+
+    def prepare(self, *, box: bool = False) -> None:
+        """Write what the first boot takes up. Host keys are kept when there are any: a reset disk is the same node.
+
+        `box`: as a real node, see `lab.boxed`; a node that is boxed stays so.
+        """
+        if box or self.boxed:
+            boxed.box(self.name, self.layout, self.place)
+            private.make(self.password, self.place.password.read_text())
+        else:
+            self.seed.mkdir(parents=True, exist_ok=True)
+            make_key(self.seed / "ssh_host_ed25519_key", f"root@{self.name}")
+            shutil.copyfile(self.place.key.with_suffix(".pub"), self.seed / "authorized_keys")
+            (self.seed / "hostname").write_text(f"{self.name}\n")
+        self._write_surroundings()
+
+    def _write_surroundings(self) -> None:
+        """What the node's owner and the lab set up: its address, where packages and images come from, its hardware."""
+        seed = self.seed
         address = f"{self.layout.rack.nodes[self.name].address}/{self.layout.management.prefixlen}"
         (seed / "management.yaml").write_text(
             "# The management interface of this node, as its owner set it up.\n"
@@ -135,13 +171,3 @@ class VirtualNode:
         shm = os.statvfs(SHARED_MEMORY)
         need = len(self.layout.rack.nodes) * 1024**3
         return {} if shm.f_bavail * shm.f_frsize >= need else {"TMPDIR": str(self.folder)}
-
-
-def make_key(path: Path, comment: str) -> None:
-    """Make an Ed25519 key pair unless there is one."""
-    if path.exists():
-        return
-    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise LabError(f"ssh-keygen: {done.stderr.strip()}")

@@ -92,6 +92,21 @@ class Place:
         """The image registry: its configuration, and what was pushed."""
         return self.folder / "images"
 
+    @property
+    def password(self) -> Path:
+        """The password of the wizard's user on boxed nodes, the same on all."""
+        return self.folder / "password"
+
+    @property
+    def host_keys(self) -> Path:
+        """The fingerprints of boxed nodes' host keys, as read off their consoles."""
+        return self.folder / "host-keys"
+
+    @property
+    def clones(self) -> Path:
+        """What boxed nodes have that came with the same image: host keys and machine-id."""
+        return self.folder / "clones"
+
     def node(self, name: str) -> Path:
         """The folder of one node: disk, console, and `shared`, which the node sees as /lab."""
         return self.folder / "nodes" / name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import secrets
 import subprocess
 import sys
@@ -10,17 +10,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import certificate
+from lab import certificate, private
 from lab import namespace as ns
 from lab.crs812.config import Cable, SwitchConfig, Tail, User
 from lab.errors import LabError
-from lab.layout import FABRIC, Layout
+from lab.layout import FABRIC, FROM_THE_BOX, Layout
 from lab.node import VirtualNode
 from lab.place import Place
 
 START_SECONDS = 30
-#: The address that a switch has from the factory, whatever address the lab reaches it at.
-FROM_THE_BOX = "192.168.88.1/24"
 
 
 @dataclass(frozen=True)
@@ -61,18 +59,36 @@ class VirtualSwitch:
         """The socket for stats and faults."""
         return self.folder / "control"
 
+    @property
+    def made(self) -> bool:
+        """Whether this switch was prepared before."""
+        return self._config.exists()
+
+    @property
+    def boxed(self) -> bool:
+        """Whether its factory state is that of a real switch, and not the lab's, which the operator can log in to."""
+        return self.made and bool(json.loads(self._config.read_text())["boxed"])
+
+    def box(self, serial: str | None = None) -> None:
+        """Make it a boxed switch, or again one; with `serial` it is another unit, with a sticker of its own."""
+        if serial:
+            self.sticker.unlink(missing_ok=True)
+            self._other.write_text(serial + "\n")
+        self.prepare(boxed=True)
+
     def prepare(self, *, boxed: bool = False) -> None:
-        """Write the configuration, once its certificate and random passwords.
+        """Write the configuration, once its certificate and random passwords. A switch that is boxed stays so.
 
         `boxed`: started with `factory`, the switch is as it comes out of its box, with nothing but `admin` and
-        the sticker's password. A start without `factory` goes on from the saved state in either case.
+        the sticker's password, and its operator has yet to make one. A start without `factory` goes on from the
+        saved state in either case.
         """
+        boxed = boxed or self.boxed
         self.folder.mkdir(parents=True, exist_ok=True)
-        own = {path: secrets.token_urlsafe(24) for path in (self.password, self.reader)}
-        for path, password in (own | {self.sticker: secrets.token_hex(5)}).items():
-            if not path.exists():
-                with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-                    file.write(password + "\n")
+        own = (self.reader,) if boxed else (self.password, self.reader)
+        for path in own:
+            private.make(path, secrets.token_urlsafe(24) + "\n")
+        private.make(self.sticker, secrets.token_hex(5) + "\n")
         if not self._certificate.exists():
             certificate.make(self.name, self._certificate, self._key)
         self._config.write_text(self._configuration(boxed=boxed).model_dump_json(indent=1))
@@ -109,6 +125,11 @@ class VirtualSwitch:
         ns.end(self.pids(), grace=3.0)
 
     @property
+    def _other(self) -> Path:
+        """The serial number of a unit that replaced the first one."""
+        return self.folder / "serial"
+
+    @property
     def _config(self) -> Path:
         return self.folder / "config.json"
 
@@ -125,6 +146,7 @@ class VirtualSwitch:
         plain = switch.tls is False
         operator = User(name=switch.user, password_file=self.password)
         certified = not (plain or boxed)
+        serial = self._other.read_text().strip() if self._other.exists() else switch.serial
         management = f"{switch.address}/{self.layout.management.prefixlen}"
         return SwitchConfig(
             address=switch.address,
@@ -140,8 +162,10 @@ class VirtualSwitch:
             control=self.control,
             bridge=FABRIC,
             management=FROM_THE_BOX if boxed else management,
+            follow=True,
+            link=self.layout.switch_link(self.name),
             model=switch.model,
-            **({"serial": switch.serial} if switch.serial else {}),
+            **({"serial": serial} if serial else {}),
             users=(User(name="admin", password_file=self.sticker) if boxed else operator,),
             boxed=boxed,
             cables=tuple(self._cables()),

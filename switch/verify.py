@@ -76,6 +76,12 @@ class Nodes:
             raise UnknownError(f"{port.node}: {said}")
         return tuple(said[half] for half in port.halves)
 
+    def again(self, port: Port) -> tuple[End, ...]:
+        """The same, asked anew: what a switch learned is gone with the link that it was learned by, and a node that
+        says nothing is not heard."""
+        self._said.pop(port.node, None)
+        return self.ends(port)
+
     def _ask(self, node: str) -> dict[Half, End] | str:
         ports = [port for port in self._rack.cabling.ports_of(node) if self._rack.cabling.leg_of(port)]
         try:
@@ -197,6 +203,7 @@ def test_leg_goes_to_its_node(leg: tuple[Leg, Port], look: Look, nodes: Nodes, r
     until = time.monotonic() + HEARD_SECONDS
     while "" in whereabouts(ends, hosts := look.hosts()) and time.monotonic() < until:
         time.sleep(1)
+        ends = nodes.again(port)
 
     def where(other: Port) -> Mapping[str, list[str]] | None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
@@ -11,9 +12,13 @@ from gevent import monkey
 from xdist.scheduler import LoadScopeScheduling
 
 LAB = "tests/lab/"
+OWN = ("tests/lab/test_8_", "tests/lab/test_9_")
+"""Those that build a rack of their own, whatever becomes of the common one."""
 # pyinfra's own command, parts of which we import, replaces threads and sockets of the process that imports it; xdist's
 # threads do not outlive that. What needs it is tested in processes of its own.
 monkey.patch_all = lambda *_, **__: True
+# Options for this run are not meant for the runs of pytest that are tested.
+os.environ.pop("PYTEST_ADDOPTS", None)
 # Whoever starts the tests in the background, or with nohup, has these ignored, and so would have every process that
 # they start; one with a handler begins anew.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -25,12 +30,12 @@ hypothesis.settings.load_profile("any machine")
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Tests of one file go to one worker, in their order; those of the virtual rack are one group, since they
+    """Tests of one file go to one worker, in their order; those of the common virtual rack are one group, since they
     share it."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return LAB if file.startswith(LAB) else file
+        return LAB if file.startswith(LAB) and not file.startswith(OWN) else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:

@@ -88,6 +88,9 @@ class SwitchConfig(_Model):
     long (s) safe mode outlives a lost session. ``version``, ``model``, ``packages`` are what the unit claims
     to be; ``firmware`` is its boot loader's version when that is another one. Clients of the networks ``let_in``
     are let in whatever /ip/service says.
+
+    ``follow``: the unit is reachable at the addresses that /ip/address has, and not at ``address``; all of its
+    services have the same ports there. ``link`` is the link of this machine that they are put on and taken from.
     """
 
     address: IPvAnyAddress
@@ -111,6 +114,8 @@ class SwitchConfig(_Model):
     users: tuple[User, ...] = ()
     boxed: bool = False
     let_in: tuple[IPv4Network, ...] = ()
+    follow: bool = False
+    link: str | None = None
     settle: Seconds = 1.0
     unroll_delay: Seconds = 0.0
     cables: tuple[Cable, ...] = ()
@@ -126,6 +131,8 @@ class SwitchConfig(_Model):
                 raise ValueError(f"{label} {twice[0]} is given twice")
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ValueError("tls_cert and tls_key belong together")
+        if self.link is not None and not self.follow:
+            raise ValueError("link is for a unit that follows /ip/address")
         if self.boxed and ([user.name for user in self.users] != ["admin"] or self.tls_cert is not None):
             raise ValueError("a boxed unit has the user admin, no other, and no certificate")
         return self

@@ -59,14 +59,18 @@ class Door:
             self._socket.close()
         self._socket = self._listener = None
 
-    async def close(self) -> None:
-        """Give the port back and end what has not been handed over yet."""
+    def leave(self) -> list[asyncio.Task[None]]:
+        """Give the port back and let go of what has not been handed over yet; gives what is still ending."""
         self.shut()
         self._place.close()
         tasks = list(self._taking)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        return tasks
+
+    async def close(self) -> None:
+        """Give the port back and end what has not been handed over yet."""
+        await asyncio.gather(*self.leave(), return_exceptions=True)
 
     async def _accept(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()

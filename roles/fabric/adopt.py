@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from roles.fabric.state import KEPT
 from sparkrack.fleet import Half
 
 FABRIC = {Half("", port, index).interface for port in (0, 1) for index in (0, 1)}
@@ -15,6 +17,23 @@ FABRIC = {Half("", port, index).interface for port in (0, 1) for index in (0, 1)
 SHADOW = b"network: {version: 2}\n"
 """What stands in /run under the name of a file in /etc, so that netplan reads this instead until the next boot."""
 PLACE = "/etc/netplan/"
+
+_FILES = "/etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml"
+_NAMED = "^[^#]*(en(p1|P2p1|[*?[])|fabric[01])"
+NAMING = f"""for f in {_FILES}; do [ ! -e "$f" ] || grep -HE '{_NAMED}' "$f" || [ $? -eq 1 ] || exit 9; done"""
+"""Prints only lines that name an interface of the fabric: the files of others may hold secrets (Wi-Fi)."""
+WHOLE = (
+    f'for f in {PLACE}*.yaml; do [ -e "$f" ] || continue; '
+    f'[ "$f" != {KEPT} ] && grep -qE \'{_NAMED}\' "$f" || continue; '
+    "grep -qiE 'wifis|modems|tunnels|auth|password|key|secret|token' \"$f\" || "
+    'echo "$f $(base64 -w0 "$f")"; done'
+)
+"""Prints such files whole, but only those that can hold no secret."""
+RENDERING = (
+    f'for f in {_FILES}; do [ ! -e "$f" ] || '
+    'grep -HE \'^[[:space:]]*["]?renderer["]?[[:space:]]*:\' "$f" || [ $? -eq 1 ] || exit 9; done'
+)
+"""Prints what says who renders all interfaces."""
 
 
 def hindrance(path: str, content: bytes | None, renderers: Mapping[str, str]) -> str | None:
@@ -47,6 +66,18 @@ def hindrance(path: str, content: bytes | None, renderers: Mapping[str, str]) ->
 
 def _keys(section: Any) -> set[Any]:
     return set(section) if isinstance(section, dict) else set()
+
+
+def contents(listing: str) -> dict[str, bytes]:
+    """What each file holds, from lines `path base64`. Raises ValueError for any other line."""
+    found = {}
+    for line in listing.splitlines():
+        path, _, text = line.rpartition(" ")
+        try:
+            found[path] = base64.b64decode(text, validate=True)
+        except ValueError:
+            raise ValueError(f"netplan-content: cannot be told from {line[:40]!r}") from None
+    return found
 
 
 def renderers(listing: str) -> dict[str, str]:

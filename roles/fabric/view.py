@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,8 +19,6 @@ CONTENT = "netplan-content"
 RENDERERS = "netplan-renderers"
 MODE = "netplan-mode"
 SIGNALS = "fabric-signals"
-_FILES = "/etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml"
-_NAMED = "^[^#]*(en(p1|P2p1|[*?[])|fabric[01])"
 
 probe.register(
     "fabric",
@@ -39,16 +36,9 @@ $o
 END
 echo "$i $s $l"
 done""",
-            # Only lines that name an interface of the fabric: the files of others may hold secrets (Wi-Fi).
-            OTHERS: f'for f in {_FILES}; do [ ! -e "$f" ] || '
-            f"grep -HE '{_NAMED}' \"$f\" || [ $? -eq 1 ] || exit 9; done",
-            # Whole, but only what can hold no secret.
-            CONTENT: f'for f in {adopt.PLACE}*.yaml; do [ -e "$f" ] || continue; '
-            f'[ "$f" != {state.KEPT} ] && grep -qE \'{_NAMED}\' "$f" || continue; '
-            "grep -qiE 'wifis|modems|tunnels|auth|password|key|secret|token' \"$f\" || "
-            'echo "$f $(base64 -w0 "$f")"; done',
-            RENDERERS: f'for f in {_FILES}; do [ ! -e "$f" ] || '
-            'grep -HE \'^[[:space:]]*["]?renderer["]?[[:space:]]*:\' "$f" || [ $? -eq 1 ] || exit 9; done',
+            OTHERS: adopt.NAMING,
+            CONTENT: adopt.WHOLE,
+            RENDERERS: adopt.RENDERING,
             MODE: f"[ ! -e {state.KEPT} ] || stat -c %a:%U:%G {state.KEPT}",
         },
     ),
@@ -114,14 +104,7 @@ class View:
 
     @cached_property
     def _content(self) -> dict[str, bytes]:
-        found = {}
-        for line in self.reading.text(CONTENT).splitlines():
-            path, _, text = line.rpartition(" ")
-            try:
-                found[path] = base64.b64decode(text, validate=True)
-            except ValueError:
-                raise ValueError(f"{CONTENT}: cannot be told from {line[:40]!r}") from None
-        return found
+        return adopt.contents(self.reading.text(CONTENT))
 
     @cached_property
     def _refused(self) -> list[str]:

@@ -1,162 +1,122 @@
-"""`sparkrack bootstrap`: take a machine into the rack as it comes from its box."""
+"""`sparkrack bootstrap`: take the machines into the rack as they come from their boxes."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from ipaddress import IPv4Address
 from pathlib import Path
 
 import click
-from pydantic import SecretStr, ValidationError
+from click.core import ParameterSource
 
-from sparkrack.cli.machines import switches
-from sparkrack.cli.pick import the_switch
+from sparkrack.bootstrap.passwords import Passwords
+from sparkrack.cli import bootstrap_nodes as of_nodes
+from sparkrack.cli import bootstrap_switch as of_switch
 from sparkrack.cli.rackoption import rack_option
-from sparkrack.fleet import Rack, RackError, SecretError, SecretRef, Switch, edit, load
+from sparkrack.cli.wordless import reference
+from sparkrack.fleet import Rack, RackError, SecretError, edit, load
 from sparkrack.fleet.load import DEFAULT
-from switch.bootstrap.passwords import Password
-from switch.bootstrap.run import Bootstrap
 from switch.bootstrap.tables import FACTORY_ADDRESS, FACTORY_USER
-from switch.bootstrap.work import Wishes, Work
-from switch.errors import CheckError, RefusedError, SwitchError, UnreadableError
-
-LONGEST_PREFIX = 30
-_FAULTS = (SwitchError, CheckError, RefusedError, UnreadableError, SecretError, RackError)
+from switch.bootstrap.work import Wishes
 
 
-def _address(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
-    try:
-        return str(IPv4Address(value))
-    except ValueError:
-        raise click.BadParameter(f"{value} is not an IPv4 address") from None
-
-
-@click.group()
-def bootstrap() -> None:
-    """Take a machine into the rack as it comes from its box."""
-
-
-@bootstrap.command("switch")
-@click.argument("name", required=False, shell_complete=switches)
+@click.group(invoke_without_command=True)
 @rack_option
+@of_nodes.as_option
+@click.option("--node-password-env", metavar="VARIABLE", help="Holds that account's password; asked for otherwise.")
+@click.option("--node-password-file", metavar="PATH", help="Holds that account's password; nobody else may read it.")
+@of_nodes.host_keys_option
+@of_nodes.replace_option
 @click.option(
-    "--address", callback=_address, default=FACTORY_ADDRESS, show_default=True, help="Where the switch answers now."
-)
-@click.option("--api-port", type=click.IntRange(1, 65535), default=8728, show_default=True, help="Its plain API.")
-@click.option("--password-env", metavar="VARIABLE", help=f"Holds {FACTORY_USER}'s password; asked for otherwise.")
-@click.option("--password-file", metavar="PATH", help=f"Holds {FACTORY_USER}'s password; nobody else may read it.")
-@click.option(
-    "--prefix",
-    type=click.IntRange(8, LONGEST_PREFIX),
-    help="Length of the address it gets.  [default: management's, 24]",
-)
-@click.option(
-    "--admin",
-    type=click.Choice(["disable", "password"]),
-    default="disable",
+    "--switch-address",
+    callback=of_switch.an_address,
+    default=FACTORY_ADDRESS,
     show_default=True,
-    help=f"What becomes of {FACTORY_USER}: disabled, or a new password.",
+    help="Where the switch answers now.",
 )
-@click.option("--admin-file", type=click.Path(path_type=Path), help="Where that password is, or is made.")
-@click.option("--keep-address", is_flag=True, help="The old address stays, and the new one need not answer yet.")
+@click.option(
+    "--switch-api-port", type=click.IntRange(1, 65535), default=8728, show_default=True, help="Its plain API."
+)
+@click.option(
+    "--switch-password-env", metavar="VARIABLE", help=f"Holds {FACTORY_USER}'s password; asked for otherwise."
+)
+@click.option(
+    "--switch-password-file", metavar="PATH", help=f"Holds {FACTORY_USER}'s password; nobody else may read it."
+)
 @click.option(
     "--replace-fingerprint", is_flag=True, help="The switch was reset: another one in rack.yaml is overwritten."
 )
 @click.option(
-    "--patience", type=click.FloatRange(0, 600), default=15, show_default=True, help="Seconds to wait for it."
+    "--patience",
+    type=click.FloatRange(0, 600),
+    default=of_nodes.PATIENCE,
+    show_default=True,
+    help="Seconds to wait for a machine.",
 )
 @click.option("--dry", is_flag=True, help="Only show what is missing.")
-def bootstrap_switch(
-    name: str | None,
+@click.pass_context
+def bootstrap(
+    context: click.Context,
     rack: Path,
-    address: str,
-    api_port: int,
-    password_env: str | None,
-    password_file: str | None,
-    prefix: int | None,
-    admin: str,
-    admin_file: Path | None,
-    keep_address: bool,
+    account: str | None,
+    node_password_env: str | None,
+    node_password_file: str | None,
+    host_keys: Path | None,
+    replace_host_key: bool,
+    switch_address: str,
+    switch_api_port: int,
+    switch_password_env: str | None,
+    switch_password_file: str | None,
     replace_fingerprint: bool,
     patience: float,
     dry: bool,
 ) -> None:
-    """Bring a switch from its box to where a run can reach it: certificate, user, address.
+    """Take the machines into the rack as they come from their boxes: nodes and switch, or one kind of them.
 
-    Connect this machine to its first RJ45 port, and to nothing else, until the fingerprint is in rack.yaml: until
-    then the sticker's password goes in the clear. Each step looks first and writes what is missing; run it again
-    after any interruption. It holds the lock of the rack if the first node answers already. Exit 0 when the switch
-    is ready (with --dry: when it was read), else 1.
+    Without a command: all nodes, then the switch, then what to run next. What fails for one machine does not keep the
+    others; each step looks first, so run it again. Exit 0 when all are ready (with --dry: when they were read), else 1.
     """
-    if (admin == "password") != (admin_file is not None):
-        raise click.UsageError("--admin password and --admin-file PATH belong together")
-    # Taken before it is read: what is written later is written over exactly what was read, or not at all.
+    if context.invoked_subcommand:
+        given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if given:
+            raise click.UsageError(f"options stand after {context.invoked_subcommand}, not before it")
+        return
+    node_password = reference(node_password_env, node_password_file, "node-")
+    switch_password = reference(switch_password_env, switch_password_file, "switch-")
     snapshot = edit.taken(rack)
     found = load(rack)
-    switch = the_switch(found, name)
-    wishes = Wishes(
-        address=address,
-        api_port=api_port,
-        prefix=prefix or _prefix(switch),
-        admin=admin_file.absolute() if admin_file else None,
-        keep_address=keep_address,
-        replace=replace_fingerprint,
-        patience=patience,
-    )
-    reference = _reference(password_env, password_file)
-
-    def ask() -> SecretStr:
-        return reference.resolve() if reference else _typed(switch.name)
-
-    work = Work(switch, snapshot, wishes, lambda text: click.echo(f"{switch.name}: {text}"), Password(switch.password))
-    lock: AbstractContextManager[None] = nullcontext() if dry else _lock(found, switch)
-    with lock:
-        try:
-            ready = Bootstrap(work, ask).run(dry=dry)
-        except _FAULTS as fault:
-            raise click.ClickException(f"{switch.name}: {fault}") from None
-        if dry:
-            click.echo(f"{switch.name}: {'nothing is missing' if ready else 'nothing was written'}")
-        else:
-            environment = f"RACK={rack} " if rack != DEFAULT else ""
-            click.echo(f"{switch.name}: ready. Next: {environment}pyinfra inventory.py deploy.py --dry --diff")
-
-
-@contextmanager
-def _lock(rack: Rack, switch: Switch) -> Iterator[None]:
-    """Hold the lock of the rack if its first node answers. On the first day it has neither our user nor our key, and
-    this machine may hang on the switch's own cable with no way to any node."""
-    from sparkrack.cli.holding import holding_if_there
-
-    def alone(why: str) -> None:
-        click.echo(f"{switch.name}: {why}; so nobody else is kept out of the rack")
-
-    with holding_if_there(rack, f"bootstrap of {switch.name}", alone):
-        yield
-
-
-def _prefix(switch: Switch) -> int:
-    """That of the management subnet the switch is in; 24 when none is declared, or only single machines."""
-    around = [subnet.prefixlen for subnet in switch.management or () if switch.address in subnet]
-    return next((length for length in around if length <= LONGEST_PREFIX), 24)
-
-
-def _reference(variable: str | None, file: str | None) -> SecretRef | None:
-    if variable and file:
-        raise click.UsageError("--password-env and --password-file exclude one another")
-    given = {"env": variable} if variable else {"file": file} if file else None
-    try:
-        return SecretRef.model_validate(given) if given else None
-    except ValidationError:
-        raise click.UsageError("that is not the name of a variable or file; never write the password itself") from None
-
-
-def _typed(switch: str) -> SecretStr:
-    if not sys.stdin.isatty():
-        raise SecretError(
-            f"{FACTORY_USER}'s password is needed and there is no terminal to ask on; say --password-env or "
-            "--password-file"
+    failed = _only_switch(found)
+    passwords = Passwords(node_password, of_nodes.typed)
+    with of_nodes.contact(found, (), account, passwords, host_keys, replace_host_key, patience) as run:
+        of_nodes.carry_out(run, dry=dry)
+    for switch in [] if failed else found.switches.values():
+        wishes = Wishes(
+            address=switch_address,
+            api_port=switch_api_port,
+            prefix=of_switch.natural_prefix(switch),
+            replace=replace_fingerprint,
+            patience=patience,
         )
-    return SecretStr(click.prompt(f"{switch}: password of {FACTORY_USER} (on the sticker)", hide_input=True, err=True))
+        try:
+            ready = of_switch.carry_out(found, snapshot, switch, wishes, switch_password, dry=dry)
+        except (click.ClickException, RackError, SecretError) as fault:
+            failed = fault.message if isinstance(fault, click.ClickException) else str(fault)
+        else:
+            click.echo(f"{switch.name}: {'ready' if not dry else 'nothing is missing' if ready else 'read'}")
+    if failed:
+        click.echo(failed, err=True)
+    if failed or run.failed:
+        click.echo("what failed is told above; run it again when that is mended")
+        sys.exit(1)
+    environment = f"RACK={rack} " if rack != DEFAULT else ""
+    click.echo("nothing was written" if dry else f"all machines are ready. Next: {environment}sparkrack plan")
+
+
+def _only_switch(rack: Rack) -> str:
+    """Why the switches cannot be done in one go; empty when they can: all have the factory's address at first."""
+    if len(rack.switches) < 2:
+        return ""
+    return f"{', '.join(rack.switches)}: more than one; connect and name each: sparkrack bootstrap switch NAME"
+
+
+bootstrap.add_command(of_nodes.bootstrap_nodes)
+bootstrap.add_command(of_switch.bootstrap_switch)

@@ -48,10 +48,15 @@ def _lab() -> Lab:
 @lab.command()
 @click.option("--nodes", type=click.IntRange(1), default=3, show_default=True, help="How many, on one switch.")
 @click.option("--rack", type=click.Path(path_type=Path, dir_okay=False), help="Build the rack of this file instead.")
-def up(nodes: int, rack: Path | None) -> None:
-    """Build the rack, or what of it is missing. Safe to run again."""
+@click.option("--boxed", is_flag=True, help="Machines as they come from their boxes; `sparkrack bootstrap` is next.")
+def up(nodes: int, rack: Path | None, boxed: bool) -> None:
+    """Build the rack, or what of it is missing. Safe to run again.
+
+    With --boxed the nodes have one user, nvidia, with the password in `password` of the lab's folder, and the switch
+    is at 192.168.88.1 with its sticker's; `host-keys` has the fingerprints that the consoles showed.
+    """
     here = _lab()
-    here.up(nodes, rack)
+    here.up(nodes, rack, boxed=boxed)
     click.echo(f"lab: up; its rack is {here.place.rack}")
 
 
@@ -93,9 +98,14 @@ def _starting(incomplete: str) -> tuple[list[str], list[str]]:
 
 @lab.command()
 @click.argument("name", shell_complete=_machines)
-def reset(name: str) -> None:
+@click.option("--boxed", is_flag=True, help="As it comes from its box; one that came from there goes there anyway.")
+@click.option("--serial", metavar="NUMBER", help="Another unit with this number replaces the switch; needs --boxed.")
+def reset(name: str, boxed: bool, serial: str | None) -> None:
     """Bring one machine to factory state: a fresh disk for a node, factory settings for the switch."""
-    _lab().reset(name)
+    here = _lab()
+    if serial and (not boxed or name not in here.layout.rack.switches):
+        raise click.UsageError("--serial goes with --boxed and the name of a switch")
+    here.reset(name, boxed=boxed, serial=serial)
     click.echo(f"lab: {name} is factory-fresh")
 
 

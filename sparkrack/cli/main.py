@@ -16,7 +16,7 @@ from sparkrack.fleet import RackError, SecretError
 
 VERBS = (
     *("check", "plan", "apply", "drift", "verify", "topology", "status"),
-    *("bootstrap", "driver", "probe", "reboot", "switch", "unlock", "lab"),
+    *("init", "adopt", "bootstrap", "rebuild", "seed", "driver", "probe", "reboot", "switch", "unlock", "lab"),
 )
 """In the order of `--help`: what is used most comes first. Each is a module of this package, loaded when it is used."""
 

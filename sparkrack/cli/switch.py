@@ -16,6 +16,7 @@ from sparkrack.cli.asking import Nodes
 from sparkrack.cli.machines import switches
 from sparkrack.cli.pick import the_switch
 from sparkrack.cli.rackoption import rack_option
+from sparkrack.cli.switch_password import password
 from sparkrack.fleet import Rack, Switch, load
 from switch import backup
 from switch.batch import Plan
@@ -37,6 +38,9 @@ DIFFERS = 2
 @click.group()
 def switch() -> None:
     """Work on the switch of the rack."""
+
+
+switch.add_command(password)
 
 
 def _first(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

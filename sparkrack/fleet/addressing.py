@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Interface, IPv4Network
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sparkrack.fleet.cabling import Cabling, Half
 
 if TYPE_CHECKING:
-    from sparkrack.fleet.types import Rack
+    from sparkrack.fleet.types import Node, Rack
 
 CARVED = 24
 """The prefix length of the subnets carved from a pool."""
@@ -36,11 +36,16 @@ class Address:
         return f"{self.half} {self.interface}"
 
 
+def hosts(nodes: Mapping[str, Node]) -> dict[str, int]:
+    """The number of each node in the fabric's subnets: what is written for it, else its rank, from 1."""
+    return {name: rank if node.host is None else node.host for rank, (name, node) in enumerate(nodes.items(), 1)}
+
+
 def from_subnets(
-    nodes: Sequence[str], cabling: Cabling, subnets: Sequence[IPv4Network], vlans: Sequence[int] | None = None
+    numbers: Mapping[str, int], cabling: Cabling, subnets: Sequence[IPv4Network], vlans: Sequence[int] | None = None
 ) -> Iterator[Address]:
-    """Node N of the list (from 1) gets host N in the subnet of each half, on the VLAN of that half."""
-    for number, node in enumerate(nodes, 1):
+    """A node of number N gets host N in the subnet of each half, on the VLAN of that half."""
+    for node, number in numbers.items():
         for port in cabling.ports_of(node):
             for half in port.halves:
                 subnet = subnets[half.index]

@@ -92,7 +92,7 @@ class _Kind(Generic[Entry]):
             return None
 
 
-_NODES = _Kind(Node, frozenset({"name", "ports"}), {"address": NOWHERE, "vendor": "nvidia"})
+_NODES = _Kind(Node, frozenset({"name", "ports", "host"}), {"address": NOWHERE, "vendor": "nvidia"})
 _SWITCHES = _Kind(
     Switch,
     frozenset({"name", "cages", "mtu", "l2mtu"}),

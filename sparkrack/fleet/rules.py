@@ -29,6 +29,7 @@ def check(draft: Draft) -> Iterator[Problem]:
         yield from switch_rules.check(switch)
     if draft.fabric:
         yield from _networks(draft, draft.fabric)
+        yield from _hosts(draft, draft.fabric)
         yield from _vlans(draft, draft.fabric)
     if draft.complete and not problems:
         yield from _cabled(draft, cabling)
@@ -138,6 +139,27 @@ def _networks(draft: Draft, fabric: Fabric) -> Iterator[Problem]:
                     "keep fabric and management apart",
                 )
                 break
+
+
+def _hosts(draft: Draft, fabric: Fabric) -> Iterator[Problem]:
+    """Nodes with a number of their own in the fabric's subnets."""
+    taken: dict[int, str] = {}
+    for name, number in addressing.hosts(draft.nodes).items() if draft.complete else ():
+        path, own = ("nodes", name, "host"), draft.nodes[name].host is not None
+        if own and fabric.pool is not None:
+            what = "has no meaning with fabric.pool, which gives each end of a cable its address"
+            yield Problem(path, what, "remove it")
+        elif number in taken and fabric.pool is None:
+            other, own_there = taken[number], draft.nodes[taken[number]].host is not None
+            whose = f"already the host number of {other}" + ("" if own_there else ", by its rank")
+            yield Problem(path, f"{number} is {whose}", "give each node a number of its own")
+        elif own:
+            for subnet in fabric.subnets or ():
+                if number > subnet.num_addresses - 2:
+                    most = subnet.num_addresses - 2
+                    yield Problem(path, f"{subnet} has no host {number}", f"write 1 to {most}, or a larger subnet")
+                    break
+        taken.setdefault(number, name)
 
 
 def _cabled(draft: Draft, cabling: Cabling) -> Iterator[Problem]:

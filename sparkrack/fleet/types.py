@@ -59,12 +59,14 @@ class Node(Section):
     """A GB10 machine. `ports` says where the cable in each of its two cages ends.
 
     `ports` may be empty when the cable is written at its other end; `Rack.cabling` knows both ends.
+    `host` is the node's number in each of the fabric's subnets; None means its rank, from 1.
     """
 
     name: Name
     address: Address = Field(examples=["10.77.0.11"])
     vendor: Vendor = Field(examples=["asus"])
     ports: Frozen[PortNumber, End] = Field(examples=["{1: crs812/qsfp56-dd-1-1}"])
+    host: Annotated[Annotated[StrictInt, Field(ge=1, le=2**24 - 2)] | None, Given] = None
 
 
 class Fabric(Section):
@@ -120,8 +122,8 @@ class Rack(Section):
         """The fabric address of every half of every cabled port, by rank, port and half."""
         if self.fabric.pool is not None:
             return tuple(addressing.from_pool(tuple(self.nodes), self.cabling, self.fabric.pool))
-        fabric = self.fabric
-        return tuple(addressing.from_subnets(tuple(self.nodes), self.cabling, fabric.subnets or (), fabric.vlans))
+        fabric, hosts = self.fabric, addressing.hosts(self.nodes)
+        return tuple(addressing.from_subnets(hosts, self.cabling, fabric.subnets or (), fabric.vlans))
 
     @cached_property
     def addresses_by_node(self) -> dict[str, tuple[addressing.Address, ...]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from testinfra.host import Host
 
-from sparkrack.fleet import Rack
+from sparkrack.fleet import Access, Rack
 from sparkrack.proof.shell import RootShell
 
 Machine = Any
@@ -40,13 +41,18 @@ class Machines:
 
 def ssh_config(rack: Rack) -> str:
     """An OpenSSH configuration that knows the nodes by name, trusts only the rack's known_hosts and asks nothing."""
+    return configured(rack.access, {name: node.address for name, node in rack.nodes.items()})
+
+
+def configured(access: Access, addresses: Mapping[str, object]) -> str:
+    """The same for machines by name and address, whether or not a rack file has them."""
     common = f"""\
 Host *
-  User {rack.access.user}
-  Port {rack.access.port}
-  IdentityFile "{rack.access.key}"
+  User {access.user}
+  Port {access.port}
+  IdentityFile "{access.key}"
   IdentitiesOnly yes
-  UserKnownHostsFile "{rack.access.known_hosts}"
+  UserKnownHostsFile "{access.known_hosts}"
   GlobalKnownHostsFile /dev/null
   StrictHostKeyChecking yes
   BatchMode yes
@@ -54,4 +60,4 @@ Host *
   ServerAliveInterval 15
   LogLevel ERROR
 """
-    return "".join(f"Host {name}\n  HostName {node.address}\n" for name, node in rack.nodes.items()) + common
+    return "".join(f"Host {name}\n  HostName {address}\n" for name, address in addresses.items()) + common

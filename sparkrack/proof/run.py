@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterable
 from contextlib import suppress
@@ -54,10 +55,12 @@ def broken(machine: str, why: str) -> Outcome:
 def session(
     rack: Rack, files: list[str], machine: str, junit: Path, bandwidth: bool, excluded: frozenset[str] = frozenset()
 ) -> list[Outcome]:
-    """One pytest session about one machine."""
+    """One pytest session about one machine, in a process of its own."""
     nodes, switches = (frozenset({machine} & set(group)) for group in (rack.nodes, rack.switches))
     proof = Proof(rack, nodes, switches, bandwidth, excluded)
-    # Nothing of the folder that the user stands in may change what is proven.
+    # Nothing of the folder that the user stands in, or of the user's habits, may change what is proven.
+    for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
+        os.environ.pop(name, None)
     arguments = ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:logging", "-c", "/dev/null"]
     arguments += [f"--rootdir={TOP}", "--import-mode=importlib", "-o", "python_files=verify.py"]
     arguments += [f"--junitxml={junit}", "-o", f"junit_suite_name={machine}"]

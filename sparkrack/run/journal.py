@@ -51,8 +51,8 @@ Moment = Annotated[
 """ISO 8601, UTC, milliseconds."""
 
 
-class _Line(BaseModel):
-    """What every line has. `run`: the ID of the run, which is also the name of the file."""
+class Entry(BaseModel):
+    """What every line of a journal has. `run`: the ID of the run or rebuild, which is also the name of the file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_serialization_defaults_required=True)
 
@@ -60,7 +60,7 @@ class _Line(BaseModel):
     at: Moment = Field(default_factory=lambda: datetime.now(UTC))
 
 
-class Began(_Line):
+class Began(Entry):
     """The first line. `who`: user@machine. `what`: which machines and roles. `revision`: the git revision of the rack
     file's folder, with `+` when something there is not committed; empty outside git. `plan`: its fingerprint."""
 
@@ -73,7 +73,7 @@ class Began(_Line):
     plan: str
 
 
-class Said(_Line):
+class Said(Entry):
     """One thing that an operation says of a machine."""
 
     event: Literal["said"] = "said"
@@ -82,7 +82,7 @@ class Said(_Line):
     text: Text
 
 
-class Broke(_Line):
+class Broke(Entry):
     """An operation ended as none should: its connection was lost, or the program has a fault."""
 
     event: Literal["broke"] = "broke"
@@ -90,7 +90,7 @@ class Broke(_Line):
     why: Text
 
 
-class Stepped(_Line):
+class Stepped(Entry):
     """One operation has ended on one machine; `seconds` it took."""
 
     event: Literal["step"] = "step"
@@ -101,7 +101,7 @@ class Stepped(_Line):
     seconds: float
 
 
-class Ended(_Line):
+class Ended(Entry):
     """The last line; none when the run was killed. `failed`: machines on which an operation failed. `at_hand`: those
     that were in the middle of one, with its sentence."""
 
@@ -113,7 +113,7 @@ class Ended(_Line):
 
 Line = Annotated[Began | Said | Broke | Stepped | Ended, Field(discriminator="event")]
 """Any line, told apart by its `event`."""
-KINDS: tuple[type[_Line], ...] = (Began, Said, Broke, Stepped, Ended)
+KINDS: tuple[type[Entry], ...] = (Began, Said, Broke, Stepped, Ended)
 EVENTS = tuple(str(kind.model_fields["event"].default) for kind in KINDS)
 """What a line may be about; docs/apply.md says which fields each has."""
 

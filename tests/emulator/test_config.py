@@ -39,6 +39,7 @@ def cable(*tails: dict[str, Any], cage: str = "qsfp56-dd-1") -> dict[str, Any]:
         ({"settle": -1}, "settle: "),
         ({"management": "192.168.88.1/99"}, "management: "),
         ({"version": "newest"}, "version: "),
+        ({"link": "sw1"}, "link is for a unit that follows /ip/address"),
     ],
 )
 def test_faults_are_named(tmp_path: Path, change: dict[str, Any], said: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from sparkrack.proof.shell import UnreachableError
 from switch import verify
+from switch.look import Look
 from tests.emulator import verifying
 from tests.emulator.peer import Crs812Process
 from tests.emulator.verifying import Kept
@@ -180,6 +181,24 @@ def test_a_node_that_does_not_see_what_the_switch_sees(kept: Kept) -> None:
         ) in found
     finally:
         plug(kept)
+
+
+def test_a_node_that_the_switch_has_forgotten_speaks_again(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A link that was down takes along what the switch has learned by it."""
+    asked: list[str] = []
+    answers, learned = verifying.Node.run, Look.hosts
+
+    def run(node: verifying.Node, command: str) -> SimpleNamespace:
+        asked.append(command)
+        return answers(node, command)
+
+    monkeypatch.setattr(verifying.Node, "run", run)
+    monkeypatch.setattr(Look, "hosts", lambda look: learned(look) if len(asked) > 1 else {})
+    assert [check for check, _ in failures(kept, "spark2")] == ["leg_goes_to_its_node"]
+    monkeypatch.setattr(verify, "HEARD_SECONDS", 60.0)
+    asked.clear()
+    assert failures(kept, "spark2") == []
+    assert len(asked) == 2
 
 
 def test_swapped_cables_are_named_with_both_ends(kept: Kept) -> None:

@@ -31,9 +31,9 @@ def swapped(rack: VirtualRack) -> Iterator[None]:
 
 def test_a_swapped_cable_is_named_with_both_ends(rack: VirtualRack, swapped: None) -> None:
     seen = rack.verify("--limit", "crs812", "--limit", "spark1", "--limit", "spark2", "--only", "switch", check=False)
-    assert seen.returncode == 2
-    assert "spark1 is on leg crs812/qsfp56-dd-1-3, where spark2 should be" in seen.stdout
-    assert "spark2 is on leg crs812/qsfp56-dd-1-1" in seen.stdout
+    assert seen.returncode == 2, seen.stdout
+    assert "spark1 is on leg crs812/qsfp56-dd-1-3, where spark2 should be" in seen.stdout, seen.stdout
+    assert "spark2 is on leg crs812/qsfp56-dd-1-1" in seen.stdout, seen.stdout
 
 
 @pytest.fixture

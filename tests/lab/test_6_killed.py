@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.lab.virtual import VirtualRack
 
 NODE = "spark3"
-EVERY = int(os.environ.get("EVERY", "8"))
+EVERY = int(os.environ.get("EVERY", "20"))
 MOST = 120
 KILLED = str(Path(__file__).with_name("killed.py"))
 

@@ -27,18 +27,6 @@ def test_another_rack_is_refused_while_one_runs(rack: VirtualRack) -> None:
     assert "a lab of another rack is running here" in done.stderr
 
 
-def test_one_node_goes_back_to_factory_and_is_rebuilt_alone(rack: VirtualRack) -> None:
-    rack.deploy("-y")
-    others = {node: digest for node, digest in rack.etc().items() if node != "spark3"}
-    writes = rack.writes()
-    rack.lab("reset", "spark3")
-    assert "/swap.img" in rack.ssh("spark3", "cat /proc/swaps")
-    rack.deploy("-y")  # all nodes: it has made itself a new key, which the others let in
-    rack.verify()
-    assert {node: digest for node, digest in rack.etc().items() if node != "spark3"} == others
-    assert rack.writes() == writes
-
-
 def test_the_switch_goes_back_to_factory_and_takes_the_fabric_along(rack: VirtualRack) -> None:
     rack.lab("reset", "crs812")
     assert "does not reach" in rack.verify("--only", "fabric", check=False).stdout

@@ -1,8 +1,8 @@
 """/ip/address and /ip/service. Arguments: schema of RouterOS 7.23.
 
 ``disabled``, ``address``, ``max-sessions``, ``certificate`` and ``tls-version`` of api, api-ssl, www and www-ssl
-act. ``port`` is kept but the emulator goes on listening where its configuration says; addresses do not decide
-where it is reachable.
+act. ``port`` is kept but the emulator goes on listening where its configuration says; addresses decide where it is
+reachable if the configuration says ``follow``, and do nothing else.
 """
 
 from __future__ import annotations

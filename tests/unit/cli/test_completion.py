@@ -25,7 +25,14 @@ TAKING: dict[tuple[str, ...], list[str]] = {
     ("switch", "restore"): SWITCHES,
     ("switch", "restore", "crs812"): [],
     ("bootstrap", "switch"): SWITCHES,
+    ("bootstrap", "nodes"): NODES,
     ("probe", "switch"): SWITCHES,
+    ("switch", "password"): SWITCHES,
+    ("rebuild",): NODES,
+    ("rebuild", "--exclude"): MACHINES,
+    ("rebuild", "--containers"): NODES,
+    ("rebuild", "--switch"): SWITCHES,
+    ("seed",): NODES,
 }
 """What takes a machine of the rack, and which there are."""
 

@@ -16,8 +16,10 @@ from sparkrack.cli.applied import Applied
 from sparkrack.cli.check import Checked
 from sparkrack.ops.account import Sort
 from sparkrack.proof.report import Report
+from sparkrack.rebuild import journal as rebuilding
+from sparkrack.rebuild.model import Rebuilt
+from sparkrack.run import journal as running
 from sparkrack.run.drift import Drift
-from sparkrack.run.journal import EVENTS, KINDS, Line
 from sparkrack.run.plan import Plan, Standing
 from sparkrack.status.model import Status
 from sparkrack.topology.model import Picture
@@ -31,24 +33,26 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "verify": Report,
     "topology": Picture,
     "status": Status,
+    "rebuild": Rebuilt,
 }
 """What `sparkrack VERB --json` prints."""
-JOURNAL = "journal"
-"""What `sparkrack apply` keeps: each line is one of several kinds."""
-KEPT = (*MODELS, JOURNAL)
+JOURNALS: Mapping[str, Any] = {"journal": running, "rebuild-journal": rebuilding}
+"""What `sparkrack apply` and `sparkrack rebuild` keep: each line is one of several kinds."""
+KEPT = (*MODELS, *JOURNALS)
 FOLDER = REPOSITORY / "docs/reference/schemas"
 DOCUMENT = "docs/reference/json.md"
 
 
 def schema(verb: str) -> dict[str, Any]:
-    kind: Any = Line if verb == JOURNAL else MODELS[verb]
+    kind: Any = JOURNALS[verb].Line if verb in JOURNALS else MODELS[verb]
     return TypeAdapter(kind).json_schema(by_alias=True, mode="serialization")
 
 
 def version(verb: str) -> str:
     """What the model says of itself; of a journal its first line does."""
     whole = schema(verb)
-    said = str((whole["$defs"][KINDS[0].__name__] if verb == JOURNAL else whole)["properties"]["schema"]["const"])
+    first = whole["$defs"][JOURNALS[verb].KINDS[0].__name__] if verb in JOURNALS else whole
+    said = str(first["properties"]["schema"]["const"])
     match = re.fullmatch(rf"sparkrack\.{verb}/(\d+)", said)
     assert match, said
     return match[1]
@@ -105,15 +109,17 @@ def test_the_fields_that_are_shown_are_those_of_the_model(verb: str) -> None:
     check(DOCUMENT, f"{verb} fields", "\n".join(lines) + "\n")
 
 
-def test_the_lines_of_a_journal_that_are_shown_are_those_of_the_models() -> None:
-    whole = schema(JOURNAL)
+@pytest.mark.parametrize("name", JOURNALS)
+def test_the_lines_of_a_journal_that_are_shown_are_those_of_the_models(name: str) -> None:
+    whole = schema(name)
+    events = JOURNALS[name].EVENTS
     kinds = whole["discriminator"]["mapping"]
     shown = {event: list(fields(whole, whole["$defs"][kind.rpartition("/")[2]])) for event, kind in kinds.items()}
-    assert list(shown) == sorted(EVENTS)
-    common = shown[EVENTS[0]][:2]
+    assert list(shown) == sorted(events)
+    common = shown[events[0]][:2]
     assert all(lines[:2] == common for lines in shown.values())
-    text = [*common, *chain.from_iterable(["", *shown[event][2:]] for event in EVENTS)]
-    check(DOCUMENT, "journal lines", "\n".join(text) + "\n")
+    text = [*common, *chain.from_iterable(["", *shown[event][2:]] for event in events)]
+    check(DOCUMENT, f"{name} lines", "\n".join(text) + "\n")
 
 
 def test_nothing_else_is_kept() -> None:

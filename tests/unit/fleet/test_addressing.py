@@ -33,6 +33,20 @@ def test_from_subnets_by_rank() -> None:
     ]
 
 
+def test_a_node_may_have_a_number_of_its_own() -> None:
+    rack = loaded(
+        changed(
+            SWITCH, ("vendor: asus", "vendor: asus\n    host: 10"), ("vendor: lenovo", "vendor: lenovo\n    host: 1")
+        )
+    )
+    assert said(rack) == [
+        "spark1/enp1s0f1np1 192.168.100.10/24",
+        "spark1/enP2p1s0f1np1 192.168.101.10/24",
+        "spark2/enp1s0f1np1 192.168.100.1/24",
+        "spark2/enP2p1s0f1np1 192.168.101.1/24",
+    ]
+
+
 def test_from_a_pool_by_cable() -> None:
     rack = load(VALID / "ring.yaml")
     assert said(rack) == [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from lab.errors import LabError
-from lab.layout import Layout
+from lab.layout import FROM_THE_BOX, Layout
 from sparkrack.fleet import Port
 from tests.unit.fleet.racks import SWITCH, any_rack, changed, loaded
 
@@ -23,6 +23,7 @@ def test_links_are_unique_and_fit_the_kernel(text: str) -> None:
     wires = [wire for node in nodes for wire in layout.wires(node)]
     taps = [wire.tap for wire in wires] + [layout.management_tap(node) for node in nodes]
     bridges = [f"{stem}h{index}" for stem, _ in layout.direct_cables for index in (0, 1)]
+    bridges += [layout.switch_link(switch) for switch in layout.rack.switches]
     names = [*taps, *bridges, "br-mgmt", "br-fabric"]
     assert len(set(names)) == len(names)
     assert all(len(name) <= 15 for name in names)
@@ -63,6 +64,20 @@ def test_the_operator_stands_in_the_management_network(text: str) -> None:
     assert all(address in layout.management for address in used)
     assert layout.operator.network == layout.management
     assert layout.operator.ip not in [*used, layout.management.network_address, layout.management.broadcast_address]
+
+
+def test_the_operator_reaches_a_switch_from_its_box() -> None:
+    layout = Layout(loaded(SWITCH))
+    assert layout.beside_the_box
+    assert str(layout.beside_the_box) == "192.168.88.2/24"
+    assert FROM_THE_BOX.ip in layout.beside_the_box.network
+
+
+def test_nobody_else_has_the_address_of_a_switch_from_its_box() -> None:
+    layout = Layout(loaded(SWITCH.replace("10.77.0.", "192.168.88.")))
+    assert layout.beside_the_box is None
+    assert layout.operator.ip != FROM_THE_BOX.ip
+    assert layout.operator.ip not in [node.address for node in layout.rack.nodes.values()]
 
 
 def test_packages_and_images_come_from_the_operator() -> None:

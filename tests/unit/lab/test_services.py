@@ -12,8 +12,9 @@ from ruamel.yaml import YAML
 
 from lab import repository, services
 from lab.image.build import Base
+from lab.keys import make_key
 from lab.layout import Layout
-from lab.node import VirtualNode, make_key
+from lab.node import VirtualNode
 from lab.place import Place
 from tests.unit.fleet.racks import SWITCH, loaded
 

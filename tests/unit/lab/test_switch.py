@@ -26,6 +26,7 @@ def test_in_use(tmp_path: Path) -> None:
     assert config.tls_cert is not None
     assert config.management.ip == declared.address
     assert (config.www_port, config.www_ssl_port) == (80, 443)
+    assert (config.follow, config.link) == (True, "sw1")
     assert not config.boxed
 
 
@@ -39,7 +40,7 @@ def test_out_of_the_box(tmp_path: Path) -> None:
     assert str(config.management) == "192.168.88.1/24"
     assert config.address == made.layout.rack.switches[made.name].address
     assert stat.S_IMODE(made.sticker.stat().st_mode) == 0o600
-    assert made.sticker.read_text() != made.password.read_text()
+    assert not made.password.exists()
 
 
 def test_passwords_are_made_once(tmp_path: Path) -> None:
@@ -48,3 +49,27 @@ def test_passwords_are_made_once(tmp_path: Path) -> None:
     before = made.password.read_text(), made.sticker.read_text(), made.fingerprint()
     made.prepare(boxed=True)
     assert (made.password.read_text(), made.sticker.read_text(), made.fingerprint()) == before
+
+
+def test_it_stays_what_it_is(tmp_path: Path) -> None:
+    made = switch(tmp_path)
+    assert not made.made
+    made.prepare()
+    assert (made.made, made.boxed) == (True, False)
+    made.box()
+    assert made.boxed
+    made.prepare()
+    assert made.boxed
+
+
+def test_another_unit_has_another_number_and_sticker(tmp_path: Path) -> None:
+    made = switch(tmp_path)
+    made.prepare(boxed=True)
+    first, sticker = read(made.folder / "config.json"), made.sticker.read_text()
+    made.box()
+    assert (read(made.folder / "config.json"), made.sticker.read_text()) == (first, sticker)
+    made.box("HK0OTHERUNIT")
+    assert read(made.folder / "config.json").serial == "HK0OTHERUNIT" != first.serial
+    assert made.sticker.read_text() != sticker
+    made.box()
+    assert read(made.folder / "config.json").serial == "HK0OTHERUNIT"

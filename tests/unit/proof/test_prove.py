@@ -210,3 +210,13 @@ def test_where_the_user_stands_does_not_matter(verify: Path, tmp_path: Path, mon
     monkeypatch.chdir(desk)
     (tmp_path / "conftest.py").unlink()
     assert told(alone(verify, "def test_it(node):\n    pass\n", "spark1")) == [("spark1", "wire", True, "")]
+
+
+@pytest.mark.parametrize(("name", "value"), [("PYTEST_ADDOPTS", "-k nothing -v"), ("PYTEST_PLUGINS", "no_such_one")])
+def test_the_habits_of_the_user_do_not_matter(
+    verify: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert told(proven(verify, "def test_name(node):\n    assert False, 'no'\n", ["spark1"])) == [
+        ("spark1", "wire", False, "no")
+    ]

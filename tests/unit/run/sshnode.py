@@ -12,6 +12,7 @@ from typing import Any
 import paramiko
 
 from tests.unit.fleet.racks import SWITCH, changed
+from tests.unit.sshserver import AnyKey, SshServer
 
 from .fakerack import spoken
 
@@ -28,58 +29,40 @@ def answering(node: Mapping[str, Any]) -> Speak:
     return lambda _: (0, "\n".join(lines) + "\n", "")
 
 
-class SshNode:
+class SshNode(SshServer):
     """The server. `commands`: what it was told beside the probe; `begun`: set when a command has arrived."""
 
     def __init__(self, speak: Speak, port: int = 0, greets: bool = True) -> None:
+        """`greets`: whether it says anything at all to who connects."""
         self.speak = speak
         self.greets = greets
-        self.key = paramiko.ECDSAKey.generate()
-        self.commands: list[str] = []
         self.begun = threading.Event()
         self.gone = threading.Event()
-        self._transports: list[paramiko.Transport] = []
-        self._listening = socket.create_server((ADDRESS, port))
-        self.port = int(self._listening.getsockname()[1])
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
+        super().__init__(ADDRESS, port)
 
     def close(self) -> None:
         self.gone.set()
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self._thread.join(5)
-        for transport in self._transports:
-            transport.close()
+        super().close()
 
     def left(self, seconds: float = 5) -> bool:
         """Whether every client has gone within that time."""
         end = time.monotonic() + seconds
-        while any(transport.is_active() for transport in self._transports):
+        while any(transport.is_active() for transport in self.transports):
             if time.monotonic() > end:
                 return False
             time.sleep(0.02)
         return True
 
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listening.accept()
-            except OSError:
-                return
-            if not self.greets:
-                self.begun.set()
-                self._kept = connection  # open, and silent
-                continue
-            transport = paramiko.Transport(connection)
-            transport.add_server_key(self.key)
-            self._transports.append(transport)
-            server = _Server(self)
-            _tell_of_replies(transport, server.replied)
-            try:
-                transport.start_server(server=server)
-            except (paramiko.SSHException, EOFError):
-                continue  # the client did not like the key
+    def welcomes(self, connection: socket.socket) -> bool:
+        if not self.greets:
+            self._kept = connection  # open, and silent
+            self.begun.set()
+        return self.greets
+
+    def behind(self, transport: paramiko.Transport) -> AnyKey:
+        server = _Server(self)
+        _tell_of_replies(transport, server.replied)
+        return server
 
 
 def _tell_of_replies(transport: paramiko.Transport, replied: threading.Semaphore) -> None:
@@ -94,19 +77,10 @@ def _tell_of_replies(transport: paramiko.Transport, replied: threading.Semaphore
     transport._send_user_message = sent  # type: ignore[attr-defined]
 
 
-class _Server(paramiko.ServerInterface):
+class _Server(AnyKey):
     def __init__(self, node: SshNode) -> None:
         self.node = node
         self.replied = threading.Semaphore(0)
-
-    def get_allowed_auths(self, username: str) -> str:  # noqa: ARG002 - the arguments are paramiko's
-        return "publickey"
-
-    def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:  # noqa: ARG002
-        return int(paramiko.common.AUTH_SUCCESSFUL)
-
-    def check_channel_request(self, kind: str, chanid: int) -> int:  # noqa: ARG002
-        return int(paramiko.common.OPEN_SUCCEEDED)
 
     def check_channel_exec_request(self, channel: paramiko.Channel, command: bytes) -> bool:
         threading.Thread(target=self._answer, args=(channel, command.decode()), daemon=True).start()

@@ -1,0 +1,173 @@
+"""What a node lacks, and the script for each thing, in an order in which the next run finishes what this one began.
+
+First what lets us in by key, so that after it no password is needed any more; then what the node is called.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sparkrack.bootstrap.errors import ContactError
+from sparkrack.bootstrap.reading import BEGIN, CLOUD, HOSTS, SUDOERS, Seen
+
+CLOUD_TEXT = b"# Written by sparkrack: cloud-init leaves the host name alone.\npreserve_hostname: true\n"
+_OTHERS_WRITE = 0o022
+_SYSTEM_SHELLS = ("/usr/sbin/nologin", "/sbin/nologin", "/bin/false", "/usr/bin/false")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to write. `what`: in words, as something to do. `script`: does it whole, or nothing of it."""
+
+    what: str
+    script: str
+
+
+def steps(seen: Seen, user: str, node: str, key: str) -> list[Step]:
+    """What is missing on a node. `user`, `node`: names of rack.yaml. `key`: the operator's public key, a line.
+
+    Raises ContactError for what is nobody's to repair but a person's.
+    """
+    return [*_account(seen, user), *_key(seen, user, key), *_sudoers(seen, user), *_name(seen, node)]
+
+
+def _account(seen: Seen, user: str) -> Iterator[Step]:
+    found = seen.account
+    groups = ",".join(name for name in sorted(seen.groups) if found is None or name not in found.groups)
+    if found is None:
+        # `*` and not `!`: sshd without PAM lets nobody in who is locked. Nobody has a password that is `*`.
+        make = f"useradd --create-home --shell /bin/bash --password '*' $own -- {user}"
+        add = f"; usermod --append --groups {groups} -- {user}" if groups else ""
+        own = f'own=--user-group; ! getent group {user} >/dev/null || own="--no-user-group --gid {user}"'
+        yield Step(f"make user {user}, without a password", f"{BEGIN}{own}; {make}{add}")
+        return
+    if found.shell in _SYSTEM_SHELLS:
+        raise ContactError(f"its user {user} has {found.shell} for a shell; name another one as access.user")
+    if groups:
+        yield Step(f"put {user} into {groups}", f"{BEGIN}usermod --append --groups {groups} -- {user}")
+    if "home" not in seen.things:
+        script = f"{BEGIN}install -d -m 750 -o {user} -g \"$(id -g {user})\" '{_plain(found.home)}'"
+        yield Step(f"make the home of {user}, {found.home}", script)
+
+
+def _key(seen: Seen, user: str, key: str) -> Iterator[Step]:
+    things = seen.things
+    for name in ("home", "folder", "authorized"):
+        if name in things and things[name].link and name != "home":
+            raise ContactError(f"{_where(name)} of {user} is a symbolic link; put a file of its own there")
+        if seen.account and name in things and things[name].owner not in (seen.account.number, 0):
+            raise ContactError(f"{_where(name)} of {user} belongs to user number {things[name].owner}; give it back")
+    there = key.split()[1] in _words(seen.authorized)
+    open_to_others = any(things[name].mode & _OTHERS_WRITE for name in ("folder", "authorized") if name in things)
+    theirs = seen.account is not None and all(
+        things[name].owner == seen.account.number for name in ("folder", "authorized") if name in things
+    )
+    if there and theirs and not open_to_others:
+        return
+    line = f"{key}\n".encode()
+    add = "" if there else f"{_decoded(line, append=True)}; "
+    # As that user: whatever it puts in the way meanwhile, it can only hurt itself. Root gives it its folder first.
+    inside = (
+        "set -eu; umask 077; cd; mkdir -p .ssh; chmod go-w .ssh; [ ! -L .ssh ]; [ ! -L .ssh/authorized_keys ]; "
+        "new=$(mktemp .ssh/.authorized_keys.XXXXXX); trap 'rm -f \"$new\"' EXIT; "
+        'if [ -e .ssh/authorized_keys ]; then cat .ssh/authorized_keys > "$new"; fi; '
+        '[ ! -s "$new" ] || [ -z "$(tail -c 1 "$new")" ] || echo >> "$new"; '
+        f"{add}"
+        'chmod 600 "$new"; sync "$new"; mv -fT "$new" .ssh/authorized_keys'
+    )
+    own = "".join(
+        f'chown -h {user}: "$home/{path}"; '
+        for name, path in (("folder", ".ssh"), ("authorized", ".ssh/authorized_keys"))
+        if seen.account and name in things and things[name].owner != seen.account.number
+    )
+    home = f"home=$(getent passwd {user} | cut -d: -f6); " if own else ""
+    what = f"let the operator's key in as {user}" if not there else f"put authorized_keys of {user} right"
+    yield Step(what, f'{BEGIN}{home}{own}export HOME="$(getent passwd {user} | cut -d: -f6)"; {_as(user, inside)}')
+
+
+def _as(user: str, script: str) -> str:
+    return f"runuser -u {user} -- sh -c {_quoted(script)}"
+
+
+def _sudoers(seen: Seen, user: str) -> Iterator[Step]:
+    wanted = f"# Written by sparkrack: runs log in as {user} and become root.\n{user} ALL=(ALL:ALL) NOPASSWD: ALL\n"
+    thing = seen.things.get("sudoers")
+    fine = thing is not None and thing.kind.startswith("regular") and thing.owner == 0 and thing.mode == 0o440
+    if fine and seen.sudoers == wanted.encode():
+        return
+    yield Step(
+        f"let {user} use sudo without a password",
+        _put(SUDOERS, wanted.encode(), None, "440", 'visudo -cqf "$new" >&2'),
+    )
+
+
+def _name(seen: Seen, node: str) -> Iterator[Step]:
+    if seen.cloud and seen.cloud_text != CLOUD_TEXT:
+        yield Step("tell cloud-init to leave the host name alone", _put(CLOUD, CLOUD_TEXT, None, "644"))
+    hosts = with_name(seen.hosts, node, seen.name)
+    if hosts != seen.hosts:
+        yield Step(f"let {node} stand for itself in {HOSTS}", _put(HOSTS, hosts, seen.hosts, "644"))
+    if any(name.partition(".")[0] != node for name in (seen.name, seen.static_name)):
+        yield Step(f"call it {node} instead of {seen.name}", f"{BEGIN}hostnamectl set-hostname {node} >&2")
+
+
+def with_name(hosts: bytes, node: str, old: str) -> bytes:
+    """/etc/hosts with the node's name in it: where the old one stood for 127.0.1.1, or on a line of its own. Unchanged
+    when some line has the name already."""
+    lines = hosts.splitlines(keepends=True)
+    entries = [line.partition(b"#")[0].split() for line in lines]
+    if any(node.encode() in entry[1:] for entry in entries):
+        return hosts
+    for number, entry in enumerate(entries):
+        if entry[:1] == [b"127.0.1.1"] and old.encode() in entry[1:]:
+            word = rb"(?<=\s)" + re.escape(old.encode()) + rb"(?=\s|#|$)"
+            lines[number] = re.sub(word, node.encode(), lines[number], count=1)
+            return b"".join(lines)
+    if lines and not lines[-1].endswith(b"\n"):
+        lines[-1] += b"\n"
+    return b"".join([*lines, f"127.0.1.1 {node}\n".encode()])
+
+
+def _put(path: str, content: bytes, before: bytes | None, mode: str, check: str = ":") -> str:
+    """The script that writes a file of root's: under another name, checked there, then in one step.
+
+    `before`: what it must still hold; None when it is ours alone.
+    """
+    folder, _, name = path.rpartition("/")
+    same = ":"
+    if before is not None:
+        digest = hashlib.sha256(before).hexdigest()
+        same = f"{{ cat {path} 2>/dev/null || :; }} | sha256sum | grep -q '^{digest} '"
+        same += " || { echo 'somebody else is writing this file; run again' >&2; exit 1; }"
+    return (
+        f"{BEGIN}new=$(mktemp {folder}/.{name}.XXXXXX); trap 'rm -f \"$new\"' EXIT\n"
+        f'{_decoded(content)}\nchown 0:0 "$new"; chmod {mode} "$new"; sync "$new"\n{check}\n{same}\n'
+        f'mv -fT "$new" {path}'
+    )
+
+
+def _decoded(content: bytes, append: bool = False) -> str:
+    return f'printf %s {base64.b64encode(content).decode()} | base64 -d {">>" if append else ">"} "$new"'
+
+
+def _words(content: bytes) -> set[str]:
+    lines = content.decode("utf-8", "replace").splitlines()
+    return {word for line in lines if not line.lstrip().startswith("#") for word in line.split()}
+
+
+def _where(name: str) -> str:
+    return {"home": "the home", "folder": ".ssh", "authorized": ".ssh/authorized_keys"}[name]
+
+
+def _plain(path: str) -> str:
+    if not re.fullmatch(r"/[A-Za-z0-9._/@+-]*", path):
+        raise ContactError("its user has a strange home")
+    return path
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

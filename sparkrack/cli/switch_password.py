@@ -1,0 +1,52 @@
+"""`sparkrack switch password`: rotate the password that a run logs in to the switch with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from pydantic import ValidationError
+
+from sparkrack.cli.machines import switches
+from sparkrack.cli.pick import the_switch
+from sparkrack.cli.rackoption import rack_option
+from sparkrack.fleet import SecretError, SecretRef, load
+from switch.bootstrap.passwords import Password
+from switch.errors import CheckError, RefusedError, SwitchError, UnreadableError
+from switch.rotate import Rotation
+
+_FAULTS = (SwitchError, CheckError, RefusedError, UnreadableError, SecretError)
+
+
+@click.command("password")
+@click.argument("name", required=False, shell_complete=switches)
+@rack_option
+@click.option("--new-file", required=True, type=click.Path(path_type=Path), help="Where the new one is, or is made.")
+def password(name: str | None, rack: Path, new_file: Path) -> None:
+    """Give our user on the switch a new password, and prove it by a new login.
+
+    \b
+      sparkrack switch password --new-file ~/secrets/crs812-2
+
+    It logs in with the one that rack.yaml refers to, over the pinned certificate; if that is refused and the new one is
+    let in, all was done before. rack.yaml is left as it is: write the new reference there afterwards. It holds the
+    lock of the rack if the first node answers.
+    """
+    from sparkrack.cli.holding import holding_if_there
+
+    found = load(rack)
+    chosen = the_switch(found, name)
+
+    def say(text: str) -> None:
+        click.echo(f"{chosen.name}: {text}")
+
+    try:
+        new = Password(SecretRef.model_validate({"file": str(new_file.expanduser().absolute())}))
+    except ValidationError:
+        raise click.UsageError("--new-file is not the path of a file") from None
+    with holding_if_there(found, f"password of {chosen.name}", lambda why: say(f"{why}; going on without its lock")):
+        try:
+            Rotation(chosen, new, say).run()
+        except _FAULTS as fault:
+            raise click.ClickException(f"{chosen.name}: {fault}") from None
+    say(f"now write it in rack.yaml: password: {{file: {new_file}}}")

@@ -1,0 +1,46 @@
+"""The public half of the operator's key: the only key that a seed holds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sparkrack.fleet.errors import one_line
+from sparkrack.ownkey import NoPublicHalfError, public_half
+
+_KINDS = r"ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)|sk-(?:ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com"
+_LINE = re.compile(rf"(?P<key>(?:{_KINDS}) [A-Za-z0-9+/]{{40,2000}}={{0,2}})(?: [ -~]{{0,200}})?")
+_LONGEST = 4096
+
+
+class OperatorKeyError(Exception):
+    """There is no public key to be had. The text says what to do."""
+
+
+def public(private: Path) -> str:
+    """Kind and key of the public half, without its comment: from the file beside the private one, else from that
+    itself. The private one is never read by us. Raises OperatorKeyError."""
+    beside = Path(f"{private}.pub")
+    if beside.exists():
+        try:
+            text = beside.read_text(encoding="ascii")[:_LONGEST]
+        except (OSError, UnicodeDecodeError):
+            raise OperatorKeyError(f"{beside}: cannot be read as a public key") from None
+        return checked(text, str(beside))
+    if not private.exists():
+        raise OperatorKeyError(f"{private}: there is no such key; make one: ssh-keygen -t ed25519 -f {private}")
+    try:
+        return checked(public_half(private), str(private))
+    except NoPublicHalfError as fault:
+        why = "ssh-keygen does not give its public half"
+        if fault.said:
+            why = f"has a passphrase, or is no key; write its public half to {beside}"
+        raise OperatorKeyError(f"{private}: {why}") from None
+
+
+def checked(text: str, where: str) -> str:
+    """Kind and key in a line that is a public key and nothing else. Raises OperatorKeyError."""
+    match = _LINE.fullmatch(text.strip())
+    if not match:
+        raise OperatorKeyError(f"{one_line(where)}: is not one public key")
+    return match["key"]

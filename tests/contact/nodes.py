@@ -1,0 +1,228 @@
+"""Nodes from their box, on loopback, and an operator with a key and a rack file."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sparkrack.hostkeys import HostKey
+from tests.generated import REPOSITORY
+
+PASSWORD = "Blue horse; $(battery) 'staple\" 7"
+"""A shell that saw it would choke on it."""
+SCRIPT = Path(__file__).parent / "target.sh"
+PATIENCE = 60.0
+HOSTS = "127.0.0.1 localhost\n127.0.1.1 spark-1a2b\t# the wizard's\n::1 localhost ip6-localhost\n"
+
+
+@dataclass
+class Node:
+    """One running node. `pid`: its process 1, as this machine numbers it."""
+
+    name: str
+    address: str
+    port: int
+    folder: Path
+    outer: subprocess.Popen[bytes]
+    pid: int = 0
+
+    def ask(self, script: str, *, fails: bool = False) -> str:
+        """What a shell text prints inside, as root."""
+        inside = ["nsenter", f"--target={self.pid}", "--mount", "--uts", "--pid", "--ipc", "--root", "--wd"]
+        done = subprocess.run([*inside, "/bin/sh", "-c", script], capture_output=True, text=True)
+        assert fails or done.returncode == 0, f"{self.name}: {script}: {done.stderr}"
+        return done.stdout
+
+    def state(self) -> str:
+        """All that a contact may change, with owners and modes, but for the mark that sudo itself leaves in a home."""
+        return self.ask(
+            "set -e; cd /; rm -f home/*/.sudo_as_admin_successful; cat proc/sys/kernel/hostname; ls run/reboot* || :; "
+            "find etc home root -type f -exec sha256sum {} + | sort -k2; "
+            "find etc home root -printf '%p %y %u:%g %m %l\\n' | sort"
+        )
+
+    @property
+    def keys(self) -> dict[str, HostKey]:
+        """Its host keys by kind, from its own files."""
+        lines = self.ask("cat /etc/ssh/ssh_host_*_key.pub").splitlines()
+        return {key.kind: key for key in map(HostKey.parse, lines)}
+
+    @property
+    def log(self) -> str:
+        """What its sshd has written."""
+        return self.ask("cat /var/log/sshd.log")
+
+    def end(self) -> None:
+        """End it."""
+        self.outer.kill()  # --kill-child: the kernel ends the rest
+        self.outer.wait()
+        shutil.rmtree(self.folder)
+
+
+@dataclass
+class Seed:
+    """What a node is besides: files by path, its machine-id, its name, and whether sshd shuts out who fails often."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    modes: Mapping[str, int] = field(default_factory=dict)
+    machine_id: str = "0123456789abcdef0123456789abcdef"
+    name: str = "spark-1a2b"
+    penalties: bool = False
+
+
+def free_port() -> int:
+    """One that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+    return port
+
+
+def start(root: Path, folder: Path, name: str, address: str, port: int, seed: Seed) -> Node:
+    """A node from its box, answering. Raises AssertionError with what it said."""
+    place = folder / f"node-{name}"
+    tree = place / "seed"
+    files = {"etc/hosts": HOSTS, "etc/machine-id": f"{seed.machine_id}\n", **seed.files}
+    for path, text in files.items():
+        file = tree / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(seed.modes.get(path, 0o600 if path.endswith("_key") else 0o644))
+    (place / "password").write_text(PASSWORD)
+    (place / "name").write_text(seed.name)
+    if seed.penalties:
+        (place / "penalties").touch()
+    names = ["--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child"]
+    with (place / "log").open("wb") as log:
+        outer = subprocess.Popen(
+            ["unshare", *names, "sh", str(SCRIPT), str(root), str(place), address, str(port)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    node = Node(name, address, port, place, outer)
+    until = time.monotonic() + PATIENCE
+    while not _answers(address, port):
+        said = (place / "log").read_text(errors="replace")
+        assert outer.poll() is None, f"{name} does not start: {said}"
+        assert time.monotonic() < until, f"{name} does not answer: {said}"
+        time.sleep(0.02)
+    node.pid = int(Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()[0])
+    return node
+
+
+def _answers(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), timeout=1) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
+
+
+@dataclass
+class Operator:
+    """A machine with a key, a rack file and nothing else of ours."""
+
+    folder: Path
+    nodes: dict[str, Node]
+
+    def __post_init__(self) -> None:
+        ports = {node.port for node in self.nodes.values()}
+        assert len(ports) == 1
+        entries = "".join(
+            f"  {name}: {{address: {node.address}, vendor: nvidia, ports: {_ports(number, len(self.nodes))}}}\n"
+            for number, (name, node) in enumerate(self.nodes.items())
+        )
+        self.rack = self.folder / "rack.yaml"
+        fabric = "subnets: [192.168.100.0/24, 192.168.101.0/24]" if len(self.nodes) < 3 else "pool: 10.100.0.0/20"
+        self.rack.write_text(
+            "rack: boxed\n"
+            f"access: {{user: ops, key: {self.folder}/id, known_hosts: known_hosts, port: {ports.pop()}}}\n"
+            f"nodes:\n{entries}fabric: {{{fabric}}}\n"
+        )
+        self.known_hosts = self.folder / "known_hosts"
+        self.key = self.folder / "id"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "operator", "-f", self.key], check=True)
+        self.password = self.folder / "password"
+        self.give(PASSWORD)
+        self.consoles = self.folder / "consoles"
+        best = "".join(f"{name} {node.keys['ssh-ed25519'].fingerprint}\n" for name, node in self.nodes.items())
+        self.consoles.write_text(f"# as the consoles show them\n\n{best}")
+
+    def give(self, password: str) -> None:
+        """Another password in the file."""
+        self.password.write_text(f"{password}\n")
+        self.password.chmod(0o600)
+
+    def command(self, *words: str, kill: int | None = None) -> list[str]:
+        """A command line; with `kill` it dies by SIGKILL after that many writes."""
+        program = [sys.executable, "-m", "sparkrack.cli.main"]
+        if kill is not None:
+            program = [sys.executable, "-m", "tests.contact.killed", str(kill)]
+        return [*program, "bootstrap", *words, "--rack", str(self.rack)]
+
+    def environment(self) -> dict[str, str]:
+        """Nothing of the tester's own keys."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith("SSH_")}
+        return {**own, "HOME": str(self.folder), "PYTHONPATH": str(REPOSITORY), "COLUMNS": "200"}
+
+    def run(self, *words: str, kill: int | None = None, secret: bool = True, vouched: bool = True) -> Done:
+        """`bootstrap nodes` without a terminal."""
+        more = ["--password-file", str(self.password)] if secret else []
+        more += ["--host-keys", str(self.consoles)] if vouched else []
+        line = self.command("nodes", "--as", "nvidia", "--patience", "60", *more, *words, kill=kill)
+        done = subprocess.run(
+            line, cwd=REPOSITORY, env=self.environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=240
+        )
+        assert b"Traceback" not in done.stderr, done.stderr.decode(errors="replace")
+        assert PASSWORD.encode() not in done.stdout + done.stderr
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def by_key(self, name: str, command: str) -> str:
+        """What a command prints, as every later run asks: by key, to what is in known_hosts and nothing else."""
+        node = self.nodes[name]
+        options = {
+            "UserKnownHostsFile": str(self.known_hosts),
+            "StrictHostKeyChecking": "yes",
+            "GlobalKnownHostsFile": "none",
+            "BatchMode": "yes",
+            "IdentitiesOnly": "yes",
+        }
+        words = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+        line = ["ssh", "-F", "none", "-i", str(self.key), "-p", str(node.port), *words, f"ops@{node.address}", command]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a run ended, and what it said."""
+
+    code: int
+    output: str
+    errors: str
+
+    def lines(self, start: str) -> Sequence[str]:
+        """The lines that begin so."""
+        return [line for line in self.output.splitlines() if line.startswith(start)]
+
+    @property
+    def killed(self) -> bool:
+        return self.code == -signal.SIGKILL
+
+
+def _ports(number: int, count: int) -> str:
+    """Two nodes on one cable, more in a ring."""
+    if count == 1:
+        return "{}"
+    if count == 2:
+        return f"{{1: spark{2 - number}/1}}"
+    return f"{{1: spark{(number + 1) % count + 1}/0}}"

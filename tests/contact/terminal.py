@@ -1,0 +1,60 @@
+"""A person at a terminal: `sparkrack` behind a pseudo-terminal, answered line by line."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class Terminal:
+    """One command and what it shows."""
+
+    def __init__(self, line: list[str], environment: Mapping[str, str], folder: Path) -> None:
+        self.shown = ""
+        self._read = 0
+        self._pid, self._end = pty.fork()
+        if self._pid == 0:
+            os.chdir(folder)
+            os.execve(line[0], line, dict(environment))  # noqa: S606 - a list of arguments, as everywhere
+
+    def answer(self, question: str, text: str) -> None:
+        """Wait for a question that was not answered yet, and answer it."""
+        until = time.monotonic() + 60
+        while question not in self.shown[self._read :]:
+            assert time.monotonic() < until, f"{question!r} is not asked: {self.shown[self._read :]}"
+            assert self._more(), f"{question!r} was not asked: {self.shown[self._read :]}"
+        self._read = self.shown.index(question, self._read) + len(question)
+        os.write(self._end, f"{text}\n".encode())
+
+    def finish(self) -> int:
+        """Its exit code, after all that it has to say."""
+        until = time.monotonic() + 120
+        while self._more():
+            assert time.monotonic() < until, self.shown
+        _, status = os.waitpid(self._pid, 0)
+        os.close(self._end)
+        self._pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+    def close(self) -> None:
+        """End it, if it has not ended."""
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            os.close(self._end)
+
+    def _more(self) -> bool:
+        ready, _, _ = select.select([self._end], [], [], 1)
+        if not ready:
+            return True
+        try:
+            part = os.read(self._end, 1 << 14)
+        except OSError:  # the other end is closed
+            return False
+        self.shown += part.decode(errors="replace")
+        return bool(part)

@@ -1,0 +1,100 @@
+"""Nodes that came from one image: each ends with host keys and a machine-id of its own, whenever it is interrupted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sparkrack.hostkeys import offered, pinned
+from tests.contact.conftest import Rack
+from tests.contact.nodes import Operator, Seed
+
+ID = "0123456789abcdef0123456789abcdef"
+EVERY = bool(os.environ.get("EVERY"))
+"""Whether to kill after each write, which takes long; after every third one otherwise."""
+LEAST, MOST = 16, 22
+"""How many writes two clones take, at least and at most."""
+
+
+def image_keys(folder: Path) -> dict[str, str]:
+    """Host keys as an image brings them."""
+    found: dict[str, str] = {}
+    for kind in ("ed25519", "ecdsa", "rsa"):
+        file = folder / f"ssh_host_{kind}_key"
+        subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", file], check=True)
+        found |= {f"etc/ssh/{path.name}": path.read_text() for path in (file, file.with_suffix(".pub"))}
+    return found
+
+
+def twins(rack: Rack, folder: Path) -> Operator:
+    keys = image_keys(folder)
+    return rack(Seed(keys), Seed({**keys, "var/lib/dbus/machine-id": f"{ID}\n"}, name="spark-3c4d"))
+
+
+def apart(operator: Operator) -> None:
+    """Both are themselves, known by what they show and by nothing else, and let the operator in."""
+    first, second = operator.nodes.values()
+    assert not set(first.keys.values()) & set(second.keys.values())
+    for name, node in operator.nodes.items():
+        shown = set(offered(node.address, node.port, 5))
+        assert shown == set(node.keys.values()) == set(pinned(operator.known_hosts, node.address, node.port))
+        assert operator.by_key(name, "hostname; sudo -n id -u") == f"{name}\n0\n"
+        assert node.ask("ls -A /etc/ssh").split() == sorted(
+            ["moduli", "ssh_config", "ssh_config.d", "sshd_config", "sshd_config.d"]
+            + [f"ssh_host_{kind}_key{end}" for kind in ("ecdsa", "ed25519", "rsa") for end in ("", ".pub")]
+        )
+        assert node.ask("stat -c %a /etc/ssh/ssh_host_*_key /etc/machine-id").split() == [
+            "600",
+            "600",
+            "600",
+            "444",
+        ] or (node is first)
+    assert first.ask("cat /etc/machine-id") != second.ask("cat /etc/machine-id")
+
+
+def test_the_second_of_two_clones_gets_its_own_keys_and_machine_id(rack: Rack, tmp_path: Path) -> None:
+    operator = twins(rack, tmp_path)
+    first, second = operator.nodes.values()
+    before = first.keys
+    done = operator.run()
+    assert done.code == 0, done
+    assert first.keys == before, "the first of rank keeps its own"
+    assert "to be restarted, for their new machine-id: spark2" in done.output
+    assert first.ask("cat /etc/machine-id").strip() == ID
+    assert (
+        second.ask("cat /run/reboot-required.pkgs; readlink /var/lib/dbus/machine-id")
+        == "machine-id\n/etc/machine-id\n"
+    )
+    apart(operator)
+    states = [node.state() for node in operator.nodes.values()]
+    again = operator.run(secret=False)
+    assert again.code == 0, again
+    assert [node.state() for node in operator.nodes.values()] == states
+
+
+def test_a_node_that_is_not_named_keeps_its_own_keys(rack: Rack, tmp_path: Path) -> None:
+    operator = twins(rack, tmp_path)
+    assert operator.run("spark2").code == 0
+    first, second = operator.nodes.values()
+    assert not set(first.keys.values()) & set(second.keys.values())
+    before = second.state()
+    assert operator.run("spark1").code == 0
+    assert second.state() == before
+
+
+@pytest.mark.parametrize("writes", range(1, MOST) if EVERY else range(2, MOST - 1, 3))
+def test_a_run_that_is_killed_after_any_write_is_finished_by_the_next(rack: Rack, tmp_path: Path, writes: int) -> None:
+    operator = twins(rack, tmp_path)
+    first = operator.run(kill=writes)
+    if not first.killed:
+        assert (first.code, writes > LEAST) == (0, True), first
+        pytest.skip(f"there are no {writes} writes")
+    for node in operator.nodes.values():
+        pins = pinned(operator.known_hosts, node.address, node.port)
+        assert not pins or set(pins) & set(offered(node.address, node.port, 5)), "what it shows is always known"
+    done = operator.run()
+    assert done.code == 0, done
+    apart(operator)

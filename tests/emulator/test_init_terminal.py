@@ -1,0 +1,128 @@
+"""`sparkrack init` with a person at the terminal, who is asked what no option says."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkrack.fleet import load
+from tests.unit.discovery.shellnode import ShellNode, key_file, standing
+from tests.unit.discovery.worlds import world
+from tests.unit.fleet.racks import DIRECT, loaded
+
+PROGRAM = str(Path(sys.executable).with_name("sparkrack"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_nodes() -> None:
+    """Here are nodes, and the real ssh."""
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[dict[str, ShellNode]]:
+    told = world(loaded(DIRECT))
+    found = standing(tmp_path, told, dict(zip(told.nodes, ("127.0.89.11", "127.0.89.12"), strict=True)))
+    yield found
+    for node in found.values():
+        node.close()
+
+
+class Person:
+    """Somebody who reads and answers."""
+
+    def __init__(self, *words: str) -> None:
+        self.shown = ""
+        self._from = 0
+        self.pid, self._end = pty.fork()
+        if self.pid == 0:
+            os.execve(PROGRAM, [PROGRAM, *words], {**os.environ, "TERM": "dumb", "COLUMNS": "200"})  # noqa: S606
+
+    def answers(self, question: str, text: str) -> None:
+        until = time.monotonic() + 60
+        while question not in self.shown[self._from :]:
+            assert time.monotonic() < until, self.shown
+            assert self._more(), self.shown
+        self._from = self.shown.index(question, self._from) + len(question)
+        os.write(self._end, f"{text}\n".encode())
+
+    def ends(self) -> int:
+        while self._more():
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+    def _more(self) -> bool:
+        if not select.select([self._end], [], [], 60)[0]:
+            os.kill(self.pid, signal.SIGKILL)
+            return False
+        try:
+            data = os.read(self._end, 65536)
+        except OSError:
+            return False
+        self.shown += data.decode(errors="replace")
+        return bool(data)
+
+
+def words(folder: Path, nodes: dict[str, ShellNode]) -> list[str]:
+    port = next(iter(nodes.values())).port
+    named = [word for at, name in enumerate(nodes) for word in ("--node", f"{name}=127.0.89.{11 + at}")]
+    return ["init", "--out", str(folder / "rack.yaml"), *named, "--ssh-port", str(port), "--switch", "-"]
+
+
+def test_a_person_confirms_each_host_key_and_says_what_no_option_says(
+    tmp_path: Path, nodes: dict[str, ShellNode]
+) -> None:
+    person = Person(*words(tmp_path, nodes))
+    person.answers("user that the nodes let in [ops]:", "me")
+    person.answers("key that they let in [~/.ssh/id_ed25519]:", str(key_file(tmp_path)))
+    for name, node in nodes.items():
+        person.answers(f"are these the host keys of {name}, as its console shows them? [y/N]:", "y")
+        assert f"{name}: {node.host_key.kind} {node.host_key.fingerprint}" in person.shown
+    assert person.ends() == 0, person.shown
+    rack = load(tmp_path / "rack.yaml")
+    assert rack.access.user == "me"
+    assert rack.topology == "direct"
+    assert rack.cabling == loaded(DIRECT).cabling
+    assert len((tmp_path / "known_hosts").read_text().splitlines()) == 2
+
+
+def test_machines_that_no_option_names_are_asked_for(tmp_path: Path, nodes: dict[str, ShellNode]) -> None:
+    port = str(next(iter(nodes.values())).port)
+    out = tmp_path / "new" / "folder" / "rack.yaml"
+    more = ["--user", "me", "--key", str(key_file(tmp_path)), "--ssh-port", port, "--vendor", "asus"]
+    person = Person("init", "--out", str(out), "--switch", "-", *more)
+    person.answers("a node, as NAME=ADDRESS", "spark1=ten")
+    person.answers("'ten' is not an IPv4 address", "spark1=127.0.89.11")
+    person.answers("are these the host keys of spark1", "y")
+    assert person.ends() == 0, person.shown
+    assert list(load(out).nodes) == ["spark1"]
+    assert (out.parent / "known_hosts").exists()
+
+
+def test_a_no_to_a_host_key_ends_it_with_nothing_written(tmp_path: Path, nodes: dict[str, ShellNode]) -> None:
+    person = Person(*words(tmp_path, nodes), "--user", "me", "--key", str(key_file(tmp_path)))
+    person.answers("are these the host keys of", "n")
+    assert person.ends() == 1
+    assert "its host key was not confirmed; nothing was written" in person.shown
+    assert not (tmp_path / "rack.yaml").exists()
+    assert not (tmp_path / "known_hosts").exists()
+    assert not any(node.commands for node in nodes.values())
+
+
+def test_a_no_to_the_difference_leaves_the_file(tmp_path: Path, nodes: dict[str, ShellNode]) -> None:
+    (tmp_path / "rack.yaml").write_text("rack: mine\n")
+    keys = tmp_path / "host-keys"
+    keys.write_text("".join(f"{name} {node.host_key.fingerprint}\n" for name, node in nodes.items()))
+    more = ["--user", "me", "--key", str(key_file(tmp_path)), "--host-keys", str(keys)]
+    person = Person(*words(tmp_path, nodes), *more)
+    person.answers("write over", "n")
+    assert person.ends() == 1
+    assert "-rack: mine" in person.shown
+    assert (tmp_path / "rack.yaml").read_text() == "rack: mine\n"

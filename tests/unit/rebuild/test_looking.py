@@ -1,0 +1,38 @@
+"""What a node has said counts once more, and not longer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sparkrack.rebuild import looking
+from sparkrack.rebuild.looking import Looking
+from sparkrack.rebuild.service import Service, Standing
+from tests.unit.run.sshnode import SshNode, rack_file
+
+BEFORE = {"spark1": Service(Standing.NOT_OURS, why="before")}
+NOW = {"spark1": Service(Standing.OURS, containers=1)}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Iterator[Path]:
+    node = SshNode(lambda _: (0, "1\n", ""))
+    yield rack_file(tmp_path, node)
+    node.close()
+
+
+def test_what_was_found_counts_once(file: Path) -> None:
+    look = Looking(file, "count", 0, BEFORE)
+    assert [look(["spark1"]), look(["spark1"])] == [BEFORE, NOW]
+
+
+@pytest.mark.parametrize("found", [{}, {"spark1": Service(Standing.AWAY)}, BEFORE | {"spark2": NOW["spark1"]}])
+def test_who_was_away_or_is_another_is_asked(file: Path, found: dict[str, Service]) -> None:
+    assert Looking(file, "count", 0, found)(["spark1"]) == NOW
+
+
+def test_after_a_while_it_counts_no_more(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "FRESH", 0.0)
+    assert Looking(file, "count", 0, BEFORE)(["spark1"]) == NOW
