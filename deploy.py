@@ -22,11 +22,20 @@ if "nodes" in host.groups:
 if "switches" in host.groups:
     switch(rack=host.data.rack, switch=host.data.switch)
 if "nodes" in host.groups:
-    access(rack=host.data.rack, node=host.data.node)
-    driver(rack=host.data.rack, node=host.data.node)
-    memory(rack=host.data.rack, node=host.data.node)
-    docker(rack=host.data.rack, node=host.data.node)
-    lossless(rack=host.data.rack, node=host.data.node)
-    fabric(rack=host.data.rack, node=host.data.node)
-    rdma(rack=host.data.rack, node=host.data.node)
-    images(rack=host.data.rack, node=host.data.node)
+    left_alone = host.data.rack.leave
+    if "access" not in left_alone:
+        access(rack=host.data.rack, node=host.data.node)
+    if "driver" not in left_alone:
+        driver(rack=host.data.rack, node=host.data.node)
+    if "memory" not in left_alone:
+        memory(rack=host.data.rack, node=host.data.node)
+    if "docker" not in left_alone:
+        docker(rack=host.data.rack, node=host.data.node)
+    if "lossless" not in left_alone:
+        lossless(rack=host.data.rack, node=host.data.node)
+    if "fabric" not in left_alone:
+        fabric(rack=host.data.rack, node=host.data.node)
+    if "rdma" not in left_alone:
+        rdma(rack=host.data.rack, node=host.data.node)
+    if "images" not in left_alone:
+        images(rack=host.data.rack, node=host.data.node)

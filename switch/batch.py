@@ -67,7 +67,7 @@ class Plan:
         """What is told besides the changes."""
         return (
             *(f"fault: {text}" for text in self.faults),
-            *(f"left alone, not in rack.yaml: {text}" for text in self.unmanaged),
+            *(f"left alone, not managed: {text}" for text in self.unmanaged),
             *self.told,
         )
 

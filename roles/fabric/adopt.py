@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from roles.fabric.state import KEPT
+from roles.fabric.state import KEPT, Live
 from sparkrack.fleet import Half
 
 FABRIC = {Half("", port, index).interface for port in (0, 1) for index in (0, 1)}
@@ -62,6 +62,39 @@ def hindrance(path: str, content: bytes | None, renderers: Mapping[str, str]) ->
     if renderer is not None and str(renderer) not in elsewhere:
         return f"it is the only file that says renderer: {renderer}, which is for all interfaces"
     return None
+
+
+def same(contents: Iterable[bytes], wanted: Mapping[str, Live]) -> bool:
+    """Whether these files, which nothing hinders from being taken over, give each interface of `wanted` its address and
+    MTU, and no other any: ours in their place would change nothing."""
+    found: dict[str, Any] = {}
+    for content in contents:
+        section = YAML(typ="safe", pure=True).load(content.decode())["network"].get("ethernets") or {}
+        if found.keys() & section.keys():
+            return False  # of two files that say something of one interface, netplan makes a third thing
+        found |= section
+    return wanted.keys() <= found.keys() and all(_same(entry, wanted.get(name, _BARE)) for name, entry in found.items())
+
+
+def _same(entry: Any, want: Live) -> bool:
+    if not isinstance(entry, dict) or not entry.keys() <= {"addresses", "mtu", *_STATIC, *_HARMLESS}:
+        return False
+    if any(entry.get(key, False) is not False for key in _STATIC):
+        return False
+    addresses = entry.get("addresses") or []
+    return (
+        isinstance(addresses, list)
+        and all(isinstance(address, str) for address in addresses)
+        and frozenset(addresses) == want.addresses
+        and entry.get("mtu", 1500) == want.mtu
+        and want.tag is None
+    )
+
+
+_BARE = Live(known=True, up=True, mtu=1500, addresses=frozenset())
+_STATIC = ("dhcp4", "dhcp6")
+_HARMLESS = ("optional", "accept-ra")
+"""Keys that change neither address nor MTU."""
 
 
 def _keys(section: Any) -> set[Any]:

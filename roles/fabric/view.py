@@ -121,6 +121,13 @@ class View:
             lines += [f"{path} defines {name}, which this rack manages; remove it there{how}" for name in names]
         return lines
 
+    @cached_property
+    def _said_by_others(self) -> bool:
+        """Whether files of others, which may be taken over, already say all that ours would: nobody needs ours then."""
+        if self.before is not None or not self.adopted or self.adopted.keys() != self._foreign.keys():
+            return False
+        return adopt.same(self.adopted.values(), state.wanted(self.rack, self.node))
+
     @property
     def private(self) -> bool:
         """Whether our file, if there is to be one, is root's alone."""
@@ -129,8 +136,9 @@ class View:
     @property
     def right(self) -> bool:
         """Whether there is nothing to do."""
+        said_by_us = self.before == self.wanted and self.private and not self.adopted
         on_trial = self.reading.content(state.TRIED) is not None
-        return self.before == self.wanted and self.private and not self.faults and not on_trial and not self.adopted
+        return (said_by_us or self._said_by_others) and not self.faults and not on_trial
 
     @property
     def obstacles(self) -> list[str]:

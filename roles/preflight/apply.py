@@ -40,6 +40,8 @@ def pass_gates(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
     except (probe.UnknownError, ValueError) as unknown:
         yield refusal.unknown(host, f"preflight: {unknown}; nothing was changed")
         return
+    if rack.leave:
+        report.warn(host, f"preflight: roles {', '.join(rack.leave)}, as leave in the rack file says", Sort.UNMANAGED)
     nodes = fleet(host)
     for line in alike.warnings(facts):
         report.warn(host, f"preflight: {line}")

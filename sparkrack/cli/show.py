@@ -20,7 +20,7 @@ MARKS: Mapping[Sort, tuple[str, str]] = {
     Sort.NOTE: ("note: ", "cyan"),
     Sort.FAULT: ("does not work: ", "red"),
     Sort.FLEET: ("unlike the others: ", "yellow"),
-    Sort.UNMANAGED: ("left alone, not in rack.yaml: ", "cyan"),
+    Sort.UNMANAGED: ("left alone, not managed: ", "cyan"),
     Sort.REFUSED: ("refused: ", "red"),
     Sort.UNKNOWN: ("unknown: ", "red"),
 }

@@ -15,6 +15,7 @@ from sparkrack.fleet import Rack, load
 from sparkrack.fleet.selection import SelectionError, select
 from sparkrack.proof import page, text
 from sparkrack.proof.origin import origin
+from sparkrack.proof.outcome import left_alone
 from sparkrack.proof.report import report as reported
 from sparkrack.proof.run import prove
 from sparkrack.run.files import keep
@@ -71,14 +72,18 @@ def verify(
     except SelectionError as fault:
         raise click.ClickException(str(fault)) from None
     parts = [part for part in PARTS if not only or part in only]
+    judged = [part for part in parts if part not in found.leave]
     # Now: minutes later the proof would be for nothing.
     for file in filter(None, (html, junit)):
         _make_room(file)
     begun = origin(rack)
     try:
-        outcomes = prove(found, files(parts), machines, junit.absolute() if junit else None, bandwidth, apart)
+        paths = files(judged)
+        outcomes = prove(found, paths, machines, junit.absolute() if junit else None, bandwidth, apart) if paths else []
     except OSError as fault:  # of our own files; what machines do is an outcome
         raise click.ClickException(f"{fault.filename or junit}: {fault.strerror}") from None
+    left = [part for part in parts if part not in judged]
+    outcomes += [left_alone(name, part) for part in left for name in found.nodes if name in machines]
     report = reported(found, machines, parts, outcomes, begun, all_parts=PARTS, excluded=apart)
     text.show(report, Console(highlight=False, stderr=as_json), brief=brief, quiet=quiet)
     if as_json:

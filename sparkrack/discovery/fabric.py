@@ -197,4 +197,4 @@ def _files(keys: FabricKeys, nodes: Mapping[str, NodeFacts]) -> None:
                 keys.lose("adopt", f"{name}: {path} cannot be taken over, {why}; a run refuses this node")
             else:
                 keys.data["adopt"] = True
-                keys.notes["adopt"] = f"{path} of others is taken over; a copy is kept on the node"
+                keys.notes["adopt"] = f"{path} of others stays, and is taken over when anything differs"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -14,7 +14,7 @@ from sparkrack.fleet import Driver
 from sparkrack.fleet.errors import shown
 from sparkrack.fleet.scalars import Image
 from sparkrack.fleet.section import Section
-from sparkrack.fleet.settings import Docker, Memory
+from sparkrack.fleet.settings import Docker, Memory, Role
 
 _IMAGE: TypeAdapter[str] = TypeAdapter(Image)
 Nodes = Mapping[str, NodeFacts]
@@ -28,6 +28,14 @@ def fill(sheet: Sheet, nodes: Nodes) -> None:
     _docker(sheet, nodes)
     _images(sheet, nodes)
     _logins(sheet, nodes)
+    _leave(sheet)
+
+
+def _leave(sheet: Sheet) -> None:
+    """What would put files of ours on every node, whatever the values: nobody has asked for those yet. The fabric needs
+    none where files of others say the same."""
+    undeclared = {"driver", "images"} - sheet.data.keys()
+    sheet.data["leave"] = [role for role in get_args(Role) if role != "fabric" and role not in undeclared]
 
 
 def _kept(

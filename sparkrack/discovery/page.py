@@ -28,6 +28,8 @@ HEADS: Mapping[Path, str] = {
     ("fabric",): "The fast network. A node's number in the subnets is its rank, or its own `host`.",
     ("memory",): "What follows is the same on all nodes.",
     ("images",): "The same bytes on every node.",
+    ("leave",): "These roles are left alone: no run changes and no check judges what is theirs.\n"
+    "To have one kept as the file says, take it out and look at sparkrack plan.",
 }
 
 

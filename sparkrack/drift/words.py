@@ -12,7 +12,7 @@ TITLES: Mapping[Kind, str] = {
     Kind.DECLARED: "Not as declared (seen -> declared)",
     Kind.RUNTIME: "Configured as declared, and does not work",
     Kind.FLEET: "Unlike the other nodes",
-    Kind.UNMANAGED: "Not in rack.yaml, and left alone (no drift)",
+    Kind.UNMANAGED: "Not managed, and left alone (no drift)",
     Kind.UNKNOWN: "Could not be told",
 }
 """The heading of each kind, in the order of a report."""

@@ -33,14 +33,19 @@ class Selection:
 def select(rack: Rack, limit: Iterable[str] = (), exclude: Iterable[str] = (), only: Iterable[str] = ()) -> Selection:
     """What --limit, --exclude and --only leave; a switch may be called as pyinfra does, `@routeros/NAME`.
 
-    Raises SelectionError for a name that is not in the rack, and when no machine is left.
+    Roles that the rack leaves alone are not among them. Raises SelectionError for a name that is not in the rack, for
+    a role that it leaves alone, and when no machine is left.
     """
     known = (*rack.nodes, *rack.switches)
     wanted = _named(rack, limit, "--limit") or set(known)
     left = tuple(name for name in known if name in wanted - _named(rack, exclude, "--exclude"))
     if not left:
         raise SelectionError("--limit and --exclude leave no machine")
-    roles = frozenset(only) | ALWAYS if only else frozenset(ROLES)
+    asked = frozenset(only)
+    for role in rack.leave:
+        if role in asked:
+            raise SelectionError(f"{role}: the rack file leaves it alone; take it out of leave first")
+    roles = asked | ALWAYS if asked else frozenset(ROLES).difference(rack.leave)
     return Selection(left, roles)
 
 

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
 from sparkrack.fleet.frozen import FrozenMap
-from sparkrack.fleet.scalars import DiskSize, Floor, Given, LogSize, MemorySize, Vendor, Version
+from sparkrack.fleet.scalars import DiskSize, Floor, Given, LogSize, MemorySize, Vendor, Version, refuse
 from sparkrack.fleet.section import Frozen, Section
+
+Role = Literal["access", "driver", "memory", "docker", "lossless", "fabric", "rdma", "images"]
+"""What may be left alone on the nodes. The gates may not; of a switch only what is declared is managed anyway."""
+
+
+def _once(roles: tuple[Role, ...]) -> tuple[Role, ...]:
+    for place, role in enumerate(roles):
+        if role in roles[:place]:
+            raise refuse(f"lists {role} twice", "list every role once")
+    return roles
+
+
+Leave = Annotated[tuple[Role, ...], AfterValidator(_once)]
+"""Roles that no run applies to any node, and no check judges."""
 
 
 class Preflight(Section):

@@ -24,7 +24,7 @@ from sparkrack.fleet.scalars import (
     refuse,
 )
 from sparkrack.fleet.section import Frozen, Mtu, Section, TcpPort
-from sparkrack.fleet.settings import Docker, Driver, Memory, Preflight, Rdma
+from sparkrack.fleet.settings import Docker, Driver, Leave, Memory, Preflight, Rdma
 from sparkrack.fleet.switches import Switch
 
 Vlan = Annotated[StrictInt, Field(ge=2, le=4094)]
@@ -73,8 +73,9 @@ class Fabric(Section):
     """The fast network: its MTU in bytes, and where its addresses come from, `subnets` or `pool`.
 
     `vlans` are two, the tagged VLAN of each half of a port; None sends the frames untagged. `adopt`: a netplan file of
-    others that defines nothing but fabric interfaces is taken over, not refused. `hotplug`: whether DGX OS may remove
-    a ConnectX-7 function whose cable or peer is down (/etc/nvidia/cx7-hotplug-enabled); None leaves that alone.
+    others that defines nothing but fabric interfaces is not refused: it stays while it says what ours would, and is
+    taken over as soon as anything differs. `hotplug`: whether DGX OS may remove a ConnectX-7 function whose cable or
+    peer is down (/etc/nvidia/cx7-hotplug-enabled); None leaves that alone.
     """
 
     mtu: Mtu = 9000
@@ -97,7 +98,10 @@ class Fabric(Section):
 
 
 class Rack(Section):
-    """One rack: its nodes in order of rank, its switches, and how they are cabled and kept."""
+    """One rack: its nodes in order of rank, its switches, and how they are cabled and kept.
+
+    `leave`: what is declared for these roles is neither applied nor judged, as in a rack that is taken over bit by bit.
+    """
 
     rack: Name = Field(examples=["spark8"])
     access: Access = Field(examples=["{user: ops, key: ~/.ssh/id_ed25519, known_hosts: known_hosts}"])
@@ -110,6 +114,7 @@ class Rack(Section):
     rdma: Rdma = Rdma()
     preflight: Preflight = Preflight()
     images: tuple[Image, ...] = Field(default=(), examples=["[scitrera/dgx-spark-sglang:0.5.12]"])
+    leave: Leave = Field(default=(), examples=["[memory, docker]"])
     source: Path
 
     @cached_property

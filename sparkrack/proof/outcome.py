@@ -32,6 +32,11 @@ class Outcome:
         return not (self.passed or self.left_out or self.unknown)
 
 
+def left_alone(machine: str, role: str) -> Outcome:
+    """What stands for all checks of a role that the rack file leaves alone."""
+    return Outcome(machine, role, "-", passed=False, why="the rack file leaves this role alone", left_out=True)
+
+
 def first_line(longrepr: object) -> str:
     """The first line of what a failed test says, without the name of the exception that pytest puts before it."""
     crash = getattr(longrepr, "reprcrash", None)

@@ -48,7 +48,7 @@ def test_from_the_factory_to_every_key(whole: Desk) -> None:
     again = whole.run("-y")
     assert again.code == 0, again.text
     assert sum(whole.emulator.stats()["writes"].values()) == writes
-    assert "left alone, not in rack.yaml: /user admin" in again
+    assert "left alone, not managed: /user admin" in again
 
 
 def test_a_change_of_one_cage_restarts_it_once_and_no_other(applied: Desk) -> None:

@@ -116,17 +116,58 @@ def _still(row: dict[str, str]) -> dict[str, str]:
     return {name: row[name] for name in names if name in row}
 
 
-def test_adopt_changes_nothing_and_a_plan_lists_only_what_this_project_adds(rack: VirtualRack) -> None:
+def whole(rack: VirtualRack, *edits: tuple[str, str]) -> Path:
+    """The adopted file without `leave`, so that every role is applied and judged."""
+    text = rack.place.rack.with_name("adopted.yaml").read_text()
+    for old, new in (("\nleave: ", "\n# leave: "), *edits):
+        assert text.count(old) == 1, (old, text)
+        text = text.replace(old, new)
+    out = rack.place.rack.with_name("whole.yaml")
+    out.write_text(text)
+    return out
+
+
+def test_drift_is_empty_on_what_adopt_describes(rack: VirtualRack) -> None:
     before, etc, writes = live(rack), rack.etc(), rack.writes()
     out = adopted(rack)
-    assert (live(rack), rack.etc(), rack.writes()) == (before, etc, writes)
     found = load(out)
     assert [(node.host, dict(node.ports)) for node in found.nodes.values()] == [
         (10, {1: "crs812/qsfp56-dd-1-1"}),
         (11, {1: "crs812/qsfp56-dd-1-3"}),
     ]
     assert (found.fabric.mtu, found.fabric.adopt, found.memory.swap) == (1500, True, True)
-    plan = json.loads(rack.command("plan", "--json", rack=out).stdout)
+    assert found.leave == ("access", "memory", "docker", "lossless", "rdma")
+    drift = rack.command("drift", "--json", rack=out)
+    assert drift.returncode == 0, drift.stdout
+    told = json.loads(drift.stdout)
+    looked = {machine["name"]: machine["roles"] for machine in told["machines"]}
+    kinds = {finding["kind"] for roles in looked.values() for role in roles for finding in role["findings"]}
+    assert kinds == {"unmanaged"}
+    assert {name: [role["role"] for role in roles] for name, roles in looked.items()} == {
+        **{node: ["preflight", "driver", "fabric", "images"] for node in NODES},
+        "crs812": ["switch"],
+    }
+    done = rack.command("apply", "-y", rack=out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 failed" in rack.verify(rack=out).stdout
+    assert (live(rack), rack.etc(), rack.writes()) == (before, etc, writes)
+
+
+def test_an_address_changed_by_hand_is_drift_there(rack: VirtualRack) -> None:
+    """That drift is empty means something: what is declared is judged, though its file is not ours."""
+    out = rack.place.rack.with_name("adopted.yaml")
+    rack.ssh("spark2", "ip address replace 192.168.100.77/24 dev enp1s0f1np1")
+    try:
+        drift = rack.command("drift", rack=out)
+        assert drift.returncode == 2, drift.stdout
+        assert "enp1s0f1np1: 192.168.100.11/24, 192.168.100.77/24 -> 192.168.100.11/24" in drift.stdout
+    finally:
+        rack.ssh("spark2", "ip address delete 192.168.100.77/24 dev enp1s0f1np1")
+    assert rack.command("drift", rack=out).returncode == 0
+
+
+def test_a_plan_of_all_roles_lists_only_what_this_project_adds(rack: VirtualRack) -> None:
+    plan = json.loads(rack.command("plan", "--json", rack=whole(rack)).stdout)
     others = [
         f"{machine['name']} {step['role']}: {said['sort']} {said['text']}"
         for machine in plan["machines"]
@@ -140,11 +181,23 @@ def test_adopt_changes_nothing_and_a_plan_lists_only_what_this_project_adds(rack
 
 
 def test_one_run_after_it_changes_no_value_and_the_rack_is_in_sync(rack: VirtualRack) -> None:
-    out, before = rack.place.rack.with_name("adopted.yaml"), live(rack)
+    out, before = whole(rack), live(rack)
     done = rack.command("apply", "-y", rack=out)
     assert done.returncode == 0, done.stdout + done.stderr
     assert live(rack) == before
-    assert rack.ssh("spark1", "ls /etc/netplan").split() == ["01-management.yaml", "60-sparkrack-fabric.yaml"]
+    assert rack.ssh("spark1", "ls /etc/netplan").split() == ["01-management.yaml", "40-cx7.yaml"]
+    drift = rack.command("drift", rack=out)
+    assert drift.returncode == 0, drift.stdout
+    assert "0 failed" in rack.verify("--only", "fabric", rack=out).stdout
+
+
+def test_the_file_of_others_is_taken_over_when_something_shall_differ(rack: VirtualRack) -> None:
+    out = whole(rack, ("\n  mtu: 1500\n", "\n  mtu: 9000\n"))
+    done = rack.command("apply", "-y", "--only", "fabric", rack=out)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for node in NODES:
+        assert rack.ssh(node, "ls /etc/netplan").split() == ["01-management.yaml", "60-sparkrack-fabric.yaml"]
+        assert rack.ssh(node, "ls /var/backups/sparkrack").startswith("40-cx7.yaml.")
     drift = rack.command("drift", rack=out)
     assert drift.returncode == 0, drift.stdout
     assert "0 failed" in rack.verify("--only", "fabric", rack=out).stdout

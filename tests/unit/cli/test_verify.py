@@ -119,12 +119,31 @@ class Made:
         return self.outcomes
 
 
-def run(monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: list[Outcome], *words: str) -> tuple[Result, Made]:
-    (folder / "rack.yaml").write_text(SWITCH)
+def run(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: list[Outcome], *words: str, rack: str = SWITCH
+) -> tuple[Result, Made]:
+    (folder / "rack.yaml").write_text(rack)
     made = Made(outcomes)
     monkeypatch.setattr(importlib.import_module("sparkrack.cli.verify"), "prove", made)
     monkeypatch.setenv("COLUMNS", "200")
     return CliRunner().invoke(sparkrack, ["verify", "--rack", str(folder / "rack.yaml"), *words]), made
+
+
+def test_roles_that_are_left_alone_are_not_proven(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = changed(SWITCH, ("rack: two", "rack: two\nleave: [memory, docker]"))
+    ended, made = run(monkeypatch, tmp_path, fine(), "--json", rack=text)
+    assert ended.exit_code == 0, ended.output
+    (asked,) = made.asked
+    files = {path.parent.name for path in asked[0]}  # type: ignore[attr-defined]
+    assert "fabric" in files
+    assert files.isdisjoint({"memory", "docker"})
+    told = json.loads(ended.stdout)
+    assert [one for one in told["left_out"] if one["part"] in ("memory", "docker")] == [
+        {"part": part, "text": "the rack file leaves this role alone"} for part in ("memory", "docker")
+    ]
+    ended, made = run(monkeypatch, tmp_path, [], "--only", "memory", rack=text)
+    assert (ended.exit_code, made.asked) == (1, [])
+    assert "nothing was proven" in ended.output
 
 
 BAD, DARK = failed("spark1", "memory", "spark1: swap is on"), failed("spark2", "memory", DEAD, unknown=True)

@@ -108,7 +108,7 @@ def test_text(run: Run) -> None:
         "Unlike the other nodes",
         "  spark1",
         "    preflight: BIOS 5.36_0ACUM018, and 5.36_0ACUM023 on spark2",
-        "Not in rack.yaml, and left alone (no drift)",
+        "Not managed, and left alone (no drift)",
         "  spark1",
         "    docker: container old runs outside of sparkrack.slice",
         "  crs812",

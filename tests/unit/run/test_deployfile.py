@@ -7,11 +7,12 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 from types import FrameType, SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from sparkrack.fleet.selection import ROLES
+from sparkrack.fleet.settings import Role
 from sparkrack.run import deployfile
 
 TREE = ast.parse(deployfile.DEPLOY.read_text())
@@ -23,8 +24,10 @@ LINES = {
 """Where deploy.py itself calls what."""
 
 
-def called(roles: Collection[str], group: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """What is called for a machine of that group, with the line."""
+def called(
+    roles: Collection[str], group: str, monkeypatch: pytest.MonkeyPatch, leave: tuple[str, ...] = ()
+) -> dict[str, int]:
+    """What is called for a machine of that group, with the line, in a rack that leaves these roles alone."""
     found: dict[str, int] = {}
 
     def note(name: str) -> Any:
@@ -38,7 +41,7 @@ def called(roles: Collection[str], group: str, monkeypatch: pytest.MonkeyPatch) 
     for name in LINES:
         module = "switch.apply" if name == "switch" else f"roles.{name}.apply"
         monkeypatch.setitem(sys.modules, module, SimpleNamespace(apply=note(name)))
-    data = SimpleNamespace(rack=None, node=None, switch=None)
+    data = SimpleNamespace(rack=SimpleNamespace(leave=leave), node=None, switch=None)
     host = SimpleNamespace(groups=[group], data=data)
     monkeypatch.setitem(sys.modules, "pyinfra.context", SimpleNamespace(host=host))
     exec(deployfile.code(roles), {"__name__": "deploy"})  # noqa: S102 - it is ours
@@ -62,6 +65,18 @@ def test_one_role(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert called(ROLES, "nodes", monkeypatch) | called(ROLES, "switches", monkeypatch) == LINES
+
+
+@pytest.mark.parametrize("role", get_args(Role))
+def test_a_role_that_is_left_alone(role: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by plain pyinfra, which evaluates the file as it stands."""
+    assert called(ROLES, "nodes", monkeypatch, (role,)) == {
+        name: line for name, line in LINES.items() if name not in (role, "switch")
+    }
+
+
+def test_all_but_gates_and_switch_can_be_left_alone() -> None:
+    assert {*get_args(Role), "preflight", "switch"} == set(ROLES)
 
 
 def test_none(monkeypatch: pytest.MonkeyPatch) -> None:

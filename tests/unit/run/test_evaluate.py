@@ -12,7 +12,10 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operations import run_ops
 from pyinfra.api.state import StateStage
 
+from sparkrack.fleet.selection import ROLES as ALL
 from sparkrack.fleet.selection import Selection
+from sparkrack.ops.account import Sort
+from sparkrack.run.drift import of as drift_of
 from sparkrack.run.evaluate import SENDS, evaluate
 from sparkrack.run.plan import CHANGES, Machine, Plan, Standing
 from sparkrack.run.session import Session
@@ -83,6 +86,22 @@ def test_an_answer_is_spoken_as_the_script_prints_it() -> None:
 def test_a_sound_node_is_in_sync_with_every_role() -> None:
     plan = planned(rack_of({}), {"spark1": Answers(usual("memory"))})
     assert (plan.code, plan.changes, plan.untold) == (0, 0, ()), plan
+
+
+def test_what_is_left_alone_is_told_and_is_no_part_of_the_plan() -> None:
+    rack = rack_of({"rack": [["rack: two", "rack: two\nleave: [memory, docker]"]]})
+    factory = node_in("memory", read(OPERATIONS / "memory" / f"{role_file('memory')['differs']}.yaml"))
+    plan = planned(rack, {"spark1": Answers(usual("memory") | factory)})
+    assert plan.code == 0, plan
+    assert plan.roles == tuple(sorted(set(ALL) - {"memory", "docker"}))
+    (machine,) = plan.machines
+    told = [said.text for _, said in machine.said(Sort.UNMANAGED)]
+    assert told == ["preflight: roles memory, docker, as leave in the rack file says"]
+    (looked,) = drift_of(plan).machines
+    assert {one.role for one in looked.roles}.isdisjoint({"memory", "docker"})
+    assert drift_of(plan).code == 0
+    whole = planned(rack_of({}), {"spark1": Answers(usual("memory") | factory)})
+    assert whole.changes, "this node has nothing to be left alone"
 
 
 def both(role: str) -> Mapping[str, Answers]:

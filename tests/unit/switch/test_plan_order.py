@@ -88,7 +88,7 @@ def test_rows_that_are_not_declared_are_left_and_told(rack: MakeRack) -> None:
     found = planned(rack, tables, **{**EVERY_KEY, "purge": []})
     assert not [change for change in found.changes if change.removes]
     assert found.unmanaged == ("/interface/bridge/vlan bridge 20", "/user admin")
-    assert "left alone, not in rack.yaml: /user admin" in found.notes
+    assert "left alone, not managed: /user admin" in found.notes
 
 
 def test_purged_rows_are_removed_and_told_row_by_row(rack: MakeRack) -> None:
