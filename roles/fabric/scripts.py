@@ -119,8 +119,8 @@ def echoes(rack: Rack, node: Node, peers: set[str]) -> list[tuple[Address, IPv4A
     """From each address of the node to each that it must reach on these peers: (from, to, the peer's half)."""
     return [
         (here, there.interface.ip, str(there.half))
-        for here, there in reachable(rack)
-        if here.half.node == node.name and there.half.node in peers
+        for here, there in reachable(rack, node.name)
+        if there.half.node in peers
     ]
 
 

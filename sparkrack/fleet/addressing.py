@@ -82,14 +82,12 @@ def addresses_of(rack: Rack, node: str) -> tuple[Address, ...]:
     return rack.addresses_by_node.get(node, ())
 
 
-def reachable(rack: Rack) -> tuple[tuple[Address, Address], ...]:
-    """Every directed pair (from, to) of addresses that share a subnet, and so must reach each other."""
-    shared: dict[IPv4Network, list[Address]] = {}
-    for address in rack.addresses:
-        shared.setdefault(address.interface.network, []).append(address)
+def reachable(rack: Rack, node: str | None = None) -> tuple[tuple[Address, Address], ...]:
+    """Every directed pair (from, to) of addresses that share a subnet, and so must reach each other; `node`: only those
+    from this one."""
     return tuple(
         (here, there)
-        for here in rack.addresses
-        for there in shared[here.interface.network]
+        for here in (rack.addresses if node is None else addresses_of(rack, node))
+        for there in rack.addresses_by_subnet[here.interface.network]
         if there.half.node != here.half.node
     )

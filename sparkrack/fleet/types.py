@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -137,6 +138,14 @@ class Rack(Section):
         for address in self.addresses:
             found.setdefault(address.half.node, []).append(address)
         return {name: tuple(held) for name, held in found.items()}
+
+    @cached_property
+    def addresses_by_subnet(self) -> dict[IPv4Network, tuple[addressing.Address, ...]]:
+        """The same by the subnet that they share."""
+        found: dict[IPv4Network, list[addressing.Address]] = {}
+        for address in self.addresses:
+            found.setdefault(address.interface.network, []).append(address)
+        return {subnet: tuple(held) for subnet, held in found.items()}
 
     @cached_property
     def topology(self) -> Literal["direct", "ring", "switch"]:
