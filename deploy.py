@@ -22,20 +22,20 @@ if "nodes" in host.groups:
 if "switches" in host.groups:
     switch(rack=host.data.rack, switch=host.data.switch)
 if "nodes" in host.groups:
-    left_alone = host.data.rack.leave
-    if "access" not in left_alone:
+    kept = host.data.rack.keeps
+    if kept("access"):
         access(rack=host.data.rack, node=host.data.node)
-    if "driver" not in left_alone:
+    if kept("driver"):
         driver(rack=host.data.rack, node=host.data.node)
-    if "memory" not in left_alone:
+    if kept("memory"):
         memory(rack=host.data.rack, node=host.data.node)
-    if "docker" not in left_alone:
+    if kept("docker"):
         docker(rack=host.data.rack, node=host.data.node)
-    if "lossless" not in left_alone:
+    if kept("lossless"):
         lossless(rack=host.data.rack, node=host.data.node)
-    if "fabric" not in left_alone:
+    if kept("fabric"):
         fabric(rack=host.data.rack, node=host.data.node)
-    if "rdma" not in left_alone:
+    if kept("rdma"):
         rdma(rack=host.data.rack, node=host.data.node)
-    if "images" not in left_alone:
+    if kept("images"):
         images(rack=host.data.rack, node=host.data.node)

@@ -13,7 +13,7 @@ import click
 from sparkrack.cli.holding import holding
 from sparkrack.cli.machines import nodes
 from sparkrack.cli.rackoption import rack_option
-from sparkrack.cli.verify import files
+from sparkrack.cli.verify import PARTS, files
 from sparkrack.fleet import Rack, load
 from sparkrack.proof.machines import ssh_config
 from sparkrack.proof.run import prove
@@ -86,7 +86,9 @@ def _one(
         time.sleep(PAUSE)
     shell.close()
     say(f"{name}: is back after {time.monotonic() - begin:.0f} s")
-    outcomes = [outcome for outcome in prove(rack, files(), [name], None) if not outcome.left_out]
+    outcomes = [
+        outcome for outcome in prove(rack, files(filter(rack.keeps, PARTS)), [name], None) if not outcome.left_out
+    ]
     faults = [outcome for outcome in outcomes if not outcome.passed]
     for outcome in faults:
         say(f"{name}: failed {outcome.role}: {outcome.why}")

@@ -72,7 +72,7 @@ def verify(
     except SelectionError as fault:
         raise click.ClickException(str(fault)) from None
     parts = [part for part in PARTS if not only or part in only]
-    judged = [part for part in parts if part not in found.leave]
+    judged = [part for part in parts if found.keeps(part)]
     # Now: minutes later the proof would be for nothing.
     for file in filter(None, (html, junit)):
         _make_room(file)

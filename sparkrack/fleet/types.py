@@ -118,6 +118,10 @@ class Rack(Section):
     leave: Leave = Field(default=(), examples=["[memory, docker]"])
     source: Path
 
+    def keeps(self, role: str) -> bool:
+        """Whether a role is applied and judged."""
+        return role not in self.leave
+
     @cached_property
     def cabling(self) -> Cabling:
         """Every cable of the rack, known from both of its ends."""

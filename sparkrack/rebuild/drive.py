@@ -138,7 +138,8 @@ class Rebuild:
 
     def _asking_for_a_restart(self) -> dict[str, str]:
         """The nodes that ask for it, and why. One that an earlier process has sent down may be on its way up."""
-        driver = self.around.load().driver is not None
+        rack = self.around.load()
+        driver = rack.driver is not None and rack.keeps("driver")
         patience = self.around.patience if self.past is not None and self.past.tries(Phase.REBOOT) else 0
         until = time.monotonic() + patience
         while True:

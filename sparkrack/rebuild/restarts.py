@@ -19,8 +19,8 @@ class UntoldError(Exception):
 
 
 def questions(request: Request, driver: bool) -> tuple[tuple[str, ...], ...]:
-    """The verbs whose JSON tells: status for what packages asked for; plan, if the rack declares a driver, for a kernel
-    or a driver that is installed and does not run."""
+    """The verbs whose JSON tells: status for what packages asked for; plan, if the rack declares a driver and keeps it,
+    for a kernel or a driver that is installed and does not run."""
     which = ("--rack", request.file, *(word for name in request.nodes for word in ("--limit", name)), "--json")
     status = ("status", *which)
     return (status, ("plan", *which, "--only", "driver")) if driver else (status,)

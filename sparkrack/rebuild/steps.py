@@ -88,12 +88,10 @@ def apply(request: Request, rack: Rack) -> tuple[tuple[str, ...], ...]:
     present = tuple(name for name in rack.nodes if name not in request.apart)
     if set(present) == set(request.nodes):
         return ((*call, *_each("--limit", request.nodes)),)
-    alone = tuple(role for role in ROLES if role not in ("images", "switch"))
-    together = tuple(role for role in FLEET_ROLES if role != "images" or rack.images)
-    return (
-        (*call, *_each("--limit", request.nodes), *_each("--only", alone)),
-        (*call, *_each("--limit", present), *_each("--only", together)),
-    )
+    alone = tuple(role for role in ROLES if role not in ("images", "switch") and rack.keeps(role))
+    together = tuple(role for role in FLEET_ROLES if rack.keeps(role) and (role != "images" or rack.images))
+    first = (*call, *_each("--limit", request.nodes), *_each("--only", alone))
+    return (first, (*call, *_each("--limit", present), *_each("--only", together))) if together else (first,)
 
 
 def reboot(request: Request, node: str, containers: bool) -> tuple[str, ...]:
@@ -112,7 +110,7 @@ def verify(request: Request, rack: Rack) -> tuple[tuple[str, ...], ...]:
         return ((*call, *_each("--only", FABRIC_PARTS), *apart),)
     others = tuple(name for name in rack.nodes if name not in (*request.nodes, *request.apart))
     proofs = ((*call, *_each("--limit", request.nodes), *apart),)
-    if not others:
+    if not (others and rack.keeps("access")):
         return proofs
     return (*proofs, (*call, "--quiet", *_each("--limit", others), "--only", "access", *apart))
 

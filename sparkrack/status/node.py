@@ -18,7 +18,7 @@ from sparkrack.fleet.pins import Pin
 from sparkrack.ops import lock
 from sparkrack.status.judging import Judging
 from sparkrack.status.model import About, Finding, Images, Link, Lock, LockHolder, Memory, NodeStatus
-from sparkrack.status.question import ABSENT, HELD, NONE, answers, halves, head
+from sparkrack.status.question import ABSENT, HELD, NONE, answers, declared_images, halves, head
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def node(rack: Rack, name: str, output: str, pins: Pins) -> tuple[NodeStatus, Lo
         memory=told(About.MEMORY, lambda: _memory(judging)),
         swap=told(About.SWAP, lambda: _swap(judging)),
         links=tuple(_link(judging, half) for half in halves(rack, name)),
-        images=Images(declared=len(rack.images), right=told(About.IMAGES, lambda: _images(judging, pins))),
+        images=Images(declared=len(declared_images(rack)), right=told(About.IMAGES, lambda: _images(judging, pins))),
         reboot=told(About.REBOOT, lambda: _reboot(judging)),
         containers=told(About.CONTAINERS, lambda: len(running(judging.answer("containers").text))),
         # Last: what stands above fills them.
@@ -66,14 +66,14 @@ def silent(rack: Rack, name: str, why: str, *, reachable: bool = False) -> NodeS
         name=name,
         reachable=reachable,
         links=tuple(Link(interface=half.interface, wanted=_gbps(rack, half)) for half in halves(rack, name)),
-        images=Images(declared=len(rack.images)),
+        images=Images(declared=len(declared_images(rack))),
         unknown=(Finding(about=About.ALL, text=one_line(why)),),
     )
 
 
 def _kernel(judging: Judging) -> str:
     runs = judging.line("kernel", r"\d[\w.+~-]{0,63}")
-    driver = judging.rack.driver
+    driver = judging.rack.driver if judging.rack.keeps("driver") else None
     if driver and driver.kernel not in (None, runs):
         judging.differs(About.KERNEL, f"kernel {runs} runs, wanted {driver.kernel}")
     return runs
@@ -84,7 +84,7 @@ def _driver(judging: Judging) -> str:
     loaded = list(dict.fromkeys(lines))
     if not loaded or not all(re.fullmatch(r"[0-9][0-9A-Za-z.+~-]{0,63}", one) for one in loaded):
         raise ValueError(f"driver: cannot be told from {shown(' '.join(lines))}")
-    declared = judging.rack.driver
+    declared = judging.rack.driver if judging.rack.keeps("driver") else None
     for one in loaded if declared else ():
         version = declared.version if declared else ""
         # Loaded is 580.159.03 where the package, which may be what is declared, is 580.159.03-0ubuntu1.
@@ -102,7 +102,7 @@ def _memory(judging: Judging) -> Memory:
     if not 0 <= found.available <= found.total or not found.total:
         raise ValueError("memory: /proc/meminfo does not tell MemTotal and MemAvailable")
     floor = floor_kb(judging.rack)
-    if found.available < floor:
+    if found.available < floor and judging.rack.keeps("memory"):
         gib = found.available / 2**20
         judging.differs(About.MEMORY, f"{gib:.1f}G are available, less than memory.floor: containers are ended")
     return found
@@ -113,7 +113,7 @@ def _swap(judging: Judging) -> tuple[str, ...]:
     if not text.startswith("Filename"):
         raise ValueError("swap: /proc/swaps is no list of swaps")
     found = tuple(active(text))
-    if found and not judging.rack.memory.swap:
+    if found and judging.rack.keeps("memory") and not judging.rack.memory.swap:
         judging.differs(About.SWAP, f"swap is on ({shown(', '.join(found))}), wanted off")
     return found
 
@@ -166,9 +166,9 @@ def _seen(judging: Judging, name: str, wanted: int) -> Link:
 
 
 def _images(judging: Judging, pins: Pins) -> int | None:
-    declared = images(judging.rack)
-    if not declared:
+    if not declared_images(judging.rack):
         return None
+    declared = images(judging.rack)
     if isinstance(pins, Unread):
         raise ValueError(pins.why)  # noqa: TRY004 - it is no fault of the program
     held = stock(judging.answer("images").text)

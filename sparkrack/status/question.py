@@ -53,12 +53,17 @@ def _questions(rack: Rack, node: str) -> Iterator[tuple[str, str]]:
         name = half.interface
         there = f"[ -e /sys/class/net/{name} ] || {{ echo {ABSENT}; exit 0; }}"
         yield name, f"{there}; timeout {OTHER_SECONDS} ethtool {name}"
-    if rack.images:
+    if declared_images(rack):
         # Never a question to an engine that does not run: its socket would start it.
         runs = f'[ "$(cat "/proc/$(cat /run/docker.pid)/comm")" = dockerd ] || {{ echo {NO_ENGINE}; exit 0; }}'
         yield "images", f"{runs}; timeout {DOCKER_SECONDS} docker image ls --no-trunc --digests --format '{_IMAGE}'"
     if node == head(rack):
         yield "lock", lock.look()
+
+
+def declared_images(rack: Rack) -> tuple[str, ...]:
+    """The images that every node shall have, if the rack keeps them."""
+    return rack.images if rack.keeps("images") else ()
 
 
 def halves(rack: Rack, node: str) -> Iterator[Half]:

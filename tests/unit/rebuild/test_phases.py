@@ -42,6 +42,14 @@ def test_a_node_alone_reaches_the_others_only_for_keys(desk: Desk) -> None:
     assert (after(others, "--limit"), after(others, "--only")) == (["spark1"], ["access"])
 
 
+def test_roles_that_the_rack_leaves_alone_are_not_asked_for(desk: Desk) -> None:
+    desk.rack.write_text("leave: [access, driver, memory]\n" + desk.rack.read_text())
+    assert desk.run("spark2").returncode == 0
+    assert desk.verbs() == ["bootstrap nodes", "apply", "status", "verify"]
+    assert not {"access", "driver", "memory"} & set(after(desk.calls[1], "--only"))
+    assert {"preflight", "fabric", "docker"} <= set(after(desk.calls[1], "--only"))
+
+
 def test_a_node_that_is_not_there_is_left_out(desk: Desk) -> None:
     assert desk.run("spark2", "--exclude", "spark1").returncode == 0
     assert desk.verbs() == ["bootstrap nodes", "apply", "status", "verify"]

@@ -41,7 +41,7 @@ def called(
     for name in LINES:
         module = "switch.apply" if name == "switch" else f"roles.{name}.apply"
         monkeypatch.setitem(sys.modules, module, SimpleNamespace(apply=note(name)))
-    data = SimpleNamespace(rack=SimpleNamespace(leave=leave), node=None, switch=None)
+    data = SimpleNamespace(rack=SimpleNamespace(keeps=lambda role: role not in leave), node=None, switch=None)
     host = SimpleNamespace(groups=[group], data=data)
     monkeypatch.setitem(sys.modules, "pyinfra.context", SimpleNamespace(host=host))
     exec(deployfile.code(roles), {"__name__": "deploy"})  # noqa: S102 - it is ours

@@ -278,6 +278,18 @@ def test_what_is_not_declared_is_not_judged(tmp_path: Path) -> None:
     assert (found.wrong, found.unknown, status.code) == ((), (), 0)
 
 
+def test_what_is_left_alone_is_not_judged(tmp_path: Path) -> None:
+    text = REFERENCE.read_text() + "leave: [driver, memory, images]\n"
+    meminfo = [line.replace("102760448", "1024") for line in MEMINFO]
+    said = {"swap": [SWAPS, "/swap.img file 8 0 -2"], "kernel": ["6.1"], "driver": ["1"], "memory": meminfo}
+    other = [answers("spark2", question, 0, *lines) for question, lines in said.items()]
+    found, status = after(reference(tmp_path, text), *other)
+    assert (found.swap, found.kernel, found.driver, found.images.declared) == (("/swap.img",), "6.1", "1", 0)
+    assert (found.wrong, found.unknown, status.code) == ((), (), 0)
+    found, status = after(reference(tmp_path), *other)
+    assert (len(found.wrong), status.code) == (4, 2)
+
+
 def test_a_package_version_is_declared(tmp_path: Path) -> None:
     text = changed(REFERENCE.read_text(), ('version: "580.159"', 'version: "580.159.03-0ubuntu1"'))
     assert after(reference(tmp_path, text))[1].code == 0
