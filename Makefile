@@ -4,9 +4,10 @@
 NODES ?= 3
 FOR :=
 BIN := .venv/bin
-# Two at a time: the common virtual rack is one group of tests, takes longest and begins first; everything else runs
-# beside it.
-WORKERS := -n 2 --dist loadscope --no-loadscope-reorder
+# Tests that share a virtual rack are a group for one worker; they take longest and begin first. A third worker, which
+# means a third rack at a time, needs four cores and 14 GiB.
+WORKERS := -n $(shell [ $$(nproc) -ge 4 ] && [ $$(awk '/MemTotal/ {print int($$2 / 1048576)}' /proc/meminfo) -ge 14 ] \
+	&& echo 3 || echo 2) --dist loadscope --no-loadscope-reorder
 
 help: ## Say what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12

@@ -1,4 +1,4 @@
-"""Two workers share the tests: one has the virtual rack, the other the rest, file by file."""
+"""Workers share the tests: files that need a virtual rack in groups, one rack for each, the rest file by file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from gevent import monkey
 from xdist.scheduler import LoadScopeScheduling
 
-LAB = "tests/lab/"
-OWN = ("tests/lab/test_8_", "tests/lab/test_9_")
-"""Those that build a rack of their own, whatever becomes of the common one."""
+TOGETHER = (("tests/lab/test_1_", "tests/lab/test_2_"), tuple(f"tests/lab/test_{number}_" for number in range(3, 8)))
+"""Files that share a rack: what a rack does that is left in peace, and what it does when it is not. The others build
+racks of their own."""
 # pyinfra's own command, parts of which we import, replaces threads and sockets of the process that imports it; xdist's
 # threads do not outlive that. What needs it is tested in processes of its own.
 monkey.patch_all = lambda *_, **__: True
@@ -30,12 +30,11 @@ hypothesis.settings.load_profile("any machine")
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Tests of one file go to one worker, in their order; those of the common virtual rack are one group, since they
-    share it."""
+    """Tests of one file go to one worker, in their order; so do those of files that share a virtual rack."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return LAB if file.startswith(LAB) and not file.startswith(OWN) else file
+        return next((files[0] for files in TOGETHER if file.startswith(files)), file)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:

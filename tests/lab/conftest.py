@@ -1,7 +1,9 @@
-"""One virtual rack of three nodes for all tests here, in the order of the files: factory first, then converged."""
+"""A virtual rack of three nodes for the tests here, in the order of the files: factory first, then converged. Each of
+pytest's workers has one of its own."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +24,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def factory() -> Iterator[VirtualRack]:
     """The rack as it comes up. It is taken down whatever happens."""
-    rack = VirtualRack(REPOSITORY / ".lab-test", NODES)
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    rack = VirtualRack(REPOSITORY / (f".lab-test-{worker}" if worker else ".lab-test"), NODES)
     rack.lab("down")
     try:
         rack.lab("up", "--nodes", str(len(NODES)))
