@@ -70,6 +70,8 @@ def same(contents: Iterable[bytes], wanted: Mapping[str, Live]) -> bool:
     found: dict[str, Any] = {}
     for content in contents:
         section = YAML(typ="safe", pure=True).load(content.decode())["network"].get("ethernets") or {}
+        if not isinstance(section, dict):
+            return False
         if found.keys() & section.keys():
             return False  # of two files that say something of one interface, netplan makes a third thing
         found |= section

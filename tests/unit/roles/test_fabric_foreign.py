@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from roles.fabric import view
-from roles.fabric.state import KEPT, TRIED, foreign
+from roles.fabric.adopt import same
+from roles.fabric.state import KEPT, TRIED, Live, foreign
 from sparkrack.ops import probe
 from tests.unit.ops.shells import run, stand_in
 
@@ -87,3 +88,44 @@ def test_files_that_cannot_be_read_are_unknown(tmp_path: Path) -> None:
     (tmp_path / "etc/netplan/a.yaml").write_text("x")
     stand_in(tmp_path, "grep", "exit 2")
     assert run(COMMAND, tmp_path).returncode == 9
+
+
+WANTED = {
+    name: Live(known=True, up=True, mtu=9000, addresses=frozenset({f"192.168.10{half}.1/24"}))
+    for half, name in enumerate(NAMES)
+}
+ONE = "    enp1s0f1np1: {addresses: [192.168.100.1/24], mtu: 9000, dhcp4: false, optional: true}"
+TWO = "    enP2p1s0f1np1: {addresses: [192.168.101.1/24], mtu: 9000}"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [[f"{ONE}\n{TWO}"], [ONE, TWO], [f"{ONE}\n{TWO}\n    enp1s0f0np0: {{dhcp4: false}}"]],
+    ids=["one file", "two files", "a port without a cable"],
+)
+def test_files_that_say_what_ours_would(files: list[str]) -> None:
+    assert same([ethernets(text).encode() for text in files], WANTED)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        [ONE],
+        [ONE, f"{ONE}\n{TWO}"],
+        [f"{ONE}\n{TWO}".replace("100.1/24", "100.2/24")],
+        [f"{ONE}\n{TWO}".replace("100.1/24", "100.1/25")],
+        [f"{ONE}\n{TWO}".replace("100.1/24]", "100.1/24, 10.0.0.1/8]")],
+        [f"{ONE}\n{TWO}".replace("[192.168.100.1/24]", "[{192.168.100.1/24: {label: a}}]")],
+        [f"{ONE}\n{TWO}".replace("[192.168.100.1/24]", "192.168.100.1/24")],
+        [f"{ONE}\n{TWO}".replace("mtu: 9000,", "")],
+        [f"{ONE}\n{TWO}".replace("mtu: 9000,", "mtu: '9000',")],
+        [f"{ONE}\n{TWO}".replace("dhcp4: false", "dhcp4: true")],
+        [f"{ONE}\n{TWO}".replace("dhcp4: false", "gateway4: 192.168.100.254")],
+        [f"{ONE}\n    enP2p1s0f1np1: null"],
+        [f"{ONE}\n{TWO}\n    enp1s0f0np0: {{addresses: [10.9.9.9/24]}}"],
+        ["    - enp1s0f1np1"],
+        [""],
+    ],
+)
+def test_files_that_say_something_else(files: list[str]) -> None:
+    assert not same([ethernets(text).encode() for text in files], WANTED)
