@@ -14,16 +14,20 @@ from lab import namespace as ns
 from lab import network, rackfile, services
 from lab.errors import LabError
 from lab.image.build import Base, base
+from lab.image.kernel import describe
 from lab.layout import FROM_THE_BOX, Layout
 from lab.logins import Logins
 from lab.machines import Machines
 from lab.node import VirtualNode
 from lab.place import Place, cache, runner
+from lab.snapshots import Snapshot
 from lab.switch import VirtualSwitch
 from sparkrack.fleet import load
 
 BOOT_SECONDS = 600
 """Eight nodes on two busy cores took 175 s."""
+SHUTDOWN_SECONDS = 120
+"""systemd gives a unit 90 s to stop."""
 MEGABYTES = 700
 """What a node costs the machine while it is worked with; idle it is about 300."""
 
@@ -54,6 +58,11 @@ class Lab:
         return Layout(load(self.place.plan))
 
     @property
+    def kernel(self) -> str:
+        """What the kernel of the nodes was built from, in one line."""
+        return describe(cache() / "lab")
+
+    @property
     def machines(self) -> Machines:
         """Its machines, as files."""
         return Machines(self.layout, self.place)
@@ -69,6 +78,39 @@ class Lab:
         `boxed`: with machines as they come from their boxes. Those that are there already are as they were made.
         """
         self._plan(nodes, given)
+        self._bring_up(boxed=boxed)
+
+    def snapshot(self, name: str) -> None:
+        """Keep all machines as they are now under a name. They are shut down for it and started again. Raises LabError.
+
+        A shutdown, since a copy of a running node's disk would come back as after a loss of power.
+        """
+        kept = Snapshot(name)
+        silent = [node.name for node in self.machines.nodes if not self.takes_logins(node)]
+        if silent:
+            raise LabError(f"{', '.join(silent)} takes no logins, so it cannot be shut down; nothing was kept")
+        self.say(f"shutting down {len(self.machines.nodes)} nodes")
+        for node in self.machines.nodes:
+            self.logins.power_off(node.name)
+        until = time.monotonic() + SHUTDOWN_SECONDS
+        while running := [node.name for node in self.machines.nodes if node.pids()]:
+            if time.monotonic() > until:
+                raise LabError(f"{', '.join(running)} did not shut down within {SHUTDOWN_SECONDS} s; nothing was kept")
+            time.sleep(0.2)
+        for switch in self.machines.switches:
+            switch.stop()
+        kept.save(self.place, base(cache(), self.say))
+        self._bring_up()
+
+    def restore(self, name: str) -> None:
+        """Replace the lab of this folder, if there is one, by what a snapshot kept, and start it. Raises LabError."""
+        image, kept = base(cache(), self.say), Snapshot(name)
+        kept.check()
+        self.down()
+        kept.load(self.place, image)
+        self._bring_up()
+
+    def _bring_up(self, *, boxed: bool = False) -> None:
         image = base(cache(), self.say)
         rack, namespace = self.layout.rack, self.place.namespace
         self.machines.prepare(boxed=boxed)

@@ -64,10 +64,17 @@ class Logins:
 
     def reboot(self, name: str) -> None:
         """Have the node restart as its owner would; it hangs up meanwhile."""
+        self._systemctl(name, "reboot")
+
+    def power_off(self, name: str) -> None:
+        """Have the node shut down; it hangs up meanwhile."""
+        self._systemctl(name, "poweroff")
+
+    def _systemctl(self, name: str, verb: str) -> None:
         if self.operators_boot_id(name):
-            self.inside([*self.ssh(name), "sudo", "systemctl", "reboot"])
+            self.inside([*self.ssh(name), "sudo", "systemctl", verb])
         else:
-            self.by_password(name, "sudo -S -p '' systemctl reboot")
+            self.by_password(name, f"sudo -S -p '' systemctl {verb}")
 
     def inside(self, command: list[str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         """Run a command inside the namespace, as root."""

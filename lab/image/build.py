@@ -13,9 +13,9 @@ from pathlib import Path
 
 from lab import packages
 from lab.errors import LabError
-from lab.image import kernel as uml
-from lab.image.debian import SUITE, run, unpack
-from lab.image.kernel import SHIM, Kernel
+from lab.image.debian import run, unpack
+from lab.image.kernel import Kernel, kernel
+from lab.image.kernel import recipe_hash as kernel_recipe
 from lab.image.mirror import mirror
 from lab.place import give_to_caller
 
@@ -28,8 +28,10 @@ OPTIONS = ("-i", "65536", "-J", "size=64", "-E", "lazy_itable_init=0,lazy_journa
 """Few inodes, a small journal and nothing put off: what a node's kernel would do to it in the background takes space in
 the copy of every node. In a sparse file it takes none now."""
 
+TOOLS, TOOLS_RELEASE = ("docker-registry", "busybox-static"), "bookworm"
+"""Programs of Debian that run on this machine for the lab, of one release whatever this machine runs."""
 KEPT = 2
-"""How many older bases stay: a lab of another checkout may run from one."""
+"""How many older bases and kernels stay: a lab of another checkout may run from one."""
 
 
 @dataclass(frozen=True)
@@ -37,16 +39,12 @@ class Base:
     """Kernel and disk image that all nodes start from."""
 
     folder: Path
+    kernel: Kernel
 
     @property
     def disk(self) -> Path:
         """The image; nodes write to a copy-on-write file of their own above it."""
         return self.folder / "base.raw"
-
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel that boots it."""
-        return Kernel(self.folder / "kernel")
 
     @property
     def repository(self) -> Path:
@@ -66,9 +64,10 @@ class Base:
 
 def recipe_hash() -> str:
     """Names the recipe: changes when anything does that the image is made from."""
-    digest = hashlib.sha256(f"{RELEASE} {SUITE} {SIZE} {OPTIONS}".encode())
+    # The kernel's as well: a node has the list of what is built into its kernel.
+    digest = hashlib.sha256(f"{RELEASE} {TOOLS_RELEASE} {TOOLS} {SIZE} {OPTIONS} {kernel_recipe()}".encode())
     folders = [path for name in ("rootfs", "vendor") for path in (RECIPE / name).rglob("*")]
-    files = [*(RECIPE / name for name in ("packages.txt", "customize.sh", "vendor.toml")), SHIM, *folders]
+    files = [*(RECIPE / name for name in ("packages.txt", "customize.sh", "vendor.toml")), *folders]
     files.append(RECIPE.parent / "packages.py")
     for path in sorted(path for path in files if path.is_file()):
         digest.update(f"\0{path.relative_to(RECIPE.parent)}\0{path.stat().st_mode & 0o111}\0".encode())
@@ -77,7 +76,7 @@ def recipe_hash() -> str:
 
 
 def base(cache: Path, say: Callable[[str], None]) -> Base:
-    """The built base of today's recipe, from the cache or built now (a minute or two; root).
+    """The kernel and the image of today's recipes, from the cache or built now (about 3 minutes and 1 minute; root).
 
     Builds in a side folder and renames it, so that an interrupted build leaves nothing that looks whole.
     Raises LabError with what failed.
@@ -86,26 +85,31 @@ def base(cache: Path, say: Callable[[str], None]) -> Base:
         raise LabError("user-mode Linux, the kernel of the virtual nodes, exists for x86-64 machines only")
     labs = cache / "lab"
     labs.mkdir(parents=True, exist_ok=True)
-    done = labs / recipe_hash()
     with (labs / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two labs that start at once build once
+        built = kernel(labs, say)
+        done = labs / f"image-{recipe_hash()}"
         if not done.exists():
-            _build(done, say)
-    return Base(done)
+            _build(done, built, say)
+            for kind in ("kernel-", "image-"):
+                _forget(labs, kind)
+    return Base(done, built)
 
 
-def _build(done: Path, say: Callable[[str], None]) -> None:
+def _forget(labs: Path, kind: str) -> None:
+    """Delete what was built of older recipes, and what an interrupted build left."""
+    found = sorted(labs.glob(f"{kind}*"), key=lambda path: path.stat().st_mtime)
+    for old in found[: -KEPT - 1]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _build(done: Path, kernel: Kernel, say: Callable[[str], None]) -> None:
     work = done.with_name(f"{done.name}.new")
     shutil.rmtree(work, ignore_errors=True)
-    bases = sorted((path for path in done.parent.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime)
-    for old in bases[:-KEPT]:
-        shutil.rmtree(old, ignore_errors=True)
     work.mkdir()
-    base = Base(work)
-    say("fetching the kernel of the nodes and the registry of their images")
-    tools = dict.fromkeys(("docker-registry", "busybox-static"), work / "tools")
-    unpack({uml.PACKAGE: base.kernel.folder, **tools})
-    base.kernel.compile_shim()
+    base = Base(work, kernel)
+    say("fetching the registry of the nodes' images")
+    unpack(TOOLS_RELEASE, dict.fromkeys(TOOLS, work / "tools"), work / "apt")
     vendor = packages.build(base.repository)
     factory = work / "factory"
     factory.mkdir()
@@ -118,7 +122,7 @@ def _build(done: Path, say: Callable[[str], None]) -> None:
         f"{len(list(factory.iterdir()))} of the vendor's"
     )
     tree = work / "tree"
-    hook = f'"{RECIPE}/customize.sh" "$1" "{RECIPE}" "{base.kernel.modules}" "{factory}"'
+    hook = f'"{RECIPE}/customize.sh" "$1" "{RECIPE}" "{kernel.modules}" "{factory}"'
     run(
         [
             "mmdebstrap",

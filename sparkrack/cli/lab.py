@@ -71,12 +71,14 @@ def down() -> None:
 @lab.command()
 def status() -> None:
     """Every machine: does it run, does it answer. Exit 1 when one does not."""
-    members = _lab().status()
+    here = _lab()
+    members = here.status()
     table = Table("machine", "kind", "address", "process", "answers")
     for member in members:
         process, answers = "running" if member.running else "not running", "yes" if member.answers else "no"
         table.add_row(member.name, member.kind, member.address, process, answers)
     Console().print(table)
+    click.echo(f"kernel of the nodes: {here.kernel}")
     sys.exit(0 if all(member.answers for member in members) else 1)
 
 
@@ -115,6 +117,40 @@ def reboot(name: str) -> None:
     """Restart a node as its owner would, and wait until it takes logins again."""
     _lab().reboot(name)
     click.echo(f"lab: {name} is back")
+
+
+def _snapshots(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from lab.snapshots import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+@lab.command()
+@click.argument("name", shell_complete=_snapshots)
+@click.option("--delete", is_flag=True, help="Remove the snapshot of this name instead.")
+def snapshot(name: str, delete: bool) -> None:
+    """Keep the rack as it is now: disks, switch, images, seeds. The nodes are shut down for it and started again.
+
+    It lies in the cache beside the image, so that a lab of any folder can be restored from it.
+    """
+    here = _lab()
+    if delete:
+        from lab.snapshots import Snapshot
+
+        Snapshot(name).delete()
+        click.echo(f"lab: snapshot {name} is removed")
+        return
+    here.snapshot(name)
+    click.echo(f"lab: kept as {name}; `sparkrack lab restore {name}` brings it back")
+
+
+@lab.command()
+@click.argument("name", shell_complete=_snapshots)
+def restore(name: str) -> None:
+    """Replace the rack of this folder by a snapshot and start it."""
+    here = _lab()
+    here.restore(name)
+    click.echo(f"lab: up as in {name}; its rack is {here.place.rack}")
 
 
 @lab.command(context_settings=AS_TYPED)

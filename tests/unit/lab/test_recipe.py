@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from lab.image import build
-from lab.image.kernel import SHIM
 
 
 @pytest.fixture
@@ -17,7 +16,6 @@ def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of the recipe that a test may change."""
     copy = tmp_path / "lab"
     shutil.copytree(build.RECIPE.parent, copy, ignore=shutil.ignore_patterns("__pycache__", "crs812"))
-    monkeypatch.setattr(build, "SHIM", copy / SHIM.relative_to(build.RECIPE.parent))
     monkeypatch.setattr(build, "RECIPE", copy / "image")
     return copy
 
@@ -41,7 +39,6 @@ def test_time_does_not_matter(recipe: Path) -> None:
     [
         "image/packages.txt",
         "image/customize.sh",
-        "uml/xstate.c",
         "image/rootfs/etc/fstab",
         "image/vendor.toml",
         "image/vendor/packagekit/usr/lib/systemd/system/packagekit.service",

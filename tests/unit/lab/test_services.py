@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 from lab import repository, services
 from lab.image.build import Base
+from lab.image.kernel import Kernel
 from lab.keys import make_key
 from lab.layout import Layout
 from lab.node import VirtualNode
@@ -23,7 +24,7 @@ LAYOUT = Layout(loaded(SWITCH))
 
 @pytest.fixture
 def built(tmp_path: Path) -> Base:
-    base = Base(tmp_path / "base")
+    base = Base(tmp_path / "base", Kernel(tmp_path / "kernel"))
     base.repository.mkdir(parents=True)
     (base.repository / "Packages").write_text("first\n")
     return base

@@ -15,7 +15,7 @@ from tests.unit.fleet.racks import SWITCH, loaded
 from tests.unit.ops.shells import rooted, run, stand_in
 
 TOOLS = Path(__file__).parents[3] / "lab/image/rootfs/usr/lib/sparkrack-lab"
-NAMES = ("uname", "dmidecode", "nvidia-smi", "ibdev2netdev", "lspci", "ethtool")
+NAMES = ("uname", "dmidecode", "nvidia-smi", "ibdev2netdev", "lspci")
 VERSION = "nvidia-smi --query-gpu=driver_version --format=csv,noheader"
 asks_jq = pytest.mark.skipif(not shutil.which("jq"), reason="a node has jq, this machine has not")
 
@@ -25,10 +25,10 @@ def node(tmp_path: Path) -> Path:
     """A folder like a node's, as root sees it."""
     rack = loaded(SWITCH)
     (tmp_path / "hardware.json").write_text(json.dumps(state(rack, next(iter(rack.nodes.values())))))
-    text = rooted((TOOLS / "hardware").read_text(), tmp_path)
-    text = text.replace("/lab/hardware.json", f"{tmp_path}/hardware.json").replace("[ ! -O / ] || ", "")
     (tmp_path / "bin").mkdir()
-    for name in NAMES:
+    for name, tool in {**dict.fromkeys(NAMES, "hardware"), "ethtool": "ethtool"}.items():
+        text = rooted((TOOLS / tool).read_text(), tmp_path)
+        text = text.replace("/lab/hardware.json", f"{tmp_path}/hardware.json").replace("[ ! -O / ] || ", "")
         (tmp_path / "bin" / name).write_text(text)
         (tmp_path / "bin" / name).chmod(0o755)
     for name in ("enp1s0f1np1", "enP2p1s0f1np1", "enP7s7", "lo"):
@@ -124,6 +124,27 @@ def test_firmware_of_a_half(ask: Ask) -> None:
     assert "firmware-version: 28.45.4028 (NVD0000000087)" in lines
     assert "bus-info: 0002:01:00.1" in lines
     assert ask("ethtool -i enp9").returncode == 71
+
+
+@asks_jq
+def test_the_link_of_a_half(node: Path, ask: Ask) -> None:
+    edited(node, "links", "1", value={"carrier": True, "speed": 100000, "lanes": 2, "fec": "RS", "leg": None})
+    lines = ask("ethtool enp1s0f1np1").stdout.splitlines()
+    assert lines[:3] == ["Settings for enp1s0f1np1:", "\tSpeed: 100000Mb/s", "\tLanes: 2"]
+    assert lines[-1] == "\tLink detected: yes"
+    assert ask("ethtool --show-fec enP2p1s0f1np1").stdout.splitlines()[-1] == "Active FEC encoding: RS"
+    edited(node, "links", "1", value={"carrier": False, "speed": None, "lanes": 0, "fec": None, "leg": None})
+    dark = ask("ethtool enp1s0f1np1").stdout.splitlines()
+    assert dark[1] == "\tSpeed: Unknown!"
+    assert dark[-1] == "\tLink detected: no"
+    assert ask("ethtool --show-fec enp1s0f1np1").stdout.splitlines()[-1] == "Active FEC encoding: Off"
+    for command in (
+        "ethtool enp9",
+        "ethtool enP7s7",
+        "ethtool --show-fec enp1s0f0np0",
+        "ethtool --phy-statistics enp1",
+    ):
+        assert ask(command).returncode != 0, command
 
 
 @asks_jq

@@ -11,7 +11,7 @@ from roles.lossless.view import LIVE
 from sparkrack.ops import probe
 from tests.unit.ops.shells import rooted, run, stand_in
 
-TOOLS = Path(__file__).parents[3] / "lab/image/rootfs/usr/lib/sparkrack-lab/lossless"
+TOOLS = Path(__file__).parents[3] / "lab/image/rootfs/usr/lib/sparkrack-lab"
 NAMES = ("enp1s0f1np1", "enP2p1s0f1np1")
 
 
@@ -21,7 +21,7 @@ def card(root: Path, *names: str, ofed: bool = True) -> Path:
     for tool in ("ethtool", "dcb"):
         program = root / "bin" / tool
         program.write_text(
-            rooted(TOOLS.read_text(), root).replace("set -eu", f'set -eu\necho "{tool} $*" >> {root}/calls')
+            rooted((TOOLS / tool).read_text(), root).replace("set -eu", f'set -eu\necho "{tool} $*" >> {root}/calls')
         )
         program.chmod(0o755)
     for name in names or NAMES:

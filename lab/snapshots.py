@@ -1,0 +1,109 @@
+"""Snapshots of a lab: its disks, switches, images and seeds as files in the cache, from which any folder's lab starts."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError
+from lab.image.build import Base
+from lab.place import Place, cache
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+LEFT_OUT = (
+    *("nodes/*/console.log", "nodes/*/sparkrack-*", "switches/*/control", "switches/*/*.log", "switches/*/log.ndjson"),
+    *("packages", "packages.*", "images/registry.*", "state"),
+)
+"""What is not of the machines: logs and sockets, what `lab up` writes again, what the operator's runs left."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot by its name."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if not NAME.fullmatch(self.name):
+            raise LabError(f"{self.name!r} is no name for a snapshot: letters, digits, dots, dashes and underscores")
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return folder() / self.name
+
+    def save(self, place: Place, base: Base) -> None:
+        """Copy the files of a lab, whose machines do not run. One of this name is replaced."""
+        side = self.folder.with_name(f".{self.name}.new")
+        shutil.rmtree(side, ignore_errors=True)
+        side.mkdir(parents=True)
+        _copy(place.folder, side / "lab")
+        record = {"folder": str(place.folder), "made": datetime.now(UTC).isoformat(timespec="seconds"), **_made_of(base)}
+        (side / "snapshot.json").write_text(json.dumps(record, indent=1))
+        shutil.rmtree(self.folder, ignore_errors=True)
+        side.rename(self.folder)
+
+    def load(self, place: Place, base: Base) -> None:
+        """Lay the files into a lab's folder, which is not there. Raises LabError where it cannot be used."""
+        record = self._record()
+        made_of = _made_of(base)
+        if {name: record.get(name) for name in made_of} != made_of:
+            raise LabError(
+                f"snapshot {self.name} was made with another image or kernel of the nodes; "
+                f"`sparkrack lab snapshot --delete {self.name}` removes it"
+            )
+        shutil.rmtree(place.folder, ignore_errors=True)
+        place.folder.mkdir(parents=True)
+        _copy(self.folder / "lab", place.folder)
+        # The rack file names the lab's own keys and passwords by their absolute paths.
+        place.rack.write_text(place.rack.read_text().replace(record["folder"], str(place.folder)))
+
+    def delete(self) -> None:
+        """Remove it. Raises LabError when there is none."""
+        self._record()
+        shutil.rmtree(self.folder)
+
+    def check(self) -> None:
+        """Raises LabError when there is no such snapshot."""
+        self._record()
+
+    def _record(self) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = json.loads((self.folder / "snapshot.json").read_text())
+        except FileNotFoundError:
+            known = ", ".join(names()) or "none"
+            raise LabError(f"there is no snapshot {self.name}; there are: {known}") from None
+        return found
+
+
+def folder() -> Path:
+    """The folder of all snapshots."""
+    return cache() / "lab" / "snapshots"
+
+
+def names() -> list[str]:
+    """The snapshots that there are, the newest last."""
+    found = [path for path in folder().glob("*") if not path.name.startswith(".")]
+    return [path.name for path in sorted(found, key=lambda path: path.stat().st_mtime)]
+
+
+def _made_of(base: Base) -> dict[str, str]:
+    """A disk is what differs from the image, so it is of use with that image alone."""
+    return {"image": base.folder.name, "kernel": base.kernel.folder.name}
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a folder, holes as holes: of a node's 32 GiB a few hundred MB are written."""
+    excluded = [f"--exclude=./{name}" for name in LEFT_OUT]
+    target.mkdir(exist_ok=True)
+    pack = ["tar", "-C", str(source), "--sparse", "--anchored", "--no-wildcards-match-slash", *excluded, "-cf", "-", "."]
+    with subprocess.Popen(pack, stdout=subprocess.PIPE) as packing:
+        done = subprocess.run(["tar", "-C", str(target), "-xf", "-"], stdin=packing.stdout, capture_output=True)
+    if packing.returncode or done.returncode:
+        raise LabError(f"copying {source} to {target}: {done.stderr.decode(errors='replace').strip()}")
