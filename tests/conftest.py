@@ -1,4 +1,4 @@
-"""Workers share the tests: files that need a virtual rack in groups, one rack for each, the rest file by file."""
+"""Workers share the tests file by file; those that need a virtual rack find it converged, whichever came before."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from gevent import monkey
-from xdist.scheduler import LoadScopeScheduling
 
-TOGETHER = (("tests/lab/test_1_", "tests/lab/test_2_"), tuple(f"tests/lab/test_{number}_" for number in range(3, 8)))
-"""Files that share a rack: what a rack does that is left in peace, and what it does when it is not. The others build
-racks of their own."""
 # pyinfra's own command, parts of which we import, replaces threads and sockets of the process that imports it; xdist's
 # threads do not outlive that. What needs it is tested in processes of its own.
 monkey.patch_all = lambda *_, **__: True
@@ -27,19 +23,6 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 # A test that takes long on a busy machine has not failed.
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
-
-
-class Groups(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Tests of one file go to one worker, in their order; so do those of files that share a virtual rack."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return next((files[0] for files in TOGETHER if file.startswith(files)), file)
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
-    """Asked by xdist, with -n."""
-    return Groups(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,14 +1,16 @@
-"""A virtual rack of three nodes for the tests here, in the order of the files: factory first, then converged. Each of
-pytest's workers has one of its own."""
+"""A virtual rack of three nodes for the tests here. Each of pytest's workers has one, and each file finds it converged:
+it leaves it so, or a failure makes the next file begin with a restored one."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.lab.converged import converged
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
 NODES = ("spark1", "spark2", "spark3")
@@ -21,21 +23,30 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.lab)
 
 
+@dataclass
+class Worker:
+    """The rack of one worker, and after how many failures of the session it was last known to be converged."""
+
+    folder: Path
+    rack: VirtualRack | None = None
+    failures: int = 0
+
+
 @pytest.fixture(scope="session")
-def factory() -> Iterator[VirtualRack]:
-    """The rack as it comes up. It is taken down whatever happens."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER")
-    rack = VirtualRack(REPOSITORY / (f".lab-test-{worker}" if worker else ".lab-test"), NODES)
-    rack.lab("down")
+def worker() -> Iterator[Worker]:
+    """Its rack is taken down whatever happens."""
+    name = os.environ.get("PYTEST_XDIST_WORKER")
+    found = Worker(REPOSITORY / (f".lab-test-{name}" if name else ".lab-test"))
     try:
-        rack.lab("up", "--nodes", str(len(NODES)))
-        yield rack
+        yield found
     finally:
-        rack.lab("down")
+        VirtualRack(found.folder, NODES).lab("down")
 
 
-@pytest.fixture(scope="session")
-def rack(factory: VirtualRack) -> VirtualRack:
-    """The rack after a deploy."""
-    factory.deploy("-y")
-    return factory
+@pytest.fixture(scope="module")
+def rack(worker: Worker, request: pytest.FixtureRequest) -> VirtualRack:
+    """A converged rack."""
+    if worker.rack is None or worker.failures != request.session.testsfailed or not worker.folder.exists():
+        worker.rack = converged(worker.folder, NODES)
+        worker.failures = request.session.testsfailed
+    return worker.rack

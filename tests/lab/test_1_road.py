@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from tests import generated
 from tests.lab.conftest import NODES
-from tests.lab.virtual import VirtualRack
+from tests.lab.virtual import REPOSITORY, VirtualRack
 
 PAIRS = len(NODES) * (len(NODES) - 1) * 2
 
@@ -17,6 +20,25 @@ PAIRS = len(NODES) * (len(NODES) - 1) * 2
 UPGRADE = "export DEBIAN_FRONTEND=noninteractive; apt-get -qq update && apt-get -y -qq full-upgrade >/dev/null 2>&1"
 HELD = "apt-mark showhold | xargs dpkg-query -W | tr '\\t' ' '"
 VERSIONS = "dpkg-query -W 'nvidia-*' 'libnvidia-*' 'linux-*' docker.io containerd | tr '\\t' ' '"
+
+
+@pytest.fixture(scope="module")
+def factory() -> Iterator[VirtualRack]:
+    """A rack as it comes up, of its own: it is converged once for all that follows. It is taken down whatever happens."""
+    found = VirtualRack(REPOSITORY / ".lab-test-road", NODES)
+    found.lab("down")
+    try:
+        found.lab("up", "--nodes", str(len(NODES)))
+        yield found
+    finally:
+        found.lab("down")
+
+
+@pytest.fixture(scope="module")
+def rack(factory: VirtualRack) -> VirtualRack:
+    """The same rack after a run."""
+    factory.deploy("-y")
+    return factory
 
 
 def unreached(said: str) -> list[str]:

@@ -1,0 +1,49 @@
+"""A converged rack in seconds: made once for the recipe and the code that converges it, restored from a snapshot."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import platform
+from pathlib import Path
+
+from lab import snapshots
+from lab.image import build
+from lab.place import cache
+from tests.lab.virtual import REPOSITORY, VirtualRack
+
+CODE = ("sparkrack", "roles", "switch", "lab", "group_data", "deploy.py", "inventory.py", "config.py")
+"""What decides what a converged rack is, besides the recipe of the image and the locked packages."""
+KEPT = 3
+"""How many snapshots of tests stay: those of other checkouts may be in use."""
+
+
+def key(nodes: tuple[str, ...]) -> str:
+    """Names a converged rack of these nodes: changes when a role does, or anything else that made it."""
+    digest = hashlib.sha256(f"{build.recipe_hash()} {nodes} {platform.python_version()}".encode())
+    for part in (*CODE, *(path.name for path in REPOSITORY.glob("requirements*.lock"))):
+        path = REPOSITORY / part
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file() and "__pycache__" not in file.parts and file.name != "rack.yaml":
+                digest.update(f"\0{file.relative_to(REPOSITORY)}\0".encode())
+                digest.update(file.read_bytes())
+    return f"tests-{digest.hexdigest()[:16]}"
+
+
+def converged(folder: Path, nodes: tuple[str, ...]) -> VirtualRack:
+    """A rack in this folder on which a whole run has been made: restored, or made now and kept."""
+    rack, name = VirtualRack(folder, nodes), key(nodes)
+    lock = cache() / "lab/tests.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # two workers that begin at once make it once
+        if name not in snapshots.names():
+            rack.lab("down")
+            rack.lab("up", "--nodes", str(len(nodes)))
+            rack.deploy("-y")
+            rack.lab("snapshot", name)
+            for old in [old for old in snapshots.names() if old.startswith("tests-")][:-KEPT]:
+                rack.lab("snapshot", "--delete", old)
+            return rack
+    rack.lab("restore", name)
+    return rack
