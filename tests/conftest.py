@@ -11,6 +11,8 @@ import pytest
 from gevent import monkey
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.tiers import Tiers
+
 TOGETHER = (("tests/lab/test_1_", "tests/lab/test_2_"), tuple(f"tests/lab/test_{number}_" for number in range(3, 8)))
 """Files that share a rack: what a rack does that is left in peace, and what it does when it is not. The others build
 racks of their own."""
@@ -40,6 +42,11 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
     """Asked by xdist, with -n."""
     return Groups(config, log)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Which of the soak tests run is chosen there."""
+    config.pluginmanager.register(Tiers(config), "tiers")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
