@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import subprocess
 import zlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 PARTS = 10
 
@@ -29,6 +31,15 @@ def part_of_commit(folder: Path) -> int:
     except OSError:
         return 0
     return int(done.stdout) % PARTS if done.returncode == 0 else 0
+
+
+def crossed(rows: Iterable[object], columns: Sequence[object]) -> list[ParameterSet]:
+    """Every pair as parameters of a test: one pair of each row is of the first tier, with the columns in turn."""
+    return [
+        pytest.param(row, column, marks=() if place == number % len(columns) else pytest.mark.soak)
+        for number, row in enumerate(rows)
+        for place, column in enumerate(columns)
+    ]
 
 
 class Tiers:
