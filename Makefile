@@ -1,13 +1,14 @@
 # Two commands on a fresh machine: `make demo` and `make test`. The others are parts of them.
-.PHONY: setup demo test unit lint lab-up lab-down bench lock
+.PHONY: setup demo test soak unit lint lab-up lab-down bench lock
 .DEFAULT_GOAL := help
 NODES ?= 3
 FOR :=
 BIN := .venv/bin
-# Tests that share a virtual rack are a group for one worker; they take longest and begin first. A third worker, which
-# means a third rack at a time, needs four cores and 14 GiB.
+# The tests of a file are one worker's. A third worker, which means a third rack at a time, needs four cores and 14 GiB.
 WORKERS := -n $(shell [ $$(nproc) -ge 4 ] && [ $$(awk '/MemTotal/ {print int($$2 / 1048576)}' /proc/meminfo) -ge 14 ] \
-	&& echo 3 || echo 2) --dist loadscope --no-loadscope-reorder
+	&& echo 3 || echo 2) --dist loadfile --no-loadscope-reorder
+# Each tier ends with its slowest tests.
+SLOWEST := --durations=20 --durations-min=1
 
 help: ## Say what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -16,16 +17,19 @@ setup: ## Install system packages and the locked Python packages into .venv
 	@scripts/setup $(FOR)
 
 # Targets hand their variables on to what they need, so this is what set-up sees. Only tests need Node.js.
-test unit: FOR := tests
+test soak unit: FOR := tests
 
 demo: setup ## Build a virtual rack, deploy it twice, verify it, reboot a node, verify again (NODES=8 for eight)
 	@NODES=$(NODES) scripts/demo
 
-test: setup lint ## All tests: unit, cases, emulator, and the virtual rack
-	@$(BIN)/pytest $(WORKERS)
+test: setup lint ## What guards every promise: unit, cases, emulator, the virtual rack, and a tenth of the soak tests
+	@$(BIN)/pytest $(WORKERS) $(SLOWEST)
 
-unit: setup ## The tests that need no virtual rack
-	@$(BIN)/pytest -m 'not lab' $(WORKERS)
+soak: setup ## All soak tests: the long rest, a tenth of which is part of `make test`
+	@$(BIN)/pytest -m soak $(WORKERS) $(SLOWEST)
+
+unit: setup ## The part of `make test` that needs no virtual rack
+	@$(BIN)/pytest -m 'not lab' $(WORKERS) $(SLOWEST)
 
 lint: setup ## Style, types, and who may import whom
 	@$(BIN)/ruff check .

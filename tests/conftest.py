@@ -10,6 +10,8 @@ import hypothesis
 import pytest
 from gevent import monkey
 
+from tests.tiers import Tiers
+
 # pyinfra's own command, parts of which we import, replaces threads and sockets of the process that imports it; xdist's
 # threads do not outlive that. What needs it is tested in processes of its own.
 monkey.patch_all = lambda *_, **__: True
@@ -25,7 +27,12 @@ hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Which of the soak tests run is chosen there."""
+    config.pluginmanager.register(Tiers(config), "tiers")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The rack's tests come first, since they take longest."""
+    """The rack's tests come first, since their files take longest."""
     folder = Path(__file__).parent / "lab"
     items.sort(key=lambda item: folder not in item.path.parents)

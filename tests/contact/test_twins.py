@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from sparkrack.hostkeys import offered, pinned
 from tests.contact.conftest import Rack
-from tests.contact.nodes import Operator, Seed
+from tests.contact.nodes import Operator, Seed, host_keys
 
 ID = "0123456789abcdef0123456789abcdef"
-EVERY = bool(os.environ.get("EVERY"))
-"""Whether to kill after each write, which takes long; after every third one otherwise."""
 LEAST, MOST = 16, 22
 """How many writes two clones take, at least and at most."""
+SAMPLE = range(5, MOST, 9)
+"""After which of them a run is killed in the first tier."""
 
 
-def image_keys(folder: Path) -> dict[str, str]:
-    """Host keys as an image brings them."""
-    found: dict[str, str] = {}
-    for kind in ("ed25519", "ecdsa", "rsa"):
-        file = folder / f"ssh_host_{kind}_key"
-        subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", file], check=True)
-        found |= {f"etc/ssh/{path.name}": path.read_text() for path in (file, file.with_suffix(".pub"))}
-    return found
-
-
-def twins(rack: Rack, folder: Path) -> Operator:
-    keys = image_keys(folder)
+def twins(rack: Rack) -> Operator:
+    keys = host_keys("image")
     return rack(Seed(keys), Seed({**keys, "var/lib/dbus/machine-id": f"{ID}\n"}, name="spark-3c4d"))
 
 
@@ -55,8 +41,8 @@ def apart(operator: Operator) -> None:
     assert first.ask("cat /etc/machine-id") != second.ask("cat /etc/machine-id")
 
 
-def test_the_second_of_two_clones_gets_its_own_keys_and_machine_id(rack: Rack, tmp_path: Path) -> None:
-    operator = twins(rack, tmp_path)
+def test_the_second_of_two_clones_gets_its_own_keys_and_machine_id(rack: Rack) -> None:
+    operator = twins(rack)
     first, second = operator.nodes.values()
     before = first.keys
     done = operator.run()
@@ -75,8 +61,8 @@ def test_the_second_of_two_clones_gets_its_own_keys_and_machine_id(rack: Rack, t
     assert [node.state() for node in operator.nodes.values()] == states
 
 
-def test_a_node_that_is_not_named_keeps_its_own_keys(rack: Rack, tmp_path: Path) -> None:
-    operator = twins(rack, tmp_path)
+def test_a_node_that_is_not_named_keeps_its_own_keys(rack: Rack) -> None:
+    operator = twins(rack)
     assert operator.run("spark2").code == 0
     first, second = operator.nodes.values()
     assert not set(first.keys.values()) & set(second.keys.values())
@@ -85,9 +71,12 @@ def test_a_node_that_is_not_named_keeps_its_own_keys(rack: Rack, tmp_path: Path)
     assert second.state() == before
 
 
-@pytest.mark.parametrize("writes", range(1, MOST) if EVERY else range(2, MOST - 1, 3))
-def test_a_run_that_is_killed_after_any_write_is_finished_by_the_next(rack: Rack, tmp_path: Path, writes: int) -> None:
-    operator = twins(rack, tmp_path)
+@pytest.mark.parametrize(
+    "writes",
+    [pytest.param(number, marks=() if number in SAMPLE else pytest.mark.soak) for number in range(1, MOST)],
+)
+def test_a_run_that_is_killed_after_any_write_is_finished_by_the_next(rack: Rack, writes: int) -> None:
+    operator = twins(rack)
     first = operator.run(kill=writes)
     if not first.killed:
         assert (first.code, writes > LEAST) == (0, True), first

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.unit.cli.runs import REPOSITORY, Ended, command
 from tests.unit.fleet.racks import SWITCH, changed
+from tests.unit.ops.fakenode import answer
 from tests.unit.roles.cases import role_file
 
 INVENTORY = """\
@@ -21,7 +22,6 @@ from pyinfra.connectors.fake import FakeConnector
 import tests.unit.roles.cases as _cases
 from sparkrack.fleet import load as _load
 from sparkrack.ops import probe as _probe
-from tests.unit.ops.fakenode import answer as _answer
 
 _rack = _load("rack.yaml")
 _script = "echo " + _probe._END  # each probe ends so, also one without what lasts
@@ -42,7 +42,7 @@ def _responses(said):
         return {}
     if "refused" in said:
         return {_script: {"success": False, "stderr": said["refused"]}}
-    return {_script: "\\n".join(_answer(said["node"])[: said.get("cut")]), **said.get("commands", {})}
+    return {_script: "\\n".join(said["lines"]), **said.get("commands", {})}
 
 
 nodes = [
@@ -74,12 +74,17 @@ MODES: Mapping[str, tuple[str, ...]] = {"dry": ("--dry",), "yes": ("-y",), "clos
 def run(folder: Path, role: str, nodes: dict[str, Any], mode: str, *more: str, edits: list[Any] | None = None) -> Ended:
     """Run one role on these nodes; each is {node: its answers}, {refused: complaint} or {lost: reason}."""
     (folder / "rack.yaml").write_text(changed(SWITCH, *map(tuple, role_file(role)["rack"] if edits is None else edits)))
-    (folder / "nodes.json").write_text(json.dumps(nodes))
+    (folder / "nodes.json").write_text(json.dumps({name: _spoken(said) for name, said in nodes.items()}))
     (folder / "inventory.py").write_text(INVENTORY)
     (folder / "deploy.py").write_text(DEPLOY.format(role=role))
     return command(
         "pyinfra", "inventory.py", "deploy.py", "-vv", *MODES[mode], *more, cwd=folder, python_path=REPOSITORY
     )
+
+
+def _spoken(said: dict[str, Any]) -> dict[str, Any]:
+    """With what the probe prints there, instead of what the node is."""
+    return {**said, "lines": answer(said["node"])[: said.get("cut")]} if "node" in said else said
 
 
 def sent(ended: Ended) -> list[str]:

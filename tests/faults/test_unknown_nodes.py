@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.tiers import crossed
 from tests.unit.roles.cases import OPERATIONS, ROLES, node_in, node_of, read, role_file
 
 from .desk import MODES, run, sent
@@ -33,8 +34,7 @@ def bad(role: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(("role", "mode"), crossed(ROLES, tuple(MODES)))
 def test_none_is_changed(tmp_path: Path, role: str, mode: str) -> None:
     nodes = bad(role)
     ended = run(tmp_path, role, {name: said for name, (said, _) in nodes.items()}, mode)
@@ -46,8 +46,7 @@ def test_none_is_changed(tmp_path: Path, role: str, mode: str) -> None:
         assert any(reason in line for line in lines), (name, reason, lines)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(("role", "mode"), crossed(ROLES, tuple(MODES)))
 def test_one_alone_fails_the_run(tmp_path: Path, role: str, mode: str) -> None:
     ended = run(tmp_path, role, {"alone": {"refused": "sudo: a password is required"}}, mode)
     assert ended.code == 1, ended.text

@@ -24,7 +24,7 @@ VERSIONS = "dpkg-query -W 'nvidia-*' 'libnvidia-*' 'linux-*' docker.io container
 
 @pytest.fixture(scope="module")
 def factory() -> Iterator[VirtualRack]:
-    """A rack as it comes up, of its own: it is converged once for all that follows. It is taken down whatever happens."""
+    """A rack as it comes up, for the tests here alone. It is taken down whatever happens."""
     found = VirtualRack(REPOSITORY / ".lab-test-road", NODES)
     found.lab("down")
     try:

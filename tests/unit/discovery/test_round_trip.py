@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from sparkrack.fleet import Rack, load
-from tests.unit.fleet.racks import KEPT, RING, SWITCH, TAGGED, any_rack, changed, loaded
+from tests.unit.fleet.racks import KEPT, RING, SWITCH, TAGGED, changed, loaded
+from tests.unit.fleet.random_racks import any_rack
 
 from .worlds import world
 

@@ -1,13 +1,11 @@
-"""Rack files for these tests: the valid ones on disk, changed copies of them, and random ones."""
+"""Rack files for these tests: the valid ones on disk, and changed copies of them."""
 
 from __future__ import annotations
 
 import tempfile
 from pathlib import Path
 
-from hypothesis import strategies as st
-
-from sparkrack.fleet import CAGES, SPLITS, Rack, RackError, cage_kind, lane_interface, load
+from sparkrack.fleet import Rack, RackError, load
 
 CASES = Path(__file__).parents[2] / "cases" / "racks"
 VALID = CASES / "valid"
@@ -76,40 +74,3 @@ def ring(size: int, ends: list[int], pool: str = "10.100.0.0/20") -> str:
 
 
 SUBNETS = "fabric: {subnets: [192.168.100.0/24, 192.168.101.0/24]}\n"
-
-rings = st.integers(3, 8).flatmap(
-    lambda size: st.lists(st.sampled_from([0, 1, 2]), min_size=size, max_size=size).map(lambda ends: ring(size, ends))
-)
-
-
-@st.composite
-def pairs(draw: st.DrawFn) -> str:
-    first, second = draw(st.sampled_from([0, 1])), draw(st.sampled_from([0, 1]))
-    written = draw(st.sampled_from([0, 1, 2]))
-    left = {first: f"b/{second}"} if written != 1 else {}
-    right = {second: f"a/{first}"} if written != 0 else {}
-    fabric = draw(st.sampled_from([SUBNETS, "fabric: {pool: 10.100.0.0/23}\n"]))
-    return f"rack: pair\n{ACCESS}nodes:\n{node('a', 0, left)}{node('b', 1, right)}{fabric}"
-
-
-@st.composite
-def switched(draw: st.DrawFn) -> str:
-    """2 to 8 nodes on random legs of random splits that suit a node."""
-    choices = {cage: [name for name, split in SPLITS[cage_kind(cage)].items() if split.gbps <= 200] for cage in CAGES}
-    cages = {
-        cage: draw(st.sampled_from(names))
-        for cage, names in choices.items()
-        if cage == "qsfp56-dd-1" or draw(st.booleans())
-    }
-    legs = [
-        f"sw/{lane_interface(cage, lane)}"
-        for cage, name in cages.items()
-        for lane in SPLITS[cage_kind(cage)][name].first_lanes
-    ]
-    legs = draw(st.permutations(legs))
-    size = draw(st.integers(2, min(8, len(legs))))
-    nodes = "".join(node(f"n{number}", number, {draw(st.sampled_from([0, 1])): legs[number]}) for number in range(size))
-    return f"rack: switched\n{ACCESS}nodes:\n{nodes}switches:\n{switch('sw', 0, cages)}{SUBNETS}"
-
-
-any_rack = st.one_of(pairs(), rings, switched())

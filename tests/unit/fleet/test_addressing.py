@@ -8,7 +8,8 @@ from hypothesis import given
 
 from sparkrack.fleet import Rack, addresses_of, load, reachable
 
-from .racks import SWITCH, TAGGED, VALID, any_rack, changed, loaded, ring
+from .racks import SWITCH, TAGGED, VALID, changed, loaded, ring
+from .random_racks import any_rack
 
 
 def said(rack: Rack) -> list[str]:

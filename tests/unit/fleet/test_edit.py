@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from sparkrack.fleet import RackError, edit, load, source
 
-from .racks import KEPT, SWITCH, any_rack, changed
+from .racks import KEPT, SWITCH, changed
+from .random_racks import any_rack
 
 REFERENCE = Path(__file__).parents[3] / "group_data" / "rack.yaml"
 PIN = ("switches", "crs812", "tls", "sha256")

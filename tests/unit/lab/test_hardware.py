@@ -7,7 +7,8 @@ import json
 from hypothesis import given, settings
 
 from lab.hardware import BOARDS, HALF_GBPS, state
-from tests.unit.fleet.racks import DIRECT, SWITCH, any_rack, changed, loaded
+from tests.unit.fleet.racks import DIRECT, SWITCH, changed, loaded
+from tests.unit.fleet.random_racks import any_rack
 
 
 @settings(max_examples=60)

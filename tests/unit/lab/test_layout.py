@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from lab.errors import LabError
 from lab.layout import FROM_THE_BOX, Layout
 from sparkrack.fleet import Port
-from tests.unit.fleet.racks import SWITCH, any_rack, changed, loaded
+from tests.unit.fleet.racks import SWITCH, changed, loaded
+from tests.unit.fleet.random_racks import any_rack
 
 MAC = re.compile(r"02(:[0-9a-f]{2}){5}")
 

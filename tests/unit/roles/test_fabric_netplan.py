@@ -9,7 +9,8 @@ from ruamel.yaml import YAML
 
 from roles.fabric.state import FILE, KEPT, TRIED, interfaces, netplan
 from sparkrack.fleet import Node, Rack, addresses_of
-from tests.unit.fleet.racks import DIRECT, SWITCH, any_rack, changed, loaded
+from tests.unit.fleet.racks import DIRECT, SWITCH, changed, loaded
+from tests.unit.fleet.random_racks import any_rack
 
 
 def tree(rack: Rack, node: Node) -> Any:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roles.images.spread import SLOTS, Pull, Roads, Route, Wait, choose, forecast
-from tests.unit.fleet.racks import DIRECT, SUBNETS, any_rack, loaded, node, ring, switch
+from tests.unit.fleet.racks import DIRECT, SUBNETS, loaded, node, ring, switch
+from tests.unit.fleet.random_racks import any_rack
 
 PAIR = Roads(loaded(DIRECT))
 RING = Roads(loaded(ring(6, [0] * 6)))

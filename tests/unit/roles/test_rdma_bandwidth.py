@@ -17,7 +17,8 @@ from roles.rdma.bandwidth import Flow, client, measured, server
 from roles.rdma.bandwidth import tests as runs_of
 from roles.rdma.verdict import judge
 from sparkrack.fleet import Address, Rack, reachable
-from tests.unit.fleet.racks import DIRECT, RING, SWITCH, any_rack, changed, loaded
+from tests.unit.fleet.racks import DIRECT, RING, SWITCH, changed, loaded
+from tests.unit.fleet.random_racks import any_rack
 from tests.unit.ops.shells import rooted, stand_in
 
 FAST = changed(SWITCH, ("4x100G", "2x200G"), ("qsfp56-dd-1-3", "qsfp56-dd-1-5"))

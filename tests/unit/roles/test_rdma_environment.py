@@ -11,7 +11,8 @@ from hypothesis import given, settings
 
 from roles.rdma import environment
 from sparkrack.fleet import Half, Rack, Rdma, addresses_of
-from tests.unit.fleet.racks import DIRECT, RING, SWITCH, TAGGED, any_rack, changed, loaded
+from tests.unit.fleet.racks import DIRECT, RING, SWITCH, TAGGED, changed, loaded
+from tests.unit.fleet.random_racks import any_rack
 from tests.unit.ops.shells import run
 
 FAST = changed(SWITCH, ("4x100G", "2x200G"), ("qsfp56-dd-1-3", "qsfp56-dd-1-5"))

@@ -1,0 +1,87 @@
+"""Two tiers of tests. `make test` runs every test without the marker `soak` and a tenth of those with it; `make soak`
+runs all that have it.
+
+The number of commits chooses the tenth, so any ten commits in a row run each soak test. Naming a test (`file::test`), a
+keyword (`-k`) or the marker (`-m soak`) runs all soak tests that this selects.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.mark import ParameterSet
+
+PARTS = 10
+
+
+def part_of(nodeid: str) -> int:
+    """Which part a test belongs to: the same on every machine and for every Python."""
+    return zlib.crc32(nodeid.encode()) % PARTS
+
+
+def part_of_commit(folder: Path) -> int:
+    """Which part the checked-out commit runs: its number of commits modulo ten; 0 outside a git checkout."""
+    try:
+        done = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=folder, capture_output=True, text=True)
+    except OSError:
+        return 0
+    return int(done.stdout) % PARTS if done.returncode == 0 else 0
+
+
+def crossed(rows: Iterable[object], columns: Sequence[object]) -> list[ParameterSet]:
+    """Every pair as parameters of a test: one pair of each row is of the first tier, with the columns in turn."""
+    return [
+        pytest.param(row, column, marks=() if place == number % len(columns) else pytest.mark.soak)
+        for number, row in enumerate(rows)
+        for place, column in enumerate(columns)
+    ]
+
+
+class Tiers:
+    """Deselects the soak tests of the other parts, and says in the summary how many ran."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        worker = getattr(config, "workerinput", None)
+        self.part: int = worker["soak_part"] if worker else part_of_commit(config.rootpath)
+        option = config.option
+        self.everything = bool(option.keyword) or "soak" in option.markexpr or any("::" in one for one in config.args)
+        self.ran = self.all = 0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Comes last, so that it counts what -m and -k have left."""
+        soak = [item for item in items if item.get_closest_marker("soak")]
+        others = [] if self.everything else [item for item in soak if part_of(item.nodeid) != self.part]
+        self.all, self.ran = len(soak), len(soak) - len(others)
+        if others:
+            gone = set(others)
+            items[:] = [item for item in items if item not in gone]
+            config.hook.pytest_deselected(items=others)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """All workers of xdist run the same part, even if a commit is made while they start."""
+        node.workerinput["soak_part"] = self.part
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A worker of xdist reports its counts: the process that prints the summary collects nothing."""
+        output = getattr(session.config, "workeroutput", None)
+        if output is not None:
+            output["soak"] = (self.ran, self.all)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Each worker collects all tests, so that the counts of one are those of the run."""
+        self.ran, self.all = getattr(node, "workeroutput", {}).get("soak", (self.ran, self.all))
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self.all:
+            return
+        which = "all" if self.everything else f"part {self.part} of {PARTS}, chosen by the number of commits"
+        more = "" if self.ran == self.all else "; `make soak` runs all"
+        terminalreporter.write_line(f"soak tests: {self.ran} of {self.all} selected ({which}){more}")

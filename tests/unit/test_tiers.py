@@ -1,0 +1,107 @@
+"""Which tests a run of pytest takes of the two tiers."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.generated import REPOSITORY
+from tests.tiers import PARTS, part_of, part_of_commit
+
+CONFTEST = """\
+import pytest
+from tests.tiers import Tiers
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "soak: of the long rest")
+    config.pluginmanager.register(Tiers(config))
+"""
+TESTS = """\
+import pytest
+
+@pytest.mark.soak
+@pytest.mark.parametrize("case", range(60))
+def test_long(case):
+    pass
+
+def test_short():
+    pass
+"""
+NODES = [f"test_some.py::test_long[{case}]" for case in range(60)]
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_some.py").write_text(TESTS)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return tmp_path
+
+
+def ran(suite: Path, *words: str) -> tuple[set[str], str]:
+    """The tests that passed, and all that was printed."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words],
+        cwd=suite,
+        env={"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    passed = r"(test_some\.py::\S+) PASSED|PASSED (test_some\.py::\S+)"
+    return {"".join(found) for found in re.findall(passed, done.stdout)}, done.stdout
+
+
+def commit(folder: Path, times: int) -> None:
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
+    subprocess.run([*git, "init", "-q", "."], cwd=folder, check=True)
+    for _ in range(times):
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], cwd=folder, check=True)
+
+
+def test_a_run_takes_the_first_tier_and_the_part_of_its_commit(suite: Path) -> None:
+    commit(suite, 3)
+    expected = {node for node in NODES if part_of(node) == 3}
+    assert 0 < len(expected) < len(NODES)
+    found, said = ran(suite)
+    assert found == expected | {"test_some.py::test_short"}
+    assert f"soak tests: {len(expected)} of 60 selected (part 3 of 10, chosen by the number of commits); " in said
+    assert f"{60 - len(expected)} deselected" in said
+
+
+def test_workers_of_xdist_take_the_same_and_say_it_once(suite: Path) -> None:
+    commit(suite, 12)
+    found, said = ran(suite, "-n", "2")
+    assert found == {node for node in NODES if part_of(node) == 2} | {"test_some.py::test_short"}
+    assert said.count(f"soak tests: {len(found) - 1} of 60 selected (part 2 of 10") == 1
+
+
+def test_outside_a_git_checkout_it_is_part_0(suite: Path) -> None:
+    found, _ = ran(suite)
+    assert found == {node for node in NODES if part_of(node) == 0} | {"test_some.py::test_short"}
+
+
+def test_make_soak_takes_all_soak_tests_and_no_other(suite: Path) -> None:
+    found, said = ran(suite, "-m", "soak")
+    assert found == set(NODES)
+    assert "soak tests: 60 of 60 selected (all)\n" in said
+
+
+@pytest.mark.parametrize("words", [(NODES[7],), ("-k", "7")])
+def test_a_soak_test_that_is_named_runs(suite: Path, words: tuple[str, ...]) -> None:
+    found, _ = ran(suite, *words)
+    assert NODES[7] in found
+
+
+def test_ten_commits_in_a_row_run_every_soak_test() -> None:
+    assert {part_of(node) for node in NODES} == set(range(PARTS))
+    assert part_of("tests/x.py::test_y") == 0, "it is the same for every Python"
+
+
+def test_the_part_of_this_repository(tmp_path: Path) -> None:
+    assert part_of_commit(REPOSITORY) in range(PARTS)
+    assert part_of_commit(tmp_path) == 0
