@@ -1,4 +1,4 @@
-"""Snapshots of a lab: its disks, switches, images and seeds as files in the cache, from which any folder's lab starts."""
+"""Snapshots of a lab: its disks, switches, images and seeds in the cache, from which a lab of any folder starts."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ class Snapshot:
         shutil.rmtree(side, ignore_errors=True)
         side.mkdir(parents=True)
         _copy(place.folder, side / "lab")
-        record = {"folder": str(place.folder), "made": datetime.now(UTC).isoformat(timespec="seconds"), **_made_of(base)}
+        made = datetime.now(UTC).isoformat(timespec="seconds")
+        record = {"folder": str(place.folder), "made": made, **_made_of(base)}
         (side / "snapshot.json").write_text(json.dumps(record, indent=1))
         shutil.rmtree(self.folder, ignore_errors=True)
         side.rename(self.folder)
@@ -100,9 +101,9 @@ def _made_of(base: Base) -> dict[str, str]:
 
 def _copy(source: Path, target: Path) -> None:
     """Copy a folder, holes as holes: of a node's 32 GiB a few hundred MB are written."""
-    excluded = [f"--exclude=./{name}" for name in LEFT_OUT]
+    options = ["--sparse", "--anchored", "--no-wildcards-match-slash", *(f"--exclude=./{name}" for name in LEFT_OUT)]
     target.mkdir(exist_ok=True)
-    pack = ["tar", "-C", str(source), "--sparse", "--anchored", "--no-wildcards-match-slash", *excluded, "-cf", "-", "."]
+    pack = ["tar", "-C", str(source), *options, "-cf", "-", "."]
     with subprocess.Popen(pack, stdout=subprocess.PIPE) as packing:
         done = subprocess.run(["tar", "-C", str(target), "-xf", "-"], stdin=packing.stdout, capture_output=True)
     if packing.returncode or done.returncode:
