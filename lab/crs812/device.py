@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
+from . import vlans
 from .call import Client
 from .chip import Chip
 from .clock import Clock
@@ -80,7 +81,7 @@ class Device:
             self.vault.load()
         self._match_vault()
         self.neighbours = Neighbours()
-        around = Surroundings(self._lanes, self._fabric, later, self.tell)
+        around = Surroundings(self._lanes, self._fabric, later, self.tell, self._vlans)
         self.links = Links(Plant(config.cables), wires, config.settle, around)
         self.store.observers.append(self._changed)
         self.save()
@@ -196,6 +197,9 @@ class Device:
             )
             for row in rows
         ]
+
+    def _vlans(self, default_name: str) -> vlans.Membership | None:
+        return vlans.membership(self, self.ethernet(default_name).values["name"])
 
     def _fabric(self, default_name: str) -> int | None:
         """The l2mtu of a sub-interface that is an enabled port of the offloaded bridge. Another bridge would

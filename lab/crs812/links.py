@@ -12,6 +12,7 @@ from .modes import LANES, Mode
 from .nodestate import write_link
 from .plant import DEAF, Plant, Socket
 from .ports import CAGE, PORT, PORTS, Port
+from .vlans import Membership
 from .wires import WireError, Wires
 
 LINK_OK, NO_LINK, INITIALIZING = "link-ok", "no-link", "initializing"
@@ -47,13 +48,14 @@ class Surroundings:
 
     ``lanes``   the configured lanes of a cage; ``fabric`` the l2mtu of an interface (default name) that
     forwards frames, None when it does not; ``later`` calls back after seconds; ``tell`` takes (topic, text)
-    for the log.
+    for the log; ``vlans`` says which VLANs an interface (default name) carries, None where nothing filters.
     """
 
     lanes: Callable[[str], Sequence[Lane]]
     fabric: Callable[[str], int | None]
     later: Callable[[float, Callable[[], None]], Timer]
     tell: Callable[[str, str], None]
+    vlans: Callable[[str], Membership | None] = lambda _: None
 
 
 class Links:
@@ -67,6 +69,7 @@ class Links:
         self._timers: dict[str, Timer] = {}
         self._status: dict[str, Status] = {port.name: Status() for port in PORTS}
         self._attached: dict[str, int] = {}
+        self._vlans: dict[str, Membership | None] = {}
         self.downs: dict[str, int] = {port.name: 0 for port in PORTS}
 
     def status(self, name: str) -> Status:
@@ -163,6 +166,8 @@ class Links:
             mtu = self._around.fabric(name) if self._status[name].running and socket.state != DEAF else None
             if mtu is not None:
                 wanted |= dict.fromkeys(socket.taps, mtu)
+            if self._vlans.get(name) != self._around.vlans(name):
+                self._tell_node(socket)
         gone = [tap for tap in self._attached if tap not in wanted]
         if gone:
             self._move(partial(self._wires.detach, gone))
@@ -184,7 +189,9 @@ class Links:
     def _tell_node(self, socket: Socket) -> None:
         if socket.state_file is None:
             return
-        status = self._status[interface(socket)]
+        name = interface(socket)
+        status, vlans = self._status[name], self._around.vlans(name)
+        self._vlans[name] = vlans
         up = status.running and socket.state != DEAF and status.mode is not None
         fec = status.mode.fec_shown(status.leg.fec) if status.mode and status.leg else "off"
         link: dict[str, object] = {
@@ -192,7 +199,8 @@ class Links:
             "speed": status.mode.mbps if up and status.mode else None,
             "lanes": socket.lanes,
             "fec": _ETHTOOL_FEC[fec] if up else "None",
-            "leg": interface(socket),
+            "leg": name,
+            "vlans": vlans and vlans.as_json(),
         }
         try:
             write_link(socket.state_file, socket.port, link)

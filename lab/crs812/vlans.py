@@ -4,7 +4,8 @@ Source: MikroTik manual, 'Bridging and switching', 'Bridge VLAN table': a port i
 PVID unless the table has it tagged there; a VLAN that only PVIDs bring is a dynamic row. Inferred: a port that
 admits only tagged frames brings no VLAN, and what is current is shown for interfaces that run.
 
-The table is only shown: wires between nodes carry every VLAN, whatever it says.
+The bridge of a Linux machine may lack the filter, so a node's own kernel does what the switch's port would: it is told
+what its leg carries.
 """
 
 from __future__ import annotations
@@ -30,6 +31,32 @@ class Entry:
     ids: frozenset[int]
     tagged: tuple[str, ...]
     untagged: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What one port of a bridge that filters carries; ``pvid`` is None where it takes no untagged frames."""
+
+    pvid: int | None
+    tagged: tuple[int, ...]
+    untagged: tuple[int, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """What a node's state file has of it."""
+        return {"pvid": self.pvid, "tagged": list(self.tagged), "untagged": list(self.untagged)}
+
+
+def membership(device: Device, name: str) -> Membership | None:
+    """What an interface, by its present name, carries; None where it is in no bridge or that bridge does not filter."""
+    port = device.membership(name)
+    if port is None or not filters(device, port.values["bridge"]):
+        return None
+    found = entries(device, port.values["bridge"])
+    return Membership(
+        int(port.values["pvid"]) if _admits_untagged(port.values) else None,
+        tuple(sorted(number for entry in found if name in entry.tagged for number in entry.ids)),
+        tuple(sorted(number for entry in found if name in entry.untagged for number in entry.ids)),
+    )
 
 
 def filters(device: Device, bridge: str) -> bool:

@@ -26,7 +26,7 @@ for release in /lib/modules/*; do
     depmod "${release##*/}"
 done
 systemctl --quiet enable systemd-networkd.service ssh.service lab.mount lab-seed.service lab-wires.service \
-    lab-booted.service
+    lab-vlans.service lab-booted.service
 # Installed, since netplan can write for it; what runs is networkd.
 systemctl --quiet disable NetworkManager.service NetworkManager-dispatcher.service \
     NetworkManager-wait-online.service

@@ -56,7 +56,8 @@ def engine(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     if view.stale:
         yield root(f"install -d -m 755 {state.DROPIN.rpartition('/')[0]}")
         yield files.put(state.DROPIN, state.dropin(rack.rack), mode="644")
-        yield root("systemctl daemon-reload")
+        if view.act not in ("start", "restart"):  # those read the units themselves
+            yield root("systemctl daemon-reload")
     if view.masked:
         yield root(f"rm -f {quote(*view.masked)}; systemctl daemon-reload")
     yield from _configured(view)

@@ -84,7 +84,7 @@ def close(rack: Rack, driver: Driver) -> Generator[PyinfraCommand, None, None]:
 
 def _mask(units: list[closed.Unit]) -> StringCommand:
     """One that upgrades right now is waited for: stopped, it would leave dpkg in the middle. Stopped before it is
-    masked, since the mask is what the next run looks at."""
+    masked, since the mask is what the next run looks at; and again after it, as what is masked by then starts no more."""
     names = quote(*(unit.name for unit in units))
     aside = "".join(
         f"install -d -m 700 {files.BACKUPS}; [ ! -e {quote(unit.instead)} ] && [ ! -L {quote(unit.instead)} ] || "
@@ -93,8 +93,8 @@ def _mask(units: list[closed.Unit]) -> StringCommand:
         if unit.instead
     )
     return root(
-        f"{apt.wait()}\nsystemctl stop {names} || true; {aside}systemctl daemon-reload; "
-        f"systemctl mask --quiet --now {names}"
+        f"{apt.wait()}\nsystemctl stop {names} || true; {aside}systemctl --no-reload mask --quiet {names}; "
+        f"systemctl daemon-reload; systemctl stop {names}"
     )
 
 

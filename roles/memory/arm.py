@@ -53,8 +53,7 @@ def arm(rack: Rack) -> Generator[PyinfraCommand, None, None]:
     if now.dropins:
         yield units.aside(now.dropins)
     yield from units.put(stale)
-    restart = f"; systemctl restart {GUARD}" if why else ""
-    yield units.taken_up(MARK, f"systemctl enable --quiet {GUARD}{restart}")
+    yield units.taken_up(MARK, f"systemctl restart {GUARD}" if why else "", enable=GUARD)
 
 
 def _remove(host: Host, view: View) -> Generator[PyinfraCommand, None, None]:

@@ -54,8 +54,8 @@ def bound(rack: Rack) -> Generator[PyinfraCommand, None, None]:
         yield units.aside(now.dropins)
     yield from units.put(stale)
     if reload:
-        yield units.taken_up(MARK)
-    if not now.enabled:
+        yield units.taken_up(MARK, enable="" if now.enabled else SLICE)
+    elif not now.enabled:
         yield root(f"systemctl enable --quiet {SLICE}")
     if not now.there:
         yield root(f"systemctl start {SLICE}; cat {CGROUPS}/{SLICE}/memory.max > /dev/null")

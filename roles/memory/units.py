@@ -16,9 +16,13 @@ def mark(name: str) -> StringCommand:
     return root(f"umask 077; mkdir -p {MARKS}; : > {MARKS}/memory-{name}.pending")
 
 
-def taken_up(name: str, then: str = "") -> StringCommand:
-    """Let systemd read the files, do what follows, and only then forget that there was something to do."""
-    return root(f"systemctl daemon-reload; {then + '; ' if then else ''}rm -f {MARKS}/memory-{name}.pending")
+def taken_up(name: str, then: str = "", enable: str = "") -> StringCommand:
+    """Let systemd read the files, do what follows, and only then forget that there was something to do.
+
+    `enable`: a unit to be enabled. systemctl would reload once more for it, which takes 0.3 to 1.5 s in the lab.
+    """
+    first = f"systemctl --no-reload enable --quiet {enable}; " if enable else ""
+    return root(f"{first}systemctl daemon-reload; {then + '; ' if then else ''}rm -f {MARKS}/memory-{name}.pending")
 
 
 def put(wanted: Iterable[Owned]) -> Generator[StringCommand, None, None]:

@@ -197,7 +197,7 @@ def test_nodes_are_told_and_the_rest_of_their_state_is_kept(make_switch: MakeSwi
     path.write_text(json.dumps({"gpu": "GB10", "links": {"0": {"carrier": False}}}))
     client = connect(switch)
     configure(client, switch)
-    leg = {"carrier": True, "speed": 100000, "lanes": 2, "fec": "RS", "leg": "qsfp56-dd-1-3"}
+    leg = {"carrier": True, "speed": 100000, "lanes": 2, "fec": "RS", "leg": "qsfp56-dd-1-3", "vlans": None}
     assert node(switch, 2) == {"gpu": "GB10", "links": {"0": {"carrier": False}, "1": leg}}
     client.ask(f"{ETHERNET}/disable", "=numbers=qsfp56-dd-1-3")
     dark = leg | {"carrier": False, "speed": None, "fec": "None"}

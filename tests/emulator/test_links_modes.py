@@ -66,4 +66,5 @@ def test_a_leg_of_that_mode_is_up_at_both_ends(wired: tuple[Crs812Process, RawCl
         "lanes": lanes,
         "fec": _ETHTOOL[shown],
         "leg": interface,
+        "vlans": None,
     }

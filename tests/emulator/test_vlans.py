@@ -6,7 +6,7 @@ import pytest
 
 from tests.emulator.peer import Crs812Process
 from tests.emulator.raw import RawClient, trap
-from tests.emulator.test_links import configure
+from tests.emulator.test_links import configure, node
 from tests.emulator.test_qos import done
 from tests.emulator.test_tables import one, rows
 from tests.emulator.test_wire_protocol import Connect
@@ -137,3 +137,23 @@ def test_the_table_survives_a_restart_and_unrolls(crs812: Crs812Process, connect
     crs812.stop()
     crs812.start()
     assert one(connect(crs812), VLAN)["tagged"] == "ether1"
+
+
+def test_a_node_is_told_what_its_leg_carries(crs812: Crs812Process, connect: Connect) -> None:
+    """Its own kernel then drops what the switch's port would."""
+    client = connect(crs812)
+    configure(client, crs812)
+
+    def told(number: int) -> object:
+        (link,) = node(crs812, number)["links"].values()
+        return link["vlans"]
+
+    done(client, f"{VLAN}/add", "=bridge=bridge", "=vlan-ids=1100,1101", "=tagged=qsfp56-dd-1-1,qsfp56-dd-1-3")
+    assert told(1) is None
+    filtering(client)
+    assert told(1) == {"pvid": 1, "tagged": [1100, 1101], "untagged": [1]}
+    assert told(3) == {"pvid": 1, "tagged": [], "untagged": [1]}
+    done(client, f"{PORT}/set", "=numbers=qsfp56-dd-1-3", "=frame-types=admit-only-vlan-tagged")
+    assert told(2) == {"pvid": None, "tagged": [1100, 1101], "untagged": []}
+    done(client, f"{BRIDGE}/set", "=numbers=bridge", "=vlan-filtering=no")
+    assert told(1) is told(2) is None

@@ -60,3 +60,20 @@ def test_the_guard_ends_containers_on_its_floor(rack: VirtualRack, low: Path) ->
         assert rack.ssh(NODE, "systemctl is-active ssh docker sparkrack-memory-guard").split() == ["active"] * 3
     finally:
         high.unlink()
+
+
+def test_a_container_reaches_out_and_is_reached_through_dockers_own_rules(rack: VirtualRack) -> None:
+    """Masquerading and a published port, by the rules that docker makes with its own iptables."""
+    assert "nf_tables" in rack.ssh(NODE, "iptables --version")
+    assert "MASQUERADE" in rack.ssh(NODE, "iptables -t nat -S POSTROUTING")
+    out = f"docker run --rm {IMAGE} /bin/busybox wget -qO- http://10.77.0.1:8090/Packages"
+    assert "Package: nvidia-driver-580-open" in rack.ssh(NODE, out)
+    serve = f"docker run -d --rm --name web -p 8088:80 {IMAGE} /bin/busybox httpd -f -p 80 -h /opt"
+    rack.ssh(NODE, f"{serve} >/dev/null")
+    try:
+        name = rack.ssh(
+            "spark2", "curl -fsS --retry 20 --retry-connrefused --retry-delay 1 http://10.77.0.11:8088/name"
+        )
+        assert name == IMAGE
+    finally:
+        rack.ssh(NODE, "docker stop -t 0 web >/dev/null")

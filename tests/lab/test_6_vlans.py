@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from tests.lab.virtual import VirtualRack
 
 ROLES = ("switch", "fabric")
+VLAN = "/interface/bridge/vlan"
 
 
 @pytest.fixture
@@ -29,9 +31,33 @@ def test_both_halves_are_tagged_and_proven(rack: VirtualRack, tagged: Path) -> N
     rack.verify("--only", "switch", "--only", "fabric", rack=tagged)
     tables = rack.control({"op": "state"})["tables"]
     assert isinstance(tables, dict)
-    rows = tables["/interface/bridge/vlan"]
+    rows = tables[VLAN]
     legs = "qsfp56-dd-1-1,qsfp56-dd-1-3,qsfp56-dd-1-5,qsfp56-dd-1-7"
     assert {row["vlan-ids"]: row["tagged"] for row in rows if row["dynamic"] == "false"} == {"1100": legs, "1101": legs}
     before = rack.etc(), rack.writes()
     rack.deploy("-y", rack=tagged, roles=ROLES)
     assert (rack.etc(), rack.writes()) == before
+
+
+def test_frames_of_a_vlan_reach_only_the_legs_that_carry_it(rack: VirtualRack, tagged: Path) -> None:
+    """A leg taken out of one half's VLAN by hand: that half of its node is cut off, the other half is not."""
+    rack.deploy("-y", rack=tagged, roles=ROLES)
+    tables = rack.control({"op": "state"})["tables"]
+    assert isinstance(tables, dict)
+    (row,) = [row for row in tables[VLAN] if row["vlan-ids"] == "1100"]
+    others = ",".join(leg for leg in row["tagged"].split(",") if leg != "qsfp56-dd-1-3")
+    sentence = (f"{VLAN}/set", f"=.id={row['.id']}", f"=tagged={others}")
+    rack.inside("pyinfra", "inventory.py", "exec", "--limit", "switches", "--", *sentence)
+    # The other node answers no longer once the kernels of both have taken the change up.
+    gone = "for _ in $(seq 60); do ping -qc1 -W1 192.168.100.2 >/dev/null || exit 0; sleep 0.5; done; exit 1"
+    rack.ssh("spark1", gone)
+    rack.ssh("spark1", "ping -qc1 -W5 192.168.100.3 && ping -qc1 -W5 192.168.101.2")
+    seen = rack.verify("--only", "fabric", rack=tagged, check=False)
+    assert seen.returncode == 2
+    cut = re.findall(r"(spark\d)/(\S+) does not reach (spark\d)/", seen.stdout)
+    assert {half for _, half, _ in cut} == {"enp1s0f1np1"}
+    assert {(one, other) for one, _, other in cut} == {
+        pair for node in ("spark1", "spark3") for pair in (("spark2", node), (node, "spark2"))
+    }
+    rack.deploy("-y", rack=tagged, roles=ROLES)
+    rack.verify("--only", "switch", "--only", "fabric", rack=tagged)

@@ -93,10 +93,11 @@ def test_masking_keeps_what_stands_in_its_place(tmp_path: Path) -> None:
     for _ in range(2):
         done = run(_mask([unit, closed.Unit("y.timer", False)]), tmp_path)
         assert done.returncode == 0, done.stderr
-    assert calls(tmp_path)[:3] == [
+    assert calls(tmp_path)[:4] == [
         "systemctl stop x.service y.timer",
+        "systemctl --no-reload mask --quiet x.service y.timer",
         "systemctl daemon-reload",
-        "systemctl mask --quiet --now x.service y.timer",
+        "systemctl stop x.service y.timer",
     ]
     assert (tmp_path / "var/backups/sparkrack/x.service").read_text() == "a person's"
     assert not (tmp_path / "etc/systemd/system/x.service").exists()
