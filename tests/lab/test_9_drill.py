@@ -128,6 +128,7 @@ def test_an_account_without_sudo_is_told(drill: Drill) -> None:
         drill.owner(TWIN, "touch /tmp/give-back; until id -nG nvidia | grep -qw sudo; do sleep 1; done")
 
 
+@pytest.mark.soak
 def test_one_command_killed_in_each_phase_and_resumed(drill: Drill) -> None:
     """One start from the boxes serves all: each run is killed one phase further, and the next one goes on there."""
     drill.cable(TWIN, "down")  # so that there is something to wait for
@@ -145,6 +146,14 @@ def test_one_command_killed_in_each_phase_and_resumed(drill: Drill) -> None:
     assert all(one["tries"] >= 2 for one in told["phases"])
     restarts = [line["words"] for line in drill.journal() if line.get("words", [""])[0] == "reboot"]
     assert {words[words.index("--limit") + 1] for words in restarts} == {TWIN}  # for a machine-id of its own
+    assert "0 failed" in done.stderr
+
+
+def test_one_command_leads_from_the_boxes_to_a_proven_rack(drill: Drill) -> None:
+    """Where the test before has not been run, this is the first time that the machines are met."""
+    done = drill.rebuild("--all", "--json")
+    told = json.loads(done.stdout)
+    assert [(one["phase"], one["result"]) for one in told["phases"]] == [(phase, "done") for phase in PHASES]
     assert "0 failed" in done.stderr
 
 
