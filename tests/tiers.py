@@ -33,10 +33,12 @@ def part_of_commit(folder: Path) -> int:
     return int(done.stdout) % PARTS if done.returncode == 0 else 0
 
 
-def sampled(values: Iterable[object], of: int, first: int = 0, name: Callable[[Any], str] = str) -> list[ParameterSet]:
+def sampled(
+    values: Iterable[object], of: int, first: int = 0, name: Callable[[Any], str] | None = None
+) -> list[ParameterSet]:
     """Parameters of a test: one in `of`, from the place `first` on, is of the first tier, the others are soak tests."""
     return [
-        pytest.param(value, id=name(value), marks=() if place % of == first else pytest.mark.soak)
+        pytest.param(value, id=name(value) if name else None, marks=() if place % of == first else pytest.mark.soak)
         for place, value in enumerate(values)
     ]
 
