@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,16 @@ def part_of_commit(folder: Path) -> int:
     except OSError:
         return 0
     return int(done.stdout) % PARTS if done.returncode == 0 else 0
+
+
+def sampled(
+    values: Iterable[object], of: int, first: int = 0, name: Callable[[Any], str] | None = None
+) -> list[ParameterSet]:
+    """Parameters of a test: one in `of`, from the place `first` on, is of the first tier, the others are soak tests."""
+    return [
+        pytest.param(value, id=name(value) if name else None, marks=() if place % of == first else pytest.mark.soak)
+        for place, value in enumerate(values)
+    ]
 
 
 def crossed(rows: Iterable[object], columns: Sequence[object]) -> list[ParameterSet]:

@@ -84,7 +84,7 @@ def close(rack: Rack, driver: Driver) -> Generator[PyinfraCommand, None, None]:
 
 def _mask(units: list[closed.Unit]) -> StringCommand:
     """One that upgrades right now is waited for: stopped, it would leave dpkg in the middle. Stopped before it is
-    masked, since the mask is what the next run looks at; and again after it, as what is masked by then starts no more."""
+    masked, since the mask is what the next run looks at, and again after it: nothing starts it any more by then."""
     names = quote(*(unit.name for unit in units))
     aside = "".join(
         f"install -d -m 700 {files.BACKUPS}; [ ! -e {quote(unit.instead)} ] && [ ! -L {quote(unit.instead)} ] || "

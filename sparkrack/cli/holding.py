@@ -6,13 +6,13 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 
 import click
 
 from sparkrack.fleet import Rack
 from sparkrack.ops import lock
-from sparkrack.ops.shell import quote
 from sparkrack.proof.machines import ssh_config
 from sparkrack.proof.shell import RootShell, UnreachableError
 

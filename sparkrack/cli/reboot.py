@@ -18,11 +18,11 @@ from sparkrack.fleet import Rack, load
 from sparkrack.proof.machines import ssh_config
 from sparkrack.proof.run import prove
 from sparkrack.proof.shell import RootShell, UnreachableError
+from sparkrack.rebuild.service import CONTAINERS
 
 PAUSE = 2.0
 """Seconds between two looks at a node that is away."""
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
-CONTAINERS = "find /sys/fs/cgroup -type d -name 'docker-*.scope' | wc -l"
 
 
 @click.command()

@@ -10,11 +10,10 @@ import click
 from sparkrack.cli.machines import machines, nodes, switches
 from sparkrack.cli.options import json_option
 from sparkrack.cli.rackoption import rack_option
-from sparkrack.cli.reboot import CONTAINERS
 from sparkrack.cli.rebuilding import rebuilt
 from sparkrack.fleet import load
 from sparkrack.rebuild.model import RequestError, requested
-from sparkrack.rebuild.service import asked, refusals
+from sparkrack.rebuild.service import CONTAINERS, asked, refusals
 from sparkrack.rebuild.steps import Passing, behind
 
 PATIENCE = 600

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sparkrack.cli.reboot import CONTAINERS
 from sparkrack.fleet import Rack, SecretError, load
 from sparkrack.fleet.load import DEFAULT
 from sparkrack.fleet.places import state_folder
@@ -22,7 +21,7 @@ from sparkrack.rebuild.drive import Rebuild, Surroundings, standing
 from sparkrack.rebuild.journal import Began, Journal, Past, newest
 from sparkrack.rebuild.looking import Looking
 from sparkrack.rebuild.model import Rebuilt, Request
-from sparkrack.rebuild.service import Service
+from sparkrack.rebuild.service import CONTAINERS, Service
 from sparkrack.rebuild.single import BusyError, alone
 from sparkrack.rebuild.steps import Passing
 from sparkrack.rebuild.waiting import Door

@@ -15,6 +15,8 @@ from sparkrack.fleet import Rack
 from sparkrack.fleet.errors import one_line
 from sparkrack.proof.machines import ssh_config
 
+CONTAINERS = "find /sys/fs/cgroup -type d -name 'docker-*.scope' | wc -l"
+"""Counts the containers that run on a node."""
 SECONDS = 30
 """How long a node may take to answer."""
 LONGEST = 120.0

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
-import select
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 from lab import certificate
 from lab.crs812.config import Cable, SwitchConfig, Tail, User
+from tests.emulator.fork_server import Forked, fork_server
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 USER = "sparkrack"
@@ -57,7 +54,7 @@ class Crs812Process:
         self.plain_port = self.tls_port = 0
         self.www_port: int | None = None
         self.rest_port: int | None = None
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Forked | None = None
         folder.mkdir(parents=True, exist_ok=True)
         password_file = folder / "password"
         password_file.write_text(self.password + "\n")
@@ -85,20 +82,10 @@ class Crs812Process:
         """Start the process and wait for its ready line. Raises RuntimeError with its stderr when it ends
         instead."""
         self._file.write_text(self.config.model_dump_json())
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "lab.crs812", "--config", str(self._file), *arguments],
-            cwd=REPOSITORY,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": str(REPOSITORY)},
-        )
-        assert self._process.stdout is not None
-        readable, _, _ = select.select([self._process.stdout], [], [], STARTS_WITHIN)
-        line = self._process.stdout.readline() if readable else ""
+        self._process = fork_server().start("--config", str(self._file), *arguments)
+        line = self._process.readline(STARTS_WITHIN)
         if not line:
-            self._process.kill()
-            _, said = self._process.communicate()
+            _, said = self._process.end(signal.SIGKILL)
             raise RuntimeError(f"the emulator did not start: {said}")
         ready = json.loads(line)
         self.plain_port, self.tls_port = ready["plain_port"], ready["tls_port"]
@@ -109,17 +96,15 @@ class Crs812Process:
         """End it as a service manager would and give its exit code; what it wrote to stderr fails the
         test."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        _, said = self._process.communicate(timeout=10)
-        code, self._process = self._process.returncode, None
+        code, said = self._process.end(signal.SIGTERM)
+        self._process = None
         assert said == "", f"the emulator complained: {said}"
         return code
 
     def kill(self) -> None:
         """Pull its plug."""
         assert self._process is not None
-        self._process.kill()
-        self._process.communicate(timeout=10)
+        self._process.end(signal.SIGKILL)
         self._process = None
 
     @property

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.emulator.bootstrap_runs import THERE, Desk, Way, boxed
 from tests.emulator.peer import Crs812Process, stop_all
+from tests.tiers import sampled
 
 STEPS = (
     *("/certificate/add", "/certificate/sign", "/ip/service/set", "/user/group/add", "/user/add"),
@@ -22,7 +24,7 @@ SAFE_MODES = 3
 
 WRITES = [{"on": "write", "after": number} for number in range(len(STEPS))]
 RELEASES = [{"match": "/safe-mode/release", "after": number} for number in range(SAFE_MODES)]
-EXECUTED, LOST = {"executed": True}, {"executed": False}
+FAULTS = 4
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +64,23 @@ def test_what_is_written_on_the_way(desk: Desk) -> None:
     desk.is_ready()
 
 
-@pytest.mark.parametrize("fate", [EXECUTED, LOST], ids=["executed", "lost"])
-@pytest.mark.parametrize("where", [*WRITES, *RELEASES], ids=named)
-def test_the_connection_drops(desk: Desk, where: dict[str, Any], fate: dict[str, Any]) -> None:
+def turn(first: int, word: str = "", **fate: bool) -> list[ParameterSet]:
+    """Every place; in the first tier each has one of the four faults below, in turn."""
+    places = [{**where, **fate} for where in (*WRITES, *RELEASES)]
+    return sampled(places, FAULTS, first, lambda where: named(where) + word)
+
+
+@pytest.mark.parametrize("where", turn(0, "-executed", executed=True) + turn(1, "-lost", executed=False))
+def test_the_connection_drops(desk: Desk, where: dict[str, Any]) -> None:
     desk.begin_again()
-    desk.emulator.control({"op": "fault", "kind": "drop", **where, **fate})
+    desk.emulator.control({"op": "fault", "kind": "drop", **where})
     code, text = desk.run()
     assert code == 1
     assert "closed by the switch" in text.splitlines()[-1]
     ends(desk)
 
 
-@pytest.mark.parametrize("where", [*WRITES, *RELEASES], ids=named)
+@pytest.mark.parametrize("where", turn(2))
 def test_the_switch_refuses(desk: Desk, where: dict[str, Any]) -> None:
     desk.begin_again()
     desk.emulator.control({"op": "fault", "kind": "trap", "message": "failure: bad day", **where})
@@ -83,14 +90,14 @@ def test_the_switch_refuses(desk: Desk, where: dict[str, Any]) -> None:
     ends(desk)
 
 
-@pytest.mark.parametrize("where", [*WRITES, *RELEASES], ids=named)
+@pytest.mark.parametrize("where", turn(3))
 def test_killed_after(desk: Desk, where: dict[str, Any]) -> None:
     """The sentence was carried out and its answer never comes; then SIGKILL."""
     killed(desk, {"kind": "mute", **where})
     ends(desk)
 
 
-@pytest.mark.parametrize("where", [WRITES[0], WRITES[3], WRITES[5], WRITES[7]], ids=named)
+@pytest.mark.parametrize("where", sampled([WRITES[0], WRITES[3], WRITES[5], WRITES[7]], 4, 2, named))
 def test_killed_before(desk: Desk, where: dict[str, Any]) -> None:
     """The sentence was never carried out: what was done here before it (files, safe mode) is all there is."""
     killed(desk, {"kind": "hang", **where})

@@ -12,7 +12,7 @@ import pytest
 from tests.emulator.bootstrap_runs import HERE, NO_PIN, Desk, MakeBox, admin
 from tests.emulator.conftest import MakeSwitch
 from tests.emulator.raw import RawClient
-from tests.emulator.waiting import until
+from tests.emulator.switch_runs import waits_for
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_admin_is_not_shut_out_while_nobody_else_gets_in(box: Desk) -> None:
         time.sleep(0.3)
         return box.run(password=False)[0] == 0
 
-    until(without_admin)
+    waits_for(without_admin)
     box.is_ready()
 
 

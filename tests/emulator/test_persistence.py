@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import stat
+import subprocess
+import sys
 
 import pytest
 
-from tests.emulator.peer import Crs812Process
+from tests.emulator.peer import REPOSITORY, Crs812Process
 from tests.emulator.test_tables import one, rows
 from tests.emulator.test_wire_protocol import Connect
 from tests.emulator.waiting import until
@@ -30,6 +33,24 @@ def test_committed_changes_survive_a_restart(crs812: Crs812Process, connect: Con
     until(lambda: rows(client, "/interface/bridge/port") == before)
     (done,) = client.ask("/interface/bridge/add", "=name=third")
     assert done == ["!done", "=ret=*26"], "an id must not be used twice, not even over a restart"
+
+
+def test_it_is_a_program_as_well(crs812: Crs812Process) -> None:
+    """As the virtual rack starts it; the other tests have it forked."""
+    crs812.stop()
+    command = [sys.executable, "-m", "lab.crs812", "--config"]
+    file = crs812.folder / "config.json"
+    with subprocess.Popen([*command, file], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        ready = json.loads(process.stdout.readline())
+        assert ready["ready"]
+        with socket.create_connection(("127.0.0.1", ready["plain_port"]), timeout=5):
+            process.terminate()
+        assert process.wait(10) == 0
+    file.write_text("{")
+    refused = subprocess.run([*command, file], cwd=REPOSITORY, capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "config.json" in refused.stderr
 
 
 def test_it_ends_cleanly_whatever_is_going_on(crs812: Crs812Process, connect: Connect) -> None:

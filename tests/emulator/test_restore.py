@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from switch.transaction import Say
 from tests.emulator.restoring import NAME, READER, SECRETS, MakeRestorer, Restorer
 from tests.emulator.switch_runs import waits_for
+from tests.tiers import sampled
 
 
 def _sets(restorer: Restorer) -> list[str]:
@@ -167,7 +170,11 @@ def test_killed_in_the_middle(make_restorer: MakeRestorer) -> None:
     assert restorer.differs(restorer.reading(), before) == []
 
 
-def test_a_connection_that_drops_at_any_write_leaves_the_old_state(make_restorer: MakeRestorer) -> None:
+STRIDE = 4
+
+
+@pytest.mark.parametrize("first", sampled(range(STRIDE), STRIDE))
+def test_a_connection_that_drops_at_any_write_leaves_the_old_state(make_restorer: MakeRestorer, first: int) -> None:
     restorer = make_restorer(settle=0.0)
     restorer.deploy()
     restorer.keep()
@@ -175,13 +182,12 @@ def test_a_connection_that_drops_at_any_write_leaves_the_old_state(make_restorer
     restorer.spoil()
     old = restorer.reading()
     restorer.operator.patience = 0.5
-    number = 0
-    while True:
+    for number in count(first, STRIDE):
         steps = count()
 
         def break_it(step: object, steps: Iterator[int] = steps, number: int = number) -> None:
             if isinstance(step, Say) and not step.sentence[0].startswith("/safe-mode") and next(steps) == number:
-                fault = {"kind": "drop", "match": step.sentence[0], "executed": number % 2 == 1}
+                fault = {"kind": "drop", "match": step.sentence[0], "executed": number // STRIDE % 2 == 1}
                 restorer.emulator.control({"op": "fault", **fault})
 
         ended, _ = restorer.operator.run(restorer.goal(), break_it, fuse=20)
@@ -189,6 +195,5 @@ def test_a_connection_that_drops_at_any_write_leaves_the_old_state(make_restorer
             break
         assert "the switch is as it was before the run" in ended.text, number
         assert restorer.differs(restorer.reading(), old) == [], number
-        number += 1
     assert number >= 30
     assert restorer.differs(restorer.reading(), new) == []

@@ -6,9 +6,10 @@ import pytest
 
 from tests.emulator.switch_runs import MODES, OPERATION, SET, Desk, MakeDesk, run, unharmed
 from tests.emulator.test_switch_api import open_session
+from tests.tiers import sampled
 
 
-@pytest.mark.parametrize("mode", ["asked", "yes"])
+@pytest.mark.parametrize("mode", sampled(["asked", "yes"], 2))
 def test_from_the_factory(desk: Desk, mode: str) -> None:
     ended = run(desk, mode)
     assert ended.code == 0, ended.text
@@ -42,7 +43,7 @@ def test_in_this_order(applied: Desk) -> None:
     assert "l2mtu" not in one + two
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", sampled(MODES, 3, 2))
 def test_a_second_run_writes_nothing(applied: Desk, mode: str) -> None:
     writes, taken = applied.emulator.writes(), len(applied.sent("/safe-mode/take"))
     ended = run(applied, mode)

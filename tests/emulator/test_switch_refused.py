@@ -9,6 +9,7 @@ import pytest
 from switch.api import Session
 from tests.emulator.switch_runs import MODES, OPERATION, SET, Desk, MakeDesk, run, unharmed, waits_for
 from tests.emulator.test_switch_api import open_session
+from tests.tiers import crossed
 
 
 def held_by_another(desk: Desk) -> Session:
@@ -76,39 +77,34 @@ def refused_before_any_write(desk: Desk, said: str, mode: str) -> None:
     assert desk.sent("/safe-mode/take") == []
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
-    ("switch", "emulator", "said"),
-    [
-        ({}, {"model": "CRS804-4DDQ"}, "is a CRS804-4DDQ; the rack file means a CRS812-8DS-2DQ-2DDQ"),
-        ({"serial": "HX1"}, {"serial": "HX2"}, "has serial number HX2; the rack file means HX1"),
-        ({}, {"version": "7.22.1 (stable)"}, "runs RouterOS 7.22.1 (stable); at least 7.23 is needed"),
-        ({}, {"packages": ["routeros"]}, "package switch-marvell is not installed"),
-        ({"bridge": "other"}, {}, "has no bridge other; its bridges: bridge"),
-    ],
+WRONG: tuple[tuple[dict[str, str], dict[str, Any], str], ...] = (
+    ({}, {"model": "CRS804-4DDQ"}, "is a CRS804-4DDQ; the rack file means a CRS812-8DS-2DQ-2DDQ"),
+    ({"serial": "HX1"}, {"serial": "HX2"}, "has serial number HX2; the rack file means HX1"),
+    ({}, {"version": "7.22.1 (stable)"}, "runs RouterOS 7.22.1 (stable); at least 7.23 is needed"),
+    ({}, {"packages": ["routeros"]}, "package switch-marvell is not installed"),
+    ({"bridge": "other"}, {}, "has no bridge other; its bridges: bridge"),
 )
-def test_the_wrong_switch(
-    make_desk: MakeDesk, switch: dict[str, str], emulator: dict[str, Any], said: str, mode: str
-) -> None:
+"""Keys of rack.yaml, what the emulator is, and what is said of it."""
+UNKNOWN = (
+    ({"kind": "garbage", "match": "/interface/bridge/print"}, "/interface/bridge/print: "),
+    ({"kind": "trap", "match": "/system/routerboard", "message": "no such command prefix"}, "no such command prefix"),
+    ({"kind": "ignore", "match": "/interface/ethernet/print"}, "/interface/ethernet has no rows"),
+    ({"kind": "ignore", "match": "/system/identity"}, "/system/identity should have one row and has 0"),
+    ({"kind": "fatal", "match": "/interface/ethernet/print", "message": "bad day"}, "bad day"),
+    ({"kind": "drop", "match": "/system/resource"}, "closed by the switch"),
+)
+"""A fault of the emulator, and what is said of it."""
+
+
+@pytest.mark.parametrize(("case", "mode"), crossed(WRONG, tuple(MODES)))
+def test_the_wrong_switch(make_desk: MakeDesk, case: tuple[dict[str, str], dict[str, Any], str], mode: str) -> None:
+    switch, emulator, said = case
     refused_before_any_write(make_desk(switch, **emulator), said, mode)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
-    ("fault", "said"),
-    [
-        ({"kind": "garbage", "match": "/interface/bridge/print"}, "/interface/bridge/print: "),
-        (
-            {"kind": "trap", "match": "/system/routerboard", "message": "no such command prefix"},
-            "no such command prefix",
-        ),
-        ({"kind": "ignore", "match": "/interface/ethernet/print"}, "/interface/ethernet has no rows"),
-        ({"kind": "ignore", "match": "/system/identity"}, "/system/identity should have one row and has 0"),
-        ({"kind": "fatal", "match": "/interface/ethernet/print", "message": "bad day"}, "bad day"),
-        ({"kind": "drop", "match": "/system/resource"}, "closed by the switch"),
-    ],
-)
-def test_an_unknown_state(desk: Desk, fault: dict[str, str], said: str, mode: str) -> None:
+@pytest.mark.parametrize(("case", "mode"), crossed(UNKNOWN, tuple(MODES)))
+def test_an_unknown_state(desk: Desk, case: tuple[dict[str, str], str], mode: str) -> None:
+    fault, said = case
     desk.emulator.control({"op": "fault", "times": 0, **fault})
     refused_before_any_write(desk, said, mode)
 

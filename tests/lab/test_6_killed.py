@@ -2,14 +2,13 @@
 
 A chain: from factory state each run is killed after some commands, and the next one is an ordinary run that begins
 where that one died, until one finds nothing left to be killed at. So every state that a kill leaves behind is one that
-an ordinary run takes up. The ten chains of the soak tests begin at ten places, and kill between them after every command.
+an ordinary run takes up. Ten chains of the soak tests begin at ten places, and kill between them after every command.
 """
 
 from __future__ import annotations
 
 import re
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -51,7 +50,7 @@ def test_a_chain_of_killed_runs_converges(rack: VirtualRack, first: int, every: 
     else:
         raise AssertionError(f"no end after {runs} runs")
     assert runs
-    print(f"{runs} runs were killed, after {first} and then {every} commands each; a trial was waited for {waits} times")
+    print(f"{runs} runs were killed, after {first} and then {every} commands; a trial was waited for {waits} times")
     last = rack.deploy("-y", "--limit", NODE)
     assert re.search(r"Grand total +(\d+) +- +- +\1 *$", last.stderr + last.stdout, re.MULTILINE)
     rack.deploy("-y")

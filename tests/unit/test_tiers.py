@@ -47,7 +47,7 @@ def ran(suite: Path, *words: str) -> tuple[set[str], str]:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words],
         cwd=suite,
-        env={"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
     )
@@ -75,7 +75,7 @@ def test_a_run_takes_the_first_tier_and_the_part_of_its_commit(suite: Path) -> N
 
 def test_workers_of_xdist_take_the_same_and_say_it_once(suite: Path) -> None:
     commit(suite, 12)
-    found, said = ran(suite, "-n", "2")
+    found, said = ran(suite, "-p", "xdist", "-n", "2")
     assert found == {node for node in NODES if part_of(node) == 2} | {"test_some.py::test_short"}
     assert said.count(f"soak tests: {len(found) - 1} of 60 selected (part 2 of 10") == 1
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sparkrack.rebuild.journal import newest
+from tests.tiers import sampled
 from tests.unit.rebuild.desk import SECONDS, Desk, until
 
 LEFT = {
@@ -23,7 +24,7 @@ LEFT = {
 PHASE = {"bootstrap": "bootstrap", "apply": "apply", "status": "reboot", "reboot": "reboot", "verify": "verify"}
 
 
-@pytest.mark.parametrize("verb", LEFT)
+@pytest.mark.parametrize("verb", sampled(LEFT, 2))
 def test_killed_in_a_verb(desk: Desk, verb: str) -> None:
     desk.status(spark1=False, spark2=True)
     desk.killed_in(verb, "--all")
@@ -135,7 +136,7 @@ def test_the_same_request_with_another_option_goes_on(desk: Desk) -> None:
     assert "--replace-host-key" in desk.calls[-6]
 
 
-@pytest.mark.parametrize("tail", [b'{"run": "x", "at"', b"\xff\xfe", b'{"event": "left"'])
+@pytest.mark.parametrize("tail", sampled([b'{"run": "x", "at"', b"\xff\xfe", b'{"event": "left"'], 2))
 def test_a_torn_last_line_is_left_out(desk: Desk, tail: bytes) -> None:
     desk.killed_in("apply", "--all")
     with desk.journals[0].open("ab") as file:
@@ -146,7 +147,7 @@ def test_a_torn_last_line_is_left_out(desk: Desk, tail: bytes) -> None:
     assert [line["event"] for line in desk.lines()][-1] == "ended", "every line is whole again"
 
 
-@pytest.mark.parametrize("line", [b"not of ours\n", b'{"event": "left"}\n', b"\n", b"\xff\n"])
+@pytest.mark.parametrize("line", sampled([b"not of ours\n", b'{"event": "left"}\n', b"\n", b"\xff\n"], 2))
 def test_a_journal_with_a_foreign_line_is_not_trusted(desk: Desk, line: bytes) -> None:
     desk.killed_in("apply", "--all")
     kept = desk.journals[0].read_bytes() + line

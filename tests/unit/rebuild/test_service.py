@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.cli.reboot import CONTAINERS
 from sparkrack.fleet import load
 from sparkrack.rebuild import service
-from sparkrack.rebuild.service import Service, Standing, asked, judged, refusals
+from sparkrack.rebuild.service import CONTAINERS, Service, Standing, asked, judged, refusals
 from tests.unit.run.sshnode import SshNode, rack_file
 
 
