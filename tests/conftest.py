@@ -28,6 +28,12 @@ hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected, about 9000 tests, stays to the end: no later garbage collection looks at it."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Which of the soak tests run is chosen there."""
     config.pluginmanager.register(Tiers(config), "tiers")
