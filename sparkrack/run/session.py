@@ -20,6 +20,7 @@ from pyinfra_cli.inventory import make_inventory
 from pyinfra_cli.util import PYTHON_CODES, load_deploy_file
 
 from sparkrack.fleet import Rack
+from sparkrack.fleet.load import handed
 from sparkrack.fleet.selection import Selection
 from sparkrack.run import deployfile
 
@@ -49,7 +50,8 @@ class Session:
         config.FAIL_PERCENT = None
         ctx_state.set(self.state)  # type: ignore[no-untyped-call]
         ctx_config.set(config)  # type: ignore[no-untyped-call]
-        inventory = make_inventory(str(INVENTORY), cwd=self.state.cwd)
+        with handed(rack):
+            inventory = make_inventory(str(INVENTORY), cwd=self.state.cwd)
         ctx_inventory.set(inventory)  # type: ignore[no-untyped-call]
         self.state.init(inventory, config, initial_limit=[])
         self.hosts = {machine(host): host for host in inventory}
