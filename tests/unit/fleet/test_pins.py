@@ -95,8 +95,8 @@ def test_nothing_is_written_through_a_link_that_waits_there(tmp_path: Path) -> N
 def recording(path: Path, name: str, both: Barrier) -> None:
     read = pins.read
 
-    def slowly(lock: Path) -> dict[str, Pin]:
-        found = read(lock)
+    def slowly(path: Path) -> dict[str, Pin]:
+        found = read(path)
         with suppress(BrokenBarrierError):
             both.wait(2)  # until the other one has read, too; which only one does that is not kept out
         return found
