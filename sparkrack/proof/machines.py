@@ -22,7 +22,7 @@ class Machines:
         """`folder`: private, short-lived; holds the ssh configuration."""
         self._rack = rack
         self._config = folder / "ssh_config"
-        self._config.write_text(ssh_config(rack))
+        self._config.write_text(ssh_config(rack), errors="surrogateescape")
         self._shells: dict[str, RootShell] = {}
         self._machines: dict[str, Machine] = {}
 

@@ -32,8 +32,8 @@ def test_no_machine_can_have_the_name_of_a_group(tmp_path: Path) -> None:
     rack = load(file)
     session = Session(rack, file, select(rack))
     try:
-        groups = {*session.state.inventory.groups, "all"}
-        assert groups > {"nodes", "switches"}
-        assert groups == GROUPS
+        # those of connectors, like @routeros, are no names of machines
+        groups = {group for group in session.state.inventory.groups if not group.startswith("@")}
+        assert {*groups, "all"} == GROUPS
     finally:
         session.close()
