@@ -52,6 +52,15 @@ def read_text(path: str | os.PathLike[str], limit: int | None = None) -> str:
     return read_bytes(path, limit).decode()
 
 
+def odd(path: Path) -> str:
+    """What stands at a path instead of a regular file, for files that other programs read; empty for nothing, too."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return ""  # who reads it says so
+    return "" if stat.S_ISREG(mode) else _refused(path, mode).strerror or ""
+
+
 def _refused(path: str | os.PathLike[str], mode: int) -> OSError:
     if stat.S_ISDIR(mode):
         return IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))

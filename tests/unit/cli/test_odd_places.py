@@ -130,6 +130,17 @@ def test_a_fifo_for_a_plan_a_public_key_and_fingerprints(desk: Path, tmp_path: P
     assert told.stderr == f"Error: {tmp_path}/fifo cannot be read: is a FIFO, not a regular file\n"
 
 
+@pytest.mark.parametrize("words", [("status",), ("unlock", "unknown"), ("topology", "--seen")])
+def test_a_fifo_for_known_hosts(desk: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """ssh reads it after it has connected, and would wait for a writer."""
+    os.mkfifo(tmp_path / "known_hosts")
+    shutil.copy(desk / "key", tmp_path)
+    shutil.copy(desk / "rack.yaml", tmp_path)
+    told = command("sparkrack", *words, "--rack", tmp_path / "rack.yaml", XDG_STATE_HOME=str(tmp_path))
+    what = f"access.known_hosts: {tmp_path}/known_hosts: is a FIFO, not a regular file; name a regular file"
+    assert (told.code, told.stdout, told.stderr) == (1, "", f"{tmp_path}/rack.yaml: {what}\n")
+
+
 def test_init_writes_the_name_of_a_variable(tmp_path: Path) -> None:
     words = ["--node", "a=127.77.0.11", "--ssh-port", str(closed_port()), "--user", "ops", "--key", "no-key"]
     words += ["--switch", "crs-1.lab=127.77.0.2", "--plain", "--api-port", str(closed_port()), "--switch-user", "admin"]
