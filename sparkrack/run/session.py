@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gevent
+from paramiko import BadHostKeyException
 from pyinfra import logger
 from pyinfra.api.config import Config
 from pyinfra.api.connect import connect_all, disconnect_all
@@ -124,4 +125,23 @@ class _Deaf(BaseStateCallback):
         self.reasons = reasons
 
     def host_connect_error(self, _state: State, host: Host, error: Any) -> None:  # type: ignore[override]
-        self.reasons[machine(host)] = str(error)
+        self.reasons[machine(host)] = _why(machine(host), error)
+
+
+def _why(name: str, error: BaseException) -> str:
+    """Why a host could not be reached; of a host key that is not the pinned one, what it is and how it is replaced."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BadHostKeyException):
+            seen, pinned = (f"{key.get_name()} {key.fingerprint}" for key in (cause.key, cause.expected_key))
+            return (
+                f"shows the host key {seen}, and known_hosts has {pinned}; compare it with the console, "
+                f"and if the node was re-imaged: sparkrack bootstrap nodes {name} --replace-host-key"
+            )
+        if str(cause).endswith("found in known_hosts"):
+            return (
+                "shows a host key, and known_hosts has none for its address; "
+                f"sparkrack bootstrap nodes {name} shows its fingerprint and pins it"
+            )
+        cause = cause.__cause__ or cause.__context__
+    return str(error)
