@@ -33,6 +33,14 @@ def test_an_unknown_host_key_names_what_pins_it(tmp_path: Path, node: SshNode) -
     )
 
 
+def test_a_line_that_is_no_text_is_named(tmp_path: Path, node: SshNode) -> None:
+    rack, known_hosts = rack_file(tmp_path, node), tmp_path / "known_hosts"
+    known_hosts.write_bytes(known_hosts.read_bytes() + b"# caf\xe9\n")
+    assert why(rack, tmp_path) == (
+        f"spark1: unreachable: {known_hosts}:2: is not UTF-8 text, so no key is read from the file; remove the line"
+    )
+
+
 def test_a_changed_host_key_is_shown_beside_the_pinned_one(tmp_path: Path, node: SshNode) -> None:
     rack, other = rack_file(tmp_path, node), paramiko.ECDSAKey.generate()
     line = f"[{ADDRESS}]:{node.port} {other.get_name()} {other.get_base64()}\n"
