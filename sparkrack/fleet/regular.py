@@ -1,6 +1,6 @@
 """Reading files that a user or the rack file names: regular files only.
 
-A FIFO would block the command until somebody writes to it, a device may have no end.
+A FIFO would block the command until another process writes to it; a device may have no end.
 """
 
 from __future__ import annotations

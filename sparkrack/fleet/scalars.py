@@ -99,7 +99,7 @@ def _host_name(text: str) -> str:
     if labels[-1].isdigit() or _read_as_address(text):
         raise refuse("{value} is read as an IPv4 address by programs", "write a name like spark1")
     if _LOOPBACK.fullmatch(text.lower()):
-        raise refuse("{value} is a name of every machine for itself", "write another name, like spark1")
+        raise refuse("{value} is a loopback name", "write another name, like spark1")
     if text.lower() in GROUPS:
         raise refuse("{value} is a group of pyinfra's inventory", "write another name, like spark1")
     return text

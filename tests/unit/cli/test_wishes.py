@@ -26,7 +26,7 @@ def told(tmp_path: Path, *words: str) -> str:
         (("--node", "spark1"), "--node: 'spark1' is not NAME=ADDRESS"),
         (("--node", "spark1=ten"), "ten is not an IPv4 address; write one like 10.77.0.11"),
         (("--node", "-x=10.77.0.11"), "-x cannot be the name of a machine; write 1 to 63 letters"),
-        (("--node", "localhost=10.77.0.11"), "localhost is a name of every machine for itself"),
+        (("--node", "localhost=10.77.0.11"), "localhost is a loopback name"),
         ((*NODES, "--switch", "all=10.77.0.2"), "all is a group of pyinfra's inventory"),
         (("--node", "spark1=169.254.1.1"), "169.254.1.1 is link-local, which no machine keeps"),
         ((*NODES, "--user", "Ops.User", "--key", "k"), "access.user: Ops.User cannot be a user name; write 1 to 32"),
