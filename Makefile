@@ -3,6 +3,7 @@
 .DEFAULT_GOAL := help
 NODES ?= 3
 FOR :=
+COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --extra build pyproject.toml
 BIN := .venv/bin
 # The tests of a file are one worker's. A third worker, which means a third rack at a time, needs four cores and 14 GiB.
 WORKERS := -n $(shell [ $$(nproc) -ge 4 ] && [ $$(awk '/MemTotal/ {print int($$2 / 1048576)}' /proc/meminfo) -ge 14 ] \
@@ -13,11 +14,12 @@ SLOWEST := --durations=20 --durations-min=1
 help: ## Say what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-setup: ## Install system packages and the locked Python packages into .venv
+setup: ## Install what a run needs: system packages, and the locked Python packages into .venv
 	@scripts/setup $(FOR)
 
-# Targets hand their variables on to what they need, so this is what set-up sees. Only tests need Node.js.
-test soak unit: FOR := tests
+# Targets hand their variables on to what they need, so this is what set-up sees. Only tests need Node.js and the
+# packages of the extra dev.
+test soak unit lint: FOR := tests
 
 demo: setup ## Build a virtual rack, deploy it twice, verify it, reboot a node, verify again (NODES=8 for eight)
 	@NODES=$(NODES) scripts/demo
@@ -46,6 +48,7 @@ lab-down: setup ## End it
 bench: setup ## Compare with Ansible, mitogen and stock pyinfra on local targets (root; takes hours)
 	@$(BIN)/python -m bench --docs
 
-lock: ## Renew requirements.lock from pyproject.toml (needs uv)
-	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --extra dev \
-		pyproject.toml -o requirements.lock
+# The second has all of the first, in the same versions.
+lock: ## Renew requirements.lock and requirements-dev.lock from pyproject.toml (needs uv)
+	@$(COMPILE) -o requirements.lock
+	@$(COMPILE) --extra dev --constraint requirements.lock -o requirements-dev.lock

@@ -3,12 +3,11 @@
 from pyinfra.api.exceptions import InventoryError
 
 from sparkrack.fleet import RackError, SecretError
-from sparkrack.fleet import load as _load
-from sparkrack.fleet import rack_path as _rack_path
+from sparkrack.fleet.load import current as _current
 from sparkrack.ops.transport import ssh_data as _ssh_data
 
 try:
-    _rack = _load(_rack_path())
+    _rack = _current()
 except (RackError, SecretError) as _error:
     # pyinfra shows the text of this error and nothing else; any other kind would be a traceback.
     raise InventoryError(f"the rack cannot be used\n{_error}") from None

@@ -22,7 +22,7 @@ from lab.node import VirtualNode
 from lab.place import Place, cache, runner
 from lab.snapshots import Snapshot
 from lab.switch import VirtualSwitch
-from sparkrack.fleet import load
+from sparkrack.fleet import load, regular
 
 BOOT_SECONDS = 600
 """Eight nodes on two busy cores took 175 s."""
@@ -222,7 +222,7 @@ class Lab:
         """Settle which rack this lab is. A lab that exists keeps its rack: another one wants `down` first."""
         if given:
             load(given)  # a file that cannot be used stops here, under the name its owner knows it by
-        text = given.read_text() if given else rackfile.invented(nodes)
+        text = regular.read_text(given) if given else rackfile.invented(nodes)
         if self.place.plan.exists() and self.place.plan.read_text() != text:
             if ns.processes(self.place.namespace):
                 raise LabError("a lab of another rack is running here; `sparkrack lab down` ends it")

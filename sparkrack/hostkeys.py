@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from sparkrack.fleet import regular
 from sparkrack.fleet.errors import one_line, shown
 
 KINDS = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa")
@@ -157,7 +158,7 @@ def _read(file: Path) -> str:
     with _usable(file):
         if not file.exists():
             return ""
-        return file.read_bytes().decode("utf-8", "surrogateescape")
+        return regular.read_bytes(file).decode("utf-8", "surrogateescape")
 
 
 def _parts(line: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from sparkrack.fleet import regular
 from sparkrack.fleet.errors import shown
 from sparkrack.hostkeys import HostKey, HostKeyError
 
@@ -20,7 +21,7 @@ def vouchers(file: Path) -> Vouchers:
     that is neither."""
     found: dict[str, set[str]] = {}
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = regular.read_text(file).splitlines()
     except (OSError, ValueError) as error:
         raise HostKeyError(f"{file} cannot be read: {getattr(error, 'strerror', None) or 'no text'}") from None
     for number, line in enumerate(lines, start=1):

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from sparkrack.fleet import regular
 from sparkrack.fleet.places import state_folder
 from sparkrack.fleet.secrets import SecretError
 
@@ -136,7 +137,7 @@ def dump(reading: Reading) -> bytes:
 def load(path: Path) -> Reading:
     """The reading that `rows.json` of a backup holds. Raises CheckError for a file that is none."""
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(regular.read_bytes(path))
         tables = {menu: tuple(_row(row) for row in rows) for menu, rows in document["tables"].items()}
         major, minor, patch, phase = document["release"]
         return Reading((major, minor, patch, phase), tables, frozenset(document["absent"]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from gevent.lock import Semaphore
@@ -14,7 +13,7 @@ from pyinfra.api.state import State
 from roles.access import pair
 from roles.access.state import Peer, public_key
 from roles.access.view import View
-from sparkrack.fleet import Rack
+from sparkrack.fleet import Rack, regular
 from sparkrack.ops import probe
 
 
@@ -85,7 +84,7 @@ def _peer(rack: Rack, name: str, host: Host) -> Peer | None:
 def operator_key(rack: Rack) -> str | None:
     """The public half of the key that the run logs in with, if it is beside the private one on this machine."""
     try:
-        line = Path(f"{rack.access.key}.pub").read_text().strip()
+        line = regular.read_text(f"{rack.access.key}.pub").strip()
         public_key(line)
     except (OSError, ValueError):
         return None

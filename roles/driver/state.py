@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from sparkrack.fleet import Driver
+from sparkrack.fleet.scalars import DRIVER, KERNEL
 
 HELD = (
     *("nvidia-*-[0-9][0-9][0-9]*", "libnvidia-*-[0-9][0-9][0-9]*", "xserver-xorg-video-nvidia-*"),
@@ -27,7 +28,6 @@ OF_A_MAJOR = re.compile(
 version in their names, nvidia-firmware-580-580.159.03: another version of the driver has another one."""
 
 NAME = re.compile(r"[a-z0-9][a-z0-9+.-]*[a-z0-9+](:[a-z0-9]+)?")
-KERNEL = re.compile(r"[0-9][a-z0-9+.-]*[a-z0-9+]")
 
 WHOLE = re.compile(r"(?:nvidia-driver|nvidia-headless)-[0-9]{3,}(?:-[a-z-]+)?")
 """Packages that pull in all of the driver."""
@@ -88,10 +88,10 @@ def is_version(version: str, wanted: str) -> bool:
 
 def major(driver: Driver) -> str:
     """The declared major version, which is part of package names. Raises ValueError when it is none."""
-    match = re.fullmatch(r"([0-9]{3,})(\.[0-9A-Za-z.+~-]*)?", driver.version)
+    match = DRIVER.fullmatch(driver.version)
     if not match:
         raise ValueError(f"driver.version: {driver.version} is no version of the driver; write one like 580.159")
-    return match[1]
+    return match["major"]
 
 
 def of_the_driver(found: Iterable[Package], number: str) -> list[Package]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from roles.images.spread import Route
-from roles.images.state import Image
+from sparkrack.fleet.images import Image
 from sparkrack.fleet.pins import HASH, Pin
 
 FOLDER = "/run/sparkrack-images"

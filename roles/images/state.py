@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from sparkrack.fleet import Rack
+from sparkrack.fleet.images import Image, image
 from sparkrack.fleet.pins import HASH, Pin
 
 STOCK = "images-stock"
@@ -19,27 +20,6 @@ MARGIN = 1 << 30
 """Room in bytes that must be left beside an image."""
 _UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)(B|kB|MB|GB|TB)")
-
-
-@dataclass(frozen=True)
-class Image:
-    """An image of rack.yaml. `name`: as it is written there; `repository` and `tag`: as docker lists it on a node;
-    `digest`: when rack.yaml pins it by one."""
-
-    name: str
-    repository: str
-    tag: str
-    digest: str | None
-
-    @property
-    def local(self) -> str:
-        """What it is called on every node."""
-        return f"{self.repository}:{self.tag}"
-
-    def outside(self, digest: str | None) -> str:
-        """What is asked of its registry: the bytes of a digest once one is known, else what the tag means."""
-        digest = digest or self.digest
-        return f"{self.repository}@{digest}" if digest else self.local
 
 
 @dataclass(frozen=True)
@@ -87,31 +67,9 @@ class Goal:
     size: int | None = None
 
 
-def image(name: str) -> Image:
-    """An image by its name in rack.yaml. Docker leaves out its own registry, and `library/` there."""
-    rest, _, digest = name.partition("@")
-    path, colon, tag = rest.rpartition(":")
-    if not colon or "/" in tag:
-        path, tag = rest, ""
-    domain, slash, inner = path.partition("/")
-    if not slash or not (set(".:") & set(domain) or domain == "localhost"):
-        domain, inner = "", path
-    if domain in ("", "docker.io", "index.docker.io"):
-        repository = inner.removeprefix("library/")
-    else:
-        repository = f"{domain}/{inner}"
-    # Without a name docker would list it as dangling, and `docker image prune` would take it.
-    return Image(name, repository, tag or digest.removeprefix("sha256:")[:12], digest or None)
-
-
 def images(rack: Rack) -> list[Image]:
-    """The images of rack.yaml. Raises ValueError when two of them would have one name on a node."""
-    found: dict[str, Image] = {}
-    for name in rack.images:
-        one = image(name)
-        if found.setdefault(one.local, one) != one:
-            raise ValueError(f"{found[one.local].name} and {name} are both {one.local} on a node; keep one of them")
-    return list(found.values())
+    """The images of rack.yaml."""
+    return [image(name) for name in rack.images]
 
 
 def stock(listing: str) -> Stock:

@@ -11,7 +11,7 @@ from pyinfra.api.host import Host
 
 from roles.images import scripts
 from roles.images.scripts import Progress
-from roles.images.state import Image
+from sparkrack.fleet.images import Image
 from sparkrack.ops.shell import ask
 
 PAUSE = 1.0

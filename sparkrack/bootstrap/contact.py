@@ -11,7 +11,7 @@ from sparkrack.bootstrap.doors import Desk, Doors
 from sparkrack.bootstrap.errors import ContactError, last_line
 from sparkrack.bootstrap.reading import Seen, host_keys, look, seen
 from sparkrack.bootstrap.session import Root
-from sparkrack.bootstrap.steps import Step, steps
+from sparkrack.bootstrap.steps import Step, is_called, steps
 from sparkrack.fleet import Node
 from sparkrack.hostkeys import KINDS, HostKey, HostKeyError, offered, pin, pinned
 
@@ -153,7 +153,7 @@ class Contact:
         name = (
             self._doors.ask(door, "asking its name", "cat /proc/sys/kernel/hostname").decode(errors="replace").strip()
         )
-        if name.partition(".")[0] != self.node.name:
+        if not is_called(name, self.node.name):
             raise ContactError(f"calls itself {last_line(name.encode())} after all")
 
     def _settle(self) -> None:

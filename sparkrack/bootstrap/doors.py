@@ -69,7 +69,7 @@ class Doors:
         rack, name = self.desk.rack, self.node.name
         access = rack.access.model_copy(update={"known_hosts": self._known})
         config = self.desk.folder / f"{name}.ssh_config"
-        config.write_text(ssh_config(rack.model_copy(update={"access": access})))
+        config.write_text(ssh_config(rack.model_copy(update={"access": access})), errors="surrogateescape")
         return ByKey(name, access.user, config)
 
     def ask(self, root: Root, what: str, script: str) -> bytes:

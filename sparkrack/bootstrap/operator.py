@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 from sparkrack.bootstrap.errors import ContactError, last_line
+from sparkrack.fleet import regular
 from sparkrack.ownkey import NoPublicHalfError, public_half
 
 _SECONDS = 20
@@ -35,7 +36,7 @@ def public_line(private: Path) -> str:
 
 def _beside(private: Path) -> str:
     try:
-        lines = Path(f"{private}.pub").read_text(encoding="utf-8").splitlines()
+        lines = regular.read_text(f"{private}.pub").splitlines()
     except (OSError, ValueError):
         return ""
     return lines[0].strip() if lines and len(lines[0].split()) >= 2 and lines[0].isprintable() else ""

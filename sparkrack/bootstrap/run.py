@@ -127,7 +127,7 @@ class Nodes:
         rack = self.desk.rack
         others = [name for name in rack.nodes if name not in self.names]
         config = self.desk.folder / "others.ssh_config"
-        config.write_text(ssh_config(rack))
+        config.write_text(ssh_config(rack), errors="surrogateescape")
         keys: dict[HostKey, str] = {}
         ids: dict[str, str] = {}
         with ThreadPoolExecutor(_AT_ONCE) as pool:

@@ -111,8 +111,13 @@ def _name(seen: Seen, node: str) -> Iterator[Step]:
     hosts = with_name(seen.hosts, node, seen.name)
     if hosts != seen.hosts:
         yield Step(f"let {node} stand for itself in {HOSTS}", _put(HOSTS, hosts, seen.hosts, "644"))
-    if any(name.partition(".")[0] != node for name in (seen.name, seen.static_name)):
+    if not all(is_called(name, node) for name in (seen.name, seen.static_name)):
         yield Step(f"call it {node} instead of {seen.name}", f"{BEGIN}hostnamectl set-hostname {node} >&2")
+
+
+def is_called(name: str, node: str) -> bool:
+    """Whether a host name is that of the node, with its domain or without."""
+    return node in (name, name.partition(".")[0])
 
 
 def with_name(hosts: bytes, node: str, old: str) -> bytes:

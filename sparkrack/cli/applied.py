@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sparkrack.run.journal import RunResult, Text
+from sparkrack.fleet.record import Text
+from sparkrack.run.journal import RunResult
 
 Fault = Literal["", "refused", "failed", "cut off"]
 """What went wrong on a machine; empty for nothing."""

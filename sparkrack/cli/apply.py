@@ -12,7 +12,7 @@ from sparkrack.cli.rackoption import rack_option
 
 
 @click.command()
-@click.argument("plan", required=False, type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@click.argument("plan", required=False, type=click.Path(path_type=Path, readable=False, dir_okay=False, exists=True))
 @rack_option
 @selection_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")

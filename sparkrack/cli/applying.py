@@ -14,7 +14,7 @@ from sparkrack.cli.applied import Applied
 from sparkrack.cli.session import evaluated, selected
 from sparkrack.cli.show import printable, show_plan
 from sparkrack.cli.telling import Log, Telling, Voice, told
-from sparkrack.fleet import Rack, load
+from sparkrack.fleet import Rack, load, regular
 from sparkrack.fleet.places import state_folder
 from sparkrack.fleet.selection import ALWAYS, ROLES, Selection
 from sparkrack.ops.account import Sort
@@ -33,7 +33,7 @@ _ACTS = frozenset(Sort) - {Sort.NOTE, Sort.FAULT, Sort.FLEET, Sort.UNMANAGED}
 def approved(file: Path) -> Plan:
     """The plan that `sparkrack plan --out` kept. Raises ClickException when the file is none."""
     try:
-        plan = Plan.model_validate_json(file.read_text())
+        plan = Plan.model_validate_json(regular.read_text(file))
     except (OSError, ValueError, ValidationError):
         plan = None
     if plan is None or not (ALWAYS <= set(plan.roles) <= set(ROLES)):

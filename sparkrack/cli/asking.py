@@ -19,7 +19,7 @@ class Nodes:
     def __init__(self, rack: Rack, folder: Path, names: Iterable[str]) -> None:
         """`folder`: private, short-lived; holds the ssh configuration."""
         config = folder / "ssh_config"
-        config.write_text(ssh_config(rack))
+        config.write_text(ssh_config(rack), errors="surrogateescape")
         self._shells = {name: RootShell(name, config, _SECONDS) for name in names}
         with ThreadPoolExecutor(max_workers=16) as pool:
             answers = pool.map(lambda name: self._run(name, "true") is not None, self._shells)

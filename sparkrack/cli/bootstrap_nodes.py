@@ -36,7 +36,7 @@ as_option = click.option(
 )
 host_keys_option = click.option(
     "--host-keys",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=click.Path(path_type=Path, readable=False, dir_okay=False),
     help="Fingerprints read off the consoles, NODE SHA256:... a line; or a known_hosts file.",
 )
 replace_option = click.option(

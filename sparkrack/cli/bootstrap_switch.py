@@ -55,7 +55,9 @@ def an_address(_context: click.Context, _parameter: click.Parameter, value: str)
     show_default=True,
     help=f"What becomes of {FACTORY_USER}: disabled, or a new password.",
 )
-@click.option("--admin-file", type=click.Path(path_type=Path), help="Where that password is, or is made.")
+@click.option(
+    "--admin-file", type=click.Path(path_type=Path, readable=False), help="Where that password is, or is made."
+)
 @click.option("--keep-address", is_flag=True, help="The old address stays, and the new one need not answer yet.")
 @click.option(
     "--replace-fingerprint", is_flag=True, help="The switch was reset: another one in rack.yaml is overwritten."

@@ -12,12 +12,14 @@ from pydantic import BaseModel, Field
 from sparkrack.cli.options import json_option, quiet_option
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.fleet import Rack, RackError, load
+from sparkrack.fleet.errors import counted
+from sparkrack.fleet.record import Text
 
 
 class Fault(BaseModel):
     """One thing wrong in the file: a person reads `file:line: path: what; right`. `line` None: the file as a whole."""
 
-    file: str
+    file: Text
     line: int | None
     path: str
     what: str
@@ -28,7 +30,7 @@ class Checked(BaseModel):
     """What was found of a rack file; the figures are there when it is good."""
 
     schema_: Literal["sparkrack.check/1"] = Field("sparkrack.check/1", serialization_alias="schema")
-    file: str
+    file: Text
     good: bool
     faults: tuple[Fault, ...] = ()
     rack: str | None = None
@@ -60,8 +62,8 @@ def check(rack: Path, as_json: bool, quiet: bool) -> None:
         click.echo(found.model_dump_json(by_alias=True, indent=1))
     elif not quiet:
         click.echo(
-            f"{rack}: {found.rack}: {found.nodes} nodes, {found.switches} switches, "
-            f"{found.cables} cables ({found.legs} to a switch), {found.topology}"
+            f"{rack}: {found.rack}: {counted(found.nodes, 'node')}, {counted(found.switches, 'switch', 'switches')}, "
+            f"{counted(found.cables, 'cable')} ({found.legs} to a switch), {found.topology}"
         )
     sys.exit(0 if found.good else 1)
 

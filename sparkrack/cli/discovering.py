@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,8 +20,9 @@ from sparkrack.discovery.near import Near
 from sparkrack.discovery.node import NodeFacts
 from sparkrack.discovery.switch import SwitchFacts
 from sparkrack.discovery.trust import StrangerError, meet
-from sparkrack.fleet import Access, SecretError, SecretRef
-from sparkrack.fleet.errors import one_line
+from sparkrack.fleet import Access, SecretError, SecretRef, regular
+from sparkrack.fleet.errors import dotted, one_line
+from sparkrack.fleet.wording import problems
 from sparkrack.hostkeys import HostKey, HostKeyError, pin
 from sparkrack.vouchers import vouchers
 from switch.bootstrap.contact import shown
@@ -100,7 +102,7 @@ class Discovery:
         with TemporaryDirectory(prefix="sparkrack-") as folder:
             known = Path(folder) / "known_hosts"
             try:
-                known.write_bytes(self.file.read_bytes() if self.file.is_file() else b"")
+                known.write_bytes(regular.read_bytes(self.file) if self.file.exists() else b"")
             except OSError as fault:
                 raise click.ClickException(f"{self.file} cannot be read: {fault.strerror}") from None
             for address, keys in self.pins.items():
@@ -109,10 +111,10 @@ class Discovery:
                 settings = Access.model_validate(
                     {**access, "known_hosts": str(known)}, context={"folder": self.wishes.out.absolute().parent}
                 )
-            except ValidationError:
-                raise click.ClickException(
-                    f"{access['user']!r} or {access['key']!r} cannot be used to log in"
-                ) from None
+            except ValidationError as error:
+                wrong = next(problems(error, Access, {}))
+                where = f"access.{dotted(wrong.path)}"
+                raise click.ClickException(f"{where}: {wrong.what}; {wrong.right}; nothing was written") from None
             said = meeting.nodes(settings, {name: host for name, host in addresses.items() if name not in silent})
         found = {}
         for name, address in addresses.items():
@@ -143,7 +145,7 @@ class Discovery:
     def _box(self, name: str, host: str) -> Box:
         wishes = self.wishes
         port = wishes.api_port or (PLAIN_PORT if wishes.plain else TLS_PORT)
-        kept = _written(wishes.password, wishes.out) if wishes.password else {"env": f"{name.upper()}_PASSWORD"}
+        kept = _written(wishes.password, wishes.out) if wishes.password else {"env": _variable(name)}
         tls, why = (None, "") if wishes.plain else self._certificate(name, host, port)
         facts: SwitchFacts | None = None
         if not why:
@@ -159,7 +161,7 @@ class Discovery:
         if not self.strict and (wishes.plain or user == FACTORY_USER):
             # As it comes from its box: what bootstrap makes is what the file says.
             port, tls, user = TLS_PORT, NO_CERTIFICATE, "sparkrack" if user == FACTORY_USER else user
-            kept = {"env": f"{name.upper()}_PASSWORD"} if user == "sparkrack" else kept
+            kept = {"env": _variable(name)} if user == "sparkrack" else kept
         return Box(host, port, tls, user, kept, facts, why, wishes.cages)
 
     def _certificate(self, name: str, host: str, port: int) -> tuple[str, str]:
@@ -220,6 +222,12 @@ def _confirmed(name: str, keys: tuple[HostKey, ...]) -> bool:
     for key in keys:
         say(f"{name}: {key.kind} {key.fingerprint}")
     return _yes(f"are these the host keys of {name}, as its console shows them?")
+
+
+def _variable(switch: str) -> str:
+    """The environment variable for the password of a switch: CRS812_PASSWORD of crs812, CRS_1_PASSWORD of crs-1."""
+    words = re.sub(r"[^A-Z0-9]", "_", switch.upper())
+    return f"{'_' if words[0].isdigit() else ''}{words}_PASSWORD"
 
 
 def _written(password: SecretRef, out: Path) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def release(node: str, rack: Path, version: str | None, kernel: str | None, yes:
         raise click.ClickException(f"{rack}: declares no driver, so nothing is held")
     with TemporaryDirectory(prefix="sparkrack-") as folder:
         config = Path(folder) / "ssh_config"
-        config.write_text(ssh_config(found))
+        config.write_text(ssh_config(found), errors="surrogateescape")
         shell = RootShell(node, config, SECONDS)
         try:
             with holding(found, config, f"driver of {node}"):

@@ -106,7 +106,7 @@ def holding_if_there(rack: Rack, what: str, alone: Callable[[str], None]) -> Ite
     decides: a lock that somebody else holds there, or that cannot be written, is never passed by."""
     with TemporaryDirectory(prefix="sparkrack-") as folder:
         config = Path(folder) / "ssh_config"
-        config.write_text(ssh_config(rack))
+        config.write_text(ssh_config(rack), errors="surrogateescape")
         held = Held(rack, config, what)
         why = held.unreachable()
         if why is not None:

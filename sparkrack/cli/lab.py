@@ -47,7 +47,11 @@ def _lab() -> Lab:
 
 @lab.command()
 @click.option("--nodes", type=click.IntRange(1), default=3, show_default=True, help="How many, on one switch.")
-@click.option("--rack", type=click.Path(path_type=Path, dir_okay=False), help="Build the rack of this file instead.")
+@click.option(
+    "--rack",
+    type=click.Path(path_type=Path, readable=False, dir_okay=False),
+    help="Build the rack of this file instead.",
+)
 @click.option("--boxed", is_flag=True, help="Machines as they come from their boxes; `sparkrack bootstrap` is next.")
 def up(nodes: int, rack: Path | None, boxed: bool) -> None:
     """Build the rack, or what of it is missing. Safe to run again.

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from sparkrack.fleet import RackError, SecretError
+from sparkrack.fleet.errors import reason
 
 VERBS = (
     *("check", "plan", "apply", "drift", "verify", "topology", "status"),
@@ -43,7 +44,8 @@ class Verbs(click.Group):
         # A line is there for whoever reads it as soon as it is said, also through a pipe.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(line_buffering=True)
+                # The name of a file may be no text; most terminals' encodings refuse to write it as it is.
+                stream.reconfigure(line_buffering=True, errors="backslashreplace")
         if os.environ.get("NO_COLOR"):
             os.environ["TERM"] = "dumb"  # rich by itself leaves colours away and keeps bold letters
         try:
@@ -60,6 +62,10 @@ class Verbs(click.Group):
         except BrokenPipeError:
             # Whoever read our output has gone; Python would complain once more when it flushes at the end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = 1
+        except OSError as fault:
+            # Commands tell what is wrong with their own files. This is the rest: no temporary folder, a full disk.
+            click.echo(f"Error: {reason(fault)}", err=True)
             code = 1
         sys.exit(code if isinstance(code, int) else 0)
 

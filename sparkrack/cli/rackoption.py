@@ -11,7 +11,7 @@ from sparkrack.fleet import rack_path
 rack_option = click.option(
     "--rack",
     "rack",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     default=lambda: rack_path(),
     show_default="$RACK or group_data/rack.yaml",
     help="The file that describes the rack.",

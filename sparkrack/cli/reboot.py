@@ -48,7 +48,7 @@ def reboot(rack: Path, rolling: bool, limit: tuple[str, ...], timeout: int, cont
     names = [name for name in found.nodes if not limit or name in limit]
     with TemporaryDirectory(prefix="sparkrack-") as folder:
         config = Path(folder) / "ssh_config"
-        config.write_text(ssh_config(found))
+        config.write_text(ssh_config(found), errors="surrogateescape")
         with holding(found, config, f"restart of {', '.join(names)}") as held:
             for done, name in enumerate(names):
                 if name == held.head:

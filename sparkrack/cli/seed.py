@@ -10,7 +10,7 @@ import click
 
 from sparkrack.cli.machines import nodes
 from sparkrack.cli.rackoption import rack_option
-from sparkrack.fleet import Rack, load
+from sparkrack.fleet import Rack, load, regular
 from sparkrack.fleet.cabling import Port
 from sparkrack.run.files import keep
 from sparkrack.seed.cloud import MARK, autoinstall
@@ -21,6 +21,8 @@ from sparkrack.seed.network import Management, NetworkError
 _INTERFACE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
 _DISK = re.compile(r"/dev/[A-Za-z0-9/_.:-]{1,200}")
 _FABRIC = frozenset(half.interface for number in (0, 1) for half in Port("", number).halves)
+_LONGEST = 1024
+"""So much of a file that is there is read; its mark stands in the first 400 characters."""
 FORMATS = ("cloud-init", "autoinstall")
 
 
@@ -73,6 +75,8 @@ def seed(
     Without --interface the network stays as the image has it. Files of others are never written over.
     """
     found = load(rack)
+    if found.access.user == "root":
+        raise click.ClickException("access.user: a seed keeps root from logging in; write another user, like ops")
     chosen = _chosen(found, names, whole)
     management = _management(interface, prefix, gateway, dns)
     if erase_disk is not None and (form != "autoinstall" or not _DISK.fullmatch(erase_disk)):
@@ -125,7 +129,8 @@ def _management(
 def _ours(path: Path) -> None:
     """Raises ClickException for a file that somebody else wrote."""
     try:
-        text = path.read_text(errors="replace") if path.exists() or path.is_symlink() else MARK
+        there = path.exists() or path.is_symlink()
+        text = regular.read_bytes(path, _LONGEST).decode(errors="replace") if there else MARK
     except OSError as fault:
         raise click.ClickException(f"{path}: {fault.strerror}; nothing was written") from None
     if MARK not in text[:400]:

@@ -32,7 +32,7 @@ def see(rack: Rack, limit: Collection[str] = ()) -> Seen:
         ports.setdefault(port.node, []).append(port)
     with TemporaryDirectory(prefix="sparkrack-") as folder, ThreadPoolExecutor(max_workers=16) as pool:
         config = Path(folder) / "ssh_config"
-        config.write_text(ssh_config(rack))
+        config.write_text(ssh_config(rack), errors="surrogateescape")
         nodes = dict(zip(ports, pool.map(lambda node: _node(rack, node, ports[node], config), ports), strict=True))
     # After the nodes: what they just sent is what the switch knows their places by.
     switches = dict.fromkeys(cable.b.switch for cable in cables if isinstance(cable.b, Leg))

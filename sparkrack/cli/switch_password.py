@@ -21,7 +21,12 @@ _FAULTS = (SwitchError, CheckError, RefusedError, UnreadableError, SecretError)
 @click.command("password")
 @click.argument("name", required=False, shell_complete=switches)
 @rack_option
-@click.option("--new-file", required=True, type=click.Path(path_type=Path), help="Where the new one is, or is made.")
+@click.option(
+    "--new-file",
+    required=True,
+    type=click.Path(path_type=Path, readable=False),
+    help="Where the new one is, or is made.",
+)
 def password(name: str | None, rack: Path, new_file: Path) -> None:
     """Give our user on the switch a new password, and prove it by a new login.
 

@@ -34,7 +34,7 @@ def unlock(run: str, rack: Path) -> None:
     head = next(iter(found.nodes))
     with TemporaryDirectory(prefix="sparkrack-") as folder:
         config = Path(folder) / "ssh_config"
-        config.write_text(ssh_config(found))
+        config.write_text(ssh_config(found), errors="surrogateescape")
         shell = RootShell(head, config, SECONDS)
         try:
             code, text = said(shell, lock.look())

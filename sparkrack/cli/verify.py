@@ -12,6 +12,7 @@ from rich.console import Console
 from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.fleet import Rack, load
+from sparkrack.fleet.errors import reason
 from sparkrack.fleet.selection import SelectionError, select
 from sparkrack.proof import page, text
 from sparkrack.proof.origin import origin
@@ -81,7 +82,7 @@ def verify(
         paths = files(judged)
         outcomes = prove(found, paths, machines, junit.absolute() if junit else None, bandwidth, apart) if paths else []
     except OSError as fault:  # of our own files; what machines do is an outcome
-        raise click.ClickException(f"{fault.filename or junit}: {fault.strerror}") from None
+        raise click.ClickException(reason(fault)) from None
     left = [part for part in parts if part not in judged]
     outcomes += [left_alone(name, part) for part in left for name in found.nodes if name in machines]
     report = reported(found, machines, parts, outcomes, begun, all_parts=PARTS, excluded=apart)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,10 +12,9 @@ import click
 from pydantic import ValidationError
 
 from sparkrack.fleet import CAGES, SPLITS, SecretRef, cage_kind, rack_path
-from sparkrack.fleet.scalars import Vendor
+from sparkrack.fleet.scalars import Address, HostName, Vendor, unfit
 
 VENDORS = get_args(Vendor)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _Command = Callable[..., Any]
 
 
@@ -67,7 +65,7 @@ _OPTIONS = (
     click.option("--ssh-port", type=click.IntRange(1, 65535), default=22, show_default=True, help="Of the nodes."),
     click.option(
         "--host-keys",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=click.Path(path_type=Path, readable=False, dir_okay=False),
         help="Lines NODE SHA256:... or of a known_hosts file; else fingerprints are shown and confirmed.",
     ),
     click.option(
@@ -129,12 +127,9 @@ def judged(
 
 def machine(name: str, address: str) -> None:
     """Raises UsageError when these cannot be the name and address of a machine."""
-    if not _NAME.fullmatch(name):
-        raise click.UsageError(f"{name!r} cannot be a name")
-    try:
-        IPv4Address(address)
-    except ValueError:
-        raise click.UsageError(f"{address!r} is not an IPv4 address") from None
+    for kind, value in ((HostName, name), (Address, address)):
+        if why := unfit(kind, value):
+            raise click.UsageError(why)
 
 
 def _pair(text: str, option: str, form: str) -> tuple[str, str]:

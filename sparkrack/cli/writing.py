@@ -15,7 +15,7 @@ import click
 from sparkrack.cli.discovering import Pins, say
 from sparkrack.discovery.page import text
 from sparkrack.discovery.sheet import Gap, Sheet
-from sparkrack.fleet import Rack, RackError, load
+from sparkrack.fleet import Rack, RackError, load, regular
 from sparkrack.fleet.errors import Fault, one_line
 from sparkrack.hostkeys import HostKeyError, pin
 from sparkrack.run.files import keep
@@ -41,7 +41,7 @@ def written(sheet: Sheet, out: Path, pins: Pins, known_hosts: Path, port: int, *
     mode = 0o644
     try:
         if out.exists():
-            before = out.read_bytes()[:LARGEST].decode(errors="backslashreplace")
+            before = regular.read_bytes(out, LARGEST).decode(errors="backslashreplace")
             mode = stat.S_IMODE(out.stat().st_mode)
             if before != content:
                 _shown(before, content, out)

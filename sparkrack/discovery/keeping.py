@@ -11,10 +11,11 @@ from roles.driver import state as driver
 from sparkrack.discovery.node import NodeFacts
 from sparkrack.discovery.sheet import Gap, Sheet, most
 from sparkrack.fleet import Driver
-from sparkrack.fleet.errors import shown
+from sparkrack.fleet.errors import dotted, shown
 from sparkrack.fleet.scalars import Image
 from sparkrack.fleet.section import Section
 from sparkrack.fleet.settings import Docker, Memory, Role
+from sparkrack.fleet.wording import problems
 
 _IMAGE: TypeAdapter[str] = TypeAdapter(Image)
 Nodes = Mapping[str, NodeFacts]
@@ -104,7 +105,11 @@ def _not_as(node: NodeFacts, found: Mapping[str, str | None]) -> str | None:
     """Why declaring this would change a node."""
     if (node.driver, node.kernel) != (found["version"], found["kernel"]):
         return f"has driver {node.driver} and kernel {node.kernel}, others {found['version']} and {found['kernel']}"
-    declared = Driver.model_validate(found)
+    try:
+        declared = Driver.model_validate(found)
+    except ValidationError as error:
+        wrong = next(problems(error, Driver, {}))
+        return f"driver.{dotted(wrong.path)}: {wrong.what}"
     try:
         words = [*driver.obstacles(node.packages or (), declared), *driver.words(node.packages or (), declared)]
     except ValueError as fault:

@@ -36,7 +36,7 @@ def nodes(access: Access, addresses: Mapping[str, str]) -> dict[str, NodeFacts |
     """What each node says of itself after all have spoken, or why it says nothing; all at the same time."""
     with TemporaryDirectory(prefix="sparkrack-") as folder, ThreadPoolExecutor(max_workers=16) as pool:
         config = Path(folder) / "ssh_config"
-        config.write_text(configured(access, addresses))
+        config.write_text(configured(access, addresses), errors="surrogateescape")
         shells = {name: RootShell(name, config, NODE_SECONDS) for name in addresses}
         try:
             found = dict(zip(shells, pool.map(lambda name: _first(name, shells[name]), shells), strict=True))

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from sparkrack.fleet.settings import Rdma
 from sparkrack.fleet.switches import Switch
-from sparkrack.fleet.types import Fabric, Node, Rack
+from sparkrack.fleet.types import Access, Fabric, Node, Rack
 
 Entry = TypeVar("Entry", bound=BaseModel)
 
@@ -28,16 +28,28 @@ class Draft:
 
     nodes: Mapping[str, Node]
     switches: Mapping[str, Switch]
+    access: Access | None
     fabric: Fabric | None
     rdma: Rdma | None
     images: tuple[str, ...]
+    leave: frozenset[str]
     unread: frozenset[str]
     complete: bool
 
 
 def drafted(rack: Rack, complete: bool) -> Draft:
     """The draft of a rack whose sections are all sound."""
-    return Draft(rack.nodes, rack.switches, rack.fabric, rack.rdma, rack.images, frozenset(), complete)
+    return Draft(
+        rack.nodes,
+        rack.switches,
+        rack.access,
+        rack.fabric,
+        rack.rdma,
+        rack.images,
+        frozenset(rack.leave),
+        frozenset(),
+        complete,
+    )
 
 
 def salvaged(data: Mapping[str, Any], context: Mapping[str, Any], complete: bool) -> Draft:
@@ -45,6 +57,10 @@ def salvaged(data: Mapping[str, Any], context: Mapping[str, Any], complete: bool
     nodes = dict(_NODES.sound(data.get("nodes"), context))
     switches = dict(_SWITCHES.sound(data.get("switches"), context))
     unread = {name for section in (nodes, switches) for name, machine in section.items() if machine is None}
+    try:
+        access = Access.model_validate(data.get("access"), context=context)
+    except ValidationError:
+        access = None
     try:
         fabric = Fabric.model_validate(data.get("fabric"))
     except ValidationError:
@@ -57,12 +73,18 @@ def salvaged(data: Mapping[str, Any], context: Mapping[str, Any], complete: bool
     return Draft(
         {name: node for name, node in nodes.items() if node},
         {name: switch for name, switch in switches.items() if switch},
+        access,
         fabric,
         rdma,
         (),
+        _words(data.get("leave")),
         frozenset(unread),
         complete and not unread,
     )
+
+
+def _words(section: object) -> frozenset[str]:
+    return frozenset(word for word in section if isinstance(word, str)) if isinstance(section, list) else frozenset()
 
 
 @dataclass(frozen=True)

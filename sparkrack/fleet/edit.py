@@ -22,7 +22,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from sparkrack.fleet import source
+from sparkrack.fleet import regular, source
 from sparkrack.fleet.errors import Fault, RackError, dotted
 from sparkrack.fleet.errors import Path as Place
 
@@ -47,7 +47,7 @@ class Snapshot:
         changed = self._changed(place, value)
         with _readable(self.path):
             target = self.path.resolve(strict=True)
-            now = target.read_bytes()
+            now = regular.read_bytes(target)
             if now != self.data:
                 self._meanwhile(now)
             if changed != now:
@@ -115,7 +115,7 @@ def taken(path: str | os.PathLike[str]) -> Snapshot:
     """The file as it is now. Raises RackError when it cannot be read."""
     found = Path(path)
     with _readable(found):
-        data = found.read_bytes()
+        data = regular.read_bytes(found)
     try:
         data.decode()
     except UnicodeDecodeError:

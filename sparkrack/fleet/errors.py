@@ -13,6 +13,7 @@ _BESIDE = ("reader", "snmp")
 """Sections that are little more than a secret: who writes one value there most likely wrote that."""
 _REFERENCES = ("env", "file", "command")
 _LONGEST = 60
+MOST = 50
 
 
 def one_line(text: str) -> str:
@@ -26,6 +27,17 @@ def shown(value: object) -> str:
     if len(text) > _LONGEST:
         text = text[: _LONGEST - 3] + "..."
     return one_line(text) or '""'
+
+
+def counted(number: int | None, one: str, many: str = "") -> str:
+    """`1 node`, `2 nodes`, `1 switch`, `2 switches`; `many` where an s is not enough."""
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
+def reason(fault: OSError) -> str:
+    """What the system says, in one line, with the file if it names one."""
+    text = fault.strerror or str(fault) or type(fault).__name__
+    return one_line(f"{fault.filename}: {text}" if fault.filename else text)
 
 
 def holds_secret(path: Path) -> bool:
@@ -79,11 +91,14 @@ class Problem:
 
 
 class RackError(Exception):
-    """The rack file cannot be used. `faults` holds every fault found; `str()` gives one line for each."""
+    """The rack file cannot be used. `faults` holds every fault found; `str()` gives a line for each of the first 50."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self.faults: tuple[Fault, ...] = tuple(faults)
         super().__init__(self.faults)
 
     def __str__(self) -> str:
-        return "\n".join(str(fault) for fault in self.faults)
+        lines = [str(fault) for fault in self.faults[:MOST]]
+        if len(self.faults) > MOST:
+            lines.append(f"{one_line(self.faults[0].file)}: and {len(self.faults) - MOST} more")
+        return "\n".join(lines)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from sparkrack.fleet import rules, source, wording
+from sparkrack.fleet import regular, rules, source, wording
 from sparkrack.fleet.draft import drafted, salvaged
 from sparkrack.fleet.errors import Fault, Problem, RackError, shown
 from sparkrack.fleet.errors import Path as Place
@@ -23,6 +24,28 @@ _WHERE = "set RACK=path or write group_data/rack.yaml"
 def rack_path() -> Path:
     """The rack file in use: what the environment variable RACK names, else group_data/rack.yaml."""
     return Path(os.environ.get("RACK") or DEFAULT)
+
+
+_at_hand: Rack | None = None
+
+
+def current() -> Rack:
+    """The rack that a command of this process has loaded, else the one in the file in use. Raises RackError."""
+    return _at_hand or load(rack_path())
+
+
+@contextmanager
+def handed(rack: Rack) -> Iterator[None]:
+    """Meanwhile `current` gives this rack, so that a file that is edited while a command runs is not read again.
+
+    pyinfra runs inventory.py as a file and can hand nothing to it.
+    """
+    global _at_hand
+    before, _at_hand = _at_hand, rack
+    try:
+        yield
+    finally:
+        _at_hand = before
 
 
 def load(path: str | os.PathLike[str]) -> Rack:
@@ -59,11 +82,12 @@ def _faults(name: str, found: Iterable[tuple[int, Problem]]) -> Iterator[Fault]:
 
 def _text(name: str) -> str:
     try:
-        with Path(name).open("rb") as opened:
-            raw = opened.read(_LARGEST + 1)
+        raw = regular.read_bytes(name, _LARGEST + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise RackError([Fault(name, None, "", f"cannot be read: {reason}", _WHERE)]) from None
+        # It is read once for each look, and pyinfra runs in another folder: what can be read only once is no rack file.
+        right = "write the rack to a file and name that" if isinstance(error, regular.NotRegularError) else _WHERE
+        raise RackError([Fault(name, None, "", f"cannot be read: {reason}", right)]) from None
     if len(raw) > _LARGEST:
         raise RackError([Fault(name, None, "", f"is larger than {_LARGEST} bytes, which no rack file is", _WHERE)])
     try:

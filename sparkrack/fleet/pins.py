@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
+from sparkrack.fleet import regular
 from sparkrack.fleet.errors import Fault, RackError, shown
 
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
 _RIGHT = "take the file from version control, or remove it: a run resolves each image anew"
 _KEYS = {"digest", "id"}
+_PATIENCE = 10.0
+"""Seconds to wait for another process that records; it needs milliseconds."""
+_NO_LOCKS = (errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 @dataclass(frozen=True)
@@ -34,11 +43,12 @@ def lock_path(source: Path) -> Path:
 def read(path: Path) -> dict[str, Pin]:
     """What the lock file says of each image; nothing when there is no such file. Raises RackError."""
     try:
-        text = path.read_bytes().decode()
+        text = regular.read_text(path)
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise _broken(path, f"cannot be read: {error.strerror or error}", "make it readable") from None
+        right = _RIGHT if isinstance(error, regular.NotRegularError) else "make it readable"
+        raise _broken(path, f"cannot be read: {error.strerror or error}", right) from None
     except UnicodeDecodeError:
         raise _broken(path, "is not UTF-8 text") from None
     try:
@@ -56,9 +66,12 @@ def write(path: Path, pins: Mapping[str, Pin]) -> None:
     """Put the file there whole, with the rights that the user's umask gives. Raises OSError."""
     entries = {name: {"digest": pin.digest, "id": pin.id} for name, pin in sorted(pins.items())}
     target = path.resolve()
-    new = target.with_name(f".{target.name}.{os.getpid()}")
+    # As mkstemp makes a file, but with the rights that the umask gives: under a name that other users of the folder
+    # cannot foresee, and never through a link that stands there already.
+    new = target.with_name(f".{target.name}.{token_hex(8)}")
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
-        with new.open("w", encoding="utf-8") as opened:
+        with os.fdopen(handle, "w", encoding="utf-8") as opened:
             opened.write(json.dumps({"images": entries}, indent=2) + "\n")
             opened.flush()
             os.fsync(opened.fileno())
@@ -69,9 +82,43 @@ def write(path: Path, pins: Mapping[str, Pin]) -> None:
 
 def record(path: Path, declared: Iterable[str], found: Mapping[str, Pin]) -> None:
     """Add what was found to the file; images that are no longer declared are dropped. Raises OSError, RackError."""
-    kept = {**read(path), **found}
     names = set(declared)
-    write(path, {name: pin for name, pin in kept.items() if name in names})
+    with _alone(path.resolve().parent):
+        kept = {**read(path), **found}
+        write(path, {name: pin for name, pin in kept.items() if name in names})
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other process records in this folder meanwhile. The folder itself is locked, so that no file is left behind.
+
+    Raises OSError when another process holds the lock for too long.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _lock(handle, folder)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, folder: Path) -> None:
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > until:
+                what = f"another process has been writing the lock file for {_PATIENCE:g} s"
+                raise OSError(errno.EAGAIN, what, str(folder)) from None
+            time.sleep(0.05)
+        except OSError as error:
+            # NFS locks no folder. Two runs at the same time are kept apart by the lock on the first node.
+            if error.errno not in _NO_LOCKS:
+                raise
+            return
+        else:
+            return
 
 
 def _pin(path: Path, name: str, entry: Any) -> Pin:

@@ -5,22 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
-from sparkrack.fleet import addressing, switch_rules, wiring
+from sparkrack.fleet import addressing, images, switch_rules, wiring
 from sparkrack.fleet.cabling import Cabling, Leg
 from sparkrack.fleet.draft import NOWHERE, Draft
 from sparkrack.fleet.errors import Path, Problem
 from sparkrack.fleet.section import MAX_L2MTU
 from sparkrack.fleet.settings import Rdma
+from sparkrack.fleet.switches import Switch
 from sparkrack.fleet.types import Fabric
 
 _TAG = 4
 """The bytes of a VLAN tag; they count for the l2mtu and not for the mtu (MikroTik manual, "MTU in RouterOS")."""
 
 
+_SSH = 22
+_API = (8728, 8729)
+"""Where sshd listens, and the API of a switch without and with TLS."""
+_BRIDGE = IPv4Network("172.17.0.0/16")
+"""The network of docker's own bridge, unless daemon.json says otherwise (docker manual, "Bridge network driver")."""
+
+
 def check(draft: Draft) -> Iterator[Problem]:
     """Every broken rule of the draft."""
     yield from _names(draft)
+    yield from _user(draft)
     yield from _addresses(draft)
+    yield from _own(draft)
     yield from _mtus(draft)
     yield from _images(draft)
     cabling, problems = wiring.trace(draft.nodes, draft.switches, draft.unread)
@@ -40,11 +50,29 @@ def check(draft: Draft) -> Iterator[Problem]:
 
 
 def _names(draft: Draft) -> Iterator[Problem]:
+    seen: dict[str, tuple[str, str]] = {}
     if draft.complete and not draft.nodes:
         yield Problem(("nodes",), "holds no node", "write at least one, like spark1: {address: 10.77.0.11, ...}")
-    for name in draft.switches:
-        if name in draft.nodes:
-            yield Problem(("switches", name), "is also the name of a node", "give each machine a name of its own")
+    for section, other, names in (("nodes", "node", draft.nodes), ("switches", "switch", draft.switches)):
+        for name in names:
+            spelled, kind = seen.setdefault(name.lower(), (name, other))
+            if spelled == name and kind == other:
+                continue
+            what = (
+                f"is also the name of a {kind}"
+                if spelled == name
+                else f"is also the name of {spelled}, in other letters"
+            )
+            yield Problem((section, name), what, "give each machine a name of its own")
+
+
+def _user(draft: Draft) -> Iterator[Problem]:
+    if draft.access and draft.access.user == "root" and draft.access.hardening and "access" not in draft.leave:
+        yield Problem(
+            ("access", "user"),
+            "root is kept out by access.hardening, which is on unless it is written as false",
+            "write a user that may use sudo, like ops, or hardening: false",
+        )
 
 
 def _managed(draft: Draft) -> Iterator[tuple[Path, str, IPv4Address]]:
@@ -67,6 +95,20 @@ def _addresses(draft: Draft) -> Iterator[Problem]:
                 "give each machine an address of its own",
             )
         seen.setdefault(address, name)
+
+
+def _own(draft: Draft) -> Iterator[Problem]:
+    """A loopback address reaches a machine through a tunnel, at a port that is not its own."""
+    doors = [(("nodes", name, "address"), node.address) for name, node in draft.nodes.items()] if draft.access else []
+    for path, address in doors:
+        if address.is_loopback and draft.access and draft.access.port == _SSH:
+            what = f"{address} with port {_SSH} is this machine itself"
+            yield Problem(path, what, "write the node's address, or the port of a tunnel to it at access.port")
+    for name, switch in draft.switches.items():
+        if switch.address.is_loopback and switch.port in _API:
+            what = f"{switch.address} with port {switch.port} is this machine itself"
+            right = f"write the switch's address, or the port of a tunnel to it at switches.{name}.port"
+            yield Problem(("switches", name, "address"), what, right)
 
 
 def _mtus(draft: Draft) -> Iterator[Problem]:
@@ -107,11 +149,14 @@ def _vlans(draft: Draft, fabric: Fabric) -> Iterator[Problem]:
 
 
 def _images(draft: Draft) -> Iterator[Problem]:
-    seen: set[str] = set()
-    for place, image in enumerate(draft.images):
-        if image in seen:
-            yield Problem(("images", place), f"{image} is listed twice", "list every image once")
-        seen.add(image)
+    seen: dict[str, str] = {}
+    for place, name in enumerate(draft.images):
+        local = images.image(name).local
+        first = seen.setdefault(local, name)
+        if place and first == name and name in draft.images[:place]:
+            yield Problem(("images", place), f"{name} is listed twice", "list every image once")
+        elif first != name:
+            yield Problem(("images", place), f"{name} and {first} are both {local} on a node", "keep one of them")
 
 
 def _networks(draft: Draft, fabric: Fabric) -> Iterator[Problem]:
@@ -139,6 +184,27 @@ def _networks(draft: Draft, fabric: Fabric) -> Iterator[Problem]:
                     "keep fabric and management apart",
                 )
                 break
+        if subnet.overlaps(_BRIDGE) and "docker" not in draft.leave:
+            what = f"{subnet} overlaps {_BRIDGE}, the network of docker's bridge on every node"
+            example = "192.168.100.0/24" if path[1] == "subnets" else "10.100.0.0/20"
+            yield Problem(path, what, f"write another private network, like {example}")
+        for name, switch in draft.switches.items():
+            yield from _in_fabric(("switches", name), switch, subnet)
+
+
+def _in_fabric(path: Path, switch: Switch, subnet: IPv4Network) -> Iterator[Problem]:
+    """Machines that a switch is to reach, or that are to reach it, by a network in which it has no address."""
+    single = [
+        *((("ntp", place), address) for place, address in enumerate(switch.ntp or ())),
+        *((("dns", place), address) for place, address in enumerate(switch.dns or ())),
+        *([(("syslog",), switch.syslog)] if isinstance(switch.syslog, IPv4Address) else []),
+    ]
+    inside: list[tuple[Path, object]] = [(key, address) for key, address in single if address in subnet]
+    allowed = enumerate(switch.management or ())
+    inside += [(("management", place), network) for place, network in allowed if network.subnet_of(subnet)]
+    for key, value in inside:
+        what = f"{value} is inside the fabric's {subnet}, where the switch has no address"
+        yield Problem((*path, *key), what, "write one of the management network")
 
 
 def _hosts(draft: Draft, fabric: Fabric) -> Iterator[Problem]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import socket
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, StrictStr, ValidationInfo
+from pydantic import AfterValidator, BeforeValidator, StrictStr, TypeAdapter, ValidationError, ValidationInfo
 from pydantic_core import PydanticCustomError
+
+from sparkrack.fleet.errors import shown
 
 REFUSED = "refused"
 """The type of the pydantic errors raised here; their context holds `what` and `right`."""
@@ -17,6 +20,17 @@ REFUSED = "refused"
 def refuse(what: str, right: str) -> PydanticCustomError:
     """An error saying what is wrong (`{value}` stands for the value as written) and what would be right."""
     return PydanticCustomError(REFUSED, "{what}; {right}", {"what": what, "right": right})
+
+
+def unfit(kind: Any, value: object) -> str:
+    """Why a value cannot be of one of the kinds below, and what would be right; empty when it can."""
+    try:
+        TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        context = detail.get("ctx", {"what": detail["msg"], "right": "write another value"})
+        return f"{context['what']}; {context['right']}".replace("{value}", shown(value))
+    return ""
 
 
 def _given(value: object) -> object:
@@ -49,7 +63,59 @@ Name = Annotated[
         "a name is 1 to 63 letters, digits, '-', '_' or '.', and begins with a letter or digit",
     ),
 ]
-"""A name that is safe as a host name, a file name and a word of a command."""
+"""A name that is safe as a file name and a word of a command: of a rack, and of what is on a switch."""
+
+
+def _user_name(value: object) -> object:
+    # A number is refused here: in quotes, as YAML's own complaint has it, it would be refused as well.
+    if isinstance(value, bool | int | float) or (isinstance(value, str) and not _USER.fullmatch(value)):
+        right = "write 1 to 32 lower-case letters, digits, '-' or '_' that begin with a letter or '_', like ops"
+        raise refuse("{value} cannot be a user name", right)
+    return value
+
+
+_USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
+UserName = Annotated[StrictStr, BeforeValidator(_user_name)]
+"""A user of a node. Some systems' useradd takes more; but sudoers reads a word in capitals as an alias, and ALL as any
+user; chown and systemd read digits as the number of a user."""
+
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+_LONGEST_NAME = 63
+"""Linux takes a host name of at most 64 bytes."""
+GROUPS = frozenset({"all", "inventory", "nodes", "switches"})
+"""Groups of pyinfra's inventory: everything, the file inventory.py, and the two that it defines."""
+_LOOPBACK = re.compile(r"localhost(\..+)?|.+\.localhost|ip6-.+")
+"""Names that /etc/hosts of Debian and Ubuntu gives loopback and multicast addresses, and what RFC 6761 reserves."""
+
+
+def _host_name(text: str) -> str:
+    labels = text.split(".")
+    if len(text) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
+        raise refuse(
+            "{value} cannot be the name of a machine",
+            "write 1 to 63 letters, digits and '-', a letter or digit first and last, "
+            "like spark1 or spark1.example.org",
+        )
+    if labels[-1].isdigit() or _read_as_address(text):
+        raise refuse("{value} is read as an IPv4 address by programs", "write a name like spark1")
+    if _LOOPBACK.fullmatch(text.lower()):
+        raise refuse("{value} is a loopback name", "write another name, like spark1")
+    if text.lower() in GROUPS:
+        raise refuse("{value} is a group of pyinfra's inventory", "write another name, like spark1")
+    return text
+
+
+def _read_as_address(text: str) -> bool:
+    """Whether the C library reads a name as an address, as it does with 10.77 and 0x7f000001."""
+    try:
+        socket.inet_aton(text)
+    except OSError:
+        return False
+    return True
+
+
+HostName = Annotated[StrictStr, AfterValidator(_host_name)]
+"""The name of a node or switch: a host name (RFC 1123), alone or with its domain."""
 
 Model = Annotated[
     StrictStr,
@@ -67,12 +133,32 @@ Serial = Annotated[
         "write letters and digits, like HXXXXXXXXXX",
     ),
 ]
+DRIVER = re.compile(r"(?P<major>[0-9]{3,})(\.[0-9A-Za-z.+~-]{0,59})?")
+"""A version of the driver. The major version is part of package names."""
+KERNEL = re.compile(r"[0-9][a-z0-9+.-]{0,61}[a-z0-9+]")
+"""A kernel, as the names of its packages hold it: Debian and Ubuntu have no capital letters there."""
+DriverVersion = Annotated[
+    StrictStr,
+    matching(
+        DRIVER.pattern,
+        "{value} is not a version of the driver",
+        "write its major version, of at least three digits, and as much of the rest as is to be held, like 580.159",
+    ),
+]
+Kernel = Annotated[
+    StrictStr,
+    matching(
+        KERNEL.pattern,
+        "{value} is not a kernel as packages name it",
+        "write what uname -r prints, like 6.17.0-1021-nvidia",
+    ),
+]
 Version = Annotated[
     StrictStr,
     matching(
         r"[0-9][0-9A-Za-z.+~_-]{0,62}",
         "{value} is not a version",
-        "write one as its package has it, like 580.159 or 6.17.0-1021-nvidia",
+        "write one as the machine shows it, like 0104",
     ),
 ]
 
@@ -96,8 +182,10 @@ def _address(value: object) -> IPv4Address:
         address = IPv4Address(value if isinstance(value, str) else "")
     except ValueError:
         raise refuse("{value} is not an IPv4 address", f"write one like {_ADDRESS}") from None
-    if address.is_unspecified or address.is_multicast or address.is_reserved:
+    if not int(address) >> 24 or address.is_multicast or address.is_reserved:
         raise refuse("{value} is not the address of one machine", f"write one like {_ADDRESS}")
+    if address.is_link_local:
+        raise refuse("{value} is link-local, which no machine keeps", f"write the address it is given, like {_ADDRESS}")
     return address
 
 

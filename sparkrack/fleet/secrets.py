@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import stat
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -101,15 +103,34 @@ def _read_private(path: Path, reference: str) -> bytes:
 
 def _output(command: tuple[str, ...], reference: str) -> bytes:
     """What `command` prints; its error output is dropped because it may quote the secret."""
+    quiet = subprocess.DEVNULL
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        fault = f"did not end within {_SECONDS} s; run it by hand to see why"
+        process = subprocess.Popen(command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "not a usable command line"
-        fault = f"cannot be started: {reason}; check its name"
-    else:
-        if done.returncode == 0:
-            return done.stdout
-        fault = f"ended with {done.returncode}; run it by hand to see why"
-    raise SecretError(f"{reference} {fault}")
+        raise SecretError(f"{reference} cannot be started: {reason}; check its name") from None
+    with process:
+        try:
+            raw, code = _read_output(process, process.stdout.fileno() if process.stdout else -1)
+        finally:
+            process.kill()
+    if len(raw) > _LONGEST or code == 0:
+        return raw
+    fault = f"did not end within {_SECONDS} s" if code is None else f"ended with {code}"
+    raise SecretError(f"{reference} {fault}; run it by hand to see why")
+
+
+def _read_output(process: subprocess.Popen[bytes], pipe: int) -> tuple[bytes, int | None]:
+    """What a process prints, at most one byte more than a secret has, and its exit status; None if it has not ended in
+    time, or was not waited for since it printed more."""
+    until, raw = time.monotonic() + _SECONDS, b""
+    while (left := until - time.monotonic()) > 0 and len(raw) <= _LONGEST:
+        if not select.select([pipe], [], [], left)[0]:
+            break
+        part = os.read(pipe, _LONGEST + 1 - len(raw))
+        if not part:
+            with suppress(subprocess.TimeoutExpired):
+                return raw, process.wait(max(until - time.monotonic(), 0))
+            break
+        raw += part
+    return raw, None

@@ -7,7 +7,18 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, StrictBool, StrictInt
 
 from sparkrack.fleet.frozen import FrozenMap
-from sparkrack.fleet.scalars import DiskSize, Floor, Given, LogSize, MemorySize, Vendor, Version, refuse
+from sparkrack.fleet.scalars import (
+    DiskSize,
+    DriverVersion,
+    Floor,
+    Given,
+    Kernel,
+    LogSize,
+    MemorySize,
+    Vendor,
+    Version,
+    refuse,
+)
 from sparkrack.fleet.section import Frozen, Section
 
 Role = Literal["access", "driver", "memory", "docker", "lossless", "fabric", "rdma", "images"]
@@ -41,8 +52,8 @@ class Preflight(Section):
 class Driver(Section):
     """The versions of NVIDIA driver and kernel that are held; `kernel` None leaves the kernel alone."""
 
-    version: Version = Field(examples=['"580.159"'])
-    kernel: Annotated[Version | None, Given] = None
+    version: DriverVersion = Field(examples=['"580.159"'])
+    kernel: Annotated[Kernel | None, Given] = Field(default=None, examples=["6.17.0-1021-nvidia"])
 
 
 class Memory(Section):

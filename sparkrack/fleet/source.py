@@ -23,7 +23,7 @@ from ruamel.yaml.events import (
     SequenceStartEvent,
 )
 
-from sparkrack.fleet.errors import Path, Problem
+from sparkrack.fleet.errors import Path, Problem, holds_secret, shown
 from sparkrack.fleet.syntax import explain
 
 _DEEPEST = 12
@@ -87,8 +87,8 @@ _NO_KEY = object()
 
 
 @dataclass(frozen=True, eq=False)
-class _Twice:
-    """A key written a second time: what stands under it is read, kept apart from the first, and dropped."""
+class _Dropped:
+    """A key that is not taken: what stands under it is read, kept apart, and dropped. `key`: as it is shown."""
 
     key: Any
 
@@ -158,7 +158,7 @@ class _Reader:
             if isinstance(top.value, list):
                 top.value.append(value)
             else:
-                if not isinstance(top.key, _Twice):
+                if not isinstance(top.key, _Dropped):
                     top.value[top.key] = value
                 top.key = _NO_KEY
         # a key has set its own line already; an entry of a list or the whole file has none before its value
@@ -175,7 +175,7 @@ class _Reader:
         top = self.open[-1] if self.open else None
         if top and isinstance(top.value, dict) and top.key is _NO_KEY:
             self._decorated(event, top.path, line)
-            self._key(top, value, line)
+            self._key(top, value, event.value, line)
             return True
         path = self._place(line)
         if path is None:
@@ -186,12 +186,20 @@ class _Reader:
         self._put(value, path, line)
         return True
 
-    def _key(self, top: _Open, key: Any, line: int) -> None:
+    def _key(self, top: _Open, key: Any, spelled: str, line: int) -> None:
+        # Of the keys that are no text only numbers have a meaning, those of ports, and each in one spelling.
+        if not isinstance(key, str) and (type(key) is not int or str(key) != spelled):
+            top.key = _Dropped(spelled)
+            path = (*top.path, top.key)
+            self.document.lines[path] = line
+            word = "" if holds_secret(path) else f': "{shown(spelled)}"'
+            self.note(line, path, "the key is not a text to YAML", f"write it in quotes{word}")
+            return
         path = (*top.path, key)
         if key in top.value:
             first = self.document.lines[path]
             self.note(line, path, f"is written twice, first on line {first}", "keep one of the two")
-            top.key = _Twice(key)
+            top.key = _Dropped(key)
         else:
             self.document.lines[path] = line
             top.key = key

@@ -18,7 +18,19 @@ from pydantic import (
 )
 
 from sparkrack.fleet import impossible
-from sparkrack.fleet.scalars import Address, Filled, Fingerprint, Given, Management, Model, Name, Serial, Syslog, refuse
+from sparkrack.fleet.scalars import (
+    Address,
+    Filled,
+    Fingerprint,
+    Given,
+    HostName,
+    Management,
+    Model,
+    Name,
+    Serial,
+    Syslog,
+    refuse,
+)
 from sparkrack.fleet.secrets import SecretRef
 from sparkrack.fleet.section import Frozen, Mtu, Section, TcpPort
 from sparkrack.fleet.splits import CAGES, SPLITS, cage_kind
@@ -107,7 +119,7 @@ class Switch(Section):
     named in `purge`. `backups` is how many of them are kept on the operator's machine.
     """
 
-    name: Name
+    name: HostName
     address: Address = Field(examples=["10.77.0.2"])
     port: TcpPort = 8729
     tls: Annotated[

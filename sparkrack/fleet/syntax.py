@@ -28,6 +28,8 @@ _KNOWN = (
     ("unknown escape character", "a backslash in double quotes is no known escape", "use single quotes"),
 )
 # For these the line where something was opened says more than the line where that became clear.
+_CONFLICT = re.compile(r"^(<{7}|\|{7}|>{7})( |$)|^={7}$", re.MULTILINE)
+"""What git leaves around the sides of a conflict."""
 _OPENED = ("expected ',' or", "unexpected end of stream", "<stream end>", "could not find expected ':'")
 
 
@@ -36,12 +38,18 @@ def explain(error: YAMLError, text: str) -> tuple[int, str, str]:
     if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1
         return line, f"a control character (U+{error.character:04X}) stands here", "remove it"
+    conflict = _CONFLICT.search(text)
+    if conflict:
+        line = text.count("\n", 0, conflict.start()) + 1
+        return line, "a conflict mark of git stands here", "keep one of the two sides and remove the marks"
     problem = str(getattr(error, "problem", "") or "")
     mark = getattr(error, "problem_mark", None)
     opened = getattr(error, "context_mark", None)
     if opened is not None and any(words in problem for words in _OPENED):
         mark = opened
     line = mark.line + 1 if mark is not None else 1
+    if "'\\t'" in problem and mark is not None and text.splitlines()[mark.line][: mark.column].strip():
+        return line, "a tab stands where only spaces can be", "write a space instead of it"
     for words, what, right in _KNOWN:
         if words in problem:
             return line, what, right

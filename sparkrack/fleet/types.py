@@ -17,10 +17,12 @@ from sparkrack.fleet.scalars import (
     End,
     FilePath,
     Given,
+    HostName,
     Image,
     Name,
     Pool,
     Subnet,
+    UserName,
     Vendor,
     refuse,
 )
@@ -38,7 +40,7 @@ class Access(Section):
     `hardening` closes every other way in by ssh: passwords, and root.
     """
 
-    user: Name = Field(examples=["ops"])
+    user: UserName = Field(examples=["ops"])
     key: FilePath = Field(examples=["~/.ssh/id_ed25519"])
     known_hosts: FilePath = Field(examples=["known_hosts"])
     port: TcpPort = 22
@@ -63,7 +65,7 @@ class Node(Section):
     `host` is the node's number in each of the fabric's subnets; None means its rank, from 1.
     """
 
-    name: Name
+    name: HostName
     address: Address = Field(examples=["10.77.0.11"])
     vendor: Vendor = Field(examples=["asus"])
     ports: Frozen[PortNumber, End] = Field(examples=["{1: crs812/qsfp56-dd-1-1}"])

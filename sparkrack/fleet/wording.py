@@ -36,7 +36,7 @@ def _path(location: Path) -> Path:
 
 def _words(detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Mapping[Path, str]) -> tuple[str, str]:
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
-    owner, field, annotation = _declared(root, path)
+    owner, field, annotation = _declared(root, path, key=detail["loc"][-1] == "[key]")
     example = _example(field)
     like = f", like {example}" if example else ""
     if kind == "missing":
@@ -60,7 +60,7 @@ def _words(detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Ma
             )
         return f"{text} is not a text", f"write one text{like}"
     if kind in ("int_type", "bool_type"):
-        return _scalar(kind, value, text, example)
+        return _scalar(kind, value, text, example, quoted=path not in spelling)
     if kind in ("model_type", "model_attributes_type", "mapping_type", "dict_type"):
         return f"{text} is not a mapping", f"write keys with values below it{like}"
     if kind in ("tuple_type", "list_type"):
@@ -74,10 +74,10 @@ def _words(detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Ma
     return detail["msg"], f"write another value{like}"
 
 
-def _scalar(kind: str, value: object, text: str, example: str) -> tuple[str, str]:
+def _scalar(kind: str, value: object, text: str, example: str, *, quoted: bool) -> tuple[str, str]:
     if kind == "bool_type":
         return f"{text} is not true or false", "write true or false, without quotes"
-    if isinstance(value, str) and value.strip().isdecimal():
+    if quoted and isinstance(value, str) and value.isascii() and value.strip().isdecimal():
         return f'"{text}" is a text', f"write {text} without quotes"
     return f"{text} is not a whole number", f"write one{f', like {example}' if example else ''}"
 
@@ -104,21 +104,21 @@ def _example(field: FieldInfo | None) -> str:
     return str(field.default) if isinstance(field.default, int | str) else ""
 
 
-def _declared(root: type[BaseModel], path: Path) -> tuple[type[BaseModel] | None, FieldInfo | None, Any]:
+def _declared(root: type[BaseModel], path: Path, *, key: bool) -> tuple[type[BaseModel] | None, FieldInfo | None, Any]:
     """The class whose key ends the path, that key's field, and the bare type of the value there.
 
-    Class and field are None where the keys are the user's own, and in lists.
+    Class and field are None where the keys are the user's own, and in lists. `key`: the type of that key instead.
     """
     inner: Any = root
     owner: type[BaseModel] | None = None
     field: FieldInfo | None = None
-    for step in path:
+    for place, step in enumerate(path, 1):
         owner = field = None
         if isinstance(inner, type) and issubclass(inner, BaseModel):
             owner, field = inner, inner.model_fields.get(str(step))
             inner = _bare(field.annotation) if field else None
         elif get_origin(inner) is Mapping:
-            inner = _bare(get_args(inner)[1])
+            inner = _bare(get_args(inner)[0 if key and place == len(path) else 1])
         elif get_origin(inner) is tuple:
             inner = _bare(get_args(inner)[0])
         else:

@@ -8,7 +8,8 @@ from typing import Any
 
 from testinfra.host import Host
 
-from sparkrack.fleet import Access, Rack
+from sparkrack.fleet import Access, Fault, Rack, RackError, regular
+from sparkrack.fleet.errors import one_line
 from sparkrack.proof.shell import RootShell
 
 Machine = Any
@@ -22,7 +23,7 @@ class Machines:
         """`folder`: private, short-lived; holds the ssh configuration."""
         self._rack = rack
         self._config = folder / "ssh_config"
-        self._config.write_text(ssh_config(rack))
+        self._config.write_text(ssh_config(rack), errors="surrogateescape")
         self._shells: dict[str, RootShell] = {}
         self._machines: dict[str, Machine] = {}
 
@@ -40,7 +41,14 @@ class Machines:
 
 
 def ssh_config(rack: Rack) -> str:
-    """An OpenSSH configuration that knows the nodes by name, trusts only the rack's known_hosts and asks nothing."""
+    """An OpenSSH configuration that knows the nodes by name, trusts only the rack's known_hosts and asks nothing.
+
+    Raises RackError when a file that ssh would read is a FIFO, for which it would wait, or another kind of thing.
+    """
+    for name, path in (("key", rack.access.key), ("known_hosts", rack.access.known_hosts)):
+        if what := regular.odd(path):
+            what = f"{one_line(str(path))}: {what}"
+            raise RackError([Fault(str(rack.source), None, f"access.{name}", what, "name a regular file")])
     return configured(rack.access, {name: node.address for name, node in rack.nodes.items()})
 
 

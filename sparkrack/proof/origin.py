@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from sparkrack.fleet.record import Record
+from sparkrack.fleet.record import Record, Text
 
 _SECONDS = 10
 
@@ -21,7 +21,7 @@ class Origin(Record):
 
     when: datetime = Field(description="when the proof began, UTC")
     by: str = Field(description="user@host of the operator")
-    file: str = Field(description="the rack file")
+    file: Text = Field(description="the rack file")
     revision: str = Field(description="its git revision, with + when its folder has changes; empty: not in git")
 
 

@@ -15,8 +15,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from sparkrack.fleet import regular
+from sparkrack.fleet.record import Text
 from sparkrack.rebuild.model import Phase, Request
-from sparkrack.run.journal import Entry, Text
+from sparkrack.run.journal import Entry
 
 MOST = 200
 """So many journals are kept of a rack."""
@@ -141,7 +143,7 @@ def past(path: Path) -> Past | None:
     A last line that is torn, as by a loss of power, is left out. Anything else that cannot be read makes the rest of
     the file worthless, since nobody knows what it told.
     """
-    whole, _, _ = path.read_bytes().rpartition(b"\n")
+    whole, _, _ = regular.read_bytes(path).rpartition(b"\n")
     lines: list[Line] = []
     try:
         for text in whole.split(b"\n"):

@@ -10,8 +10,8 @@ from typing import Literal
 from pydantic import Field
 
 from sparkrack.fleet import Rack
-from sparkrack.fleet.record import Record
-from sparkrack.run.journal import Text
+from sparkrack.fleet.errors import one_line
+from sparkrack.fleet.record import Record, Text
 
 Kind = Literal["nodes", "switch", "all"]
 Outcome = Literal["done", "failed", "cut off", "not reached"]
@@ -79,13 +79,19 @@ def requested(
     others = tuple(rack.switches) if whole else () if switch is None else (_switch(rack, switch),)
     if not whole and (both := [name for name in (*mine, *others) if name in apart]):
         raise RequestError(f"{both[0]} is rebuilt and excluded at once")
+    path = str(file.absolute())
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        what = "the path is not UTF-8 text, so no journal can hold it; move the file, or rename the folder"
+        raise RequestError(f"{one_line(path)}: {what}") from None
     left = tuple(name for name in mine if name not in apart), tuple(name for name in others if name not in apart)
     if not any(left):
         raise RequestError("--exclude leaves no machine")
     return Request(
         kind=kind,
         rack=rack.rack,
-        file=str(file.absolute()),
+        file=path,
         nodes=left[0],
         switches=left[1],
         apart=tuple(name for name in known if name in apart),

@@ -67,7 +67,7 @@ def asked(rack: Rack, nodes: Iterable[str], question: str, patience: float = 0) 
 def _asked(rack: Rack, names: list[str], question: str) -> dict[str, Service]:
     with TemporaryDirectory(prefix="sparkrack-") as folder, ThreadPoolExecutor(max_workers=8) as pool:
         config = Path(folder) / "ssh_config"
-        config.write_text(ssh_config(rack))
+        config.write_text(ssh_config(rack), errors="surrogateescape")
         return dict(zip(names, pool.map(lambda name: _one(name, config, question), names), strict=True))
 
 

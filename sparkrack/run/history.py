@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from sparkrack.fleet import regular
 from sparkrack.fleet.errors import one_line
 from sparkrack.fleet.places import state_folder
 from sparkrack.run import files
@@ -103,7 +104,7 @@ def pick(paths: Sequence[Path], now: Drift, warn: Callable[[str], None]) -> tupl
     first: tuple[str, Drift] | None = None
     for path in paths:
         try:
-            then = Drift.model_validate_json(path.read_bytes())
+            then = Drift.model_validate_json(regular.read_bytes(path))
         except (OSError, ValidationError) as fault:
             warn(f"{path}: skipped, cannot be read: {_why(fault)}")
             continue

@@ -10,18 +10,18 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
     AwareDatetime,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
     WithJsonSchema,
 )
 
+from sparkrack.fleet.record import Text
 from sparkrack.ops.account import Sort
 
 MOST = 500
@@ -33,16 +33,6 @@ RunResult = Literal["done", "failed", "stopped", "cut off"]
 """What came of a run."""
 
 
-def _whole(text: Any) -> Any:
-    """A text without halves of characters: what a machine or a file system says may be no text, and a JSON string
-    that holds one is refused by many readers, pydantic's among them."""
-    if not isinstance(text, str) or text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-Text = Annotated[str, BeforeValidator(_whole)]
-"""What somebody else has worded: whatever it holds, JSON can hold it."""
 Moment = Annotated[
     AwareDatetime,
     PlainSerializer(lambda at: at.astimezone(UTC).isoformat(timespec="milliseconds"), return_type=str),

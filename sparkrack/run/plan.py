@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sparkrack.fleet.record import Record
+from sparkrack.fleet.record import Record, Text
 from sparkrack.ops.account import Sort
 
 CHANGES = frozenset({Sort.CHANGE, Sort.FILE, Sort.RESTART})
@@ -71,7 +71,7 @@ class Document(Record):
 
     schema_: str = Field(alias="schema")
     rack: str
-    file: str
+    file: Text
     revision: str
     made: datetime
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import gevent
+from paramiko import BadHostKeyException
 from pyinfra import logger
 from pyinfra.api.config import Config
 from pyinfra.api.connect import connect_all, disconnect_all
@@ -19,7 +20,9 @@ from pyinfra.context import ctx_config, ctx_inventory, ctx_state
 from pyinfra_cli.inventory import make_inventory
 from pyinfra_cli.util import PYTHON_CODES, load_deploy_file
 
-from sparkrack.fleet import Rack
+from sparkrack.fleet import Rack, regular
+from sparkrack.fleet.errors import one_line
+from sparkrack.fleet.load import handed
 from sparkrack.fleet.selection import Selection
 from sparkrack.run import deployfile
 
@@ -49,7 +52,8 @@ class Session:
         config.FAIL_PERCENT = None
         ctx_state.set(self.state)  # type: ignore[no-untyped-call]
         ctx_config.set(config)  # type: ignore[no-untyped-call]
-        inventory = make_inventory(str(INVENTORY), cwd=self.state.cwd)
+        with handed(rack):
+            inventory = make_inventory(str(INVENTORY), cwd=self.state.cwd)
         ctx_inventory.set(inventory)  # type: ignore[no-untyped-call]
         self.state.init(inventory, config, initial_limit=[])
         self.hosts = {machine(host): host for host in inventory}
@@ -62,7 +66,7 @@ class Session:
 
     def connect(self) -> None:
         """Connect to all that are selected, side by side."""
-        self.state.add_callback_handler(_Deaf(self.unreachable))  # type: ignore[no-untyped-call]
+        self.state.add_callback_handler(_Deaf(self.unreachable, self.rack.access.known_hosts))  # type: ignore[no-untyped-call]
         self.state.set_stage(StateStage.Connect)
         try:
             connect_all(self.state)
@@ -118,8 +122,43 @@ def _ask_nobody(prompt: str = "", stream: Any = None) -> str:  # noqa: ARG001 - 
 class _Deaf(BaseStateCallback):
     """Keeps why a host could not be reached."""
 
-    def __init__(self, reasons: dict[str, str]) -> None:
+    def __init__(self, reasons: dict[str, str], known_hosts: Path) -> None:
         self.reasons = reasons
+        self.known_hosts = known_hosts
 
     def host_connect_error(self, _state: State, host: Host, error: Any) -> None:  # type: ignore[override]
-        self.reasons[machine(host)] = str(error)
+        self.reasons[machine(host)] = _why(machine(host), error, self.known_hosts)
+
+
+def _why(name: str, error: BaseException, known_hosts: Path) -> str:
+    """Why a host could not be reached; of a host key that is not the pinned one, what it is and how it is replaced."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, BadHostKeyException):
+            seen, pinned = (f"{key.get_name()} {key.fingerprint}" for key in (cause.key, cause.expected_key))
+            return (
+                f"shows the host key {seen}, and known_hosts has {pinned}; compare it with the console, "
+                f"and if the node was re-imaged: sparkrack bootstrap nodes {name} --replace-host-key"
+            )
+        if str(cause).endswith("found in known_hosts"):
+            return _no_text(known_hosts) or (
+                "shows a host key, and known_hosts has none for its address; "
+                f"sparkrack bootstrap nodes {name} shows its fingerprint and pins it"
+            )
+        cause = cause.__cause__ or cause.__context__
+    return str(error)
+
+
+def _no_text(known_hosts: Path) -> str:
+    """Why paramiko reads no line of a known_hosts file that ssh reads; empty when it does."""
+    try:
+        raw = regular.read_bytes(known_hosts)
+        raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        return (
+            f"{one_line(str(known_hosts))}:{line}: is not UTF-8 text, so no key is read from the file; remove the line"
+        )
+    except OSError:
+        return ""
+    return ""

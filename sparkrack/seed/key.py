@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from sparkrack.fleet import regular
 from sparkrack.fleet.errors import one_line
 from sparkrack.ownkey import NoPublicHalfError, public_half
 
@@ -23,11 +24,12 @@ def public(private: Path) -> str:
     beside = Path(f"{private}.pub")
     if beside.exists():
         try:
-            text = beside.read_text(encoding="ascii")[:_LONGEST]
-        except (OSError, UnicodeDecodeError):
-            raise OperatorKeyError(f"{beside}: cannot be read as a public key") from None
+            text = regular.read_bytes(beside, _LONGEST).decode("ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "is no public key"
+            raise OperatorKeyError(f"{beside}: cannot be read as a public key: {why}") from None
         return checked(text, str(beside))
-    if not private.exists():
+    if not private.is_file():
         raise OperatorKeyError(f"{private}: there is no such key; make one: ssh-keygen -t ed25519 -f {private}")
     try:
         return checked(public_half(private), str(private))

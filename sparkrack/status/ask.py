@@ -43,7 +43,7 @@ def ask(rack: Rack, machines: Collection[str]) -> dict[str, Said]:
     with TemporaryDirectory(prefix="sparkrack-") as folder:
         config = Path(folder) / "ssh_config"
         # What comes first counts: a node that is away shall not hold up the others.
-        config.write_text(f"ConnectTimeout {CONNECT_SECONDS}\n{ssh_config(rack)}")
+        config.write_text(f"ConnectTimeout {CONNECT_SECONDS}\n{ssh_config(rack)}", errors="surrogateescape")
         works: dict[str, Callable[[], Said]] = {}
         for name in machines:
             works[name] = _node(rack, name, config) if name in rack.nodes else _switch(rack, name)

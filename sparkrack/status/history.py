@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from sparkrack.fleet import regular
 from sparkrack.fleet.errors import one_line
 from sparkrack.status.model import LastDrift, LastRun
 
@@ -67,7 +68,7 @@ def last_drift(state: Path) -> LastDrift | None:
     if path is None:
         return None
     try:
-        kept = _Drift.model_validate_json(path.read_bytes())
+        kept = _Drift.model_validate_json(regular.read_bytes(path))
     except (OSError, ValueError) as fault:
         raise _broken(path, fault) from None
     kinds = Counter(
@@ -90,7 +91,7 @@ def last_run(state: Path) -> LastRun | None:
         return None
     try:
         # Its last line may be half a one, if the machine went away: the end was not written then.
-        *lines, _ = path.read_bytes().split(b"\n")
+        *lines, _ = regular.read_bytes(path).split(b"\n")
         began, last = _Began.model_validate_json(lines[0]), lines[-1]
         ended = _Ended.model_validate_json(last) if _Line.model_validate_json(last).event == "ended" else None
     except (OSError, ValueError, IndexError) as fault:

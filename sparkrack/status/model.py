@@ -8,6 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from sparkrack.fleet.record import Text
+
 
 class About(StrEnum):
     """What a finding is about: a column of the screen, the run lock, what was before, or all of a machine."""
@@ -160,7 +162,7 @@ class Status(Part):
 
     schema_: Literal["sparkrack.status/1"] = Field(default="sparkrack.status/1", alias="schema")
     rack: str
-    file: str
+    file: Text
     made: datetime
     nodes: tuple[NodeStatus, ...]
     switches: tuple[SwitchStatus, ...]

@@ -99,7 +99,7 @@ def test_machines_that_no_option_names_are_asked_for(tmp_path: Path, nodes: dict
     more = ["--user", "me", "--key", str(key_file(tmp_path)), "--ssh-port", port, "--vendor", "asus"]
     person = Person("init", "--out", str(out), "--switch", "-", *more)
     person.answers("a node, as NAME=ADDRESS", "spark1=ten")
-    person.answers("'ten' is not an IPv4 address", "spark1=127.0.89.11")
+    person.answers("ten is not an IPv4 address", "spark1=127.0.89.11")
     person.answers("are these the host keys of spark1", "y")
     assert person.ends() == 0, person.shown
     assert list(load(out).nodes) == ["spark1"]

@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,8 @@ from sparkrack.fleet import load
 TOP = Path(__file__).parents[2]
 ROLES = sorted(path.parent.name for path in TOP.glob("roles/*/__init__.py"))
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())
+LOCKS = ("requirements.lock", "requirements-dev.lock")
+"""What set-up installs for a run, and for tests."""
 
 
 def tracked() -> list[Path]:
@@ -60,25 +64,64 @@ def test_that_pattern_finds_them() -> None:
         assert not FORBIDDEN.search(name), name
 
 
-def locked() -> dict[str, str]:
+def locked(lock: str) -> dict[str, str]:
     """Each locked requirement by its normalised name, with its lines."""
-    text = re.sub(r"\\\n", " ", (TOP / "requirements.lock").read_text())
+    text = re.sub(r"\\\n", " ", (TOP / lock).read_text())
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     return {re.sub(r"[-_.]+", "-", line.split("==")[0].strip().lower()): line for line in lines}
 
 
-def test_every_locked_requirement_has_a_hash() -> None:
-    assert len(locked()) > 20
-    for name, line in locked().items():
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_locked_requirement_has_a_hash(lock: str) -> None:
+    assert len(locked(lock)) > 20
+    for name, line in locked(lock).items():
         assert re.match(r"[\w.-]+==[\w.]+ ", line), name
         assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", line), name
 
 
 def test_everything_that_is_needed_is_locked() -> None:
-    project = PROJECT["project"]
-    needed = [*project["dependencies"], *project["optional-dependencies"]["dev"], *PROJECT["build-system"]["requires"]]
-    names = {re.sub(r"[-_.]+", "-", re.split(r"[<>=~!;\[ ]", one)[0].lower()) for one in needed}
-    assert names <= set(locked())
+    project, tests = PROJECT["project"], PROJECT["project"]["optional-dependencies"]["dev"]
+    assert project["optional-dependencies"]["build"] == PROJECT["build-system"]["requires"]
+    run = named([*project["dependencies"], *PROJECT["build-system"]["requires"]])
+    assert run <= set(locked("requirements.lock"))
+    assert run | named(tests) <= set(locked("requirements-dev.lock"))
+
+
+def test_who_runs_the_program_gets_nothing_for_tests() -> None:
+    # What is between a version and its hashes says on which systems the package is needed, which more packages widen.
+    run, tests = (
+        {name: re.sub(r" ;.*?(?= --hash)", "", line).split() for name, line in locked(lock).items()} for lock in LOCKS
+    )
+    assert run.items() <= tests.items(), "a package has another version or hash for tests"
+    # pyinfra itself needs types-paramiko
+    assert run.keys() & named(PROJECT["project"]["optional-dependencies"]["dev"]) <= {"types-paramiko"}
+
+
+def test_what_is_imported_is_locked_for_a_run() -> None:
+    """`make demo` and every command work without the packages for tests."""
+    found = {
+        name.split(".")[0]
+        for place in ("sparkrack", "roles", "switch", "lab", "deploy.py", "inventory.py", "config.py", "group_data")
+        for path in ([TOP / place] if place.endswith(".py") else (TOP / place).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom) and not node.level
+            else []
+        )
+    }
+    foreign = found - sys.stdlib_module_names - {"sparkrack", "roles", "switch", "lab"}
+    packages = packages_distributions()
+    assert "pyinfra" in foreign
+    missing = {name for name in foreign if not named(packages[name]) & locked("requirements.lock").keys()}
+    assert not missing
+
+
+def named(requirements: Iterable[str]) -> set[str]:
+    """The normalised names in requirements like `pydantic>=2.9,<3`."""
+    return {re.sub(r"[-_.]+", "-", re.split(r"[<>=~!;\[ ]", one)[0].lower()) for one in requirements}
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -86,6 +86,13 @@ CASES: dict[str, tuple[Seen, list[str]]] = {
 }
 
 
+def test_a_node_that_is_declared_with_its_domain_has_its_name() -> None:
+    whole = replace(READY, name="spark1.lan", static_name="spark1.lan", hosts=b"127.0.1.1 spark1.lan\n")
+    assert steps(whole, "ops", "spark1.lan", KEY) == []
+    (step,) = steps(replace(whole, static_name="spark1"), "ops", "spark1.lan", KEY)
+    assert step.what == "call it spark1.lan instead of spark1.lan"
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_missing_is_named(name: str) -> None:
     found, expected = CASES[name]

@@ -60,7 +60,7 @@ def test_the_option_wins_over_the_environment() -> None:
 def test_the_reference_rack_is_sound() -> None:
     ended = command("sparkrack", "check")
     assert ended.code == 0, ended.text
-    assert "spark8: 8 nodes, 1 switches, 8 cables (8 to a switch), switch" in ended.stdout
+    assert "spark8: 8 nodes, 1 switch, 8 cables (8 to a switch), switch" in ended.stdout
 
 
 @pytest.mark.parametrize("expected", EXPECTED, ids=lambda path: path.stem)

@@ -68,6 +68,12 @@ def test_a_driver_is_declared_only_when_it_is_installed_loaded_and_held(
     assert found.adopted().driver is None
 
 
+def test_a_kernel_that_no_package_can_have_is_not_declared(found: World) -> None:
+    both(found, "kernel", "6.17.0-1021-Custom")
+    assert found.adopted().driver is None
+    assert "driver: spark1: driver.kernel: 6.17.0-1021-Custom is not a kernel as packages name it" in told(found)
+
+
 def test_docker_is_as_it_is_and_defaults_are_marked(found: World) -> None:
     both(found, "daemon", '"max-size" : "20m"', '"max-file":"3"', '"live-restore": true')
     both(found, "ceiling", str(90 << 30))

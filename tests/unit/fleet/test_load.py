@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
-from sparkrack.fleet import RackError, load, rack_path
+from sparkrack.fleet import Rack, RackError, load, rack_path
 
 from .racks import ACCESS, CASES, DIRECT, SUBNETS, SWITCH, VALID, changed, loaded, node, switch
 
@@ -74,16 +75,26 @@ def test_file_is_named_as_the_caller_named_it(monkeypatch: pytest.MonkeyPatch) -
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     where = "; set RACK=path or write group_data/rack.yaml"
+    to_a_file = "; write the rack to a file and name that"
     expected = {
         str(tmp_path): f"{tmp_path}: cannot be read: Is a directory{where}",
         "a\nb\x1b[31m.yaml": rf"a\nb\x1b[31m.yaml: cannot be read: No such file or directory{where}",
         "a\0b": rf"a\x00b: cannot be read: embedded null byte{where}",
-        "/dev/zero": f"/dev/zero: is larger than 1048576 bytes, which no rack file is{where}",
+        "/dev/zero": f"/dev/zero: cannot be read: is a device, not a regular file{to_a_file}",
+        str(tmp_path / "fifo"): f"{tmp_path}/fifo: cannot be read: is a FIFO, not a regular file{to_a_file}",
+        str(tmp_path / "socket"): f"{tmp_path}/socket: cannot be read: is a socket, not a regular file{to_a_file}",
+        str(tmp_path / "large"): f"{tmp_path}/large: is larger than 1048576 bytes, which no rack file is{where}",
     }
+    os.mkfifo(tmp_path / "fifo")
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "socket"))
+    with (tmp_path / "large").open("wb") as large:
+        large.truncate(2**40)
     for name, message in expected.items():
         with pytest.raises(RackError) as caught:
             load(name)
         assert str(caught.value) == message
+    listening.close()
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
@@ -96,14 +107,30 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert load(path).rack == "pair"
 
 
-def test_a_pipe_can_be_a_rack_file() -> None:
+def test_a_process_substitution_is_no_rack_file() -> None:
+    """A run reads the file more than once, and the second reader of a pipe finds it empty, or waits."""
     reading, writing = os.pipe()
     os.write(writing, DIRECT.encode())
-    os.close(writing)
     try:
-        assert load(f"/dev/fd/{reading}").rack == "pair"
+        with pytest.raises(RackError) as caught:
+            load(f"/dev/fd/{reading}")
     finally:
         os.close(reading)
+        os.close(writing)
+    what = "cannot be read: is a FIFO, not a regular file; write the rack to a file and name that"
+    assert str(caught.value) == f"/dev/fd/{reading}: {what}"
+
+
+def test_of_many_faults_the_first_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "rack.yaml"
+    path.write_text(DIRECT + "".join(f"key{number}: 1\n" for number in range(20_000)))
+    with pytest.raises(RackError) as caught:
+        load(path)
+    lines = str(caught.value).splitlines()
+    assert len(caught.value.faults) == 20_000
+    assert len(lines) == 51
+    assert lines[0].endswith("known keys are " + ", ".join(name for name in Rack.model_fields if name != "source"))
+    assert lines[-1] == f"{path}: and 19950 more"
 
 
 def test_sixty_four_nodes_and_eight_switches_load(tmp_path: Path) -> None:

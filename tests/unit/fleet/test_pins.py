@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from threading import BrokenBarrierError
 
 import pytest
 from hypothesis import given, settings
@@ -74,6 +80,73 @@ def test_a_link_stays_one(tmp_path: Path) -> None:
     pins.write(link, {"x:1": Pin(A, B)})
     assert link.is_symlink()
     assert pins.read(tmp_path / "kept/lock.json") == {"x:1": Pin(A, B)}
+
+
+def test_nothing_is_written_through_a_link_that_waits_there(tmp_path: Path) -> None:
+    """Others who write to the folder may foresee the ID of a process."""
+    path, victim = tmp_path / "rack.lock.json", tmp_path / "victim"
+    victim.write_text("untouched")
+    (tmp_path / f".rack.lock.json.{os.getpid()}").symlink_to(victim)
+    pins.write(path, {"x:1": Pin(A, B)})
+    assert victim.read_text() == "untouched"
+    assert pins.read(path) == {"x:1": Pin(A, B)}
+
+
+def recording(path: Path, name: str, both: Barrier) -> None:
+    read = pins.read
+
+    def slowly(path: Path) -> dict[str, Pin]:
+        found = read(path)
+        with suppress(BrokenBarrierError):
+            both.wait(2)  # until the other one has read, too; which only one does that is not kept out
+        return found
+
+    pins.read = slowly
+    pins.record(path, ["a:1", "b:1"], {name: Pin(A, B)})
+
+
+def test_two_processes_that_record_lose_nothing(tmp_path: Path) -> None:
+    path, context = tmp_path / "rack.lock.json", get_context("fork")
+    both = context.Barrier(2)
+    processes = [context.Process(target=recording, args=(path, name, both)) for name in ("a:1", "b:1")]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert pins.read(path) == {"a:1": Pin(A, B), "b:1": Pin(A, B)}
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_one_that_is_held_for_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pins, "_PATIENCE", 0.1)
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        with pytest.raises(OSError, match=r"another process has been writing the lock file for 0\.1 s"):
+            pins.record(tmp_path / "rack.lock.json", ["x:1"], {"x:1": Pin(A, B)})
+    finally:
+        os.close(folder)
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EBADF, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    pins.record(tmp_path / "rack.lock.json", ["x:1"], {"x:1": Pin(A, B)})
+    assert pins.read(tmp_path / "rack.lock.json") == {"x:1": Pin(A, B)}
+
+
+def test_a_fifo_is_no_lock_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "rack.lock.json")
+    with pytest.raises(
+        RackError, match="cannot be read: is a FIFO, not a regular file; take the file from version control"
+    ):
+        pins.read(tmp_path / "rack.lock.json")
 
 
 def test_one_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

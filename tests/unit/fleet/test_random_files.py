@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparkrack.fleet import RackError
+from sparkrack.fleet.errors import MOST
 from sparkrack.fleet.source import parse
 
 from .racks import DIRECT, KEPT, RING, SWITCH, loaded
@@ -63,8 +64,11 @@ def judged(text: str) -> None:
     if error is None:
         return
     told = str(error).split("\n")
+    if len(error.faults) > MOST:
+        assert told.pop().endswith(f": and {len(error.faults) - MOST} more")
     assert all(FORM.fullmatch(line) for line in told), told
-    assert len(told) == len(set(error.faults)) == len(error.faults) > 0
+    assert len(set(error.faults)) == len(error.faults) > 0
+    assert len(told) == min(len(error.faults), MOST)
     last = len(re.findall("\r\n|[\r\n\x85\u2028\u2029]", text)) + 1  # what YAML takes for the end of a line
     assert all(fault.line is not None and fault.line <= last for fault in error.faults)
 

@@ -101,6 +101,21 @@ def test_command() -> None:
     assert refused(command=["a\0b", VALUE]).endswith("not a usable command line; check its name")
 
 
+def test_a_command_that_prints_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparkrack.fleet.secrets._SECONDS", 5)
+    pid = tmp_path / "pid"
+    told = refused(command=["sh", "-c", f"echo $$ > {pid}; exec yes"])
+    assert told == "command sh gives more than 65536 bytes; that is not a password"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+def test_a_number_for_a_key_is_not_shown() -> None:
+    found = faults(changed(SWITCH, ("{env: CRS812_PASSWORD}", "{0815.47: x}")))
+    assert found[0].endswith(".password: the key is not a text to YAML; write it in quotes")
+    assert "0815" not in "".join(found)
+
+
 def test_command_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparkrack.fleet.secrets._SECONDS", 0.1)
     assert refused(command=["sleep", "60"]) == "command sleep did not end within 0.1 s; run it by hand to see why"

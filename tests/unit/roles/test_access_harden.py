@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from roles.access import harden, sshd
-from tests.unit.fleet.racks import SWITCH, changed, loaded
+from tests.unit.fleet.racks import SWITCH, loaded
 from tests.unit.ops.fakenode import Answers, Ended, run
 
 from .cases import DEPLOYS, node_of, rack_of
@@ -77,14 +77,6 @@ def test_after_a_failure_no_other_is_touched(fault: str) -> None:
     trying = [name for name, answers in nodes.items() if any("tmpfiles.d" in text for text, _ in answers.sent)]
     assert len(trying) == 1
     assert f"not touched, since {trying[0]} failed and nodes change one at a time" in ended.log
-
-
-def test_root_is_not_shut_out() -> None:
-    rack = loaded(changed(SWITCH, ("user: ops", "user: root")))
-    included = "/etc/ssh/sshd_config:1:Include /etc/ssh/sshd_config.d/*.conf\n"
-    assert sshd.obstacles(rack, included) == [
-        "access.user is root, whom hardening shuts out; log in as another user, or write hardening: false"
-    ]
 
 
 @pytest.mark.parametrize(

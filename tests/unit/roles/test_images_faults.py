@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from roles.images import scripts, state
+from roles.images import scripts
+from sparkrack.fleet.images import image
 from sparkrack.fleet.pins import Pin
 
 from .dockers import Desk, Held
@@ -75,7 +76,7 @@ def test_a_transfer_of_an_earlier_run_is_waited_for(desk: Desk) -> None:
     write(desk, x=Pin(D, A))
     world = desk.world(rack(), n0={A: Held({X})})
     late = world.dockers["n1"]
-    late.rest = {"images-transfers": f"{scripts.unit(state.image(X))}\n"}
+    late.rest = {"images-transfers": f"{scripts.unit(image(X))}\n"}
     late.job = [5, f"ssh 192.168.100.1 docker save {A} <", None]
     ended = desk.run(world)
     assert ended.failed == [], ended.log
@@ -88,7 +89,7 @@ def test_one_that_brings_nothing_is_begun_anew(desk: Desk) -> None:
     world = desk.world(rack())
     world.registry[X] = (A, D)
     head = world.dockers["n0"]
-    head.rest = {"images-transfers": f"{scripts.unit(state.image(X))}\n"}
+    head.rest = {"images-transfers": f"{scripts.unit(image(X))}\n"}
     head.job = [2, "docker pull gone:1 <", None]
     ended = desk.run(world)
     assert ended.failed == [], ended.log

@@ -12,12 +12,13 @@ import pytest
 import roles.images.view  # noqa: F401 - registers what is asked
 from roles.images import scripts, state
 from roles.images.spread import Route
+from sparkrack.fleet.images import Image, image
 from sparkrack.fleet.pins import Pin
 from sparkrack.ops import probe
 from tests.unit.ops.shells import calls, run, stand_in
 
 A, D = (f"sha256:{digit * 64}" for digit in "ad")
-X = state.image("scitrera/x:1")
+X = image("scitrera/x:1")
 ROUTE = Route("n2", "n1", "192.168.100.1", fabric=True)
 COMMANDS = probe._registered["images"].commands
 
@@ -195,17 +196,17 @@ def test_what_is_read_or_declared_is_never_run(node: Path, hostile: str) -> None
     word = hostile.format(node)
     for tool in ("docker", "ssh", "systemd-run", "systemctl"):
         stand_in(node, tool, "cat >/dev/null")
-    image = state.Image(word, word, word, None)
+    foul = Image(word, word, word, None)
     route = Route("n2", "n1", word, fabric=True)
     for script in (
         scripts.copy(route, word),
         scripts.pull(word),
         scripts.inspect(word),
-        scripts.name(image, word),
+        scripts.name(foul, word),
         scripts.drop(word),
-        scripts.look(image),
-        scripts.stop(image),
-        scripts.start(image, word, "x", [word], 0),
+        scripts.look(foul),
+        scripts.stop(foul),
+        scripts.start(foul, word, "x", [word], 0),
     ):
         run(script, node)
     assert not (node / "owned").exists()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from roles.images.state import MARGIN, Goal, Stock, image, images, need, other_store, room, settle, stock
+from roles.images.state import MARGIN, Goal, Stock, images, need, other_store, room, settle, stock
+from sparkrack.fleet.images import image
 from sparkrack.fleet.pins import Pin
 from tests.unit.fleet.racks import SWITCH, loaded
 
@@ -42,10 +43,7 @@ def test_with_a_digest_it_is_asked_for_by_that() -> None:
     assert X.outside(D) == f"scitrera/x@{D}"
 
 
-def test_one_name_for_two_images() -> None:
-    both = loaded(SWITCH + f"images: [x:1, 'x:1@{D}']\n")
-    with pytest.raises(ValueError, match=f"x:1 and x:1@{D} are both x:1 on a node"):
-        images(both)
+def test_the_images_of_a_rack() -> None:
     assert [one.local for one in images(loaded(SWITCH + "images: [x:1, docker.io/y:1]\n"))] == ["x:1", "y:1"]
 
 

@@ -162,3 +162,18 @@ def test_a_file_of_somebody_else_stays(seeding: Seeding) -> None:
     assert "was not written by sparkrack seed; nothing was written" in done.output
     assert mine.read_text() == "instance-id: mine\n"
     assert [path.name for path in seeding.out.iterdir()] == ["spark2"]
+
+
+def test_root_is_not_what_a_seed_makes(seeding: Seeding) -> None:
+    text = seeding.rack.read_text()
+    seeding.rack.write_text(changed(text, ("  user: ops", "  user: root\n  hardening: false")))
+    ended = seeding.run("spark1")
+    assert (ended.exit_code, seeding.out.exists()) == (1, False)
+    assert "access.user: a seed keeps root from logging in; write another user, like ops" in ended.output
+
+
+def test_a_user_that_sudoers_reads_otherwise_is_refused(seeding: Seeding) -> None:
+    seeding.rack.write_text(changed(seeding.rack.read_text(), ("  user: ops", "  user: ALL")))
+    ended = seeding.run("spark1")
+    assert (ended.exit_code, seeding.out.exists()) == (1, False)
+    assert "access.user: ALL cannot be a user name" in ended.output
