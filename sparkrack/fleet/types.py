@@ -15,11 +15,11 @@ from sparkrack.fleet.frozen import FrozenMap
 from sparkrack.fleet.scalars import (
     Address,
     End,
-    FilePath,
     Given,
     Image,
     Name,
     Pool,
+    SshPath,
     Subnet,
     Vendor,
     refuse,
@@ -39,8 +39,8 @@ class Access(Section):
     """
 
     user: Name = Field(examples=["ops"])
-    key: FilePath = Field(examples=["~/.ssh/id_ed25519"])
-    known_hosts: FilePath = Field(examples=["known_hosts"])
+    key: SshPath = Field(examples=["~/.ssh/id_ed25519"])
+    known_hosts: SshPath = Field(examples=["known_hosts"])
     port: TcpPort = 22
     hardening: StrictBool = True
 
