@@ -17,7 +17,7 @@ FSTAB = (
     "/swap.img none swap sw,password=canary-of-the-swap,username=canary-svc,credentials=/root/canary-file 0 0\n"
     "//nas/more /more cifs credentials=/root/canary-file 0 0\n"
 )
-COMMANDS = (
+COMMANDS: tuple[tuple[str, ...], ...] = (
     ("sparkrack", "plan", "--limit", "spark1", "--only", "memory", "--out", "plan.json"),
     ("sparkrack", "plan", "--limit", "spark1", "--only", "memory", "--json"),
     ("sparkrack", "drift", "--limit", "spark1", "--only", "memory", "--markdown", "--junit", "drift.xml"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
+from typing import Any
 
 import click
 import pytest
@@ -75,7 +76,7 @@ def test_what_pyinfra_echoes_and_logs_is_cleaned(guarded: list[str]) -> None:
 def test_no_password_of_sudo_is_asked_for_or_sent(guarded: list[str]) -> None:
     with pytest.raises(PermissionError, match="sudo asks for a password; `sparkrack bootstrap nodes NAME` sets"):
         connecting.getpass("[spark1] sudo password: ")  # type: ignore[attr-defined]
-    make = ssh.make_unix_command_for_host  # type: ignore[attr-defined]
+    make: Any = ssh.make_unix_command_for_host  # type: ignore[attr-defined]
     assert make(None, None, "id", _sudo=True) == "made"
     with pytest.raises(PermissionError, match="a password of sudo would stand in the arguments of a process"):
         make(None, None, "id", _sudo=True, _sudo_password="secret")
