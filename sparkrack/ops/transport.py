@@ -12,7 +12,6 @@ from paramiko.ssh_exception import IncompatiblePeer
 
 from sparkrack.fleet import Rack
 from sparkrack.fleet.errors import shown
-from sparkrack.ops.terminal import guard
 
 DEAD_AFTER = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 6, "TCP_USER_TIMEOUT": 45_000}
 """A node that has said nothing for 15 s is asked every 5 s, and is given up after 45 s without any answer (the last
@@ -92,6 +91,8 @@ def ssh_data(rack: Rack, node: str) -> dict[str, Any]:
 
     Every inventory calls this before it connects, so it guards pyinfra's prompts and output as well.
     """
+    from sparkrack.ops.terminal import guard  # here, since `bootstrap` uses the transport without pyinfra
+
     guard()
     access = rack.access
     missing = [f"access.{name}: {path} is not there" for name, path in _files(rack).items() if not path.is_file()]
