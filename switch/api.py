@@ -196,6 +196,9 @@ def _why(fault: BaseException) -> str:
     """One line for an error of the library or the socket. A `!fatal` brings its reason as a stray word."""
     if isinstance(fault, RouterOsApiConnectionClosedError):
         return "closed by the switch"
+    if isinstance(fault, UnicodeError):
+        # Its arguments hold the whole text, which may be a password.
+        return "a text is not UTF-8"
     words = [_text(part) if isinstance(part, bytes) else str(part) for part in fault.args]
     if words and "%s" in words[0]:
         return f"unexpected answer: {words[-1]}"

@@ -6,6 +6,7 @@ could not hold safe mode anyway (MikroTik manual, 'REST API').
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any, Self
 from urllib.parse import quote
@@ -42,7 +43,8 @@ class Rest:
     """A reader of one switch. `user` needs no more than the policies read and rest-api.
 
     host, port: where www-ssl listens. sha256: of the switch's certificate (DER, 64 hex digits). Nothing is sent
-    before `ask`. patience: seconds to wait for one answer. One thread at a time.
+    before `ask`. patience: seconds to wait for one answer. One thread at a time. Raises LoginError for a user or
+    password that cannot be sent.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Rest:
         # Neither a proxy nor a netrc file of the operator's may come between, nor see the password.
         self._http.trust_env = False
         self._http.verify = False
-        self._http.auth = HTTPBasicAuth(user.encode(), password.get_secret_value().encode())
+        self._http.auth = _authentication(user, password)
         self._http.mount("https://", _Pinned(sha256))
 
     def ask(self, sentence: Sentence) -> list[dict[str, str]]:
@@ -114,6 +116,13 @@ class Rest:
         if shown:
             return CertificateError(f"the switch shows certificate {shown[1]}, pinned is {self._sha256}")
         return SessionError(f"no TLS with {self.place}: does the switch's www-ssl have a certificate?")
+
+
+def _authentication(user: str, password: SecretStr) -> HTTPBasicAuth:
+    with contextlib.suppress(UnicodeEncodeError):
+        return HTTPBasicAuth(user.encode(), password.get_secret_value().encode())
+    # Raised outside of `except`: the error holds the password.
+    raise LoginError(f"no login as {user} over REST: its password is not UTF-8; nothing was sent")
 
 
 def request(sentence: Sentence) -> tuple[str, str, dict[str, Any]]:

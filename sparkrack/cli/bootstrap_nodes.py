@@ -19,6 +19,7 @@ from sparkrack.bootstrap.operator import public_line
 from sparkrack.bootstrap.passwords import Passwords
 from sparkrack.bootstrap.run import Nodes, Trust
 from sparkrack.bootstrap.trust import vouchers_of
+from sparkrack.cli.hidden import hidden
 from sparkrack.cli.machines import nodes as known_nodes
 from sparkrack.cli.rackoption import rack_option
 from sparkrack.cli.show import printable
@@ -169,7 +170,7 @@ def typed(node: str, user: str) -> SecretStr:
             f"a password of {one_line(user)} is needed and there is no terminal to ask on; say --password-env or "
             "--password-file"
         )
-    return SecretStr(click.prompt(f"{node}: password of {one_line(user)}", hide_input=True, err=True))
+    return hidden(f"{node}: password of {one_line(user)}")
 
 
 def _confirm(node: str, key: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 from pydantic import SecretStr
 
+from sparkrack.cli.hidden import hidden
 from sparkrack.cli.machines import switches
 from sparkrack.cli.pick import the_switch
 from sparkrack.cli.rackoption import rack_option
@@ -154,4 +155,4 @@ def _typed(switch: str) -> SecretStr:
             f"{FACTORY_USER}'s password is needed and there is no terminal to ask on; say --password-env or "
             "--password-file"
         )
-    return SecretStr(click.prompt(f"{switch}: password of {FACTORY_USER} (on the sticker)", hide_input=True, err=True))
+    return hidden(f"{switch}: password of {FACTORY_USER} (on the sticker)")

@@ -12,6 +12,7 @@ from typing import Any
 import click
 from pydantic import SecretStr, ValidationError
 
+from sparkrack.cli.hidden import hidden
 from sparkrack.cli.wishes import Wishes, machine
 from sparkrack.discovery import listen, meeting
 from sparkrack.discovery.describe import NO_CERTIFICATE, Box, Found, Machine
@@ -193,7 +194,7 @@ class Discovery:
             return self.wishes.password.resolve()
         if not sys.stdin.isatty():
             raise SecretError(f"no password; say --switch-password-env or --switch-password-file: {_NO_TERMINAL}")
-        return SecretStr(click.prompt(f"{name}: password of {self.wishes.switch_user}", hide_input=True, err=True))
+        return hidden(f"{name}: password of {self.wishes.switch_user}")
 
     def _silent(self, name: str, why: str) -> None:
         if self.strict:

@@ -8,7 +8,7 @@ from itertools import groupby
 from rich.console import Console
 from rich.text import Text
 
-from sparkrack.fleet.errors import one_line
+from sparkrack.fleet.errors import printable
 from sparkrack.ops.account import Sort
 from sparkrack.run.plan import Machine, Plan, Said, Standing, Step
 
@@ -25,6 +25,8 @@ MARKS: Mapping[Sort, tuple[str, str]] = {
     Sort.UNKNOWN: ("unknown: ", "red"),
 }
 """What stands before each kind of line, and its colour. The words alone say everything."""
+
+__all__ = ["MARKS", "line", "printable", "show_plan", "total"]
 
 _FILES = {"create": "+", "modify": "~", "remove": "-"}
 _LOUD = (Sort.REFUSED, Sort.UNKNOWN, Sort.FAULT)
@@ -51,7 +53,7 @@ def _count(number: int, what: str) -> str:
 
 def _machine(console: Console, machine: Machine, quiet: bool) -> None:
     if machine.standing is Standing.UNREACHABLE:
-        console.print(f"{machine.name}: unreachable: {machine.why}", style="red")
+        console.print(f"{machine.name}: unreachable: {printable(machine.why)}", style="red")
         return
     if quiet:
         for step, said in machine.said(*_LOUD):
@@ -83,8 +85,3 @@ def line(said: Said, step: Step) -> Text:
     elif said.sort is Sort.CHANGE and text.startswith(("+ ", "~ ", "- ")):
         mark = ""  # a row of the switch brings its own
     return Text(f"{mark}{printable(text.removeprefix(f'{step.role}: '))}", style=style)
-
-
-def printable(text: str) -> str:
-    """Text of a machine as it may reach a terminal: nothing in it moves the cursor."""
-    return "\t".join(map(one_line, text.split("\t")))

@@ -21,6 +21,11 @@ def one_line(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
+def printable(text: str) -> str:
+    """Text of a machine as it may reach a terminal: nothing in it moves the cursor, and tabs stay."""
+    return "\t".join(map(one_line, text.split("\t")))
+
+
 def shown(value: object) -> str:
     """`value` as it may stand in a message: one line, printable, at most 60 characters of it."""
     text = value if isinstance(value, str) else str(value)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, StrictStr, TypeAdapter, ValidationError, ValidationInfo
 from pydantic_core import PydanticCustomError
 
-from sparkrack.fleet.errors import shown
+from sparkrack.fleet.errors import one_line, shown
 
 REFUSED = "refused"
 """The type of the pydantic errors raised here; their context holds `what` and `right`."""
@@ -363,3 +363,22 @@ def _placed(value: object, info: ValidationInfo) -> object:
 
 FilePath = Annotated[Path, BeforeValidator(_placed)]
 """A file: `~` is the home folder, a relative path starts in the folder of the rack file."""
+
+SSH_WORD = 'without quotation marks, backslashes, "${" and control characters'
+"""Which paths OpenSSH takes from a configuration as they are; its versions differ in how they read the others."""
+
+
+def is_ssh_word(path: Path) -> bool:
+    """Whether a path can stand in quotes in an OpenSSH configuration, when each `%` in it is doubled."""
+    text = str(path)
+    return text.isprintable() and not any(part in text for part in ('"', "\\", "${"))
+
+
+def _ssh_path(path: Path) -> Path:
+    if not is_ssh_word(path):
+        raise refuse(f"{one_line(str(path))} cannot stand in an OpenSSH configuration", f"use a path {SSH_WORD}")
+    return path
+
+
+SshPath = Annotated[FilePath, AfterValidator(_ssh_path)]
+"""A file that OpenSSH is told of; the folder of the rack file is judged with it."""

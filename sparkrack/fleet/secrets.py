@@ -60,9 +60,10 @@ class SecretRef(BaseModel):
     def resolve(self) -> SecretStr:
         """Fetch the secret now, without its last line break. Raises SecretError when it cannot be had."""
         if self.env is not None:
-            text = os.environ.get(self.env)
-            if text is None:
+            raw = os.environb.get(self.env.encode())
+            if raw is None:
                 raise SecretError(f"{self} is not set; export it before the run")
+            text = _decoded(raw, str(self))
         elif self.file is not None:
             text = _decoded(_read_private(self.file, str(self)), str(self))
         else:

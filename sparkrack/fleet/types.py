@@ -15,12 +15,12 @@ from sparkrack.fleet.frozen import FrozenMap
 from sparkrack.fleet.scalars import (
     Address,
     End,
-    FilePath,
     Given,
     HostName,
     Image,
     Name,
     Pool,
+    SshPath,
     Subnet,
     UserName,
     Vendor,
@@ -41,8 +41,8 @@ class Access(Section):
     """
 
     user: UserName = Field(examples=["ops"])
-    key: FilePath = Field(examples=["~/.ssh/id_ed25519"])
-    known_hosts: FilePath = Field(examples=["known_hosts"])
+    key: SshPath = Field(examples=["~/.ssh/id_ed25519"])
+    known_hosts: SshPath = Field(examples=["known_hosts"])
     port: TcpPort = 22
     hardening: StrictBool = True
 

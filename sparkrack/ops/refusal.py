@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from weakref import WeakKeyDictionary
+
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand, PyinfraCommand
 from pyinfra.api.host import Host
 from pyinfra.api.state import State
 
+from sparkrack.fleet.errors import printable
 from sparkrack.ops.account import Entry, Sort, heard
+
+_said: WeakKeyDictionary[Host, set[tuple[bool, str]]] = WeakKeyDictionary()
+"""What was printed of a host in each stage: a node that cannot be read stops each operation for one reason, which is
+printed once."""
+_ROLE = re.compile(r"^[a-z]+: |; nothing was changed$")
+"""What operations add to a reason."""
 
 
 def refuse(host: Host, *reasons: str) -> PyinfraCommand:
@@ -36,9 +46,12 @@ def unseen(host: Host) -> bool:
 
 
 def _stop(host: Host, sort: Sort, reasons: tuple[str, ...]) -> PyinfraCommand:
+    said = _said.setdefault(host, set())
     for reason in reasons:
-        if not heard(host, Entry(sort, reason)):
-            host.log_styled(reason, fg="red", log_func=logger.error)
+        told = (host.state.is_executing, _ROLE.sub("", reason))
+        if not heard(host, Entry(sort, reason)) and told not in said:
+            said.add(told)
+            host.log_styled(printable(reason), fg="red", log_func=logger.error)
     if not host.state.is_executing:
         host.state.failed_hosts.add(host)
     return FunctionCommand(_fail, (), {})

@@ -8,12 +8,52 @@ from pathlib import Path
 from typing import Any
 
 import paramiko
+from paramiko.ssh_exception import IncompatiblePeer
 
 from sparkrack.fleet import Rack
+from sparkrack.fleet.errors import shown
 
 DEAD_AFTER = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 6, "TCP_USER_TIMEOUT": 45_000}
 """A node that has said nothing for 15 s is asked every 5 s, and is given up after 45 s without any answer (the last
 one in milliseconds). A network that reconnects, as NetworkManager's does for a second, is within that."""
+
+
+def _outdated(name: str) -> bool:
+    """Whether an algorithm rests on SHA-1, MD5 or a cipher in CBC mode."""
+    return name.startswith("ssh-rsa") or name.endswith("-cbc") or "sha1" in name or "md5" in name
+
+
+class _Modern(paramiko.Transport):
+    """Agrees on nothing that OpenSSH has left out of its defaults by 8.8, and takes no such signature.
+
+    paramiko 4.0.0 verifies an RSA signature by the hash that the signature itself names, whatever was agreed on
+    (CVE-2026-44405), so the name is looked at here.
+    """
+
+    def _filter_algorithm(self, type_: str) -> tuple[str, ...]:
+        names: tuple[str, ...] = super()._filter_algorithm(type_)  # type: ignore[misc]
+        if type_ == "keys":
+            # A client that knows an RSA key asks for it by this name alone, which also stands for SHA-1.
+            names = tuple(dict.fromkeys(new for name in names for new in _RSA.get(name, (name,))))
+        return tuple(name for name in names if not _outdated(name))
+
+    def _verify_key(self, host_key: bytes, sig: bytes) -> None:
+        algorithm = paramiko.Message(sig).get_text()
+        if _outdated(algorithm):
+            raise paramiko.SSHException(f"its host key signs with {shown(algorithm)}, which is outdated; {_UPDATE}")
+        super()._verify_key(host_key, sig)  # type: ignore[misc]
+
+    def start_client(self, event: Any = None, timeout: float | None = None) -> None:
+        """As paramiko's, in words for a server that has only what is outdated."""
+        try:
+            super().start_client(event, timeout)
+        except IncompatiblePeer as fault:
+            lacking = str(fault).partition("(")[2].rstrip(")") or str(fault)
+            raise paramiko.SSHException(f"offers only outdated algorithms: {lacking}; {_UPDATE}") from None
+
+
+_RSA = {"ssh-rsa": ("rsa-sha2-512", "rsa-sha2-256")}
+_UPDATE = "update OpenSSH there, or allow newer ones in its sshd_config"
 
 
 def without_delay(sock: Any, **arguments: Any) -> paramiko.Transport:
@@ -29,7 +69,7 @@ def without_delay(sock: Any, **arguments: Any) -> paramiko.Transport:
         for name, value in DEAD_AFTER.items():
             if hasattr(socket, name):  # they are called otherwise, or not there, outside Linux
                 sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    transport = paramiko.Transport(sock, **arguments)
+    transport = _Modern(sock, **arguments)
     options = transport.get_security_options()
     # OpenSSL checks what it decrypts with GCM; of the others paramiko compares each packet's MAC itself, in Python.
     options.ciphers = sorted(options.ciphers, key=lambda name: "gcm" not in name)
@@ -47,7 +87,13 @@ def refusing(reason: str) -> Callable[..., paramiko.Transport]:
 
 
 def ssh_data(rack: Rack, node: str) -> dict[str, Any]:
-    """pyinfra's host data for one node; what all nodes have in common is in group_data/nodes.py."""
+    """pyinfra's host data for one node; what all nodes have in common is in group_data/nodes.py.
+
+    Every inventory calls this before it connects, so it guards pyinfra's prompts and output as well.
+    """
+    from sparkrack.ops.terminal import guard  # here, since `bootstrap` uses the transport without pyinfra
+
+    guard()
     access = rack.access
     missing = [f"access.{name}: {path} is not there" for name, path in _files(rack).items() if not path.is_file()]
     return {

@@ -10,6 +10,7 @@ from testinfra.host import Host
 
 from sparkrack.fleet import Access, Fault, Rack, RackError, regular
 from sparkrack.fleet.errors import one_line
+from sparkrack.fleet.scalars import SSH_WORD, is_ssh_word
 from sparkrack.proof.shell import RootShell
 
 Machine = Any
@@ -58,9 +59,9 @@ def configured(access: Access, addresses: Mapping[str, object]) -> str:
 Host *
   User {access.user}
   Port {access.port}
-  IdentityFile "{access.key}"
+  IdentityFile {_quoted(access.key)}
   IdentitiesOnly yes
-  UserKnownHostsFile "{access.known_hosts}"
+  UserKnownHostsFile {_quoted(access.known_hosts)}
   GlobalKnownHostsFile /dev/null
   StrictHostKeyChecking yes
   BatchMode yes
@@ -69,3 +70,12 @@ Host *
   LogLevel ERROR
 """
     return "".join(f"Host {name}\n  HostName {address}\n" for name, address in addresses.items()) + common
+
+
+def _quoted(path: Path) -> str:
+    """A path as OpenSSH takes it back from a configuration, where `%` begins a token. Raises RackError."""
+    if not is_ssh_word(path):
+        # What the rack file says was judged when it was loaded; this is the folder for temporary files.
+        place = one_line(str(path))
+        raise RackError([Fault(place, None, "", "cannot stand in an OpenSSH configuration", f"set TMPDIR {SSH_WORD}")])
+    return f'"{str(path).replace("%", "%%")}"'

@@ -82,6 +82,10 @@ class Proof:
         """Where this test tells more than one thing."""
         return Told(request.node.user_properties)
 
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Tracebacks without the arguments of functions, which may hold a secret; they stand in a JUnit report."""
+        config.option.tbstyle = "short"
+
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run each test for every part of the rack that its arguments ask for."""
         for name, values in self._parts().items():

@@ -15,7 +15,6 @@ from pyinfra.api.connect import connect_all, disconnect_all
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.host import Host
 from pyinfra.api.state import BaseStateCallback, State, StateStage
-from pyinfra.connectors import util as connecting
 from pyinfra.context import ctx_config, ctx_inventory, ctx_state
 from pyinfra_cli.inventory import make_inventory
 from pyinfra_cli.util import PYTHON_CODES, load_deploy_file
@@ -24,6 +23,7 @@ from sparkrack.fleet import Rack, regular
 from sparkrack.fleet.errors import one_line
 from sparkrack.fleet.load import handed
 from sparkrack.fleet.selection import Selection
+from sparkrack.ops.terminal import guard
 from sparkrack.run import deployfile
 
 INVENTORY = deployfile.DEPLOY.with_name("inventory.py")
@@ -107,16 +107,11 @@ def title(state: State, op_hash: str) -> tuple[str, str]:
 
 def _hush() -> None:
     """Nothing but the command itself speaks to a person, or asks one."""
-    connecting.getpass = _ask_nobody  # type: ignore[attr-defined]
+    guard()
     # paramiko logs a traceback for a server that says nothing; why it was not reached is in `unreachable`.
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     # gevent prints what ends a greenlet, Ctrl-C as well; whoever waits for that greenlet is told anyway.
     gevent.get_hub().exception_stream = None
-
-
-def _ask_nobody(prompt: str = "", stream: Any = None) -> str:  # noqa: ARG001 - as getpass has them
-    """In the place of getpass: pyinfra asks for a password when sudo wants one, and nobody may be there to answer."""
-    raise PermissionError("sudo wants a password; access.user needs sudo without one")
 
 
 class _Deaf(BaseStateCallback):

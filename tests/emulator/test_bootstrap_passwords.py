@@ -12,13 +12,12 @@ from tests.emulator.bootstrap_runs import PROGRAM, Desk, MakeBox
 from tests.emulator.raw import RawClient
 
 
-def test_asked_for_once_and_not_shown(box: Desk) -> None:
-    """At a terminal of its own, since a hidden prompt is read from there and nowhere else."""
+def typing(box: Desk, secret: bytes) -> tuple[int, bytes]:
+    """At a terminal of its own, since a hidden prompt is read from there and nowhere else: exit code, what it said."""
     words = box.words(password=False)
     child, terminal = pty.fork()
     if child == 0:
         os.execv(PROGRAM, [str(PROGRAM), *words])  # noqa: S606 - this is the child
-    sticker = box.sticker.read_bytes()
     said, typed = b"", False
     while select.select([terminal], [], [], 60)[0]:
         try:
@@ -26,10 +25,25 @@ def test_asked_for_once_and_not_shown(box: Desk) -> None:
         except OSError:  # Linux says so at the end of a terminal
             break
         if not typed and b"password of admin (on the sticker)" in said:
-            os.write(terminal, sticker)
+            os.write(terminal, secret)
             typed = True
     _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0, said.decode()
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(status), said
+
+
+def test_one_that_is_typed_in_another_encoding_is_refused(box: Desk) -> None:
+    code, said = typing(box, b"canary-\xe9-1234\n")
+    assert code == 1
+    assert said.endswith(b"the typed password is not UTF-8 text; set the terminal to UTF-8\r\n"), said
+    assert b"canary" not in said
+    assert b"Traceback" not in said
+
+
+def test_asked_for_once_and_not_shown(box: Desk) -> None:
+    sticker = box.sticker.read_bytes()
+    code, said = typing(box, sticker)
+    assert code == 0, said.decode()
     assert said.count(b"password of admin") == 1
     assert sticker.strip() not in said
     box.is_ready()

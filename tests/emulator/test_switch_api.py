@@ -135,6 +135,19 @@ def test_a_wrong_password_is_not_repeated(crs812: Crs812Process) -> None:
     assert not any("canary" in text for text in told)
 
 
+def test_a_text_that_is_not_utf8_is_not_repeated(crs812: Crs812Process) -> None:
+    """What a terminal of another encoding gives Python, as a password and in a sentence."""
+    secret = "canary-\udce9-1234"
+    with pytest.raises(SessionError, match="a text is not UTF-8") as raised:
+        open_session(crs812, password=SecretStr(secret))
+    told = [raised.value]
+    with open_session(crs812) as session, pytest.raises(SessionError, match="a text is not UTF-8") as raised:
+        session.talk("/user/add", "=name=x", f"=password={secret}")
+    told.append(raised.value)
+    for fault in told:
+        assert "canary" not in f"{fault} {fault!r} {fault.__context__!r} {fault.__cause__!r}"
+
+
 def test_the_session_does_not_keep_or_show_the_password(crs812: Crs812Process, session: Session) -> None:
     assert crs812.password not in repr(session)
     assert session._pool.password == ""

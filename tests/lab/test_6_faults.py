@@ -85,7 +85,7 @@ def test_sudo_taken_away_is_told_and_nothing_is_done(rack: VirtualRack) -> None:
         assert time.monotonic() < until
         time.sleep(1)
     assert done.returncode == 1
-    assert "sudo wants a password; access.user needs sudo without one" in said(done)
+    assert "sudo asks for a password; `sparkrack bootstrap nodes NAME` sets passwordless sudo" in said(done)
     assert "Traceback" not in said(done)
 
 

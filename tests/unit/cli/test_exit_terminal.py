@@ -72,4 +72,4 @@ def test_nobody_is_asked_for_a_password(tmp_path: Path) -> None:
     code, seen = on_terminal(tmp_path, saying(1, "sudo: a password is required"))
     assert code == 1
     assert "sudo password:" not in seen
-    assert "access.user needs sudo without one" in seen
+    assert "`sparkrack bootstrap nodes NAME` sets passwordless sudo" in seen

@@ -53,6 +53,14 @@ def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert VALUE not in f"{secret} {secret!r}"
     monkeypatch.setenv("SOME_PASSWORD", "")
     assert refused(env="SOME_PASSWORD") == "environment variable SOME_PASSWORD holds nothing; put the password there"
+    monkeypatch.setitem(os.environb, b"SOME_PASSWORD", VALUE.encode() + b"\xe9")
+    assert refused(env="SOME_PASSWORD") == (
+        "environment variable SOME_PASSWORD does not give UTF-8 text; that is not a password"
+    )
+    monkeypatch.setenv("SOME_PASSWORD", VALUE * 4000)
+    assert refused(env="SOME_PASSWORD") == (
+        "environment variable SOME_PASSWORD gives more than 65536 bytes; that is not a password"
+    )
     monkeypatch.delenv("SOME_PASSWORD")
     assert refused(env="SOME_PASSWORD") == "environment variable SOME_PASSWORD is not set; export it before the run"
 

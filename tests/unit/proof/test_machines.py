@@ -5,6 +5,9 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from sparkrack.fleet import Rack, RackError, load
 from sparkrack.proof.machines import Machines, ssh_config
 from tests.unit.fleet.racks import SWITCH, changed, loaded
 
@@ -17,10 +20,10 @@ RACK = loaded(
 )
 
 
-def options(folder: Path, host: str) -> dict[str, str]:
+def options(folder: Path, host: str, rack: Rack = RACK) -> dict[str, str]:
     """What OpenSSH itself makes of the configuration."""
     file = folder / "config"
-    file.write_text(ssh_config(RACK))
+    file.write_text(ssh_config(rack))
     shown = subprocess.run(["ssh", "-G", "-F", str(file), host], capture_output=True, text=True, check=True).stdout
     return dict(line.split(" ", 1) for line in shown.splitlines() if " " in line)
 
@@ -44,6 +47,22 @@ def test_what_ssh_will_do(tmp_path: Path) -> None:
         "connecttimeout": "10",
     }
     assert {key: found[key].strip('"') for key in wanted} == wanted
+
+
+@pytest.mark.parametrize("name", ["100%home rack", "%%h", "it's a rack", "$HOME", "#1", "ü"])
+def test_any_other_folder_is_taken_by_its_name(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "rack.yaml").write_text(changed(SWITCH, ("~/.ssh/id_ed25519", "key")))
+    found = options(tmp_path, "spark1", load(folder / "rack.yaml"))
+    assert found["identityfile"].strip('"') == str(folder / "key").replace("%", "%%"), "shown with its tokens"
+    assert found["userknownhostsfile"].strip('"') == str(folder / "known_hosts")
+
+
+def test_a_folder_for_temporary_files_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    access = RACK.access.model_copy(update={"known_hosts": tmp_path / 'a"\n  ProxyCommand true\n#/known_hosts'})
+    with pytest.raises(RackError, match="cannot stand in an OpenSSH configuration; set TMPDIR without quotation marks"):
+        ssh_config(RACK.model_copy(update={"access": access}))
 
 
 def test_a_machine_is_made_once(tmp_path: Path) -> None:

@@ -257,6 +257,13 @@ def test_nobody_listens(server: Server, rest: Callable[..., Rest]) -> None:
     )
 
 
+def test_a_password_that_is_not_utf8_is_refused_and_not_repeated(server: Server, rest: Callable[..., Rest]) -> None:
+    with pytest.raises(LoginError, match="no login as reader over REST: its password is not UTF-8") as raised:
+        rest(password=SecretStr(f"{CANARY}\udce9"))
+    assert CANARY not in f"{raised.value!r} {raised.value.__context__!r}"
+    assert not server.requests
+
+
 def test_no_log_holds_the_password(server: Server, rest: Callable[..., Rest], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG):
         rest().ask(SENTENCE)

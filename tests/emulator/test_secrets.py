@@ -1,0 +1,170 @@
+"""A secret of whatever bytes is in no output, no report, no file and no argument list, whatever becomes of the run."""
+
+from __future__ import annotations
+
+import base64
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote_from_bytes
+
+import pytest
+
+from tests.emulator.direct import READER_PASSWORD
+from tests.emulator.peer import REPOSITORY, Crs812Process, stop_all
+from tests.emulator.restoring import Restorer
+
+BIN = Path(sys.executable).parent
+HEAD, TAIL = b"Xq7Zp2Lm9V", b"kR4tWs8Hd3"
+SECRETS = {
+    "not UTF-8": HEAD + b"\xe9" + TAIL,
+    "empty": b"",
+    "longer than any": (HEAD + TAIL) * 3500,
+    "of several lines": HEAD + b"\n" + TAIL + b"\n\n" + HEAD,
+}
+SAID = {
+    "not UTF-8": ("does not give UTF-8 text; that is not a password",),
+    "empty": ("holds nothing; put the password there",),
+    "longer than any": ("gives more than 65536 bytes; that is not a password",),
+    "of several lines": ("invalid user name or password", "login as sparkrack-reader over REST refused"),
+}
+NEVER_SENT = ("plan", "status", "verify")
+"""What is enough to see of a secret that is refused for its length."""
+VARIABLES = ("CRS812_PASSWORD", READER_PASSWORD, "TEST_SNMP_A", "TEST_SNMP_E")
+LIMIT = ("--limit", "crs812")
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "plan": ("plan", *LIMIT, "--out", "{out}/plan"),
+    "apply": ("apply", *LIMIT, "-y", "--json"),
+    "drift": ("drift", *LIMIT, "--markdown", "--junit", "{out}/drift.xml", "--prom", "{out}/drift.prom"),
+    "drift as JSON": ("drift", *LIMIT, "--json"),
+    "verify": ("verify", *LIMIT, "--json", "--html", "{out}/report.html", "--junit", "{out}/verify.xml"),
+    "status": ("status", *LIMIT, "--json"),
+    "topology": ("topology", "--seen", *LIMIT),
+    "probe": ("probe", "switch", "-o", "{out}/fixture.json"),
+    "bootstrap": (
+        *("bootstrap", "switch", "--address", "127.0.0.1", "--api-port", "{port}", "--patience", "5"),
+        *("--password-env", "CRS812_PASSWORD", "--replace-fingerprint"),
+    ),
+    "password": ("switch", "password", "--new-file", "{out}/new"),
+    "restore": ("switch", "restore", "--last", "--no-nodes", "--no-lock", "-y"),
+}
+PYINFRA = ("inventory.py", "deploy.py", "-y", "-vvv", "--debug", "--limit", "@routeros/crs812")
+
+
+def pieces(secret: bytes) -> set[bytes]:
+    """Six characters of it anywhere, as they are and as Python, a URL and base64 spell them."""
+    text = secret[:64].decode(errors="surrogateescape")
+    spelled = [secret[:64], repr(text).encode(), repr(secret[:64]).encode(), quote_from_bytes(secret[:64]).encode()]
+    whole = {word[at : at + 6] for word in spelled for at in range(len(word) - 5)}
+    for at in range(len(secret[:64]) - 5):
+        # Six bytes are eight characters of base64 in one of three positions; its first and last share bits.
+        whole |= {base64.b64encode(b"\0" * lead + secret[at : at + 6])[lead + 1 : lead + 7] for lead in range(3)}
+    return whole
+
+
+class Watch(threading.Thread):
+    """Reads the arguments of all processes, again and again."""
+
+    def __init__(self, canaries: set[bytes]) -> None:
+        super().__init__(daemon=True)
+        self.canaries, self.found, self.over = canaries, set[bytes](), threading.Event()
+
+    def run(self) -> None:
+        while not self.over.wait(0.02):
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    text = path.read_bytes()
+                except OSError:
+                    continue  # it has ended
+                self.found |= {text for canary in self.canaries if canary in text}
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restorer]:
+    """A switch as declared with every key, and a backup of it."""
+    folder = tmp_path_factory.mktemp("secrets")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in VARIABLES:
+            patch.setenv(name, "")
+        emulator = Crs812Process(folder / "switch", settle=0.05).start()
+        (folder / "desk").mkdir()
+        made = Restorer(
+            folder / "desk", emulator, reader={"password": {"env": READER_PASSWORD}, "port": emulator.rest_port}
+        )
+        made.deploy()
+        made.keep()
+        yield made
+        stop_all([emulator])
+
+
+def run(desk: Restorer, out: Path, program: str, *words: str, secrets: Mapping[str, bytes]) -> tuple[int, bytes]:
+    """A command as a process of its own: how it ended, and all that it said."""
+    environment: dict[str, str | bytes] = {**os.environ, **secrets, "RACK": str(desk.folder / "rack.yaml")}
+    environment |= {"XDG_STATE_HOME": str(desk.folder / "state"), "PYINFRA_PROGRESS": "off", "COLUMNS": "200"}
+    filled = [word.format(out=out, port=desk.emulator.plain_port) for word in words]
+    done = subprocess.run(
+        [BIN / program, *filled],
+        cwd=REPOSITORY,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=120,
+    )
+    return done.returncode, done.stdout
+
+
+def files(*folders: Path) -> dict[Path, bytes]:
+    found = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.name != "password"]
+    return {path: path.read_bytes() for path in found}
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_one_that_lets_nobody_in(desk: Restorer, tmp_path: Path, kind: str) -> None:
+    secret = SECRETS[kind]
+    canaries = pieces(secret)
+    watch = Watch(canaries)
+    watch.start()
+    told = {}
+    names = COMMANDS if kind in ("not UTF-8", "of several lines") else NEVER_SENT
+    for name in names:
+        words = COMMANDS[name]
+        told[name] = run(desk, tmp_path, "sparkrack", *words, secrets=dict.fromkeys(VARIABLES, secret))
+    told["pyinfra"] = run(desk, tmp_path, "pyinfra", *PYINFRA, secrets=dict.fromkeys(VARIABLES, secret))
+    watch.over.set()
+    watch.join()
+    for name, (code, text) in told.items():
+        shown = text.decode(errors="backslashreplace")
+        assert code == 1, f"{name}: {shown}"
+        assert "Traceback" not in shown, f"{name}: {shown}"
+        assert not [canary for canary in canaries if canary in text], f"{name}: {shown}"
+        if name not in ("apply", "bootstrap"):  # they are stopped before, or say more
+            assert any(said in shown for said in SAID[kind]), f"{name}: {shown}"
+    assert not watch.found
+    kept = files(tmp_path, desk.folder, desk.emulator.folder)
+    assert {path.suffix for path in kept} >= {".xml", ".html", ".json"}
+    assert not [(path.name, canary) for path, data in kept.items() for canary in canaries if canary in data]
+
+
+@pytest.mark.parametrize("kind", SECRETS)
+def test_one_that_a_switch_is_given(desk: Restorer, tmp_path: Path, kind: str) -> None:
+    secret = SECRETS[kind]
+    canaries = pieces(secret)
+    with desk.operator.open() as session:
+        for row in session.talk("/user/print", "=.proplist=.id", "?name=sparkrack-reader"):
+            session.talk("/user/remove", f"=.id={row['.id']}")
+    secrets = dict.fromkeys(VARIABLES, secret) | {"CRS812_PASSWORD": desk.emulator.password.encode()}
+    code, text = run(desk, tmp_path, "pyinfra", *PYINFRA, secrets=secrets)
+    shown = text.decode(errors="backslashreplace")
+    assert not [canary for canary in canaries if canary in text], shown
+    if kind == "of several lines":
+        assert code == 0, shown
+    else:
+        assert code == 1, shown
+        assert SAID[kind][0] in shown, shown
+    assert "Traceback" not in shown
+    kept = files(tmp_path, desk.folder, desk.emulator.folder)
+    assert not [(path.name, canary) for path, data in kept.items() for canary in canaries if canary in data]

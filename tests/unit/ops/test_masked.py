@@ -1,0 +1,29 @@
+"""Which values of a line are hidden."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkrack.ops.report import masked
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("-//nas/x /x cifs username=svc,vers=3.0 0 0", "-//nas/x /x cifs username=***,vers=3.0 0 0"),
+        ("-//nas/x /x cifs rw,user=svc,pass=a,b 0 0", "-//nas/x /x cifs rw,user=***,pass=*** 0 0"),
+        ("-//nas/x /x cifs credentials=/root/c,rw 0 0", "-//nas/x /x cifs credentials=*** 0 0"),
+        ("-//nas/x /x cifs password2=x 0 0", "-//nas/x /x cifs password2=*** 0 0"),
+        ('-          password: "two words"', "-          password: ***"),
+        ('+  "registry-token":"abc"', '+  "registry-token":***'),
+        ("-client-key-password: x", "-client-key-password: ***"),
+        ("-psk = x y", "-psk = ***"),
+        ('-Acquire::http::Proxy "http://me:pw@10.0.0.1:3128";', '-Acquire::http::Proxy "http://me:***@10.0.0.1:3128";'),
+        ("+PasswordAuthentication no", "+PasswordAuthentication no"),
+        ("-/dev/sdb1 /media auto noauto,user 0 0", "-/dev/sdb1 /media auto noauto,user 0 0"),
+        ("+User=root", "+User=root"),
+        ("@@ -1 +1 @@", "@@ -1 +1 @@"),
+    ],
+)
+def test_a_line(line: str, shown: str) -> None:
+    assert masked(line) == shown
