@@ -105,7 +105,7 @@ class Lab:
     def restore(self, name: str) -> None:
         """Replace the lab of this folder, if there is one, by what a snapshot kept, and start it. Raises LabError."""
         image, kept = base(cache(), self.say), Snapshot(name)
-        kept.check()
+        kept.check(image)
         self.down()
         kept.load(self.place, image)
         self._bring_up()

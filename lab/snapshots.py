@@ -52,13 +52,7 @@ class Snapshot:
 
     def load(self, place: Place, base: Base) -> None:
         """Lay the files into a lab's folder, which is not there. Raises LabError where it cannot be used."""
-        record = self._record()
-        made_of = _made_of(base)
-        if {name: record.get(name) for name in made_of} != made_of:
-            raise LabError(
-                f"snapshot {self.name} was made with another image or kernel of the nodes; "
-                f"`sparkrack lab snapshot --delete {self.name}` removes it"
-            )
+        record = self.check(base)
         shutil.rmtree(place.folder, ignore_errors=True)
         place.folder.mkdir(parents=True)
         _copy(self.folder / "lab", place.folder)
@@ -70,9 +64,15 @@ class Snapshot:
         self._record()
         shutil.rmtree(self.folder)
 
-    def check(self) -> None:
-        """Raises LabError when there is no such snapshot."""
-        self._record()
+    def check(self, base: Base) -> dict[str, Any]:
+        """The record of this snapshot. Raises LabError when there is none, or when it does not fit the image."""
+        record, made_of = self._record(), _made_of(base)
+        if {name: record.get(name) for name in made_of} != made_of:
+            raise LabError(
+                f"snapshot {self.name} was made with another image or kernel of the nodes; "
+                f"`sparkrack lab snapshot --delete {self.name}` removes it"
+            )
+        return record
 
     def _record(self) -> dict[str, Any]:
         try:
