@@ -19,8 +19,8 @@ from sparkrack.ops import refusal
 from sparkrack.ops.account import Entry, Sort, heard
 
 from . import backup, legs
-from .batch import Batch, Plan
-from .conduct import conduct
+from .batch import DISARMING, Batch, Plan
+from .conduct import Ended, conduct, disarmed
 from .connector import RouterOSConnector
 from .deadman import PREFIX
 from .errors import RefusedError, SwitchError, UnreadableError
@@ -73,8 +73,11 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
         return
     todo = replace(todo, faults=(*todo.faults, *down))
     _show(host, todo)
-    if not todo.batches:
+    if todo.empty:
         host.noop(f"{switch.name} is as declared")
+        return
+    if not todo.batches:
+        yield FunctionCommand(_disarm, (goal, todo.armed), {})
         return
     run = f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
     keeper = backup.Keeper(backup.folder(rack.rack, switch.name), switch.backups, switch.password.resolve)
@@ -90,7 +93,14 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
 
 def _carry_out(state: State, host: Host, transaction: Transaction) -> bool:  # noqa: ARG001 - pyinfra passes both
     connector = cast("RouterOSConnector", host.connector)
-    ended = conduct(transaction, connector.line, _showing(host))
+    return _ended(host, conduct(transaction, connector.line, _showing(host)))
+
+
+def _disarm(state: State, host: Host, goal: Declared, names: tuple[str, ...]) -> bool:  # noqa: ARG001
+    return _ended(host, disarmed(goal, cast("RouterOSConnector", host.connector).line, names))
+
+
+def _ended(host: Host, ended: Ended) -> bool:
     # Returned, not raised: pyinfra prints a traceback for whatever a function raises.
     for line in ended.text.splitlines():
         host.log_styled(line, fg=None if ended.done else "red", log_func=logger.info if ended.done else logger.error)
@@ -130,8 +140,10 @@ def _said(batch: Batch, effect: str) -> list[tuple[Sort, str]]:
 
 
 def _show(host: Host, todo: Plan) -> None:
+    effects = todo.effects[1:] if todo.armed else todo.effects
     entries = [
-        *(entry for batch, effect in zip(todo.batches, todo.effects, strict=True) for entry in _said(batch, effect)),
+        *([(Sort.EFFECT, DISARMING), *((Sort.CHANGE, line) for line in todo.disarms)] if todo.armed else []),
+        *(entry for batch, effect in zip(todo.batches, effects, strict=True) for entry in _said(batch, effect)),
         *((Sort.FAULT, line) for line in todo.faults),
         *((Sort.UNMANAGED, line) for line in todo.unmanaged),
         *((Sort.NOTE, line) for line in todo.told),

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from sparkrack.fleet.cabling import Leg, Port
 
 
+DISARMING = "rollback timer: disturbs nothing"
+"""The effect of disarming what an interrupted run left."""
+
+
 @dataclass(frozen=True)
 class Link:
     """A cabled leg: the switch's interface (its .id and its name of the day) and the port of a node behind
@@ -40,13 +44,25 @@ class Plan:
 
     unmanaged: rows of menus we write to that rack.yaml does not declare; they are left alone. faults: what
     is configured right and does not work, which no write of ours would mend. told: what else is to be known
-    before it is carried out.
+    before it is carried out. armed: rollback timers that interrupted runs left on the switch; they are disarmed
+    first.
     """
 
     batches: tuple[Batch, ...]
     unmanaged: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    armed: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is to be written."""
+        return not self.batches and not self.armed
+
+    @property
+    def disarms(self) -> tuple[str, ...]:
+        """One line for each rollback timer that is disarmed."""
+        return tuple(f"disarm {name}, which an interrupted run left: it would undo that run" for name in self.armed)
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -55,12 +71,14 @@ class Plan:
     @property
     def effects(self) -> tuple[str, ...]:
         """One line a batch: what is changed and whom it disturbs."""
-        return tuple(f"{batch.title}: {batch.effect}" for batch in self.batches)
+        timers = (DISARMING,) if self.armed else ()
+        return (*timers, *(f"{batch.title}: {batch.effect}" for batch in self.batches))
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The effects, below each the rows it changes with old and new value of each field."""
-        return tuple(line for batch in self.batches for line in _lines(batch))
+        timers = (DISARMING, *(f"  {line}" for line in self.disarms)) if self.armed else ()
+        return (*timers, *(line for batch in self.batches for line in _lines(batch)))
 
     @property
     def notes(self) -> tuple[str, ...]:

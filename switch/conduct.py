@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from sparkrack.fleet.secrets import SecretError
@@ -11,9 +11,10 @@ from sparkrack.fleet.secrets import SecretError
 from .diff import Change
 from .disarm import disarm
 from .errors import CheckError, RefusedError, SwitchError, UnreadableError
+from .goal import Goal
 from .line import Line, Talker
 from .menus import USER
-from .safemode import enabled, holder, state
+from .safemode import enabled, free, holder, state
 from .transaction import Check, Say, Step, Transaction
 
 UNDO_SECONDS = 15.0
@@ -54,6 +55,21 @@ def conduct(
         line.say(f"interrupted{line.back_out()}")
         raise
     return Ended(True, f"the switch is as {transaction.goal.words}")
+
+
+def disarmed(goal: Goal, line: Line, names: Collection[str]) -> Ended:
+    """Disarm what interrupted runs left on a switch that is as `goal` says, and look whether it still is. Never raises
+    for a fault of switch or network."""
+    try:
+        free(line)
+        for name in names:
+            disarm(line, name)
+        changes = goal.plan(goal.read(lambda sentence: line.talk(*sentence))).changes
+    except FAULTS as fault:
+        return Ended(False, f"rollback timer not disarmed: {fault}; run again")
+    if changes:
+        return Ended(False, f"the switch is no longer as {goal.words}: the rollback timer acted first; run again")
+    return Ended(True, f"disarmed {', '.join(names)}; the switch is as {goal.words}")
 
 
 def _named(step: Step | None) -> str:

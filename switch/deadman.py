@@ -14,11 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .menus import RESOURCE, SCHEDULER, SCRIPT, Release, Sentence
+from .errors import RefusedError
+from .menus import RESOURCE, SAFE_MODE, SCHEDULER, SCRIPT, Release, Sentence
+from .safemode import enabled, holder, ours
 from .undo import quote, script
 
 if TYPE_CHECKING:
     from .batch import Plan
+    from .reading import Reading
 
 PREFIX = "sparkrack-undo-"
 """How the rows of every run begin; what follows is the run's own name."""
@@ -66,3 +69,17 @@ class DeadMan:
     def fire(self) -> Sentence:
         """Undo now."""
         return (f"{SCRIPT.path}/run", f"=number={self.name}")
+
+
+def left_armed(reading: Reading) -> tuple[str, ...]:
+    """The names of all dead men in a reading. Raises RefusedError while another session holds safe mode: the run that
+    armed them may still be going on."""
+    rows = (row for menu in (SCHEDULER, SCRIPT) for row in reading.tables.get(menu.path, ()))
+    names = tuple(dict.fromkeys(name for row in rows if (name := row.get("name", "")).startswith(PREFIX)))
+    modes = reading.tables.get(SAFE_MODE.path, ())
+    busy = next((row for row in modes if enabled(row) and not ours(row)), None)
+    if names and busy:
+        raise RefusedError(
+            (f"rollback timer {', '.join(names)} is armed and {holder(busy)} holds safe mode: a run is in progress",)
+        )
+    return names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .deadman import PREFIX
+from .errors import SentenceError
 from .line import Line, Talker
 from .menus import SCHEDULER, SCRIPT
 
@@ -10,9 +11,13 @@ from .menus import SCHEDULER, SCRIPT
 def disarm(line: Talker, name: str) -> None:
     """Remove the schedule, then the script, of one run; what is gone already is no error. Raises SwitchError."""
     for menu in (SCHEDULER, SCRIPT):
-        ids = [row[".id"] for row in _rows(line, menu.path) if row.get("name") == name]
-        if ids:
-            line.talk(f"{menu.path}/remove", f"=.id={','.join(ids)}")
+        if ids := _ids(line, menu.path, name):
+            try:
+                line.talk(f"{menu.path}/remove", f"=.id={','.join(ids)}")
+            except SentenceError:
+                # One that acted in the meantime has removed its own rows.
+                if _ids(line, menu.path, name):
+                    raise
 
 
 def disarm_others(line: Line) -> None:
@@ -29,6 +34,10 @@ def armed(line: Talker) -> tuple[str, ...]:
     """The names of all dead men on the switch. Raises SwitchError."""
     rows = (*_rows(line, SCHEDULER.path), *_rows(line, SCRIPT.path))
     return tuple(dict.fromkeys(name for row in rows if (name := row.get("name", "")).startswith(PREFIX)))
+
+
+def _ids(line: Talker, path: str, name: str) -> list[str]:
+    return [row[".id"] for row in _rows(line, path) if row.get("name") == name]
 
 
 def _rows(line: Talker, path: str) -> list[dict[str, str]]:

@@ -11,11 +11,13 @@ from sparkrack.fleet.secrets import SecretError
 from sparkrack.proof.told import UnknownError
 
 from .api import Session
-from .errors import SentenceError, SwitchError, UnreadableError
+from .deadman import PREFIX
+from .errors import CheckError, SentenceError, SwitchError, UnreadableError
 from .goal import Declared
 from .legs import monitor
-from .menus import BRIDGE_HOST, BRIDGE_PORT, ETHERNET, Row
+from .menus import BRIDGE_HOST, BRIDGE_PORT, ETHERNET, SAFE_MODE, SCHEDULER, SCRIPT, Row
 from .rest import Rest
+from .safemode import enabled, holder
 
 if TYPE_CHECKING:
     from sparkrack.fleet import Leg, Rack, Switch
@@ -84,6 +86,21 @@ class Look:
         rows = self.ask(monitor(ids))
         names = {self.ethernet[name].get("name"): name for name in ids.values()}
         return {names[row["name"]]: row for row in rows if row.get("name") in names}
+
+    def safe_mode_holder(self) -> str:
+        """Who holds safe mode now; "" while it is free."""
+        rows = self.ask(SAFE_MODE.sentence())
+        try:
+            (row,) = rows
+            return holder(row) if enabled(row) else ""
+        except (ValueError, CheckError) as fault:
+            why = f"{SAFE_MODE.path} has {len(rows)} rows, wanted 1" if isinstance(fault, ValueError) else fault
+            raise UnknownError(f"{self.switch.name}: {why}") from None
+
+    def armed(self) -> tuple[str, ...]:
+        """The names of the rollback timers on the switch, now."""
+        rows = (row for menu in (SCHEDULER, SCRIPT) for row in self.ask((f"{menu.path}/print", "=.proplist=name")))
+        return tuple(dict.fromkeys(name for row in rows if (name := row.get("name", "")).startswith(PREFIX)))
 
     def hosts(self) -> dict[str, str]:
         """The interface (factory name) behind which each address is now; addresses in lower case."""

@@ -18,7 +18,6 @@ from sparkrack.proof.shell import UnreachableError
 from sparkrack.proof.told import Told, UnknownError
 
 from .cages import split_of
-from .deadman import PREFIX
 from .drift import Sort, drift
 from .drift_lanes import lane_words
 from .ends import (
@@ -36,9 +35,8 @@ from .ends import (
 from .errors import RefusedError, UnreadableError
 from .gate import refusals
 from .look import Look
-from .menus import IDENTITY, SAFE_MODE, SCHEDULER, SCRIPT
+from .menus import IDENTITY
 from .plan import plan
-from .safemode import enabled, holder
 
 IDLE_SECONDS = 3.0
 """How long counters are watched."""
@@ -132,15 +130,13 @@ def test_is_as_declared(switch: Switch, look: Look, rack: Rack, told: Told) -> N
 
 def test_nobody_holds_safe_mode(switch: Switch, look: Look) -> None:
     """No change is half done: what is in safe mode now may be gone in a minute."""
-    (mode,) = look.ask(SAFE_MODE.sentence()) or ({},)
-    assert mode, f"{switch.name}: it does not tell who holds safe mode"
-    assert not enabled(mode), f"{switch.name}: {holder(mode)} holds safe mode"
+    holder = look.safe_mode_holder()
+    assert not holder, f"{switch.name}: {holder} holds safe mode"
 
 
 def test_no_dead_man_is_armed(switch: Switch, look: Look) -> None:
     """No run left its timer behind: it would undo everything when it ends."""
-    rows = (*look.reading.rows(SCHEDULER), *look.ask((f"{SCRIPT.path}/print", "=.proplist=name")))
-    names = sorted({row["name"] for row in rows if row.get("name", "").startswith(PREFIX)})
+    names = sorted(look.armed())
     assert not names, f"{switch.name}: {', '.join(names)} is armed and will undo an earlier run, or one going on now"
 
 

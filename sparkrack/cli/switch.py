@@ -20,7 +20,7 @@ from sparkrack.cli.switch_password import password
 from sparkrack.fleet import Rack, Switch, load
 from switch import backup
 from switch.batch import Plan
-from switch.conduct import FAULTS, Ended, conduct
+from switch.conduct import FAULTS, Ended, conduct, disarmed
 from switch.deadman import PREFIX
 from switch.dial import dialled
 from switch.line import SessionLine
@@ -96,7 +96,7 @@ def restore(
             before = goal.read(lambda sentence: line.talk(*sentence))
             todo = goal.plan(before)
             _show(chosen, todo)
-            if not todo.changes:
+            if todo.empty:
                 return
             if dry:
                 sys.exit(DIFFERS)
@@ -166,12 +166,14 @@ def _list(place: Path) -> None:
 def _show(chosen: Switch, todo: Plan) -> None:
     for text in (*todo.lines, *todo.notes):
         click.echo(f"{chosen.name}: {text}")
-    if not todo.changes:
+    if todo.empty:
         click.echo(f"{chosen.name}: nothing to do, the switch is as in the backup")
 
 
 def _carry_out(line: SessionLine, goal: Restored, before: Reading, todo: Plan, settle: float, *, ask: bool) -> Ended:
     chosen = goal.switch
+    if not todo.batches:
+        return disarmed(goal, line, todo.armed)
     keeper = backup.Keeper(backup.folder(goal.rack.rack, chosen.name), chosen.backups, chosen.password.resolve)
     name = f"{PREFIX}{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}{backup.RESTORING}"
     nodes = dict.fromkeys(link.port.node for batch in todo.batches for link in batch.settles)

@@ -86,7 +86,9 @@ def _switch(rack: Rack, name: str) -> Callable[[], Said]:
         look = Look(rack, rack.switches[name])
         try:
             resource, identity = (_only(look.ask(menu.sentence())) for menu in (RESOURCE, IDENTITY))
-            return SwitchSaid(resource, identity, look.links, _health(look))
+            return SwitchSaid(
+                resource, identity, look.links, _health(look), look.armed(), bool(look.safe_mode_holder())
+            )
         except UnknownError as fault:
             return Silent(str(fault).removeprefix(f"{name} "))
         finally:

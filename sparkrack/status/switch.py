@@ -17,13 +17,15 @@ from switch.values import milliseconds
 
 @dataclass(frozen=True)
 class SwitchSaid:
-    """What a switch says: of itself, the monitor of each cabled leg by its interface, and the rows of its sensors,
-    None where its reader may not see them."""
+    """What a switch says: of itself, the monitor of each cabled leg by its interface, the rows of its sensors (None
+    where its reader may not see them), the rollback timers on it, and whether a session holds safe mode."""
 
     resource: Row
     identity: Row
     links: Mapping[str, Row]
     health: Sequence[Row] | None
+    armed: Sequence[str] = ()
+    safe_mode: bool = False
 
 
 @dataclass
@@ -40,6 +42,7 @@ def switch(rack: Rack, name: str, said: SwitchSaid) -> SwitchStatus:
     found = _Findings()
     told = dict(_sensors(said.health or ()))
     heat = [float(value) for sensor, value in told.items() if "temperature" in sensor and _is_number(value)]
+    running = tuple(_timers(said, found))
     states = [f"{sensor} is {shown(value)}" for sensor, value in told.items() if sensor.endswith("-state")]
     return SwitchStatus(
         name=name,
@@ -52,7 +55,7 @@ def switch(rack: Rack, name: str, said: SwitchSaid) -> SwitchStatus:
         wrong=tuple(found.wrong),
         unknown=tuple(found.unknown),
         # A power supply without a cable is nothing that rack.yaml forbids.
-        notes=tuple(state for state in states if not state.endswith(" is ok")),
+        notes=(*running, *(state for state in states if not state.endswith(" is ok"))),
     )
 
 
@@ -100,6 +103,17 @@ def _leg(rack: Rack, leg: Leg, port: Port, row: Row, found: _Findings) -> LegSta
     return LegStatus(
         interface=leg.interface, port=str(port), status=shown(status), rate=rate and shown(rate), up=status == LINKED
     )
+
+
+def _timers(said: SwitchSaid, found: _Findings) -> Iterator[str]:
+    """A timer is armed while a run is in progress, and that run holds safe mode nearly all the time; one that is armed
+    otherwise was left by a run that was interrupted."""
+    for name in map(shown, said.armed):
+        if said.safe_mode:
+            yield f"a run is in progress: rollback timer {name} is armed and safe mode is held"
+        else:
+            text = f"rollback timer {name} is armed and will undo an interrupted run; disarm it: sparkrack apply"
+            found.wrong.append(Finding(about=About.ROLLBACK_TIMER, text=text))
 
 
 def _sensors(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,9 @@ from switch.menus import (
     BRIDGE_PORT,
     ETHERNET,
     IDENTITY,
+    SAFE_MODE,
     SCHEDULER,
+    SCRIPT,
     Menu,
 )
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Part", "Seen", "Share", "menus_of", "optional_of", "parts"]
 
-_ALWAYS = (ETHERNET, BRIDGE, BRIDGE_PORT, IDENTITY, ACTIVE, ARP, BRIDGE_HOST, SCHEDULER)
+_ALWAYS = (ETHERNET, BRIDGE, BRIDGE_PORT, IDENTITY, ACTIVE, ARP, BRIDGE_HOST, SCHEDULER, SCRIPT, SAFE_MODE)
 
 
 def parts(rack: Rack, switch: Switch, seen: Seen) -> tuple[Part, ...]:

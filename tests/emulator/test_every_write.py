@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from switch.conduct import Ended
+from switch.conduct import Ended, disarmed
 from switch.goal import Declared
 from switch.reading import Reading
 from switch.transaction import Say, Step, Transaction
@@ -37,6 +37,7 @@ FAULTS: dict[str, dict[str, Any]] = {
 carried out; or it is refused."""
 
 KILLED = ("killed before", "killed after")
+AFTER_RELEASE = "after the release"
 FUSE = 20.0
 OLD, NEW = "old", "new"
 
@@ -54,6 +55,7 @@ class Bench:
         assert ended.done, ended
         self.new = self.operator.reading(self.goal)
         self.rows: dict[tuple[str, int], str] = {}
+        self.next_run = ""
 
     def run(self, show: Any = lambda _step: None) -> tuple[Ended, Transaction]:
         self.emulator.control({"op": "reset"})
@@ -141,6 +143,22 @@ def test_killed_between_release_and_proof(bench: Bench) -> None:
     assert bench.state() == OLD
 
 
+def test_killed_after_the_release_and_run_again(bench: Bench) -> None:
+    """The next run finds nothing to change but the armed timer, disarms it, and nothing is undone later."""
+    bench.emulator.control({"op": "reset"})
+    _killed(bench, None)
+    assert bench.left_overs()
+    todo = bench.goal.plan(bench.operator.reading(bench.goal))
+    assert (todo.batches, len(todo.armed)) == ((), 1)
+    with bench.operator.line() as line:
+        ended = disarmed(bench.goal, line, todo.armed)
+    assert ended.done, ended
+    assert bench.left_overs() == []
+    bench.emulator.control({"op": "pass", "seconds": 10 * FUSE})
+    assert bench.state() == NEW
+    bench.next_run = NEW
+
+
 @pytest.mark.parametrize(
     ("match", "fault", "state"),
     [
@@ -168,7 +186,7 @@ def test_a_fault_around_the_writes(bench: Bench, match: str, fault: dict[str, An
 
 def test_the_document_says_what_happened(bench: Bench) -> None:
     names = (*FAULTS, *KILLED)
-    if not all((name, 0) in bench.rows for name in names):
+    if not all((name, 0) in bench.rows for name in names) or not bench.next_run:
         pytest.fail("this test needs the results of the others: run the whole file")
     text = _document(bench, names)
     if os.environ.get("UPDATE_DOCS"):
@@ -194,7 +212,11 @@ was before the run", and the test looks for itself.
         f"| {number + 1} {title} | {' | '.join(bench.rows[name, number] for name in names)} |"
         for number, title in enumerate(bench.titles)
     ]
-    return head + "\n".join(lines) + "\n"
+    after = (
+        f"| {AFTER_RELEASE}, before the rollback timer is disarmed |{'  |' * len(FAULTS)} "
+        f"old when the timer fires | {bench.next_run} when the next run disarms it |"
+    )
+    return head + "\n".join([*lines, after]) + "\n"
 
 
 def _killed(bench: Bench, writes: int | None) -> None:

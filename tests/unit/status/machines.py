@@ -50,6 +50,8 @@ class Machines:
     resource: dict[str, str] = field(default_factory=dict)
     identity: dict[str, str] = field(default_factory=dict)
     health: list[dict[str, str]] | None = field(default_factory=list)
+    armed: list[str] = field(default_factory=list)
+    safe_mode: bool = False
     raw: dict[str, str] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
 
@@ -65,7 +67,7 @@ class Machines:
     def said(self) -> dict[str, Said]:
         """What comes of asking them all."""
         found: dict[str, Said] = {name: self.output(name) for name in self.nodes}
-        found["crs812"] = SwitchSaid(self.resource, self.identity, self.links, self.health)
+        found["crs812"] = SwitchSaid(self.resource, self.identity, self.links, self.health, self.armed, self.safe_mode)
         return found | {name: Silent(why) for name, why in self.silent.items()}
 
     def status(self, state: Path | None = None) -> Status:

@@ -76,6 +76,10 @@ class Network:
                 return made.health or []
             case "/interface/ethernet/print":
                 return [{".id": f"*{at}", "name": leg, "default-name": leg} for at, leg in enumerate(made.links)]
+            case "/system/scheduler/print" | "/system/script/print":
+                return [{"name": name} for name in made.armed]
+            case "/safe-mode/print":
+                return [{"enabled": str(made.safe_mode).lower(), "current": "false"}]
             case "/interface/ethernet/monitor":
                 return [{"name": leg, **row} for leg, row in made.links.items()]
         raise AssertionError(sentence)
@@ -178,6 +182,7 @@ def test_each_machine_is_asked_once_and_let_go(start: Start) -> None:
     assert [what for who, what in network.asked if who == "crs812"] == [
         *("/system/resource/print", "/system/identity/print", "/interface/ethernet/print"),
         *("/interface/ethernet/monitor", "/system/health/print"),
+        *("/system/scheduler/print", "/system/script/print", "/safe-mode/print"),
     ]
 
 

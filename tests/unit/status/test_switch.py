@@ -136,3 +136,21 @@ def test_a_silent_switch(rack: Rack) -> None:
 def test_a_rack_without_a_switch(tmp_path: Path) -> None:
     status = machines(reference(tmp_path, RING)).status()
     assert (status.switches, status.code) == ((), 0)
+
+
+def test_a_rollback_timer_that_a_run_left_is_told(rack: Rack) -> None:
+    found, status = after(rack, lambda made: made.armed.append("sparkrack-undo-1"))
+    assert [finding.text for finding in found.wrong] == [
+        "rollback timer sparkrack-undo-1 is armed and will undo an interrupted run; disarm it: sparkrack apply"
+    ]
+    assert status.code == 2
+
+
+def test_the_rollback_timer_of_a_run_in_progress_is_no_fault(rack: Rack) -> None:
+    def in_progress(made: Machines) -> None:
+        made.armed.append("sparkrack-undo-1")
+        made.safe_mode = True
+
+    found, status = after(rack, in_progress)
+    assert found.notes == ("a run is in progress: rollback timer sparkrack-undo-1 is armed and safe mode is held",)
+    assert (found.wrong, status.code) == ((), 0)

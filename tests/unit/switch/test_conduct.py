@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from switch.conduct import Ended, conduct
+from switch.conduct import Ended, conduct, disarmed
 from switch.deadman import PREFIX
-from switch.errors import SwitchError
+from switch.errors import RefusedError, SwitchError
 from switch.goal import Declared
 from switch.transaction import Say, Step, Transaction
 
@@ -297,3 +297,59 @@ def test_what_an_earlier_run_left_armed_is_disarmed_first(rack: MakeRack, device
     assert device.armed == []
     assert device.said[0].startswith(f"an earlier run was not finished and left {old} on the switch")
     assert device.commands.index("/system/script/remove") < device.commands.index("/safe-mode/take")
+
+
+@pytest.fixture
+def left(rack: MakeRack, device: Device) -> Transaction:
+    """A run that was lost after its release; its rollback timer is still armed."""
+    todo = prepared(rack, device)
+    line = device.line()
+    for step in todo.steps():
+        if step.title == "disarming the dead man":
+            break
+        if isinstance(step, Say):
+            line.talk(*step.sentence)
+        else:
+            step.test(line)
+    assert device.armed == [NAME, NAME]
+    device.sessions = 0  # the next session is the one that a test disturbs
+    return todo
+
+
+def test_what_an_interrupted_run_left_is_planned_to_be_disarmed(left: Transaction, device: Device) -> None:
+    found = left.goal.plan(left.goal.read(asking(device.tables)))
+    assert (found.batches, found.armed, found.empty) == ((), (NAME,), False)
+    assert found.lines == (
+        "rollback timer: disturbs nothing",
+        f"  disarm {NAME}, which an interrupted run left: it would undo that run",
+    )
+    assert disarmed(left.goal, device.line(), found.armed) == Ended(True, f"disarmed {NAME}; the switch is as declared")
+    assert device.armed == []
+    assert left.goal.plan(left.goal.read(asking(device.tables))).empty
+
+
+def test_while_another_session_holds_safe_mode_nothing_is_planned(left: Transaction, device: Device) -> None:
+    device.tables["/safe-mode"] = [{"enabled": "true", "current": "false", "user": "ana", "owner": "winbox"}]
+    with pytest.raises(
+        RefusedError, match=f"{NAME} is armed and ana \\(winbox\\) holds safe mode: a run is in progress"
+    ):
+        left.goal.plan(left.goal.read(asking(device.tables)))
+    device.safe = device.tables["/safe-mode"][0]
+    ended = disarmed(left.goal, device.line(), (NAME,))
+    assert not ended.done
+    assert "safe mode is held by ana (winbox)" in ended.text
+    assert device.armed == [NAME, NAME]
+
+
+def test_a_timer_that_acts_before_it_is_disarmed_is_told(left: Transaction, device: Device) -> None:
+    line = device.line()
+
+    def acts(words: tuple[str, ...]) -> bool:
+        if words[0] == "/system/scheduler/remove":
+            device.run(NAME)
+        return False
+
+    device.main.trap = acts
+    ended = disarmed(left.goal, line, (NAME,))
+    assert not ended.done
+    assert "the switch is no longer as declared: the rollback timer acted first; run again" in ended.text
