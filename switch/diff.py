@@ -12,18 +12,8 @@ from .errors import UnreadableError
 from .menus import Key, Menu, Row
 from .values import canonical
 
-
-class _Unset(str):
-    """A value that is none; text, so that whoever shows values need not know of it."""
-
-    __slots__ = ()
-
-
-UNSET = _Unset()
-"""What a field shall be that a row shall not have at all (its menu must know `unset`). Told apart by identity."""
-
 Value = str | SecretRef
-"""What a field shall hold: text, UNSET, or where to find the secret that it shall hold."""
+"""What a field shall hold: text, or where to find the secret that it shall hold."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +38,6 @@ class FieldChange:
 
 def _shown(value: Value) -> str:
     """A value for people; a secret by where it is kept."""
-    if value is UNSET:
-        return "(none)"
     return f"({value})" if isinstance(value, SecretRef) else value or "(empty)"
 
 
@@ -165,10 +153,6 @@ def _field_changes(menu: Menu, want: Wanted, row: Row | None) -> Iterator[FieldC
                 yield FieldChange(name, None, new)
             continue
         old = None if row is None else row.get(name)
-        if new is UNSET:
-            if old:
-                yield FieldChange(name, old, new)
-            continue
         known = told.default if old is None else old
         try:
             same = known is not None and canonical(told.kind, known) == canonical(told.kind, new)

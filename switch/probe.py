@@ -31,7 +31,7 @@ COMMANDS = (
 )
 """What we send besides reading and writing rows."""
 
-VERBS = ("add", "set", "unset", "remove")
+VERBS = ("add", "set", "remove")
 READING = ("print", "monitor", "inspect")
 
 

@@ -72,12 +72,6 @@ def _set(change: Change, named: str, release: Release) -> Iterator[str]:
         return
     if known:
         yield f"{menu.path} set [find where {named}{_differs(menu, known, release)}] {words}"
-    for field in change.fields:
-        # One command that a menu does not have, and the switch would run no line of the script at all.
-        if field.name not in known and menu.clears and isinstance(field.new, str):
-            name = menu.spelled(field.name, release)
-            ours = f" and {name}={_literal(menu.fields[field.name].kind, field.new)}"
-            yield f"{menu.path} unset [find where {named}{ours}] value-name={name}"
 
 
 def _differs(menu: Menu, old: Mapping[str, str], release: Release) -> str:
@@ -89,7 +83,8 @@ def _differs(menu: Menu, old: Mapping[str, str], release: Release) -> str:
 
 
 def _old(menu: Menu, field: FieldChange) -> str | None:
-    """What a field had; what was not printed had its default, or nothing (None: to be unset)."""
+    """What a field had; what was not printed had its default. None for one without a default: no command takes a
+    field off a row."""
     if field.old is not None:
         return _written(menu.fields[field.name].kind, field.old)
     default = menu.fields[field.name].default

@@ -136,6 +136,7 @@ BRIDGE = Menu(
     pool="interface",
     factory=_bridge_factory,
     show=_show_bridge,
+    unsets=frozenset(),
 )
 
 BRIDGE_PORT = Menu(
@@ -147,4 +148,5 @@ BRIDGE_PORT = Menu(
     first_id=0,
     factory=_port_factory,
     show=_show_port,
+    unsets=frozenset({"path-cost", "internal-path-cost"}),
 )

@@ -133,4 +133,5 @@ ETHERNET = Menu(
     sort=lambda row: row.values["name"],
     actions={"monitor": monitor, "reset-counters": _reset_counters},
     protected=frozenset({"reset-counters"}),
+    unsets=frozenset({"sfp-shutdown-temperature"}),
 )

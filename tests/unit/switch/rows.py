@@ -183,7 +183,7 @@ def meaning(tables: Tables) -> dict[str, list[dict[str, str]]]:
     for menu in MENUS:
         rows = [
             {
-                name: canonical(told.kind, text) if (text := entry.get(name, told.default or "")) else ""
+                name: canonical(told.kind, text) if (text := _counting(entry, name, told.default or "")) else ""
                 for name, told in menu.fields.items()
                 if not told.secret and (menu, name) != (USER, "disabled")
             }
@@ -191,3 +191,8 @@ def meaning(tables: Tables) -> dict[str, list[dict[str, str]]]:
         ]
         found[menu.path] = sorted(rows, key=lambda entry: sorted(entry.items()))
     return found
+
+
+def _counting(entry: dict[str, str], name: str, default: str) -> str:
+    """A lane that negotiates ignores its speed, and a switch that had none forced cannot be brought to print none."""
+    return "" if name == "speed" and entry["auto-negotiation"] == "true" else entry.get(name, default)

@@ -176,9 +176,6 @@ def _carry_out(command: Command, tables: Tables) -> None:
         case "set":
             for row in hit:
                 row.update(values)
-        case "unset":
-            for row in hit:
-                row.pop(values["value-name"], None)
         case "remove":
             tables[command.path] = [row for row in rows if row not in hit]
         case _:
