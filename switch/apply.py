@@ -18,7 +18,7 @@ from pyinfra.context import ctx_host
 from sparkrack.ops import refusal
 from sparkrack.ops.account import Entry, Sort, heard
 
-from . import backup, legs
+from . import backup, legs, offload
 from .batch import DISARMING, Batch, Plan
 from .conduct import Ended, conduct, disarmed
 from .connector import RouterOSConnector
@@ -60,18 +60,21 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
         return
     goal = Declared(rack, switch)
     try:
+        frames = asking(host)(offload.QUESTION)
         before = goal.read(asking(host))
         todo = goal.plan(before)
         # Unknown stops a run here as a garbled answer of a node does there: whether its links came back would be
         # asked of the same monitor.
         down = legs.faults(rack, switch, before, todo, asking(host))
+        links = legs.as_declared(rack, switch, before, todo)
+        by_cpu, unseen = legs.forwarded(links, frames, asking(host)(offload.QUESTION) if links else ())
     except RefusedError as refused:
         yield refusal.refuse(host, *_untouched(*refused.reasons))
         return
     except (SwitchError, UnreadableError) as unknown:
         yield refusal.unknown(host, *_untouched(f"state of the switch unknown: {unknown}"))
         return
-    todo = replace(todo, faults=(*todo.faults, *down))
+    todo = replace(todo, faults=(*todo.faults, *down, *by_cpu), told=(*todo.told, *([unseen] if unseen else [])))
     _show(host, todo)
     if todo.empty:
         host.noop(f"{switch.name} is as declared")

@@ -30,12 +30,18 @@ class Link:
 @dataclass(frozen=True)
 class Batch:
     """Changes that are written one after the other, what they disturb, and the links that are up when they
-    settled."""
+    settled. rebinds: the ids of bridge ports that are bound to the chip anew then."""
 
     title: str
     effect: str
     changes: tuple[Change, ...]
     settles: tuple[Link, ...] = ()
+    rebinds: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many rows are written: each bridge port that is bound anew is written twice."""
+        return len(self.changes) + 2 * len(self.rebinds)
 
 
 @dataclass(frozen=True)
@@ -93,8 +99,8 @@ class Plan:
         """The batches dealt into transactions of at most `most` rows, never cutting a batch."""
         portions: list[list[Batch]] = []
         for batch in self.batches:
-            size = sum(len(done.changes) for done in portions[-1]) if portions else 0
-            if portions and size + len(batch.changes) <= most:
+            size = sum(done.size for done in portions[-1]) if portions else 0
+            if portions and size + batch.size <= most:
                 portions[-1].append(batch)
             else:
                 portions.append([batch])

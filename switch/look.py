@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,7 @@ from .errors import CheckError, SentenceError, SwitchError, UnreadableError
 from .goal import Declared
 from .legs import monitor
 from .menus import BRIDGE_HOST, BRIDGE_PORT, ETHERNET, SAFE_MODE, SCHEDULER, SCRIPT, Row
+from .offload import QUESTION, Forwarding, forwarding
 from .rest import Rest
 from .safemode import enabled, holder
 
@@ -31,6 +34,19 @@ COUNTERS = (
     *(f"tx-drop-queue{queue}-packet" for queue in range(8)),
 )
 """What must not grow while nothing is sent (names: RouterOS 7.23 command tree)."""
+
+
+IDLE_SECONDS = 3.0
+"""How long counters are watched."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """COUNTERS by interface before and after a time of watching, and who forwarded the frames in it."""
+
+    before: Mapping[str, Mapping[str, int]]
+    after: Mapping[str, Mapping[str, int]]
+    frames: Forwarding
 
 
 class Look:
@@ -117,6 +133,19 @@ class Look:
             row.get("default-name", ""): {name: int(row[name]) for name in COUNTERS if row.get(name, "").isdecimal()}
             for row in rows
         }
+
+    def frames(self) -> tuple[Row, ...]:
+        """How many frames each interface received, and how many of them the CPU took, now."""
+        return self.ask(QUESTION)
+
+    @cached_property
+    def watched(self) -> Watched:
+        """COUNTERS and frames before and after IDLE_SECONDS in which nothing is asked."""
+        frames, counters = self.frames(), self.counters()
+        time.sleep(IDLE_SECONDS)
+        after = self.counters()
+        interfaces = [leg.interface for leg, _ in self.rack.cabling.legs(self.switch.name)]
+        return Watched(counters, after, forwarding(frames, self.frames(), interfaces))
 
     def close(self) -> None:
         """End the connection. Never raises."""
