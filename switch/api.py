@@ -143,7 +143,7 @@ class _Words:
     would rename attributes and send an empty value without its `=`."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
-        self._words = [word.encode() for word in words]
+        self._words = [word.encode("utf-8", "surrogateescape") for word in words]
 
     def get_api_format(self) -> list[bytes]:
         return self._words
@@ -182,8 +182,9 @@ class _Pinned:
 
 
 def _row(row: dict[str, bytes]) -> dict[str, str]:
-    # The library takes the dot off `.id`.
-    return {".id" if key == "id" else key: value.decode(errors="backslashreplace") for key, value in row.items()}
+    # The library takes the dot off `.id`. What is no UTF-8 (WinBox writes the code page of its machine) stays byte for
+    # byte, so that it can be written back; `values.visible` is for people.
+    return {".id" if key == "id" else key: value.decode("utf-8", "surrogateescape") for key, value in row.items()}
 
 
 def _text(message: bytes) -> str:

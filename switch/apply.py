@@ -28,6 +28,7 @@ from .facts import asking, spoken
 from .goal import Declared
 from .settling import SETTLE_SECONDS
 from .transaction import Say, Step, Transaction
+from .values import visible
 from .witness import witness
 
 if TYPE_CHECKING:
@@ -106,7 +107,9 @@ def _disarm(state: State, host: Host, goal: Declared, names: tuple[str, ...]) ->
 def _ended(host: Host, ended: Ended) -> bool:
     # Returned, not raised: pyinfra prints a traceback for whatever a function raises.
     for line in ended.text.splitlines():
-        host.log_styled(line, fg=None if ended.done else "red", log_func=logger.info if ended.done else logger.error)
+        host.log_styled(
+            visible(line), fg=None if ended.done else "red", log_func=logger.info if ended.done else logger.error
+        )
     return ended.done
 
 
@@ -135,7 +138,7 @@ def _asking_nodes(state: State) -> Callable[[str, str], str | None]:
 
 
 def _untouched(*reasons: str) -> list[str]:
-    return [f"{reason}; nothing was written" for reason in reasons]
+    return [f"{visible(reason)}; nothing was written" for reason in reasons]
 
 
 def _said(batch: Batch, effect: str) -> list[tuple[Sort, str]]:
@@ -151,9 +154,9 @@ def _show(host: Host, todo: Plan) -> None:
         *((Sort.UNMANAGED, line) for line in todo.unmanaged),
         *((Sort.NOTE, line) for line in todo.told),
     ]
-    if heard(host, *(Entry(sort, line) for sort, line in entries)):
+    if heard(host, *(Entry(sort, visible(line)) for sort, line in entries)):
         return
     for line in todo.lines if host.state.config.DIFF else todo.effects:
-        host.log(line)
+        host.log(visible(line))
     for line in todo.notes:
-        host.log(line)
+        host.log(visible(line))

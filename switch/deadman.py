@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 PREFIX = "sparkrack-undo-"
 """How the rows of every run begin; what follows is the run's own name."""
 
+LOG_MARK = "sparkrack: "
+"""How the lines begin that the script writes to the switch's log."""
+
 LOOK_SECONDS = 10
 """How often it looks whether its time has come."""
 
@@ -45,9 +48,10 @@ class DeadMan:
     def arm(self, uptime: float) -> tuple[Sentence, ...]:
         """The sentences that arm it on a unit that has been up for `uptime` seconds. Script first: a schedule
         without one would do nothing."""
-        source = script(self.todo.changes, self.release)
         name = quote(self.name)
-        ending = f"{SCHEDULER.path} remove [find where name={name}]\n{SCRIPT.path} remove [find where name={name}]"
+        own_rows = (f"{menu.path} remove [find where name={name}]" for menu in (SCHEDULER, SCRIPT))
+        begin = f":log warning {quote(acting(self.name))}"
+        source = "\n".join((begin, script(self.todo.changes, self.release), *own_rows))
         note = "=comment=undoes a run of sparkrack that was not finished; removes itself"
         run = f"{{ {SCRIPT.path} run {name} }}"
         # Less uptime than when it was armed: the unit was restarted, and nobody is left to disarm.
@@ -57,7 +61,7 @@ class DeadMan:
         )
         look = max(1, min(LOOK_SECONDS, round(self.fuse / 20)))
         return (
-            (f"{SCRIPT.path}/add", f"=name={self.name}", f"=policy={POLICY}", note, f"=source={source}\n{ending}"),
+            (*(f"{SCRIPT.path}/add", f"=name={self.name}", f"=policy={POLICY}", note), f"=source={source}"),
             (
                 *(f"{SCHEDULER.path}/add", f"=name={self.name}", f"=policy={POLICY}", note),
                 # A start long ago, so that a clock set back does not let it sleep.
@@ -69,6 +73,11 @@ class DeadMan:
     def fire(self) -> Sentence:
         """Undo now."""
         return (f"{SCRIPT.path}/run", f"=number={self.name}")
+
+
+def acting(name: str) -> str:
+    """What the switch's log says when the timer of a run begins to act."""
+    return f"{LOG_MARK}{name} undoes its run"
 
 
 def left_armed(reading: Reading) -> tuple[str, ...]:

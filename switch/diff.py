@@ -10,7 +10,7 @@ from sparkrack.fleet.secrets import SecretRef
 
 from .errors import UnreadableError
 from .menus import Key, Menu, Row
-from .values import canonical
+from .values import canonical, visible
 
 Value = str | SecretRef
 """What a field shall hold: text, or where to find the secret that it shall hold."""
@@ -33,12 +33,12 @@ class FieldChange:
     new: Value
 
     def __str__(self) -> str:
-        return f"{self.name} {'(none)' if self.old is None else self.old or '(empty)'} -> {_shown(self.new)}"
+        return f"{self.name} {'(none)' if self.old is None else _shown(self.old)} -> {_shown(self.new)}"
 
 
 def _shown(value: Value) -> str:
     """A value for people; a secret by where it is kept."""
-    return f"({value})" if isinstance(value, SecretRef) else value or "(empty)"
+    return f"({value})" if isinstance(value, SecretRef) else visible(value) or "(empty)"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Change:
 
     def __str__(self) -> str:
         sign = "-" if self.removes else "+" if self.adds else "~"
-        head = f"{sign} {self.menu.path} {self.row}".rstrip()
+        head = f"{sign} {self.menu.path} {visible(self.row)}".rstrip()
         told = [field for field in self.fields if field.name not in self.menu.key]
         fields = (f"{field.name} {_shown(field.new)}" if self.adds else str(field) for field in told)
         return f"{head}: {', '.join(fields)}" if told else head

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .deadman import PREFIX
+from .deadman import LOG_MARK, PREFIX, acting
 from .errors import SentenceError
 from .line import Line, Talker
 from .menus import SCHEDULER, SCRIPT
@@ -34,6 +34,21 @@ def armed(line: Talker) -> tuple[str, ...]:
     """The names of all dead men on the switch. Raises SwitchError."""
     rows = (*_rows(line, SCHEDULER.path), *_rows(line, SCRIPT.path))
     return tuple(dict.fromkeys(name for row in rows if (name := row.get("name", "")).startswith(PREFIX)))
+
+
+def scheduled(line: Talker, name: str) -> bool:
+    """Whether the schedule of one run is still there: without it nothing acts by itself. Raises SwitchError."""
+    return bool(_ids(line, SCHEDULER.path, name))
+
+
+def log_of(line: Talker, name: str) -> tuple[str, ...]:
+    """What the switch's log says of the last time that the timer of one run acted: the lines that failed. Raises
+    SwitchError."""
+    rows = line.talk("/log/print", "=.proplist=time,message")
+    lines = [(row.get("time", ""), row.get("message", "")) for row in rows]
+    begins = [at for at, (_, message) in enumerate(lines) if message == acting(name)]
+    after = lines[begins[-1] + 1 :] if begins else ()
+    return tuple(f"{time} {message}".strip() for time, message in after if message.startswith(LOG_MARK))
 
 
 def _ids(line: Talker, path: str, name: str) -> list[str]:

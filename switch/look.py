@@ -21,6 +21,7 @@ from .menus import BRIDGE_HOST, BRIDGE_PORT, ETHERNET, SAFE_MODE, SCHEDULER, SCR
 from .offload import QUESTION, Forwarding, forwarding
 from .rest import Rest
 from .safemode import enabled, holder
+from .values import visible_row
 
 if TYPE_CHECKING:
     from sparkrack.fleet import Leg, Rack, Switch
@@ -172,7 +173,7 @@ class Look:
         if self._way is None:
             self._way = self._open()
         way = self._way
-        return way.ask if isinstance(way, Rest) else lambda sentence: way.talk(*sentence)
+        return way.ask if isinstance(way, Rest) else lambda sentence: [visible_row(row) for row in way.talk(*sentence)]
 
     def _open(self) -> Rest | Session:
         switch, host = self.switch, str(self.switch.address)

@@ -19,13 +19,14 @@ from .comeback import Comeback, comeback
 from .deadman import left_armed
 from .diff import Change
 from .errors import RefusedError
-from .gate import too_new, wrong_unit
+from .gate import hindrances, wrong_unit
 from .lanes import batches, cabled, units
 from .menus import (
     ACTIVE,
     ARP,
     BRIDGE,
     BRIDGE_HOST,
+    DEVICE_MODE,
     ETHERNET,
     ROUTERBOARD,
     SAFE_MODE,
@@ -57,7 +58,9 @@ class Restored:
         return tuple(menu for menu in KEPT if menu.path in self.kept.tables)
 
     def read(self, ask: Ask) -> Reading:
-        return read(ask, (*KEPT, ACTIVE, ARP, BRIDGE_HOST, SCHEDULER, SCRIPT, SAFE_MODE), KEPT)
+        return read(
+            ask, (*KEPT, ACTIVE, ARP, BRIDGE_HOST, SCHEDULER, SCRIPT, SAFE_MODE, DEVICE_MODE), (*KEPT, DEVICE_MODE)
+        )
 
     def plan(self, reading: Reading) -> Plan:
         """What differs from the backup. Raises RefusedError if it is of another unit, or may not be put back from
@@ -77,7 +80,7 @@ class Restored:
         reasons = (
             *renaming.faults,
             *_renamed_bridge(found),
-            *too_new(plan.changes, reading),
+            *hindrances(plan.changes, reading),
             *cuts(self.switch, now, plan.changes),
         )
         if reasons:

@@ -32,7 +32,12 @@ def script(changes: Iterable[Change], release: Release = OLDEST) -> str:
 def quote(text: str) -> str:
     """A text as a RouterOS string."""
     escapes = {"\\": "\\\\", '"': '\\"', "$": "\\$", "?": "\\?", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    return '"' + "".join(escapes.get(letter, letter) for letter in text) + '"'
+    return '"' + "".join(escapes.get(letter, _byte(letter)) for letter in text) + '"'
+
+
+def _byte(letter: str) -> str:
+    """A byte that is no UTF-8 by its hexadecimal number in capitals (MikroTik manual, 'Scripting')."""
+    return f"\\{ord(letter) - 0xDC00:02X}" if "\udc80" <= letter <= "\udcff" else letter
 
 
 def _alike(changes: Iterable[Change]) -> Iterator[list[Change]]:

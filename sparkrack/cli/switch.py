@@ -29,6 +29,7 @@ from switch.reading import Reading
 from switch.restore import Restored
 from switch.settling import SETTLE_SECONDS
 from switch.transaction import Transaction
+from switch.values import visible
 from switch.witness import Witness, witness
 
 DIFFERS = 2
@@ -107,9 +108,9 @@ def restore(
             with _lock(goal, name, no_lock=no_lock):
                 ended = _carry_out(line, goal, before, todo, settle, ask=not no_nodes)
                 for text in ended.text.splitlines():
-                    click.echo(f"{chosen.name}: {text}", err=not ended.done)
+                    click.echo(f"{chosen.name}: {visible(text)}", err=not ended.done)
     except FAULTS as fault:
-        raise click.ClickException(f"{chosen.name}: {fault}") from None
+        raise click.ClickException(f"{chosen.name}: {visible(str(fault))}") from None
     sys.exit(0 if ended.done else 1)
 
 
@@ -165,7 +166,7 @@ def _list(place: Path) -> None:
 
 def _show(chosen: Switch, todo: Plan) -> None:
     for text in (*todo.lines, *todo.notes):
-        click.echo(f"{chosen.name}: {text}")
+        click.echo(f"{chosen.name}: {visible(text)}")
     if todo.empty:
         click.echo(f"{chosen.name}: nothing to do, the switch is as in the backup")
 

@@ -33,7 +33,8 @@ ETHERNET = Menu(
 BRIDGE = Menu(
     "/interface/bridge",
     key=("name",),
-    fields={"name": Field(), "disabled": FLAG, "vlan-filtering": FLAG},
+    # `mtu` is never written; by one of its own RouterOS refuses every change of the bridge, see gate.py.
+    fields={"name": Field(), "disabled": FLAG, "vlan-filtering": FLAG, "mtu": STATE},
 )
 BRIDGE_PORT = Menu(
     "/interface/bridge/port",

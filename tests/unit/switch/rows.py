@@ -37,6 +37,7 @@ def _unit() -> Tables:
             {"name": "routeros", "version": "7.23.7", "disabled": "false"},
             {"name": "switch-marvell", "version": "7.23.7", "disabled": "false"},
         ),
+        "/system/device-mode": [{"mode": "advanced", "scheduler": "true", "flagged": "false"}],
         "/safe-mode": [{"enabled": "false", "current": "false"}],
     }
 

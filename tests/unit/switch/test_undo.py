@@ -204,3 +204,22 @@ def test_a_removed_user_comes_back_disabled() -> None:
     row = {".id": "*3", "name": "mallory", "group": "full", "disabled": "false"}
     change = Change(USER, ("mallory",), "*3", (), removes=True, before=row)
     assert '/user add name="mallory" group="full" disabled="yes"' in script([change])
+
+
+@given(st.binary(min_size=1, max_size=12).filter(lambda raw: b"\x00" not in raw))
+def test_any_bytes_arrive_in_a_script(raw: bytes) -> None:
+    """WinBox writes the code page of its machine: cp1252 on most, which is no UTF-8."""
+    text = raw.decode("utf-8", "surrogateescape")
+    tables: Tables = {"/system/identity": [{"name": "now"}]}
+    (change,) = diff(IDENTITY, [Wanted((), {"name": "\x00new"})], [{"name": text}])
+    source = script([change])
+    source.encode()  # it can be sent
+    console.run(source, tables)
+    assert tables["/system/identity"][0]["name"].encode("utf-8", "surrogateescape") == raw
+
+
+def test_a_byte_that_is_no_utf_8_is_written_by_its_number() -> None:
+    name = "Köln".encode("cp1252").decode("utf-8", "surrogateescape")
+    assert quote(name) == r'"K\F6ln"'
+    (change,) = diff(IDENTITY, [Wanted((), {"name": "crs812"})], [{"name": name}])
+    assert str(change) == r"~ /system/identity: name K\xf6ln -> crs812"

@@ -23,6 +23,7 @@ ALWAYS = {
     "/system/scheduler",
     "/system/script",
     "/safe-mode",
+    "/system/device-mode",
     "/user",
     "/user/active",
     "/ip/arp",
@@ -254,7 +255,7 @@ def test_every_menu_is_reached_by_some_key(rack: MakeRack) -> None:
 
 def test_only_without_roce_a_switch_may_lack_the_tables_of_the_chip(rack: MakeRack) -> None:
     tables = {path: rows for path, rows in factory().items() if not path.startswith(QOS)}
-    assert [menu.path for menu in optional_of(*rack())] == [f"{QOS}/port"]
+    assert [menu.path for menu in optional_of(*rack())] == [f"{QOS}/port", "/system/device-mode"]
     goal = Declared(*rack(lossless="none"))
     assert not any(change.menu.path.startswith(QOS) for change in goal.plan(goal.read(asking(tables))).changes)
     with pytest.raises(OSError, match="no such command"):
