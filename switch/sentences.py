@@ -74,7 +74,7 @@ def _write(group: list[Change], release: Release) -> Write:
     ids = [change.id for change in group if change.id]
     verb = "remove" if first.removes else "add" if first.adds else "set"
     rows = (f"=.id={','.join(ids)}",) if ids else ()
-    names = tuple(change.row for change in group)
+    names = tuple(change.named for change in group)
     told = [(first.menu.spelled(name, release), value) for name, value in first.values]
     plain = (f"={name}={value}" for name, value in told if not isinstance(value, SecretRef))
     secrets = tuple((name, value) for name, value in told if isinstance(value, SecretRef))

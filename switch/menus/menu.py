@@ -32,7 +32,7 @@ class Field:
     since: the first release that has it. renamed: its name from a release on. secret: never printed by the
     switch, so it is written with a new row and not compared. volatile: changes by itself; it is read for
     gates and reports, never compared. only_if: another field and the value with which alone this one means
-    something; otherwise it is not compared.
+    something; otherwise it is not compared. private: what it holds may let somebody in, so it is never shown.
     """
 
     kind: Kind = Kind.WORD
@@ -43,6 +43,7 @@ class Field:
     volatile: bool = False
     secret: bool = False
     only_if: tuple[str, str] | None = None
+    private: bool = False
 
 
 @dataclass(frozen=True)

@@ -80,7 +80,12 @@ LOGGING = Menu(
 SNMP = Menu(
     "/snmp",
     key=(),
-    fields={"enabled": FLAG, "trap-version": Field(Kind.COUNT, default="1"), "trap-community": Field(default="")},
+    fields={
+        "enabled": FLAG,
+        "trap-version": Field(Kind.COUNT, default="1"),
+        # Below version 3 the name of a community is its password.
+        "trap-community": Field(default="", private=True),
+    },
 )
 COMMUNITY = Menu(
     "/snmp/community",

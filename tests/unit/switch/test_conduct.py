@@ -22,7 +22,7 @@ from .rows import Tables, asking, meaning
 NAME = f"{PREFIX}test"
 OLD = "looked again: the switch is as it was before the run"
 BUT_A_USER = (
-    "looked again: nothing of this run is left on the switch, which is not wholly as before: a user it removed comes back"
+    "looked again: nothing of this run is left on the switch, which is not wholly as before: a user it removed comes"
 )
 NEW = "looked again: the switch is as declared, the release came through"
 
