@@ -110,7 +110,7 @@ def test_an_answer_may_take_longer_than_the_library_would_wait(
 def test_a_silent_switch_ends_the_session(crs812: Crs812Process) -> None:
     with open_session(crs812, patience=0.3) as session:
         crs812.control({"op": "fault", "kind": "mute", "match": "/system/identity"})
-        with pytest.raises(SessionError, match="no whole answer within 0.3 s"):
+        with pytest.raises(SessionError, match="no whole answer within"):
             session.talk(*IDENTITY)
         assert session.closed
 

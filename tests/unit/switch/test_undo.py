@@ -117,9 +117,9 @@ def test_an_added_row_is_removed_and_a_removed_one_put_back() -> None:
     ports = factory()["/interface/bridge/port"][:1]
     (added,) = diff(BRIDGE_PORT, [Wanted(("x",), {"bridge": "bridge"})], ports)
     (removed,) = surplus(BRIDGE_PORT, [], ports)
-    assert script([added]).count('/interface/bridge/port remove [find where interface="x"]') == 1
+    assert script([added]).count('/interface/bridge/port remove [find where interface="x" and dynamic!=yes]') == 1
     text = script([removed])
-    assert ':if ([:len [/interface/bridge/port find where interface="ether1"]] = 0) do={' in text
+    assert ':if ([:len [/interface/bridge/port find where interface="ether1" and dynamic!=yes]] = 0) do={' in text
     assert "hw-offload" not in text, "what cannot be written is not sent"
     tables: Tables = {"/interface/bridge/port": [dict(ports[0])]}
     console.run(text, tables)
@@ -223,3 +223,16 @@ def test_a_byte_that_is_no_utf_8_is_written_by_its_number() -> None:
     assert quote(name) == r'"K\F6ln"'
     (change,) = diff(IDENTITY, [Wanted((), {"name": "crs812"})], [{"name": name}])
     assert str(change) == r"~ /system/identity: name K\xf6ln -> crs812"
+
+
+def test_a_connection_is_not_taken_for_its_service(rack: MakeRack) -> None:
+    """From 7.23 on it is a row of the same name, which cannot be set."""
+    tables = factory()
+    before = copy.deepcopy(tables["/ip/service"])
+    assert [entry["name"] for entry in before if entry["dynamic"] == "true"] == ["api-ssl"]
+    changes = plan(*rack(management=["10.77.0.0/24"]), reading(tables)).changes
+    commands = [command for command in console.parse(script(changes)) if command.path == SERVICE.path]
+    assert commands
+    for command in commands:
+        assert command.test
+        assert not [entry for entry in before if entry["dynamic"] == "true" and command.test(entry)], command
