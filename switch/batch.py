@@ -16,6 +16,10 @@ DISARMING = "rollback timer: disturbs nothing"
 """The effect of disarming what an interrupted run left."""
 
 
+SPARE = 16
+"""Writes beyond the limit of one transaction for ports that are bound anew: eight legs, twice."""
+
+
 @dataclass(frozen=True)
 class Link:
     """A cabled leg: the switch's interface (its .id and its name of the day) and the port of a node behind
@@ -96,11 +100,13 @@ class Plan:
         )
 
     def portions(self, most: int) -> tuple[tuple[Batch, ...], ...]:
-        """The batches dealt into transactions of at most `most` rows, never cutting a batch."""
+        """The batches dealt into transactions of at most `most` changed rows, never cutting a batch. Ports that are
+        bound anew come on top, up to SPARE writes: killed between two transactions, a run leaves a state between."""
         portions: list[list[Batch]] = []
         for batch in self.batches:
-            size = sum(done.size for done in portions[-1]) if portions else 0
-            if portions and size + batch.size <= most:
+            together = [*portions[-1], batch] if portions else []
+            rows = sum(len(done.changes) for done in together)
+            if together and rows <= most and sum(done.size for done in together) <= most + SPARE:
                 portions[-1].append(batch)
             else:
                 portions.append([batch])

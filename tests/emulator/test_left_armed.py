@@ -26,7 +26,10 @@ def sparkrack(desk: Desk, *words: str) -> Ended:
     rack = desk.folder / "rack.yaml"
     state = str(desk.folder / "state")
     return command(
-        *("sparkrack", *words, "--rack", rack, "--limit", "crs812"),
+        "sparkrack",
+        *words,
+        *("--rack", str(rack)),
+        *("--limit", "crs812"),
         CRS812_PASSWORD=desk.emulator.password,
         XDG_STATE_HOME=state,
     )

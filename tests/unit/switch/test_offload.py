@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from switch.batch import Batch, Plan
+from switch.batch import SPARE, Batch, Plan
 from switch.menus import ETHERNET
 from switch.offload import LEAST_FRAMES, Forwarding, forwarding, rebinds
 from switch.plan import plan
@@ -64,7 +64,9 @@ def test_each_leg_is_bound_anew_once_after_the_last_that_takes_it_down(rack: Mak
 
 def test_what_is_bound_anew_counts_among_the_rows_of_one_safe_mode(rack: MakeRack) -> None:
     todo = plan(*rack(**EVERY_KEY), reading(factory()))
-    assert max(sum(batch.size for batch in portion) for portion in todo.portions(MOST_WRITES)) <= MOST_WRITES
+    assert max(sum(batch.size for batch in portion) for portion in todo.portions(MOST_WRITES)) <= 96
     change = todo.changes[0]
-    two = Plan((Batch("a", "", (change,), rebinds=("*1",)), Batch("b", "", (change,))))
+    ports = tuple(f"*{number}" for number in range(SPARE))
+    two = Plan((Batch("a", "", (change,), rebinds=ports), Batch("b", "", (change,))))
     assert [len(portion) for portion in two.portions(3)] == [1, 1]
+    assert [len(portion) for portion in two.portions(2 * SPARE)] == [2]
