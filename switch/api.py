@@ -26,10 +26,14 @@ from routeros_api.exceptions import (
 )
 
 from .errors import CertificateError, LoginError, SentenceError, SessionError, SwitchError
+from .limits import Counted, Watch
 
 CONNECT_SECONDS = 15.0
+"""How long connection, TLS and login may take together."""
+
+SLACK_SECONDS = 1.0
 ANSWER_SECONDS = 60.0
-"""How long one answer may take. A reboot or a long write is slower than the library's 15 s."""
+"""How long one answer may take as a whole. A reboot or a long write is slower than the library's 15 s."""
 
 
 # What the library lets through for answers that are no answers, or for a connection that breaks: its own
@@ -41,8 +45,9 @@ class Session:
     """A logged-in connection. It is never made again behind the caller's back: once lost, every call fails.
 
     host, port: where the API listens. tls: SHA-256 of the switch's certificate (DER, 64 hex digits), compared
-    before anything is sent, or None for the plain API. patience: seconds to wait for one answer. Raises
-    LoginError, CertificateError or SwitchError. One thread (or greenlet) at a time.
+    before anything is sent, or None for the plain API. patience: seconds that one answer may take as a whole; connect:
+    those of connection, TLS and login together, CONNECT_SECONDS unless given. Raises LoginError, CertificateError or
+    SwitchError. One thread (or greenlet) at a time.
     """
 
     def __init__(
@@ -54,29 +59,41 @@ class Session:
         user: str,
         password: SecretStr,
         patience: float = ANSWER_SECONDS,
+        connect: float | None = None,
     ) -> None:
+        connect = CONNECT_SECONDS if connect is None else connect
         self.place = f"{host}:{port}"
         self._closed = False
+        self._patience = patience
+        self._watch = Watch()
+        way = _Plain(self._watch) if tls is None else _Pinned(tls, self._watch)
+        self._way = way
         self._pool: Any = routeros_api.RouterOsApiPool(
             host,
             username=user,
             password=password.get_secret_value(),
             port=port,
             plaintext_login=True,  # RouterOS 6.43 and later know no other
-            ssl_context=_Plain() if tls is None else _Pinned(tls),
+            ssl_context=way,
         )
-        self._pool.set_timeout(CONNECT_SECONDS)
+        # The watch ends it before.
+        self._pool.set_timeout(connect + SLACK_SECONDS)
         fault: SwitchError | None = None
         try:
-            self._api: Any = self._pool.get_api()
-            self._pool.set_timeout(patience)
+            with self._watch.within(connect):
+                self._api: Any = self._pool.get_api()
+            self._pool.set_timeout(patience + SLACK_SECONDS)
         except SwitchError as wrong:
             fault = wrong
         except RouterOsApiCommunicationError as refused:
             # Only the switch's own words: the exception's text repeats the sentence with the password in it.
             fault = LoginError(f"login as {user} refused: {_text(refused.original_message)}")
         except _BROKEN as broken:
-            fault = SessionError(f"no session with {self.place}: {_why(broken)}")
+            fault = self._late(f"no session with {self.place}", connect)
+            fault = fault or SessionError(f"no session with {self.place}: {_why(broken)}")
+        except BaseException:
+            self.close()
+            raise
         self._pool.password = ""
         if fault:
             self.close()
@@ -103,14 +120,17 @@ class Session:
         path, _, verb = words[0].rpartition("/")
         fault: SwitchError
         try:
-            resource = self._api.get_binary_resource(path or "/")
-            answer = resource.call(verb, additional_queries=(_Words(words[1:]),))
-            rows, done = list(answer), dict(answer.done_message)
+            self._way.begin()
+            with self._watch.within(self._patience):
+                resource = self._api.get_binary_resource(path or "/")
+                answer = resource.call(verb, additional_queries=(_Words(words[1:]),))
+                rows, done = list(answer), dict(answer.done_message)
         except RouterOsApiCommunicationError as refused:
             fault = SentenceError(_text(refused.original_message))
         except _BROKEN as broken:
             self.close()
-            fault = SessionError(f"the session with {self.place} broke: {_why(broken)}")
+            begin = f"the session with {self.place} broke"
+            fault = self._late(begin, self._patience) or SessionError(f"{begin}: {_why(broken)}")
         except BaseException:
             # Stopped in the middle of an answer (a timeout from outside, Ctrl-C): the next answer would be
             # misread.
@@ -125,6 +145,11 @@ class Session:
         self._closed = True
         with contextlib.suppress(OSError):
             self._pool.disconnect()
+        self._watch.close()
+
+    def _late(self, begin: str, seconds: float) -> SwitchError | None:
+        """The fault of a connection that was ended for its time; None for one that was not."""
+        return SessionError(f"{begin}: no whole answer within {seconds:g} s") if self._watch.late else None
 
     def __enter__(self) -> Self:
         return self
@@ -143,7 +168,7 @@ class _Words:
     would rename attributes and send an empty value without its `=`."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
-        self._words = [word.encode() for word in words]
+        self._words = [word.encode("utf-8", "surrogateescape") for word in words]
 
     def get_api_format(self) -> list[bytes]:
         return self._words
@@ -152,28 +177,43 @@ class _Words:
 class _Plain:
     """Stands where the library takes an SSL context, the one place that sees the socket before the login."""
 
-    def wrap_socket(self, sock: socket.socket, server_hostname: str) -> socket.socket:  # noqa: ARG002
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+        self._counted: Counted | None = None
+
+    def begin(self) -> None:
+        """Another answer is awaited."""
+        if self._counted:
+            self._counted.begin()
+
+    def wrap_socket(self, sock: socket.socket, server_hostname: str) -> Counted:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._watch.hold(sock)
+        self._counted = Counted(self._wrapped(sock, server_hostname))
+        return self._counted
+
+    def _wrapped(self, sock: socket.socket, _server_hostname: str) -> socket.socket:
         return sock
 
 
-class _Pinned:
+class _Pinned(_Plain):
     """TLS to one certificate. A switch's own certificate has no chain to verify; its fingerprint says
     more."""
 
-    def __init__(self, sha256: str) -> None:
+    def __init__(self, sha256: str, watch: Watch) -> None:
+        super().__init__(watch)
         self._sha256 = sha256
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self._context.check_hostname = False
         self._context.verify_mode = ssl.CERT_NONE
 
-    def wrap_socket(self, sock: socket.socket, server_hostname: str) -> socket.socket:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def _wrapped(self, sock: socket.socket, server_hostname: str) -> socket.socket:
         try:
             wrapped = self._context.wrap_socket(sock, server_hostname=server_hostname)
         except OSError as fault:
             sock.close()
-            raise SwitchError(f"no TLS: {_why(fault)}; does the switch's api-ssl have a certificate?") from None
+            why = "no whole answer in time" if self._watch.late else _why(fault)
+            raise SwitchError(f"no TLS: {why}; does the switch's api-ssl have a certificate?") from None
         shown = hashlib.sha256(wrapped.getpeercert(binary_form=True) or b"").hexdigest()
         if not hmac.compare_digest(shown, self._sha256):
             wrapped.close()
@@ -182,8 +222,9 @@ class _Pinned:
 
 
 def _row(row: dict[str, bytes]) -> dict[str, str]:
-    # The library takes the dot off `.id`.
-    return {".id" if key == "id" else key: value.decode(errors="backslashreplace") for key, value in row.items()}
+    # The library takes the dot off `.id`. What is no UTF-8 (WinBox writes the code page of its machine) stays byte for
+    # byte, so that it can be written back; `values.visible` is for people.
+    return {".id" if key == "id" else key: value.decode("utf-8", "surrogateescape") for key, value in row.items()}
 
 
 def _text(message: bytes) -> str:

@@ -18,9 +18,9 @@ from pyinfra.context import ctx_host
 from sparkrack.ops import refusal
 from sparkrack.ops.account import Entry, Sort, heard
 
-from . import backup, legs
-from .batch import Batch, Plan
-from .conduct import conduct
+from . import backup, legs, offload
+from .batch import DISARMING, Batch, Plan
+from .conduct import Ended, conduct, disarmed
 from .connector import RouterOSConnector
 from .deadman import PREFIX
 from .errors import RefusedError, SwitchError, UnreadableError
@@ -28,6 +28,7 @@ from .facts import asking, spoken
 from .goal import Declared
 from .settling import SETTLE_SECONDS
 from .transaction import Say, Step, Transaction
+from .values import visible
 from .witness import witness
 
 if TYPE_CHECKING:
@@ -60,21 +61,27 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
         return
     goal = Declared(rack, switch)
     try:
+        frames = asking(host)(offload.QUESTION)
         before = goal.read(asking(host))
         todo = goal.plan(before)
         # Unknown stops a run here as a garbled answer of a node does there: whether its links came back would be
         # asked of the same monitor.
         down = legs.faults(rack, switch, before, todo, asking(host))
+        links = legs.as_declared(rack, switch, before, todo)
+        by_cpu, unseen = legs.forwarded(links, frames, asking(host)(offload.QUESTION) if links else ())
     except RefusedError as refused:
         yield refusal.refuse(host, *_untouched(*refused.reasons))
         return
     except (SwitchError, UnreadableError) as unknown:
         yield refusal.unknown(host, *_untouched(f"state of the switch unknown: {unknown}"))
         return
-    todo = replace(todo, faults=(*todo.faults, *down))
+    todo = replace(todo, faults=(*todo.faults, *down, *by_cpu), told=(*todo.told, *([unseen] if unseen else [])))
     _show(host, todo)
-    if not todo.batches:
+    if todo.empty:
         host.noop(f"{switch.name} is as declared")
+        return
+    if not todo.batches:
+        yield FunctionCommand(_disarm, (goal, todo.armed), {})
         return
     run = f"{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}"
     keeper = backup.Keeper(backup.folder(rack.rack, switch.name), switch.backups, switch.password.resolve)
@@ -90,10 +97,19 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
 
 def _carry_out(state: State, host: Host, transaction: Transaction) -> bool:  # noqa: ARG001 - pyinfra passes both
     connector = cast("RouterOSConnector", host.connector)
-    ended = conduct(transaction, connector.line, _showing(host))
+    return _ended(host, conduct(transaction, connector.line, _showing(host)))
+
+
+def _disarm(state: State, host: Host, goal: Declared, names: tuple[str, ...]) -> bool:  # noqa: ARG001
+    return _ended(host, disarmed(goal, cast("RouterOSConnector", host.connector).line, names))
+
+
+def _ended(host: Host, ended: Ended) -> bool:
     # Returned, not raised: pyinfra prints a traceback for whatever a function raises.
     for line in ended.text.splitlines():
-        host.log_styled(line, fg=None if ended.done else "red", log_func=logger.info if ended.done else logger.error)
+        host.log_styled(
+            visible(line), fg=None if ended.done else "red", log_func=logger.info if ended.done else logger.error
+        )
     return ended.done
 
 
@@ -122,7 +138,7 @@ def _asking_nodes(state: State) -> Callable[[str, str], str | None]:
 
 
 def _untouched(*reasons: str) -> list[str]:
-    return [f"{reason}; nothing was written" for reason in reasons]
+    return [f"{visible(reason)}; nothing was written" for reason in reasons]
 
 
 def _said(batch: Batch, effect: str) -> list[tuple[Sort, str]]:
@@ -130,15 +146,17 @@ def _said(batch: Batch, effect: str) -> list[tuple[Sort, str]]:
 
 
 def _show(host: Host, todo: Plan) -> None:
+    effects = todo.effects[1:] if todo.armed else todo.effects
     entries = [
-        *(entry for batch, effect in zip(todo.batches, todo.effects, strict=True) for entry in _said(batch, effect)),
+        *([(Sort.EFFECT, DISARMING), *((Sort.CHANGE, line) for line in todo.disarms)] if todo.armed else []),
+        *(entry for batch, effect in zip(todo.batches, effects, strict=True) for entry in _said(batch, effect)),
         *((Sort.FAULT, line) for line in todo.faults),
         *((Sort.UNMANAGED, line) for line in todo.unmanaged),
         *((Sort.NOTE, line) for line in todo.told),
     ]
-    if heard(host, *(Entry(sort, line) for sort, line in entries)):
+    if heard(host, *(Entry(sort, visible(line)) for sort, line in entries)):
         return
     for line in todo.lines if host.state.config.DIFF else todo.effects:
-        host.log(line)
+        host.log(visible(line))
     for line in todo.notes:
-        host.log(line)
+        host.log(visible(line))

@@ -23,7 +23,19 @@ from sparkrack.fleet.secrets import SecretError
 
 from .errors import CheckError, UnreadableError
 from .line import Line
-from .menus import ACTIVE, ARP, BRIDGE_HOST, MENUS, PACKAGE, RESOURCE, ROUTERBOARD, SAFE_MODE, SCHEDULER, SCRIPT
+from .menus import (
+    ACTIVE,
+    ARP,
+    BRIDGE_HOST,
+    DEVICE_MODE,
+    MENUS,
+    PACKAGE,
+    RESOURCE,
+    ROUTERBOARD,
+    SAFE_MODE,
+    SCHEDULER,
+    SCRIPT,
+)
 from .reading import Reading, read
 
 CHUNK = 32768
@@ -34,7 +46,7 @@ LARGEST = 64 * 1024 * 1024
 KEPT = tuple(
     menu
     for menu in MENUS
-    if menu not in (RESOURCE, ROUTERBOARD, PACKAGE, SAFE_MODE, ACTIVE, ARP, BRIDGE_HOST, SCHEDULER, SCRIPT)
+    if menu not in (RESOURCE, ROUTERBOARD, PACKAGE, DEVICE_MODE, SAFE_MODE, ACTIVE, ARP, BRIDGE_HOST, SCHEDULER, SCRIPT)
 )
 """The menus a backup holds the rows of: all that we ever write, our own dead man excepted."""
 

@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from sparkrack.fleet.cabling import Leg, Port
 
 
+DISARMING = "rollback timer: disturbs nothing"
+"""The effect of disarming what an interrupted run left."""
+
+
+SPARE = 16
+"""Writes beyond the limit of one transaction for ports that are bound anew: eight legs, twice."""
+
+
 @dataclass(frozen=True)
 class Link:
     """A cabled leg: the switch's interface (its .id and its name of the day) and the port of a node behind
@@ -26,12 +34,18 @@ class Link:
 @dataclass(frozen=True)
 class Batch:
     """Changes that are written one after the other, what they disturb, and the links that are up when they
-    settled."""
+    settled. rebinds: the ids of bridge ports that are bound to the chip anew then."""
 
     title: str
     effect: str
     changes: tuple[Change, ...]
     settles: tuple[Link, ...] = ()
+    rebinds: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many rows are written: each bridge port that is bound anew is written twice."""
+        return len(self.changes) + 2 * len(self.rebinds)
 
 
 @dataclass(frozen=True)
@@ -40,13 +54,25 @@ class Plan:
 
     unmanaged: rows of menus we write to that rack.yaml does not declare; they are left alone. faults: what
     is configured right and does not work, which no write of ours would mend. told: what else is to be known
-    before it is carried out.
+    before it is carried out. armed: rollback timers that interrupted runs left on the switch; they are disarmed
+    first.
     """
 
     batches: tuple[Batch, ...]
     unmanaged: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
+    armed: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is to be written."""
+        return not self.batches and not self.armed
+
+    @property
+    def disarms(self) -> tuple[str, ...]:
+        """One line for each rollback timer that is disarmed."""
+        return tuple(f"disarm {name}, which an interrupted run left: it would undo that run" for name in self.armed)
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -55,12 +81,14 @@ class Plan:
     @property
     def effects(self) -> tuple[str, ...]:
         """One line a batch: what is changed and whom it disturbs."""
-        return tuple(f"{batch.title}: {batch.effect}" for batch in self.batches)
+        timers = (DISARMING,) if self.armed else ()
+        return (*timers, *(f"{batch.title}: {batch.effect}" for batch in self.batches))
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The effects, below each the rows it changes with old and new value of each field."""
-        return tuple(line for batch in self.batches for line in _lines(batch))
+        timers = (DISARMING, *(f"  {line}" for line in self.disarms)) if self.armed else ()
+        return (*timers, *(line for batch in self.batches for line in _lines(batch)))
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -72,11 +100,13 @@ class Plan:
         )
 
     def portions(self, most: int) -> tuple[tuple[Batch, ...], ...]:
-        """The batches dealt into transactions of at most `most` rows, never cutting a batch."""
+        """The batches dealt into transactions of at most `most` changed rows, never cutting a batch. Ports that are
+        bound anew come on top, up to SPARE writes: killed between two transactions, a run leaves a state between."""
         portions: list[list[Batch]] = []
         for batch in self.batches:
-            size = sum(len(done.changes) for done in portions[-1]) if portions else 0
-            if portions and size + len(batch.changes) <= most:
+            together = [*portions[-1], batch] if portions else []
+            rows = sum(len(done.changes) for done in together)
+            if together and rows <= most and sum(done.size for done in together) <= most + SPARE:
                 portions[-1].append(batch)
             else:
                 portions.append([batch])

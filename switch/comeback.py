@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sparkrack.fleet.secrets import SecretRef
 
-from .diff import UNSET, Change, Value, Wanted, diff, index, same_key, surplus
+from .diff import Change, Value, Wanted, diff, index, same_key, surplus
 from .menus import COMMUNITY, GROUP, SERVICE, USER, Key, Menu, Row
 from .paths import own_service
 from .reading import Reading
@@ -90,17 +90,15 @@ def _twice(menu: Menu, reading: Reading) -> set[Key]:
 
 def _fields(menu: Menu, row: Row, there: Row | None, kept: Reading) -> Iterator[tuple[str, Value | None]]:
     """What a row shall have: what it had, or the default that stands for what was not printed; None for what is
-    there now and can neither be unset nor be given a value it had."""
+    there now and had neither."""
     for name, told in menu.fields.items():
-        if told.read_only or told.volatile or told.secret or told.since > kept.release:
+        if told.read_only or told.volatile or told.secret or told.since > kept.release or not menu.counts(name, row):
             continue
         value = row.get(name, told.default)
         if value is not None and there is not None and there.get(name) == value:
             continue  # nothing to do, even if it is a spelling that is not known here
         if value is not None:
             yield name, _YES_NO.get(value, value) if told.kind is Kind.FLAG else value
-        elif menu.clears:
-            yield name, UNSET
         elif there is not None and name in there:
             yield name, None
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from sparkrack.fleet.secrets import SecretError
 
 from .diff import Change
-from .disarm import disarm
+from .disarm import disarm, log_of, scheduled
 from .errors import CheckError, RefusedError, SwitchError, UnreadableError
+from .goal import Goal
 from .line import Line, Talker
 from .menus import USER
-from .safemode import enabled, holder, state
+from .reading import Reading
+from .safemode import enabled, free, holder, state
 from .transaction import Check, Say, Step, Transaction
 
 UNDO_SECONDS = 15.0
@@ -54,6 +56,21 @@ def conduct(
         line.say(f"interrupted{line.back_out()}")
         raise
     return Ended(True, f"the switch is as {transaction.goal.words}")
+
+
+def disarmed(goal: Goal, line: Line, names: Collection[str]) -> Ended:
+    """Disarm what interrupted runs left on a switch that is as `goal` says, and look whether it still is. Never raises
+    for a fault of switch or network."""
+    try:
+        free(line)
+        for name in names:
+            disarm(line, name)
+        changes = goal.plan(goal.read(lambda sentence: line.talk(*sentence))).changes
+    except FAULTS as fault:
+        return Ended(False, f"rollback timer not disarmed: {fault}; run again")
+    if changes:
+        return Ended(False, f"the switch is no longer as {goal.words}: the rollback timer acted first; run again")
+    return Ended(True, f"disarmed {', '.join(names)}; the switch is as {goal.words}")
 
 
 def _named(step: Step | None) -> str:
@@ -97,12 +114,28 @@ def _aftermath(transaction: Transaction, line: Line, patience: float) -> str:
         if time.monotonic() >= end:
             break
         time.sleep(0.5)
-    left = transaction.armed_for or 0.0
     return (
-        f"ROLLBACK NOT PROVEN: {why}. The dead man on the switch ({transaction.name}) undoes this run in "
-        f"{max(0.0, left):.0f} s by itself; then look with --dry. On the switch's console: /safe-mode/print, "
-        "/system/scheduler/print, /system/history/print"
+        f"ROLLBACK NOT PROVEN: {why}. {_timer(transaction, line, fired)}. Look with --dry; on the switch's console: "
+        "/safe-mode/print, /system/scheduler/print, /system/history/print"
     )
+
+
+def _timer(transaction: Transaction, line: Line, fired: bool) -> str:
+    """What is to be expected of the rollback timer, by what is there now."""
+    name = f"the rollback timer ({transaction.name})"
+    left = max(0.0, transaction.armed_for or 0.0)
+    try:
+        with line.second() as session:
+            if scheduled(session, transaction.name):
+                return f"The schedule of {name} is on the switch: it undoes this run in {left:.0f} s by itself"
+            failed = log_of(session, transaction.name)
+    except FAULTS as fault:
+        if fired:
+            return f"This run fired {name}; whether it has acted is unknown ({fault})"
+        return f"Whether {name} is still on the switch is unknown ({fault}); it acts in {left:.0f} s if it is"
+    log = f"the switch's log: {'; '.join(failed)}" if failed else "the switch's log has no failed line of it"
+    what = "was fired by this run" if fired else "has acted, or was removed,"
+    return f"The rollback timer ({transaction.name}) {what} and is gone: nothing acts any more by itself; {log}"
 
 
 def _state(transaction: Transaction, session: Talker) -> str | None:
@@ -118,7 +151,7 @@ def _state(transaction: Transaction, session: Talker) -> str | None:
     missing = {place for change in goal.plan(now).changes for place in _places(change)}
     if not missing:
         return f"the switch is as {goal.words}, the release came through"
-    if all(place in missing for change in transaction.todo.changes for place in _places(change)):
+    if all(place in missing for change in transaction.todo.changes for place in _places(change, now)):
         if any(change.removes and change.menu is USER for change in transaction.todo.changes):
             return (
                 "nothing of this run is left on the switch, which is not wholly as before: a user it removed comes "
@@ -128,9 +161,13 @@ def _state(transaction: Transaction, session: Talker) -> str | None:
     return None
 
 
-def _places(change: Change) -> Iterator[tuple[object, ...]]:
-    """What a change is about, without the values: a row that comes or goes, or fields of one that stays."""
+def _places(change: Change, now: Reading | None = None) -> Iterator[tuple[object, ...]]:
+    """What a change is about, without the values: a row that comes or goes, or fields of one that stays; with `now`,
+    only fields that mean something as the row is."""
     if change.adds or change.removes:
         yield change.menu.path, change.key
-    else:
-        yield from ((change.menu.path, change.key, field.name) for field in change.fields)
+        return
+    row = now.by_key(change.menu).get(change.key, {}) if now else {}
+    for field in change.fields:
+        if now is None or change.menu.counts(field.name, row):
+            yield change.menu.path, change.key, field.name

@@ -10,7 +10,8 @@ Global arguments for a shell (_sudo, _env and the like) mean nothing here and ar
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from functools import partial
 from io import IOBase
 from typing import Any, Literal
@@ -108,7 +109,7 @@ class RouterOSConnector(BaseConnector):
             rows = self.line.talk(*sentence)
         except SwitchError as fault:
             return False, _output("stderr", f"{sentence[0]}: {fault}{self.line.back_out()}")
-        return True, _output("stdout", *(json.dumps(row, ensure_ascii=False) for row in rows))
+        return True, _output("stdout", *map(_json, rows))
 
     @override
     def put_file(self, filename_or_io: str | IOBase, remote_filename: str, *args: object, **kwargs: object) -> bool:
@@ -117,6 +118,12 @@ class RouterOSConnector(BaseConnector):
     @override
     def get_file(self, remote_filename: str, filename_or_io: str | IOBase, *args: object, **kwargs: object) -> bool:
         raise OSError("files cannot be fetched from a switch as from a node; use /file/read")
+
+
+def _json(row: Mapping[str, str]) -> str:
+    """One row. A byte that is no UTF-8 is a JSON escape, so that it can be printed and read again."""
+    text = json.dumps(row, ensure_ascii=False)
+    return re.sub("[\udc80-\udcff]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def _output(buffer: Literal["stdout", "stderr"], *lines: str) -> CommandOutput:

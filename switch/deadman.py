@@ -14,14 +14,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .menus import RESOURCE, SCHEDULER, SCRIPT, Release, Sentence
+from .errors import RefusedError
+from .menus import RESOURCE, SAFE_MODE, SCHEDULER, SCRIPT, Release, Sentence
+from .safemode import enabled, holder, ours
 from .undo import quote, script
 
 if TYPE_CHECKING:
     from .batch import Plan
+    from .reading import Reading
 
 PREFIX = "sparkrack-undo-"
 """How the rows of every run begin; what follows is the run's own name."""
+
+LOG_MARK = "sparkrack: "
+"""How the lines begin that the script writes to the switch's log."""
 
 LOOK_SECONDS = 10
 """How often it looks whether its time has come."""
@@ -42,9 +48,10 @@ class DeadMan:
     def arm(self, uptime: float) -> tuple[Sentence, ...]:
         """The sentences that arm it on a unit that has been up for `uptime` seconds. Script first: a schedule
         without one would do nothing."""
-        source = script(self.todo.changes, self.release)
         name = quote(self.name)
-        ending = f"{SCHEDULER.path} remove [find where name={name}]\n{SCRIPT.path} remove [find where name={name}]"
+        own_rows = (f"{menu.path} remove [find where name={name}]" for menu in (SCHEDULER, SCRIPT))
+        begin = f":log warning {quote(acting(self.name))}"
+        source = "\n".join((begin, script(self.todo.changes, self.release), *own_rows))
         note = "=comment=undoes a run of sparkrack that was not finished; removes itself"
         run = f"{{ {SCRIPT.path} run {name} }}"
         # Less uptime than when it was armed: the unit was restarted, and nobody is left to disarm.
@@ -54,7 +61,7 @@ class DeadMan:
         )
         look = max(1, min(LOOK_SECONDS, round(self.fuse / 20)))
         return (
-            (f"{SCRIPT.path}/add", f"=name={self.name}", f"=policy={POLICY}", note, f"=source={source}\n{ending}"),
+            (*(f"{SCRIPT.path}/add", f"=name={self.name}", f"=policy={POLICY}", note), f"=source={source}"),
             (
                 *(f"{SCHEDULER.path}/add", f"=name={self.name}", f"=policy={POLICY}", note),
                 # A start long ago, so that a clock set back does not let it sleep.
@@ -66,3 +73,22 @@ class DeadMan:
     def fire(self) -> Sentence:
         """Undo now."""
         return (f"{SCRIPT.path}/run", f"=number={self.name}")
+
+
+def acting(name: str) -> str:
+    """What the switch's log says when the timer of a run begins to act."""
+    return f"{LOG_MARK}{name} undoes its run"
+
+
+def left_armed(reading: Reading) -> tuple[str, ...]:
+    """The names of all dead men in a reading. Raises RefusedError while another session holds safe mode: the run that
+    armed them may still be going on."""
+    rows = (row for menu in (SCHEDULER, SCRIPT) for row in reading.tables.get(menu.path, ()))
+    names = tuple(dict.fromkeys(name for row in rows if (name := row.get("name", "")).startswith(PREFIX)))
+    modes = reading.tables.get(SAFE_MODE.path, ())
+    busy = next((row for row in modes if enabled(row) and not ours(row)), None)
+    if names and busy:
+        raise RefusedError(
+            (f"rollback timer {', '.join(names)} is armed and {holder(busy)} holds safe mode: a run is in progress",)
+        )
+    return names

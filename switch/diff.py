@@ -9,21 +9,15 @@ from dataclasses import dataclass, field
 from sparkrack.fleet.secrets import SecretRef
 
 from .errors import UnreadableError
-from .menus import Key, Menu, Row
-from .values import canonical
-
-
-class _Unset(str):
-    """A value that is none; text, so that whoever shows values need not know of it."""
-
-    __slots__ = ()
-
-
-UNSET = _Unset()
-"""What a field shall be that a row shall not have at all (its menu must know `unset`). Told apart by identity."""
+from .menus import COMMUNITY, Key, Menu, Row
+from .values import canonical, visible
 
 Value = str | SecretRef
-"""What a field shall hold: text, UNSET, or where to find the secret that it shall hold."""
+"""What a field shall hold: text, or where to find the secret that it shall hold."""
+
+
+HIDDEN = "(hidden)"
+"""In place of a value that may let somebody in."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +30,27 @@ class Wanted:
 
 @dataclass(frozen=True)
 class FieldChange:
-    """One field: `old` as it was read (None: it was absent), `new` as it will be written."""
+    """One field: `old` as it was read (None: it was absent), `new` as it will be written. private: neither is
+    shown."""
 
     name: str
     old: str | None
     new: Value
+    private: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.name} {'(none)' if self.old is None else self.old or '(empty)'} -> {_shown(self.new)}"
+        old = "(none)" if self.old is None else HIDDEN if self.private and self.old else _shown(self.old)
+        return f"{self.name} {old} -> {self.shown}"
+
+    @property
+    def shown(self) -> str:
+        """The new value for people."""
+        return HIDDEN if self.private and self.new else _shown(self.new)
 
 
 def _shown(value: Value) -> str:
     """A value for people; a secret by where it is kept."""
-    if value is UNSET:
-        return "(none)"
-    return f"({value})" if isinstance(value, SecretRef) else value or "(empty)"
+    return f"({value})" if isinstance(value, SecretRef) else visible(value) or "(empty)"
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,14 @@ class Change:
         return " ".join(self.key)
 
     @property
+    def named(self) -> str:
+        """The name of the row for people. An SNMP community without security is let in by its name alone."""
+        if self.menu is COMMUNITY and self.row not in ("", "public"):
+            security = {**self.before, **{name: str(value) for name, value in self.values}}.get("security", "none")
+            return HIDDEN if security == "none" else visible(self.row)
+        return visible(self.row)
+
+    @property
     def adds(self) -> bool:
         return self.id is None and not self.menu.single
 
@@ -81,9 +89,9 @@ class Change:
 
     def __str__(self) -> str:
         sign = "-" if self.removes else "+" if self.adds else "~"
-        head = f"{sign} {self.menu.path} {self.row}".rstrip()
+        head = f"{sign} {self.menu.path} {self.named}".rstrip()
         told = [field for field in self.fields if field.name not in self.menu.key]
-        fields = (f"{field.name} {_shown(field.new)}" if self.adds else str(field) for field in told)
+        fields = (f"{field.name} {field.shown}" if self.adds else str(field) for field in told)
         return f"{head}: {', '.join(fields)}" if told else head
 
 
@@ -165,14 +173,10 @@ def _field_changes(menu: Menu, want: Wanted, row: Row | None) -> Iterator[FieldC
                 yield FieldChange(name, None, new)
             continue
         old = None if row is None else row.get(name)
-        if new is UNSET:
-            if old:
-                yield FieldChange(name, old, new)
-            continue
         known = told.default if old is None else old
         try:
             same = known is not None and canonical(told.kind, known) == canonical(told.kind, new)
         except ValueError as fault:
             raise UnreadableError(f"{menu.path} {' '.join(want.key)} {name}: {fault}") from None
         if not same:
-            yield FieldChange(name, old, new)
+            yield FieldChange(name, old, new, told.private)

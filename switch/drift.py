@@ -19,7 +19,6 @@ from .menus import (
     ETHERNET,
     QOS_PORT,
     SERVICE,
-    SNMP,
     USER,
     Menu,
 )
@@ -78,9 +77,6 @@ LABELS: Mapping[str, str] = {
 }
 """What a row of a menu is called; the path itself where there is no better word."""
 
-_HUSHED = {(SNMP.path, "trap-community")}
-"""Fields whose old value may let somebody in: below version 3 the name of a community is its password."""
-
 
 def drift(switch: Switch, reading: Reading, plan: Plan) -> tuple[Drift, ...]:
     """Every difference between `reading` and the declaration that `plan` brings about, in the plan's order; ()
@@ -136,9 +132,9 @@ def _switched(disabled: str) -> str:
 
 def _found(menu: Menu, field: FieldChange) -> str:
     """The value that was read, or what its absence means."""
-    if (menu.path, field.name) in _HUSHED:
-        return "another"
     known = menu.fields[field.name]
+    if known.private:
+        return "another"
     if isinstance(field.new, SecretRef):
         return "unknown"
     value = known.default if field.old is None else field.old

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from .cages import lanes_of
 from .diff import Change
-from .menus import BRIDGE, OLDEST, PACKAGE, RESOURCE, ROUTERBOARD
+from .errors import UnreadableError
+from .menus import BRIDGE, BRIDGE_PORT, DEVICE_MODE, ETHERNET, OLDEST, PACKAGE, RESOURCE, ROUTERBOARD, Row
 from .reading import Reading
 from .releases import release
+from .values import Kind, canonical
 
 if TYPE_CHECKING:
     from sparkrack.fleet import Switch
@@ -39,6 +41,14 @@ def wrong_unit(switch: Switch, reading: Reading) -> tuple[str, ...]:
     return tuple(reason for reason in unit if reason)
 
 
+def hindrances(changes: tuple[Change, ...], reading: Reading) -> Iterator[str]:
+    """Why these changes could not be written, or not be taken back by the device itself."""
+    yield from too_new(changes, reading)
+    yield from bridge_mtu(changes, reading)
+    if changes:
+        yield from device_mode(reading)
+
+
 def too_new(changes: Iterable[Change], reading: Reading) -> Iterator[str]:
     """The fields of a plan that the release of the switch does not have yet."""
     for change in changes:
@@ -49,6 +59,54 @@ def too_new(changes: Iterable[Change], reading: Reading) -> Iterator[str]:
                     f"{field.name} of {change.menu.path} came with RouterOS {since[0]}.{since[1]}; the device runs "
                     f"{reading.release[0]}.{reading.release[1]}"
                 )
+
+
+def bridge_mtu(changes: Iterable[Change], reading: Reading) -> Iterator[str]:
+    """Changes of a bridge that RouterOS would refuse: at every one it compares the bridge's own mtu, if it has one,
+    with the smallest l2mtu of its ports ("could not set mtu", reported from a CRS804 and a CRS812)."""
+    changes = tuple(changes)
+    sizes = {row["name"]: row.get("l2mtu", "") for row in reading.ethernet.values()}
+    members = [(row.get("bridge", ""), row.get("interface", "")) for row in reading.rows(BRIDGE_PORT)]
+    for change in changes:
+        values = {name: str(value) for name, value in change.values}
+        if change.menu is ETHERNET and "l2mtu" in values:
+            sizes[reading.ethernet[change.row]["name"]] = values["l2mtu"]
+        elif change.menu is BRIDGE_PORT and "bridge" in values:
+            members.append((values["bridge"], change.row))
+    bridges = reading.by_key(BRIDGE)
+    for name in dict.fromkeys(c.row for c in changes if c.menu is BRIDGE and not c.adds and not c.removes):
+        mtu = bridges[(name,)].get("mtu", "auto")
+        ports = {
+            port: int(sizes[port]) for bridge, port in members if bridge == name and sizes.get(port, "").isdecimal()
+        }
+        port = min(ports, key=lambda each: ports[each], default=None)
+        if mtu.isdecimal() and port is not None and int(mtu) > ports[port]:
+            yield (
+                f"bridge {name} has mtu {mtu} of its own and its port {port} has l2mtu {ports[port]}: RouterOS refuses "
+                f"every change of the bridge then; run /interface/bridge/set {name} mtu=auto, or raise l2mtu of {port}"
+            )
+
+
+def device_mode(reading: Reading) -> Iterator[str]:
+    """Why no rollback timer would run on this device (MikroTik manual, 'Device-mode')."""
+    for row in reading.tables.get(DEVICE_MODE.path, ()):
+        if _flag(row, "flagged", "no"):
+            what, word = "the device is flagged, which keeps scheduler and scripts off", "flagged=no"
+        elif not _flag(row, "scheduler", "yes"):
+            what, word = f"device mode {row.get('mode', '(none)')} keeps the scheduler off", "scheduler=yes"
+        else:
+            continue
+        yield (
+            f"{what}, and no rollback timer could run: run /system/device-mode/update {word}, then press the reset or "
+            "mode button of the device within 5 minutes"
+        )
+
+
+def _flag(row: Row, name: str, default: str) -> bool:
+    try:
+        return canonical(Kind.FLAG, row.get(name, default)) == "yes"
+    except ValueError as fault:
+        raise UnreadableError(f"{DEVICE_MODE.path} {name}: {fault}") from None
 
 
 def _model(switch: Switch, reading: Reading) -> str | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from .batch import Plan
-from .menus import ACTIVE, ARP, BRIDGE_HOST, SCHEDULER, SCRIPT, Menu
+from .menus import ACTIVE, ARP, BRIDGE_HOST, DEVICE_MODE, SAFE_MODE, SCHEDULER, SCRIPT, Menu
 from .plan import plan
 from .reading import Ask, Reading, read
 from .wanted import menus_of, optional_of
@@ -14,7 +14,7 @@ from .wanted import menus_of, optional_of
 if TYPE_CHECKING:
     from sparkrack.fleet import Rack, Switch
 
-OURS = (SCHEDULER, SCRIPT, ACTIVE, ARP, BRIDGE_HOST)
+OURS = (SCHEDULER, SCRIPT, SAFE_MODE, DEVICE_MODE, ACTIVE, ARP, BRIDGE_HOST)
 """Menus that say nothing of the state a run is about: our own dead man stands there, and who is connected."""
 
 

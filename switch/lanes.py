@@ -12,6 +12,7 @@ from sparkrack.fleet.splits import CAGES
 from .batch import Batch, Link
 from .cages import describe, lanes_of
 from .diff import Change
+from .offload import rebinds
 from .reading import Reading
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def _sizes(changes: tuple[Change, ...], reading: Reading, settles: tuple[Link, .
     if changes:
         # MikroTik manual, 'MTU in RouterOS': changing l2mtu takes all interfaces of the switch down and up.
         effect = f"bounces all {len(reading.ethernet)} ports"
-        yield Batch(f"l2mtu of {len(changes)} lane{'s' if len(changes) != 1 else ''}", effect, changes, settles)
+        title = f"l2mtu of {len(changes)} lane{'s' if len(changes) != 1 else ''}"
+        yield Batch(title, effect, changes, settles, rebinds(reading, settles))
 
 
 def _unit(unit: str, changes: tuple[Change, ...], reading: Reading, links: tuple[Link, ...], words: Words) -> Batch:
@@ -86,4 +88,5 @@ def _unit(unit: str, changes: tuple[Change, ...], reading: Reading, links: tuple
     found, wanted = describe(unit, reading.ethernet), words(unit)
     told = f"lanes of {wanted}" if found == wanted else f"{found} -> {wanted}"
     # MikroTik manual, 'Wired interface compatibility': reconfiguring any lane restarts the whole cage.
-    return Batch(f"cage {unit}, {told}", f"restarts cage {unit} ({nodes(settles)})", changes, settles)
+    effect = f"restarts cage {unit} ({nodes(settles)})"
+    return Batch(f"cage {unit}, {told}", effect, changes, settles, rebinds(reading, settles))

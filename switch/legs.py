@@ -3,7 +3,7 @@ run leaves as they are. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from .ends import switch_end
 from .errors import UnreadableError
 from .lanes import cabled
 from .menus import ETHERNET, Row, Sentence
+from .offload import REMEDY, forwarding
 from .reading import Ask, Reading
 from .values import gbps
 
@@ -65,7 +66,7 @@ def faults(rack: Rack, switch: Switch, reading: Reading, todo: Plan, ask: Ask) -
     leg's node is in the run makes no difference. Nothing is asked when no leg is left. Raises SwitchError when the
     switch does not answer, UnreadableError when it does not tell of every leg that it was asked for.
     """
-    links = [link for link in cabled(rack, switch, reading) if link.leg.cage not in _otherwise(switch, todo)]
+    links = as_declared(rack, switch, reading, todo)
     if not links:
         return ()
     rows = ask(monitor(link.id for link in links))
@@ -81,6 +82,25 @@ def faults(rack: Rack, switch: Switch, reading: Reading, todo: Plan, ask: Ask) -
     if untold:
         raise UnreadableError("; ".join(f"{MONITOR}: {text} ({', '.join(legs)})" for text, legs in untold.items()))
     return tuple(wrong)
+
+
+def as_declared(rack: Rack, switch: Switch, reading: Reading, todo: Plan) -> list[Link]:
+    """The cabled legs of cages whose lanes are set as declared."""
+    return [link for link in cabled(rack, switch, reading) if link.leg.cage not in _otherwise(switch, todo)]
+
+
+def forwarded(links: Iterable[Link], before: Sequence[Row], after: Sequence[Row]) -> tuple[tuple[str, ...], str]:
+    """The faults of legs whose frames the CPU forwards, by the counters before and after the look; and what is to be
+    known of those without traffic."""
+    by_name = {link.leg.interface: link for link in links}
+    found = forwarding(before, after, by_name)
+    faults = (
+        f"leg {link.leg} (cage {link.leg.cage}, {lane_words(link.leg.lanes)}, to {link.port.node} port "
+        f"{link.port.number}): the CPU forwards its frames, not the chip, although its port says offloaded; {REMEDY} "
+        f"({RUNBOOK})"
+        for link in map(by_name.__getitem__, found.by_cpu)
+    )
+    return tuple(faults), found.note
 
 
 def _otherwise(switch: Switch, todo: Plan) -> set[str]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,11 +13,15 @@ from sparkrack.fleet.secrets import SecretError
 from sparkrack.proof.told import UnknownError
 
 from .api import Session
-from .errors import SentenceError, SwitchError, UnreadableError
+from .deadman import PREFIX
+from .errors import CheckError, SentenceError, SwitchError, UnreadableError
 from .goal import Declared
 from .legs import monitor
-from .menus import BRIDGE_HOST, BRIDGE_PORT, ETHERNET, Row
+from .menus import BRIDGE_HOST, BRIDGE_PORT, ETHERNET, SAFE_MODE, SCHEDULER, SCRIPT, Row
+from .offload import QUESTION, Forwarding, forwarding
 from .rest import Rest
+from .safemode import enabled, holder
+from .values import visible_row
 
 if TYPE_CHECKING:
     from sparkrack.fleet import Leg, Rack, Switch
@@ -29,6 +35,19 @@ COUNTERS = (
     *(f"tx-drop-queue{queue}-packet" for queue in range(8)),
 )
 """What must not grow while nothing is sent (names: RouterOS 7.23 command tree)."""
+
+
+IDLE_SECONDS = 3.0
+"""How long counters are watched."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """COUNTERS by interface before and after a time of watching, and who forwarded the frames in it."""
+
+    before: Mapping[str, Mapping[str, int]]
+    after: Mapping[str, Mapping[str, int]]
+    frames: Forwarding
 
 
 class Look:
@@ -85,6 +104,21 @@ class Look:
         names = {self.ethernet[name].get("name"): name for name in ids.values()}
         return {names[row["name"]]: row for row in rows if row.get("name") in names}
 
+    def safe_mode_holder(self) -> str:
+        """Who holds safe mode now; "" while it is free."""
+        rows = self.ask(SAFE_MODE.sentence())
+        try:
+            (row,) = rows
+            return holder(row) if enabled(row) else ""
+        except (ValueError, CheckError) as fault:
+            why = f"{SAFE_MODE.path} has {len(rows)} rows, wanted 1" if isinstance(fault, ValueError) else fault
+            raise UnknownError(f"{self.switch.name}: {why}") from None
+
+    def armed(self) -> tuple[str, ...]:
+        """The names of the rollback timers on the switch, now."""
+        rows = (row for menu in (SCHEDULER, SCRIPT) for row in self.ask((f"{menu.path}/print", "=.proplist=name")))
+        return tuple(dict.fromkeys(name for row in rows if (name := row.get("name", "")).startswith(PREFIX)))
+
     def hosts(self) -> dict[str, str]:
         """The interface (factory name) behind which each address is now; addresses in lower case."""
         names = {row.get("name", ""): name for name, row in self.ethernet.items()}
@@ -100,6 +134,19 @@ class Look:
             row.get("default-name", ""): {name: int(row[name]) for name in COUNTERS if row.get(name, "").isdecimal()}
             for row in rows
         }
+
+    def frames(self) -> tuple[Row, ...]:
+        """How many frames each interface received, and how many of them the CPU took, now."""
+        return self.ask(QUESTION)
+
+    @cached_property
+    def watched(self) -> Watched:
+        """COUNTERS and frames before and after IDLE_SECONDS in which nothing is asked."""
+        frames, counters = self.frames(), self.counters()
+        time.sleep(IDLE_SECONDS)
+        after = self.counters()
+        interfaces = [leg.interface for leg, _ in self.rack.cabling.legs(self.switch.name)]
+        return Watched(counters, after, forwarding(frames, self.frames(), interfaces))
 
     def close(self) -> None:
         """End the connection. Never raises."""
@@ -126,7 +173,7 @@ class Look:
         if self._way is None:
             self._way = self._open()
         way = self._way
-        return way.ask if isinstance(way, Rest) else lambda sentence: way.talk(*sentence)
+        return way.ask if isinstance(way, Rest) else lambda sentence: [visible_row(row) for row in way.talk(*sentence)]
 
     def _open(self) -> Rest | Session:
         switch, host = self.switch, str(self.switch.address)

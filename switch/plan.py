@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from .batch import Batch, Link, Plan
 from .cages import wanted_lanes
-from .deadman import PREFIX
+from .deadman import PREFIX, left_armed
 from .diff import Change, diff, surplus
 from .errors import RefusedError
 from .faults import faults
-from .gate import refusals, too_new
+from .gate import hindrances, refusals
 from .lanes import batches, cabled, nodes
 from .menus import BRIDGE_PORT, ETHERNET
 from .paths import cuts
@@ -32,8 +32,8 @@ def plan(rack: Rack, switch: Switch, reading: Reading) -> Plan:
     wanted = parts(rack, switch, Seen.of(reading))
     all_ = (*_lanes(switch, reading, links), *(_batch(part, reading, links) for part in wanted))
     todo = tuple(batch for batch in all_ if batch.changes)
-    found = Plan(todo, tuple(_unmanaged(wanted, reading)), faults(switch, reading))
-    reasons = (*too_new(found.changes, reading), *cuts(switch, reading, found.changes))
+    found = Plan(todo, tuple(_unmanaged(wanted, reading)), faults(switch, reading), armed=left_armed(reading))
+    reasons = (*hindrances(found.changes, reading), *cuts(switch, reading, found.changes))
     if reasons:
         raise RefusedError(reasons)
     return found

@@ -17,6 +17,7 @@ from .line import Talker
 from .menus import BRIDGE_HOST, ETHERNET, MENUS, OLDEST, RESOURCE, Menu, Row, Sentence
 from .questions import answers
 from .releases import release
+from .values import visible_row
 
 FORMAT = 1
 
@@ -31,7 +32,7 @@ COMMANDS = (
 )
 """What we send besides reading and writing rows."""
 
-VERBS = ("add", "set", "unset", "remove")
+VERBS = ("add", "set", "remove")
 READING = ("print", "monitor", "inspect")
 
 
@@ -81,7 +82,7 @@ def _ask(talker: Talker, *sentence: str) -> Sequence[Row]:
     """Whatever else this file may come to say, it can send nothing that writes."""
     if sentence[0].rpartition("/")[2] not in READING:
         raise ValueError(f"{sentence[0]} is no sentence that reads")
-    return talker.talk(*sentence)
+    return [visible_row(row) for row in talker.talk(*sentence)]
 
 
 def _number(row: Row) -> int:

@@ -10,7 +10,7 @@ from functools import cached_property
 from .deadman import PREFIX
 from .diff import index
 from .errors import SwitchError, UnreadableError
-from .menus import ETHERNET, OLDEST, PACKAGE, RESOURCE, ROUTERBOARD, Field, Key, Menu, Release, Row, Sentence
+from .menus import ETHERNET, OLDEST, PACKAGE, RESOURCE, ROUTERBOARD, Key, Menu, Release, Row, Sentence
 from .releases import release
 from .values import canonical
 
@@ -111,12 +111,13 @@ def _steady(menu: Menu, rows: Sequence[Row]) -> list[list[tuple[str, str]]]:
     was removed and put back has another."""
     kept = [(name, told) for name, told in menu.fields.items() if not told.volatile]
     others = (row for row in rows if not row.get("name", "").startswith(PREFIX))
-    return sorted([(name, _meant(told, row.get(name))) for name, told in kept] for row in others)
+    return sorted([(name, _meant(menu, name, row)) for name, _ in kept] for row in others)
 
 
-def _meant(told: Field, text: str | None) -> str:
-    known = told.default if text is None else text
+def _meant(menu: Menu, name: str, row: Row) -> str:
+    told = menu.fields[name]
+    known = row.get(name, told.default)
     try:
-        return "" if not known else canonical(told.kind, known)
+        return "" if not known or not menu.counts(name, row) else canonical(told.kind, known)
     except ValueError:
         return str(known)

@@ -7,7 +7,9 @@ could not hold safe mode anyway (MikroTik manual, 'REST API').
 from __future__ import annotations
 
 import contextlib
+import json
 import re
+import socket
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -15,9 +17,13 @@ import requests
 from pydantic import SecretStr
 from requests.adapters import HTTPAdapter
 from requests.auth import HTTPBasicAuth
+from urllib3.connection import HTTPSConnection
+from urllib3.connectionpool import HTTPSConnectionPool
 
 from .errors import CertificateError, LoginError, SentenceError, SessionError, SwitchError
+from .limits import MOST_BYTES, TooMuchError, Watch
 from .menus import Sentence
+from .values import visible_row
 
 CONNECT_SECONDS = 15.0
 ANSWER_SECONDS = 65.0
@@ -30,21 +36,37 @@ _QUERY = re.compile(r"\?([a-z0-9.-]+)=(.*)", re.DOTALL)
 class _Pinned(HTTPAdapter):
     """TLS to one certificate, by its SHA-256; urllib3 compares it after the handshake, before it sends a byte."""
 
-    def __init__(self, sha256: str) -> None:
-        self._sha256 = sha256
+    def __init__(self, sha256: str, watch: Watch) -> None:
+        self._sha256, self._watch = sha256, watch
         super().__init__(max_retries=0)
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         # The fingerprint says more than a chain or a host name would: a switch signs its certificate itself.
         super().init_poolmanager(*arguments, **options, assert_fingerprint=self._sha256, assert_hostname=False)
+        self.poolmanager.pool_classes_by_scheme = {"https": _watched(self._watch)}
+
+
+def _watched(watch: Watch) -> type[HTTPSConnectionPool]:
+    """A pool whose connections are held by `watch` from their first byte on."""
+
+    class Connection(HTTPSConnection):
+        def _new_conn(self) -> socket.socket:
+            sock = super()._new_conn()
+            watch.hold(sock)
+            return sock
+
+    class Pool(HTTPSConnectionPool):
+        ConnectionCls = Connection
+
+    return Pool
 
 
 class Rest:
     """A reader of one switch. `user` needs no more than the policies read and rest-api.
 
     host, port: where www-ssl listens. sha256: of the switch's certificate (DER, 64 hex digits). Nothing is sent
-    before `ask`. patience: seconds to wait for one answer. One thread at a time. Raises LoginError for a user or
-    password that cannot be sent.
+    before `ask`. patience: seconds that one answer may take as a whole. One thread at a time. Raises LoginError
+    for a user or password that cannot be sent.
     """
 
     def __init__(
@@ -57,7 +79,8 @@ class Rest:
         self._http.trust_env = False
         self._http.verify = False
         self._http.auth = _authentication(user, password)
-        self._http.mount("https://", _Pinned(sha256))
+        self._watch = Watch()
+        self._http.mount("https://", _Pinned(sha256, self._watch))
 
     def ask(self, sentence: Sentence) -> list[dict[str, str]]:
         """The rows that the same sentence over the API would give, each with its .id besides what was asked for.
@@ -68,17 +91,25 @@ class Rest:
         method, path, options = request(sentence)
         fault: SwitchError
         try:
-            answer = self._http.request(
-                *(method, f"https://{self.place}/rest{path}"),
-                timeout=(CONNECT_SECONDS, self._patience),
-                allow_redirects=False,
-                **options,
-            )
-            content = _content(answer)
-        except requests.exceptions.SSLError as broken:
-            fault = self._insecure(str(broken))
+            with self._watch.within(self._patience):
+                answer = self._http.request(
+                    *(method, f"https://{self.place}/rest{path}"),
+                    timeout=(CONNECT_SECONDS, self._patience),
+                    allow_redirects=False,
+                    stream=True,
+                    **options,
+                )
+                content = _content(answer)
+        except TooMuchError as broken:
+            self.close()
+            fault = SessionError(f"no answer from {self.place} over REST: {broken}")
         except requests.exceptions.RequestException as broken:
-            fault = SessionError(f"no answer from {self.place} over REST: {_why(broken)}")
+            if self._watch.late:
+                fault = SessionError(f"no answer from {self.place} over REST: no answer in time")
+            elif isinstance(broken, requests.exceptions.SSLError):
+                fault = self._insecure(str(broken))
+            else:
+                fault = SessionError(f"no answer from {self.place} over REST: {_why(broken)}")
         else:
             return self._rows(answer, content)
         # Raised outside of `except`: the library's exception holds the request, and with it the password.
@@ -87,6 +118,7 @@ class Rest:
     def close(self) -> None:
         """Close the connection. Never raises."""
         self._http.close()
+        self._watch.close()
 
     def __enter__(self) -> Self:
         return self
@@ -109,7 +141,7 @@ class Rest:
         rows = content if isinstance(content, list) else [content]
         if not all(isinstance(row, dict) and all(isinstance(text, str) for text in row.values()) for row in rows):
             raise SessionError(f"{self.place} answers what are no rows")
-        return rows
+        return [visible_row(row) for row in rows]
 
     def _insecure(self, text: str) -> SwitchError:
         shown = _DIGEST.search(text)
@@ -154,10 +186,15 @@ def _words(words: Sentence) -> tuple[dict[str, str], list[tuple[str, str]]]:
 
 
 def _content(answer: requests.Response) -> Any:
-    """The JSON of an answer; None where there is none, which is no answer to any question."""
+    """The JSON of an answer; None where there is none, which is no answer to any question. Raises TooMuchError."""
+    data = b""
+    for part in answer.iter_content(65536):
+        data += part
+        if len(data) > MOST_BYTES:
+            raise TooMuchError(f"it is longer than {MOST_BYTES // 1024**2} MiB")
     try:
-        return answer.json()
-    except requests.exceptions.JSONDecodeError:
+        return json.loads(data.decode("utf-8", "surrogateescape"))
+    except (ValueError, RecursionError):
         return None
 
 

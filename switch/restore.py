@@ -16,11 +16,24 @@ from .backup import KEPT
 from .batch import Batch, Link, Plan
 from .cages import describe, lanes_of
 from .comeback import Comeback, comeback
+from .deadman import left_armed
 from .diff import Change
 from .errors import RefusedError
-from .gate import too_new, wrong_unit
+from .gate import hindrances, wrong_unit
 from .lanes import batches, cabled, units
-from .menus import ACTIVE, ARP, BRIDGE, BRIDGE_HOST, ETHERNET, ROUTERBOARD, Menu
+from .menus import (
+    ACTIVE,
+    ARP,
+    BRIDGE,
+    BRIDGE_HOST,
+    DEVICE_MODE,
+    ETHERNET,
+    ROUTERBOARD,
+    SAFE_MODE,
+    SCHEDULER,
+    SCRIPT,
+    Menu,
+)
 from .paths import cuts
 from .reading import Ask, Reading, read
 from .renaming import Renaming
@@ -45,7 +58,9 @@ class Restored:
         return tuple(menu for menu in KEPT if menu.path in self.kept.tables)
 
     def read(self, ask: Ask) -> Reading:
-        return read(ask, (*KEPT, ACTIVE, ARP, BRIDGE_HOST), KEPT)
+        return read(
+            ask, (*KEPT, ACTIVE, ARP, BRIDGE_HOST, SCHEDULER, SCRIPT, SAFE_MODE, DEVICE_MODE), (*KEPT, DEVICE_MODE)
+        )
 
     def plan(self, reading: Reading) -> Plan:
         """What differs from the backup. Raises RefusedError if it is of another unit, or may not be put back from
@@ -61,11 +76,11 @@ class Restored:
         todo = tuple(batch for batch in self._batches(reading, lanes, found, links) if batch.changes)
         touched = {change.row for change in lanes.changes}
         told = (*self._told(reading, touched), *lanes.told, *(text for each in found.values() for text in each.told))
-        plan = Plan(todo, told=told)
+        plan = Plan(todo, told=told, armed=left_armed(reading))
         reasons = (
             *renaming.faults,
             *_renamed_bridge(found),
-            *too_new(plan.changes, reading),
+            *hindrances(plan.changes, reading),
             *cuts(self.switch, now, plan.changes),
         )
         if reasons:

@@ -30,7 +30,7 @@ def free(line: _Talker) -> None:
 def held(line: _Talker) -> None:
     """This session holds safe mode. It ends by itself, undoing nothing, when the history overflows."""
     row = state(line)
-    if not _flag(row, "current"):
+    if not ours(row):
         raise CheckError(f"safe mode is not ours any more (held by {holder(row)})")
 
 
@@ -45,6 +45,11 @@ def state(line: _Talker) -> Row:
 def enabled(row: Row) -> bool:
     """Whether anybody holds it."""
     return _flag(row, "enabled")
+
+
+def ours(row: Row) -> bool:
+    """Whether the session that read the row holds it."""
+    return _flag(row, "current")
 
 
 def holder(row: Row) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sparkrack.fleet.secrets import SecretRef
 
-from .diff import UNSET, Change
+from .diff import Change
 from .menus import OLDEST, Release, Sentence
 
 _COMMAND = re.compile(r"(/[a-z0-9-]+)+")
@@ -61,25 +61,21 @@ def writes(changes: Iterable[Change], release: Release = OLDEST) -> tuple[Write,
             groups[-1].append(change)
         else:
             groups.append([change])
-    return tuple(write for group in groups for write in _writes(group, release))
+    return tuple(_write(group, release) for group in groups)
 
 
 def _alike(one: Change, other: Change) -> bool:
     return (one.menu.path, one.values, one.removes) == (other.menu.path, other.values, other.removes)
 
 
-def _writes(group: list[Change], release: Release) -> Iterator[Write]:
-    """The sentence of a group; and, since nothing else takes a field off a row, one for each that is unset."""
+def _write(group: list[Change], release: Release) -> Write:
+    """The sentence of a group."""
     first = group[0]
     ids = [change.id for change in group if change.id]
     verb = "remove" if first.removes else "add" if first.adds else "set"
     rows = (f"=.id={','.join(ids)}",) if ids else ()
-    names = tuple(change.row for change in group)
-    told = [(first.menu.spelled(name, release), value) for name, value in first.values if value is not UNSET]
+    names = tuple(change.named for change in group)
+    told = [(first.menu.spelled(name, release), value) for name, value in first.values]
     plain = (f"={name}={value}" for name, value in told if not isinstance(value, SecretRef))
     secrets = tuple((name, value) for name, value in told if isinstance(value, SecretRef))
-    if told or first.removes:
-        yield Write((f"{first.menu.path}/{verb}", *rows, *plain), names, secrets)
-    for name, value in first.values:
-        if value is UNSET:
-            yield Write((f"{first.menu.path}/unset", *rows, f"=value-name={first.menu.spelled(name, release)}"), names)
+    return Write((f"{first.menu.path}/{verb}", *rows, *plain), names, secrets)

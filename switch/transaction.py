@@ -22,7 +22,7 @@ from .disarm import disarm, disarm_others
 from .errors import CheckError
 from .goal import Goal
 from .line import Line
-from .menus import IDENTITY, RESOURCE, SCRIPT, Sentence
+from .menus import BRIDGE_PORT, IDENTITY, RESOURCE, SCRIPT, Sentence
 from .reading import Reading
 from .safemode import RELEASE, TAKE, free, held
 from .sentences import writes
@@ -35,6 +35,7 @@ MOST_WRITES = 80
 without a word and undoes nothing (MikroTik manual, 'Configuration management'); the rest is left for what
 else a session may do."""
 
+REBIND_SECONDS = 0.1
 SENTENCE_SECONDS = 2.0
 MARGIN_SECONDS = 120.0
 
@@ -143,6 +144,8 @@ class Transaction:
         if batch.settles:
             title = f"waiting for links after {batch.title}"
             yield Check(title, lambda line: settled(line, batch.settles, self.settle, self.witness))
+        if batch.rebinds:
+            yield from _bound_anew(batch.rebinds)
         yield Check("looking whether safe mode is still ours", held)
 
     def _left(self, changes: tuple[Change, ...]) -> Callable[[Line], None]:
@@ -159,6 +162,16 @@ class Transaction:
         left = self.armed_for or 0.0
         if left < min(30.0, self.dead_man.fuse / 4):
             raise CheckError(f"the dead man on the switch acts in {left:.0f} s, too soon to prove what was written")
+
+
+def _bound_anew(ports: tuple[str, ...]) -> Iterator[Step]:
+    """A link that was trained anew may have left its port to the CPU, and nothing but the counters shows it. Field
+    configurations of these models write the same two values, 100 ms apart, after each change of a link."""
+    for value in ("no", "yes"):
+        sentence = (f"{BRIDGE_PORT.path}/set", f"=.id={','.join(ports)}", f"=hw={value}")
+        yield Say(f"binding {len(ports)} bridge ports to the chip anew", sentence)
+        if value == "no":
+            yield Check("waiting until the ports are off the chip", lambda _line: time.sleep(REBIND_SECONDS))
 
 
 def reachable(line: Line) -> None:

@@ -32,7 +32,12 @@ def script(changes: Iterable[Change], release: Release = OLDEST) -> str:
 def quote(text: str) -> str:
     """A text as a RouterOS string."""
     escapes = {"\\": "\\\\", '"': '\\"', "$": "\\$", "?": "\\?", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-    return '"' + "".join(escapes.get(letter, letter) for letter in text) + '"'
+    return '"' + "".join(escapes.get(letter, _byte(letter)) for letter in text) + '"'
+
+
+def _byte(letter: str) -> str:
+    """A byte that is no UTF-8 by its hexadecimal number in capitals (MikroTik manual, 'Scripting')."""
+    return f"\\{ord(letter) - 0xDC00:02X}" if "\udc80" <= letter <= "\udcff" else letter
 
 
 def _alike(changes: Iterable[Change]) -> Iterator[list[Change]]:
@@ -72,12 +77,6 @@ def _set(change: Change, named: str, release: Release) -> Iterator[str]:
         return
     if known:
         yield f"{menu.path} set [find where {named}{_differs(menu, known, release)}] {words}"
-    for field in change.fields:
-        # One command that a menu does not have, and the switch would run no line of the script at all.
-        if field.name not in known and menu.clears and isinstance(field.new, str):
-            name = menu.spelled(field.name, release)
-            ours = f" and {name}={_literal(menu.fields[field.name].kind, field.new)}"
-            yield f"{menu.path} unset [find where {named}{ours}] value-name={name}"
 
 
 def _differs(menu: Menu, old: Mapping[str, str], release: Release) -> str:
@@ -89,7 +88,8 @@ def _differs(menu: Menu, old: Mapping[str, str], release: Release) -> str:
 
 
 def _old(menu: Menu, field: FieldChange) -> str | None:
-    """What a field had; what was not printed had its default, or nothing (None: to be unset)."""
+    """What a field had; what was not printed had its default. None for one without a default: no command takes a
+    field off a row."""
     if field.old is not None:
         return _written(menu.fields[field.name].kind, field.old)
     default = menu.fields[field.name].default
@@ -111,9 +111,14 @@ def _written(kind: Kind, text: str) -> str:
 
 
 def _named(menu: Menu, key: Key) -> str:
-    return " and ".join(
-        f"{name}={_literal(menu.fields[name].kind, text)}" for name, text in zip(menu.key, key, strict=True)
-    )
+    """A condition for one row. Rows that are left out of every reading are left out here, too: from 7.23 on each open
+    connection is a row of /ip/service with the name of its service, and one command that also meant such a row would
+    fail as a whole."""
+    tests = [f"{name}={_literal(menu.fields[name].kind, text)}" for name, text in zip(menu.key, key, strict=True)]
+    if menu.hidden:
+        name, value = menu.hidden
+        tests.append(f"{name}!={value}")
+    return " and ".join(tests)
 
 
 def _literal(kind: Kind, text: str) -> str:

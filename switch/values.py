@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import Enum
 
 
@@ -18,6 +19,17 @@ class Kind(Enum):
     POLICY = "policy"  # a list in which "!x" is what is not granted: read,!write and read mean the same
 
 
+def visible(text: str) -> str:
+    """`text` for people: bytes that are no UTF-8, kept as surrogates, are written as \\xf6."""
+    return _BYTE.sub(lambda found: f"\\x{ord(found[0]) - 0xDC00:02x}", text)
+
+
+def visible_row(row: Mapping[str, str]) -> dict[str, str]:
+    """A row for people."""
+    return {name: visible(value) for name, value in row.items()}
+
+
+_BYTE = re.compile("[\udc80-\udcff]")
 _FLAGS = {"yes": "yes", "true": "yes", "no": "no", "false": "no"}
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kKMGT]?)(?:bps)?")
 _SCALE = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}

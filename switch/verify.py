@@ -18,7 +18,6 @@ from sparkrack.proof.shell import UnreachableError
 from sparkrack.proof.told import Told, UnknownError
 
 from .cages import split_of
-from .deadman import PREFIX
 from .drift import Sort, drift
 from .drift_lanes import lane_words
 from .ends import (
@@ -35,13 +34,10 @@ from .ends import (
 )
 from .errors import RefusedError, UnreadableError
 from .gate import refusals
-from .look import Look
-from .menus import IDENTITY, SAFE_MODE, SCHEDULER, SCRIPT
+from .look import IDLE_SECONDS, Look
+from .menus import IDENTITY
+from .offload import REMEDY
 from .plan import plan
-from .safemode import enabled, holder
-
-IDLE_SECONDS = 3.0
-"""How long counters are watched."""
 
 
 @pytest.fixture(scope="session")
@@ -132,23 +128,19 @@ def test_is_as_declared(switch: Switch, look: Look, rack: Rack, told: Told) -> N
 
 def test_nobody_holds_safe_mode(switch: Switch, look: Look) -> None:
     """No change is half done: what is in safe mode now may be gone in a minute."""
-    (mode,) = look.ask(SAFE_MODE.sentence()) or ({},)
-    assert mode, f"{switch.name}: it does not tell who holds safe mode"
-    assert not enabled(mode), f"{switch.name}: {holder(mode)} holds safe mode"
+    holder = look.safe_mode_holder()
+    assert not holder, f"{switch.name}: {holder} holds safe mode"
 
 
 def test_no_dead_man_is_armed(switch: Switch, look: Look) -> None:
     """No run left its timer behind: it would undo everything when it ends."""
-    rows = (*look.reading.rows(SCHEDULER), *look.ask((f"{SCRIPT.path}/print", "=.proplist=name")))
-    names = sorted({row["name"] for row in rows if row.get("name", "").startswith(PREFIX)})
+    names = sorted(look.armed())
     assert not names, f"{switch.name}: {', '.join(names)} is armed and will undo an earlier run, or one going on now"
 
 
 def test_counters_stand_still(switch: Switch, look: Look, rack: Rack, told: Told) -> None:
     """While nothing but our own small packets is sent, no leg loses frames, is paused, or gets some beyond repair."""
-    before = look.counters()
-    time.sleep(IDLE_SECONDS)
-    after = look.counters()
+    before, after = look.watched.before, look.watched.after
     wrong = []
     for leg in rack.cabling.legs(switch.name):
         name = leg[0].interface
@@ -175,11 +167,16 @@ def test_leg_carries_full_frames(leg: tuple[Leg, Port], look: Look) -> None:
     assert not wrong, f"{_named(leg)}: {'; '.join(wrong)}"
 
 
-def test_leg_is_bridged_in_hardware(leg: tuple[Leg, Port], look: Look) -> None:
-    """The leg is a member of the declared bridge and the chip forwards for it: `hw=yes` is only a wish."""
+def test_leg_is_bridged_in_hardware(leg: tuple[Leg, Port], look: Look, told: Told) -> None:
+    """The leg is a member of the declared bridge and the chip forwards for it: `hw=yes` is only a wish, and the flag
+    stays when frames reach the CPU only, which their counters show."""
     wanted, row = look.switch.bridge, look.port(leg[0])
     assert row.get("bridge") == wanted, f"{_named(leg)}: in bridge {row.get('bridge', '(none)')}, wanted {wanted}"
     assert row.get("hw-offload") == "true", f"{_named(leg)}: the chip does not forward for it (hw-offload is not true)"
+    name, frames = leg[0].interface, look.watched.frames
+    assert name not in frames.by_cpu, f"{_named(leg)}: the CPU forwards its frames, not the chip; {REMEDY}"
+    if name in frames.unseen:
+        told.note(f"{_named(leg)}: no traffic seen, so whether the chip forwards its frames was not proven")
 
 
 def test_leg_is_up_on_the_node(leg: tuple[Leg, Port], nodes: Nodes, told: Told) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .counters import COUNTERS, QOS_COUNTERS
-from .ports import PORT
+from .ports import CAGE, PORT
 from .store import Action
 
 if TYPE_CHECKING:
@@ -19,15 +19,17 @@ _KNOWN = frozenset(COUNTERS) | frozenset(QOS_COUNTERS)
 class Chip:
     """Counters by interface (default name), as the test knobs make them grow, and stale ports.
 
-    ``stale`` are ports that lost their place in the offload group although hw=yes, as reported from a
-    CRS804 on 7.23 after links were trained anew. Writing hw=no puts that right; with hw=yes afterwards the
-    port is offloaded again.
+    ``stale`` are ports in a stale offload group, as reported from a CRS804 and a CRS812 on 7.23 and 7.24rc4 after
+    links were trained anew: the flags still say offloaded, and frames reach the CPU only. Writing hw=no puts that
+    right; with hw=yes afterwards the chip forwards again. ``retrains``: every link that comes up after a restart of
+    its cage is left like that. ``quiet``: no frames but those that a test counts.
     """
 
     def __init__(self, device: Device) -> None:
         self._device = device
         self._counters: dict[str, Counter[str]] = {name: Counter() for name in PORT}
         self.stale: set[str] = set()
+        self.retrains = self.quiet = False
         device.store.observers.append(self._hear)
 
     def bump(self, interface: str, counters: Mapping[str, int]) -> None:
@@ -44,6 +46,11 @@ class Chip:
     def reset(self, interface: str) -> None:
         """Begin anew with all counters of an interface."""
         self._counters[interface].clear()
+
+    def trained(self, cage: str) -> None:
+        """The links of a cage came up anew."""
+        if self.retrains:
+            self.stale.update(port.name for port in CAGE[cage])
 
     def lose_offload(self, interface: str) -> None:
         """Let a port's offload go stale. KeyError: no such interface."""

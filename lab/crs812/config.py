@@ -89,6 +89,10 @@ class SwitchConfig(_Model):
     to be; ``firmware`` is its boot loader's version when that is another one. Clients of the networks ``let_in``
     are let in whatever /ip/service says.
 
+    ``keeps_full_user``: the last user of the group full can be neither removed nor disabled.
+
+    ``device_mode`` ``home`` has no scheduler, and a ``flagged`` unit neither that nor scripts.
+
     ``follow``: the unit is reachable at the addresses that /ip/address has, and not at ``address``; all of its
     services have the same ports there. ``link`` is the link of this machine that they are put on and taken from.
     """
@@ -114,6 +118,9 @@ class SwitchConfig(_Model):
     users: tuple[User, ...] = ()
     boxed: bool = False
     let_in: tuple[IPv4Network, ...] = ()
+    device_mode: Literal["advanced", "basic", "home", "rose"] = "advanced"
+    flagged: bool = False
+    keeps_full_user: bool = False
     follow: bool = False
     link: str | None = None
     settle: Seconds = 1.0

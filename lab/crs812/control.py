@@ -7,7 +7,8 @@
 lane}``
 ``{"op": "settle", "seconds": s}``; ``{"op": "unroll_delay", "seconds": s}``
 ``{"op": "counters", "interface": …, "add": {counter: n}}`` lets counters grow; ``{"op": "stale", "interface": …}``
-takes a bridge port out of the offload group although hw=yes
+leaves the frames of a bridge port to the CPU although its flags say offloaded; ``{"op": "retrain"}`` does so to every
+link that comes up from then on; ``{"op": "quiet"}`` stops all traffic but what ``counters`` adds
 ``{"op": "learn", "address": …, "interface": …}`` says behind which port (default name) a client is, ether1 otherwise
 ``{"op": "pass", "seconds": s}`` lets time pass for clock, uptime and schedules
 ``{"op": "reset"}`` puts everything back to how it was when the process started and cuts all connections
@@ -51,6 +52,8 @@ class Control:
             "unroll_delay": self._unroll_delay,
             "counters": self._counters,
             "stale": self._stale,
+            "retrain": self._retrain,
+            "quiet": self._quiet,
             "learn": self._learn,
             "pass": self._pass,
             "reset": self._reset,
@@ -131,6 +134,14 @@ class Control:
 
     def _stale(self, request: Request) -> Request:
         self._device.chip.lose_offload(request["interface"])
+        return {}
+
+    def _retrain(self, request: Request) -> Request:
+        self._device.chip.retrains = bool(request.get("stale", True))
+        return {}
+
+    def _quiet(self, _request: Request) -> Request:
+        self._device.chip.quiet = True
         return {}
 
     def _learn(self, request: Request) -> Request:

@@ -81,7 +81,7 @@ class Device:
             self.vault.load()
         self._match_vault()
         self.neighbours = Neighbours()
-        around = Surroundings(self._lanes, self._fabric, later, self.tell, self._vlans)
+        around = Surroundings(self._lanes, self._fabric, later, self.tell, self.chip.trained, self._vlans)
         self.links = Links(Plant(config.cables), wires, config.settle, around)
         self.store.observers.append(self._changed)
         self.save()
@@ -121,6 +121,7 @@ class Device:
         for port in PORT:
             self.chip.reset(port)
         self.chip.stale.clear()
+        self.chip.retrains = self.chip.quiet = False
         for begin in self.resets:
             begin()
         self.files.clear()

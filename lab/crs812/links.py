@@ -48,13 +48,15 @@ class Surroundings:
 
     ``lanes``   the configured lanes of a cage; ``fabric`` the l2mtu of an interface (default name) that
     forwards frames, None when it does not; ``later`` calls back after seconds; ``tell`` takes (topic, text)
-    for the log; ``vlans`` says which VLANs an interface (default name) carries, None where nothing filters.
+    for the log; ``trained`` hears of cages whose links came up; ``vlans`` says which VLANs an interface (default
+    name) carries, None where nothing filters.
     """
 
     lanes: Callable[[str], Sequence[Lane]]
     fabric: Callable[[str], int | None]
     later: Callable[[float, Callable[[], None]], Timer]
     tell: Callable[[str, str], None]
+    trained: Callable[[str], None] = lambda _cage: None
     vlans: Callable[[str], Membership | None] = lambda _: None
 
 
@@ -111,6 +113,7 @@ class Links:
 
     def _settled(self, cage: str) -> None:
         self._timers.pop(cage, None)
+        self._around.trained(cage)
         self._update(cage)
         self.reconcile()
 

@@ -106,6 +106,7 @@ class Menu:
     ``along``      rows of other menus, with their paths, that come and go with a row.
     ``since``      the version before which there is no such menu.
     ``outside``    neither history nor safe mode covers the menu: what is done there stays done.
+    ``unsets``     the words that ``unset`` takes; None where none are published: every field.
     """
 
     path: str
@@ -130,6 +131,7 @@ class Menu:
     along: Callable[[Device, Row], list[tuple[str, Row]]] = _alone
     since: tuple[int, ...] = ()
     outside: bool = False
+    unsets: frozenset[str] | None = None
 
     def field(self, name: str, version: tuple[int, ...] = (98,)) -> Field | None:
         """Give the settable field that has that name in a version."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from .script_words import ScriptError
+from .script_words import ScriptError, byte, joined
 
 View = Mapping[str, str]
 Test = Callable[[View], bool]
@@ -15,6 +15,7 @@ _TOKEN = re.compile(
              | (?P<bare>[^\s"=~<>!()&|;\[\]{}$]+) )""",
     re.VERBOSE,
 )
+_ESCAPE = re.compile(r"\\(?:([0-9A-F]{2})|(.))", re.DOTALL)
 _TRUTH = {"yes": "true", "no": "false"}
 _COMPARE: dict[str, Callable[[str, str], bool]] = {
     "=": lambda left, right: left == right,
@@ -52,7 +53,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         kind = str(match.lastgroup)
         value = match[kind]
         if kind == "quoted":
-            value = re.sub(r"\\(.)", r"\1", value[1:-1])
+            value = joined(_ESCAPE.sub(lambda found: byte(found[1]) if found[1] else found[2], value[1:-1]))
         tokens.append((kind, value))
         at = match.end()
     return tokens

@@ -160,7 +160,7 @@ class Scanner:
             if char == "$":
                 raise self.error("variables and expressions are not emulated")
             parts.append(self._escape() if char == "\\" else char)
-        return "".join(parts)
+        return joined("".join(parts))
 
     def _escape(self) -> str:
         """One escape of a quoted value. A line end with the blanks after it continues the line."""
@@ -176,7 +176,7 @@ class Scanner:
                 self._take()
             return ""
         try:
-            return chr(int(char + self._take(), 16))
+            return byte(char + self._take())
         except ValueError:
             raise self.error() from None
 
@@ -217,3 +217,14 @@ class Scanner:
         else:
             self._column += len(char)
         return char
+
+
+def byte(digits: str) -> str:
+    """The byte of a hexadecimal escape; one above ASCII as the surrogate that stands for it. Raises ValueError."""
+    number = int(digits, 16)
+    return chr(number) if number < 0x80 else chr(0xDC00 + number)
+
+
+def joined(text: str) -> str:
+    """Bytes that are UTF-8 together become the letter that they are."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")

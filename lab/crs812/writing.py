@@ -43,13 +43,14 @@ def change(call: Call) -> Reply:
 
 
 def unset(call: Call) -> Reply:
-    """Bring a field back to its default; one without a default becomes absent."""
+    """Bring a field back to its default; one without a default becomes absent. Only the words that the command tree
+    completes are taken."""
     name = call.sentence.attributes.get("value-name")
     if not name:
         raise missing("value-name")
     item = call.menu.field(name, call.device.version)
-    if item is None:
-        raise unknown_parameter(name)
+    if item is None or (call.menu.unsets is not None and name not in call.menu.unsets):
+        raise no_match("value-name")
     changes, written = [], {}
     for row in _targets(call):
         values = {key: value for key, value in row.values.items() if key != item.name}

@@ -88,6 +88,7 @@ def bootstrap(
     passwords = Passwords(node_password, of_nodes.typed)
     with of_nodes.contact(found, (), account, passwords, host_keys, replace_host_key, patience) as run:
         of_nodes.carry_out(run, dry=dry)
+    warned = False
     for switch in [] if failed else found.switches.values():
         wishes = Wishes(
             address=switch_address,
@@ -97,11 +98,12 @@ def bootstrap(
             patience=patience,
         )
         try:
-            ready = of_switch.carry_out(found, snapshot, switch, wishes, switch_password, dry=dry)
+            outcome = of_switch.carry_out(found, snapshot, switch, wishes, switch_password, dry=dry)
         except (click.ClickException, RackError, SecretError) as fault:
             failed = fault.message if isinstance(fault, click.ClickException) else str(fault)
         else:
-            click.echo(f"{switch.name}: {'ready' if not dry else 'nothing is missing' if ready else 'read'}")
+            warned = warned or outcome.warned
+            click.echo(f"{switch.name}: {'ready' if not dry else 'nothing is missing' if outcome.ready else 'read'}")
     if failed:
         click.echo(failed, err=True)
     if failed or run.failed:
@@ -109,6 +111,8 @@ def bootstrap(
         sys.exit(1)
     environment = f"RACK={rack} " if rack != DEFAULT else ""
     click.echo("nothing was written" if dry else f"all machines are ready. Next: {environment}sparkrack plan")
+    if warned:
+        sys.exit(of_switch.WARNED)
 
 
 def _only_switch(rack: Rack) -> str:

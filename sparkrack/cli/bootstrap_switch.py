@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -25,7 +26,17 @@ from switch.bootstrap.work import Wishes, Work
 from switch.errors import CheckError, RefusedError, SwitchError, UnreadableError
 
 LONGEST_PREFIX = 30
+WARNED = 2
+"""Exit code of a contact that is done with a warning."""
 _FAULTS = (SwitchError, CheckError, RefusedError, UnreadableError, SecretError, RackError)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a contact ended. ready: nothing is missing. warned: the factory's user could not be disabled."""
+
+    ready: bool
+    warned: bool
 
 
 def an_address(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
@@ -87,7 +98,8 @@ def bootstrap_switch(
     Connect this machine to its first RJ45 port, and to nothing else, until the fingerprint is in rack.yaml: until
     then the sticker's password goes in the clear. Each step looks first and writes what is missing; run it again
     after any interruption. It holds the lock of the rack if the first node answers already. Exit 0 when the switch
-    is ready (with --dry: when it was read), else 1.
+    is ready (with --dry: when it was read), 2 when it is ready but for the user admin, which the switch refuses to
+    disable and which has a new password instead, else 1.
     """
     if (admin == "password") != (admin_file is not None):
         raise click.UsageError("--admin password and --admin-file PATH belong together")
@@ -104,18 +116,20 @@ def bootstrap_switch(
         replace=replace_fingerprint,
         patience=patience,
     )
-    ready = carry_out(found, snapshot, switch, wishes, reference(password_env, password_file), dry=dry)
+    outcome = carry_out(found, snapshot, switch, wishes, reference(password_env, password_file), dry=dry)
     if dry:
-        click.echo(f"{switch.name}: {'nothing is missing' if ready else 'nothing was written'}")
+        click.echo(f"{switch.name}: {'nothing is missing' if outcome.ready else 'nothing was written'}")
     else:
         environment = f"RACK={rack} " if rack != DEFAULT else ""
         click.echo(f"{switch.name}: ready. Next: {environment}pyinfra inventory.py deploy.py --dry --diff")
+        if outcome.warned:
+            sys.exit(WARNED)
 
 
 def carry_out(
     rack: Rack, snapshot: edit.Snapshot, switch: Switch, wishes: Wishes, kept: SecretRef | None, *, dry: bool
-) -> bool:
-    """The contact itself, under the lock of the rack if there is one; whether the switch is ready now. `kept`: where
+) -> Outcome:
+    """The contact itself, under the lock of the rack if there is one. `kept`: where
     the factory's password is; asked for otherwise. Raises ClickException."""
 
     def ask() -> SecretStr:
@@ -125,7 +139,8 @@ def carry_out(
     lock: AbstractContextManager[None] = nullcontext() if dry else _lock(rack, switch)
     with lock:
         try:
-            return Bootstrap(work, ask).run(dry=dry)
+            contact = Bootstrap(work, ask)
+            return Outcome(contact.run(dry=dry), contact.warned)
         except _FAULTS as fault:
             raise click.ClickException(f"{switch.name}: {fault}") from None
 

@@ -20,7 +20,7 @@ from sparkrack.cli.switch_password import password
 from sparkrack.fleet import Rack, Switch, load
 from switch import backup
 from switch.batch import Plan
-from switch.conduct import FAULTS, Ended, conduct
+from switch.conduct import FAULTS, Ended, conduct, disarmed
 from switch.deadman import PREFIX
 from switch.dial import dialled
 from switch.line import SessionLine
@@ -29,6 +29,7 @@ from switch.reading import Reading
 from switch.restore import Restored
 from switch.settling import SETTLE_SECONDS
 from switch.transaction import Transaction
+from switch.values import visible
 from switch.witness import Witness, witness
 
 DIFFERS = 2
@@ -96,7 +97,7 @@ def restore(
             before = goal.read(lambda sentence: line.talk(*sentence))
             todo = goal.plan(before)
             _show(chosen, todo)
-            if not todo.changes:
+            if todo.empty:
                 return
             if dry:
                 sys.exit(DIFFERS)
@@ -107,9 +108,9 @@ def restore(
             with _lock(goal, name, no_lock=no_lock):
                 ended = _carry_out(line, goal, before, todo, settle, ask=not no_nodes)
                 for text in ended.text.splitlines():
-                    click.echo(f"{chosen.name}: {text}", err=not ended.done)
+                    click.echo(f"{chosen.name}: {visible(text)}", err=not ended.done)
     except FAULTS as fault:
-        raise click.ClickException(f"{chosen.name}: {fault}") from None
+        raise click.ClickException(f"{chosen.name}: {visible(str(fault))}") from None
     sys.exit(0 if ended.done else 1)
 
 
@@ -165,13 +166,15 @@ def _list(place: Path) -> None:
 
 def _show(chosen: Switch, todo: Plan) -> None:
     for text in (*todo.lines, *todo.notes):
-        click.echo(f"{chosen.name}: {text}")
-    if not todo.changes:
+        click.echo(f"{chosen.name}: {visible(text)}")
+    if todo.empty:
         click.echo(f"{chosen.name}: nothing to do, the switch is as in the backup")
 
 
 def _carry_out(line: SessionLine, goal: Restored, before: Reading, todo: Plan, settle: float, *, ask: bool) -> Ended:
     chosen = goal.switch
+    if not todo.batches:
+        return disarmed(goal, line, todo.armed)
     keeper = backup.Keeper(backup.folder(goal.rack.rack, chosen.name), chosen.backups, chosen.password.resolve)
     name = f"{PREFIX}{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}{backup.RESTORING}"
     nodes = dict.fromkeys(link.port.node for batch in todo.batches for link in batch.settles)

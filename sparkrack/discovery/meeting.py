@@ -24,6 +24,7 @@ from switch.errors import SentenceError, UnreadableError
 from switch.legs import monitor
 from switch.menus import BRIDGE, BRIDGE_HOST, BRIDGE_PORT, ETHERNET, IDENTITY, MENUS, Row
 from switch.reading import Ask, Reading, read
+from switch.values import visible_row
 
 NODE_SECONDS = 60
 """How long a node may take for its answers: its tools have limits of their own."""
@@ -84,7 +85,7 @@ def switch(name: str, way: Way, password: SecretStr, expected: Mapping[str, bool
     Raises SwitchError or UnreadableError.
     """
     with Session(way.address, way.port, tls=way.tls, user=way.user, password=password) as session:
-        return described(name, lambda sentence: session.talk(*sentence), expected)
+        return described(name, lambda sentence: [visible_row(row) for row in session.talk(*sentence)], expected)
 
 
 def described(

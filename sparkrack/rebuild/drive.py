@@ -176,7 +176,8 @@ class Rebuild:
             Returned(run=self.journal.run, exit=done.exit, seconds=round(done.seconds, 1), machine=machine)
         )
         self.caller.check()
-        if done.exit != 0 and not keep:
+        # 2: done with a warning, which the verb has shown; see `sparkrack bootstrap switch --help`.
+        if done.exit not in ((0, 2) if words[0] == "bootstrap" else (0,)) and not keep:
             how = f"was ended by signal {-done.exit}" if done.exit < 0 else f"ended with {done.exit}"
             raise StoppedError(f"sparkrack {' '.join(words[: 2 if words[0] == 'bootstrap' else 1])} {how}")
         return done

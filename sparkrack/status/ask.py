@@ -15,8 +15,10 @@ from sparkrack.proof.shell import RootShell, UnreachableError
 from sparkrack.proof.told import UnknownError
 from sparkrack.status.question import script
 from sparkrack.status.switch import SwitchSaid
+from switch.legs import LINKED
 from switch.look import Look
 from switch.menus import IDENTITY, RESOURCE, Row
+from switch.offload import forwarding
 
 CONNECT_SECONDS = 5
 ANSWER_SECONDS = 10.0
@@ -86,7 +88,12 @@ def _switch(rack: Rack, name: str) -> Callable[[], Said]:
         look = Look(rack, rack.switches[name])
         try:
             resource, identity = (_only(look.ask(menu.sentence())) for menu in (RESOURCE, IDENTITY))
-            return SwitchSaid(resource, identity, look.links, _health(look))
+            frames = look.frames()
+            links, health, armed = look.links, _health(look), look.armed()
+            held = bool(look.safe_mode_holder())
+            linked = [name for name, row in links.items() if row.get("status") == LINKED]
+            by_whom = forwarding(frames, look.frames(), linked)
+            return SwitchSaid(resource, identity, links, health, armed, held, by_whom)
         except UnknownError as fault:
             return Silent(str(fault).removeprefix(f"{name} "))
         finally:

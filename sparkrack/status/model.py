@@ -27,6 +27,7 @@ class About(StrEnum):
     IDENTITY = "identity"
     LEGS = "legs"
     TEMPERATURE = "temperature"
+    ROLLBACK_TIMER = "rollback timer"
     LOCK = "lock"
     LAST_DRIFT = "last drift"
     LAST_RUN = "last run"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 
-from switch.errors import CertificateError, CheckError, LoginError, SwitchError
+from sparkrack.fleet import SecretRef
+from switch.diff import Change
+from switch.errors import CertificateError, CheckError, LoginError, SentenceError, SwitchError
 from switch.menus import USER
 
 from .contact import Door
 from .passwords import BITS, Password
 from .tables import FACTORY_USER
-from .work import Work
+from .work import KeptError, Work
 
 
 def hand_over(work: Work, door: Door, *, refused: bool) -> Door:
@@ -92,11 +94,38 @@ def renew(work: Work, door: Door, password: Password) -> None:
     work.prove(door.host, FACTORY_USER, password)
 
 
-def close(work: Work, door: Door) -> None:
-    """Shut the ways in that came with the switch, while another session proves that ours is open. Raises
-    CheckError, SwitchError."""
-    changes = work.needs(door).doors
+def close(work: Work, door: Door) -> bool:
+    """Shut the ways in that came with the switch, while another session proves that ours is open; False when the
+    factory's user could not be disabled and has a new password instead. Raises CheckError, SwitchError, SecretError.
+
+    It is tried by itself and first: refused within the same safe mode, it would take the other changes along.
+    """
+    users = tuple(change for change in work.needs(door).doors if change.menu is USER)
+    disabled = _disabled(work, door, users)
+    if not disabled:
+        renew(work, door, Password(SecretRef(file=work.fallback)))
+    changes = tuple(change for change in work.needs(door).doors if change.menu is not USER)
     if changes:
         with work.on_trial(door):
             work.write(door, changes)
             work.prove(door.host, work.switch.user, work.own)
+    return disabled
+
+
+def _disabled(work: Work, door: Door, changes: tuple[Change, ...]) -> bool:
+    """Disable the factory's user. RouterOS keeps at least one user with full access (MikroTik manual, 'User'), and ours
+    is in a group of its own; whether disabling is refused for that is not documented."""
+    try:
+        if changes:
+            with work.on_trial(door):
+                for change in changes:
+                    try:
+                        work.write(door, (change,))
+                    except SentenceError as fault:
+                        raise KeptError(str(fault)) from None
+                work.prove(door.host, work.switch.user, work.own)
+    except KeptError as kept:
+        told = f"the switch refuses to disable it ({kept}), so it gets a new password"
+        work.say(f"warning: {FACTORY_USER} stays enabled: {told}")
+        return False
+    return True

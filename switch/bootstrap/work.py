@@ -23,7 +23,11 @@ from switch.sentences import writes
 from .contact import Door, opened
 from .needs import Needs, Situation, needs
 from .passwords import Password
-from .tables import PLACEHOLDER, READ
+from .tables import FACTORY_USER, PLACEHOLDER, READ
+
+
+class KeptError(CheckError):
+    """The switch refuses to disable the factory's user."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,13 @@ class Work:
     say: Callable[[str], None]
     own: Password
     _doors: list[Door] = field(default_factory=list, init=False)
+
+    @property
+    def fallback(self) -> Path:
+        """Where the new password of the factory's user is kept when that user cannot be disabled: beside our own, or
+        beside rack.yaml where ours is in no file."""
+        folder = self.own.ref.file.parent if self.own.ref.file else self.snapshot.path.parent
+        return folder / f"{self.switch.name}.{FACTORY_USER}.password"
 
     @property
     def pinned(self) -> str:
@@ -138,6 +149,9 @@ class Work:
             yield
             held(line)
             line.talk(*RELEASE)
+        except KeptError:
+            line.back_out()
+            raise
         except (SwitchError, CheckError) as fault:
             raise CheckError(f"{fault}{line.back_out()}") from None
         except BaseException:

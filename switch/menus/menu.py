@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from switch.values import Kind
+from switch.values import Kind, canonical
 
 Row = Mapping[str, str]
 """One row as RouterOS prints it: every value is text, an unset field is absent."""
@@ -31,7 +31,8 @@ class Field:
     kind: how its text is compared. default: what its absence means (None = absence is not a value).
     since: the first release that has it. renamed: its name from a release on. secret: never printed by the
     switch, so it is written with a new row and not compared. volatile: changes by itself; it is read for
-    gates and reports, never compared.
+    gates and reports, never compared. only_if: another field and the value with which alone this one means
+    something; otherwise it is not compared. private: what it holds may let somebody in, so it is never shown.
     """
 
     kind: Kind = Kind.WORD
@@ -41,6 +42,8 @@ class Field:
     read_only: bool = False
     volatile: bool = False
     secret: bool = False
+    only_if: tuple[str, str] | None = None
+    private: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Menu:
     """One menu. `key`: the fields that name a row for the user (none: the menu has one row).
 
     fixed: rows are there from the factory and cannot be added or removed. hidden: rows that are left out of
-    every reading, by a field and the value it has there. clears: it has the command `unset`.
+    every reading, by a field and the value it has there.
     """
 
     path: str
@@ -56,7 +59,6 @@ class Menu:
     fields: Mapping[str, Field] = field(hash=False)
     fixed: bool = False
     hidden: tuple[str, str] | None = None
-    clears: bool = False
 
     @property
     def single(self) -> bool:
@@ -77,6 +79,17 @@ class Menu:
             if not field_.secret and field_.since <= release
         ]
         return (f"{self.path}/print", f"=.proplist={','.join(names if self.single else ('.id', *names))}")
+
+    def counts(self, name: str, row: Row) -> bool:
+        """Whether a field means something in `row`."""
+        if not (needed := self.fields[name].only_if):
+            return True
+        other, value = needed
+        decides = self.fields[other]
+        try:
+            return canonical(decides.kind, row.get(other, decides.default or "")) == value
+        except ValueError:
+            return True
 
     def key_of(self, row: Row) -> Key:
         """What names `row`; a key field that is not printed is ""."""

@@ -14,13 +14,15 @@ ETHERNET = Menu(
     "/interface/ethernet",
     key=("default-name",),  # `name` belongs to the user and may be changed
     fixed=True,
-    clears=True,
     fields={
         "default-name": FACT,
         "name": Field(),
         "disabled": FLAG,
         "auto-negotiation": Field(Kind.FLAG, default="yes"),
-        "speed": Field(),
+        # A lane that negotiates ignores it (MikroTik manual, 'Ethernet') and prints none from the factory, and no
+        # command takes it off a lane again: `unset` has the one word sfp-shutdown-temperature (command trees of
+        # 7.21.5 to 7.22.3).
+        "speed": Field(only_if=("auto-negotiation", "no")),
         "fec-mode": Field(default="auto"),
         "l2mtu": COUNT,
         "mtu": Field(Kind.COUNT, default="1500"),
@@ -31,15 +33,14 @@ ETHERNET = Menu(
 BRIDGE = Menu(
     "/interface/bridge",
     key=("name",),
-    clears=True,
-    fields={"name": Field(), "disabled": FLAG, "vlan-filtering": FLAG},
+    # `mtu` is never written; by one of its own RouterOS refuses every change of the bridge, see gate.py.
+    fields={"name": Field(), "disabled": FLAG, "vlan-filtering": FLAG, "mtu": STATE},
 )
 BRIDGE_PORT = Menu(
     "/interface/bridge/port",
     key=("interface",),
     # A dynamic port belongs to whatever made it (a bonding, a VPN) and cannot be set.
     hidden=("dynamic", "yes"),
-    clears=True,
     fields={
         "interface": Field(),
         "bridge": Field(),

@@ -28,6 +28,17 @@ SAFE_MODE = Menu(
     fixed=True,
     fields={"enabled": STATE, "current": STATE, "user": STATE, "owner": STATE},
 )
+DEVICE_MODE = Menu(
+    "/system/device-mode",
+    key=(),
+    fixed=True,
+    fields={
+        "mode": STATE,
+        "scheduler": Field(Kind.FLAG, default="yes", read_only=True, volatile=True),
+        "flagged": Field(Kind.FLAG, default="no", read_only=True, volatile=True),
+    },
+)
+"""What the device allows; only a press of its button changes it (MikroTik manual, 'Device-mode')."""
 IDENTITY = Menu("/system/identity", key=(), fields={"name": Field()})
 CLOCK = Menu(
     "/system/clock",
@@ -69,7 +80,12 @@ LOGGING = Menu(
 SNMP = Menu(
     "/snmp",
     key=(),
-    fields={"enabled": FLAG, "trap-version": Field(Kind.COUNT, default="1"), "trap-community": Field(default="")},
+    fields={
+        "enabled": FLAG,
+        "trap-version": Field(Kind.COUNT, default="1"),
+        # Below version 3 the name of a community is its password.
+        "trap-community": Field(default="", private=True),
+    },
 )
 COMMUNITY = Menu(
     "/snmp/community",

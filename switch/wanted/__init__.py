@@ -10,9 +10,12 @@ from switch.menus import (
     BRIDGE,
     BRIDGE_HOST,
     BRIDGE_PORT,
+    DEVICE_MODE,
     ETHERNET,
     IDENTITY,
+    SAFE_MODE,
     SCHEDULER,
+    SCRIPT,
     Menu,
 )
 
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Part", "Seen", "Share", "menus_of", "optional_of", "parts"]
 
-_ALWAYS = (ETHERNET, BRIDGE, BRIDGE_PORT, IDENTITY, ACTIVE, ARP, BRIDGE_HOST, SCHEDULER)
+_ALWAYS = (ETHERNET, BRIDGE, BRIDGE_PORT, IDENTITY, ACTIVE, ARP, BRIDGE_HOST, SCHEDULER, SCRIPT, SAFE_MODE, DEVICE_MODE)
 
 
 def parts(rack: Rack, switch: Switch, seen: Seen) -> tuple[Part, ...]:
@@ -47,7 +50,7 @@ def menus_of(rack: Rack, switch: Switch) -> tuple[Menu, ...]:
 
 def optional_of(rack: Rack, switch: Switch) -> tuple[Menu, ...]:
     """Those of them that a switch may lack."""
-    return tuple(share.menu for share in _shares(rack, switch) if share.optional)
+    return (*(share.menu for share in _shares(rack, switch) if share.optional), DEVICE_MODE)
 
 
 def _shares(rack: Rack, switch: Switch) -> tuple[Share, ...]:

@@ -198,3 +198,26 @@ def test_tls_of_a_unit_from_its_box_has_nothing_to_show(box: Desk) -> None:
     """Else these tests would not begin where a unit begins."""
     with pytest.raises(ssl.SSLError):
         RawClient(box.emulator.tls_port, secure=True)
+
+
+def test_a_switch_that_keeps_its_full_user_is_left_with_a_way_in(make_box: MakeBox) -> None:
+    """RouterOS may refuse to disable the last user of the group full: it gets a password that nobody had before."""
+    box = make_box(keeps_full_user=True)
+    code, text = box.run()
+    assert code == 2, text
+    assert "warning: admin stays enabled: the switch refuses to disable it (failure: can not disable last user" in text
+    assert "crs812: ready. Next: RACK=" in text
+    kept = box.own.with_name("crs812.admin.password")
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert f"file {kept}" in text
+    assert kept.read_text().strip() not in text
+    users = {row["name"]: row["disabled"] for row in box.table("/user")}
+    assert users == {"admin": "false", "sparkrack": "false"}
+    assert {row["name"]: row["disabled"] for row in box.table("/ip/service")}["api"] == "true"
+    assert box.emulator.state()["safe_mode"]["holder"] is None
+    password = kept.read_text()
+    before = box.writes()
+    code, text = box.run(password=False)
+    assert (code, kept.read_text()) == (2, password), text
+    tried = [line for line in box.writes()[len(before) :] if not line.startswith("/safe-mode")]
+    assert tried == ["/user/set"], "it is tried again, and no password is set anew"

@@ -244,7 +244,10 @@ OLD = [
     ([f"{QOS}/settings/set", "=lossless-traffic-class=3"], "unknown parameter lossless-traffic-class"),
     ([f"{QOS}/settings/set", "=lossless-buffers=auto"], "unknown parameter lossless-buffers"),
     ([f"{QOS}/settings/get", "=value-name=lossless-buffers"], "unknown value name"),
-    ([f"{QOS}/profile/unset", "=numbers=default", "=value-name=automap"], "unknown parameter automap"),
+    (
+        [f"{QOS}/profile/unset", "=numbers=default", "=value-name=automap"],
+        "input does not match any value of value-name",
+    ),
     ([f"{QOS}/priority-flow-control/print"], "no such command prefix"),
     ([f"{PORT}/set", "=numbers=sfp56-1", "=egress-rate-queue3=100.1Gbps"], "failure: max bit rate is 100G"),
 ]

@@ -102,7 +102,7 @@ def test_an_answer_may_take_longer_than_the_library_would_wait(
     assert ANSWER_SECONDS >= 60
     monkeypatch.setattr(switch.api, "CONNECT_SECONDS", 0.4)
     with open_session(crs812) as session:
-        assert session._pool.socket.socket.gettimeout() == ANSWER_SECONDS
+        assert session._pool.socket.socket.gettimeout() > ANSWER_SECONDS
         crs812.control({"op": "fault", "kind": "delay", "match": "/system/identity", "seconds": 0.8})
         assert session.talk(*IDENTITY) == [{"name": "MikroTik"}]
 
@@ -110,7 +110,7 @@ def test_an_answer_may_take_longer_than_the_library_would_wait(
 def test_a_silent_switch_ends_the_session(crs812: Crs812Process) -> None:
     with open_session(crs812, patience=0.3) as session:
         crs812.control({"op": "fault", "kind": "mute", "match": "/system/identity"})
-        with pytest.raises(SessionError, match="timed out"):
+        with pytest.raises(SessionError, match="no whole answer within"):
             session.talk(*IDENTITY)
         assert session.closed
 

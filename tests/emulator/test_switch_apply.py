@@ -59,10 +59,11 @@ def test_a_run_without_changes_asks_each_menu_once_and_the_monitor(applied: Desk
     applied.run("-y")
     after = applied.emulator.stats()["reads"]
     asked = {menu: after[menu] - before.get(menu, 0) for menu in after if after[menu] != before.get(menu, 0)}
-    # The monitor of all cabled legs is one sentence more: whether they link as they are set.
-    assert asked.pop("/interface/ethernet") == 2
+    # Three sentences more: the monitor of all cabled legs, whether they link as they are set, and the counters of
+    # their frames before and after.
+    assert asked.pop("/interface/ethernet") == 4
     assert set(asked.values()) == {1}
-    assert len(asked) == 13
+    assert len(asked) == 16
     assert len(applied.sent("/interface/ethernet/monitor")) == monitored + 1
 
 

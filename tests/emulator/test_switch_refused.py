@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from switch.api import Session
+from switch.errors import SentenceError
 from tests.emulator.switch_runs import MODES, OPERATION, SET, Desk, MakeDesk, run, unharmed, waits_for
 from tests.emulator.test_switch_api import open_session
 from tests.tiers import crossed
@@ -138,3 +139,35 @@ def test_another_certificate(make_desk: MakeDesk) -> None:
     (line,) = ended.lines("ab" * 32)
     assert desk.emulator.fingerprint in line
     assert not [entry for entry in desk.emulator.log() if entry.get("command")]
+
+
+def test_what_routeros_would_refuse_at_the_end_is_refused_before_a_cage_restarts(make_desk: MakeDesk) -> None:
+    desk = make_desk()
+    with open_session(desk.emulator) as session:
+        ids = ",".join(row[".id"] for row in session.talk("/interface/ethernet/print", "=.proplist=.id"))
+        session.talk("/interface/ethernet/set", f"=.id={ids}", "=l2mtu=9500")
+        session.talk("/interface/bridge/set", "=numbers=bridge", "=mtu=9000", "=disabled=yes")
+        session.talk("/interface/ethernet/set", "=numbers=ether1", "=l2mtu=1592")
+        with pytest.raises(SentenceError, match="could not set mtu"):
+            session.talk("/interface/bridge/set", "=numbers=bridge", "=disabled=no")
+    writes = desk.emulator.writes()
+    ended = desk.run("-y")
+    unharmed(ended, desk)
+    assert ended.lines("bridge bridge has mtu 9000 of its own and its port ether1 has l2mtu 1592")
+    assert desk.emulator.writes() == writes
+
+
+@pytest.mark.parametrize(
+    ("unit", "said"),
+    [
+        ({"device_mode": "home"}, "device mode home keeps the scheduler off"),
+        ({"flagged": True}, "the device is flagged"),
+    ],
+)
+def test_a_device_that_would_run_no_rollback_timer(make_desk: MakeDesk, unit: dict[str, Any], said: str) -> None:
+    desk = make_desk(**unit)
+    ended = desk.run("-y")
+    unharmed(ended, desk)
+    assert ended.lines(said)
+    assert "press the reset or mode button of the device" in ended
+    assert desk.emulator.writes() == 0

@@ -159,14 +159,20 @@ def test_values_are_normalised(crs812: Crs812Process, connect: Connect) -> None:
     assert (bridge["priority"], bridge["ageing-time"]) == ("0x7000", "5m")
 
 
-def test_unset_brings_the_default_back(crs812: Crs812Process, connect: Connect) -> None:
+def test_unset_takes_only_the_words_of_the_command_tree(crs812: Crs812Process, connect: Connect) -> None:
     client = connect(crs812)
-    client.ask(f"{ETHERNET}/set", "=.id=sfp56-1", "=speed=25G-baseCR", "=fec-mode=fec74")
-    for name in ("speed", "fec-mode"):
-        assert client.ask(f"{ETHERNET}/unset", "=numbers=sfp56-1", f"=value-name={name}") == [["!done"]]
+    client.ask(f"{ETHERNET}/set", "=.id=sfp56-1", "=speed=25G-baseCR", "=sfp-shutdown-temperature=80")
+    for name in ("speed", "fec-mode", "no-such-field"):
+        answer = client.ask(f"{ETHERNET}/unset", "=numbers=sfp56-1", f"=value-name={name}")
+        assert trap(answer) == "input does not match any value of value-name"
+    word = "=value-name=sfp-shutdown-temperature"
+    assert client.ask(f"{ETHERNET}/unset", "=numbers=sfp56-1", word) == [["!done"]]
     row = one(client, ETHERNET, "?name=sfp56-1")
-    assert "speed" not in row
-    assert row["fec-mode"] == "auto"
+    assert (row["speed"], row["sfp-shutdown-temperature"]) == ("25G-baseCR", "95")
+    port = "/interface/bridge/port"
+    client.ask(f"{port}/set", "=numbers=sfp56-1", "=path-cost=7")
+    assert client.ask(f"{port}/unset", "=numbers=sfp56-1", "=value-name=path-cost") == [["!done"]]
+    assert "path-cost" not in one(client, port, "?interface=sfp56-1")
 
 
 def test_a_set_is_all_or_nothing_over_its_rows(crs812: Crs812Process, connect: Connect) -> None:

@@ -140,15 +140,6 @@ def test_a_port_of_another_bridge_and_that_bridge(kept: Kept) -> None:
     kept.by_hand(f"{PORT}/set .id=<{PORT} interface=qsfp56-dd-1-3> bridge=bridge", "/interface/bridge/remove .id=br2")
 
 
-def test_lost_hardware_offload_is_a_fault(kept: Kept) -> None:
-    kept.emulator.control({"op": "stale", "interface": "qsfp56-dd-1-3"})
-    (one,) = kept.drift()
-    assert one.sort is Sort.FAULT
-    assert one.text.startswith("port qsfp56-dd-1-3 has lost its hardware offload")
-    for wish in ("no", "yes"):
-        kept.by_hand(f"{PORT}/set .id=<{PORT} interface=qsfp56-dd-1-3> hw={wish}")
-
-
 def test_a_user_is_told_and_left_when_nothing_is_purged(kept: Kept) -> None:
     kept.by_hand("/user/add name=mallory group=read password=canary-9Qx")
     assert kept.drift("purge") == (Drift(Sort.UNMANAGED, "user mallory is not in rack.yaml"),)

@@ -220,6 +220,18 @@ def test_swapped_cables_are_named_with_both_ends(kept: Kept) -> None:
         settled(kept)
 
 
+def test_a_leg_whose_frames_reach_the_cpu_only(kept: Kept) -> None:
+    """The flags say offloaded; the counters of its frames do not."""
+    kept.emulator.control({"op": "stale", "interface": "qsfp56-dd-1-3"})
+    port = f"<{BRIDGE_PORT} interface=qsfp56-dd-1-3>"
+    try:
+        why = "the CPU forwards its frames, not the chip; set hw=no and hw=yes on its bridge port again"
+        assert ("leg_is_bridged_in_hardware", f"{LEG2}: {why}") in failures(kept, "spark2")
+    finally:
+        kept.by_hand(f"{BRIDGE_PORT}/set .id={port} hw=no", f"{BRIDGE_PORT}/set .id={port} hw=yes")
+    assert failures(kept, "spark2") == []
+
+
 @pytest.mark.parametrize(
     ("sentences", "check", "why"),
     [

@@ -32,7 +32,7 @@ from .scheduler import SCHEDULER_MENU
 from .script import SCRIPT_MENU
 from .snmp import COMMUNITY, SNMP
 from .switch_chip import SWITCH
-from .system import HEALTH, IDENTITY, PACKAGE, RESOURCE, ROUTERBOARD
+from .system import DEVICE_MODE, HEALTH, IDENTITY, PACKAGE, RESOURCE, ROUTERBOARD
 from .tools import BANDWIDTH_SERVER, MAC_PING, MAC_SERVER, MAC_WINBOX
 from .user import ACTIVE, USER
 
@@ -58,6 +58,7 @@ MENUS: tuple[Menu, ...] = (
     CERTIFICATE,
     SERVICE,
     ARP,
+    DEVICE_MODE,
     IDENTITY,
     RESOURCE,
     ROUTERBOARD,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from ..device import BRIDGE as BRIDGE_PATH
 from ..device import BRIDGE_PORT as PORT_PATH
 from ..device import ETHERNET, Device
+from ..errors import failure
 from ..kinds import Bool, Duration, Enum, Integer, Mac, Reference, Text
 from ..menu import FULL, Field, Menu, Row, Values
 from ..ports import PORTS
@@ -96,16 +97,31 @@ def _show_bridge(device: Device, row: Row) -> Values:
     """A bridge follows its ports: l2mtu and, with mtu=auto, the MTU are the smallest of theirs; inferred."""
     ports = [r.values["interface"] for r in device.store.rows(PORT_PATH) if r.values["bridge"] == row.values["name"]]
     members = [member.values for name in ports if (member := device.store.find(ETHERNET, name))]
-    l2mtu = min((int(member["l2mtu"]) for member in members), default=65535)
     auto = min((int(member["mtu"]) for member in members), default=1500)
     shown = {
         "actual-mtu": str(auto) if row.values["mtu"] == "auto" else row.values["mtu"],
-        "l2mtu": str(l2mtu),
+        "l2mtu": str(_l2mtu(device, row.values["name"])),
         "running": "true" if row.values["disabled"] == "false" else "false",
         "dynamic": "false",
     }
     address = row.values.get("admin-mac") or (members[0]["mac-address"] if members else None)
     return shown | ({"mac-address": address} if address else {})
+
+
+def _check_bridge(device: Device, row: Row, old: Row | None) -> None:
+    """Reported from a CRS804 and a CRS812: every change of a bridge is refused while the mtu that it has of its own is
+    above the l2mtu of one of its ports."""
+    if old is None or row.values["mtu"] == "auto":
+        return
+    if int(row.values["mtu"]) > _l2mtu(device, old.values["name"]):
+        raise failure("could not set mtu")
+
+
+def _l2mtu(device: Device, bridge: str) -> int:
+    """The smallest of the ports."""
+    ports = [r.values["interface"] for r in device.store.rows(PORT_PATH) if r.values["bridge"] == bridge]
+    members = [member.values for name in ports if (member := device.store.find(ETHERNET, name))]
+    return min((int(member["l2mtu"]) for member in members), default=65535)
 
 
 def _show_port(device: Device, row: Row) -> Values:
@@ -114,7 +130,6 @@ def _show_port(device: Device, row: Row) -> Values:
     running = port is not None and device.links.status(port.values["default-name"]).running
     active = running and row.values["disabled"] == "false" and bridge is not None
     offloaded = row.values["hw"] == "true" and row.values["bridge"] == device.offloaded_bridge()
-    offloaded = offloaded and (port is None or port.values["default-name"] not in device.chip.stale)
     shown = {
         "status": "in-bridge" if active else "inactive",
         "inactive": "false" if active else "true",
@@ -136,6 +151,8 @@ BRIDGE = Menu(
     pool="interface",
     factory=_bridge_factory,
     show=_show_bridge,
+    check=_check_bridge,
+    unsets=frozenset(),
 )
 
 BRIDGE_PORT = Menu(
@@ -147,4 +164,5 @@ BRIDGE_PORT = Menu(
     first_id=0,
     factory=_port_factory,
     show=_show_port,
+    unsets=frozenset({"path-cost", "internal-path-cost"}),
 )

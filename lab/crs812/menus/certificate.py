@@ -192,6 +192,7 @@ CERTIFICATE = Menu(
     PATH,
     FIELDS,
     verbs=(FULL | {"unset", "listen"}) - {"enable", "disable"},
+    unsets=frozenset(),
     named_by="name",
     unique=((("name",), "certificate with the same name already exists"),),
     factory=_factory,

@@ -88,12 +88,18 @@ def _show(device: Device, row: Row) -> Values:
     return shown | {counter: _count(device, name, counter) for counter in COUNTERS}
 
 
+#: Frames in a millisecond on a leg that is in use: 8 Gb/s of 1000 bytes each.
+_FRAMES = 1000
+
+
 def _count(device: Device, name: str, counter: str) -> str:
     """Traffic never stands still on a real unit, and a PAM4 link is never without corrected errors (inferred):
     a client that compares all counters must notice."""
     moving = counter.endswith("-bytes") or (counter == "rs-fec-corrected" and _pam4(device, name))
-    ticks = device.clock.ticks() if moving and device.links.status(name).running else 0
-    return str(ticks + device.chip.counter(name, counter))
+    frames = counter == "rx-packet" or (counter == "driver-rx-packet" and name in device.chip.stale)
+    frames = frames and not device.chip.quiet
+    ticks = device.clock.ticks() if (moving or frames) and device.links.status(name).running else 0
+    return str(ticks * (_FRAMES if frames else 1) + device.chip.counter(name, counter))
 
 
 def _pam4(device: Device, name: str) -> bool:
@@ -133,4 +139,5 @@ ETHERNET = Menu(
     sort=lambda row: row.values["name"],
     actions={"monitor": monitor, "reset-counters": _reset_counters},
     protected=frozenset({"reset-counters"}),
+    unsets=frozenset({"sfp-shutdown-temperature"}),
 )

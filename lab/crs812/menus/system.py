@@ -70,6 +70,22 @@ def _health(_device: Device) -> Iterator[Values]:
         yield {".id": f"*{number:X}", "name": name, "value": value, "type": unit}
 
 
+def _device_mode(device: Device) -> Iterator[Values]:
+    """Names and order of a published print of 7.19; a few of the permissions."""
+    mode = device.config.device_mode
+    yield {
+        "mode": mode,
+        "allowed-versions": "7.13+,6.49.8+",
+        "flagged": "true" if device.config.flagged else "false",
+        "flagging-enabled": "true",
+        "scheduler": "false" if mode == "home" else "true",
+        "fetch": "false" if mode == "home" else "true",
+        "routerboard": "false",
+        "attempt-count": "0",
+    }
+
+
+DEVICE_MODE = Menu("/system/device-mode", singleton=True, rows=_device_mode)
 IDENTITY = Menu("/system/identity", (Field("name", Text(), "MikroTik"),), verbs=EDIT, singleton=True, factory=_identity)
 RESOURCE = Menu("/system/resource", singleton=True, rows=_resource)
 ROUTERBOARD = Menu("/system/routerboard", singleton=True, rows=_routerboard)

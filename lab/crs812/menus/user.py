@@ -43,6 +43,17 @@ def _check(device: Device, row: Row, _old: Row | None) -> None:
         raise failure("user name can not be empty")
     if not _rules(device, row):
         _keep(device, row)
+    if row.values["disabled"] == "true":
+        _keep_full(device, row)
+
+
+def _keep_full(device: Device, row: Row) -> None:
+    """The manual says that a user with full access must stay ('User'); whether that means the group full, and
+    disabling it, is not documented."""
+    full = [other for other in device.store.rows(PATH) if other.values["group"] == "full"]
+    left = [other for other in full if other.id != row.id and other.values["disabled"] == "false"]
+    if device.config.keeps_full_user and row.values["group"] == "full" and not left:
+        raise failure("can not disable last user with full rights")
 
 
 def _keep(device: Device, row: Row) -> None:

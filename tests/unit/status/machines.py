@@ -17,6 +17,7 @@ from sparkrack.status.collect import collect
 from sparkrack.status.model import Status
 from sparkrack.status.question import halves
 from sparkrack.status.switch import SwitchSaid
+from switch.offload import Forwarding
 
 REFERENCE = Path(__file__).parents[3] / "group_data/rack.yaml"
 IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
@@ -50,6 +51,9 @@ class Machines:
     resource: dict[str, str] = field(default_factory=dict)
     identity: dict[str, str] = field(default_factory=dict)
     health: list[dict[str, str]] | None = field(default_factory=list)
+    armed: list[str] = field(default_factory=list)
+    safe_mode: bool = False
+    frames: Forwarding = field(default_factory=Forwarding)
     raw: dict[str, str] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
 
@@ -65,7 +69,9 @@ class Machines:
     def said(self) -> dict[str, Said]:
         """What comes of asking them all."""
         found: dict[str, Said] = {name: self.output(name) for name in self.nodes}
-        found["crs812"] = SwitchSaid(self.resource, self.identity, self.links, self.health)
+        found["crs812"] = SwitchSaid(
+            self.resource, self.identity, self.links, self.health, self.armed, self.safe_mode, self.frames
+        )
         return found | {name: Silent(why) for name, why in self.silent.items()}
 
     def status(self, state: Path | None = None) -> Status:

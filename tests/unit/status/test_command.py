@@ -75,7 +75,14 @@ class Network:
             case "/system/health/print":
                 return made.health or []
             case "/interface/ethernet/print":
-                return [{".id": f"*{at}", "name": leg, "default-name": leg} for at, leg in enumerate(made.links)]
+                frames = {"rx-packet": str(1000 * len(self.asked)), "driver-rx-packet": "0"}
+                return [
+                    {".id": f"*{at}", "name": leg, "default-name": leg} | frames for at, leg in enumerate(made.links)
+                ]
+            case "/system/scheduler/print" | "/system/script/print":
+                return [{"name": name} for name in made.armed]
+            case "/safe-mode/print":
+                return [{"enabled": str(made.safe_mode).lower(), "current": "false"}]
             case "/interface/ethernet/monitor":
                 return [{"name": leg, **row} for leg, row in made.links.items()]
         raise AssertionError(sentence)
@@ -177,7 +184,9 @@ def test_each_machine_is_asked_once_and_let_go(start: Start) -> None:
     assert sorted(network.closed) == ["crs812", *ALL]
     assert [what for who, what in network.asked if who == "crs812"] == [
         *("/system/resource/print", "/system/identity/print", "/interface/ethernet/print"),
+        "/interface/ethernet/print",
         *("/interface/ethernet/monitor", "/system/health/print"),
+        *("/system/scheduler/print", "/system/script/print", "/safe-mode/print", "/interface/ethernet/print"),
     ]
 
 

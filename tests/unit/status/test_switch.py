@@ -9,6 +9,7 @@ import pytest
 
 from sparkrack.fleet import Rack
 from sparkrack.status.model import Status, SwitchStatus
+from switch.offload import REMEDY, Forwarding
 from tests.unit.fleet.racks import RING
 from tests.unit.status.machines import Machines, machines, reference
 
@@ -136,3 +137,41 @@ def test_a_silent_switch(rack: Rack) -> None:
 def test_a_rack_without_a_switch(tmp_path: Path) -> None:
     status = machines(reference(tmp_path, RING)).status()
     assert (status.switches, status.code) == ((), 0)
+
+
+def test_a_rollback_timer_that_a_run_left_is_told(rack: Rack) -> None:
+    found, status = after(rack, lambda made: made.armed.append("sparkrack-undo-1"))
+    assert [finding.text for finding in found.wrong] == [
+        "rollback timer sparkrack-undo-1 is armed and will undo an interrupted run; disarm it: sparkrack apply"
+    ]
+    assert status.code == 2
+
+
+def test_the_rollback_timer_of_a_run_in_progress_is_no_fault(rack: Rack) -> None:
+    def in_progress(made: Machines) -> None:
+        made.armed.append("sparkrack-undo-1")
+        made.safe_mode = True
+
+    found, status = after(rack, in_progress)
+    assert found.notes == ("a run is in progress: rollback timer sparkrack-undo-1 is armed and safe mode is held",)
+    assert (found.wrong, status.code) == ((), 0)
+
+
+def test_a_leg_that_the_cpu_forwards_is_told(rack: Rack) -> None:
+    def stale(made: Machines) -> None:
+        made.frames = Forwarding(by_cpu=(LEG,))
+
+    found, status = after(rack, stale)
+    assert [finding.text for finding in found.wrong] == [
+        f"leg {LEG} (spark2/1): the CPU forwards its frames, not the chip; {REMEDY}"
+    ]
+    assert status.code == 2
+
+
+def test_without_traffic_nothing_is_wrong_and_that_is_said(rack: Rack) -> None:
+    def idle(made: Machines) -> None:
+        made.frames = Forwarding(unseen=(LEG,))
+
+    found, status = after(rack, idle)
+    assert found.notes == ("no traffic seen on 1 leg: unknown whether the chip or the CPU forwards their frames",)
+    assert (found.wrong, status.code) == ((), 0)

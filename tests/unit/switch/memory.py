@@ -46,6 +46,7 @@ class Device:
         self.linger = False
         self.down: dict[str, dict[str, str]] = {}
         self.heard: list[tuple[str, ...]] = []
+        self.log: list[dict[str, str]] = []
         self.unreachable: Exception | None = None
         self.second_identity: str | None = None
         self.sessions = 0
@@ -104,6 +105,8 @@ class Device:
     def answer(self, session: Session, words: tuple[str, ...]) -> list[dict[str, str]]:
         menu, _, verb = words[0].rpartition("/")
         given = dict(word[1:].split("=", 1) for word in words[1:] if word.startswith("="))
+        if menu == "/log":
+            return self.log
         if menu in ("/safe-mode", "/file", "/system/backup", ""):
             return self._special(session, menu, verb, given)
         if (menu, verb) == ("/system/script", "run"):

@@ -37,6 +37,7 @@ def _unit() -> Tables:
             {"name": "routeros", "version": "7.23.7", "disabled": "false"},
             {"name": "switch-marvell", "version": "7.23.7", "disabled": "false"},
         ),
+        "/system/device-mode": [{"mode": "advanced", "scheduler": "true", "flagged": "false"}],
         "/safe-mode": [{"enabled": "false", "current": "false"}],
     }
 
@@ -183,7 +184,7 @@ def meaning(tables: Tables) -> dict[str, list[dict[str, str]]]:
     for menu in MENUS:
         rows = [
             {
-                name: canonical(told.kind, text) if (text := entry.get(name, told.default or "")) else ""
+                name: canonical(told.kind, text) if (text := _counting(entry, name, told.default or "")) else ""
                 for name, told in menu.fields.items()
                 if not told.secret and (menu, name) != (USER, "disabled")
             }
@@ -191,3 +192,8 @@ def meaning(tables: Tables) -> dict[str, list[dict[str, str]]]:
         ]
         found[menu.path] = sorted(rows, key=lambda entry: sorted(entry.items()))
     return found
+
+
+def _counting(entry: dict[str, str], name: str, default: str) -> str:
+    """A lane that negotiates ignores its speed, and a switch that had none forced cannot be brought to print none."""
+    return "" if name == "speed" and entry["auto-negotiation"] == "true" else entry.get(name, default)

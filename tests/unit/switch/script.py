@@ -37,7 +37,8 @@ class Command:
 
 def parse(text: str) -> list[Command]:
     """The commands of a script in order. ScriptSyntaxError for anything unknown."""
-    return [_line(line) for line in text.split("\n") if line]
+    lines = (line for line in text.split("\n") if line and not re.fullmatch(r':log warning "[^"\\]*"', line))
+    return [_line(line) for line in lines]
 
 
 def readable(text: str) -> bool:
@@ -93,11 +94,18 @@ class _Words:
         word = self.next()
         if not word.startswith('"'):
             return word
-        return re.sub(r"\\(.)", lambda found: _ESCAPED[found[1]], word[1:-1], flags=re.DOTALL)
+        pattern = r"\\(?:([0-9A-F]{2})|(.))"
+        text = re.sub(pattern, lambda found: _byte(found[1]) or _ESCAPED[found[2]], word[1:-1], flags=re.DOTALL)
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
     def end(self) -> None:
         if self.peek():
             raise ScriptSyntaxError(f"{self.peek()} is left over")
+
+
+def _byte(digits: str | None) -> str:
+    number = int(digits or "0", 16)
+    return "" if not digits else chr(number) if number < 0x80 else chr(0xDC00 + number)
 
 
 def _without_spaces(line: str) -> str:
@@ -176,9 +184,6 @@ def _carry_out(command: Command, tables: Tables) -> None:
         case "set":
             for row in hit:
                 row.update(values)
-        case "unset":
-            for row in hit:
-                row.pop(values["value-name"], None)
         case "remove":
             tables[command.path] = [row for row in rows if row not in hit]
         case _:

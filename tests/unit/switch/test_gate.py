@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from switch.errors import RefusedError
 from switch.gate import refusals
 from switch.menus import OLDEST
+from switch.plan import plan
 from switch.releases import release
 
 from .racks import MakeRack
@@ -103,3 +105,56 @@ def test_releases_are_compared_as_numbers(text: str, enough: bool) -> None:
 @pytest.mark.parametrize("text", ["", "seven", "7", "7.23.", "7.x"])
 def test_what_is_no_release(text: str) -> None:
     assert release(text) is None
+
+
+SMALL = (
+    "bridge bridge has mtu 9000 of its own and its port ether1 has l2mtu 1584: RouterOS refuses every change of the "
+    "bridge then; run /interface/bridge/set bridge mtu=auto, or raise l2mtu of ether1"
+)
+
+
+def test_a_change_of_a_bridge_that_routeros_would_refuse_is_refused_in_the_plan(rack: MakeRack) -> None:
+    tables = factory()
+    tables["/interface/bridge"][0]["mtu"] = "9000"
+    with pytest.raises(RefusedError) as refused:
+        plan(*rack(vlans=[1100, 1101]), reading(tables))
+    assert refused.value.reasons == (SMALL,)
+
+
+def test_a_bridge_that_is_not_changed_may_have_any_mtu(rack: MakeRack) -> None:
+    tables = factory()
+    tables["/interface/bridge"][0]["mtu"] = "9000"
+    assert plan(*rack(), reading(tables)).changes
+
+
+def test_the_l2mtu_that_the_plan_itself_writes_counts(rack: MakeRack) -> None:
+    tables = factory()
+    tables["/interface/bridge"][0]["mtu"] = "9000"
+    cages = ("qsfp56-dd-1-", "qsfp56-dd-2-")
+    ports = "/interface/bridge/port"
+    tables[ports] = [entry for entry in tables[ports] if entry["interface"].startswith(cages)]
+    assert plan(*rack(vlans=[1100, 1101]), reading(tables)).changes
+    tables["/interface/bridge"][0]["mtu"] = "9501"
+    with pytest.raises(RefusedError, match="its port qsfp56-dd-1-1 has l2mtu 9500"):
+        plan(*rack(vlans=[1100, 1101]), reading(tables))
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ({"mode": "home", "scheduler": "false"}, "device mode home keeps the scheduler off"),
+        ({"mode": "advanced", "scheduler": "true", "flagged": "yes"}, "the device is flagged"),
+    ],
+)
+def test_a_device_that_would_run_no_rollback_timer_is_refused(rack: MakeRack, mode: dict[str, str], said: str) -> None:
+    tables = factory() | {"/system/device-mode": [mode]}
+    with pytest.raises(RefusedError, match=said) as refused:
+        plan(*rack(), reading(tables))
+    assert "run /system/device-mode/update" in str(refused.value)
+    assert "press the reset or mode button of the device within 5 minutes" in str(refused.value)
+
+
+def test_a_device_without_modes_is_let_through(rack: MakeRack) -> None:
+    tables = factory()
+    del tables["/system/device-mode"]
+    assert plan(*rack(), reading(tables)).changes

@@ -62,7 +62,6 @@ def test_menus_say_rightly_what_can_be_done_with_their_rows(menu: Menu) -> None:
     writable = any(not told.read_only for told in menu.fields.values())
     if not menu.single and writable:
         assert menu.fixed is (arguments("7.23", menu.path, "add") is None)
-    assert menu.clears <= (arguments("7.23", menu.path, "unset") is not None)
 
 
 def sent(rack: MakeRack, device: Device, keys: dict[str, Any], folder: Path) -> list[Sentence]:

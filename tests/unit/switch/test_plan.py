@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 from switch.batch import Batch, Plan
 from switch.cages import describe
+from switch.diff import Wanted, diff, surplus
 from switch.errors import RefusedError, UnreadableError
-from switch.menus import Sentence
+from switch.menus import COMMUNITY, Sentence
 from switch.plan import plan
 from switch.sentences import writes
 
-from .racks import UNCABLED, MakeRack, make_rack
+from .racks import EVERY_KEY, UNCABLED, MakeRack, make_rack
 from .rows import LANES, QOS, Tables, carry_out, factory, reading, row
 
 
@@ -219,3 +220,22 @@ def test_whatever_it_was_the_plan_leads_to_the_declaration(
 
 def lanes_of_cage(tables: Tables) -> list[dict[str, str]]:
     return [row(tables, f"qsfp56-dd-1-{lane}") for lane in range(1, 9)]
+
+
+def test_a_community_string_is_never_shown(rack: MakeRack) -> None:
+    """Below SNMP version 3 it is a password."""
+    tables = factory()
+    tables["/snmp"][0]["trap-community"] = "canary-v2c"
+    found = planned(rack, tables, snmp=EVERY_KEY["snmp"])
+    text = "\n".join((*found.lines, *found.notes))
+    assert "canary-v2c" not in text
+    assert "trap-community (hidden) -> (hidden)" in text
+
+
+def test_nor_is_the_name_of_a_community_without_security() -> None:
+    row = {".id": "*1", "name": "canary-v2c", "security": "none"}
+    (gone,) = surplus(COMMUNITY, [], [row])
+    assert str(gone) == "- /snmp/community (hidden)"
+    assert "canary" not in writes((gone,))[0].title
+    (back,) = diff(COMMUNITY, [Wanted(("canary-v2c",), {"security": "none"})], [])
+    assert "canary" not in str(back)

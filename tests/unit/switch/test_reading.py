@@ -112,7 +112,8 @@ ALL = [menu for menu in MENUS if menu.path not in ("/user/active", "/ip/arp")]
         (changed("/interface/bridge", "name", "bridge", disabled="no"), True),  # another spelling
         (changed("/interface/bridge", "name", "bridge", disabled="true"), False),
         (changed("/interface/ethernet", "name", "ether1", mtu="1600"), False),
-        (changed("/interface/ethernet", "name", "ether1", speed="1G-baseX"), False),
+        (changed("/interface/ethernet", "name", "ether1", speed="1G-baseX"), True),  # it negotiates
+        (changed("/interface/ethernet", "name", "ether1", auto_negotiation="false", speed="1G-baseX"), False),
         (changed("/interface/bridge/port", "interface", "ether1", hw_offload="false"), True),  # changes by itself
         (changed("/user", "name", "admin", group="read"), False),
     ],

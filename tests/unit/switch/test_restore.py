@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from switch.backup import KEPT
 from switch.batch import Plan
-from switch.diff import UNSET, Change, FieldChange
 from switch.menus import BRIDGE, ETHERNET, PROFILE
 from switch.restore import Restored
 from switch.sentences import writes
@@ -127,7 +126,8 @@ def test_a_bridge_that_is_gone_takes_its_filtering_along(rack: MakeRack) -> None
     assert [change.values for change in changes] == [(("name", "other"), ("vlan-filtering", "yes"))]
 
 
-def test_a_speed_that_was_not_there_is_unset_after_the_rest(rack: MakeRack) -> None:
+def test_the_speed_of_a_lane_that_negotiates_again_is_left(rack: MakeRack) -> None:
+    """It means nothing there, and no command takes it off the lane."""
     now = factory()
     row(now, "sfp56-2").update({"auto-negotiation": "false", "speed": "10G-baseCR"})
     (batch,) = planned(rack, now).batches
@@ -135,16 +135,10 @@ def test_a_speed_that_was_not_there_is_unset_after_the_rest(rack: MakeRack) -> N
     number = row(now, "sfp56-2")[".id"]
     assert [write.sentence for write in writes(batch.changes)] == [
         ("/interface/ethernet/set", f"=.id={number}", "=auto-negotiation=yes"),
-        ("/interface/ethernet/unset", f"=.id={number}", "=value-name=speed"),
     ]
-    assert str(batch.changes[0]).endswith("speed 10G-baseCR -> (none)")
-
-
-def test_only_what_is_unset_is_sent_alone() -> None:
-    change = Change(ETHERNET, ("sfp56-1",), "*1C", (FieldChange("speed", "10G-baseCR", UNSET),))
-    assert [write.sentence for write in writes((change,))] == [
-        ("/interface/ethernet/unset", "=.id=*1C", "=value-name=speed")
-    ]
+    row(now, "sfp56-2")["auto-negotiation"] = "true"
+    assert reading(now).same(reading(factory()), (ETHERNET,))
+    assert planned(rack, now).empty
 
 
 def test_what_has_no_value_to_go_back_to_is_told(rack: MakeRack) -> None:
@@ -156,7 +150,7 @@ def test_what_has_no_value_to_go_back_to_is_told(rack: MakeRack) -> None:
 
 def test_links_are_waited_for_where_the_backup_has_them(rack: MakeRack) -> None:
     now = factory()
-    row(now, "qsfp56-dd-1-1")["speed"] = "50G-baseCR"
+    row(now, "qsfp56-dd-1-1").update({"auto-negotiation": "false", "speed": "50G-baseCR"})
     assert [link for batch in planned(rack, now).batches for link in batch.settles] == []
     assert "cage qsfp56-dd-1 is auto-negotiated in the backup and 4x100G copper in rack.yaml" in told(rack, now)
     kept = factory()

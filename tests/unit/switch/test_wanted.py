@@ -21,6 +21,9 @@ ALWAYS = {
     "/interface/bridge/host",
     "/system/identity",
     "/system/scheduler",
+    "/system/script",
+    "/safe-mode",
+    "/system/device-mode",
     "/user",
     "/user/active",
     "/ip/arp",
@@ -219,7 +222,7 @@ NEW = {
     "lldp": {"/ip/neighbor/discovery-settings"},
     "syslog": {"/system/logging", "/system/logging/action"},
     "snmp": {"/snmp", "/snmp/community"},
-    "purge": {"/system/script"},
+    "purge": set(),
     "vlans": set(),
     "management": {
         "/ip/service",
@@ -244,15 +247,15 @@ def test_a_key_makes_its_own_menus_be_read_and_no_others(rack: MakeRack, key: st
     assert len(asked) == len(set(asked)), "each menu once"
 
 
-def test_every_menu_but_safe_mode_is_reached_by_some_key(rack: MakeRack) -> None:
+def test_every_menu_is_reached_by_some_key(rack: MakeRack) -> None:
     read = {menu.path for menu in menus_of(*rack(**EVERY_KEY))}
-    unit = {"/system/resource", "/system/routerboard", "/system/package", "/safe-mode"}
+    unit = {"/system/resource", "/system/routerboard", "/system/package"}
     assert {menu.path for menu in MENUS} - read == unit
 
 
 def test_only_without_roce_a_switch_may_lack_the_tables_of_the_chip(rack: MakeRack) -> None:
     tables = {path: rows for path, rows in factory().items() if not path.startswith(QOS)}
-    assert [menu.path for menu in optional_of(*rack())] == [f"{QOS}/port"]
+    assert [menu.path for menu in optional_of(*rack())] == [f"{QOS}/port", "/system/device-mode"]
     goal = Declared(*rack(lossless="none"))
     assert not any(change.menu.path.startswith(QOS) for change in goal.plan(goal.read(asking(tables))).changes)
     with pytest.raises(OSError, match="no such command"):

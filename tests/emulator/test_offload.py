@@ -1,0 +1,49 @@
+"""A leg whose frames the CPU forwards after its link was trained anew: a run heals those that it restarts itself, and
+every look tells of the others."""
+
+from __future__ import annotations
+
+from tests.emulator.peer import Crs812Process
+from tests.emulator.switch_runs import Desk
+
+LEG = "qsfp56-dd-1-3"
+BY_CPU = "the CPU forwards its frames, not the chip"
+
+
+def frames(emulator: Crs812Process) -> dict[str, int]:
+    """How many frames the CPU took, by interface."""
+    rows = emulator.state()["tables"]["/interface/ethernet"]
+    return {row["default-name"]: int(row["driver-rx-packet"]) for row in rows}
+
+
+def test_a_run_heals_the_legs_that_it_restarts(desk: Desk) -> None:
+    desk.emulator.control({"op": "retrain"})
+    ended = desk.run("-y")
+    assert ended.code == 0, ended.text
+    legs = [f"qsfp56-dd-{cage}-{lane}" for cage in (1, 2) for lane in (1, 3, 5, 7)]
+    taken = frames(desk.emulator)
+    assert [taken[name] for name in legs] == [0] * 8
+    assert taken["qsfp56-dd-1-2"] == 0, "no link, no frames"
+    binds = desk.sent("/interface/bridge/port/set")
+    assert [line.split("=hw=")[1].split()[0] for line in binds] == ["no", "yes"] * 2
+    again = desk.run("-y")
+    assert again.lines("No changes")
+    assert BY_CPU not in again
+
+
+def test_a_run_tells_of_a_leg_that_was_left_to_the_cpu_before(applied: Desk) -> None:
+    applied.emulator.control({"op": "stale", "interface": LEG})
+    ended = applied.run("--dry")
+    assert ended.code == 0, ended.text
+    (line,) = ended.lines(BY_CPU)
+    assert f"leg crs812/{LEG} (cage qsfp56-dd-1, lanes 3-4, to spark2 port 1)" in line
+    assert "set hw=no and hw=yes on its bridge port again" in line
+
+
+def test_without_traffic_it_is_unknown_and_no_fault(applied: Desk) -> None:
+    applied.emulator.control({"op": "stale", "interface": LEG})
+    applied.emulator.control({"op": "quiet"})
+    ended = applied.run("--dry")
+    assert ended.code == 0, ended.text
+    assert BY_CPU not in ended
+    assert ended.lines("no traffic seen on 8 legs: unknown whether the chip or the CPU forwards their frames")

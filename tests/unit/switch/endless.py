@@ -1,0 +1,66 @@
+"""Something in the place of a switch's API that never comes to an end."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+PIECE = 65536
+DONE = b"\x05!done\x00"
+
+Say = Callable[[socket.socket], None]
+
+
+@contextlib.contextmanager
+def server(*says: Say) -> Iterator[int]:
+    """A port on loopback. After each sentence that it hears it says the next of `says`."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stop = threading.Event()
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.settimeout(20)
+                    for say in says:
+                        _hear(connection)
+                        say(connection)
+                    stop.wait(20)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        stop.set()
+        listener.close()
+        thread.join(5)
+
+
+def _hear(connection: socket.socket) -> None:
+    while not connection.recv(PIECE).endswith(b"\x00"):
+        pass
+
+
+def again(piece: bytes, pause: float = 0.0, times: int = 10**6) -> Say:
+    """Say a piece again and again, until the other side is gone."""
+
+    def say(connection: socket.socket) -> None:
+        wait = threading.Event()
+        for _ in range(times):
+            connection.sendall(piece)
+            if pause:
+                wait.wait(pause)
+
+    return say
+
+
+def login(connection: socket.socket) -> None:
+    """Any password is right."""
+    connection.sendall(b"\x05!done\x06.tag=1\x00")
+
+
+def word(tag: int = 2) -> bytes:
+    """The tag of an answer: the library numbers its sentences."""
+    text = f".tag={tag}".encode()
+    return bytes([len(text)]) + text
