@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sparkrack.ops.lock import Holder
 from tests.contact.nodes import Node, Seed, free_port, start
 from tests.generated import REPOSITORY
 
@@ -31,6 +33,9 @@ TOLD = {
 """What is said of those that cannot be read; the others can be."""
 PLAN_SECONDS = 60
 """How long a plan may take whatever single nodes do."""
+
+
+OTHER = Holder("20260314T091500-3fa2", "ben@desk", "2026-03-14T09:15:00+00:00", "spark2: memory")
 
 
 class Ward:
@@ -69,6 +74,13 @@ class Ward:
             f"nodes:\n{nodes}fabric: {{pool: 10.100.0.0/16}}\n"
         )
         return file
+
+    def lock(self) -> None:
+        """Another run holds the rack."""
+        self.node.ask(f"mkdir -p /run/sparkrack; cat > /run/sparkrack/run.lock <<'END'\n{OTHER.text}END")
+
+    def unlock(self) -> None:
+        self.node.ask("rm /run/sparkrack/run.lock")
 
     def run(self, *words: str | Path, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """A command about the rack. Raises TimeoutExpired."""
@@ -114,6 +126,32 @@ def test_plain_pyinfra_reads_whatever_bytes(ward: Ward, name: str) -> None:
     done = ward.run("pyinfra", "inventory.py", "deploy.py", "--dry")
     assert "Traceback" not in done.stderr, done.stderr
     assert "state of the node" not in done.stderr
+
+
+def test_a_shell_that_greets_hides_no_lock(ward: Ward) -> None:
+    ward.rack("greets", "fine1")
+    ward.lock()
+    refused = ward.run("sparkrack", "apply", "-y")
+    assert (refused.returncode, refused.stderr) == (1, f"Error: {OTHER.busy}\n")
+    wrong = ward.run("sparkrack", "unlock", "20260314T091500-0000")
+    assert wrong.stderr == f"Error: {OTHER} holds the rack, not 20260314T091500-0000\n"
+    status = json.loads(ward.run("sparkrack", "status", "--json").stdout)
+    assert status["lock"]["holder"]["id"] == OTHER.id
+    done = ward.run("sparkrack", "unlock", OTHER.id)
+    assert (done.returncode, done.stdout) == (0, f"ended the lock of {OTHER}\n")
+
+
+def test_plain_pyinfra_without_the_head_looks_at_its_lock(ward: Ward) -> None:
+    ward.rack("fine1", "fine2")
+    words = ("pyinfra", "inventory.py", "deploy.py", "--dry", "--limit", "fine2")
+    ward.lock()
+    try:
+        assert OTHER.busy in ward.run(*words).stderr
+    finally:
+        ward.unlock()
+    free = ward.run(*words).stderr
+    assert "changes the rack" not in free
+    assert "was not looked at" not in free
 
 
 def _by_machine(shown: str) -> dict[str, str]:
