@@ -106,18 +106,18 @@ class Applying:
             _same_rack(kept, self.file)
             limit, only = (machine.name for machine in kept.machines), kept.roles
         rack, selection = selected(self.file, tuple(limit), tuple(exclude), tuple(only))
-        shown = kept or self._shown(rack, selection)
+        shown = kept or self._shown(rack, selection, terminal)
         if shown.code == 0 and not kept:
             return self._tell(Applied(result="nothing to do"))
         if ask:
             click.confirm("Apply this?", abort=True, err=self.as_json)
         return self._tell(self._carry(rack, selection, shown, kept, terminal))
 
-    def _shown(self, rack: Rack, selection: Selection) -> Plan:
+    def _shown(self, rack: Rack, selection: Selection, terminal: bool) -> Plan:
         """What a run would do, shown. The lock is not held meanwhile: whoever reads may take an hour."""
         with opened(rack, self.file, selection, self.log) as session:
             try:
-                look(session)
+                look(session, asks=terminal)
             except LockError as fault:
                 raise click.ClickException(str(fault)) from None
             plan = planned(session, self.file)

@@ -94,15 +94,16 @@ def locked(
             held.left += [fault] if fault else []
 
 
-def look(session: Session) -> None:
+def look(session: Session, asks: bool = False) -> None:
     """Raises LockError if another run holds the rack, or the head node cannot say so: nothing else need be looked at
-    then. One that has expired is left to who takes the lock, and so is that of a dead run of this machine."""
+    then. A lock that has expired is left to who takes it next; so is that of a dead run of this machine if that `asks`
+    whether to end it."""
     name = next(iter(session.rack.nodes))
     with _reached(session, name) as head:
         code, said = _run(head, lock.glance())
     if code == 0:
         other, expired = lock.glanced(said)
-        if not expired and not other.dead:
+        if not expired and not (asks and other.dead):
             raise LockError(other.busy)
     elif code != lock.GONE:
         raise LockError(lock.not_taken(name, lock.me(""), code, said))
