@@ -75,8 +75,9 @@ class Shown:
     """Not restarts: what is restarted follows from what is changed, and its reason may have become another."""
 
     def __init__(self, plan: Plan) -> None:
+        self._switches = {one.name for one in plan.machines if one.kind == "switch"}
         self._known = {
-            (one.name, step.role, step.title, said.sort, _heart(said.sort, said.text))
+            (one.name, step.role, step.title, said.sort, self._heart(one.name, said.sort, said.text))
             for one in plan.machines
             for step, said in one.said(*self._SORTS)
         }
@@ -85,17 +86,18 @@ class Shown:
         """Whether it shows what an operation says of a machine."""
         if entry.sort not in self._SORTS:
             return True
-        return (name, role, title, entry.sort, _heart(entry.sort, entry.text)) in self._known
+        return (name, role, title, entry.sort, self._heart(name, entry.sort, entry.text)) in self._known
 
-
-def _heart(sort: Sort, text: str) -> str:
-    """What must be as shown: of `name: old -> new` not the old value, which an earlier operation may have changed; of a
-    file its path, since an earlier operation may have made it."""
-    if sort is Sort.FILE:
-        return text.partition(" ")[2]
-    left, _, new = text.rpartition(" -> ")
-    name = left.rpartition(": ")[0]
-    return f"{name}: {new}" if name else text
+    def _heart(self, name: str, sort: Sort, text: str) -> str:
+        """What must be as shown: of a switch all, since one operation changes it. Of a node's `name: old -> new` not
+        the old value, which an earlier operation may have changed; of a file its path, since one may have made it."""
+        if name in self._switches:
+            return text
+        if sort is Sort.FILE:
+            return text.partition(" ")[2]
+        left, _, new = text.rpartition(" -> ")
+        about = left.rpartition(": ")[0]
+        return f"{about}: {new}" if about else text
 
 
 @dataclass

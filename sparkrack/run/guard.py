@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import gevent
@@ -21,6 +21,10 @@ LOST = 255
 """In place of an exit code: the node gave none."""
 SECONDS = 20
 """How long the head node may take for one script; `ask_anew` has a limit of its own."""
+
+
+class AwayError(LockError):
+    """The head node cannot be reached."""
 
 
 @dataclass
@@ -95,18 +99,18 @@ def locked(
 
 
 def look(session: Session, asks: bool = False) -> None:
-    """Raises LockError if another run holds the rack, or the head node cannot say so: nothing else need be looked at
-    then. A lock that has expired is left to who takes it next; so is that of a dead run of this machine if that `asks`
-    whether to end it."""
+    """Raises LockError if another run holds the rack: nothing else need be looked at then.
+
+    What cannot be told is left to who takes the lock, and so is a lock that has expired, or that of a dead run of this
+    machine if that `asks` whether to end it: without changes no lock is needed.
+    """
     name = next(iter(session.rack.nodes))
-    with _reached(session, name) as head:
+    with suppress(AwayError), _reached(session, name) as head:
         code, said = _run(head, lock.glance())
-    if code == 0:
-        other, expired = lock.glanced(said)
-        if not expired and not (asks and other.dead):
-            raise LockError(other.busy)
-    elif code != lock.GONE:
-        raise LockError(lock.not_taken(name, lock.me(""), code, said))
+        if code == 0:
+            other, expired = lock.glanced(said)
+            if not expired and not (asks and other.dead):
+                raise LockError(other.busy)
 
 
 def _renewing(held: Lock, beat: float) -> None:
@@ -125,7 +129,7 @@ def _reached(session: Session, name: str) -> Iterator[Host]:
     head.connect(show_errors=False)
     if not head.connected:
         why = session.unreachable.get(name, "no connection")
-        raise LockError(f"{name} keeps the lock of the rack and cannot be reached: {why}; nothing was changed")
+        raise AwayError(f"{name} keeps the lock of the rack and cannot be reached: {why}; nothing was changed")
     try:
         yield head
     finally:
