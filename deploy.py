@@ -9,6 +9,7 @@ from roles.fabric.apply import apply as fabric
 from roles.images.apply import apply as images
 from roles.lossless.apply import apply as lossless
 from roles.memory.apply import apply as memory
+from roles.preflight.apply import apart
 from roles.preflight.apply import apply as preflight
 from roles.rdma.apply import apply as rdma
 from switch.apply import apply as switch
@@ -17,6 +18,8 @@ from switch.apply import apply as switch
 # looked at. Then the switch, since changing it takes links down, and the fabric of a node is proven over them. Keys and
 # holds come before anything that installs, the ceiling of the containers before their engine, the network before what
 # is spread over it.
+# Without the head node the run would not see its lock; `sparkrack apply` holds that itself and leaves this out.
+apart(rack=host.data.rack)
 if "nodes" in host.groups:
     preflight(rack=host.data.rack, node=host.data.node)
 if "switches" in host.groups:

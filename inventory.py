@@ -2,6 +2,7 @@
 
 from pyinfra.api.exceptions import InventoryError
 
+import sparkrack.ops.connector as _connector  # noqa: F401 - limits on what a node may take and say
 from sparkrack.fleet import RackError, SecretError
 from sparkrack.fleet.load import current as _current
 from sparkrack.ops.transport import ssh_data as _ssh_data

@@ -17,7 +17,7 @@ from roles.access.sshd import looks_elsewhere
 from roles.access.view import CLIENT, CLOUD, SSHD, TRIAL, View
 from sparkrack.fleet import Node, Rack
 from sparkrack.ops import files, probe, refusal, report
-from sparkrack.ops.account import Sort
+from sparkrack.ops.account import Sort, opens
 from sparkrack.ops.shell import quote, root
 
 
@@ -142,6 +142,8 @@ def exchange(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
         host.noop("the nodes of this run are known and let in")
         return
     probe.forget(host)
+    if pending:
+        opens(host)
     report.tell(host, [f"let {name} in once its key is made" for name in pending])
     if lets_in:
         report.tell(host, authorized.changes(rack, before or b"", after))

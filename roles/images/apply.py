@@ -19,7 +19,7 @@ from roles.images.fleet import Fleet
 from roles.images.transfer import StoppedError
 from roles.images.view import Step
 from sparkrack.fleet import Node, Rack, RackError, pins
-from sparkrack.ops import probe, refusal, report
+from sparkrack.ops import account, probe, refusal, report
 from sparkrack.ops.shell import root
 
 
@@ -45,6 +45,7 @@ def bring(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
         seen = view.View(node, probe.read(host, "images"))
         if not seen.engine and not host.state.is_executing:
             # The docker role starts it before; what there is cannot be told until then, and is no reason to stop here.
+            account.opens(host)
             report.tell(host, [f"{image}: cannot be told before docker runs" for image in rack.images])
             yield FunctionCommand(_unknown, (), {})
             return

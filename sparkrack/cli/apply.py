@@ -46,6 +46,9 @@ def apply(
     if plan and (limit or exclude or only):
         raise click.UsageError("PLAN says which machines and roles; leave --limit, --exclude and --only away")
     kept = approved(plan) if plan else None
-    if kept is None and not yes and not (sys.stdin and sys.stdin.isatty()):
+    terminal = bool(sys.stdin and sys.stdin.isatty())
+    if kept is None and not yes and not terminal:
         raise click.ClickException("there is no terminal to ask on; say -y, or name a plan")
-    sys.exit(Applying(rack, quiet=quiet, as_json=as_json).run(kept, limit, exclude, only, ask=not yes and not kept))
+    applying = Applying(rack, quiet=quiet, as_json=as_json)
+    ask = not yes and not kept
+    sys.exit(applying.run(kept, limit, exclude, only, ask=ask, terminal=terminal and not yes))

@@ -1,7 +1,8 @@
-"""How `sparkrack apply` goes: plan, agree, lock, carry out, tell."""
+"""How `sparkrack apply` goes: look at the lock, plan, agree, lock, plan again, carry out, tell."""
 
 from __future__ import annotations
 
+import signal
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC
@@ -11,7 +12,7 @@ import click
 from pydantic import ValidationError
 
 from sparkrack.cli.applied import Applied
-from sparkrack.cli.session import evaluated, selected
+from sparkrack.cli.session import opened, planned, selected
 from sparkrack.cli.show import printable, show_plan
 from sparkrack.cli.telling import Log, Telling, Voice, told
 from sparkrack.fleet import Rack, load, regular
@@ -19,8 +20,8 @@ from sparkrack.fleet.places import state_folder
 from sparkrack.fleet.selection import ALWAYS, ROLES, Selection
 from sparkrack.ops.account import Sort
 from sparkrack.ops.lock import Holder, LockError, me
-from sparkrack.run.carry import Carrying
-from sparkrack.run.guard import locked
+from sparkrack.run.carry import Carrying, Shown
+from sparkrack.run.guard import Lock, locked, look
 from sparkrack.run.interrupt import Interrupt
 from sparkrack.run.journal import Began, Ended, Journal, RunResult
 from sparkrack.run.plan import Plan
@@ -68,6 +69,17 @@ def _lines(plan: Plan) -> Counter[tuple[str, tuple[str, ...]]]:
     ) + Counter((f"{machine.name}: {machine.standing}", ()) for machine in plan.machines)
 
 
+def _all_told(plan: Plan) -> None:
+    """Raises ClickException when a machine is unknown, unreachable or refused."""
+    if plan.untold:
+        names = ", ".join(machine.name for machine in plan.untold)
+        raise click.ClickException(f"{names}: cannot be brought to the declared state; nothing was changed")
+
+
+def _nobody(_: Holder) -> bool:
+    return False
+
+
 class Applying:
     """One `sparkrack apply`. What a person reads goes to stdout, or to stderr when stdout is JSON."""
 
@@ -86,44 +98,78 @@ class Applying:
         only: Iterable[str],
         *,
         ask: bool,
+        terminal: bool = False,
     ) -> int:
-        """The exit code. Raises ClickException, with nothing changed, when it cannot begin."""
+        """The exit code. `ask`: whether to carry out what is shown; `terminal`: somebody is there to be asked about the
+        lock of a dead run. Raises ClickException, with nothing changed, when it cannot begin."""
         if kept:
             _same_rack(kept, self.file)
             limit, only = (machine.name for machine in kept.machines), kept.roles
         rack, selection = selected(self.file, tuple(limit), tuple(exclude), tuple(only))
-        with evaluated(rack, self.file, selection, self.log) as run:
-            now = run.plan
-            if kept and (lines := moved(kept, now)):
-                made = f"{kept.made.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-                raise click.ClickException(
-                    f"since the plan was made ({made}) things have moved; nothing was changed\n"
-                    + "\n".join(f"  {line}" for line in lines)
-                )
-            if not kept or now.untold:
-                show_plan(now, quiet=self.quiet, console=self.voice.console)
-            if now.untold:
-                names = ", ".join(machine.name for machine in now.untold)
-                raise click.ClickException(f"{names}: cannot be brought to the declared state; nothing was changed")
-            if now.code == 0:
-                return self._tell(Applied(result="nothing to do"))
-            if ask:
-                click.confirm("Apply this?", abort=True, err=self.as_json)
-            return self._tell(self._carry(run.session, rack, selection, now))
+        shown = kept or self._shown(rack, selection, terminal)
+        if shown.code == 0 and not kept:
+            return self._tell(Applied(result="nothing to do"))
+        if ask:
+            click.confirm("Apply this?", abort=True, err=self.as_json)
+        return self._tell(self._carry(rack, selection, shown, kept, terminal))
 
-    def _carry(self, session: Session, rack: Rack, selection: Selection, plan: Plan) -> Applied:
-        mine = me(f"{', '.join(selection.machines)}{'' if selection.whole else ': ' + ', '.join(plan.roles)}")
+    def _shown(self, rack: Rack, selection: Selection, terminal: bool) -> Plan:
+        """What a run would do, shown. The lock is not held meanwhile: whoever reads may take an hour."""
+        with opened(rack, self.file, selection, self.log) as session:
+            try:
+                look(session, asks=terminal)
+            except LockError as fault:
+                raise click.ClickException(str(fault)) from None
+            plan = planned(session, self.file)
+        show_plan(plan, quiet=self.quiet, console=self.voice.console)
+        _all_told(plan)
+        return plan
+
+    def _carry(self, rack: Rack, selection: Selection, shown: Plan, kept: Plan | None, terminal: bool) -> Applied:
+        """Do what was shown, or nothing: the plan is made again under the lock, and is the one that is carried out."""
+        mine = me(f"{', '.join(selection.machines)}{'' if selection.whole else ': ' + ', '.join(shown.roles)}")
+        held: Lock | None = None
         try:
             with (
                 Interrupt(lambda: self.voice.say("the operation at hand is ended first; again to cut it off")) as stop,
-                locked(session, mine) as left,
+                opened(rack, self.file, selection, self.log) as session,
+                locked(session, mine, self._agreed if terminal else _nobody, self.voice.say) as held,
             ):
-                done = self._under_lock(session, rack, plan, mine, stop)
+                now = planned(session, self.file)
+                self._compare(shown, kept, now)
+                done = Applied(result="nothing to do")
+                if now.code:
+                    done = self._under_lock(session, rack, now, mine, stop, held)
         except LockError as fault:
             raise click.ClickException(str(fault)) from None
-        return done.model_copy(update={"faults": (*done.faults, *left)})
+        except click.ClickException as fault:
+            raise click.ClickException("\n".join([fault.message, *(held.left if held else ())])) from None
+        return done.model_copy(update={"faults": (*done.faults, *held.left)})
 
-    def _under_lock(self, session: Session, rack: Rack, plan: Plan, mine: Holder, stop: Interrupt) -> Applied:
+    def _compare(self, shown: Plan, kept: Plan | None, now: Plan) -> None:
+        """Raises ClickException when what would be done is not what was shown, or cannot be done."""
+        if lines := moved(shown, now):
+            when = f"made ({shown.made.astimezone(UTC):%Y-%m-%d %H:%M} UTC)" if kept else "shown"
+            raise click.ClickException(
+                f"since the plan was {when} things have moved; nothing was changed\n"
+                + "\n".join(f"  {line}" for line in lines)
+            )
+        if now.untold:
+            show_plan(now, quiet=self.quiet, console=self.voice.console)
+        _all_told(now)
+
+    def _agreed(self, dead: Holder) -> bool:
+        question = f"{dead} is dead: its process on this machine is gone. End its lock?"
+        # No operation is at hand that Ctrl-C would have to let end.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            return click.confirm(question, err=self.as_json)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _under_lock(
+        self, session: Session, rack: Rack, plan: Plan, mine: Holder, stop: Interrupt, held: Lock
+    ) -> Applied:
         folder = state_folder(rack.rack) / "runs"
         try:
             journal = Journal(folder, mine.id)
@@ -142,7 +188,13 @@ class Applying:
             )
         )
         result: RunResult = "failed"
-        carrying = Carrying(session, telling, lambda: stop.asked() or self.voice.gone or bool(telling.unwritten))
+        carrying = Carrying(
+            session,
+            telling,
+            lambda: stop.asked() or self.voice.gone or bool(telling.unwritten),
+            shown=Shown(plan),
+            lost=lambda: held.lost,
+        )
         self.log.on = True
         try:
             result = "done" if carrying.run() else "failed" if carrying.failed else "stopped"

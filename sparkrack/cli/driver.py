@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -54,8 +55,8 @@ def release(node: str, rack: Path, version: str | None, kernel: str | None, yes:
         config.write_text(ssh_config(found), errors="surrogateescape")
         shell = RootShell(node, config, SECONDS)
         try:
-            with holding(found, config, f"driver of {node}"):
-                changed = _Walk(node, shell).go(version, kernel, yes)
+            with holding(found, config, f"driver of {node}") as held:
+                changed = _Walk(node, shell, held.check).go(version, kernel, yes)
         except (UnreachableError, ValueError) as fault:
             text = str(fault).removeprefix(f"{node}: ")
             raise Fault(f"{node}: {text}") from None
@@ -68,9 +69,11 @@ def release(node: str, rack: Path, version: str | None, kernel: str | None, yes:
 class _Walk:
     """The walk on one node."""
 
-    def __init__(self, node: str, shell: RootShell) -> None:
+    def __init__(self, node: str, shell: RootShell, sure: Callable[[], None]) -> None:
+        """`sure`: raises ClickException when another run may change the rack now."""
         self._node = node
         self._shell = shell
+        self._sure = sure
 
     def go(self, version: str | None, kernel: str | None, yes: bool) -> tuple[str, str | None] | None:
         """The version and kernel it has now; None if it had them already."""
@@ -92,6 +95,7 @@ class _Walk:
         for line in state.changes(before, words):
             self._say(f"  {line}")
         self._agree(yes)
+        self._sure()
         self._perform(before, words, on_hold, downgrade=version is not None)
         return wanted.version, kernel
 

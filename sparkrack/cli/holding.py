@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -31,6 +33,10 @@ class Held:
         self._shell = RootShell(self.head, config, SECONDS)
         self._mine = lock.me(what)
         self._restarts = False
+        self._using = threading.RLock()
+        self._over = threading.Event()
+        self._renewed = 0.0
+        self._lost = ""
 
     def unreachable(self) -> str | None:
         """Why the head node gives no root shell at all; None when it does."""
@@ -42,11 +48,26 @@ class Held:
 
     def take(self) -> None:
         """Take it, also anew after the head node has restarted. Raises ClickException when it cannot be taken."""
-        script, text = lock.take(self._mine)
-        fault = lock.not_taken(self.head, self._mine, *self._run(f"echo {text} | sh -c {quote(script)}"))
-        if fault:
-            raise click.ClickException(fault)
-        self._restarts = False
+        began = time.monotonic()
+        try:
+            lock.taken(self.head, self._mine, self._fed, lambda _: False, lambda line: click.echo(line, err=True))
+        except lock.LockError as fault:
+            raise click.ClickException(str(fault)) from None
+        with self._using:
+            self._renewed, self._lost, self._restarts = began, "", False
+
+    def renewing(self, beat: float = lock.BEAT) -> AbstractContextManager[None]:
+        """Renew it every `beat` seconds meanwhile."""
+        return _in_background(lambda: self._renewing(beat), self._over)
+
+    def check(self) -> None:
+        """Call this before each change. Raises ClickException if another run may change the rack now."""
+        with self._using:
+            silent = time.monotonic() - self._renewed
+            if self._restarts or not (self._lost or silent >= lock.EXPIRED):
+                return
+            why = self._lost or f"{self.head}: the lock could not be renewed for {silent:.0f} s"
+        raise click.ClickException(f"{why}; nothing more is changed")
 
     def restarts(self) -> None:
         """The head node is going to restart, and the lock will go with it."""
@@ -54,6 +75,7 @@ class Held:
 
     def give_back(self) -> str | None:
         """What is wrong with the lock at the end, if anything."""
+        self._over.set()
         try:
             code, text = self._run(lock.release(self._mine.text.encode()))
             self._shell.close()
@@ -65,8 +87,28 @@ class Held:
         """Leave the head node as it is."""
         self._shell.close()
 
+    def _renewing(self, beat: float) -> None:
+        while not self._over.wait(beat):
+            with self._using:
+                if self._restarts or self._over.is_set():
+                    continue
+                began = time.monotonic()
+                code, text = self._run(lock.renew(self._mine.text.encode()))
+                if code == 0:
+                    self._renewed = began
+                elif code in (lock.HELD, lock.GONE):
+                    self._lost = lock.not_given_back(self.head, self._mine, code, text) or ""
+                    return
+
+    def _fed(self, script: str, stdin: str | None) -> tuple[int, str]:
+        return self._run(script if stdin is None else f"echo {stdin} | sh -c {quote(script)}")
+
     def _run(self, script: str) -> tuple[int, str]:
         """How a script ended, and what it said."""
+        with self._using:
+            return self._said(script)
+
+    def _said(self, script: str) -> tuple[int, str]:
         try:
             return said(self._shell, script)
         except UnreachableError:
@@ -79,6 +121,17 @@ class Held:
             return said(self._shell, script)
         except UnreachableError as gone:
             return LOST, gone.why
+
+
+@contextmanager
+def _in_background(work: Callable[[], None], over: threading.Event) -> Iterator[None]:
+    """Do something beside the program, until this is left."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def said(shell: RootShell, script: str) -> tuple[int, str]:
@@ -129,7 +182,8 @@ def _keeping(held: Held) -> Iterator[None]:
             held.close()
             raise
         try:
-            yield
+            with held.renewing():
+                yield
         except BaseException:
             fault = held.give_back()
             if fault:

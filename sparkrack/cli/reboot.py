@@ -51,6 +51,7 @@ def reboot(rack: Path, rolling: bool, limit: tuple[str, ...], timeout: int, cont
         config.write_text(ssh_config(found), errors="surrogateescape")
         with holding(found, config, f"restart of {', '.join(names)}") as held:
             for done, name in enumerate(names):
+                held.check()
                 if name == held.head:
                     held.restarts()
                 fault = _one(found, name, RootShell(name, config, 30), timeout, containers, click.echo)

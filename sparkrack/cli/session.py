@@ -36,18 +36,31 @@ def selected(file: Path, limit: Sequence[str], exclude: Sequence[str], only: Seq
 
 
 @contextmanager
+def opened(rack: Rack, file: Path, selection: Selection, handler: logging.Handler | None = None) -> Iterator[Session]:
+    """A session about what is selected, not connected yet; what pyinfra logs goes to `handler`. Raises ClickException
+    when pyinfra cannot go on."""
+    try:
+        session = Session(rack, file, selection, handler)
+        try:
+            yield session
+        finally:
+            session.close()
+    except PyinfraError as fault:
+        raise click.ClickException(str(fault)) from None
+
+
+def planned(session: Session, file: Path) -> Plan:
+    """Connect to what is selected and evaluate it."""
+    session.connect()
+    session.prepare()
+    return evaluate(session, file)
+
+
+@contextmanager
 def evaluated(
     rack: Rack, file: Path, selection: Selection, handler: logging.Handler | None = None
 ) -> Iterator[Evaluated]:
     """Connect to what is selected and evaluate it; what pyinfra logs goes to `handler`. Raises ClickException when
     pyinfra cannot go on."""
-    try:
-        session = Session(rack, file, selection, handler)
-        try:
-            session.connect()
-            session.prepare()
-            yield Evaluated(session, evaluate(session, file))
-        finally:
-            session.close()
-    except PyinfraError as fault:
-        raise click.ClickException(str(fault)) from None
+    with opened(rack, file, selection, handler) as session:
+        yield Evaluated(session, planned(session, file))

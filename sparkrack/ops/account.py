@@ -69,3 +69,19 @@ def heard(host: Host, *entries: Entry) -> bool:
     for entry in entries:
         listener(host, entry)
     return True
+
+
+_open: WeakKeyDictionary[State, set[tuple[str, str]]] = WeakKeyDictionary()
+
+
+def opens(host: Host) -> None:
+    """Note that what the operation at hand will do on a host cannot be told yet: it hangs on an operation before it.
+
+    What it says when it is carried out need not have been shown then.
+    """
+    _open.setdefault(host.state, set()).add((host.name, host.current_op_hash or ""))
+
+
+def is_open(host: Host, op_hash: str) -> bool:
+    """Whether that was noted of this operation."""
+    return (host.name, op_hash) in _open.get(host.state, set())

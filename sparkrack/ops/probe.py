@@ -14,14 +14,17 @@ from paramiko import SSHException
 from pyinfra.api.host import Host
 
 from sparkrack.ops.refusal import unseen
-from sparkrack.ops.shell import ask, quote
+from sparkrack.ops.shell import LOCALE, ask, quote
 
-SECONDS = 300
-"""How long a node may take to say everything. A slow one takes seconds; one with a dead disk or driver never ends."""
+SECONDS = 40
+"""How long a node may take to say everything, while all others wait for it. A slow one takes seconds (a virtual node on
+a busy day: 12 s); one with a dead disk or driver never ends."""
 _END = "complete"
 # As few processes as can be: a line `PATH absent`, `PATH CONTENT CODE`, or `NAME CONTENT`, where the last line of a
 # command's content is the code that it ended with. A command has a shell of its own, without input.
-_FUNCTIONS = """\
+_FUNCTIONS = (
+    f"{LOCALE}\n"
+    """\
 f() {
 if [ -e "$1" ] || [ -L "$1" ]; then printf '%s ' "$1"; base64 -w0 < "$1" 2>/dev/null; printf ' %d\\n' "$?"
 else printf '%s absent\\n' "$1"; fi
@@ -31,6 +34,7 @@ printf '%s ' "$1"
 { trap 'printf "\\n%d" "$?"' EXIT; t=$2; set --; eval "$t"; } </dev/null 2>/dev/null | base64 -w0
 echo
 }"""
+)
 
 
 class UnknownError(Exception):
@@ -86,12 +90,16 @@ class Reading:
         return int(text)
 
 
+_NOTHING = Reading({}, {})
+
+
 @dataclass
 class _Kept:
-    """What is known of a host in one stage of a run: for each role what was read, and what lasts. `changed`: an
-    operation has changed the host since it was read whole."""
+    """What is known of a host in one stage of a run: for each role what was read, and what lasts. `fault`: why it
+    could not be read, if it could not. `changed`: an operation has changed the host since it was read whole."""
 
     stage: bool
+    fault: str = ""
     readings: dict[str, Reading] = field(default_factory=dict)
     lasting: dict[str, bytes | None] = field(default_factory=dict)
     changed: bool = False
@@ -108,7 +116,8 @@ def register(role: str, probe: Probe) -> None:
 
 
 def read(host: Host, role: str) -> Reading:
-    """What the node says to a role's questions, kept until `forget`. Raises UnknownError when anything is unknown.
+    """What the node says to a role's questions, kept until `forget`. Raises UnknownError when anything is unknown, and
+    then for every role: a node that has not answered in time is not asked again by each of them.
 
     The first look asks for all roles at once, so a run that changes nothing costs one command. After a change only
     the role that asks is asked for again. What was read to show a plan is not used to execute it: a person may have
@@ -121,34 +130,38 @@ def read(host: Host, role: str) -> Reading:
         kept = _hosts.get(host)
         if kept is None or kept.stage != host.state.is_executing:
             kept = _hosts[host] = _Kept(host.state.is_executing)
-        if role not in kept.readings:
+        if role not in kept.readings and not kept.fault:
             asked = {role: _registered[role]} if kept.changed else _registered
-            reading = _ask(host, [_without(one, kept.lasting) for one in asked.values()], kept.lasting)
-            if reading.unknown:
-                # Whichever role needs it: half a node that is known is no ground to start changing it.
-                faults = [f"{key}: {why}" for key, why in reading.unknown.items()]
-                more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
-                raise UnknownError("; ".join(faults[:3]) + more)
+            reading, kept.fault = _ask(host, [_without(one, kept.lasting) for one in asked.values()], kept.lasting)
+        # Raised here, apart from what it was made of: a connection that an error's traceback knows is not closed.
+        if kept.fault:
+            raise UnknownError(kept.fault)
+        if role not in kept.readings:
             names = frozenset[str]().union(*(one.lasting for one in asked.values()))
             kept.lasting |= {key: content for key, content in reading.found.items() if key in names}
             kept.readings |= dict.fromkeys(asked, reading)
         return kept.readings[role]
 
 
-def _ask(host: Host, probes: list[Probe], lasting: Mapping[str, bytes | None]) -> Reading:
+def _ask(host: Host, probes: list[Probe], lasting: Mapping[str, bytes | None]) -> tuple[Reading, str]:
+    """What the node says, and why that is not enough, if it is not."""
     asked = time.time()
     try:
         fine, output, complaints = ask(host, script(probes), SECONDS)
     except TimeoutError as slow:
-        raise UnknownError(f"state of the node: no whole answer in time ({slow or SECONDS})") from None
+        return _NOTHING, f"state of the node: no whole answer in time ({slow or SECONDS})"
     except (OSError, EOFError, SSHException) as error:
         # pyinfra asks for a password when sudo wants one, and ends so where nobody can answer.
         why = str(error) or "it hung up, or sudo wants a password; access.user needs sudo without one"
-        raise UnknownError(f"state of the node: {why}") from None
+        return _NOTHING, f"state of the node: {why}"
     if not fine:
-        raise UnknownError(f"state of the node: {'; '.join(complaints[:3]) or 'the probe failed'}")
+        # The last lines: what a login shell says to everybody comes first.
+        return _NOTHING, f"state of the node: {'; '.join(complaints[-3:]) or 'the probe failed'}"
     reading = parse(probes, output)
-    return Reading({**lasting, **reading.found}, reading.unknown, asked, time.time())
+    # Whichever role needs it: half a node that is known is no ground to start changing it.
+    faults = [f"{key}: {why}" for key, why in reading.unknown.items()]
+    more = f" and {len(faults) - 3} more" if len(faults) > 3 else ""
+    return Reading({**lasting, **reading.found}, {}, asked, time.time()), "; ".join(faults[:3]) + more
 
 
 def _without(probe: Probe, lasting: Mapping[str, bytes | None]) -> Probe:
@@ -172,6 +185,7 @@ def forget(host: Host) -> None:
     kept = _hosts.get(host)
     if kept and host.state.is_executing:
         kept.readings.clear()
+        kept.fault = ""
         kept.changed = True
 
 

@@ -7,20 +7,27 @@ import shlex
 from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
 
+from sparkrack.ops.connector import SECONDS
 
-def root(script: str, stdin: str | None = None) -> StringCommand:
+ASK_SECONDS = 300
+"""How long a question may take that names no limit: docker's answer on a disk that is busy takes minutes."""
+LOCALE = "export LC_ALL=C"
+"""sudo keeps the locale of the login user, in which tools translate what they say."""
+
+
+def root(script: str, stdin: str | None = None, seconds: float = SECONDS) -> StringCommand:
     """A script as a pyinfra command that stops at its first failure. What must not stand in argv goes to stdin."""
-    command = StringCommand(f"set -eu; {script}", _sudo=True)
+    command = StringCommand(f"set -eu; {LOCALE}; {script}", _sudo=True, _timeout=int(seconds))
     if stdin is not None:
         command.connector_arguments["_stdin"] = stdin
     return command
 
 
-def ask(host: Host, script: str, seconds: int | None = None) -> tuple[bool, list[str], list[str]]:
+def ask(host: Host, script: str, seconds: float = ASK_SECONDS) -> tuple[bool, list[str], list[str]]:
     """Run a script on the node now, as root: whether it ended well, its output, its complaints.
 
-    `seconds`: how long it may take; None for as long as it likes. Raises TimeoutError after that, and another OSError
-    when the connection fails, as pyinfra's connectors do.
+    `seconds`: how long it may take, from the first packet to the exit code. Raises OSError after that, and when the
+    connection fails.
     """
     state = host.state
     fine, output = host.run_shell_command(
@@ -28,7 +35,7 @@ def ask(host: Host, script: str, seconds: int | None = None) -> tuple[bool, list
         print_output=state.print_fact_output,
         print_input=state.print_fact_input,
         _sudo=True,
-        **({} if seconds is None else {"_timeout": seconds}),
+        _timeout=seconds,
     )
     return fine, output.stdout_lines, output.stderr_lines
 

@@ -70,7 +70,11 @@ class Trial:
         """Take the change back at once, without waiting for the clock; whether that went well."""
         command = f"systemctl stop {self.unit}.timer; [ ! -e {self.script} ] || /bin/sh {self.script}"
         done, _ = host.run_shell_command(
-            StringCommand(command), print_input=host.state.print_input, print_output=host.state.print_output, _sudo=True
+            StringCommand(command),
+            print_input=host.state.print_input,
+            print_output=host.state.print_output,
+            _sudo=True,
+            _timeout=self.seconds,
         )
         return done
 

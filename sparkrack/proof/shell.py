@@ -17,6 +17,10 @@ from sparkrack.proof.told import UnknownError
 
 SECONDS = 300
 """How long one command may take: a check that never ends is a failed one."""
+MOST = 8 << 20
+"""Bytes that a node may say to one command."""
+_LAST_WORDS_SECONDS = 2
+"""How long the complaint of an ssh that ends is waited for."""
 
 
 class UnreachableError(UnknownError):
@@ -51,16 +55,16 @@ class RootShell(BaseBackend):  # type: ignore[misc] # testinfra is not checked
     def run(self, command: str, *args: str, **options: Any) -> CommandResult:  # noqa: ARG002 - testinfra's own
         """Run a command. Raises UnreachableError when the node gives no answer."""
         text = self.quote(command, *args)
-        mark = secrets.token_hex(16)
+        begin, end = secrets.token_hex(16), secrets.token_hex(16)
         shell = self._open()
-        end = f"printf '\\n%s %d\\n' {mark} \"$?\"; printf '\\n%s\\n' {mark} >&2"
-        try:
-            cast(IO[bytes], shell.stdin).write(f"sh -c {shlex.quote(text)} </dev/null; {end}\n".encode())
-        except OSError:
-            raise self._lost(b"") from None
-        said, complained = self._answer(shell, mark.encode())
-        output, _, code = said.rpartition(b"\n" + mark.encode() + b" ")
-        complaints = complained.rpartition(b"\n" + mark.encode())[0]
+        # What stands before the first mark is the login shell's own: it may greet whoever comes.
+        script = (
+            f"export LC_ALL=C; echo {begin}; echo {begin} >&2; sh -c {shlex.quote(text)} </dev/null; "
+            f"printf '\\n%s %d\\n' {end} \"$?\"; printf '\\n%s\\n' {end} >&2\n"
+        )
+        said, complained = self._answer(shell, script.encode(), end.encode())
+        output, _, code = _after(said, begin).rpartition(b"\n" + end.encode() + b" ")
+        complaints = _after(complained, begin).rpartition(b"\n" + end.encode())[0]
         return self.result(int(code), text.encode(), output, complaints)
 
     def close(self) -> None:
@@ -84,12 +88,14 @@ class RootShell(BaseBackend):  # type: ignore[misc] # testinfra is not checked
             )
         return self._shell
 
-    def _answer(self, shell: subprocess.Popen[bytes], mark: bytes) -> tuple[bytes, bytes]:
-        """Both streams up to their marks."""
-        stdout, stderr = cast(IO[bytes], shell.stdout), cast(IO[bytes], shell.stderr)
+    def _answer(self, shell: subprocess.Popen[bytes], script: bytes, mark: bytes) -> tuple[bytes, bytes]:
+        """Both streams up to their marks, after the script was sent."""
+        stdin, stdout, stderr = cast(tuple[IO[bytes], ...], (shell.stdin, shell.stdout, shell.stderr))
         said = {stdout: b"", stderr: b""}
         until = time.monotonic() + self._seconds
+        os.set_blocking(stdin.fileno(), False)
         with selectors.DefaultSelector() as waiting:
+            waiting.register(stdin, selectors.EVENT_WRITE)
             for stream in said:
                 waiting.register(stream, selectors.EVENT_READ)
             while waiting.get_map():
@@ -98,11 +104,22 @@ class RootShell(BaseBackend):  # type: ignore[misc] # testinfra is not checked
                     self.close()
                     raise UnreachableError(self.hostname, f"no answer within {self._seconds:g} s")
                 for key, _ in ready:
+                    if key.fileobj is stdin:
+                        try:
+                            script = script[os.write(key.fd, script) :]
+                        except OSError:
+                            raise self._lost(said[stderr]) from None
+                        if not script:
+                            waiting.unregister(stdin)
+                        continue
                     stream = stdout if key.fileobj is stdout else stderr
                     part = os.read(key.fd, 1 << 16)
                     said[stream] += part
                     if not part:
                         raise self._lost(said[stderr])
+                    if sum(map(len, said.values())) > MOST:
+                        self.close()
+                        raise UnreachableError(self.hostname, f"it says more than {MOST >> 20} MiB")
                     if mark in said[stream][-len(part) - len(mark) :] and said[stream].endswith(b"\n"):
                         waiting.unregister(stream)
         return said[stdout], said[stderr]
@@ -110,7 +127,24 @@ class RootShell(BaseBackend):  # type: ignore[misc] # testinfra is not checked
     def _lost(self, complaints: bytes) -> UnreachableError:
         shell = self._shell
         if shell and shell.stderr and not complaints:
-            complaints = shell.stderr.read() or b""
+            complaints = _left(shell.stderr)
         self.close()
         lines = complaints.decode(errors="replace").strip().splitlines()
         return UnreachableError(self.hostname, lines[-1] if lines else "the connection ended")
+
+
+def _after(said: bytes, mark: str) -> bytes:
+    return said.partition(f"{mark}\n".encode())[2]
+
+
+def _left(stream: IO[bytes]) -> bytes:
+    """What comes on a stream until it ends, for a short time."""
+    left, until = b"", time.monotonic() + _LAST_WORDS_SECONDS
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(stream, selectors.EVENT_READ)
+        while len(left) < MOST and waiting.select(max(0, until - time.monotonic())):
+            part = os.read(stream.fileno(), 1 << 16)
+            if not part:
+                break
+            left += part
+    return left

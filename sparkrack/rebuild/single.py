@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sparkrack.fleet.errors import one_line
-from sparkrack.ops.lock import Holder
+from sparkrack.ops.lock import Holder, born
 
 LOCK = "lock"
 PAUSE = 0.2
@@ -65,13 +65,3 @@ def _holder(handle: int) -> tuple[str, int, bool]:
     except (ValueError, KeyError, TypeError):
         return "somebody", 0, False  # perhaps it is being written
     return who, pid, since != born(pid)
-
-
-def born(pid: int) -> str | None:
-    """When a process began, as the kernel counts; None when there is none, or it has ended and nobody asked how."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    state, *more = stat.rpartition(")")[2].split()
-    return None if state in ("Z", "X") else more[18]

@@ -58,6 +58,7 @@ class Session:
         self.state.init(inventory, config, initial_limit=[])
         self.hosts = {machine(host): host for host in inventory}
         self.state.limit_hosts = [self.hosts[name] for name in selection.machines]
+        self.state.add_callback_handler(_Deaf(self.unreachable, rack.access.known_hosts))  # type: ignore[no-untyped-call]
 
     @property
     def active(self) -> list[Host]:
@@ -66,7 +67,6 @@ class Session:
 
     def connect(self) -> None:
         """Connect to all that are selected, side by side."""
-        self.state.add_callback_handler(_Deaf(self.unreachable, self.rack.access.known_hosts))  # type: ignore[no-untyped-call]
         self.state.set_stage(StateStage.Connect)
         try:
             connect_all(self.state)
@@ -88,6 +88,9 @@ class Session:
         """Disconnect from every host, and leave nothing of this session with pyinfra."""
         try:
             disconnect_all(self.state)
+            for host in self.hosts.values():  # one that was connected for its lock alone
+                if host.connected:
+                    host.disconnect()
         finally:
             for context in (ctx_state, ctx_config, ctx_inventory):
                 context.reset()

@@ -168,5 +168,13 @@ def test_a_connection_that_is_lost(role: str, error: Exception, racks: Mapping[s
     assert (str(error) or "sudo wants a password") in reasons(made)[0]
 
 
+@pytest.mark.parametrize("error", [TimeoutError("timed out"), None], ids=["no answer", "half an answer"])
+def test_a_reading_that_failed_is_not_tried_again(error: Exception | None, racks: Mapping[str, Rack]) -> None:
+    """All operations of all roles ask, and each would wait as long."""
+    answers = Answers(sound("memory")[1], probe_raises=error, cut=4)
+    assert plan(racks, "memory", answers).code == 1
+    assert answers.probes == 1
+
+
 def test_every_harmless_answer_is_one_to_a_question() -> None:
     assert HARMLESS.keys() <= {key for _, key in keys()}

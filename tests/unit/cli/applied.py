@@ -60,6 +60,7 @@ class Peculiar(TypedDict, total=False):
 
     away: it cannot be reached. unknown, refused: so its operation says. late: it refuses, but only when it is to begin.
     fails: its second command does not work.
+    moves: it has one change more once the rack is locked. creeps: one more when it is carried out.
     bug: its operation has one. waits: its second command waits until there is a file `go` in the folder; before, it
     makes a file `waiting-NAME`. unlocks: its second command removes the lock, as a restart of the head node does.
     """
@@ -69,6 +70,8 @@ class Peculiar(TypedDict, total=False):
     refused: str
     late: str
     fails: bool
+    moves: bool
+    creeps: bool
     bug: bool
     waits: bool
     unlocks: bool
@@ -131,13 +134,15 @@ def bring(thing: str) -> Generator[PyinfraCommand, None, None]:
         return
     report.tell(host, [f"{thing}.level: {' '.join(lines)} -> new"])
     report.show(host, f"/etc/{thing}.conf", "\n".join(lines).encode(), b"new")
+    head = Path(f"{folder}/nodes/spark1{PATH}")
+    if (about.get("moves") and head.exists()) or (about.get("creeps") and host.state.is_executing):
+        report.tell(host, [f"{thing}.swap: on -> off"])
     report.warn(host, f"{thing}: a reboot of {name} is needed")
     if about.get("bug") and host.state.is_executing:
         raise ZeroDivisionError("nobody foresaw this")
     done = False
     try:
         yield root(f"cp /etc/{thing}.conf /etc/{thing}.before; echo half > /etc/{thing}.conf")
-        head = f"{folder}/nodes/spark1{PATH}"
         script = f"base64 -d > /etc/{thing}.secret; [ ! -e {head} ] || cat {head} > {folder}/seen; "
         if about.get("waits"):
             script += f"touch {folder}/waiting-{name}; while [ ! -e {folder}/go ]; do sleep 0.02; done; "

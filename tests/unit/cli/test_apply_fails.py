@@ -74,3 +74,23 @@ def test_a_lock_that_goes_meanwhile_is_no_success(applied: Runs) -> None:
     report = json.loads(ended.stdout)
     assert report["result"] == "done"
     assert report["faults"][0].startswith("spark1: the lock was gone before the end, by a restart or by")
+
+
+def test_a_change_that_was_not_shown_stops_that_machine_alone(applied: Runs) -> None:
+    world, ended = applied["creeps"]
+    assert ended.code == 1
+    said = "is not in the plan that was shown; nothing of this was sent; plan again"
+    assert f"spark2: refused: memory.swap: on -> off: {said}" in ended.stderr
+    assert [world.things(name) for name in NAMES] == [["new", "new"], ["old", "old"], ["new", "new"]]
+    report = json.loads(ended.stdout)
+    assert report["result"] == "failed"
+    assert [one["fault"] for one in report["machines"]] == ["", "refused", ""]
+    assert not world.lock.exists()
+
+
+def test_a_canary_that_was_stopped_has_tried_nothing(applied: Runs) -> None:
+    """The next machine is alone then."""
+    world, ended = applied["canary creeps"]
+    assert ended.code == 1
+    assert world.sent[:2] == ["spark2 memory", "spark2 memory"]
+    assert world.things("spark1") == ["old", "old"]

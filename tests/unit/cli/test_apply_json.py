@@ -28,6 +28,8 @@ ENDS: Mapping[str, tuple[str | None, Mapping[str, str]]] = {
     "fails": ("failed", {"spark2": "failed"}),
     "bug": ("failed", {"spark2": "failed"}),
     "late": ("failed", {"spark2": "refused"}),
+    "creeps": ("failed", {"spark2": "refused"}),
+    "canary creeps": ("failed", {"spark1": "refused"}),
     "lock goes": ("done", {}),
     "disk full": (None, {}),
     "git": ("done", {}),

@@ -156,7 +156,7 @@ def test_a_world_that_has_moved_is_refused(name: str, runs: dict[str, tuple[Worl
     for text in REFUSED[name][1]:
         assert text in ended.stderr, ended.stderr
     assert not {sign for sign in ended.text if not sign.isprintable()} - {"\n"}
-    assert (world.sent, world.journals, world.lock.parent.exists()) == ([], [], False)
+    assert (world.sent, world.journals, world.lock.exists()) == ([], [], False)
     assert "Traceback" not in ended.text
 
 

@@ -17,6 +17,11 @@ from .world import ENVIRONMENT, NAMES, World
     [
         ("unknown", "unknown: the node did not \\x1b[2Janswer"),
         ("refused", "refused: it is in the way"),
+        (
+            "moves",
+            "since the plan was shown things have moved; nothing was changed\n  now: spark2: memory: memory.swap:",
+        ),
+        ("moves alone", "  now: spark2: memory: memory.swap: on -> off\n"),
         ("unreachable", "spark3: unreachable: No route to host"),
         ("head away", "spark1 keeps the lock of the rack and cannot be reached: No route to host; nothing was changed"),
         ("held", OTHER.busy),
@@ -42,6 +47,8 @@ def test_refused_as_a_whole(name: str, said: str, applied: Runs) -> None:
         assert "spark3: cannot be brought to the declared state; nothing was changed" in ended.stderr
     if name in ("nobody to ask", "names"):
         assert world.connected == []
+    if name.startswith("held"):
+        assert world.connected == ["spark1"], "nobody is asked anything but the head whose lock it is"
 
 
 def test_without_any_stdin(tmp_path: Path) -> None:

@@ -108,7 +108,15 @@ def test_killed_it_leaves_its_lock_and_a_journal_without_an_end(tmp_path: Path) 
     (second,) = many([{"folder": run.world.folder, "words": ["apply", "-y"]}])
     assert second.code == 1
     assert left.busy in second.stderr
+    assert "is dead, its process on this machine is gone; to end its lock: sparkrack unlock" in second.stderr
     assert len(run.world.sent) == sent
+    refused, agreed = many(
+        [{"folder": run.world.folder, "words": ["apply"], "keys": keys} for keys in ("y\nn\n", "y\ny\n")]
+    )
+    assert (refused.code, agreed.code) == (1, 0), agreed.text
+    assert left.busy in refused.stderr
+    assert "is dead: its process on this machine is gone. End its lock? [y/N]: " in agreed.stdout
+    assert not run.world.lock.exists()
 
 
 def test_whoever_reads_may_go(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_node_that_never_ends_its_answer_is_unknown(tmp_path: Path) -> None:
     finally:
         there.close()
     assert (done.returncode, done.stderr) == (1, "")
-    assert "unknown: state of the node: no whole answer in time (" in done.stdout
+    assert "unknown: state of the node: no answer within 2 s" in done.stdout
 
 
 @pytest.mark.parametrize("words", [PLAN, ("--help",)])

@@ -6,7 +6,7 @@ import os
 import signal
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
@@ -248,3 +248,42 @@ def test_somebody_was_faster_after_the_restart(head: Head) -> None:
         held.take()
     assert caught.value.message == OTHER.busy
     assert head.lock.read_text() == OTHER.text
+
+
+def eventually(true: Callable[[], bool]) -> bool:
+    """Whether it becomes true soon."""
+    end = time.monotonic() + 10
+    while not true() and time.monotonic() < end:
+        time.sleep(0.01)
+    return true()
+
+
+def test_a_command_renews_it_meanwhile(head: Head) -> None:
+    with head.held() as held:
+        os.utime(head.lock, (0, 0))
+        with held.renewing(0.01):
+            assert eventually(lambda: head.lock.stat().st_mtime > 0)
+        held.check()
+
+
+def test_a_command_whose_lock_is_gone_changes_nothing_more(head: Head) -> None:
+    def refused() -> bool:
+        try:
+            held.check()
+        except click.ClickException as fault:
+            return "the lock was gone before the end" in fault.message and "nothing more" in fault.message
+        return False
+
+    with pytest.raises(click.ClickException), head.held() as held:  # noqa: PT012 - what happens meanwhile
+        head.lock.unlink()
+        with held.renewing(0.01):
+            assert eventually(refused)
+
+
+def test_a_command_that_cannot_renew_it_gives_up_when_it_expires(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+    with head.held() as held:
+        now = time.monotonic()
+        with monkeypatch.context() as later:
+            later.setattr(time, "monotonic", lambda: now + lock.EXPIRED + 1)
+            with pytest.raises(click.ClickException, match="the lock could not be renewed for 12"):
+                held.check()

@@ -111,3 +111,11 @@ def test_no_file_name_makes_a_wrong_answer(tmp_path: Path, name: str) -> None:
     answers = [reading.unknown.get(key) or reading.content(key) for key in (path, f"{path}-absent")]
     assert answers[0] in (b"content", "the node did not answer")
     assert answers[1] in (None, "the node did not answer")
+
+
+def test_no_tool_answers_in_another_language() -> None:
+    """sudo keeps the locale of the login user."""
+    text = script([Probe(commands={"locale": 'echo "$LC_ALL"'})])
+    environment = {"PATH": os.environ["PATH"], "LANG": "de_DE.UTF-8", "LC_ALL": "de_DE.UTF-8"}
+    done = subprocess.run(["/bin/sh", "-c", text], capture_output=True, text=True, env=environment)
+    assert parse([Probe(commands={"locale": ""})], done.stdout.splitlines()).text("locale") == "C\n"

@@ -96,3 +96,26 @@ def test_a_shell_that_has_ended_is_opened_anew(shell: RootShell, tmp_path: Path)
     with pytest.raises(UnreachableError):
         shell.run("kill -9 $PPID")
     assert shell.run("echo again").stdout == "again\n"
+
+
+@pytest.mark.parametrize("greeting", ["echo Welcome; echo Welcome >&2", "printf 'no end of line'; printf no >&2"])
+def test_what_a_login_shell_says_to_everybody_is_no_answer(
+    greeting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give(tmp_path, monkeypatch, f"#!/bin/sh\n{greeting}\nexec sh\n")
+    shell = RootShell("spark1", tmp_path / "config", seconds=5)
+    for _ in range(2):
+        done = shell.run("printf out; printf err >&2")
+        assert (done.rc, done.stdout, done.stderr) == (0, "out", "err")
+    shell.close()
+
+
+def test_a_node_that_says_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    give(tmp_path, monkeypatch, "#!/bin/sh\nexec head -c 20000000 /dev/zero\n")
+    with pytest.raises(UnreachableError, match="it says more than 8 MiB"):
+        RootShell("spark1", tmp_path / "config", seconds=20).run("true")
+
+
+def test_no_tool_speaks_another_language(shell: RootShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+    assert shell.run("echo $LC_ALL").stdout == "C\n"

@@ -93,7 +93,7 @@ def matches(sent: tuple[str, str], wanted: Any) -> bool:
     `stdin: any` leaves that to other tests, `stdin_holds` names a part of it.
     """
     text, stdin = sent
-    text = text.removeprefix("set -eu; ")
+    text = text.removeprefix("set -eu; export LC_ALL=C; ")
     if isinstance(wanted, str):
         return text == wanted and not stdin
     holds = all(part in text for part in wanted["holds"])

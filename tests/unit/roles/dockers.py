@@ -110,7 +110,7 @@ class Engine(fakenode.Node):
     world: World
 
     def run_shell_command(self, command: Any, *_: Any, **__: Any) -> tuple[bool, CommandOutput]:
-        text, docker = command.get_raw_value().removeprefix("set -eu; "), self.answers
+        text, docker = command.get_raw_value().removeprefix("set -eu; export LC_ALL=C; "), self.answers
         assert isinstance(docker, Docker)
         if fakenode.is_probe(command.get_raw_value()):
             said = node_of("images") | {"images-stock": docker.listing()} | docker.rest

@@ -21,7 +21,7 @@ from pyinfra.connectors.fake import FakeConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine
 from pyinfra.context import ctx_host
 
-from sparkrack.ops import refusal
+from sparkrack.ops import refusal, report
 from sparkrack.ops.account import Entry
 from sparkrack.run.carry import Carrying, Step
 
@@ -86,7 +86,8 @@ class Hand(FakeConnector):
 
 @operation()
 def send(words: Mapping[str, Sequence[str]]) -> Any:
-    """Sends each machine its words. `bug` and `refuse` happen in the operation itself; after `undo` its end is seen."""
+    """Sends each machine its words. `bug`, `refuse` and `say CHANGE` happen in the operation itself; after `undo` its
+    end is seen."""
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     undo = False
     try:
@@ -96,6 +97,9 @@ def send(words: Mapping[str, Sequence[str]]) -> Any:
             if word == "refuse":
                 yield refusal.refuse(host, "it is in the way")
                 return
+            if word.startswith("say "):
+                report.tell(host, [word.removeprefix("say ")])
+                continue
             undo = undo or word == "undo"
             yield StringCommand(word)
             undo = undo and word != "keep"

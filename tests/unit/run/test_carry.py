@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 import gevent
 import pytest
 
+from sparkrack.ops.account import Sort
 from sparkrack.run import carry
 from sparkrack.run.carry import RISKY
+from sparkrack.run.plan import Machine, Plan, Said, Standing, Step
 from tests.unit.roles.cases import ROLES
 
 from .hands import Small
@@ -201,3 +204,45 @@ def test_one_that_cannot_be_cut_off_is_not_waited_for(monkeypatch: pytest.Monkey
 def test_the_roles_that_are_tried_alone_exist() -> None:
     assert {*ROLES, "switch"} >= RISKY
     assert RISKY.isdisjoint({"preflight", "images", "rdma"})
+
+
+def test_nothing_is_sent_once_the_lock_is_lost() -> None:
+    run = small(every("wait", "wait"))
+    run.carrying.lost = lambda: "the lock is gone" if len(run.sent) > 2 else ""
+    assert not run.carrying.run()
+    assert len(run.sent) <= len(RACK)
+    assert {why for _, why in run.broken} == {"the lock is gone; nothing more was sent"}
+
+
+def test_no_operation_begins_once_the_lock_is_lost() -> None:
+    run = small(every("wait"))
+    run.carrying.lost = lambda: "the lock is gone"
+    assert not run.carrying.run()
+    assert run.sent == []
+
+
+def test_what_was_not_shown_is_not_sent() -> None:
+    run = small(every("say a: 1 -> 2", "wait"), then=every("wait"))
+    shown = planned(*(("spark1", "a: 1 -> 2"), ("spark2", "a: 3 -> 2"), ("spark3", "a: 1 -> 4")))
+    run.carrying.shown = carry.Shown(shown)
+    assert not run.carrying.run()
+    done = {"spark1": "changed", "spark2": "changed", "spark3": "failed", "spark4": "failed"}
+    assert {f"{name} first": result for name, result in done.items()}.items() <= run.results.items()
+    assert {name for name, word in run.sent if word == "wait"} == {"spark1", "spark2"}
+    assert run.results["spark1 second"] == "changed"
+    assert "spark3 second" not in run.results
+    assert list(run.carrying.failed) == ["spark3", "spark4"]
+
+
+def planned(*said: tuple[str, str]) -> Plan:
+    """A plan in which the first operation says that of each machine."""
+    machines = tuple(
+        Machine(
+            name=name,
+            kind="node",
+            standing=Standing.CHANGES,
+            steps=(Step(role="rdma", title="first", commands=1, said=(Said(sort=Sort.CHANGE, text=text),)),),
+        )
+        for name, text in said
+    )
+    return Plan(rack="ring", file="", revision="", made=datetime.now(UTC), roles=("rdma",), machines=machines)

@@ -9,16 +9,20 @@ from typing import Any
 
 import pytest
 from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.host import Host
 from pyinfra.api.operations import run_ops
 from pyinfra.api.state import StateStage
 
 from sparkrack.fleet.selection import ROLES as ALL
 from sparkrack.fleet.selection import Selection
-from sparkrack.ops.account import Sort
+from sparkrack.ops import account
+from sparkrack.ops.account import Entry, Sort
+from sparkrack.run.carry import Shown
 from sparkrack.run.drift import of as drift_of
 from sparkrack.run.evaluate import SENDS, evaluate
 from sparkrack.run.plan import CHANGES, Machine, Plan, Standing
-from sparkrack.run.session import Session
+from sparkrack.run.session import Session, title
+from sparkrack.run.session import machine as machine_of
 from tests.unit.ops.fakenode import Answers, answer
 from tests.unit.roles.cases import OPERATIONS, ROLES, matches, rack_of, read, role_file
 
@@ -42,6 +46,20 @@ def evaluated(role: str, case: dict[str, Any]) -> Iterator[tuple[Session, Plan, 
         yield session, evaluate(session, FILE), answers
 
 
+def listening(session: Session, plan: Plan) -> list[Entry]:
+    """What operations say from now on that the plan does not show."""
+    shown, unshown = Shown(plan), list[Entry]()
+
+    def hear(host: Host, entry: Entry) -> None:
+        op_hash = host.current_op_hash or ""
+        where = (machine_of(host), *title(session.state, op_hash))
+        if not account.is_open(host, op_hash) and not shown.has(*where, entry):
+            unshown.append(entry)
+
+    account.listen(session.state, hear)
+    return unshown
+
+
 def untold(machine: Machine) -> list[str]:
     return [step.title for step, said in machine.said(*CHANGES) if said.text == SENDS]
 
@@ -62,13 +80,25 @@ def test_case(path: Path) -> None:
         assert plan.code == 2
         assert machine.changes
         # The plan has left nothing behind that would lead the run astray.
+        unshown = listening(session, plan)
         session.state.set_stage(StateStage.Execute)
         with suppress(PyinfraError):  # that no host is left
             run_ops(session.state)
+        assert unshown == [], "a run would stop before it is sent"
         assert len(answers.sent) == len(case["sent"]), answers.sent
         for sent, command in zip(answers.sent, case["sent"], strict=True):
             assert matches(sent, command), (sent, command)
         assert (session.state.failed_hosts != set()) == (case["ends"] == "failed")
+
+
+def test_what_hangs_on_docker_is_not_compared_with_the_plan() -> None:
+    for session, plan, _ in evaluated("images", read(OPERATIONS / "images/no-engine.yaml")):
+        (machine,) = plan.machines
+        assert [said.text for _, said in machine.said(Sort.CHANGE)] == [
+            "scitrera/x:1: cannot be told before docker runs"
+        ]
+        (host,) = session.active
+        assert any(account.is_open(host, op_hash) for op_hash in host.op_hash_order)
 
 
 def test_an_answer_is_spoken_as_the_script_prints_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
 from paramiko import SSHException
 from pyinfra.api.config import Config
@@ -83,13 +85,14 @@ class Desk:
             host.connector_cls = Connector
         self.state = State(inventory, Config(), check_for_changes=False)  # type: ignore[no-untyped-call]
         self.rack = SimpleNamespace(nodes={"spark1": None, "spark2": None})
+        self.selection = SimpleNamespace(machines=("spark2",))
         self.hosts = {host.name.removeprefix("@fake/"): host for host in inventory}
         self.unreachable = {"spark1": "No route to host"}
 
     @contextmanager
     def locked(self, mine: Holder = MINE) -> Iterator[list[str]]:
-        with locked(self, mine) as left:  # type: ignore[arg-type]
-            yield left
+        with locked(self, mine) as held:  # type: ignore[arg-type]
+            yield held.left
 
 
 @pytest.fixture
@@ -205,3 +208,34 @@ def test_that_of_another_run_stays(desk: Desk) -> None:
         desk.node.file.write_text(OTHER.text)
     assert left == [f"spark1: the lock is now that of {OTHER}; another run may have changed the rack meanwhile"]
     assert desk.node.file.exists()
+
+
+def test_it_is_renewed_while_it_is_held(desk: Desk) -> None:
+    (desk.node.root / "proc").mkdir()
+    (desk.node.root / "proc/uptime").write_text("1000.00 1.00\n")
+    with locked(desk, MINE, beat=0.01) as held:  # type: ignore[arg-type]
+        assert desk.node.file.stat().st_mtime == 1000
+        (desk.node.root / "proc/uptime").write_text("1100.00 1.00\n")
+        for _ in range(500):
+            gevent.sleep(0.01)
+            if desk.node.file.stat().st_mtime == 1100:
+                break
+        assert desk.node.file.stat().st_mtime == 1100
+        assert held.lost == ""
+
+
+def test_a_run_whose_lock_is_gone_knows_it_at_the_next_renewal(desk: Desk) -> None:
+    with locked(desk, MINE) as held:  # type: ignore[arg-type]
+        desk.node.file.unlink()
+        held.renew()
+        assert held.lost.startswith("spark1: the lock was gone before the end")
+
+
+def test_a_run_that_cannot_renew_gives_up_when_the_lock_expires(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    with locked(desk, MINE) as held:  # type: ignore[arg-type]
+        desk.node.faults, desk.node.logins = [EOFError()], 0
+        held.renew()
+        assert held.lost == "", "it counts as long as the node believes it"
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + lock.EXPIRED)
+        assert "the lock could not be renewed for 120 s, so another run may have taken it" in held.lost

@@ -6,7 +6,9 @@ import base64
 import getpass
 import json
 import subprocess
+import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
 
@@ -242,3 +244,128 @@ def test_a_user_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_two_runs_have_one_id() -> None:
     assert len({lock.me("spark1").id for _ in range(100)}) == 100
+
+
+NEW = Holder(MINE.id, MINE.who, MINE.since, MINE.what, beat=lock.BEAT)
+
+
+def up(node: Path, seconds: int) -> None:
+    """How long the node runs."""
+    (node / "proc").mkdir(exist_ok=True)
+    (node / "proc/uptime").write_text(f"{seconds}.25 17.00\n")
+
+
+def seen(node: Path) -> str:
+    done = run(lock.look(), node)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(("silent", "over"), [(0, False), (lock.EXPIRED, False), (lock.EXPIRED + 1, True)])
+def test_a_lock_that_is_not_renewed_expires_by_the_nodes_clock(node: Path, silent: int, over: bool) -> None:
+    up(node, 1000)
+    assert take(node, NEW).returncode == 0
+    up(node, 2000)
+    assert run(lock.renew(NEW.text.encode()), node).returncode == 0
+    up(node, 2000 + silent)
+    assert (told(seen(node)), lock.silent(seen(node)), lock.expired(seen(node))) == (NEW, silent, over)
+    assert lock.glanced(run(lock.glance(), node).stdout) == (NEW, over)
+    ended = run(lock.release(NEW.text.encode(), after=lock.EXPIRED), node).returncode
+    assert ended == (0 if over else HELD)
+    assert file(node).exists() != over
+
+
+def test_one_of_a_version_that_renews_nothing_never_expires(node: Path) -> None:
+    put(node, MINE.text.encode())
+    up(node, 10**7)
+    assert not lock.expired(seen(node))
+    assert take(node, OTHER).returncode == HELD
+
+
+@pytest.mark.parametrize("text", GARBAGE.values(), ids=GARBAGE)
+def test_garbage_never_expires(node: Path, text: bytes) -> None:
+    put(node, text)
+    up(node, 10**7)
+    assert not lock.expired(seen(node))
+    if text.isascii():
+        assert lock.glanced(run(lock.glance(), node).stdout) == (told(seen(node)), False)
+
+
+def test_only_its_own_is_renewed(node: Path) -> None:
+    assert run(lock.renew(NEW.text.encode()), node).returncode == GONE
+    assert take(node, OTHER).returncode == 0
+    assert run(lock.renew(NEW.text.encode()), node).returncode == HELD
+
+
+def on(node: Path) -> lock.Run:
+    """Runs scripts there."""
+
+    def go(script: str, stdin: str | None) -> tuple[int, str]:
+        command = StringCommand(script)
+        command.connector_arguments["_stdin"] = stdin or ""
+        done = run(command, node)
+        return done.returncode, done.stdout
+
+    return go
+
+
+def test_the_next_run_ends_one_that_has_expired_and_says_so(node: Path) -> None:
+    up(node, 1000)
+    assert take(node, NEW).returncode == 0
+    up(node, 1500)
+    said: list[str] = []
+    lock.taken("spark1", OTHER, on(node), lambda _: False, said.append)
+    assert holder(file(node).read_text()) == OTHER
+    assert said == [f"{NEW} has not renewed its lock for 500 s; it is ended"]
+
+
+def process(pid: int, start: str) -> str:
+    here = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{here} {Path('/proc/self/ns/pid').readlink()} {pid} {start}"
+
+
+def test_a_dead_run_of_this_machine_is_told_from_a_living_one() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    start = lock.born(child.pid)
+    assert start is not None
+    alive = Holder("1", "ana@desk", "now", "spark1", process(child.pid, start), lock.BEAT)
+    assert not alive.dead
+    assert replace(alive, process=process(child.pid, str(int(start) + 1))).dead, "its number was given again"
+    child.kill()
+    while lock.born(child.pid) is not None:
+        time.sleep(0.01)
+    assert alive.dead, "nobody has asked how it ended"
+    child.wait()
+    assert alive.dead
+    assert "is dead, its process on this machine is gone; to end its lock: sparkrack unlock 1" in alive.busy
+    elsewhere = alive.process.replace(alive.process.split()[0], "0" * 36)
+    assert not replace(alive, process=elsewhere).dead
+    assert not replace(alive, process=alive.process.replace("pid:[", "pid:[1")).dead
+    assert not replace(alive, process="").dead
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+def test_the_lock_of_a_dead_run_is_ended_when_that_is_agreed(node: Path, agreed: bool) -> None:
+    dead = replace(NEW, process=process(2**22 + 1, "1"))
+    assert take(node, dead).returncode == 0
+    asked: list[Holder] = []
+
+    def agree(one: Holder) -> bool:
+        asked.append(one)
+        return agreed
+
+    if agreed:
+        lock.taken("spark1", OTHER, on(node), agree, print)
+    else:
+        with pytest.raises(lock.LockError, match="is dead, its process"):
+            lock.taken("spark1", OTHER, on(node), agree, print)
+    assert asked == [dead]
+    assert holder(file(node).read_text()) == (OTHER if agreed else dead)
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "0 pid:[1] x 1", "0 pid:[1] 1 1 1", "a b c d", "\x1b[2J pid:[1] 1 1", f"{'0' * 99} pid:[1] 1 1"]
+)
+def test_a_process_that_is_none_is_not_believed(text: str) -> None:
+    found = holder(json.dumps({**vars(NEW), "process": text}))
+    assert (found.id, found.process, found.dead) == (NEW.id, "", False)

@@ -139,7 +139,7 @@ def test_a_narrow_terminal_loses_no_node(rack: Rack) -> None:
 def test_no_colours_and_nothing_hostile(rack: Rack, tmp_path: Path) -> None:
     evil = "\x1b[2J\x07[red]\r\n\x9b31m"
     made = machines(rack)
-    made.nodes["spark1"]["lock"] = held(Holder("1", *[evil] * 3))
+    made.nodes["spark1"]["lock"] = held(Holder("1", evil, evil, evil))
     made.nodes["spark2"]["reboot"] = (0, ["held", evil])
     for question in ("kernel", "driver", "swap", "containers", "enp1s0f1np1"):
         made.nodes["spark3"][question] = (0, [evil])
