@@ -17,7 +17,7 @@ SUDO = "journalctl --quiet _COMM=sudo --grep 'base64|set -eu' --output=cat | gre
 LOCK = "/run/sparkrack/run.lock"
 LEG = {"cage": "qsfp56-dd-1", "lane": 5}
 HALVES = {"enp1s0f1np1", "enP2p1s0f1np1"}
-MOVING = ("bytes", "fec-corrected", "expires-after", "time")
+MOVING = ("bytes", "packet", "fec-corrected", "expires-after", "time")
 KERNEL = "/run/sparkrack-lab/kernel"
 """What a virtual node says that it has booted."""
 
