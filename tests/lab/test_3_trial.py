@@ -27,6 +27,8 @@ fabric(rack=host.data.rack, node=host.data.node, seconds={seconds})
 
 NETWORKD = "systemd-networkd.service systemd-networkd.socket"
 MANAGER = "NetworkManager.service"
+LIVE = "ip -br -4 address | grep -q 192.168.200.2"
+"""Succeeds on spark2 once the change of these tests is live."""
 RENDERER = "/etc/netplan/00-renderer.yaml"
 
 
@@ -100,11 +102,13 @@ def test_the_old_network_comes_back_when_the_operator_is_killed(
     before, kept = addresses(rack, "spark2"), rack.ssh("spark2", "cat /etc/netplan/60-sparkrack-fabric.yaml")
     # The kill waits on the node for the change to be live, so that it cannot come before it.
     waiter = subprocess.Popen(
-        ["sparkrack", "lab", "ssh", "spark2", "until ip -br -4 a | grep -q 192.168.200.2; do sleep 0.1; done"],
+        ["sparkrack", "lab", "ssh", "spark2", f"echo ready; until {LIVE}; do sleep 0.1; done"],
         env=rack.environment,
         cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
     )
-    time.sleep(1.5)
+    assert waiter.stdout
+    assert waiter.stdout.readline() == b"ready\n"
     log = tmp_path / "run.log"
     with log.open("wb") as file:
         run = subprocess.Popen(
