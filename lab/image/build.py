@@ -76,7 +76,7 @@ def recipe_hash() -> str:
 
 
 def base(cache: Path, say: Callable[[str], None]) -> Base:
-    """The kernel and the image of today's recipes, from the cache or built now (about 3 minutes and 1 minute; root).
+    """The kernel and the image of today's recipes, from the cache or built now (4 to 6 minutes and 1 minute; root).
 
     Builds in a side folder and renames it, so that an interrupted build leaves nothing that looks whole.
     Raises LabError with what failed.

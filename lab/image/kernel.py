@@ -75,7 +75,7 @@ def recipe_hash() -> str:
 
 
 def kernel(cache: Path, say: Callable[[str], None]) -> Kernel:
-    """The kernel of today's recipe, from the cache or built now (about 3 minutes on two idle cores).
+    """The kernel of today's recipe, from the cache or built now (4 to 6 minutes on two idle cores).
 
     Builds in a side folder and renames it, so that an interrupted build leaves nothing that looks whole.
     Raises LabError with what failed. The caller holds the cache's lock.
