@@ -62,7 +62,8 @@ def run_shell_command(
     seconds = control.get("_timeout") or SECONDS
 
     def once() -> tuple[int, CommandOutput]:
-        line = util.make_unix_command_for_host(self.state, self.host, command, **arguments)
+        # Of the module ssh, where ops/terminal.py refuses a password of sudo.
+        line = ssh.make_unix_command_for_host(self.state, self.host, command, **arguments)  # type: ignore[attr-defined]
         if print_input:
             echo(f"{self.host.print_prefix}>>> {line}", err=True)
         show = f"{self.host.print_prefix}" if print_output else None
