@@ -14,12 +14,13 @@ from tests.lab.converged import converged
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
 NODES = ("spark1", "spark2", "spark3")
+FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever stands in this folder needs the virtual rack."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.lab)
 
 
@@ -32,15 +33,28 @@ class Worker:
     failures: int = 0
 
 
+WORKER = pytest.StashKey[Worker]()
+
+
 @pytest.fixture(scope="session")
-def worker() -> Iterator[Worker]:
+def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
     """Its rack is taken down whatever happens."""
     name = os.environ.get("PYTEST_XDIST_WORKER")
     found = Worker(REPOSITORY / (f".lab-test-{name}" if name else ".lab-test"))
+    request.config.stash[WORKER] = found
     try:
         yield found
     finally:
         VirtualRack(found.folder, NODES).lab("down")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """The rack does not stand idle beside the thousands of tests that need none."""
+    worker = item.config.stash.get(WORKER, None)
+    if worker and worker.rack and nextitem is not None and FOLDER not in nextitem.path.parents:
+        worker.rack.lab("down")
+        worker.rack = None
 
 
 @pytest.fixture(scope="module")
