@@ -19,8 +19,8 @@ STEPS = (
 )
 """Every write from the box into the rack, in order."""
 
-SAFE_MODES = 3
-"""How often safe mode is taken on the way: for the new address, for the old one, for the ways in."""
+SAFE_MODES = 4
+"""How often safe mode is taken on the way: for the new address, for the old one, for admin, for the ways in."""
 
 WRITES = [{"on": "write", "after": number} for number in range(len(STEPS))]
 RELEASES = [{"match": "/safe-mode/release", "after": number} for number in range(SAFE_MODES)]

@@ -23,10 +23,13 @@ def offload(client: RawClient, name: str) -> tuple[str, str]:
 
 
 def by_cpu(client: RawClient, name: str) -> bool:
-    """Whether the CPU takes frames: its counter grows."""
-    row = one(client, "/interface/ethernet", f"?name={name}")
-    assert int(row["rx-packet"]) > 0
-    return int(row["driver-rx-packet"]) > 0
+    """Whether the CPU takes frames: its counter grows as soon as the port has a link."""
+
+    def row() -> dict[str, str]:
+        return one(client, "/interface/ethernet", f"?name={name}")
+
+    until(lambda: int(row()["rx-packet"]) > 0)
+    return int(row()["driver-rx-packet"]) > 0
 
 
 def test_a_stale_port_needs_hw_off_and_on_again(crs812: Crs812Process, connect: Connect) -> None:

@@ -27,12 +27,13 @@ fabric(rack=host.data.rack, node=host.data.node, seconds={seconds})
 
 NETWORKD = "systemd-networkd.service systemd-networkd.socket"
 MANAGER = "NetworkManager.service"
+MANAGERS = ["networkd", pytest.param("NetworkManager", marks=pytest.mark.soak)]
 LIVE = "ip -br -4 address | grep -q 192.168.200.2"
 """Succeeds on spark2 once the change of these tests is live."""
 RENDERER = "/etc/netplan/00-renderer.yaml"
 
 
-@pytest.fixture(scope="module", params=["networkd", "NetworkManager"], autouse=True)
+@pytest.fixture(scope="module", params=MANAGERS, autouse=True)
 def manager(rack: VirtualRack, request: pytest.FixtureRequest) -> Iterator[str]:
     """Who configures the interfaces of spark2: the lab's systemd-networkd, or NetworkManager as on a DGX OS desktop."""
     if request.param == "networkd":

@@ -63,7 +63,10 @@ def test_a_watchdog_that_is_not_fed_resets_the_node_and_it_comes_back(rack: Virt
 
 
 def test_the_kernels_messages_go_out_over_the_management_port(rack: VirtualRack) -> None:
-    """netconsole, set up while the kernel runs: what the node says reaches another machine."""
+    """netconsole, set up while the kernel runs: what the node says reaches another machine.
+
+    A node boots with `quiet`, so only errors and worse go to any console.
+    """
     target = "/sys/kernel/config/netconsole/lab"
     text = "a marker of the lab"
     listen = (
@@ -87,7 +90,7 @@ def test_the_kernels_messages_go_out_over_the_management_port(rack: VirtualRack)
             f"cd {target}; ping -qc1 10.77.0.1 >/dev/null; echo enP7s7 > dev_name; echo 10.77.0.11 > local_ip; "
             "echo 10.77.0.1 > remote_ip; echo 6665 > remote_port; "
             "ip neighbour show 10.77.0.1 dev enP7s7 | awk '{print $3}' > remote_mac; "
-            f"echo 1 > enabled; echo '<4>{text}' > /dev/kmsg",
+            f"echo 1 > enabled; echo '<2>{text}' > /dev/kmsg",
         )
         assert text in listener.communicate(timeout=150)[0]
     finally:

@@ -16,7 +16,7 @@ ROLES = ("preflight", "fabric", "rdma")
 """Those to which the cables matter."""
 
 
-@pytest.fixture(params=["direct", "ring"])
+@pytest.fixture(params=["direct", pytest.param("ring", marks=pytest.mark.soak)])
 def cabled(request: pytest.FixtureRequest) -> Iterator[VirtualRack]:
     """A lab of a rack whose cables end at nodes."""
     file = RACKS / f"{request.param}.yaml"
