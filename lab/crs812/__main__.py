@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import logging
 import signal
 import sys
 from pathlib import Path
@@ -31,6 +32,8 @@ from .wires import BridgeWires, NullWires, Wires
 async def serve(config: SwitchConfig, recorded: Fixture | None = None, *, factory: bool) -> None:
     """Run a switch until a signal ends it. Raises OSError, NvramError, VaultError or ConfigError when it cannot
     start."""
+    # It warns of each answer to a client that was killed, which is the client's end and no fault of the switch.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -368,9 +368,13 @@ SSH_WORD = 'without quotation marks, backslashes, "${" and control characters'
 """Which paths OpenSSH takes from a configuration as they are; its versions differ in how they read the others."""
 
 
+_NO_UTF8 = re.compile("[\udc80-\udcff]")
+
+
 def is_ssh_word(path: Path) -> bool:
     """Whether a path can stand in quotes in an OpenSSH configuration, when each `%` in it is doubled."""
-    text = str(path)
+    # Bytes that are no UTF-8 (U+DC80 to U+DCFF here) are no characters to OpenSSH, which takes them as they are.
+    text = _NO_UTF8.sub("x", str(path))
     return text.isprintable() and not any(part in text for part in ('"', "\\", "${"))
 
 

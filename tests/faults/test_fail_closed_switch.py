@@ -32,9 +32,11 @@ MAY_BE_EMPTY = frozenset(
         *("/interface/ethernet/switch/qos/profile", "/interface/ethernet/switch/qos/priority-flow-control"),
         *("/system/logging", "/system/logging/action", "/system/scheduler", "/system/script", "/snmp/community"),
         *("/user", "/user/group", "/user/active", "/ip/arp"),
+        *("/safe-mode", "/system/device-mode"),
     }
 )
-"""Lists: none is an answer, and what is declared is added. The switch refuses what it has already."""
+"""Lists: none is an answer, and what is declared is added. The switch refuses what it has already. Safe mode matters
+to a plan while a rollback timer is armed, and is looked at again before a write; some devices have no device mode."""
 MAY_BE_SPARSE = frozenset(
     {
         *(
@@ -50,7 +52,9 @@ MAY_BE_SPARSE = frozenset(
     }
 )
 """Settings: RouterOS leaves a field out that has no value. What is declared is set, which does no harm twice."""
-ONLY_TOLD = frozenset({"/system/routerboard", "/user/active", "/ip/arp", "/interface/bridge/host"})
+ONLY_TOLD = frozenset(
+    {"/safe-mode", "/system/device-mode", "/system/routerboard", "/user/active", "/ip/arp", "/interface/bridge/host"}
+)
 """What only serves to say more (whom a change disturbs), or is compared with a serial number if one is declared."""
 
 
@@ -116,6 +120,8 @@ def planned(rack: Any, told: Told) -> Plan:
 def harmless(path: str, fault: str) -> bool:
     if fault == "empty":
         return path in MAY_BE_EMPTY
+    if fault == "no such command prefix":
+        return path == "/system/device-mode"
     return fault == "another row" and path in MAY_BE_SPARSE | ONLY_TOLD
 
 

@@ -14,6 +14,7 @@ from sparkrack.fleet import regular
 TOP = Path(__file__).parents[3]
 OWN = {
     "sparkrack/fleet/regular.py",
+    "sparkrack/ops/lock.py",  # the kernel's /proc
     "sparkrack/proof/page.py",  # documents of the program
     "sparkrack/rebuild/single.py",  # the kernel's /proc
     "sparkrack/run/deployfile.py",  # the program's deploy.py

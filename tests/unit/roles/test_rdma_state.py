@@ -87,7 +87,7 @@ def test_afterwards_nothing_disables_and_nothing_else_changed(conf: bytes) -> No
 def test_limits_are_for_the_user_and_root() -> None:
     lines = state.limits(RACK).content.decode().splitlines()[1:]
     assert lines == ["ops - memlock unlimited", "root - memlock unlimited"]
-    only = loaded(changed(SWITCH, ("user: ops", "user: root")))
+    only = loaded(changed(SWITCH, ("user: ops", "hardening: false\n  user: root")))
     assert state.limits(only).content.decode().splitlines()[1:] == ["root - memlock unlimited"]
 
 

@@ -61,7 +61,7 @@ def test_secrets_of_rack_yaml_come_back_with_their_rows(rack: MakeRack) -> None:
     )
     assert [str(change) for change in plan.changes] == [
         "+ /snmp/community monitor: security private, " + ", ".join(ways),
-        "+ /snmp/community plain",
+        "+ /snmp/community (hidden)",
         "+ /user sparkrack-reader: group full, password (environment variable READER_PASSWORD)",
     ]
     assert plan.told[-2:] == (
