@@ -36,7 +36,8 @@ MAY_BE_EMPTY = frozenset(
     }
 )
 """Lists: none is an answer, and what is declared is added. The switch refuses what it has already. Safe mode matters
-to a plan while a rollback timer is armed, and is looked at again before a write; some devices have no device mode."""
+to a plan while a rollback timer is armed, and is looked at again before a write. A switch without the menu
+of device mode is taken for one without that limit; whether there is such a switch is not known."""
 MAY_BE_SPARSE = frozenset(
     {
         *(
