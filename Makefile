@@ -1,5 +1,5 @@
 # Two commands on a fresh machine: `make demo` and `make test`. The others are parts of them.
-.PHONY: setup demo test soak unit lint lab-up lab-down bench lock
+.PHONY: setup demo test soak unit engines lint lab-up lab-down bench lock
 .DEFAULT_GOAL := help
 NODES ?= 3
 FOR :=
@@ -8,6 +8,8 @@ BIN := .venv/bin
 # The tests of a file are one worker's. A third worker, which means a third rack at a time, needs four cores and 14 GiB.
 WORKERS := -n $(shell [ $$(nproc) -ge 4 ] && [ $$(awk '/MemTotal/ {print int($$2 / 1048576)}' /proc/meminfo) -ge 14 ] \
 	&& echo 3 || echo 2) --dist loadfile --no-loadscope-reorder
+# Templates of scripts are checked as rendered: tests/unit/test_shell_templates.py
+SHELL_FILES := $(filter-out %.py,$(wildcard scripts/*)) .ci/run lab/image/*.sh lab/image/boot-node $(wildcard */*/files/*.sh)
 # Each tier ends with its slowest tests.
 SLOWEST := --durations=20 --durations-min=1
 
@@ -16,10 +18,12 @@ help: ## Say what there is to make
 
 setup: ## Install what a run needs: system packages, and the locked Python packages into .venv
 	@scripts/setup $(FOR)
+	$(if $(filter setup,$(MAKECMDGOALS)),@echo "Next: . .venv/bin/activate && sparkrack init")
 
 # Targets hand their variables on to what they need, so this is what set-up sees. Only tests need Node.js and the
-# packages of the extra dev.
-test soak unit lint: FOR := tests
+# packages of the extra dev; only soak tests need vLLM itself.
+test unit engines lint: FOR := tests
+soak: FOR := soak
 
 demo: setup ## Build a virtual rack, deploy it twice, verify it, reboot a node, verify again (NODES=8 for eight)
 	@NODES=$(NODES) scripts/demo
@@ -33,11 +37,15 @@ soak: setup ## All soak tests: the long rest, a tenth of which is part of `make 
 unit: setup ## The part of `make test` that needs no virtual rack
 	@$(BIN)/pytest -m 'not lab' $(WORKERS) $(SLOWEST)
 
-lint: setup ## Style, types, and who may import whom
+engines: setup ## All comparisons of the table of engine options with the parsers of real releases
+	@$(BIN)/pytest -m 'soak or not soak' $(SLOWEST) tests/unit/engines/test_real_parsers.py
+
+lint: setup ## Style, types, who may import whom, and shell scripts
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/shellcheck $(SHELL_FILES)
 
 lab-up: setup ## Start a virtual rack and leave it running
 	@$(BIN)/sparkrack lab up --nodes $(NODES)
@@ -46,9 +54,11 @@ lab-down: setup ## End it
 	@$(BIN)/sparkrack lab down
 
 bench: setup ## Compare with Ansible, mitogen and stock pyinfra on local targets (root; takes hours)
-	@$(BIN)/python -m bench --docs
+	@$(BIN)/python -m benchmarks --docs
 
-# The second has all of the first, in the same versions.
-lock: ## Renew requirements.lock and requirements-dev.lock from pyproject.toml (needs uv)
+# The second has all of the first, in the same versions. The others are environments of their own.
+lock: ## Renew requirements.lock and requirements-dev.lock from pyproject.toml, those of engines and conformance (needs uv)
 	@$(COMPILE) -o requirements.lock
 	@$(COMPILE) --extra dev --constraint requirements.lock -o requirements-dev.lock
+	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements-engines.in -o requirements-engines.lock
+	@$(BIN)/python scripts/conformance_engine.py lock

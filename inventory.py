@@ -1,15 +1,15 @@
-"""Who is in the rack: pyinfra's groups `nodes` and `switches`, from the file that RACK names."""
+"""Who is in the rack: pyinfra's groups `nodes` and `switches`, from the file that RACK names, else rack.yaml."""
 
 from pyinfra.api.exceptions import InventoryError
 
-import sparkrack.ops.connector as _connector  # noqa: F401 - limits on what a node may take and say
-from sparkrack.fleet import RackError, SecretError
-from sparkrack.fleet.load import current as _current
-from sparkrack.ops.transport import ssh_data as _ssh_data
+import core.ops.patch_ssh_connector as _connector  # noqa: F401 - limits on what a node may take and say
+from core.model import ConfigError, SecretError
+from core.model.loader import current as _current
+from core.ops.ssh_transport import ssh_data as _ssh_data
 
 try:
     _rack = _current()
-except (RackError, SecretError) as _error:
+except (ConfigError, SecretError) as _error:
     # pyinfra shows the text of this error and nothing else; any other kind would be a traceback.
     raise InventoryError(f"the rack cannot be used\n{_error}") from None
 

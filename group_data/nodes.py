@@ -1,6 +1,6 @@
 """How pyinfra talks to every node. What differs between them comes from rack.yaml, through inventory.py."""
 
-from sparkrack.ops.transport import without_delay
+from core.ops.ssh_transport import nodelay_transport
 
 __all__ = [
     "ssh_allow_agent",
@@ -15,4 +15,4 @@ ssh_allow_agent = False
 ssh_look_for_keys = False
 ssh_config_file = "/dev/null"
 ssh_strict_host_key_checking = "yes"
-ssh_paramiko_connect_kwargs = {"transport_factory": without_delay}
+ssh_paramiko_connect_kwargs = {"transport_factory": nodelay_transport}

@@ -1,1 +1,1 @@
-"""The virtual rack: real kernels as nodes, an emulated CRS812 that wires them, all inside one network namespace."""
+"""The virtual rack: real kernels as nodes, emulated switches that wire them, all inside one network namespace."""

@@ -1,7 +1,7 @@
-"""What the lab says when it cannot go on."""
+"""Errors of the lab."""
 
 from __future__ import annotations
 
 
 class LabError(Exception):
-    """The lab cannot do what was asked; the text says why and what would help, for a person."""
+    """The lab cannot do what was requested; the text has the reason and the fix, for the user."""

@@ -1,11 +1,14 @@
 """Small container images under the names that a rack wants, pushed to the lab's registry.
 
-`python -m lab.images REGISTRY BUSYBOX NAME...` pushes those that are not there. An image has two layers: a static
-busybox, and bytes that no compression shrinks; both follow from its name alone, and so do its digest and ID.
+`python -m lab.images [--engine NAME ENGINE VERSION]... REGISTRY BUSYBOX PYTHON NAME...` pushes those that are not
+there. An image has two layers: a static busybox, and bytes that no compression shrinks. Both follow from its name
+alone, and so do its digest and ID. One that a unit serves with has a third layer: Python, stand-ins for vLLM, SGLang
+and Ray, and the options of the engine's release.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import hashlib
 import http.client
@@ -15,8 +18,11 @@ import random
 import re
 import sys
 import tarfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+
+from core.util.project_files import PACKAGES
 
 COMMANDS = ("sh", "sleep", "head", "tail", "cat", "ls", "nproc")
 MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
@@ -25,11 +31,47 @@ LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 CREATED = "2026-01-01T00:00:00Z"
 LARGE, SMALL = 24 * 1024**2, 3 * 1024**2
 """Bytes of the first image of a rack, which takes long enough to be interrupted on its way, and of the others."""
+ENGINE = "opt/engine"
+"""Folder of an image with the stand-ins for the programs of its engine."""
+ENGINE_FILES = {
+    f"{ENGINE}/engine_standin.py": "lab/engine_standin.py",
+    f"{ENGINE}/ray_standin.py": "lab/ray_standin.py",
+    **{
+        f"{ENGINE}/{path}": path
+        for path in (
+            "core/__init__.py",
+            "core/engines/__init__.py",
+            "core/engines/command_line.py",
+            "core/engines/option_table.py",
+            "core/engines/options.json",
+        )
+    },
+}
+"""Files of this project in an image, by their places there."""
+ENGINE_TEXTS = {
+    "bin/bash": '#!/bin/sh\nexec sh "$@"\n',
+    "usr/lib/python3.11/sglang/__init__.py": "",
+    "usr/lib/python3.11/sglang/launch_server.py": (
+        "import os, sys\n"
+        f'program = "/{ENGINE}/engine_standin.py"\n'
+        'os.execv(program, [program, "sglang", *sys.argv[1:]])\n'
+    ),
+}
+LIBRARIES = "lib/x86_64-linux-gnu"
+LOADER = "ld-linux-x86-64.so.2"
+PYTHON_ROOT = (
+    *(f"{LIBRARIES}/{name}" for name in (LOADER, "libc.so.6", "libm.so.6", "libz.so.1", "libexpat.so.1")),
+    "usr/bin/python3.11",
+    "usr/lib/python3.11/**/*",
+)
+"""What the interpreter needs of its packages, as patterns."""
+LEFT_OUT = ("asyncio", "distutils", "ensurepip", "lib2to3", "multiprocessing", "pydoc_data", "sqlite3", "unittest")
+"""Packages of its library that the stand-in does not use: a node unpacks some MB a second."""
 NAME = re.compile(r"(?P<path>[^@]+?)(?::(?P<tag>[^:/@]+))?(?:@(?P<digest>.+))?")
 
 
 @dataclass(frozen=True)
-class Image:
+class LabImage:
     """An image, ready to be pushed."""
 
     repository: str
@@ -39,12 +81,12 @@ class Image:
 
     @property
     def id(self) -> str:
-        """What `docker image inspect` calls its ID."""
+        """Its ID in `docker image inspect`."""
         return digest(self.blobs[0])
 
     @property
     def manifest(self) -> bytes:
-        """What a registry keeps under the tag."""
+        """Manifest that a registry keeps under the tag."""
         kinds = [CONFIG] + [LAYER] * (len(self.blobs) - 1)
         config, *layers = (
             {"mediaType": kind, "size": len(blob), "digest": digest(blob)}
@@ -54,7 +96,7 @@ class Image:
 
 
 def digest(data: bytes) -> str:
-    """What names these bytes in a registry."""
+    """Return the digest of these bytes in a registry."""
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
@@ -75,11 +117,23 @@ def target(name: str) -> tuple[str, str]:
     return path, found["tag"] or "pinned"
 
 
-def image(name: str, busybox: bytes, size: int) -> Image:
-    """The image of this name, with `size` bytes of its own."""
+@dataclass(frozen=True)
+class EngineRelease:
+    """What an image has for a unit: the engine, vllm or sglang, its version, and the root of the interpreter."""
+
+    engine: str
+    version: str
+    python: Path
+
+
+def image(name: str, busybox: bytes, size: int, release: EngineRelease | None = None) -> LabImage:
+    """The image of this name, with `size` bytes of its own. `release`: of the engine that it has."""
     path, tag = target(name)
     own = random.Random(f"{path}:{tag}").randbytes(size)  # noqa: S311 - no secret
-    tars = [_tar({"bin/busybox": busybox}, links=COMMANDS), _tar({"opt/weights": own, "opt/name": name.encode()})]
+    links = {f"bin/{name}": "busybox" for name in COMMANDS}
+    tars = [_tar({"bin/busybox": busybox}, links), _tar({"opt/weights": own, "opt/name": name.encode()})]
+    if release:
+        tars.append(_engine(release))
     config = {
         "architecture": "amd64",
         "os": "linux",
@@ -89,13 +143,43 @@ def image(name: str, busybox: bytes, size: int) -> Image:
         "history": [{"created": CREATED, "created_by": "sparkrack lab"} for _ in tars],
     }
     layers = (gzip.compress(tar, compresslevel=1, mtime=0) for tar in tars)
-    return Image(path, tag, (json.dumps(config).encode(), *layers))
+    return LabImage(path, tag, (json.dumps(config).encode(), *layers))
 
 
-def _tar(files: dict[str, bytes], links: tuple[str, ...] = ()) -> bytes:
+def _engine(release: EngineRelease) -> bytes:
+    """The layer of an engine."""
+    known = {"engine": release.engine, "version": release.version}
+    files = {
+        **dict(_interpreter(release.python)),
+        **{place: text.encode() for place, text in ENGINE_TEXTS.items()},
+        **{place: (PACKAGES / path).read_bytes() for place, path in ENGINE_FILES.items()},
+        f"{ENGINE}/release.json": json.dumps(known).encode(),
+    }
+    links = {
+        "bin/vllm": f"/{ENGINE}/engine_standin.py",
+        "bin/ray": f"/{ENGINE}/ray_standin.py",
+        "bin/python3": "/usr/bin/python3.11",
+        "usr/bin/python3": "python3.11",
+        f"lib64/{LOADER}": f"/{LIBRARIES}/{LOADER}",
+    }
+    return _tar(files, links)
+
+
+def _interpreter(root: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of the interpreter by their paths in the image. Absolute links, which lead out of it, are left out."""
+    for pattern in PYTHON_ROOT:
+        for path in sorted(root.glob(pattern)):
+            place = path.relative_to(root)
+            inside = not (path.is_symlink() and path.readlink().is_absolute())
+            if inside and path.is_file() and not set(LEFT_OUT) & set(place.parts):
+                yield str(place), path.read_bytes()
+
+
+def _tar(files: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
-        for folder in sorted({path.split("/")[0] for path in files}):
+        folders = {str(folder) for path in files for folder in PurePosixPath(path).parents}
+        for folder in sorted(folders - {"."}):
             info = tarfile.TarInfo(folder)
             info.type, info.mode = tarfile.DIRTYPE, 0o755
             tar.addfile(info)
@@ -103,9 +187,9 @@ def _tar(files: dict[str, bytes], links: tuple[str, ...] = ()) -> bytes:
             info = tarfile.TarInfo(path)
             info.size, info.mode = len(data), 0o755
             tar.addfile(info, io.BytesIO(data))
-        for name in links:
-            info = tarfile.TarInfo(f"bin/{name}")
-            info.type, info.linkname = tarfile.SYMTYPE, "busybox"
+        for path, place in (links or {}).items():
+            info = tarfile.TarInfo(path)
+            info.type, info.linkname = tarfile.SYMTYPE, place
             tar.addfile(info)
     return out.getvalue()
 
@@ -117,12 +201,12 @@ class Registry:
         self._connection = http.client.HTTPConnection(address, timeout=60)
 
     def has(self, repository: str, tag: str) -> bool:
-        """Whether the tag is there. Its manifest is pushed last, so it is whole then."""
+        """Return whether the tag exists. Its manifest is pushed last, so the image is complete then."""
         return (
             self._ask("HEAD", f"/v2/{repository}/manifests/{tag}", {200, 404}, headers={"Accept": MANIFEST})[0] == 200
         )
 
-    def push(self, image: Image) -> None:
+    def push(self, image: LabImage) -> None:
         """Push an image, blobs first."""
         for blob in image.blobs:
             if self._ask("HEAD", f"/v2/{image.repository}/blobs/{digest(blob)}", {200, 404})[0] == 404:
@@ -141,7 +225,9 @@ class Registry:
     def _ask(
         self, method: str, path: str, good: set[int], body: bytes | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, str]:
-        """Status and `Location` of an answer. Raises OSError with what the registry said when it is not a good one."""
+        """Return status and `Location` of an answer. Raises OSError with the registry's message for an unexpected
+        status.
+        """
         self._connection.request(method, path, body, headers or {})
         answer = self._connection.getresponse()
         text = answer.read().decode(errors="replace")
@@ -150,13 +236,21 @@ class Registry:
         return answer.status, answer.headers.get("Location", "")
 
 
-def main(address: str, program: str, *names: str) -> None:
+def main(words: Sequence[str]) -> None:
     """Push the images that are not there; the first one is the large one."""
-    registry, busybox = Registry(address), Path(program).read_bytes()
-    for number, name in enumerate(names):
+    parser = argparse.ArgumentParser(prog="lab.images")
+    parser.add_argument("registry")
+    parser.add_argument("busybox", type=Path)
+    parser.add_argument("python", type=Path)
+    parser.add_argument("--engine", action="append", default=[], nargs=3, metavar=("NAME", "ENGINE", "VERSION"))
+    parser.add_argument("names", nargs="+")
+    given = parser.parse_args(words)
+    registry, busybox = Registry(given.registry), given.busybox.read_bytes()
+    releases = {name: EngineRelease(engine, version, given.python) for name, engine, version in given.engine}
+    for number, name in enumerate(given.names):
         if not registry.has(*target(name)):
-            registry.push(image(name, busybox, SMALL if number else LARGE))
+            registry.push(image(name, busybox, SMALL if number else LARGE, releases.get(name)))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1:])

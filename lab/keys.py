@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import subprocess
 from pathlib import Path
 
@@ -18,9 +16,3 @@ def make_key(path: Path, comment: str, kind: str = "ed25519") -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
         raise LabError(f"ssh-keygen: {done.stderr.strip()}")
-
-
-def fingerprint(public: str) -> str:
-    """`SHA256:...` of a public key, as ssh-keygen -l has it."""
-    digest = hashlib.sha256(base64.b64decode(public.split()[1])).digest()
-    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""The lab as one thing: up, down, what state it is in, and one machine back to factory state."""
+"""The lab as a whole: up, down, its state, and the reset of one machine to factory state."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from core.model import load
+from core.util import regular_file
+from core.util.project_files import PACKAGES
 from lab import namespace as ns
-from lab import network, rackfile, services
+from lab import network, rack_file, services
 from lab.errors import LabError
 from lab.image.build import Base, base
 from lab.image.kernel import describe
 from lab.layout import FROM_THE_BOX, Layout
-from lab.logins import Logins
-from lab.machines import Machines
+from lab.machines import LabMachines
 from lab.node import VirtualNode
-from lab.place import Place, cache, runner
-from lab.snapshots import Snapshot
+from lab.node_login import Logins
+from lab.paths import LabPaths, cache, runner
+from lab.snapshots import LabSnapshot
 from lab.switch import VirtualSwitch
-from sparkrack.fleet import load, regular
 
 BOOT_SECONDS = 600
 """Eight nodes on two busy cores took 175 s."""
 SHUTDOWN_SECONDS = 120
 """systemd gives a unit 90 s to stop."""
 MEGABYTES = 700
-"""What a node costs the machine while it is worked with; idle it is about 300."""
+"""Memory that a node takes on the machine while it is in use; idle it is about 300."""
 
 
 @dataclass(frozen=True)
@@ -47,45 +49,45 @@ class Member:
 class Lab:
     """The lab of one folder. Needs root; see `sparkrack.cli.lab` for how a user gets there."""
 
-    place: Place
+    paths: LabPaths
     say: Callable[[str], None]
 
     @cached_property
     def layout(self) -> Layout:
-        """How the rack of this lab is wired. Raises LabError when there is no lab."""
-        if not self.place.plan.exists():
-            raise LabError(f"there is no lab in {self.place.folder}; `sparkrack lab up` makes one")
-        return Layout(load(self.place.plan))
+        """Wiring of the rack of this lab. Raises LabError when there is no lab."""
+        if not self.paths.plan.exists():
+            raise LabError(f"there is no lab in {self.paths.folder}; `sparkrack lab up` makes one")
+        return Layout(load(self.paths.plan))
 
     @property
     def kernel(self) -> str:
-        """What the kernel of the nodes was built from, in one line."""
+        """Source of the kernel of the nodes, in one line."""
         return describe(cache() / "lab")
 
     @property
-    def machines(self) -> Machines:
+    def machines(self) -> LabMachines:
         """Its machines, as files."""
-        return Machines(self.layout, self.place)
+        return LabMachines(self.layout, self.paths)
 
     @property
     def logins(self) -> Logins:
-        """The ways into its nodes."""
-        return Logins(self.layout, self.place)
+        """Logins to its nodes."""
+        return Logins(self.layout, self.paths)
 
-    def up(self, nodes: int, given: Path | None, *, boxed: bool = False) -> None:
+    def up(self, nodes: int, given: Path | None, *, factory: bool = False) -> None:
         """Build the lab, or what of it is missing; safe to run again. Raises LabError when it does not come up.
 
-        `boxed`: with machines as they come from their boxes. Those that are there already are as they were made.
+        `factory`: new machines are in factory state. Existing machines stay as they are.
         """
         self._plan(nodes, given)
-        self._bring_up(boxed=boxed)
+        self._bring_up(factory=factory)
 
     def snapshot(self, name: str) -> None:
         """Keep all machines as they are now under a name. They are shut down for it and started again. Raises LabError.
 
         A shutdown, since a copy of a running node's disk would come back as after a loss of power.
         """
-        kept = Snapshot(name)
+        kept = LabSnapshot(name)
         silent = [node.name for node in self.machines.nodes if not self.takes_logins(node)]
         if silent:
             raise LabError(f"{', '.join(silent)} takes no logins, so it cannot be shut down; nothing was kept")
@@ -99,26 +101,26 @@ class Lab:
             time.sleep(0.2)
         for switch in self.machines.switches:
             switch.stop()
-        kept.save(self.place, base(cache(), self.say))
+        kept.save(self.paths, base(cache(), self.say))
         self._bring_up()
 
     def restore(self, name: str) -> None:
         """Replace the lab of this folder, if there is one, by what a snapshot kept, and start it. Raises LabError."""
-        image, kept = base(cache(), self.say), Snapshot(name)
+        image, kept = base(cache(), self.say), LabSnapshot(name)
         kept.check(image)
         self.down()
-        kept.load(self.place, image)
+        kept.load(self.paths, image)
         self._bring_up()
 
-    def _bring_up(self, *, boxed: bool = False) -> None:
+    def _bring_up(self, *, factory: bool = False) -> None:
         image = base(cache(), self.say)
-        rack, namespace = self.layout.rack, self.place.namespace
-        self.machines.prepare(boxed=boxed)
-        services.prepare(self.layout, self.place, image)
-        self.place.give_to_caller()
+        rack, namespace = self.layout.rack, self.paths.namespace
+        self.machines.prepare(factory=factory)
+        services.prepare(self.layout, self.paths, image)
+        self.paths.give_to_caller()
         ns.create(namespace)
         self._wire()
-        for service in services.services(self.layout, self.place, image):
+        for service in services.services(self.layout, self.paths, image):
             if not service.pids():
                 self.say(f"starting the {service.name}")
                 service.start()
@@ -133,42 +135,42 @@ class Lab:
         for node in waiting:
             node.start(image)
         self._push(image)  # while they boot
-        self.place.give_to_caller()
+        self.paths.give_to_caller()
         self._wait(self.machines.nodes)
 
     def down(self) -> None:
         """End everything and delete the lab's folder; nothing is left but the cache. Nothing there is fine."""
-        ns.delete(self.place.namespace)
-        if (self.place.folder / "nodes").exists() or self.place.plan.exists():
-            shutil.rmtree(self.place.folder)
+        ns.delete(self.paths.namespace)
+        if (self.paths.folder / "nodes").exists() or self.paths.plan.exists():
+            shutil.rmtree(self.paths.folder)
 
-    def reset(self, name: str, *, boxed: bool = False, serial: str | None = None) -> None:
+    def reset(self, name: str, *, factory: bool = False, serial: str | None = None) -> None:
         """Bring one machine to factory state: a node gets a fresh disk, a switch loses its settings.
 
-        `boxed`: to that of a real one, as a machine that is boxed already comes in any case. `serial`: of the switch
+        `factory`: to that of a real one, as for a machine from `lab up --factory` in any case. `serial`: of the switch
         that takes the place of this one. Raises LabError.
         """
         layout = self.layout
-        if not ns.exists(self.place.namespace):
+        if not ns.exists(self.paths.namespace):
             raise LabError("the lab is not running; `sparkrack lab up` starts it")
         if name in layout.rack.nodes:
-            node = VirtualNode(name, layout, self.place)
+            node = VirtualNode(name, layout, self.paths)
             node.stop()
-            if boxed or node.boxed:
+            if factory or node.in_factory_state:
                 self.machines.box(node)
             node.factory()
             node.start(base(cache(), self.say))
-            self.place.give_to_caller()
+            self.paths.give_to_caller()
             self._wait([node])
         elif name in layout.rack.switches:
-            switch = VirtualSwitch(name, layout, self.place)
-            again = boxed or switch.boxed
+            switch = VirtualSwitch(name, layout, self.paths)
+            again = factory or switch.in_factory_state
             if again:
                 self.machines.may_be_boxed([switch])
             switch.stop()
             if again:
                 switch.box(serial)
-                self.place.give_to_caller()
+                self.paths.give_to_caller()
                 self._wire()
             switch.start(factory=True)
         else:
@@ -198,23 +200,24 @@ class Lab:
         for switch in self.machines.switches:
             spec, running = rack.switches[switch.name], bool(switch.pids())
             member = self._member(switch.name, "switch", str(spec.address), spec.port, running)
-            if switch.boxed and not member.answers:
+            if switch.in_factory_state and not member.answers:
                 member = self._member(switch.name, "switch", str(FROM_THE_BOX.ip), spec.port, running)
             found.append(member)
         return found
 
     def takes_logins(self, node: VirtualNode) -> bool:
-        """Whether the operator can log in there: sshd listens some seconds before PAM lets users in."""
+        """Return whether the operator can log in there: sshd listens some seconds before PAM accepts users."""
         address = str(self.layout.rack.nodes[node.name].address)
-        if not ns.answers(self.place.namespace, address, 22, greeting=True):
+        if not ns.answers(self.paths.namespace, address, 22, greeting=True):
             return False
         return self.logins.boot_id(node.name) is not None
 
     def ssh(self, name: str) -> list[str]:
-        """The ssh command that logs in to a node, to be run inside the namespace. Raises LabError; it says so too when
-        the node is boxed and does not know the operator yet."""
+        """Return the ssh command that logs in to a node, to be run inside the namespace. Raises LabError, also when the
+        node is in factory state and does not have the operator's key yet.
+        """
         command = self.logins.ssh(name)
-        if VirtualNode(name, self.layout, self.place).boxed and not self.logins.operators_boot_id(name):
+        if VirtualNode(name, self.layout, self.paths).in_factory_state and not self.logins.boot_id_by_key(name):
             raise LabError(f"{name} does not let the operator in yet; `sparkrack bootstrap nodes {name}` sees to that")
         return command
 
@@ -222,26 +225,29 @@ class Lab:
         """Settle which rack this lab is. A lab that exists keeps its rack: another one wants `down` first."""
         if given:
             load(given)  # a file that cannot be used stops here, under the name its owner knows it by
-        text = regular.read_text(given) if given else rackfile.invented(nodes)
-        if self.place.plan.exists() and self.place.plan.read_text() != text:
-            if ns.processes(self.place.namespace):
+        text = regular_file.read_text(given) if given else rack_file.invented(nodes)
+        if self.paths.plan.exists() and self.paths.plan.read_text() != text:
+            if ns.processes(self.paths.namespace):
                 raise LabError("a lab of another rack is running here; `sparkrack lab down` ends it")
             self.down()
-        self.place.folder.mkdir(parents=True, exist_ok=True)
-        rackfile.write(self.place.plan, text)
+        self.paths.folder.mkdir(parents=True, exist_ok=True)
+        rack_file.write(self.paths.plan, text)
         self.layout  # noqa: B018 - a rack that cannot be loaded stops here, before anything is built
 
     def _wire(self) -> None:
-        boxed = any(switch.boxed for switch in self.machines.switches)
-        network.build(self.layout, self.place.namespace, runner(), boxed=boxed)
+        factory = any(switch.in_factory_state for switch in self.machines.switches)
+        network.build(self.layout, self.paths.namespace, runner(), factory=factory)
 
     def _push(self, base: Base) -> None:
         """Bring the rack's images to the registry, those that are not there."""
-        names = self.layout.rack.images
-        if not names:
+        rack = self.layout.rack
+        if not rack.images:
             return
-        command = [sys.executable, "-m", "lab.images", self.layout.registry, str(base.busybox), *names]
-        done = self.logins.inside(command, cwd=Path(__file__).parent.parent)
+        serving = rack.serving.units.values() if rack.serving else ()
+        engines = [word for unit in serving for word in ("--engine", unit.image, unit.kind, unit.version)]
+        command = [sys.executable, "-m", "lab.images", *engines, self.layout.registry, str(base.busybox)]
+        command += [str(base.python), *rack.images]
+        done = self.logins.inside(command, cwd=PACKAGES)
         if done.returncode:
             raise LabError(f"the images of the rack cannot be pushed:\n{done.stderr.strip()}")
 
@@ -276,5 +282,5 @@ class Lab:
 
     def _member(self, name: str, kind: str, address: str, port: int, running: bool) -> Member:
         return Member(
-            name, kind, address, running, running and ns.answers(self.place.namespace, address, port, kind == "node")
+            name, kind, address, running, running and ns.answers(self.paths.namespace, address, port, kind == "node")
         )

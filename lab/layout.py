@@ -1,4 +1,4 @@
-"""What a rack needs in the lab: links and their names, hardware addresses, management network. Pure."""
+"""Parts of a rack in the lab: links and their names, hardware addresses, management network. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network
 
+from core.model import Cable, Half, Leg, Port, Rack, Switch
+from core.model.fields import MAX_L2MTU
 from lab.errors import LabError
-from sparkrack.fleet import Cable, Half, Leg, Port, Rack, Switch
 
 MANAGEMENT = "br-mgmt"
 FABRIC = "br-fabric"
@@ -15,12 +16,12 @@ REPOSITORY = 8090
 """Port of the package repository, on the operator's address."""
 REGISTRY = 5000
 """Port of the image registry, on the operator's address."""
-FRAME = 9570
-"""MTU of everything that is only wire: what the CRS812's ports can at most."""
+FRAME = MAX_L2MTU
+"""MTU of everything that is only wire: what the ports of any switch can at most."""
 
 
 FROM_THE_BOX = IPv4Interface("192.168.88.1/24")
-"""The address that a CRS812 has from the factory."""
+"""The address that a switch has from the factory."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Wire:
 
 @dataclass(frozen=True)
 class Layout:
-    """How one rack lies in its namespace."""
+    """Layout of one rack in its namespace."""
 
     rack: Rack
 
@@ -89,7 +90,7 @@ class Layout:
         return tuple((f"cable{number}", cable) for number, cable in enumerate(cables))
 
     def cage_cables(self, switch: Switch) -> dict[str, list[tuple[Leg, Port]]]:
-        """What is plugged into each cage of a switch: its legs and the ports at their ends."""
+        """Return the cables of each cage of a switch: its legs and the ports at their ends."""
         plugged: dict[str, list[tuple[Leg, Port]]] = {}
         for leg, port in self.rack.cabling.legs(switch.name):
             plugged.setdefault(leg.cage, []).append((leg, port))
@@ -116,12 +117,12 @@ class Layout:
 
     @property
     def repository(self) -> str:
-        """Where the nodes' packages come from."""
+        """URL of the nodes' package repository."""
         return f"http://{self.operator.ip}:{REPOSITORY}/"
 
     @property
     def registry(self) -> str:
-        """Where the nodes' images come from: host and port, as the name of an image has it."""
+        """Registry of the nodes' images: host and port, as in the name of an image."""
         return f"{self.operator.ip}:{REGISTRY}"
 
     @cached_property

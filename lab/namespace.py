@@ -17,7 +17,7 @@ CLONE_NEWNET = 0x40000000
 
 
 def ip(*arguments: str, namespace: str | None = None, check: bool = True) -> str:
-    """Run one `ip` command, inside `namespace` when given. Raises LabError with what it said."""
+    """Run one `ip` command, inside `namespace` when given. Raises LabError with its error message."""
     command = ["ip", *(["-n", namespace] if namespace else []), *arguments]
     done = subprocess.run(command, capture_output=True, text=True)
     if check and done.returncode:
@@ -26,7 +26,7 @@ def ip(*arguments: str, namespace: str | None = None, check: bool = True) -> str
 
 
 def exists(namespace: str) -> bool:
-    """Whether the namespace is there."""
+    """Return whether the namespace exists."""
     return Path("/run/netns", namespace).exists()
 
 
@@ -52,7 +52,7 @@ def processes(namespace: str) -> list[int]:
 
 
 def answers(namespace: str, address: str, port: int, greeting: bool) -> bool:
-    """Whether something in the namespace accepts a connection there, and with `greeting` also speaks first."""
+    """Return whether a server in the namespace accepts a connection there, and with `greeting` also sends first."""
     connection = connected(namespace, address, port)
     if connection is None:
         return False
@@ -89,7 +89,7 @@ def matching(namespace: str, argument: str) -> list[int]:
 
 
 def end(pids: list[int], grace: float = 0.0) -> None:
-    """End processes: ask first when `grace` seconds are given, then kill, then wait until they are gone."""
+    """End processes: SIGTERM first when `grace` seconds are given, then kill, then wait until they are gone."""
     for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
         if number == signal.SIGTERM and not grace:
             continue
@@ -117,7 +117,7 @@ def delete(namespace: str) -> None:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs. One that only waits for its parent to take note of its end does not."""
+    """Return whether a process runs. A zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

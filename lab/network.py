@@ -7,11 +7,11 @@ from lab.layout import FABRIC, FRAME, MANAGEMENT, Layout
 from lab.namespace import ip
 
 
-def build(layout: Layout, namespace: str, owner: tuple[int, int], *, boxed: bool = False) -> None:
-    """Make whatever of the lab's links is missing. `boxed`: the operator reaches a switch from its box as well.
+def build(layout: Layout, namespace: str, owner: tuple[int, int], *, factory: bool = False) -> None:
+    """Create the missing links of the lab. `factory`: the operator reaches a switch in factory state as well.
 
-    Fabric taps of legs are left without a bridge: the emulated switch attaches them when they are configured
-    right. Cables between nodes have no switch, so they are plugged in here.
+    Fabric taps of legs are left without a bridge: the emulated switch attaches them when they are configured correctly.
+    Cables between nodes have no switch, so they are plugged in here.
     """
     there = ns.links(namespace)
 
@@ -31,12 +31,12 @@ def build(layout: Layout, namespace: str, owner: tuple[int, int], *, boxed: bool
 
     bridge(MANAGEMENT, 1500)
     addresses = [layout.operator]
-    if boxed and layout.beside_the_box:
+    if factory and layout.beside_the_box:
         addresses.append(layout.beside_the_box)
     for address in addresses:
         ip("address", "replace", str(address), "dev", MANAGEMENT, namespace=namespace)
     for switch in layout.rack.switches:
-        # Empty for ever: what is on it, machines on the management bridge are answered for.
+        # Always without ports: the kernel answers ARP requests on the management bridge for its addresses.
         bridge(layout.switch_link(switch), 1500)
     if layout.rack.switches:
         bridge(FABRIC, FRAME)

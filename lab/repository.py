@@ -13,7 +13,7 @@ class Quiet(SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Not a line."""
+        """Log nothing."""
 
 
 def server(address: str, port: int, folder: str) -> ThreadingHTTPServer:

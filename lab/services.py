@@ -1,4 +1,4 @@
-"""What the nodes of a lab find on the operator's address: a package repository and an image registry."""
+"""Services for the nodes of a lab on the operator's address: a package repository and an image registry."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.util.project_files import PACKAGES
 from lab import namespace as ns
 from lab.errors import LabError
 from lab.image.build import Base
 from lab.layout import REGISTRY, REPOSITORY, Layout
-from lab.place import Place, caller
+from lab.paths import LabPaths, caller
 
 START_SECONDS = 30
 REGISTRY_FILE = """\
@@ -27,13 +28,13 @@ http: {{addr: "{address}"}}
 
 
 @dataclass(frozen=True)
-class Service:
+class LabService:
     """A process in the lab's namespace that listens on the operator's address."""
 
     name: str
     command: tuple[str, ...]
     mark: Path
-    """The argument that tells this process from others."""
+    """The argument that distinguishes this process from others."""
     address: tuple[str, int]
     namespace: str
 
@@ -42,7 +43,7 @@ class Service:
         return ns.matching(self.namespace, str(self.mark))
 
     def start(self) -> None:
-        """Start it and wait until it answers. Raises LabError with what it said when it does not."""
+        """Start it and wait until it answers. Raises LabError with its output when it does not."""
         uid, gid = caller()
         enter = ["ip", "netns", "exec", self.namespace]
         user = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--clear-groups", "--"]
@@ -54,7 +55,7 @@ class Service:
                 stdout=subprocess.DEVNULL,
                 stderr=file,
                 start_new_session=True,
-                cwd=Path(__file__).parent.parent,
+                cwd=PACKAGES,
             )
         until = time.monotonic() + START_SECONDS
         while process.poll() is None and time.monotonic() < until:
@@ -64,24 +65,24 @@ class Service:
         raise LabError(f"the {self.name} does not start:\n{output.read_text(errors='replace')}")
 
 
-def prepare(layout: Layout, place: Place, base: Base) -> None:
+def prepare(layout: Layout, paths: LabPaths, base: Base) -> None:
     """Write what the services serve, once: a lab keeps its packages, as its nodes keep their disks."""
-    (place.images / "store").mkdir(parents=True, exist_ok=True)
-    text = REGISTRY_FILE.format(folder=place.images / "store", address=layout.registry)
-    (place.images / "registry.yaml").write_text(text)
-    if not place.packages.exists():
-        side = place.packages.with_suffix(".new")
+    (paths.images / "store").mkdir(parents=True, exist_ok=True)
+    text = REGISTRY_FILE.format(folder=paths.images / "store", address=layout.registry)
+    (paths.images / "registry.yaml").write_text(text)
+    if not paths.packages.exists():
+        side = paths.packages.with_suffix(".new")
         shutil.rmtree(side, ignore_errors=True)
         shutil.copytree(base.repository, side)
-        side.rename(place.packages)
+        side.rename(paths.packages)
 
 
-def services(layout: Layout, place: Place, base: Base) -> tuple[Service, ...]:
+def services(layout: Layout, paths: LabPaths, base: Base) -> tuple[LabService, ...]:
     """The services of a lab."""
-    operator, config = str(layout.operator.ip), place.images / "registry.yaml"
-    repository = (sys.executable, "-m", "lab.repository", operator, str(REPOSITORY), str(place.packages))
+    operator, config = str(layout.operator.ip), paths.images / "registry.yaml"
+    repository = (sys.executable, "-m", "lab.repository", operator, str(REPOSITORY), str(paths.packages))
     registry = (str(base.registry), "serve", str(config))
     return (
-        Service("package repository", repository, place.packages, (operator, REPOSITORY), place.namespace),
-        Service("image registry", registry, config, (operator, REGISTRY), place.namespace),
+        LabService("package repository", repository, paths.packages, (operator, REPOSITORY), paths.namespace),
+        LabService("image registry", registry, config, (operator, REGISTRY), paths.namespace),
     )

@@ -13,18 +13,20 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.image.build import Base
-from lab.place import Place, cache
+from lab.paths import LabPaths, cache
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LEFT_OUT = (
     *("nodes/*/console.log", "nodes/*/sparkrack-*", "switches/*/control", "switches/*/*.log", "switches/*/log.ndjson"),
     *("packages", "packages.*", "images/registry.*", "state"),
 )
-"""What is not of the machines: logs and sockets, what `lab up` writes again, what the operator's runs left."""
+"""Files that are not part of the machines: logs and sockets, files that `lab up` writes again, records of the
+operator's runs.
+"""
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class LabSnapshot:
     """One snapshot by its name."""
 
     name: str
@@ -35,29 +37,29 @@ class Snapshot:
 
     @property
     def folder(self) -> Path:
-        """Where it lies."""
+        """Its folder."""
         return folder() / self.name
 
-    def save(self, place: Place, base: Base) -> None:
+    def save(self, paths: LabPaths, base: Base) -> None:
         """Copy the files of a lab, whose machines do not run. One of this name is replaced."""
         side = self.folder.with_name(f".{self.name}.new")
         shutil.rmtree(side, ignore_errors=True)
         side.mkdir(parents=True)
-        _copy(place.folder, side / "lab")
+        _copy(paths.folder, side / "lab")
         made = datetime.now(UTC).isoformat(timespec="seconds")
-        record = {"folder": str(place.folder), "made": made, **_made_of(base)}
+        record = {"folder": str(paths.folder), "made": made, **_made_of(base)}
         (side / "snapshot.json").write_text(json.dumps(record, indent=1))
         shutil.rmtree(self.folder, ignore_errors=True)
         side.rename(self.folder)
 
-    def load(self, place: Place, base: Base) -> None:
+    def load(self, paths: LabPaths, base: Base) -> None:
         """Lay the files into a lab's folder, which is not there. Raises LabError where it cannot be used."""
         record = self.check(base)
-        shutil.rmtree(place.folder, ignore_errors=True)
-        place.folder.mkdir(parents=True)
-        _copy(self.folder / "lab", place.folder)
+        shutil.rmtree(paths.folder, ignore_errors=True)
+        paths.folder.mkdir(parents=True)
+        _copy(self.folder / "lab", paths.folder)
         # The rack file names the lab's own keys and passwords by their absolute paths.
-        place.rack.write_text(place.rack.read_text().replace(record["folder"], str(place.folder)))
+        paths.rack.write_text(paths.rack.read_text().replace(record["folder"], str(paths.folder)))
 
     def delete(self) -> None:
         """Remove it. Raises LabError when there is none."""

@@ -10,13 +10,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import certificate, private
+from core.model.fields import PLAIN_API_PORT, TLS_API_PORT
+from core.util.project_files import PACKAGES
+from lab import certificate, private_file
 from lab import namespace as ns
-from lab.crs812.config import Cable, SwitchConfig, Tail, User
 from lab.errors import LabError
 from lab.layout import FABRIC, FROM_THE_BOX, Layout
 from lab.node import VirtualNode
-from lab.place import Place
+from lab.paths import LabPaths
+from lab.routeros_emulator.config import CableTail, EmulatedCable, SwitchConfig, User
 
 START_SECONDS = 30
 
@@ -27,12 +29,12 @@ class VirtualSwitch:
 
     name: str
     layout: Layout
-    place: Place
+    paths: LabPaths
 
     @property
     def folder(self) -> Path:
         """Everything of this switch."""
-        return self.place.switch(self.name)
+        return self.paths.switch(self.name)
 
     @property
     def password(self) -> Path:
@@ -51,7 +53,7 @@ class VirtualSwitch:
 
     @property
     def log(self) -> Path:
-        """What was said to the switch, one JSON line a sentence."""
+        """Log of the switch, one JSON line a sentence."""
         return self.folder / "log.ndjson"
 
     @property
@@ -65,33 +67,33 @@ class VirtualSwitch:
         return self._config.exists()
 
     @property
-    def boxed(self) -> bool:
+    def in_factory_state(self) -> bool:
         """Whether its factory state is that of a real switch, and not the lab's, which the operator can log in to."""
         return self.made and bool(json.loads(self._config.read_text())["boxed"])
 
     def box(self, serial: str | None = None) -> None:
-        """Make it a boxed switch, or again one; with `serial` it is another unit, with a sticker of its own."""
+        """Bring the switch to factory state; with `serial` it is another unit, with a sticker of its own."""
         if serial:
             self.sticker.unlink(missing_ok=True)
             self._other.write_text(serial + "\n")
-        self.prepare(boxed=True)
+        self.prepare(factory=True)
 
-    def prepare(self, *, boxed: bool = False) -> None:
-        """Write the configuration, once its certificate and random passwords. A switch that is boxed stays so.
+    def prepare(self, *, factory: bool = False) -> None:
+        """Write the configuration, and once its certificate and random passwords. One in factory state stays so.
 
-        `boxed`: started with `factory`, the switch is as it comes out of its box, with nothing but `admin` and
-        the sticker's password, and its operator has yet to make one. A start without `factory` goes on from the
-        saved state in either case.
+        `factory`: the switch starts with `--factory`, in factory state: only `admin` with the sticker's password, and
+        its operator has yet to create a certificate. A start without `--factory` continues from the saved state in
+        either case.
         """
-        boxed = boxed or self.boxed
+        factory = factory or self.in_factory_state
         self.folder.mkdir(parents=True, exist_ok=True)
-        own = (self.reader,) if boxed else (self.password, self.reader)
+        own = (self.reader,) if factory else (self.password, self.reader)
         for path in own:
-            private.make(path, secrets.token_urlsafe(24) + "\n")
-        private.make(self.sticker, secrets.token_hex(5) + "\n")
+            private_file.make(path, secrets.token_urlsafe(24) + "\n")
+        private_file.make(self.sticker, secrets.token_hex(5) + "\n")
         if not self._certificate.exists():
             certificate.make(self.name, self._certificate, self._key)
-        self._config.write_text(self._configuration(boxed=boxed).model_dump_json(indent=1))
+        self._config.write_text(self._configuration(factory=factory).model_dump_json(indent=1))
 
     def fingerprint(self) -> str:
         """SHA-256 of the certificate (DER), as rack.yaml wants it."""
@@ -99,17 +101,16 @@ class VirtualSwitch:
 
     def pids(self) -> list[int]:
         """The process of this switch; empty when it is not running."""
-        return ns.matching(self.place.namespace, str(self._config))
+        return ns.matching(self.paths.namespace, str(self._config))
 
     def start(self, factory: bool = False) -> None:
-        """Start the switch and wait until it listens. Raises LabError with what it said when it does not."""
+        """Start the switch and wait until it listens. Raises LabError with its output when it does not."""
         output = self.folder / "output.log"
-        command = ["ip", "netns", "exec", self.place.namespace, sys.executable, "-m", "lab.crs812"]
+        command = ["ip", "netns", "exec", self.paths.namespace, sys.executable, "-m", "lab.routeros_emulator"]
         command += ["--config", str(self._config), *(["--factory"] if factory else [])]
-        repository = Path(__file__).parent.parent
         with output.open("wb") as file:
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, cwd=repository
+                command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True, cwd=PACKAGES
             )
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
@@ -121,7 +122,7 @@ class VirtualSwitch:
         raise LabError(f"the emulated switch {self.name} does not start:\n{output.read_text(errors='replace')}")
 
     def stop(self) -> None:
-        """Pull the plug."""
+        """Cut the power."""
         ns.end(self.pids(), grace=3.0)
 
     @property
@@ -141,18 +142,18 @@ class VirtualSwitch:
     def _key(self) -> Path:
         return self.folder / "key.pem"
 
-    def _configuration(self, *, boxed: bool) -> SwitchConfig:
+    def _configuration(self, *, factory: bool) -> SwitchConfig:
         switch = self.layout.rack.switches[self.name]
         plain = switch.tls is False
         operator = User(name=switch.user, password_file=self.password)
-        certified = not (plain or boxed)
+        certified = not (plain or factory)
         serial = self._other.read_text().strip() if self._other.exists() else switch.serial
         management = f"{switch.address}/{self.layout.management.prefixlen}"
         return SwitchConfig(
             address=switch.address,
             # A port that the rack does not use is still open on a real switch, unless it is the same one.
-            api_port=switch.port if plain else 8728 if switch.port != 8728 else 8729,
-            tls_port=8729 if plain else switch.port,
+            api_port=switch.port if plain else PLAIN_API_PORT if switch.port != PLAIN_API_PORT else TLS_API_PORT,
+            tls_port=TLS_API_PORT if plain else switch.port,
             www_port=80,
             www_ssl_port=switch.reader.port if switch.reader else 443,
             tls_cert=self._certificate if certified else None,
@@ -161,32 +162,32 @@ class VirtualSwitch:
             log=self.log,
             control=self.control,
             bridge=FABRIC,
-            management=FROM_THE_BOX if boxed else management,
+            management=FROM_THE_BOX if factory else management,
             follow=True,
             link=self.layout.switch_link(self.name),
-            model=switch.model,
+            model=switch.hardware.board,
             **({"serial": serial} if serial else {}),
-            users=(User(name="admin", password_file=self.sticker) if boxed else operator,),
-            boxed=boxed,
+            users=(User(name="admin", password_file=self.sticker) if factory else operator,),
+            boxed=factory,
             cables=tuple(self._cables()),
         )
 
-    def _cables(self) -> list[Cable]:
+    def _cables(self) -> list[EmulatedCable]:
         switch = self.layout.rack.switches[self.name]
         plugged = self.layout.cage_cables(switch)
         return [
-            Cable(
+            EmulatedCable(
                 cage=cage,
                 medium=switch.cages[cage].medium,
                 tails=tuple(
-                    Tail(
+                    CableTail(
                         lane=leg.lane,
                         lanes=len(leg.lanes),
                         gbps=leg.gbps,
                         node=port.node,
                         port=port.number,
                         taps=self.layout.taps(port),
-                        state_file=VirtualNode(port.node, self.layout, self.place).hardware,
+                        state_file=VirtualNode(port.node, self.layout, self.paths).hardware,
                     )
                     for leg, port in legs
                 ),

@@ -1,1 +1,3 @@
-"""What a node shall be, one folder a concern: `state` says it, `apply` makes it so, `verify` proves it."""
+"""Roles of the nodes, one folder each: `desired` has the desired state, `apply` brings a node there, `verify` checks
+it.
+"""

@@ -15,68 +15,78 @@ from pyinfra.api.operation import operation
 from pyinfra.api.output import echo
 from pyinfra.context import ctx_host
 
-from sparkrack.ops import refusal
-from sparkrack.ops.account import Entry, Sort, heard
-
-from . import backup, legs, offload
-from .batch import DISARMING, Batch, Plan
-from .conduct import Ended, conduct, disarmed
-from .connector import RouterOSConnector
-from .deadman import PREFIX
-from .errors import RefusedError, SwitchError, UnreadableError
-from .facts import asking, spoken
-from .goal import Declared
-from .settling import SETTLE_SECONDS
-from .transaction import Say, Step, Transaction
-from .values import visible
-from .witness import witness
+from core.model.declared_secrets import secret_problems
+from core.ops import refusals, run_lock
+from core.ops.events import emit
+from core.routeros.change_plan import DISARMING, ChangeBatch, ChangePlan, secrets_of
+from core.routeros.connector import RouterOSConnector
+from core.routeros.diff import RowChange
+from core.routeros.errors import RefusedError, SwitchError, UnreadableError
+from core.routeros.pyinfra_facts import host_client, to_command
+from core.routeros.rollback_timer import PREFIX
+from core.routeros.values import visible
+from core.util.event import Action, Event, EventKind, FieldValue, acted
+from switch import ROLE, backup, leg_health, offload
+from switch.executor import TransactionOutcome, disarmed, execute
+from switch.link_witness import witness
+from switch.target_state import DeclaredTarget
+from switch.transaction import Say, Step, Transaction
+from switch.wait_for_links import SETTLE_SECONDS
 
 if TYPE_CHECKING:
     from pyinfra.api.host import Host
     from pyinfra.api.state import State
 
-    from sparkrack.fleet import Rack, Switch
+    from core.model import Rack, Switch
+    from core.routeros.session import SessionConnection
 
 
-@deploy("Switch")
+UNTOUCHED = "nothing was written"
+
+
+@deploy(ROLE.title)
 def apply(rack: Rack, switch: Switch, settle: float = SETTLE_SECONDS, fuse: float | None = None) -> None:
-    """Bring `switch` to what `rack` declares of it: cages and their legs, bridge, VLANs, lossless policy, and
-    whichever of identity, time, names, log, SNMP, services and users the file names.
+    """Bring `switch` to the state that `rack` declares: cages and their legs, bridge, VLANs, lossless policy, and those
+    of identity, time, names, log, SNMP, services and users that the file names.
 
-    settle: seconds a cabled leg may take to come up; one that does not (a node without power, too) fails the
-    run and everything is taken back. fuse: seconds until the dead man on the switch undoes a run that nobody
-    finished; None for as long as the plan may take. Does not protect from somebody who writes without safe
-    mode at the same moment.
+    settle: seconds for a cabled leg to come up; one that does not (also a node without power) fails the run and
+    everything is rolled back. fuse: seconds until the rollback timer on the switch reverts an unfinished run; None for
+    as long as the plan may take. Does not protect from another writer without safe mode at the same moment.
     """
     bring(name=f"Bring {switch.name} to its declared state", rack=rack, switch=switch, settle=settle, fuse=fuse)
 
 
 @operation()
 def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Generator[PyinfraCommand, None, None]:
-    """The one operation. Nothing is written unless the whole switch could be read, is the one that is meant,
-    and differs; the same holds for --dry, an interactive run and -y, since each evaluation reads anew."""
+    """The only operation. Nothing is written unless the whole switch could be read, is the declared one, and differs;
+    the same holds for --dry, an interactive run and -y, since each evaluation reads again.
+    """
     host = cast("Host", ctx_host.get())  # type: ignore[no-untyped-call]
-    if refusal.unseen(host):
-        yield refusal.unknown(host, *_untouched("no preview of the changes could be shown"))
+    if refusals.refused_in_preview(host):
+        yield refusals.fail_unknown(host, "no preview of the changes could be shown", untouched=UNTOUCHED)
         return
-    goal = Declared(rack, switch)
+    goal = DeclaredTarget(rack, switch)
     try:
-        frames = asking(host)(offload.QUESTION)
-        before = goal.read(asking(host))
+        frames = host_client(host)(offload.QUESTION)
+        before = goal.read(host_client(host))
         todo = goal.plan(before)
         # Unknown stops a run here as a garbled answer of a node does there: whether its links came back would be
         # asked of the same monitor.
-        down = legs.faults(rack, switch, before, todo, asking(host))
-        links = legs.as_declared(rack, switch, before, todo)
-        by_cpu, unseen = legs.forwarded(links, frames, asking(host)(offload.QUESTION) if links else ())
+        down = leg_health.leg_problems(rack, switch, before, todo, host_client(host))
+        links = leg_health.as_declared(rack, switch, before, todo)
+        by_cpu, unseen = leg_health.forwarded(links, frames, host_client(host)(offload.QUESTION) if links else ())
     except RefusedError as refused:
-        yield refusal.refuse(host, *_untouched(*refused.reasons))
+        yield refusals.refuse(host, *map(visible, refused.reasons), untouched=UNTOUCHED)
         return
     except (SwitchError, UnreadableError) as unknown:
-        yield refusal.unknown(host, *_untouched(f"state of the switch unknown: {unknown}"))
+        yield refusals.fail_unknown(host, visible(f"state of the switch unknown: {unknown}"), untouched=UNTOUCHED)
         return
-    todo = replace(todo, faults=(*todo.faults, *down, *by_cpu), told=(*todo.told, *([unseen] if unseen else [])))
+    todo = replace(todo, faults=(*todo.faults, *down, *by_cpu), notices=(*todo.notices, *([unseen] if unseen else [])))
     _show(host, todo)
+    # Before anything is written, on any host: a plan with this blocker is never carried out.
+    if unusable := tuple(secret_problems(rack, secrets_of(todo))):
+        yield refusals.refuse(host, *map(visible, unusable), untouched=UNTOUCHED)
+        return
     if todo.empty:
         host.noop(f"{switch.name} is as declared")
         return
@@ -95,17 +105,23 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
     yield FunctionCommand(_carry_out, (transaction,), {})
 
 
-def _carry_out(state: State, host: Host, transaction: Transaction) -> bool:  # noqa: ARG001 - pyinfra passes both
-    connector = cast("RouterOSConnector", host.connector)
-    return _ended(host, conduct(transaction, connector.line, _showing(host)))
+def _carry_out(state: State, host: Host, transaction: Transaction) -> bool:
+    return _ended(host, execute(transaction, _line(state, host), _showing(host)))
 
 
-def _disarm(state: State, host: Host, goal: Declared, names: tuple[str, ...]) -> bool:  # noqa: ARG001
-    return _ended(host, disarmed(goal, cast("RouterOSConnector", host.connector).line, names))
+def _disarm(state: State, host: Host, goal: DeclaredTarget, names: tuple[str, ...]) -> bool:
+    return _ended(host, disarmed(goal, _line(state, host), names))
 
 
-def _ended(host: Host, ended: Ended) -> bool:
-    # Returned, not raised: pyinfra prints a traceback for whatever a function raises.
+def _line(state: State, host: Host) -> SessionConnection:
+    """The session of this run, which sends nothing more once the run has lost the lock of the rack."""
+    line = cast("RouterOSConnector", host.connector).line
+    line.stopped = lambda: run_lock.lost(state)
+    return line
+
+
+def _ended(host: Host, ended: TransactionOutcome) -> bool:
+    # Returned, not raised: pyinfra prints a traceback for every exception of a function.
     for line in ended.text.splitlines():
         host.log_styled(
             visible(line), fg=None if ended.done else "red", log_func=logger.info if ended.done else logger.error
@@ -119,7 +135,7 @@ def _showing(host: Host) -> Callable[[Step], None]:
     def show(step: Step) -> None:
         if host.state.print_input and isinstance(step, Say):
             words = (*step.sentence, *(f"={name}=({reference})" for name, reference in step.secrets))
-            echo(f"{host.print_prefix}>>> {spoken(words)}", err=True)
+            echo(f"{host.print_prefix}>>> {to_command(words)}", err=True)
 
     return show
 
@@ -137,26 +153,34 @@ def _asking_nodes(state: State) -> Callable[[str, str], str | None]:
     return ask
 
 
-def _untouched(*reasons: str) -> list[str]:
-    return [f"{visible(reason)}; nothing was written" for reason in reasons]
-
-
-def _said(batch: Batch, effect: str) -> list[tuple[Sort, str]]:
-    return [(Sort.EFFECT, effect), *((Sort.CHANGE, str(change)) for change in batch.changes)]
-
-
-def _show(host: Host, todo: Plan) -> None:
-    effects = todo.effects[1:] if todo.armed else todo.effects
-    entries = [
-        *([(Sort.EFFECT, DISARMING), *((Sort.CHANGE, line) for line in todo.disarms)] if todo.armed else []),
-        *(entry for batch, effect in zip(todo.batches, effects, strict=True) for entry in _said(batch, effect)),
-        *((Sort.FAULT, line) for line in todo.faults),
-        *((Sort.UNMANAGED, line) for line in todo.unmanaged),
-        *((Sort.NOTE, line) for line in todo.told),
+def _show(host: Host, todo: ChangePlan) -> None:
+    reported = [
+        *([Event(EventKind.EFFECT, detail=DISARMING)] if todo.armed else []),
+        *acted(Action.DISARM, *map(visible, todo.armed)),
+        *(event for batch in todo.batches for event in _batch(batch)),
+        *(Event(EventKind.BROKEN, detail=visible(line)) for line in todo.faults),
+        *(Event(EventKind.UNMANAGED, subject=visible(one.row), menu=one.menu) for one in todo.unmanaged),
+        *(Event(EventKind.NOTE, detail=visible(line)) for line in todo.notices),
     ]
-    if heard(host, *(Entry(sort, visible(line)) for sort, line in entries)):
+    if not emit(host, *reported):
         return
     for line in todo.lines if host.state.config.DIFF else todo.effects:
         host.log(visible(line))
     for line in todo.notes:
         host.log(visible(line))
+
+
+def _batch(batch: ChangeBatch) -> list[Event]:
+    effect = Event(EventKind.EFFECT, subject=visible(batch.title), detail=visible(batch.effect))
+    return [effect, *map(row_event, batch.changes)]
+
+
+def row_event(change: RowChange) -> Event:
+    """A row of the switch as an event; secrets as a plan may show them."""
+    return Event(
+        EventKind.CHANGE,
+        subject=change.named or None,
+        fields=tuple(FieldValue(field.name, field.old_shown, field.new_shown) for field in change.shown_fields),
+        menu=change.menu.path,
+        action=Action.REMOVE if change.removes else Action.CREATE if change.adds else Action.MODIFY,
+    )

@@ -17,13 +17,9 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from sparkrack.fleet import regular
-from sparkrack.fleet.places import state_folder
-from sparkrack.fleet.secrets import SecretError
-
-from .errors import CheckError, UnreadableError
-from .line import Line
-from .menus import (
+from core.model.secrets import SecretError
+from core.routeros.errors import CheckError, UnreadableError
+from core.routeros.menus import (
     ACTIVE,
     ARP,
     BRIDGE_HOST,
@@ -36,10 +32,13 @@ from .menus import (
     SCHEDULER,
     SCRIPT,
 )
-from .reading import Reading, read
+from core.routeros.reading import SwitchReading, read_switch
+from core.routeros.session import SwitchConnection
+from core.util import regular_file
+from core.util.paths import state_folder
 
 CHUNK = 32768
-"""Bytes of a file that are asked for at once; `/file/read` gives no more (RouterOS 7.13 and later)."""
+"""Bytes of a file that are read at once; `/file/read` returns no more (RouterOS 7.13 and later)."""
 
 LARGEST = 64 * 1024 * 1024
 
@@ -48,11 +47,11 @@ KEPT = tuple(
     for menu in MENUS
     if menu not in (RESOURCE, ROUTERBOARD, PACKAGE, DEVICE_MODE, SAFE_MODE, ACTIVE, ARP, BRIDGE_HOST, SCHEDULER, SCRIPT)
 )
-"""The menus a backup holds the rows of: all that we ever write, our own dead man excepted."""
+"""Menus whose rows a backup holds: all that we ever write, except our own rollback timer."""
 
 
 def folder(rack: str, switch: str) -> Path:
-    """Where the backups of a switch are: in the operator's state folder (XDG base directories)."""
+    """Return the folder of the backups of a switch, in the operator's state folder (XDG base directories)."""
     return state_folder(rack) / switch
 
 
@@ -64,7 +63,7 @@ class Keeper:
     most: int
     password: Callable[[], SecretStr]
 
-    def keep(self, line: Line, name: str) -> Path:
+    def keep(self, line: SwitchConnection, name: str) -> Path:
         """Fetch a backup and keep it as `name`. Raises CheckError if it cannot be had or kept; what was left
         on the switch for it is removed in any case."""
         target = self.folder / name
@@ -73,11 +72,11 @@ class Keeper:
         except OSError as fault:  # one of that name stays as it is
             raise CheckError(f"no backup could be kept in {self.folder}: {fault}") from None
         try:
-            _write(target / "export.rsc", _made(line, name, ".rsc", ("/export", f"=file={name}")))
+            _write(target / "export.rsc", fetch_export(line, name))
             secret = f"=password={self.password().get_secret_value()}"
             save = ("/system/backup/save", f"=name={name}", "=encryption=aes-sha256", secret)
             _write(target / "unit.backup", _made(line, name, ".backup", save))
-            _write(target / "rows.json", _rows(line))
+            _write(target / "rows.json", dump(reading(line)))
         except (OSError, CheckError, SecretError, UnreadableError) as fault:
             shutil.rmtree(target, ignore_errors=True)
             raise CheckError(f"no backup could be kept in {self.folder}: {fault}") from None
@@ -103,25 +102,37 @@ def newest(place: Path) -> str | None:
     return next((name for name in reversed(names(place)) if not name.endswith(RESTORING)), None)
 
 
-_LEFT = re.compile(r"sparkrack-\d{8}T\d{6}-[0-9a-f]{4}(-restore)?\.(rsc|backup)")
+_ANY = (1, 0, 0, 0)
+"""Release from which on rows are kept: before an upgrade an older release than OLDEST is kept, too."""
+
+_LEFT = re.compile(r"sparkrack-(undo-)?\d{8}T\d{6}-[0-9a-f]{4}(-restore)?\.(rsc|backup)")
 """Files that our runs make on a switch, and fetch."""
 
 
-def _made(line: Line, name: str, ending: str, sentence: tuple[str, ...]) -> bytes:
+def _made(line: SwitchConnection, name: str, ending: str, sentence: tuple[str, ...]) -> bytes:
     """Let the switch write a file, fetch it, remove it there."""
     file = name + ending
     line.talk(*sentence)
     try:
-        return _fetch(line, file)
+        return fetch(line, file)
     finally:
-        # What a run that was killed here left behind goes with it: the flash of the unit is small.
+        # Leftovers of a run that was killed here are removed too: the flash of the unit is small.
         rows = line.talk("/file/print", "=.proplist=.id,name")
-        ids = [row[".id"] for row in rows if (told := row.get("name", "")) == file or _LEFT.fullmatch(told)]
+        ids = [row[".id"] for row in rows if (found := row.get("name", "")) == file or _LEFT.fullmatch(found)]
         if ids:
             line.talk("/file/remove", f"=.id={','.join(ids)}")
 
 
-def _fetch(line: Line, file: str) -> bytes:
+def fetch_export(line: SwitchConnection, name: str) -> bytes:
+    """Return the configuration of a switch as text, without its secrets. The switch writes it to the file `name`.rsc,
+    which is removed. Raises SwitchError, or CheckError when the file is empty.
+    """
+    return _made(line, name, ".rsc", ("/export", f"=file={name}"))
+
+
+# claim: switch.backup.whole-files
+def fetch(line: SwitchConnection, file: str) -> bytes:
+    """Return the contents of a file on the switch. Raises CheckError for an empty one, and SwitchError."""
     found = b""
     while len(found) < LARGEST:
         rows = line.talk_bytes("/file/read", f"=file={file}", f"=chunk-size={CHUNK}", f"=offset={len(found)}")
@@ -134,25 +145,25 @@ def _fetch(line: Line, file: str) -> bytes:
     return found
 
 
-def _rows(line: Line) -> bytes:
-    reading = read(lambda sentence: line.talk(*sentence), KEPT, KEPT)
-    return dump(reading)
+def reading(line: SwitchConnection) -> SwitchReading:
+    """Read the rows that a backup holds."""
+    return read_switch(lambda sentence: line.talk(*sentence), KEPT, KEPT, oldest=_ANY)
 
 
-def dump(reading: Reading) -> bytes:
-    """A reading as JSON."""
-    tables = {path: [dict(row) for row in rows] for path, rows in reading.tables.items()}
-    document = {"release": reading.release, "tables": tables, "absent": sorted(reading.absent)}
+def dump(found: SwitchReading) -> bytes:
+    """Serialize a reading as JSON."""
+    tables = {path: [dict(row) for row in rows] for path, rows in found.tables.items()}
+    document = {"release": found.release, "tables": tables, "absent": sorted(found.absent)}
     return json.dumps(document, indent=1).encode() + b"\n"
 
 
-def load(path: Path) -> Reading:
-    """The reading that `rows.json` of a backup holds. Raises CheckError for a file that is none."""
+def load(path: Path) -> SwitchReading:
+    """Load the reading in `rows.json` of a backup. Raises CheckError for an invalid file."""
     try:
-        document = json.loads(regular.read_bytes(path))
+        document = json.loads(regular_file.read_bytes(path))
         tables = {menu: tuple(_row(row) for row in rows) for menu, rows in document["tables"].items()}
         major, minor, patch, phase = document["release"]
-        return Reading((major, minor, patch, phase), tables, frozenset(document["absent"]))
+        return SwitchReading((major, minor, patch, phase), tables, frozenset(document["absent"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
         raise CheckError(f"{path} is no backup of a switch: {fault}") from None
 

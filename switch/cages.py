@@ -1,9 +1,8 @@
-"""A cage in the user's words (4x100G copper) and as rows of /interface/ethernet, both ways.
+"""A cage in the user's words (4x100G copper) and as rows of /interface/ethernet, in both directions.
 
-RouterOS has no breakout property: a cage is split by the `speed` forced on the first lane of each leg, its
-master. The other lanes are companions, consumed by the master below them; their own speed is ignored, but
-lanes are dealt out from the first enabled one, so they must stay enabled. Source: MikroTik manual, 'Wired
-interface compatibility'.
+RouterOS has no breakout property: a cage is split by the `speed` forced on the first lane of each leg, its master. The
+other lanes are companions, consumed by the master below them; their own speed is ignored, but lanes are assigned from
+the first enabled one, so they must stay enabled. Source: MikroTik manual, 'Wired interface compatibility'.
 """
 
 from __future__ import annotations
@@ -11,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sparkrack.fleet.splits import SPLITS, Split, cage_kind, lane_count
-
-from .diff import Wanted
-from .menus import ETHERNET, Row
-from .values import Kind, canonical
+from core.hardware.cage_kinds import cage_kind, lane_interface
+from core.hardware.fec import default_fec
+from core.hardware.switch_model import Breakout
+from core.routeros.diff import DesiredRow
+from core.routeros.menus import ETHERNET, Row
+from core.routeros.values import ValueKind, canonical
 
 if TYPE_CHECKING:
-    from sparkrack.fleet import Switch
+    from core.model import Switch
 
 SPEED = {
     "copper": {
@@ -50,26 +50,20 @@ SPEED = {
 count: 100G-baseCR4 is four lanes of 25G and does not fit a leg of two (same manual page)."""
 
 
-def fec_of(split: Split) -> str:
-    """The `fec-mode` of a split's legs.
-
-    Lanes of 50 Gb/s need fec91; lanes of 25 take fec74 or fec91, and fec91 is what both ends of a 100G NRZ
-    link have; 40G has fec74 only, slower lanes none (same manual page: a mode without FEC is left on auto,
-    which means off there).
-    """
-    lane = split.gbps / split.lanes_per_leg
-    return "fec91" if lane >= 25 else "fec74" if split.gbps == 40 else "auto"
+def fec_of(switch: Switch, cage: str) -> str:
+    """The `fec-mode` of the legs of a declared cage: the declared one, or the one that its split and medium need."""
+    spec = switch.cages[cage]
+    return spec.fec or default_fec(split_of(switch, cage), spec.medium)
 
 
-def split_of(switch: Switch, cage: str) -> Split:
+def split_of(switch: Switch, cage: str) -> Breakout:
     """The split that `cage` is declared to have."""
-    return SPLITS[cage_kind(cage)][switch.cages[cage].split]
+    return switch.hardware.cages[cage].breakouts[switch.cages[cage].split]
 
 
 def lanes_of(cage: str) -> tuple[str, ...]:
     """The interfaces (default names) of a cage in lane order; a cage of one lane is its own interface."""
-    count = lane_count(cage_kind(cage))
-    return (cage,) if count == 1 else tuple(f"{cage}-{lane}" for lane in range(1, count + 1))
+    return tuple(lane_interface(cage, lane) for lane in range(1, cage_kind(cage).lanes + 1))
 
 
 def masters_of(switch: Switch, cage: str) -> tuple[str, ...]:
@@ -78,13 +72,22 @@ def masters_of(switch: Switch, cage: str) -> tuple[str, ...]:
     return tuple(lanes[first - 1] for first in split_of(switch, cage).first_lanes)
 
 
-def wanted_lanes(switch: Switch, cage: str) -> tuple[Wanted, ...]:
-    """Every lane of a declared cage as it shall be, masters first.
+def unused_lanes(switch: Switch, cage: str) -> tuple[str, ...]:
+    """The interfaces of a declared cage that no leg takes."""
+    used = split_of(switch, cage).lanes
+    return tuple(name for number, name in enumerate(lanes_of(cage), start=1) if number not in used)
 
-    Companions get mtu and l2mtu too: they are ports of the bridge by default, and a bridge has the smallest
-    of its ports' (general RouterOS behaviour, inferred for this model). It costs no further restart, since
-    one change of any l2mtu bounces every port, and one write to any lane restarts its cage, however many
-    lanes are written.
+
+# claim: switch.breakout.first-lane, switch.lanes.companions, switch.lanes.restart
+def wanted_lanes(switch: Switch, cage: str) -> tuple[DesiredRow, ...]:
+    """Return every lane of a declared cage in its desired state: masters, companions, then lanes that no leg takes.
+
+    Companions get mtu and l2mtu too: they are ports of the bridge by default, and a bridge has the smallest of its
+    ports' (general RouterOS behaviour, inferred for this model). It costs no further restart, since one change of any
+    l2mtu bounces every port, and one write to any lane restarts its cage, however many lanes are written.
+
+    A lane that no leg takes is disabled, as in the published configuration of a module of four lanes in a QSFP56-DD
+    cage: enabled, it could start a leg of its own with a speed that was forced before.
     """
     split = split_of(switch, cage)
     masters = masters_of(switch, cage)
@@ -92,26 +95,30 @@ def wanted_lanes(switch: Switch, cage: str) -> tuple[Wanted, ...]:
     speed = SPEED[switch.cages[cage].medium][split.gbps, split.lanes_per_leg]
     paused = "on" if switch.lossless == "pause" else "off"
     flow = {"rx-flow-control": paused, "tx-flow-control": paused}
-    forced = {"auto-negotiation": "no", "speed": speed, "fec-mode": fec_of(split), **flow}
-    companions = (name for name in lanes_of(cage) if name not in masters)
+    forced = {"auto-negotiation": "no", "speed": speed, "fec-mode": fec_of(switch, cage), **flow}
+    unused = unused_lanes(switch, cage)
+    companions = (name for name in lanes_of(cage) if name not in (*masters, *unused))
     return (
-        *(Wanted((name,), {**enabled, **forced}) for name in masters),
-        *(Wanted((name,), enabled) for name in companions),
+        *(DesiredRow((name,), {**enabled, **forced}) for name in masters),
+        *(DesiredRow((name,), enabled) for name in companions),
+        *(DesiredRow((name,), {**enabled, "disabled": "yes"}) for name in unused),
     )
 
 
 def describe(cage: str, rows: Mapping[str, Row]) -> str:
-    """What the rows (by default-name) make of a cage, in the user's words: "4x100G copper",
+    """Describe the configuration of a cage from its rows (by default-name), in the user's words: "4x100G copper",
     "auto-negotiated".
 
-    What has no such word is told by lane: "lane 1 400G-baseCR8, lanes 2-8 auto-negotiated".
+    A configuration without such a word is described by lane: "lane 1 400G-baseCR8, lanes 2-8 auto-negotiated".
     """
     lanes = [_lane(rows[name]) for name in lanes_of(cage)]
-    for split in SPLITS[cage_kind(cage)].values():
+    for split in cage_kind(cage).breakouts.values():
         for medium, words in SPEED.items():
             word = words[split.gbps, split.lanes_per_leg]
             masters = {lanes[first - 1] for first in split.first_lanes}
-            if masters == {word} and "disabled" not in lanes:
+            used = {lanes[number - 1] for number in split.lanes}
+            unused = {lane for number, lane in enumerate(lanes, start=1) if number not in split.lanes}
+            if masters == {word} and "disabled" not in used and unused <= {"disabled", "auto-negotiated"}:
                 return f"{split.name} {medium}"
     if set(lanes) == {"auto-negotiated"}:
         return "auto-negotiated"
@@ -121,7 +128,7 @@ def describe(cage: str, rows: Mapping[str, Row]) -> str:
 def _lane(row: Row) -> str:
     def flag(name: str) -> bool:
         default = ETHERNET.fields[name].default or "no"
-        return canonical(Kind.FLAG, row.get(name, default)) == "yes"
+        return canonical(ValueKind.FLAG, row.get(name, default)) == "yes"
 
     if flag("disabled"):
         return "disabled"

@@ -1,7 +1,7 @@
-"""What an owner of a CRS812 can tell this project without changing anything: a fixture, that is all that the switch
+"""What an owner of a switch can tell this project without changing anything: a fixture, that is all that the switch
 prints of our menus, made anonymous, with what follows for the questions that are open.
 
-Only sentences that read are sent. The emulator can be started from what comes out (`--fixture`).
+Only reading sentences are sent. The emulator can be started from the output (`--fixture`).
 """
 
 from __future__ import annotations
@@ -10,34 +10,35 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .anonymous import Mask
-from .errors import SentenceError, UnreadableError
-from .harmless import COUNTER
-from .line import Talker
-from .menus import BRIDGE_HOST, ETHERNET, MENUS, OLDEST, RESOURCE, Menu, Row, Sentence
-from .questions import answers
-from .releases import release
-from .values import visible_row
+from core.routeros.errors import SentenceError, UnreadableError
+from core.routeros.menus import BRIDGE_HOST, ETHERNET, MENUS, OLDEST, RESOURCE, Menu, Row, Sentence
+from core.routeros.session import Client
+from core.routeros.values import visible_row
+from core.routeros.versions import release
+from switch.anonymize import Mask
+from switch.probe_answers import probe_answers
+from switch.public_fields import COUNTER
 
 FORMAT = 1
 
 INTERFACE = "/interface"
-"""Not a menu that we manage: it alone prints max-l2mtu."""
+"""Not a managed menu: only it prints max-l2mtu."""
 
 MONITOR = "/interface/ethernet/monitor"
 
 COMMANDS = (
     *("/safe-mode/take", "/safe-mode/release", "/safe-mode/unroll"),
     *("/export", "/system/backup/save", "/system/script/run", "/file/read", "/file/remove", "/file/print", MONITOR),
+    *("/tool/fetch", "/system/reboot", "/system/package/apply-changes", "/system/routerboard/upgrade", "/log/print"),
 )
-"""What we send besides reading and writing rows."""
+"""Commands that we send besides reading and writing rows."""
 
 VERBS = ("add", "set", "remove")
 READING = ("print", "monitor", "inspect")
 
 
 @dataclass(frozen=True)
-class Fixture:
+class ProbeFixture:
     """A probe's outcome: the document that is kept, and how many different texts of each kind were replaced in
     it."""
 
@@ -45,9 +46,10 @@ class Fixture:
     replaced: Mapping[str, int]
 
 
-def probe(talker: Talker) -> Fixture:
-    """Read everything. What the switch refuses is noted; raises SwitchError when it cannot be asked any more, and
-    UnreadableError for answers no switch would give."""
+def probe(talker: Client) -> ProbeFixture:
+    """Read everything. What the switch refuses is recorded; raises SwitchError when it does not answer any more, and
+    UnreadableError for answers no switch would give.
+    """
     tables: dict[str, list[dict[str, str]]] = {}
     refused: dict[str, str] = {}
     for path in (*(menu.path for menu in MENUS), INTERFACE):
@@ -74,12 +76,12 @@ def probe(talker: Talker) -> Fixture:
         "commands": dict(_commands(talker)),
     }
     document["lacking"] = list(_lacking(document["commands"], version))
-    document["questions"] = answers(document)
-    return Fixture(document, mask.replaced)
+    document["questions"] = probe_answers(document)
+    return ProbeFixture(document, mask.replaced)
 
 
-def _ask(talker: Talker, *sentence: str) -> Sequence[Row]:
-    """Whatever else this file may come to say, it can send nothing that writes."""
+def _ask(talker: Client, *sentence: str) -> Sequence[Row]:
+    """Send only reading sentences, regardless of the rest of this file."""
     if sentence[0].rpartition("/")[2] not in READING:
         raise ValueError(f"{sentence[0]} is no sentence that reads")
     return [visible_row(row) for row in talker.talk(*sentence)]
@@ -93,7 +95,7 @@ def _number(row: Row) -> int:
         raise UnreadableError(f"{row['.id']!r} is no id") from None
 
 
-def _monitor(talker: Talker, rows: Iterable[Row]) -> list[dict[str, str]]:
+def _monitor(talker: Client, rows: Iterable[Row]) -> list[dict[str, str]]:
     """One look at every port, companion lanes among them."""
     ids = [row[".id"] for row in rows if ".id" in row]
     if not ids:
@@ -114,8 +116,8 @@ def _is_counter(name: str, value: str) -> bool:
     return bool(COUNTER.fullmatch(name)) and value.replace(",", "").isdecimal()
 
 
-def _commands(talker: Talker) -> Iterator[tuple[str, list[str]]]:
-    """Every command that we send and this release has, with its arguments, as the device tells them itself."""
+def _commands(talker: Client) -> Iterator[tuple[str, list[str]]]:
+    """Yield every command that we send and this release has, with its arguments, from the device itself."""
     wanted = dict.fromkeys(f"{menu.path}/{verb}" for menu in MENUS for verb in VERBS)
     seen: dict[str, set[str]] = {}
     for command in (*wanted, *(other for other in COMMANDS if other not in wanted)):
@@ -126,9 +128,10 @@ def _commands(talker: Talker) -> Iterator[tuple[str, list[str]]]:
             yield command, sorted(_children(talker, command))
 
 
-def _children(talker: Talker, path: str) -> Iterator[str]:
+def _children(talker: Client, path: str) -> Iterator[str]:
     where: Sentence = (f"=path={','.join(path.strip('/').split('/'))}",) if path.strip("/") else ()
     try:
+        # claim: switch.console-inspect
         rows = _ask(talker, "/console/inspect", "=request=child", *where)
     except SentenceError:
         return
@@ -138,14 +141,14 @@ def _children(talker: Talker, path: str) -> Iterator[str]:
 
 
 def _lacking(commands: Mapping[str, list[str]], version: str) -> Iterator[str]:
-    """What we might send and this release does not have."""
+    """Yield the commands and arguments that we might send and this release does not have."""
     running = release(version) or OLDEST
     yield from (command for command in COMMANDS if command not in commands)
     for menu in MENUS:
         written = [
             menu.spelled(name, running)
-            for name, told in menu.fields.items()
-            if not (told.read_only or told.volatile) and told.since <= max(running, OLDEST)
+            for name, spec in menu.fields.items()
+            if not (spec.read_only or spec.volatile) and spec.since <= max(running, OLDEST)
         ]
         for verb in _verbs(menu) if written else ():
             known = commands.get(f"{menu.path}/{verb}")

@@ -1,49 +1,49 @@
-"""One transaction on a switch: what is said, in which order, and what is checked in between.
+"""One transaction on a switch: its sentences, their order, and the checks in between.
 
-Two rollbacks guard it. RouterOS safe mode belongs to one session and undoes everything when that session
-ends: whatever goes wrong before the release, losing this very process included, leaves the switch as it was.
-The dead man stands on the device and undoes everything when nobody disarms it: that covers the time after
-the release, and plans too long for one safe mode. This module knows the order; who carries out the steps is
-`conduct`.
+Two rollbacks guard it. RouterOS safe mode belongs to one session and reverts everything when that session ends: any
+failure before the release, including the loss of this process, leaves the switch in its old state. The rollback timer
+is on the device and reverts everything unless it is disarmed: it covers the time after the release, and plans too long
+for one safe mode. This module knows the order; `executor` runs the steps.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from sparkrack.fleet.secrets import SecretRef
-
-from .batch import Batch, Plan
-from .deadman import DeadMan
-from .diff import Change
-from .disarm import disarm, disarm_others
-from .errors import CheckError
-from .goal import Goal
-from .line import Line
-from .menus import BRIDGE_PORT, IDENTITY, RESOURCE, SCRIPT, Sentence
-from .reading import Reading
-from .safemode import RELEASE, TAKE, free, held
-from .sentences import writes
-from .settling import SETTLE_SECONDS, settled
-from .values import milliseconds
-from .witness import Witness
+from core.model.secrets import SecretRef
+from core.routeros.change_plan import ChangeBatch, ChangePlan
+from core.routeros.diff import RowChange
+from core.routeros.errors import CheckError
+from core.routeros.menus import IDENTITY, RESOURCE, SCRIPT, Sentence
+from core.routeros.reading import SwitchReading
+from core.routeros.rollback_disarm import disarm, disarm_others
+from core.routeros.rollback_timer import RollbackTimer
+from core.routeros.safe_mode import RELEASE, TAKE, free, held
+from core.routeros.sentences import writes
+from core.routeros.session import SwitchConnection
+from core.routeros.values import gbps, milliseconds
+from switch.leg_recovery import LegRecovery, linked, restarted
+from switch.link_witness import Witness
+from switch.offload import REBIND_SECONDS, rebind
+from switch.target_state import TargetState
+from switch.wait_for_links import SETTLE_SECONDS, wait_for_links
 
 MOST_WRITES = 80
 """Rows written under one safe mode. The switch's history holds 100 actions, and beyond that safe mode ends
 without a word and undoes nothing (MikroTik manual, 'Configuration management'); the rest is left for what
 else a session may do."""
 
-REBIND_SECONDS = 0.1
 SENTENCE_SECONDS = 2.0
 MARGIN_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class Say:
-    """Send one sentence. `title` says what for, in words that fit after "stopped at:". `secrets` are added to
-    it at the last moment."""
+    """Send one sentence. `title` is its purpose, in words that fit after "stopped at:". `secrets` are added to it at
+    the last moment.
+    """
 
     title: str
     sentence: Sentence
@@ -56,7 +56,7 @@ class Check:
     hold."""
 
     title: str
-    test: Callable[[Line], None]
+    test: Callable[[SwitchConnection], None]
 
 
 Step = Say | Check
@@ -66,36 +66,56 @@ Step = Say | Check
 class Transaction:
     """Brings a switch from the reading `before`, which `todo` was made from, to its `goal`.
 
-    name: of this run, for its rows on the switch. settle: seconds a link may take to come up. most: rows
-    written before safe mode is released and taken anew. fuse: seconds until the dead man acts; None for as
-    long as the plan may take. keep: saves what a backup needs, before the first write. witness: asks the
-    nodes' ends of links.
+    name: of this run, for its rows on the switch. settle: seconds a link may take to come up. most: rows written before
+    safe mode is released and taken again. fuse: seconds until the rollback timer acts; None for as long as the plan may
+    take. keep: saves the data of a backup, before the first write. witness: reads the nodes' ends of links.
     """
 
     name: str
-    goal: Goal
-    before: Reading
-    todo: Plan
+    goal: TargetState
+    before: SwitchReading
+    todo: ChangePlan
     settle: float = SETTLE_SECONDS
     most: int = MOST_WRITES
     fuse: float | None = None
-    keep: Callable[[Line], None] | None = None
+    keep: Callable[[SwitchConnection], None] | None = None
     witness: Witness | None = None
     _armed: list[float] = field(default_factory=list, compare=False)
+    _begun: list[ChangeBatch] = field(default_factory=list, compare=False)
+    _rates: dict[str, str] = field(default_factory=dict, compare=False)
+    _verified: list[Step] = field(default_factory=list, compare=False)
 
     @property
-    def dead_man(self) -> DeadMan:
-        """The dead man of this transaction. Its fuse covers the longest run that can still end well."""
+    def rollback_timer(self) -> RollbackTimer:
+        """The rollback timer of this transaction. Its time covers the longest run that can still end well."""
         fuse = self.fuse
         if fuse is None:
             settling = sum(1 for batch in self.todo.batches if batch.settles)
             fuse = MARGIN_SECONDS + settling * (self.settle + 10) + SENTENCE_SECONDS * len(self.todo.changes)
-        return DeadMan(self.name, fuse, self.todo, self.before.release)
+        return RollbackTimer(self.name, fuse, self.todo, self.before.release)
 
     @property
     def armed_for(self) -> float | None:
-        """Seconds until the dead man acts; None while it is not armed."""
+        """Seconds until the rollback timer acts; None while it is not armed."""
         return self._armed[0] - time.monotonic() if self._armed else None
+
+    def verified(self, step: Step | None) -> bool:
+        """Return whether `step` is the last release or a later step: every change was read back, and every link came
+        up, before it."""
+        return step in self._verified
+
+    def recovery(self, stopped: Callable[[], str]) -> LegRecovery | None:
+        """What is to be done about the legs once this transaction is rolled back; None when none restarted that had a
+        link before. `stopped`: returns why nothing may be written, if so."""
+        lanes = self._restarted(change for batch in self._begun for change in batch.changes)
+        rates = {lane: self._rates[lane] for lane in lanes if lane in self._rates}
+        if not rates:
+            return None
+        links = {link.leg.interface: link for batch in self.todo.batches for link in batch.settles}
+        # A leg that had another speed before is not the node's port that the plan is about.
+        same = tuple(link for lane, link in links.items() if gbps(rates.get(lane)) == link.leg.gbps)
+        asked = self.witness if same else None
+        return LegRecovery(self.goal.switch.name, self.before, rates, same, self.settle, asked, stopped)
 
     def steps(self) -> Iterator[Step]:
         """The steps in order. The first that fails is the last: the caller backs out then."""
@@ -103,7 +123,9 @@ class Transaction:
         if self.keep:
             yield Check("keeping a backup", self.keep)
         yield Check("disarming what earlier runs left", disarm_others)
-        yield Check("arming the dead man", self._arm)
+        if self._restarted(self.todo.changes):
+            yield Check("looking which legs have a link", self._look)
+        yield Check("arming the rollback timer", self._arm)
         portions = self.todo.portions(self.most)
         for number, portion in enumerate(portions):
             later = tuple(change for batches in portions[number + 1 :] for batch in batches for change in batch.changes)
@@ -115,41 +137,56 @@ class Transaction:
             for batch in portion:
                 yield from self._batch(batch)
             yield Check("reading everything back", self._left(later))
-            yield Check("logging in anew", reachable)
+            yield Check("logging in again", reachable)
             yield Check("looking whether there is time left", self._in_time)
             yield Check("looking whether safe mode is still ours", held)
-            yield Say("releasing safe mode", RELEASE)
-        yield Check("logging in anew after the release", reachable)
-        yield Check("reading everything back after the release", self._left(()))
-        yield Check("disarming the dead man", lambda line: disarm(line, self.name))
+            release = Say("releasing safe mode", RELEASE)
+            if not later:
+                self._verified.append(release)
+            yield release
+        last = (
+            Check("logging in again after the release", reachable),
+            Check("reading everything back after the release", self._left(())),
+            Check("disarming the rollback timer", lambda line: disarm(line, self.name)),
+        )
+        self._verified.extend(last)
+        yield from last
 
-    def _arm(self, line: Line) -> None:
+    def _restarted(self, changes: Iterable[RowChange]) -> tuple[str, ...]:
+        return restarted(self.goal.switch.hardware, changes, self.before)
+
+    def _look(self, line: SwitchConnection) -> None:
+        self._rates.update(linked(line, self.before, self._restarted(self.todo.changes)))
+
+    def _arm(self, line: SwitchConnection) -> None:
         rows = line.talk(*RESOURCE.sentence())
         try:
             uptime = milliseconds(rows[0]["uptime"]) / 1000
         except (LookupError, ValueError):
-            raise CheckError("the switch does not tell its uptime, by which the dead man is timed") from None
+            raise CheckError("the switch does not report its uptime, which sets the rollback timer") from None
         # Counted from before the sentence is sent: the fuse burns on the switch a little later.
-        self._armed.append(time.monotonic() + self.dead_man.fuse)
-        for sentence in self.dead_man.arm(uptime):
+        self._armed.append(time.monotonic() + self.rollback_timer.fuse)
+        for sentence in self.rollback_timer.arm(uptime):
             line.talk(*sentence)
-        # A script that the switch cannot read would do nothing when it is needed; it says so of each.
+        # A script that the switch cannot parse would have no effect when it is needed; the switch reports it for each.
         scripts = line.talk(f"{SCRIPT.path}/print", "=.proplist=invalid", f"?name={self.name}")
+        # claim: switch.scripts.invalid-flag
         if [script.get("invalid", "false") for script in scripts] not in (["false"], ["no"]):
-            raise CheckError(f"the switch cannot read the script of the dead man ({self.name})")
+            raise CheckError(f"the switch cannot read the script of the rollback timer ({self.name})")
 
-    def _batch(self, batch: Batch) -> Iterator[Step]:
+    def _batch(self, batch: ChangeBatch) -> Iterator[Step]:
+        self._begun.append(batch)
         for write in writes(batch.changes, self.before.release):
             yield Say(write.title, write.sentence, write.secrets)
         if batch.settles:
             title = f"waiting for links after {batch.title}"
-            yield Check(title, lambda line: settled(line, batch.settles, self.settle, self.witness))
+            yield Check(title, lambda line: wait_for_links(line, batch.settles, self.settle, self.witness))
         if batch.rebinds:
-            yield from _bound_anew(batch.rebinds)
+            yield from _rebind(batch.rebinds)
         yield Check("looking whether safe mode is still ours", held)
 
-    def _left(self, changes: tuple[Change, ...]) -> Callable[[Line], None]:
-        def test(line: Line) -> None:
+    def _left(self, changes: tuple[RowChange, ...]) -> Callable[[SwitchConnection], None]:
+        def test(line: SwitchConnection) -> None:
             found = self.goal.plan(self.goal.read(lambda sentence: line.talk(*sentence))).changes
             if found != changes:
                 odd = [change for change in (*found, *changes) if change not in found or change not in changes]
@@ -158,24 +195,23 @@ class Transaction:
 
         return test
 
-    def _in_time(self, _line: Line) -> None:
+    def _in_time(self, _line: SwitchConnection) -> None:
         left = self.armed_for or 0.0
-        if left < min(30.0, self.dead_man.fuse / 4):
-            raise CheckError(f"the dead man on the switch acts in {left:.0f} s, too soon to prove what was written")
+        if left < min(30.0, self.rollback_timer.fuse / 4):
+            raise CheckError(f"the rollback timer on the switch acts in {left:.0f} s, too soon to verify the changes")
 
 
-def _bound_anew(ports: tuple[str, ...]) -> Iterator[Step]:
-    """A link that was trained anew may have left its port to the CPU, and nothing but the counters shows it. Field
-    configurations of these models write the same two values, 100 ms apart, after each change of a link."""
-    for value in ("no", "yes"):
-        sentence = (f"{BRIDGE_PORT.path}/set", f"=.id={','.join(ports)}", f"=hw={value}")
-        yield Say(f"binding {len(ports)} bridge ports to the chip anew", sentence)
-        if value == "no":
-            yield Check("waiting until the ports are off the chip", lambda _line: time.sleep(REBIND_SECONDS))
+def _rebind(ports: tuple[str, ...]) -> Iterator[Step]:
+    """After a link has trained again, its port may be forwarded by the CPU, which only the counters show."""
+    off, on = rebind(ports)
+    title = f"binding {len(ports)} bridge ports to the chip again"
+    yield Say(title, off)
+    yield Check("waiting until the ports are off the chip", lambda _line: time.sleep(REBIND_SECONDS))
+    yield Say(title, on)
 
 
-def reachable(line: Line) -> None:
-    """Somebody who comes anew can log in and is at the same switch."""
+def reachable(line: SwitchConnection) -> None:
+    """Check that a new session can log in and reaches the same switch."""
     here = line.talk(*IDENTITY.sentence())
     with line.second() as other:
         there = other.talk(*IDENTITY.sentence())

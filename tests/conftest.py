@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 from gevent import monkey
 
+from core.util import scrub
 from tests.tiers import Tiers
 
 # pyinfra's own command, parts of which we import, replaces threads and sockets of the process that imports it; xdist's
@@ -18,9 +19,14 @@ from tests.tiers import Tiers
 monkey.patch_all = lambda *_, **__: True
 # Options for this run are not meant for the runs of pytest that are tested.
 os.environ.pop("PYTEST_ADDOPTS", None)
+# The next step, a last line on stderr, is tested in tests/unit/cli/test_next_step.py; the other tests are about what a
+# command itself prints.
+os.environ["SPARKRACK_WITHIN"] = "tests"
 # Whoever starts the tests in the background, or with nohup, has these ignored, and so would have every process that
 # they start; one with a handler begins anew.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+# `timeout` and `kill` end a run as Ctrl-C does, so that fixtures take down the racks that they started.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 # A test that takes long on a busy machine has not failed.
@@ -28,14 +34,20 @@ hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
 
+@pytest.fixture(autouse=True)
+def _no_declared_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begin without the secrets that an earlier test of this process declared: they are removed from every text."""
+    monkeypatch.setattr(scrub, "_declared", set())
+
+
 def pytest_collection_finish() -> None:
-    """What was imported and collected, about 9000 tests, stays to the end: no later garbage collection looks at it."""
+    """Freeze the imported and collected objects, about 9000 tests: no later garbage collection visits them."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Which of the soak tests run is chosen there."""
+    """Register the plugin that selects the soak tests."""
     config.pluginmanager.register(Tiers(config), "tiers")
 
 

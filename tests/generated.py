@@ -10,10 +10,11 @@ REPOSITORY = Path(__file__).parent.parent
 
 
 def check(document: str, block: str, text: str) -> None:
-    """The named block of a document holds exactly this text. Raises AssertionError with how to renew it."""
+    """The named block of a document, in a fence or not, holds exactly this text. Raises AssertionError with how to
+    renew it."""
     path = REPOSITORY / document
     content = path.read_text()
-    pattern = re.compile(rf"(<!-- generated: {block} -->\n```\w*\n)(.*?)(```\n<!-- end -->)", re.DOTALL)
+    pattern = re.compile(rf"(<!-- generated: {block} -->\n(?:```\w*\n)?)(.*?)((?:```\n)?<!-- end -->)", re.DOTALL)
     found = pattern.search(content)
     assert found, f"{document} has no generated block {block}"
     if found[2] == text:

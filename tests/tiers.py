@@ -2,7 +2,8 @@
 runs all that have it.
 
 The number of commits chooses the tenth, so any ten commits in a row run each soak test. Naming a test (`file::test`), a
-keyword (`-k`) or the marker (`-m soak`) runs all soak tests that this selects.
+keyword (`-k`) or the marker (`-m soak`) runs all soak tests that this selects. A test with `soak(sampled=False)` needs
+more than `make test` has, and is in no tenth.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ PARTS = 10
 
 
 def part_of(nodeid: str) -> int:
-    """Which part a test belongs to: the same on every machine and for every Python."""
+    """Return the part of a test: the same on every machine and for every Python."""
     return zlib.crc32(nodeid.encode()) % PARTS
 
 
 def part_of_commit(folder: Path) -> int:
-    """Which part the checked-out commit runs: its number of commits modulo ten; 0 outside a git checkout."""
+    """Return the part that the checked-out commit runs: its number of commits modulo ten; 0 outside a git checkout."""
     try:
         done = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=folder, capture_output=True, text=True)
     except OSError:
@@ -53,7 +54,7 @@ def crossed(rows: Iterable[object], columns: Sequence[object]) -> list[Parameter
 
 
 class Tiers:
-    """Deselects the soak tests of the other parts, and says in the summary how many ran."""
+    """Deselects the soak tests of the other parts, and reports in the summary how many ran."""
 
     def __init__(self, config: pytest.Config) -> None:
         worker = getattr(config, "workerinput", None)
@@ -65,8 +66,13 @@ class Tiers:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Comes last, so that it counts what -m and -k have left."""
-        soak = [item for item in items if item.get_closest_marker("soak")]
-        others = [] if self.everything else [item for item in soak if part_of(item.nodeid) != self.part]
+        markers = {item: marker for item in items if (marker := item.get_closest_marker("soak"))}
+        soak = list(markers)
+        others = [
+            item
+            for item, marker in markers.items()
+            if not self.everything and (part_of(item.nodeid) != self.part or not marker.kwargs.get("sampled", True))
+        ]
         self.all, self.ran = len(soak), len(soak) - len(others)
         if others:
             gone = set(others)

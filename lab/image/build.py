@@ -8,16 +8,17 @@ import os
 import platform
 import shutil
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lab import packages
+from lab import apt_packages
 from lab.errors import LabError
 from lab.image.debian import run, unpack
 from lab.image.kernel import Kernel, kernel
 from lab.image.kernel import recipe_hash as kernel_recipe
 from lab.image.mirror import mirror
-from lab.place import give_to_caller
+from lab.paths import give_to_caller
 
 RECIPE = Path(__file__).parent
 RELEASE = "trixie"
@@ -28,10 +29,12 @@ OPTIONS = ("-i", "65536", "-J", "size=64", "-E", "lazy_itable_init=0,lazy_journa
 """Few inodes, a small journal and nothing put off: what a node's kernel would do to it in the background takes space in
 the copy of every node. In a sparse file it takes none now."""
 
-TOOLS, TOOLS_RELEASE = ("docker-registry", "busybox-static"), "bookworm"
+TOOLS, TOOLS_RELEASE = ("docker-registry", "busybox-static", "chrony"), "bookworm"
 """Programs of Debian that run on this machine for the lab, of one release whatever this machine runs."""
+PYTHON = ("python3.11-minimal", "libpython3.11-minimal", "libpython3.11-stdlib", "libc6", "libexpat1", "zlib1g")
+"""The interpreter in the images of served units, and what it needs; of the same release."""
 KEPT = 2
-"""How many older bases and kernels stay: a lab of another checkout may run from one."""
+"""Number of older bases and kernels that are kept: a lab of another checkout may run from one."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,19 @@ class Base:
         """The program in the images; needs no library."""
         return self.folder / "tools/bin/busybox"
 
+    @property
+    def python(self) -> Path:
+        """The root of the interpreter in the images of served units."""
+        return self.folder / "python"
+
 
 def recipe_hash() -> str:
     """Names the recipe: changes when anything does that the image is made from."""
-    # The kernel's as well: a node has the list of what is built into its kernel.
-    digest = hashlib.sha256(f"{RELEASE} {TOOLS_RELEASE} {TOOLS} {SIZE} {OPTIONS} {kernel_recipe()}".encode())
+    # The kernel's as well: a node has the list of the modules built into its kernel.
+    digest = hashlib.sha256(f"{RELEASE} {TOOLS_RELEASE} {TOOLS} {PYTHON} {SIZE} {OPTIONS} {kernel_recipe()}".encode())
     folders = [path for name in ("rootfs", "vendor") for path in (RECIPE / name).rglob("*")]
     files = [*(RECIPE / name for name in ("packages.txt", "customize.sh", "vendor.toml")), *folders]
-    files.append(RECIPE.parent / "packages.py")
+    files.append(RECIPE.parent / "apt_packages.py")
     for path in sorted(path for path in files if path.is_file()):
         digest.update(f"\0{path.relative_to(RECIPE.parent)}\0{path.stat().st_mode & 0o111}\0".encode())
         digest.update(path.read_bytes())
@@ -76,9 +84,10 @@ def recipe_hash() -> str:
 
 
 def base(cache: Path, say: Callable[[str], None]) -> Base:
-    """The kernel and the image of today's recipes, from the cache or built now (4 to 6 minutes and 1 minute; root).
+    """The kernel and the image of today's recipes, from the cache or built now (4 minutes on two cores; root).
 
-    Builds in a side folder and renames it, so that an interrupted build leaves nothing that looks whole.
+    The image is built beside the kernel: unpacking the source and installing packages use one core each. Builds in a
+    side folder and renames it, so that an interrupted build leaves nothing that looks whole.
     Raises LabError with what failed.
     """
     if platform.machine() != "x86_64":
@@ -87,13 +96,14 @@ def base(cache: Path, say: Callable[[str], None]) -> Base:
     labs.mkdir(parents=True, exist_ok=True)
     with (labs / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two labs that start at once build once
-        built = kernel(labs, say)
         done = labs / f"image-{recipe_hash()}"
-        if not done.exists():
-            _build(done, built, say)
-            for kind in ("kernel-", "image-"):
-                _forget(labs, kind)
-    return Base(done, built)
+        with ThreadPoolExecutor(1) as beside:
+            built = beside.submit(kernel, labs, say)
+            if not done.exists():
+                _build(done, built, say)
+                for kind in ("kernel-", "image-"):
+                    _forget(labs, kind)
+    return Base(done, built.result())
 
 
 def _forget(labs: Path, kind: str) -> None:
@@ -103,26 +113,29 @@ def _forget(labs: Path, kind: str) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _build(done: Path, kernel: Kernel, say: Callable[[str], None]) -> None:
+def _build(done: Path, kernel: Future[Kernel], say: Callable[[str], None]) -> None:
     work = done.with_name(f"{done.name}.new")
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    base = Base(work, kernel)
     say("fetching the registry of the nodes' images")
-    unpack(TOOLS_RELEASE, dict.fromkeys(TOOLS, work / "tools"), work / "apt")
-    vendor = packages.build(base.repository)
+    places = {**dict.fromkeys(TOOLS, work / "tools"), **dict.fromkeys(PYTHON, work / "python")}
+    unpack(TOOLS_RELEASE, places, work / "apt")
+    repository = work / "repository"
+    vendor = apt_packages.build(repository)
     factory = work / "factory"
     factory.mkdir()
     for package in vendor:
         if package.factory:
-            os.link(base.repository / package.file, factory / package.file)
+            os.link(repository / package.file, factory / package.file)
     names = (RECIPE / "packages.txt").read_text().split()
+    if kernel.done():
+        kernel.result()  # raises at once where its source cannot be downloaded
     say(
         f"building the image of the nodes: Debian {RELEASE}, {len(names)} packages and what they need, "
         f"{len(list(factory.iterdir()))} of the vendor's"
     )
     tree = work / "tree"
-    hook = f'"{RECIPE}/customize.sh" "$1" "{RECIPE}" "{kernel.modules}" "{factory}"'
+    hook = f'"{RECIPE}/customize.sh" "$1" "{RECIPE}" "{factory}"'
     run(
         [
             "mmdebstrap",
@@ -136,6 +149,11 @@ def _build(done: Path, kernel: Kernel, say: Callable[[str], None]) -> None:
         ],
         "building the image",
     )
+    built = kernel.result()
+    base = Base(work, built)
+    for release in built.modules.iterdir():
+        shutil.copytree(release, tree / "lib/modules" / release.name)
+        run(["chroot", str(tree), "depmod", release.name], "listing what is built into the kernel")
     with base.disk.open("w") as file:
         os.truncate(file.fileno(), SIZE)
     run(["mkfs.ext4", "-q", "-F", *OPTIONS, "-d", str(tree), str(base.disk)], "making the disk image")

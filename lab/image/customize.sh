@@ -1,13 +1,12 @@
 #!/bin/sh
-# Turns the bootstrapped tree "$1" into the image of a factory-fresh node. $2: this folder, $3: what the kernel has for
-# /lib/modules, $4: the folder of the packages that a node has from the factory.
+# Turns the bootstrapped tree "$1" into the image of a factory-fresh node. $2: this folder, $3: the folder of the packages
+# that a node has from the factory. The build adds /lib/modules, since the kernel is compiled beside this.
 set -eu
-root=$1 here=$2 modules=$3 packages=$4
+root=$1 here=$2 packages=$3
 cp -a --no-preserve=ownership "$here/rootfs/." "$root/"
 chmod 440 "$root/etc/sudoers.d/ops"
 chmod 755 "$root/usr/lib/sparkrack-lab/"*
 mkdir -p "$root/lab" "$root/lib/modules"
-cp -a "$modules/." "$root/lib/modules/"
 # nvidia-smi comes with the driver's package.
 for command in ibdev2netdev dmidecode lspci uname; do
     ln -s /usr/lib/sparkrack-lab/hardware "$root/usr/local/bin/$command"
@@ -22,17 +21,16 @@ chroot "$root" sh -eu <<'EOF'
 dpkg --install --force-unsafe-io /tmp/factory/*.deb >/dev/null
 rm -r /tmp/factory
 useradd --create-home --shell /bin/bash --groups sudo ops
-for release in /lib/modules/*; do
-    depmod "${release##*/}"
-done
 systemctl --quiet enable systemd-networkd.service ssh.service lab.mount lab-seed.service lab-wires.service \
     lab-vlans.service lab-booted.service
 # Installed, since netplan can write for it; what runs is networkd.
 systemctl --quiet disable NetworkManager.service NetworkManager-dispatcher.service \
     NetworkManager-wait-online.service
-# A node has no console that takes a login, no time server that answers, no disk that wears; its fabric is down at the
-# first boot, for which wait-online would wait two minutes; iperf3 listens only where a test asks it to.
-systemctl --quiet mask getty@.service serial-getty@.service console-getty.service systemd-timesyncd.service \
+# The servers of Debian cannot be reached; a rack that declares its own servers enables it.
+systemctl --quiet disable systemd-timesyncd.service
+# A node has no console that takes a login, no disk that wears; its fabric is down at the first boot, for which
+# wait-online would wait two minutes; iperf3 listens only where a test asks it to.
+systemctl --quiet mask getty@.service serial-getty@.service console-getty.service \
     e2scrub_reap.service e2scrub_all.timer fstrim.timer man-db.timer dpkg-db-backup.timer \
     systemd-networkd-wait-online.service iperf3.service
 EOF

@@ -31,7 +31,7 @@ LEFT_OUT = (
 """Parts of the source that user-mode Linux never compiles: 800 MB of 1.6 GB. Kconfig files stay, since one reads them
 all."""
 FILES = 900
-"""How many files a build compiles, about: for its progress on the screen."""
+"""Approximate number of files that a build compiles, for its progress on the screen."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +42,19 @@ class Kernel:
 
     @property
     def program(self) -> Path:
-        """What starts it: `boot-node` beside the kernel itself."""
+        """The program that starts it: `boot-node` beside the kernel itself."""
         return self.folder / "boot-node"
 
     @property
     def modules(self) -> Path:
-        """What a node has below /lib/modules: the names of what is built in, for which modprobe then ends with 0."""
+        """Content of a node's /lib/modules: the names of the built-in modules, for which modprobe then exits with 0."""
         return self.folder / "modules"
 
     @property
     def record(self) -> dict[str, Any]:
-        """What was built: `release`, source `package` with its `version`, `suite`, `compiler`, `seconds`, and the
-        options of `kernel.config` that this source does not take (`not_taken`)."""
+        """Build record: `release`, source `package` with its `version`, `suite`, `compiler`, `seconds`, and the options
+        of `kernel.config` that this source does not accept (`not_taken`).
+        """
         found: dict[str, Any] = json.loads((self.folder / "kernel.json").read_text())
         return found
 
@@ -91,7 +92,7 @@ def kernel(cache: Path, say: Callable[[str], None]) -> Kernel:
 
 
 def describe(cache: Path) -> str:
-    """What the kernel of today's recipe was built from, as one line."""
+    """Return the source of the kernel of the current recipe, as one line."""
     done = cache / f"kernel-{recipe_hash()}"
     return Kernel(done).describe() if done.exists() else "not built yet"
 
@@ -170,7 +171,7 @@ def _build(work: Path, done: Path, say: Callable[[str], None]) -> None:
 
 
 def missing(asked: str, taken: str) -> list[str]:
-    """The options of a configuration that another one has not, or has otherwise."""
+    """Return the options of a configuration that another one lacks or has with another value."""
     have = set(taken.splitlines())
     return [line for line in asked.splitlines() if line.startswith("CONFIG_") and line not in have]
 

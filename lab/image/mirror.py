@@ -1,4 +1,4 @@
-"""Where Debian packages come from: the machine's own apt configuration, or `SPARKRACK_DEBIAN_MIRROR`."""
+"""Source of Debian packages: the machine's own apt configuration, or `SPARKRACK_DEBIAN_MIRROR`."""
 
 from __future__ import annotations
 

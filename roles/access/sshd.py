@@ -1,4 +1,4 @@
-"""How sshd lets people in: our drop-in, and what of others would win over it. Pure."""
+"""Login settings of sshd: our drop-in, and other files that would override it. Pure."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import base64
 import re
 from dataclasses import dataclass
 
-from sparkrack.fleet import Rack
+from core.model import Rack
+from core.util.event import Event, value_change
+from core.util.managed_file import ManagedFile, header
 
 MAIN = "/etc/ssh/sshd_config"
 FOLDER = "/etc/ssh/sshd_config.d"
 DROPIN = f"{FOLDER}/00-sparkrack.conf"
 """The first value wins in sshd, so the name is early."""
 AT_BOOT = "/etc/tmpfiles.d/sparkrack-access.conf"
-"""There as long as the drop-in is on trial: a reboot brings the old one back before sshd starts."""
+"""tmpfiles entry that exists while the drop-in is pending: a reboot restores the old one before sshd starts."""
 UNIT = "ssh.service"
 SETTINGS = {
     "PasswordAuthentication": "no",
@@ -29,7 +31,7 @@ OLD_NAMES = {"challengeresponseauthentication": "kbdinteractiveauthentication"}
 
 
 @dataclass(frozen=True)
-class Line:
+class SshdLine:
     """A line of sshd's files that is about us: where it is, its keyword in small letters, its value, and whether it
     stands behind a Match of its file."""
 
@@ -39,41 +41,49 @@ class Line:
     value: str
     conditional: bool
 
+    @property
+    def removal(self) -> str:
+        """The edit that removes the line, as text of a refusal."""
+        return f"remove line {self.number} (sudoedit {self.path}), then: sudo sshd -t && sudo systemctl reload ssh"
+
     def __str__(self) -> str:
         return f"{self.path}:{self.number} says {self.keyword} {self.value[:60]}"
 
 
-def dropin(rack: Rack) -> bytes | None:
+def dropin(rack: Rack) -> ManagedFile | None:
     """Our file, or None where rack.yaml leaves sshd alone."""
     if not rack.access.hardening:
         return None
-    lines = [f"# Written by sparkrack for the rack {rack.rack}; a change here is overwritten."]
-    return "\n".join([*lines, *(f"{key} {value}" for key, value in SETTINGS.items()), ""]).encode()
+    lines = [header(rack.rack), *(f"{key} {value}" for key, value in SETTINGS.items()), ""]
+    return ManagedFile(DROPIN, "\n".join(lines).encode(), validate=_accepted())
 
 
-def lines(listing: str) -> list[Line]:
-    """What the probe found in sshd's files, `path:number:line` each. Raises ValueError when a line is anything else."""
-    found: list[Line] = []
+def lines(listing: str) -> list[SshdLine]:
+    """Parse the lines that the probe found in sshd's files, `path:number:line` each. Raises ValueError for any other
+    line.
+    """
+    found: list[SshdLine] = []
     behind: set[str] = set()
     for entry in listing.splitlines():
         path, number, text = [*entry.split(":", 2), "", ""][:3]
         words = re.fullmatch(r"\s*([A-Za-z]+)(?:\s*=\s*|\s+|$)(.*?)\s*", text)
         if not words or not number.isdigit():
-            raise ValueError(f"access-sshd-lines: cannot be told from {entry[:80]!r}")
+            raise ValueError(f"access-sshd-lines: unexpected probe output {entry[:80]!r}")
         keyword = words[1].lower()
         value = words[2].partition(" #")[0].strip().strip('"')
         if keyword == "match":
             behind.add(path)
-        found.append(Line(path, number, OLD_NAMES.get(keyword, keyword), value, path in behind))
+        found.append(SshdLine(path, number, OLD_NAMES.get(keyword, keyword), value, path in behind))
     return found
 
 
-def obstacles(rack: Rack, listing: str) -> list[str]:
-    """Why our drop-in would not have the last word: it is not read, something is read before it, or a Match says
-    otherwise for some."""
+def dropin_blockers(rack: Rack, listing: str) -> list[str]:
+    """Return why our drop-in would not be effective: it is not included, another setting is read before it, or a Match
+    overrides it for some users or addresses.
+    """
     if not rack.access.hardening:
         return []
-    said = []
+    reported = []
     found = lines(listing)
     included = False
     for line in found:
@@ -82,14 +92,15 @@ def obstacles(rack: Rack, listing: str) -> list[str]:
         elif line.keyword in _wanted() and line.value.lower() != _wanted()[line.keyword]:
             early = not included if line.path == MAIN else line.path < DROPIN
             if line.conditional:
-                said.append(f"{line} behind a Match, for some users or addresses; remove it")
+                reported.append(f"{line} behind a Match, for some users or addresses; {line.removal}")
             elif early:
-                said.append(f"{line} and is read before {DROPIN}; remove that line")
+                reported.append(f"{line} and is read before {DROPIN}; {line.removal}")
     if not included:
-        said.append(
-            f"{MAIN} does not include {FOLDER}/*.conf, so that no drop-in is read; put the line back at its top"
+        reported.append(
+            f"{MAIN} does not include {FOLDER}/*.conf, so that no drop-in is read; put the line back at its top "
+            f"(sudoedit {MAIN}): Include {FOLDER}/*.conf"
         )
-    return said
+    return reported
 
 
 def _covers(value: str) -> bool:
@@ -100,28 +111,28 @@ def _wanted() -> dict[str, str]:
     return {key.lower(): value for key, value in SETTINGS.items()}
 
 
-def faults(rack: Rack, shown: str) -> list[str]:
-    """What sshd would do otherwise than declared, from what `sshd -T` shows."""
+def effective_problems(rack: Rack, shown: str) -> list[Event]:
+    """Return differences between the effective settings, from `sshd -T`, and the declared ones."""
     if not rack.access.hardening:
         return []
-    said = dict(line.partition(" ")[::2] for line in shown.splitlines())
+    reported = dict(line.partition(" ")[::2] for line in shown.splitlines())
     return [
-        f"{key}: {said.get(key, 'nothing')[:60]} -> {value}"
+        value_change(key, reported.get(key, "nothing")[:60], value)
         for key, value in _wanted().items()
-        if said.get(key) != value
+        if reported.get(key) != value
     ]
 
 
 def looks_elsewhere(shown: str, home: str) -> str | None:
-    """Where sshd looks for the keys that it takes, if not in ~/.ssh/authorized_keys; None when it does."""
-    said = dict(line.partition(" ")[::2] for line in shown.splitlines()).get("authorizedkeysfile", "")
+    """Return where sshd reads authorized keys, if not from ~/.ssh/authorized_keys; None when it does."""
+    reported = dict(line.partition(" ")[::2] for line in shown.splitlines()).get("authorizedkeysfile", "")
     usual = {".ssh/authorized_keys", "%h/.ssh/authorized_keys", f"{home}/.ssh/authorized_keys"}
-    return None if usual & set(said.split()) else said or "nothing"
+    return None if usual & set(reported.split()) else reported or "nothing"
 
 
-def check() -> str:
+def _accepted() -> str:
     """Shell text that succeeds when sshd takes its whole configuration with "$new" read first."""
-    # sshd wants absolute names, and the first value wins: so the candidate stands before all that is there.
+    # sshd wants absolute names, and the first value wins: so the candidate comes before every existing setting.
     tried = "/run/sparkrack/sshd_config.tried"
     return (
         f"{{ printf 'Include %s\\n' \"$new\"; cat {MAIN}; }} > {tried}; "
@@ -132,6 +143,7 @@ def check() -> str:
 def reload() -> str:
     """Shell text that makes new logins follow the files. With ssh.socket (Ubuntu) sshd may not run, and then reads them
     when it is started."""
+    # claim: access.sshd-socket
     return f"systemctl try-reload-or-restart {UNIT}"
 
 
@@ -145,11 +157,10 @@ def revert(before: bytes | None) -> str:
     return f"{back}\n{reload()}\nrm -f {AT_BOOT}"
 
 
-def at_boot(before: bytes | None) -> bytes:
+def at_boot(before: bytes | None) -> ManagedFile:
     """The same for a reboot in the middle, as systemd-tmpfiles does it; it is early enough for sshd."""
-    if before is None:
-        return f"r! {DROPIN}\n".encode()
-    return f"f+~! {DROPIN} 0644 root root - {_encoded(before)}\n".encode()
+    line = f"r! {DROPIN}\n" if before is None else f"f+~! {DROPIN} 0644 root root - {_encoded(before)}\n"
+    return ManagedFile(AT_BOOT, line.encode())
 
 
 def _encoded(content: bytes) -> str:
@@ -157,9 +168,9 @@ def _encoded(content: bytes) -> str:
 
 
 def proof(rack: Rack, address: str) -> str:
-    """A script that succeeds when sshd does what is declared, and else prints what it does.
+    """Return a script that succeeds when sshd behaves as declared, and else prints its behaviour.
 
-    Its files are looked at, and the one that runs is asked what it would take from somebody who offers nothing.
+    It checks the files, and asks the running sshd which methods it accepts from a client without a key.
     """
     if not rack.access.hardening:
         return "true"
@@ -169,7 +180,7 @@ def proof(rack: Rack, address: str) -> str:
         f"{{ echo 'sshd -T does not show what {DROPIN} says'; exit 1; }}\n"
         f"said=$(ssh {OFFER_NOTHING} -p {rack.access.port} {rack.access.user}@{address} true 2>&1 || true)\n"
         "case \"$said\" in *'Permission denied (publickey).'*) ;; "
-        "*) printf 'sshd answers somebody without a key: %s\\n' \"$said\"; exit 1;; esac"
+        "*) printf 'sshd does not refuse a login without a key: %s\\n' \"$said\"; exit 1;; esac"
     )
 
 
@@ -177,4 +188,6 @@ OFFER_NOTHING = (
     "-F /dev/null -o BatchMode=yes -o ConnectTimeout=10 -o PreferredAuthentications=none -o LogLevel=ERROR "
     "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
 )
-"""Options of an ssh that is told what would be taken, and gives nothing: the host key does not matter for that."""
+"""Options of an ssh that only asks which methods are accepted, and offers no key: the host key does not matter for
+that.
+"""

@@ -1,4 +1,4 @@
-"""Prove who can log in: real logins from each node to each other one, and what sshd says to somebody without a key."""
+"""Verify logins: real logins from each node to each other one, and sshd's answer to a client without a key."""
 
 from __future__ import annotations
 
@@ -6,27 +6,30 @@ import re
 
 import pytest
 
-from roles.access.pair import NAME
+from core.model import Node, Rack, reachable
+from core.ssh.client import Machine
+from core.verify.reporter import CheckReporter
+from roles.access.desired import addresses
+from roles.access.node_key import NAME
 from roles.access.sshd import OFFER_NOTHING, SETTINGS
-from sparkrack.fleet import Node, Rack, reachable
-from sparkrack.proof.machines import Machine
-from sparkrack.proof.told import Told
 
 
 def goals(rack: Rack, node: Node, other: Node) -> list[str]:
     """By what a node must reach another one: its name, its management address, and each fabric address that shares a
-    subnet with one of the node's own."""
+    subnet with one of the node's own. Itself, it must reach by all its addresses."""
+    if other.name == node.name:
+        return list(dict.fromkeys([node.name, *map(str, addresses(rack, node))]))
     pairs = ((here.half.node, there) for here, there in reachable(rack))
     fabric = [str(there.interface.ip) for name, there in pairs if (name, there.half.node) == (node.name, other.name)]
     return list(dict.fromkeys([other.name, str(other.address), *fabric]))
 
 
-def test_logs_in_to_every_other_node(
-    node: Node, machine: Machine, rack: Rack, excluded: frozenset[str], told: Told
+def test_logs_in_to_every_node(
+    node: Node, machine: Machine, rack: Rack, excluded: frozenset[str], report: CheckReporter
 ) -> None:
-    """A login as the account of rack.yaml, by whatever the others are called, without a question.
+    """A login as the account of rack.yaml, by each name and address of the nodes, its own included, without a question.
 
-    All nodes at once, but one after the other by what one is called: sshd lets only so many wait for their login.
+    All nodes at once, but one after the other by the names of one: sshd lets only so many wait for their login.
     """
     login = "ssh -o BatchMode=yes -o ConnectTimeout=10"
     tries = [
@@ -34,16 +37,16 @@ def test_logs_in_to_every_other_node(
             f"said=$({login} {goal} true 2>&1 </dev/null) || echo {goal}: $said" for goal in goals(rack, node, other)
         )
         for other in rack.nodes.values()
-        if other.name not in {node.name, *excluded}
+        if other.name not in excluded
     ]
     script = "\n".join([*(f"( {each} ) &" for each in tries), "wait"])
     done = machine.run("runuser -u %s -- sh -c %s", rack.access.user, script)
     assert done.rc == 0, f"{node.name}: logins could not be tried: {done.stderr.strip()}"
-    told.judge(f"{node.name} cannot log in to {line}" for line in done.stdout.splitlines())
+    report.judge(f"{node.name} cannot log in to {line}" for line in done.stdout.splitlines())
 
 
 def test_host_keys_are_pinned_for_nobody_else(node: Node, machine: Machine) -> None:
-    """ssh asks nobody about a node and takes no new key for it; another host is not concerned."""
+    """ssh never asks about a node and accepts no new key for it; other hosts are not affected."""
     shown = {goal: machine.run(f"ssh -G {goal}").stdout for goal in (node.name, "github.com")}
     assert "stricthostkeychecking true" in shown[node.name].splitlines(), (
         f"{node.name}: ssh takes new keys of the nodes"
@@ -52,7 +55,7 @@ def test_host_keys_are_pinned_for_nobody_else(node: Node, machine: Machine) -> N
 
 
 def test_its_name_is_no_loopback(node: Node, machine: Machine) -> None:
-    """What programs get that ask for the name of the machine they run on."""
+    """The address that programs get for the name of their own machine is not loopback."""
     for name in ("$(hostname)", node.name):
         found = machine.run(f"getent ahosts {name}")
         addresses = {line.split()[0] for line in found.stdout.splitlines() if line.strip()}
@@ -64,28 +67,28 @@ def test_its_name_is_no_loopback(node: Node, machine: Machine) -> None:
 def test_every_node_is_known_by_its_name(node: Node, machine: Machine, rack: Rack) -> None:
     """The names of the rack stand for management addresses."""
     found = machine.run("; ".join(f"getent ahostsv4 {name}" for name in rack.nodes))
-    said = {line.split()[-1]: line.split()[0] for line in found.stdout.splitlines() if len(line.split()) == 3}
+    reported = {line.split()[-1]: line.split()[0] for line in found.stdout.splitlines() if len(line.split()) == 3}
     for name, other in rack.nodes.items():
-        assert said.get(name) == str(other.address), f"{node.name}: {name} is {said.get(name, 'unknown')}"
+        assert reported.get(name) == str(other.address), f"{node.name}: {name} is {reported.get(name, 'unknown')}"
 
 
 def test_sshd_takes_keys_only(node: Node, machine: Machine, rack: Rack) -> None:
-    """The settings of its files, and what the sshd that runs would take from somebody who offers nothing."""
+    """The settings of its files, and the methods that the running sshd accepts from a client without a key."""
     if not rack.access.hardening:
         pytest.skip("rack.yaml leaves sshd alone")
     shown = machine.run("sshd -T").stdout.splitlines()
     for key, value in SETTINGS.items():
         assert f"{key.lower()} {value}" in shown, f"{node.name}: sshd has not {key} {value}"
-    said = machine.run(
+    reported = machine.run(
         f"ssh {OFFER_NOTHING} -p {rack.access.port} {rack.access.user}@{node.address} true 2>&1; true"
     ).stdout
-    taken = re.search(r"Permission denied \((.*)\)", said)
-    assert taken, f"{node.name}: sshd does not refuse who offers nothing: {said.strip()}"
+    taken = re.search(r"Permission denied \((.*)\)", reported)
+    assert taken, f"{node.name}: sshd does not refuse who offers nothing: {reported.strip()}"
     assert taken[1] == "publickey", f"{node.name}: sshd takes {taken[1]}, wanted publickey"
 
 
 def test_nothing_is_on_trial(node: Node, machine: Machine) -> None:
-    """No change of sshd waits for its proof, which a timer or a reboot would undo."""
+    """No change of sshd is pending, which a timer or a reboot would revert."""
     found = machine.run(
         "ls /etc/tmpfiles.d/sparkrack-access.conf /run/sparkrack/access.revert 2>/dev/null"
     ).stdout.split()
@@ -101,8 +104,9 @@ def test_key_is_private_and_its_own(node: Node, machine: Machine, rack: Rack) ->
     own = machine.run(f"ssh-keygen -y -P '' -f {folder}/{NAME}").stdout.split()[:2]
     assert len(own) == 2, f"{node.name}: {NAME} is no key that can be used"
     lines = machine.run(f"cat {folder}/authorized_keys").stdout.splitlines()
-    same = [line.split()[-1] for line in lines if own[1] in line.split()]
+    comment = f"sparkrack:{rack.rack}:{node.name}"
+    same = [line.split()[-1] for line in lines if own[1] in line.split() and line.split()[-1] != comment]
     assert not same, f"{node.name}: its private key is that of {', '.join(same)} as well"
     let_in = [line.split()[-1] for line in lines if f" sparkrack:{rack.rack}:" in line]
-    missing = [name for name in rack.nodes if name != node.name and f"sparkrack:{rack.rack}:{name}" not in let_in]
+    missing = [name for name in rack.nodes if f"sparkrack:{rack.rack}:{name}" not in let_in]
     assert not missing, f"{node.name}: does not let in {', '.join(missing)}"

@@ -1,150 +1,126 @@
-"""Make a node's docker what `state` says."""
+"""Bring a node's docker to the state in `desired`."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Iterator
 
-from pyinfra.api.command import PyinfraCommand, StringCommand
+from pyinfra.api.command import StringCommand
 from pyinfra.api.deploy import deploy
-from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
-from pyinfra.context import ctx_host
 
-from roles.docker import containers, scripts, state
-from roles.docker.view import View
-from sparkrack.fleet import Node, Rack
-from sparkrack.ops import apt, files, probe, refusal, report
-from sparkrack.ops.account import Sort
-from sparkrack.ops.shell import quote, root
+from core.model import Node, Rack
+from core.ops import apt, remote_files
+from core.ops.operation import Changeset, managed_operation
+from core.ops.shell import quote, sudo_script
+from core.util.event import Action, Event, EventKind, acted, field_change, file_acted
+from roles.docker import ROLE, containers, desired, scripts
+from roles.docker.facts import DockerFacts
+from roles.docker.options import DockerOptions
 
 
-@deploy("Docker")
+@deploy(ROLE.title)
 def apply(rack: Rack, node: Node) -> None:  # noqa: ARG001 - every role is called alike
     """An engine that runs with the rack's settings, containers that have a limit, a user that may use it.
 
     Does not bound memory of CUDA, which no limit of a container counts.
     """
-    engine(name="Run docker with the rack's settings, now and after a reboot", rack=rack)
-    bound(name="Give every running container a memory limit", rack=rack)
-    admit(name="Let the rack's user use docker", rack=rack)
+    configure_engine(name="Run docker with the rack's settings, now and after a reboot", rack=rack)
+    limit_containers(name="Give every running container a memory limit", rack=rack)
+    add_user_to_group(name="Let the rack's user use docker", rack=rack)
 
 
-@operation()
-def engine(rack: Rack) -> Generator[PyinfraCommand, None, None]:
-    """Install it if there is none; edit daemon.json; reload, restart or start it when that is due, or take it back.
-
-    + rack: whose `docker` section says the settings
+@managed_operation("docker", DockerFacts)
+def configure_engine(facts: DockerFacts) -> Changeset:
+    """Install the engine if there is none; edit daemon.json; reload, restart or start it if needed, or restore the old
+    file.
     """
-    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    try:
-        view = View(rack, probe.read(host, "docker"))
-        right, obstacles = view.right, view.obstacles
-    except (probe.UnknownError, ValueError) as unknown:
-        yield refusal.unknown(host, f"docker: {unknown}; nothing was changed")
-        return
+    right, obstacles = facts.right, facts.obstacles
     if obstacles:
-        yield refusal.refuse(host, *(f"docker: {obstacle}; nothing was changed" for obstacle in obstacles))
-        return
+        return Changeset(blockers=tuple(f"{why}; nothing was changed" for why in obstacles))
     if right:
-        host.noop("docker runs with the rack's settings")
-        return
-    probe.forget(host)
-    report.tell(host, _told(view))
-    report.restart(host, _restarted(view))
-    if not view.installed:
-        yield apt.install(*view.packages)
-    if view.stale:
-        yield root(f"install -d -m 755 {state.DROPIN.rpartition('/')[0]}")
-        yield files.put(state.DROPIN, state.dropin(rack.rack), mode="644")
-        if view.act not in ("start", "restart"):  # those read the units themselves
-            yield root("systemctl daemon-reload")
-    if view.masked:
-        yield root(f"rm -f {quote(*view.masked)}; systemctl daemon-reload")
-    yield from _configured(view)
-    if not view.enabled:
-        yield root("systemctl enable --quiet docker.service")
-    if view.act == "reload":
-        yield root(scripts.reload(rack.docker.live_restore, state.NVIDIA in view.pending))
-    elif view.act:
-        yield root(scripts.restart(view.last, idle=view.must_be_idle))
+        return Changeset(in_sync_reason="docker runs with the rack's settings")
+    return Changeset(events=tuple(_changes(facts)), commands=tuple(_commands(facts)))
 
 
-def _configured(view: View) -> Generator[StringCommand, None, None]:
-    if not view.writes:
-        return
-    if not view.text:
-        yield root("install -d -m 755 /etc/docker")
-    keep = view.act in ("start", "restart") and not view.last
-    check = scripts.validated(view.command[1:], view.nvidia, view.new_mode, view.must_be_idle, keep)
-    before = view.reading.content(state.CONFIG)
-    yield files.put(state.CONFIG, view.after.encode(), mode=view.new_mode, before=before, check=check)
+def _commands(facts: DockerFacts) -> Iterator[StringCommand]:
+    if not facts.installed:
+        yield apt.install(*facts.packages)
+    if facts.stale:
+        yield sudo_script(f"install -d -m 755 {desired.DROPIN.rpartition('/')[0]}")
+        yield remote_files.put(desired.DROPIN, desired.dropin(facts.rack.rack), mode="644")
+        if facts.act not in ("start", "restart"):  # those read the units themselves
+            yield sudo_script("systemctl daemon-reload")
+    if facts.masked:
+        yield sudo_script(f"rm -f {quote(*facts.masked)}; systemctl daemon-reload")
+    if facts.writes:
+        yield from _configured(facts)
+    if not facts.enabled:
+        yield sudo_script("systemctl enable --quiet docker.service")
+    if facts.act == "reload":
+        # claim: docker.live-restore-gpu
+        live_restore = facts.rack.options(DockerOptions).live_restore
+        yield sudo_script(scripts.reload(live_restore, desired.NVIDIA in facts.pending))
+    elif facts.act:
+        yield sudo_script(scripts.restart(facts.last, idle=facts.must_be_idle))
 
 
-def _told(view: View) -> list[str]:
-    lines = [] if view.installed else [f"install {' '.join(view.packages)}"]
-    if view.stale:
-        lines.append(f"write {state.DROPIN}: each start of docker notes its daemon.json")
-    lines += [f"unmask {link}" for link in view.masked]
-    lines += state.shown(view.config, view.rack.docker)
-    if view.nvidia:
-        lines.append(f"{state.CONFIG}: runtimes nvidia none -> as nvidia-ctk makes it, which lays the file out anew")
-    if view.mode:
-        lines.append(f"{state.CONFIG}: {view.mode}")
-    if not view.enabled:
-        lines.append("enable docker.service")
-    return lines
+def _configured(facts: DockerFacts) -> Iterator[StringCommand]:
+    if not facts.text:
+        yield sudo_script("install -d -m 755 /etc/docker")
+    keep = facts.act in ("start", "restart") and not facts.last
+    check = scripts.validated(facts.command[1:], facts.nvidia, facts.new_mode, facts.must_be_idle, keep)
+    before = facts.reading.content(desired.CONFIG)
+    yield remote_files.put(desired.CONFIG, facts.after.encode(), mode=facts.new_mode, before=before, check=check)
 
 
-def _restarted(view: View) -> str | None:
-    end = f", which ends {len(view.victims)} running containers" if view.victims else ""
-    return f"{view.act} docker: {view.reason}{end}" if view.act else None
+def _changes(facts: DockerFacts) -> list[Event]:
+    changes = [] if facts.installed else [*acted(Action.INSTALL, " ".join(facts.packages))]
+    if facts.stale:
+        changes += file_acted(Action.WRITE, desired.DROPIN, detail="each start of docker notes its daemon.json")
+    changes += acted(Action.UNMASK, *facts.masked)
+    changes += desired.setting_changes(facts.config, facts.rack.options(DockerOptions))
+    if facts.nvidia:
+        new, note = "as nvidia-ctk makes it", "nvidia-ctk reformats the file"
+        changes.append(field_change(desired.CONFIG, "runtimes nvidia", "none", new, note))
+    if facts.mode:
+        changes.append(Event(EventKind.CHANGE, path=desired.CONFIG, action=Action.SET, detail=facts.mode))
+    if not facts.enabled:
+        changes += acted(Action.ENABLE, "docker.service")
+    if facts.act:
+        end = f", which ends {len(facts.victims)} running containers" if facts.victims else ""
+        reason = f"{facts.reason}{end}"
+        changes.append(Event(EventKind.RESTART, subject="docker", action=Action(facts.act), detail=reason))
+    return changes
 
 
-@operation()
-def bound(rack: Rack) -> Generator[PyinfraCommand, None, None]:
-    """Limit what runs without a limit, and name what runs outside the ceiling: that cannot be moved.
-
-    + rack: whose `docker.memory` is the most that a container may have
-    """
-    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    try:
-        view = View(rack, probe.read(host, "docker"))
-        running, limits = view.running, view.limits
-    except (probe.UnknownError, ValueError) as unknown:
-        yield refusal.unknown(host, f"docker: {unknown}; nothing was changed")
-        return
-    for line in containers.outside(running):
-        report.warn(host, line, Sort.UNMANAGED)
+@managed_operation("docker", DockerFacts)
+def limit_containers(facts: DockerFacts) -> Changeset:
+    """Limit what runs without a limit, and name what runs outside the ceiling: that cannot be moved."""
+    running, limits = facts.running, facts.limits
+    warnings = tuple(Event(EventKind.UNMANAGED, detail=line) for line in containers.outside_slice(running))
     if not limits:
-        host.noop("every running container has a limit" if running else "no container runs")
-        return
-    probe.forget(host)
-    report.tell(host, containers.shown(limits))
-    for one, limit in limits.items():
-        # One that has ended meanwhile needs no limit.
-        yield root(
-            f"docker -H unix:///run/docker.sock update --memory {limit} --memory-swap {limit} {one.id} >/dev/null "
-            f"|| [ ! -e {quote(one.path)} ]"
-        )
+        reason = "every running container has a limit" if running else "no container runs"
+        return Changeset(warnings=warnings, in_sync_reason=reason)
+    return Changeset(
+        warnings=warnings,
+        events=tuple(containers.limit_changes(limits)),
+        commands=tuple(
+            # A container that has ended since needs no limit.
+            sudo_script(
+                f"docker -H unix:///run/docker.sock update --memory {limit} --memory-swap {limit} {one.id} >/dev/null "
+                f"|| [ ! -e {quote(one.path)} ]"
+            )
+            for one, limit in limits.items()
+        ),
+    )
 
 
-@operation()
-def admit(rack: Rack) -> Generator[PyinfraCommand, None, None]:
-    """Put the user of the rack into group docker.
-
-    + rack: whose `access.user` it is
-    """
-    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    try:
-        apart = View(rack, probe.read(host, "docker")).apart
-    except (probe.UnknownError, ValueError) as unknown:
-        yield refusal.unknown(host, f"docker: {unknown}; nothing was changed")
-        return
-    user = rack.access.user
-    if apart is None:
-        host.noop(f"{user} is in group docker")
-        return
-    probe.forget(host)
-    report.tell(host, [f"{user} joins group docker (from the next login on)"])
-    # The group comes with the package, but a person can have removed it.
-    yield root(f"getent group docker >/dev/null || groupadd --system docker; usermod -aG docker {quote(user)}")
+@managed_operation("docker", DockerFacts)
+def add_user_to_group(facts: DockerFacts) -> Changeset:
+    """Put the user of the rack into group docker."""
+    user = facts.rack.access.user
+    if facts.apart is None:
+        return Changeset(in_sync_reason=f"{user} is in group docker")
+    joins = Event(EventKind.CHANGE, subject=user, action=Action.JOIN_GROUP, detail="docker (from the next login on)")
+    # The group comes with the package, but an administrator can have removed it.
+    command = f"getent group docker >/dev/null || groupadd --system docker; usermod -aG docker {quote(user)}"
+    return Changeset(events=(joins,), commands=(sudo_script(command),))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sparkrack.fleet import SLICE, Docker, mebibytes
+from core.model import CONTAINER_SLICE, mebibytes
+from core.util.event import Action, Event, EventKind, FieldValue
+from roles.docker.options import DockerOptions
 
 CGROUPS = "/sys/fs/cgroup"
 _PLACE = re.compile(r"(?:docker-)?(?P<id>[0-9a-z]{12,64})(?:\.scope)?")
@@ -13,7 +15,7 @@ _PLACE = re.compile(r"(?:docker-)?(?P<id>[0-9a-z]{12,64})(?:\.scope)?")
 
 @dataclass(frozen=True)
 class Container:
-    """What runs in one cgroup of docker: a container, or a step of a build. Limits in bytes, None for no limit."""
+    """The processes of one cgroup of docker: a container, or a step of a build. Limits in bytes, None for no limit."""
 
     path: str
     memory: int | None
@@ -21,24 +23,24 @@ class Container:
 
     @property
     def id(self) -> str:
-        """As docker names it."""
+        """Full ID in docker."""
         found = _PLACE.fullmatch(self.path.rsplit("/", 1)[-1])
         return found["id"] if found else ""
 
     @property
     def short(self) -> str:
-        """As a person names it."""
+        """Short ID for display."""
         return self.id[:12]
 
     @property
     def build(self) -> bool:
-        """Whether it is a step of a build: no container that docker could be asked for."""
+        """Return whether it is a step of a build, which docker does not list as a container."""
         return not re.fullmatch(r"[0-9a-f]{64}", self.id)
 
     @property
     def inside(self) -> bool:
-        """Whether the memory ceiling of the rack counts it."""
-        return self.path.startswith(f"{CGROUPS}/{SLICE}/")
+        """Return whether the memory limit of the rack includes it."""
+        return self.path.startswith(f"{CGROUPS}/{CONTAINER_SLICE}/")
 
 
 def running(listing: str) -> list[Container]:
@@ -48,7 +50,7 @@ def running(listing: str) -> list[Container]:
         words = line.rsplit(" ", 2)
         path = words[0]
         if len(words) != 3 or not path.startswith(f"{CGROUPS}/") or not _PLACE.fullmatch(path.rsplit("/", 1)[-1]):
-            raise ValueError(f"running containers: cannot be told from {line[:120]!r}")
+            raise ValueError(f"running containers: unexpected probe output {line[:120]!r}")
         found.append(Container(path, _bytes(words[1], line), 0 if words[2] == "-" else _bytes(words[2], line)))
     return found
 
@@ -57,12 +59,12 @@ def _bytes(word: str, line: str) -> int | None:
     if word == "max":
         return None
     if not re.fullmatch(r"[0-9]+", word):
-        raise ValueError(f"running containers: cannot be told from {line[:120]!r}")
+        raise ValueError(f"running containers: unexpected probe output {line[:120]!r}")
     return int(word)
 
 
-def limits(found: list[Container], docker: Docker) -> dict[Container, int]:
-    """The containers that are not bounded, and the limit in bytes that each shall have, swap included.
+def limits(found: list[Container], docker: DockerOptions) -> dict[Container, int]:
+    """Return the containers that are not limited, and the limit in bytes for each, swap included.
 
     A smaller limit of its own stays.
     """
@@ -71,20 +73,29 @@ def limits(found: list[Container], docker: Docker) -> dict[Container, int]:
     return {one: limit for one, limit in shall.items() if (one.memory, one.swap) != (limit, 0)}
 
 
-def shown(found: dict[Container, int]) -> list[str]:
-    """What becomes of their limits."""
+def limit_changes(found: dict[Container, int]) -> list[Event]:
+    """Return the changes of their limits, as text."""
     return [
-        f"container {one.short}: memory {_written(one.memory)} -> {_written(limit)}, "
-        f"swap {_written(one.swap)} -> 0 (live, it is not restarted)"
+        Event(
+            EventKind.CHANGE,
+            subject=f"container {one.short}",
+            fields=(
+                FieldValue("memory", _written(one.memory), _written(limit)),
+                FieldValue("swap", _written(one.swap), "0"),
+            ),
+            action=Action.SET,
+            detail="live, it is not restarted",
+        )
         for one, limit in found.items()
     ]
 
 
-def outside(found: list[Container]) -> list[str]:
-    """The containers that the ceiling does not count, and what a person can do."""
+# claim: docker.build-slice
+def outside_slice(found: list[Container]) -> list[str]:
+    """Return the containers outside the memory limit, with the possible fixes."""
     return [
-        f"docker: {'a build' if one.build else 'container'} {one.short} is outside {SLICE} and its ceiling "
-        f"({one.path.removeprefix(CGROUPS)}); make it anew, without a --cgroup-parent of its own"
+        f"{'a build' if one.build else 'container'} {one.short} is outside {CONTAINER_SLICE} and its ceiling "
+        f"({one.path.removeprefix(CGROUPS)}); recreate it without its own --cgroup-parent"
         for one in found
         if not one.inside
     ]

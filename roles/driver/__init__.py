@@ -1,9 +1,26 @@
-"""Driver: a node has the NVIDIA driver and kernel that rack.yaml declares, and nothing moves them by itself.
+"""Driver: a node has the NVIDIA driver and kernel that rack.yaml declares, and no automatic upgrade changes them.
 
-Nodes drift apart by updates nobody ordered: apt, unattended-upgrades, PackageKit, the DGX dashboard and the OTA each
-replace driver or kernel, and one odd node spoils every run of the rack. So both are installed at their declared
-versions, everything that drives a GPU or a container is held, and every timer or service that upgrades by itself is
-masked. What this role never does: remove a package, replace one major version of the driver by another, or reboot;
-that a reboot is needed is said, and the proof fails until it was done. fwupd and NVIDIA's OTA started by hand do not
-ask apt.
+Automatic updates make nodes differ: apt, unattended-upgrades, PackageKit, the DGX dashboard and the OTA each replace
+driver or kernel, and one different node slows every job of the rack. So both are installed at their declared versions,
+every package that drives a GPU or a container is held, and every timer or service of automatic upgrades is masked. The
+role never removes a package, replaces one major version of the driver by another, or reboots; it reports that a reboot
+is needed, and verify fails until it is done. fwupd and NVIDIA's OTA started by hand do not use apt.
 """
+
+from __future__ import annotations
+
+from core.model.role import Role
+from roles.driver.options import DriverOptions
+
+ROLE = Role(
+    __name__,
+    title="Driver",
+    promise=(
+        "driver and kernel at the declared version and on hold, every automatic upgrade disabled; reports "
+        "that a reboot is needed, never reboots"
+    ),
+    proof="`apt-mark`, a simulated full upgrade, `systemctl`, `nvidia-smi`",
+    options=DriverOptions,
+    opt_in=True,
+    risky=True,
+)

@@ -1,175 +1,118 @@
-"""Make a node's driver and kernel what `state` says, and keep them so."""
+"""Bring a node's driver and kernel to the state in `desired`, and hold them there."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from weakref import WeakKeyDictionary
-
-from pyinfra.api.command import PyinfraCommand, StringCommand
+from pyinfra.api.command import StringCommand
 from pyinfra.api.deploy import deploy
-from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
-from pyinfra.api.state import State
-from pyinfra.context import ctx_host
 
-from roles.driver import closed, state
-from roles.driver.view import View
-from sparkrack.fleet import Driver, Node, Rack
-from sparkrack.ops import apt, files, probe, refusal, report
-from sparkrack.ops.shell import quote, root
-
-_failed: WeakKeyDictionary[State, str] = WeakKeyDictionary()
-"""The node of a run whose packages could not be changed, after which no other is touched."""
+from core.model import Node, Rack
+from core.ops import apt, remote_files
+from core.ops.announce import file_diff
+from core.ops.operation import Changeset, managed_operation
+from core.ops.shell import quote, sudo_script
+from core.util.event import Action, Event, EventKind, acted, file_acted
+from roles.driver import ROLE, desired, upgrade_blockers
+from roles.driver.facts import DriverFacts
+from roles.driver.options import DriverOptions
 
 
-@deploy("Driver")
-def apply(rack: Rack, node: Node) -> None:
-    """Driver and kernel at their declared versions, held, and no automatic upgrade; nothing if none is declared.
+@deploy(ROLE.title)
+def apply(rack: Rack, node: Node) -> None:  # noqa: ARG001 - every role is called alike
+    """Install driver and kernel at their declared versions, hold them, and disable automatic upgrades; nothing without
+    a declaration.
 
-    Does not protect from a person who upgrades with --allow-change-held-packages: the next run takes that back.
+    Does not prevent a manual upgrade with --allow-change-held-packages: the next run reverts that.
     """
-    if rack.driver is None:
+    driver = rack.declared(DriverOptions)
+    if driver is None:
         return
-    close(name="Close every way by which the node upgrades itself", rack=rack, driver=rack.driver)
-    hold(name="Hold driver, kernel and container engine", rack=rack, driver=rack.driver)
+    close(name="Close every way by which the node upgrades itself", rack=rack, driver=driver)
+    hold(name="Hold driver, kernel and container engine", rack=rack, driver=driver)
     install(
         name="Install the declared versions of driver and kernel",
         rack=rack,
-        driver=rack.driver,
-        node=node,
+        driver=driver,
         _serial=True,
     )
-    tell_reboot(name="Say whether a reboot is needed", rack=rack, driver=rack.driver)
+    tell_reboot(name="Say whether a reboot is needed", rack=rack, driver=driver)
 
 
-def _look(host: Host, rack: Rack, driver: Driver, first: bool = False) -> View | PyinfraCommand:
-    """The node as it is, or the command that refuses it; a plan tells the reasons once, at its first operation."""
-    told = first or host.state.is_executing
-    try:
-        view = View(rack, driver, probe.read(host, "driver"))
-        reasons = view.obstacles
-    except (probe.UnknownError, ValueError) as unknown:
-        return refusal.unknown(host, *([f"driver: {unknown}; nothing was changed"] if told else []))
-    if reasons:
-        return refusal.refuse(host, *(f"driver: {reason}" for reason in reasons if told))
-    return view
+@managed_operation("driver", DriverFacts)
+def close(facts: DriverFacts) -> Changeset:
+    """No timer and no service upgrades packages by itself, and apt's own would do nothing."""
+    if facts.obstacles:
+        return Changeset(blockers=tuple(facts.obstacles))
+    wanted = upgrade_blockers.conf(facts.rack)
+    if facts.conf == wanted and not facts.open:
+        return Changeset(in_sync_reason="nothing upgrades the node by itself")
+    events = [file_diff(upgrade_blockers.CONF, facts.conf, wanted)] if facts.conf != wanted else []
+    events += acted(Action.STOP_AND_MASK, *(unit.name for unit in facts.open))
+    events += file_acted(Action.MOVE, *(unit.instead for unit in facts.open if unit.instead))
+    commands = [_mask(facts.open)] if facts.open else []
+    if facts.conf != wanted:
+        check = 'apt-config -c "$new" dump > /dev/null'
+        commands.append(remote_files.put(upgrade_blockers.CONF, wanted, mode="644", check=check))
+    return Changeset(events=tuple(events), commands=tuple(commands))
 
 
-@operation()
-def close(rack: Rack, driver: Driver) -> Generator[PyinfraCommand, None, None]:
-    """No timer and no service upgrades packages by itself, and apt's own would do nothing.
-
-    + rack: whose name stands in the drop-in
-    + driver: what is declared
-    """
-    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    view = _look(host, rack, driver, first=True)
-    if not isinstance(view, View):
-        yield view
-        return
-    wanted = closed.conf(rack)
-    if view.conf == wanted and not view.open:
-        host.noop("nothing upgrades the node by itself")
-        return
-    probe.forget(host)
-    if view.conf != wanted:
-        report.show(host, closed.CONF, view.conf, wanted)
-    report.tell(host, [f"stop and mask {unit.name}" for unit in view.open])
-    report.tell(host, [f"{unit.instead} is moved to {files.BACKUPS}" for unit in view.open if unit.instead])
-    if view.open:
-        yield _mask(view.open)
-    if view.conf != wanted:
-        yield files.put(closed.CONF, wanted, mode="644", check='apt-config -c "$new" dump > /dev/null')
-
-
-def _mask(units: list[closed.Unit]) -> StringCommand:
+def _mask(units: list[upgrade_blockers.UpgradeUnit]) -> StringCommand:
     """One that upgrades right now is waited for: stopped, it would leave dpkg in the middle. Stopped before it is
     masked, since the mask is what the next run looks at, and again after it: nothing starts it any more by then."""
     names = quote(*(unit.name for unit in units))
     aside = "".join(
-        f"install -d -m 700 {files.BACKUPS}; [ ! -e {quote(unit.instead)} ] && [ ! -L {quote(unit.instead)} ] || "
-        f"mv -fT --backup=numbered {quote(unit.instead, f'{files.BACKUPS}/{unit.name}')}; "
+        f"install -d -m 700 {remote_files.BACKUPS}; "
+        f"[ ! -e {quote(unit.instead)} ] && [ ! -L {quote(unit.instead)} ] || "
+        f"mv -fT --backup=numbered {quote(unit.instead, f'{remote_files.BACKUPS}/{unit.name}')}; "
         for unit in units
         if unit.instead
     )
-    return root(
+    return sudo_script(
         f"{apt.wait()}\nsystemctl stop {names} || true; {aside}systemctl --no-reload mask --quiet {names}; "
         f"systemctl daemon-reload; systemctl stop {names}"
     )
 
 
-@operation()
-def hold(rack: Rack, driver: Driver) -> Generator[PyinfraCommand, None, None]:
-    """What must not move is on hold, as far as it is installed.
-
-    + rack: the rack
-    + driver: what is declared
-    """
-    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    view = _look(host, rack, driver)
-    if not isinstance(view, View):
-        yield view
-        return
-    names = state.to_hold(view.packages)
+@managed_operation("driver", DriverFacts)
+def hold(facts: DriverFacts) -> Changeset:
+    """Hold the packages that must not change, if they are installed."""
+    if facts.obstacles:
+        return Changeset(blockers=tuple(facts.obstacles))
+    names = desired.to_hold(facts.packages)
     if not names:
-        host.noop("what must not move is on hold")
-        return
-    probe.forget(host)
-    report.tell(host, [f"hold {name}" for name in names])
-    yield apt.hold(*names)
+        return Changeset(in_sync_reason="what must not move is on hold")
+    return Changeset(events=acted(Action.HOLD, *names), commands=(apt.hold(*names),))
 
 
-@operation()
-def install(rack: Rack, driver: Driver, node: Node) -> Generator[PyinfraCommand, None, None]:
-    """The declared versions, also older ones, on one node after the other; none after one that failed.
-
-    + rack: the rack
-    + driver: what is declared
-    + node: the one this host is
-    """
-    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    view = _look(host, rack, driver)
-    if not isinstance(view, View):
-        yield view
-        return
-    if not view.words and not view.interrupted:
-        host.noop("driver and kernel are as declared")
-        return
-    if host.state in _failed:
-        before = _failed[host.state]
-        yield refusal.refuse(host, f"driver: not touched, since {before} failed and nodes change one at a time")
-        return
-    probe.forget(host)
-    if view.interrupted:
-        report.tell(host, ["dpkg was interrupted: dpkg --configure -a"])
-    report.tell(host, state.changes(view.packages, view.words))
-    done = False
-    try:
-        if view.words:
-            yield apt.install(*view.words, downgrade=True, held=True)
-            # By patterns: what came along is not known here, and would be left for the next run.
-            yield root(f"{apt.wait()}\n{state.hold_all()}")
-        else:
-            yield apt.finish()
-        done = True
-    finally:
-        # pyinfra ends an operation at its first failing command by closing this generator.
-        if host.state.is_executing and not done:
-            _failed[host.state] = node.name
+@managed_operation("driver", DriverFacts, one_at_a_time=True)
+def install(facts: DriverFacts) -> Changeset:
+    """The declared versions, also older ones, on one node after the other; none after one that failed."""
+    if facts.obstacles:
+        return Changeset(blockers=tuple(facts.obstacles))
+    if not facts.words and not facts.interrupted:
+        return Changeset(in_sync_reason="driver and kernel are as declared")
+    if facts.unit_blockers:
+        return Changeset(blockers=tuple(facts.unit_blockers))
+    events = []
+    if facts.interrupted:
+        events.append(Event(EventKind.CHANGE, subject="dpkg was interrupted", detail="dpkg --configure -a"))
+    events += desired.changes(facts.packages, facts.words)
+    if not facts.words:
+        return Changeset(events=tuple(events), commands=(apt.finish(),))
+    commands = (
+        # claim: driver.downgrade
+        apt.install(*facts.words, downgrade=True, held=True),
+        # By patterns: installed dependencies are not known here, and would be left for the next run.
+        sudo_script(f"{apt.wait()}\n{desired.hold_all()}"),
+    )
+    return Changeset(events=tuple(events), commands=commands)
 
 
-@operation()
-def tell_reboot(rack: Rack, driver: Driver) -> Generator[PyinfraCommand, None, None]:
-    """A reboot is a result, never an act.
-
-    + rack: the rack
-    + driver: what is declared
-    """
-    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    view = _look(host, rack, driver)
-    if not isinstance(view, View):
-        yield view
-        return
-    for reason in view.reboot:
-        report.warn(host, f"reboot required: {reason}")
-    host.noop("a reboot is needed" if view.reboot else "no reboot is needed")
+@managed_operation("driver", DriverFacts)
+def tell_reboot(facts: DriverFacts) -> Changeset:
+    """A reboot is a result, never an act."""
+    if facts.obstacles:
+        return Changeset(blockers=tuple(facts.obstacles))
+    return Changeset(
+        warnings=tuple(Event(EventKind.NOTE, action=Action.REBOOT, detail=reason) for reason in facts.reboot),
+        in_sync_reason="a reboot is needed" if facts.reboot else "no reboot is needed",
+    )

@@ -6,54 +6,68 @@ import re
 
 import pytest
 
-from roles.driver import closed, state
-from sparkrack.fleet import Driver, Node, Rack
-from sparkrack.proof.machines import Machine
-from sparkrack.proof.told import Told
+from core.model import Node, Rack
+from core.ssh.client import Machine
+from core.verify.reporter import CheckReporter
+from roles.driver import desired, upgrade_blockers
+from roles.driver.options import DriverOptions
 
 
 @pytest.fixture
-def driver(rack: Rack) -> Driver:
-    """What is declared."""
-    if rack.driver is None:
+def driver(rack: Rack) -> DriverOptions:
+    """The declared driver."""
+    declared = rack.declared(DriverOptions)
+    if declared is None:
         pytest.skip("rack.yaml declares no driver")
-    return rack.driver
+    return declared
 
 
-def test_the_declared_driver_is_installed(node: Node, machine: Machine, driver: Driver, told: Told) -> None:
+def test_the_declared_driver_is_installed(
+    node: Node, machine: Machine, driver: DriverOptions, report: CheckReporter
+) -> None:
     """Every package of the driver that `dpkg -l` shows, and there is one that pulls in all of it."""
     found = _listed(node, machine)
-    number = state.major(driver)
+    number = desired.major(driver)
     ours = [(status, name, version) for status, name, version in found if _is_of(name, number)]
-    faults = [] if any(state.WHOLE.fullmatch(name) for _, name, _ in ours) else [f"no nvidia-driver-{number}-open"]
+    faults = [] if any(desired.WHOLE.fullmatch(name) for _, name, _ in ours) else [f"no nvidia-driver-{number}-open"]
     for status, name, version in ours:
-        if not state.is_version(version, driver.version):
+        if not desired.is_version(version, driver.version):
             faults.append(f"{name} is {version}, wanted {driver.version}")
         if status[1:] != "i":
             faults.append(f"{name} is only half installed (dpkg -l: {status})")
-    told.judge(f"{node.name}: {fault}" for fault in faults)
+    report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def test_what_must_not_move_is_on_hold(node: Node, machine: Machine, driver: Driver, told: Told) -> None:  # noqa: ARG001
-    """As apt-mark shows it."""
+def test_what_must_not_move_is_on_hold(
+    node: Node,
+    machine: Machine,
+    driver: DriverOptions,  # noqa: ARG001
+    report: CheckReporter,
+) -> None:
+    """Every package that must not change is on hold, by apt-mark."""
     showing = machine.run("apt-mark showhold")
     assert showing.rc == 0, f"{node.name}: apt-mark: {showing.stderr.strip()}"
     on_hold = {name.partition(":")[0] for name in showing.stdout.split()}
     names = [name for _, name, _ in _listed(node, machine)]
-    told.judge(f"{node.name}: {name} is not on hold" for name in names if state.held(name) and name not in on_hold)
+    report.judge(f"{node.name}: {name} is not on hold" for name in names if desired.held(name) and name not in on_hold)
 
 
-def test_a_full_upgrade_moves_nothing_of_it(node: Node, machine: Machine, driver: Driver, told: Told) -> None:  # noqa: ARG001
+def test_a_full_upgrade_moves_nothing_of_it(
+    node: Node,
+    machine: Machine,
+    driver: DriverOptions,  # noqa: ARG001
+    report: CheckReporter,
+) -> None:
     """apt's own plan for `full-upgrade`, from the lists it has; nothing is done."""
     plan = machine.run("apt-get -s -o Debug::NoLocking=1 full-upgrade")
     assert plan.rc == 0, f"{node.name}: apt-get -s full-upgrade: {plan.stderr.strip()}"
     moved = re.findall(r"^(?:Inst|Remv) (\S+)", plan.stdout, re.MULTILINE)
-    told.judge(f"{node.name}: a full upgrade would move {name}" for name in moved if state.held(name))
+    report.judge(f"{node.name}: a full upgrade would move {name}" for name in moved if desired.held(name))
 
 
-def test_no_unit_upgrades_the_node(node: Node, machine: Machine, driver: Driver, told: Told) -> None:  # noqa: ARG001
+def test_no_unit_upgrades_the_node(node: Node, machine: Machine, driver: DriverOptions, report: CheckReporter) -> None:  # noqa: ARG001
     """Every timer and service of the kind that systemd knows is masked, and none runs."""
-    patterns = " ".join(f"'{pattern}'" for pattern in closed.SELF_UPGRADING)
+    patterns = " ".join(f"'{pattern}'" for pattern in upgrade_blockers.SELF_UPGRADING)
     listing = machine.run(f"systemctl list-unit-files --no-legend --plain --no-pager {patterns}")
     assert listing.rc in (0, 1), f"{node.name}: systemctl: {listing.stderr.strip()}"  # 1: none at all (systemd 257)
     states = {line.split()[0]: line.split()[1] for line in listing.stdout.splitlines()}
@@ -61,24 +75,29 @@ def test_no_unit_upgrades_the_node(node: Node, machine: Machine, driver: Driver,
     assert running.rc == 0, f"{node.name}: systemctl: {running.stderr.strip()}"
     faults = [f"{name} is {how}, wanted masked" for name, how in states.items() if how != "masked"]
     faults += [f"{line.split()[0]} runs" for line in running.stdout.splitlines()]
-    told.judge(f"{node.name}: {fault}" for fault in faults)
+    report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def test_apt_upgrades_nothing_by_itself(node: Node, machine: Machine, driver: Driver, told: Told) -> None:  # noqa: ARG001
+def test_apt_upgrades_nothing_by_itself(
+    node: Node,
+    machine: Machine,
+    driver: DriverOptions,  # noqa: ARG001
+    report: CheckReporter,
+) -> None:
     """The shell variables that apt's daily script takes."""
-    keys = " ".join(f"v{number} {key}" for number, key in enumerate(closed.PERIODIC))
+    keys = " ".join(f"v{number} {key}" for number, key in enumerate(upgrade_blockers.PERIODIC))
     shown = machine.run(f"apt-config shell {keys}")
     assert shown.rc == 0, f"{node.name}: apt-config: {shown.stderr.strip()}"
     values = dict(re.findall(r"^v(\d+)='(.*)'$", shown.stdout, re.MULTILINE))
-    told.judge(
+    report.judge(
         f"{node.name}: {key} is {values.get(str(number), 'not set')} for apt, wanted 0"
-        for number, key in enumerate(closed.PERIODIC)
+        for number, key in enumerate(upgrade_blockers.PERIODIC)
         if values.get(str(number)) != "0"
     )
 
 
-def test_the_declared_kernel_runs(node: Node, machine: Machine, driver: Driver) -> None:
-    """What `uname` says."""
+def test_the_declared_kernel_runs(node: Node, machine: Machine, driver: DriverOptions) -> None:
+    """`uname` shows the declared kernel."""
     if driver.kernel is None:
         pytest.skip("rack.yaml declares no kernel")
     runs = machine.run("uname -r")
@@ -87,18 +106,18 @@ def test_the_declared_kernel_runs(node: Node, machine: Machine, driver: Driver) 
     assert name == driver.kernel, f"{node.name}: kernel {name} runs, wanted {driver.kernel}; reboot required"
 
 
-def test_the_declared_driver_is_loaded(node: Node, machine: Machine, driver: Driver) -> None:
-    """What `nvidia-smi` says of each GPU."""
+def test_the_declared_driver_is_loaded(node: Node, machine: Machine, driver: DriverOptions) -> None:
+    """`nvidia-smi` shows the declared driver for each GPU."""
     answer = machine.run("timeout 60 nvidia-smi --query-gpu=driver_version --format=csv,noheader")
-    said = (answer.stdout or answer.stderr).strip()
-    assert answer.rc == 0, f"{node.name}: nvidia-smi does not reach the driver; reboot required: {said}"
+    reported = (answer.stdout or answer.stderr).strip()
+    assert answer.rc == 0, f"{node.name}: nvidia-smi does not reach the driver; reboot required: {reported}"
     # Loaded is 580.159.03 where the package is 580.159.03-0ubuntu1.
-    assert said, f"{node.name}: nvidia-smi names no driver"
-    wrong = [one for one in said.split() if not state.is_version(one, driver.version) and not _same(one, driver)]
+    assert reported, f"{node.name}: nvidia-smi names no driver"
+    wrong = [one for one in reported.split() if not desired.is_version(one, driver.version) and not _same(one, driver)]
     assert not wrong, f"{node.name}: driver {', '.join(wrong)} is loaded, wanted {driver.version}"
 
 
-def test_no_reboot_is_asked_for(node: Node, machine: Machine, driver: Driver) -> None:  # noqa: ARG001
+def test_no_reboot_is_asked_for(node: Node, machine: Machine, driver: DriverOptions) -> None:  # noqa: ARG001
     """No package has asked for one since the last."""
     asked = machine.run("[ ! -e /var/run/reboot-required ] || { echo 'a package'; cat /var/run/reboot-required.pkgs; }")
     names = ", ".join(dict.fromkeys(asked.stdout.split("\n")[1:-1])) or asked.stdout.strip()
@@ -114,9 +133,9 @@ def _listed(node: Node, machine: Machine) -> list[tuple[str, str, str]]:
 
 
 def _is_of(name: str, number: str) -> bool:
-    match = state.OF_A_MAJOR.fullmatch(name)
+    match = desired.OF_A_MAJOR.fullmatch(name)
     return match is not None and match["major"] == number
 
 
-def _same(loaded: str, driver: Driver) -> bool:
+def _same(loaded: str, driver: DriverOptions) -> bool:
     return loaded == driver.version.rpartition("-")[0]

@@ -1,10 +1,8 @@
-"""Make a node's fabric what `state` says."""
+"""Bring a node's fabric to the state in `desired`."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
 from pyinfra import logger
 from pyinfra.api.command import FunctionCommand, PyinfraCommand
@@ -14,40 +12,31 @@ from pyinfra.api.operation import operation
 from pyinfra.api.state import State
 from pyinfra.context import ctx_host
 
-from roles.fabric import adopt, scripts, state
-from roles.fabric.view import TRIAL, View
-from sparkrack.fleet import Node, Rack
-from sparkrack.ops import files, probe, refusal, report
-from sparkrack.ops.account import Sort
-from sparkrack.ops.second import ask_anew
-from sparkrack.ops.shell import quote, root
-from sparkrack.ops.trial import Trial
+from core.model import Node, Rack
+from core.ops import announce, host_facts, refusals, remote_files
+from core.ops.operation import Changeset, managed_operation
+from core.ops.reconnect import run_on_new_connection
+from core.ops.rollback import PendingChange
+from core.ops.rollout import Rollout, rollout
+from core.ops.shell import quote, sudo_script
+from core.probes.protocol import UnknownError
+from core.util.event import Action, EventKind, file_acted
+from roles.fabric import ROLE, desired, foreign_netplan, scripts
+from roles.fabric.facts import TRIAL, FabricFacts
 
 PEER_SECONDS = 15
-"""How long a peer may take to answer the proof, and networkd to act."""
+"""Seconds for a peer to answer the check, and for networkd to act."""
 
 
-@dataclass
-class Run:
-    """What one run knows: the nodes whose fabric is right, which the next one must therefore reach, and the node
-    that could not be brought there, after which no other is touched."""
-
-    proven: set[str] = field(default_factory=set)
-    failed: str | None = None
-
-
-_runs: WeakKeyDictionary[State, Run] = WeakKeyDictionary()
-
-
-@deploy("Fabric")
+@deploy(ROLE.title)
 def apply(rack: Rack, node: Node, seconds: int = TRIAL.seconds) -> None:
-    """Give both halves of each cabled port their address and MTU: tried, proven from outside, then kept.
+    """Give both halves of each cabled port their address and MTU: tested from outside, then confirmed.
 
-    seconds: how long a node waits for proof before it takes the change back. Does not protect from somebody who
-    cuts the management network itself during that time; the node then ends with its old fabric.
+    seconds: how long a node waits for the confirmation before it reverts the change. Does not protect from a failure of
+    the management network itself during that time; the node then ends with its old fabric.
     """
-    declare_hotplug(name="Say whether a ConnectX-7 port without a peer may be removed", rack=rack)
-    give_network(
+    declare_hotplug(name="Say whether a ConnectX-7 port without a peer may be removed", rack=rack, node=node)
+    configure_fabric(
         name="Give the fabric interfaces their addresses and MTU",
         rack=rack,
         node=node,
@@ -56,138 +45,137 @@ def apply(rack: Rack, node: Node, seconds: int = TRIAL.seconds) -> None:
     )
 
 
-@operation()
-def declare_hotplug(rack: Rack) -> Generator[PyinfraCommand, None, None]:
-    """DGX OS's own switch for it: a file that is there, or not. It is looked at when a cable or a peer goes.
-
-    + rack: whose `fabric.hotplug` says it; without it the file is left as it is
-    """
-    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    try:
-        there = probe.read(host, "fabric").content(state.HOTPLUG) is not None
-    except probe.UnknownError as unknown:
-        yield refusal.unknown(host, f"fabric: {unknown}; nothing was changed")
-        return
-    wanted = rack.fabric.hotplug
-    if wanted is None or wanted == there:
-        host.noop("hotplug is left alone" if wanted is None else f"hotplug is {'on' if wanted else 'off'}")
-        return
-    probe.forget(host)
-    report.tell(host, [f"{state.HOTPLUG}: {'made' if wanted else 'removed'}"])
-    if wanted:
-        yield root(f"install -d -m 755 {state.HOTPLUG.rpartition('/')[0]}; : > {state.HOTPLUG}")
-    else:
-        yield root(f"rm -f {state.HOTPLUG}")
+@managed_operation("fabric", FabricFacts)
+def declare_hotplug(facts: FabricFacts) -> Changeset:
+    """Create or remove DGX OS's own switch file, which DGX OS reads when a cable or a peer is lost."""
+    wanted, there = facts.rack.fabric.hotplug, facts.reading.content(desired.HOTPLUG) is not None
+    if wanted is None:
+        return Changeset(in_sync_reason="hotplug is left alone")
+    if wanted == there:
+        return Changeset(in_sync_reason=f"hotplug is {'on' if wanted else 'off'}")
+    create = f"install -d -m 755 {desired.HOTPLUG.rpartition('/')[0]}; : > {desired.HOTPLUG}"
+    return Changeset(
+        events=file_acted(Action.CREATE if wanted else Action.REMOVE, desired.HOTPLUG),
+        commands=(sudo_script(create if wanted else f"rm -f {desired.HOTPLUG}"),),
+    )
 
 
 @operation()
-def give_network(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraCommand, None, None]:
-    """One node's fabric, as one change on trial.
+def configure_fabric(rack: Rack, node: Node, seconds: int) -> Generator[PyinfraCommand, None, None]:
+    """Change the fabric of one node, as one pending change.
 
     + rack: all nodes and cables
     + node: the one this host is
-    + seconds: how long the node waits for proof
+    + seconds: how long the node waits for the confirmation
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    run = _runs.setdefault(host.state, Run())
+    progress = rollout(host, "fabric")
     try:
-        view = View(rack, node, probe.read(host, "fabric"))
-        obstacles, right, dead = view.obstacles, view.right, view.dead
-    except (probe.UnknownError, ValueError) as unknown:
-        yield refusal.unknown(host, f"fabric: {unknown}; nothing was changed")
+        view = FabricFacts(host_facts.read(host, "fabric"), rack, node)
+        right, units, _ = view.right, view.unit_blockers, view.dead
+        obstacles = [*view.obstacles, *([] if right else units)]
+    except (UnknownError, ValueError) as unknown:
+        yield refusals.fail_unknown(host, unknown)
         return
-    if run.failed:
-        obstacles = [f"not touched, since {run.failed} failed and nodes change one at a time", *obstacles]
-    if obstacles:
-        yield refusal.refuse(host, *(f"fabric: {obstacle}" for obstacle in obstacles))
+    if progress.blockers or obstacles:
+        yield refusals.refuse(host, *progress.blockers, *obstacles)
         return
-    for line in dead:
-        report.warn(host, f"fabric: {line}", Sort.FAULT)
+    for line in _dead_now(host, view):
+        announce.announce_warning(host, line, EventKind.BROKEN)
     if right:
         host.noop("the fabric interfaces are as declared")
-        run.proven.add(node.name)
+        progress.done.add(node.name)
         return
-    probe.forget(host)
+    host_facts.invalidate(host)
     if view.before != view.wanted:
-        report.show(host, state.KEPT, view.before, view.wanted)
+        announce.announce_diff(host, desired.KEPT, view.before, view.wanted)
     elif not view.private:
-        report.tell(host, [f"{state.KEPT}: owner and mode are put right"])
-    report.tell(host, view.faults)
-    if view.reading.content(state.TRIED) is not None:
-        report.tell(host, [f"{state.TRIED}: left by a run that was cut off; removed"])
+        announce.announce_change(host, file_acted(Action.PERMISSIONS, desired.KEPT))
+    announce.announce_change(host, view.faults)
+    if view.reading.content(desired.TRIED) is not None:
+        announce.announce_change(
+            host, file_acted(Action.REMOVE, desired.TRIED, detail="left by a run that was interrupted")
+        )
     for path, content in view.adopted.items():
-        report.tell(host, [f"{path} is taken over; it is kept in {files.BACKUPS}"])
-        report.show(host, path, content, None)
+        announce.announce_change(host, file_acted(Action.ADOPT, path, detail=f"kept in {remote_files.BACKUPS}"))
+        announce.announce_diff(host, path, content, None)
     if view.wanted is None:
-        yield root("; ".join([f"rm -f {state.KEPT} {state.TRIED}", *scripts.bare(view.now)]))
+        yield sudo_script("; ".join([f"rm -f {desired.KEPT} {desired.TRIED}", *scripts.deconfigure(view.now)]))
         return
-    yield from _on_trial(host, run, view, seconds)
+    with progress.step(host, node.name):
+        yield from _on_trial(host, progress, view, seconds)
 
 
-def _on_trial(host: Host, run: Run, view: View, seconds: int) -> Generator[PyinfraCommand, None, None]:
+def _dead_now(host: Host, view: FabricFacts) -> list[str]:
+    """The problems of the links. A run reads them again: the switch may have been changed since the node was read."""
+    if not view.dead or not host.state.is_executing:
+        return view.dead
+    try:
+        return FabricFacts(host_facts.read_again(host, "fabric"), view.rack, view.node).still_dead(view.dead)
+    except (UnknownError, ValueError):
+        return view.dead  # nothing disproves them
+
+
+def _on_trial(host: Host, progress: Rollout, view: FabricFacts, seconds: int) -> Generator[PyinfraCommand, None, None]:
     """The change, between the arming of the node's own clock and its end."""
     rack, node, after = view.rack, view.node, view.wanted or b""
-    trial = Trial(TRIAL.name, scripts.revert(view.now, view.adopted), seconds)
+    trial = PendingChange(TRIAL.name, scripts.revert(view.now, view.adopted), seconds)
     armed = kept = False
     try:
-        yield root(scripts.generate(candidate=True, adopted=view.adopted), stdin=files.encoded(after))
+        yield sudo_script(scripts.generate(candidate=True, adopted=view.adopted), stdin=remote_files.encoded(after))
         yield trial.arm()
         armed = True
-        shadows = scripts.shadow(view.adopted, files.encoded(adopt.SHADOW))
-        yield _activate(after, shadows + scripts.activate(state.wanted(rack, node), view.now))
-        peers = run.proven | _right_already(host, view)
+        shadows = scripts.shadow(view.adopted, remote_files.encoded(foreign_netplan.EMPTY_NETPLAN))
+        yield _activate(after, shadows + scripts.activate(desired.wanted(rack, node), view.now))
+        peers = progress.done | _right_already(host, view)
         yield FunctionCommand(_prove, (scripts.proof(rack, node, view.now, peers, PEER_SECONDS),), {})
         yield _keep(after, trial, view.adopted)
         kept = True
-        if host.state.is_executing:  # a plan that is drained comes by here, and proves nothing
-            run.proven.add(node.name)
     finally:
         # pyinfra ends an operation at its first failing command by closing this generator.
-        if host.state.is_executing and not kept:
-            run.failed = node.name
-            if armed:
-                trial.take_back(host, "the old network")
+        if host.state.is_executing and armed and not kept:
+            trial.take_back(host, "the old network")
 
 
-def _right_already(host: Host, view: View) -> set[str]:
+def _right_already(host: Host, view: FabricFacts) -> set[str]:
     """The other nodes of this run that need no change, by what was read of them for an earlier operation."""
     found = set()
     for other in host.state.inventory.get_active_hosts():
-        node, reading = other.data.get("node"), probe.peek(other, "fabric")
+        node, reading = other.data.get("node"), host_facts.cached(other, "fabric")
         if node is None or reading is None or other is host:
             continue
         try:
-            if View(view.rack, node, reading).right:
+            if FabricFacts(reading, view.rack, node).right:
                 found.add(node.name)
-        except (probe.UnknownError, ValueError):
+        except (UnknownError, ValueError):
             continue  # it is refused when its turn comes
     return found
 
 
 def _activate(content: bytes, activate: str) -> PyinfraCommand:
-    return root(
-        f"umask 077; mkdir -p /run/netplan; base64 -d > {state.TRIED}; {activate}",
-        stdin=files.encoded(content),
+    return sudo_script(
+        f"umask 077; mkdir -p /run/netplan; base64 -d > {desired.TRIED}; {activate}",
+        stdin=remote_files.encoded(content),
     )
 
 
-def _keep(content: bytes, trial: Trial, adopted: Mapping[str, bytes]) -> PyinfraCommand:
+def _keep(content: bytes, trial: PendingChange, adopted: Mapping[str, bytes]) -> PyinfraCommand:
     away = "".join(
-        f"install -d -m 700 {files.BACKUPS}; mv -fT {quote(path, files.backup(path, before))}; "
+        f"install -d -m 700 {remote_files.BACKUPS}; mv -fT {quote(path, remote_files.backup(path, before))}; "
         f"rm -f {quote(scripts.hidden(path))}; "
         for path, before in adopted.items()
     )
     return trial.keep(
-        f"umask 077; new=$(mktemp /etc/netplan/.{state.FILE}.XXXXXX); base64 -d > $new; chmod 600 $new; sync $new; "
-        f"mv -fT $new {state.KEPT}; {away}rm -f {state.TRIED}; sync /etc/netplan",
-        stdin=files.encoded(content),
+        f"umask 077; new=$(mktemp /etc/netplan/.{desired.FILE}.XXXXXX); base64 -d > $new; chmod 600 $new; sync $new; "
+        f"mv -fT $new {desired.KEPT}; {away}rm -f {desired.TRIED}; sync /etc/netplan",
+        stdin=remote_files.encoded(content),
     )
 
 
 def _prove(state: State, host: Host, script: str) -> bool:  # noqa: ARG001 - pyinfra passes both or neither
     """Management and fabric work, seen through a new connection."""
     try:
-        fine, output = ask_anew(host, script)
+        fine, output = run_on_new_connection(host, script)
     except OSError as error:
         fine, output = False, [str(error)]
     if not fine:

@@ -1,4 +1,4 @@
-"""What is run on a node to change its fabric, to take that back, and to prove it. Pure: shell texts."""
+"""Shell texts to change the fabric of a node, to revert the change, and to check it. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import replace
 from ipaddress import IPv4Address
 from shlex import join, quote
 
-from roles.fabric.state import HEADERS, TRIED, Live, Tag, gone, left, wanted
-from sparkrack.fleet import VLAN_DEVICES, Address, Node, Rack, reachable
+from core.model import VLAN_DEVICES, Address, Node, Rack, reachable
+from roles.fabric.desired import HEADERS, TRIED, InterfaceState, Vlan, stale_vlans, uncabled_halves, wanted
 
 TREE = "/run/sparkrack/netplan"
-"""Where netplan renders a candidate before anything acts on it."""
+"""Folder in which netplan renders a candidate before it has any effect."""
 NETWORKD = "/run/systemd/network"
 
 
@@ -24,28 +24,30 @@ def generate(candidate: bool, adopted: Iterable[str] = ()) -> str:
     without = f"rm -f {join(TREE + path for path in adopted)}; " if adopted else ""
     ours = f"base64 -d > {TREE}{TRIED}; chmod 600 {TREE}{TRIED}; " if candidate else ""
     return (
-        # Readable inside, as networkd's user must read copies of what is rendered; the tree itself is root's alone.
+        # Readable inside, as networkd's user must read copies of rendered files; the tree itself is root's alone.
         f"umask 022; rm -rf {TREE}; mkdir -p -m 700 {TREE}; mkdir -p {TREE}/etc/netplan {TREE}/run/netplan; "
         f"cp -a /etc/netplan/. {TREE}/etc/netplan/; [ ! -d /run/netplan ] || cp -a /run/netplan/. {TREE}/run/netplan/; "
         f"{without}{ours}netplan generate --root-dir {TREE}"
     )
 
 
-def activate(shall: Mapping[str, Live], now: Mapping[str, Live]) -> str:
-    """Shell text that makes the running system follow the tree for these interfaces.
+def activate(shall: Mapping[str, InterfaceState], now: Mapping[str, InterfaceState]) -> str:
+    """Return shell text that makes the running system follow the tree for these interfaces.
 
-    With systemd-networkd only their files are replaced: `netplan generate` would renew all of them, and networkd
-    then reconfigures the management interface as well (measured). NetworkManager has no such way that is proven
-    here, so there netplan does it, which reconnects every interface for about a second (reported).
+    With systemd-networkd only their files are replaced: `netplan generate` would renew all of them, and networkd then
+    reconfigures the management interface as well (measured). For NetworkManager no such method was verified, so netplan
+    itself applies there, which reconnects every interface for about a second (reported).
 
-    VLAN interfaces are removed and made here. networkd removes none that no file has any more, changes none that
-    exists, and systemd 255 makes one that was removed anew with its old number (systemd issue 34907). One that is made
-    by hand it takes for its own only when it knows of it before; otherwise it fails at the interface below (measured).
-    After a boot it makes them itself.
+    VLAN interfaces are removed and created here. networkd does not remove one that is in no file any more, does not
+    change an existing one, and systemd 255 creates a removed one again with its old number (systemd issue 34907). It
+    adopts one that was created by another program only when its units were loaded before; otherwise it fails at the
+    interface below (measured). After a boot it creates them itself.
     """
     stale = [name for name, was in now.items() if was.tag and (name not in shall or shall[name].tag != was.tag)]
     lines = [f"ip link delete {name}; " for name in stale]
+    # claim: fabric.networkmanager, fabric.vlans.networkmanager
     lines.append(f"if systemctl is-active --quiet NetworkManager; then netplan apply; else mkdir -p {NETWORKD}; ")
+    # claim: fabric.vlans.networkd
     vlans = {name: want.tag for name, want in shall.items() if want.tag}
     made = {name: tag for name, tag in vlans.items() if now[name].tag != tag}
     if made:
@@ -53,8 +55,8 @@ def activate(shall: Mapping[str, Live], now: Mapping[str, Live]) -> str:
     # A VLAN interface cannot have a larger MTU than the one it is on, which networkd may set later.
     lines += [f"ip link set {tag.link} mtu {shall[tag.link].mtu}; " for tag in vlans.values() if tag.link in shall]
     lines += [f"{_make(name, tag)}; " for name, tag in made.items()]
-    moved = left(shall, now)
-    copied = _copy([*shall, *gone(shall, now), *moved])
+    moved = uncabled_halves(shall, now)
+    copied = _copy([*shall, *stale_vlans(shall, now), *moved])
     lines.append(f"{copied}; networkctl reload; networkctl reconfigure {' '.join(shall)}; fi; ")
     # networkd lets go of an interface that no file has any more, and leaves its addresses where they are.
     lines += [f"ip address flush dev {name} scope global; " for name in moved]
@@ -69,14 +71,14 @@ def _copy(names: Iterable[str]) -> str:
     )
 
 
-def _make(name: str, tag: Tag) -> str:
+def _make(name: str, tag: Vlan) -> str:
     """Make a VLAN interface, unless networkd was faster; whether it is the right one is looked at afterwards."""
     there = f"[ -e /sys/class/net/{name} ]"
     made = f"ip link add link {tag.link} name {name} type vlan protocol {tag.protocol} id {tag.number}"
     return f"{there} || {made} || {there}"
 
 
-def bare(now: Mapping[str, Live]) -> list[str]:
+def deconfigure(now: Mapping[str, InterfaceState]) -> list[str]:
     """Shell texts that take from a node's interfaces what was ours: VLANs go, halves lose their addresses."""
     return [
         f"ip link delete {name}" if name in VLAN_DEVICES else f"ip address flush dev {name} scope global"
@@ -93,16 +95,16 @@ def shadow(adopted: Iterable[str], content: str) -> str:
 
 
 def hidden(path: str) -> str:
-    """Where a file stands that netplan reads instead of this one of /etc."""
+    """Return the path of the file that netplan reads instead of this one of /etc."""
     return "/run/netplan/" + path.rpartition("/")[2]
 
 
-def revert(now: Mapping[str, Live], adopted: Iterable[str] = ()) -> str:
+def revert(now: Mapping[str, InterfaceState], adopted: Iterable[str] = ()) -> str:
     """The script that brings back what the interfaces had, with or without a file of ours in /etc."""
     halves, vlans = [[name for name in sorted(now) if (name in VLAN_DEVICES) == of] for of in (False, True)]
     had = {name: now[name] for name in [*halves, *vlans] if now[name].known}
     lines = [f"rm -f {join([TRIED, *map(hidden, adopted)])}", generate(candidate=False)]
-    # Whatever the trial has made of them: those that were there are made anew.
+    # Delete all VLANs regardless of their state: the earlier ones are created again.
     lines += [f"ip link delete {name}" for name in vlans]
     for name in halves:
         lines += [f"ip address flush dev {name} scope global", f"ip link set {name} mtu {now[name].mtu}"]
@@ -124,7 +126,7 @@ def echoes(rack: Rack, node: Node, peers: set[str]) -> list[tuple[Address, IPv4A
     ]
 
 
-def proof(rack: Rack, node: Node, now: Mapping[str, Live], peers: set[str], seconds: int) -> str:
+def proof(rack: Rack, node: Node, now: Mapping[str, InterfaceState], peers: set[str], seconds: int) -> str:
     """A script that succeeds when the fabric of a node works, and else prints what does not.
 
     Every address, MTU and VLAN is live, and each peer answers full frames that must not be cut, on every half. Each of
@@ -133,8 +135,8 @@ def proof(rack: Rack, node: Node, now: Mapping[str, Live], peers: set[str], seco
     """
     shall = wanted(rack, node)
     checks = [check for name, want in shall.items() for check in _checks(name, want)]
-    checks += [f"[ ! -e /sys/class/net/{name} ] || echo '{name} is still there'" for name in gone(shall, now)]
-    checks += [_bare(name) for name in left(shall, now)]
+    checks += [f"[ ! -e /sys/class/net/{name} ] || echo '{name} is still there'" for name in stale_vlans(shall, now)]
+    checks += [_bare(name) for name in uncabled_halves(shall, now)]
     lines = [
         "faults() {",
         *checks,
@@ -156,7 +158,7 @@ def _bare(name: str) -> str:
     return f"[ -z \"$(ip -o -4 address show dev {name})\" ] || echo '{name} still has an address'"
 
 
-def _checks(name: str, want: Live) -> list[str]:
+def _checks(name: str, want: InterfaceState) -> list[str]:
     lines = [
         f"ip -o address show dev {name} | grep -qF 'inet {address} ' || echo '{name} has not {address}'"
         for address in want.addresses

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from roles.fabric.state import HEADERS, HOTPLUG, KEPT
-from sparkrack.fleet import VLAN_DEVICES, Address, Node, Rack, addresses_of, reachable
-from sparkrack.proof.found import Reach
-from sparkrack.proof.machines import Machine, Machines
-from sparkrack.proof.told import Told, UnknownError
+from core.model import VLAN_DEVICES, Address, Node, Rack, addresses_of, reachable
+from core.probes.protocol import UnknownError
+from core.ssh.client import Machine, NodeConnections
+from core.verify.measurements import Reachability
+from core.verify.reporter import CheckReporter
+from roles.fabric.desired import HEADERS, HOTPLUG, KEPT
 
 ATTEMPTS = 3
 """A neighbour that was not spoken to for a while may cost the first echo."""
@@ -27,8 +28,8 @@ Echoes = Mapping[str, Mapping[str, str]]
 
 
 @pytest.fixture(scope="session")
-def echoes(rack: Rack, machines: Machines, limited: frozenset[str]) -> Echoes:
-    """What came of each echo; all of a node are sent at the same time."""
+def echoes(rack: Rack, machines: NodeConnections, limited: frozenset[str]) -> Echoes:
+    """The result of each echo; all echoes of a node are sent in parallel."""
     size = rack.fabric.mtu - HEADERS
 
     def ask(name: str, machine: Machine) -> Mapping[str, str]:
@@ -38,8 +39,8 @@ def echoes(rack: Rack, machines: Machines, limited: frozenset[str]) -> Echoes:
             for here, there in reachable(rack)
             if here.half.node == name
         ]
-        said = machine.run("sh -c " + shlex.quote("\n".join([*lines, "wait"]))).stdout
-        return {about: code for about, _, code in (line.rpartition(" ") for line in said.splitlines())}
+        reported = machine.run("sh -c " + shlex.quote("\n".join([*lines, "wait"]))).stdout
+        return {about: code for about, _, code in (line.rpartition(" ") for line in reported.splitlines())}
 
     return {name: ask(name, machines[name]) for name in limited}
 
@@ -86,7 +87,7 @@ def test_vlans_are_live(node: Node, machine: Machine, rack: Rack) -> None:
 
 
 def _vlan(link: Mapping[str, Any]) -> str:
-    """What VLAN an interface is, as in "802.1Q 1100 on enp1s0f1np1"; empty when it is none."""
+    """Return the VLAN of an interface, as in "802.1Q 1100 on enp1s0f1np1"; empty without one."""
     info = link.get("linkinfo", {})
     if info.get("info_kind") != "vlan":
         return ""
@@ -94,7 +95,7 @@ def _vlan(link: Mapping[str, Any]) -> str:
 
 
 def test_address_and_mtu_come_back_at_boot(address: Address, machine: Machine, rack: Rack) -> None:
-    """netplan's own view of all its files, and no trial that a reboot would end."""
+    """netplan's own view of all its files, and no pending change that a reboot would revert."""
     link, device = f"ethernets.{address.half.interface}", f"vlans.{address.device}"
     holder = device if address.vlan else link
     wanted = {f"{holder}.addresses": f"- {address.interface}", f"{holder}.mtu": str(rack.fabric.mtu)}
@@ -102,18 +103,21 @@ def test_address_and_mtu_come_back_at_boot(address: Address, machine: Machine, r
         wanted |= {f"{link}.addresses": "null", f"{link}.mtu": str(rack.fabric.mtu)}
         wanted |= {f"{device}.id": str(address.vlan), f"{device}.link": address.half.interface}
     for key, value in wanted.items():
-        said = re.sub("[\"']", "", machine.run(f"netplan get {key}").stdout.strip())
-        if said == "null" and key.endswith(".mtu"):
-            said = "1500"  # what an interface has of which nothing is said
-        assert said == value, f"{_name(address)}: after a boot netplan gives {key} {said or 'nothing'}, wanted {value}"
+        reported = re.sub("[\"']", "", machine.run(f"netplan get {key}").stdout.strip())
+        if reported == "null" and key.endswith(".mtu"):
+            reported = "1500"  # the default of an interface without a setting
+        assert reported == value, (
+            f"{_name(address)}: after a boot netplan gives {key} {reported or 'nothing'}, wanted {value}"
+        )
 
 
 def test_file_is_private_and_kept(node: Node, machine: Machine, rack: Rack) -> None:
-    """The file stands in /etc with mode 600, and nothing is on trial in /run. With adopt a file of others may stand
-    in its place: what netplan makes of it at boot is a check of its own."""
-    said = machine.run(f"stat -c '%a %U %G' {KEPT}").stdout.strip()
-    assert said == "600 root root" or (rack.fabric.adopt and not said), (
-        f"{node.name}: {KEPT} is {said or 'not there'}, wanted 600 root root"
+    """The file is in /etc with mode 600, and no pending one is in /run. With adopt another file may be in its place:
+    its effect at boot is a separate check.
+    """
+    reported = machine.run(f"stat -c '%a %U %G' {KEPT}").stdout.strip()
+    assert reported == "600 root root" or (rack.fabric.adopt and not reported), (
+        f"{node.name}: {KEPT} is {reported or 'not there'}, wanted 600 root root"
     )
     assert not machine.file("/run/netplan").exists or not machine.run("ls /run/netplan").stdout.split(), (
         f"{node.name}: a network change is still on trial in /run/netplan"
@@ -137,14 +141,14 @@ def test_no_half_without_a_cable_has_an_address(node: Node, machine: Machine, ra
     assert not faults, f"{node.name}: {'; '.join(faults)}"
 
 
-def test_full_frames_reach(pair: tuple[Address, Address], echoes: Echoes, rack: Rack, told: Told) -> None:
+def test_full_frames_reach(pair: tuple[Address, Address], echoes: Echoes, rack: Rack, report: CheckReporter) -> None:
     """An echo as large as the MTU allows, which no hop may cut, from one half to its peer."""
     here, there = pair
     code = echoes[here.half.node].get(f"{here.device} {there.interface.ip}", "nothing")
     if code not in PING_ENDS:
         raise UnknownError(f"{here.half}: ping towards {there.half} cannot be run, it ends with {code}")
     answered = code == "0"
-    told.measured(Reach.between(here, there, rack.fabric.mtu, answered))
+    report.measured(Reachability.between(here, there, rack.fabric.mtu, answered))
     ends = " and ".join(_leg(rack, address) for address in pair)
     assert answered, f"{here.half} does not reach {there.half} with {rack.fabric.mtu}-byte frames ({ends})"
 
@@ -158,5 +162,5 @@ def _leg(rack: Rack, address: Address) -> str:
 
 
 def _name(address: Address) -> str:
-    """What carries an address, by its own name: a VLAN interface is not its half."""
+    """Return the name of the interface with an address: a VLAN interface differs from its half."""
     return f"{address.half.node}/{address.device}"

@@ -1,8 +1,7 @@
-"""The shell texts by which a node fetches an image on its own, and tells how far it is. Pure."""
+"""Shell texts by which a node fetches an image on its own and reports the progress. Pure."""
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import re
@@ -10,9 +9,10 @@ import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from roles.images.spread import Route
-from sparkrack.fleet.images import Image
-from sparkrack.fleet.pins import HASH, Pin
+from core.model.image_lock import HASH, Pin
+from core.model.image_names import ImageName
+from core.ops.detached_unit import DetachedUnit, output_of
+from core.ops.distribution import Route
 
 FOLDER = "/run/sparkrack-images"
 UNIT = "sparkrack-image-"
@@ -20,17 +20,17 @@ _COUNTED = re.compile(r"^(\d+) bytes? .*copied")
 _ENDED = re.compile(r"^sparkrack: (save|load) ended (\d+)$")
 _LAYER = re.compile(r"^[0-9a-f]{12}: (Pulling fs layer|Pull complete|Already exists)$")
 _NOISE = re.compile(r"^[0-9a-f]{12}: |^\d+\+\d+ records|^open \S*/docker-import-|^$")
-"""Lines that say nothing to a person; the last is what docker load makes of a stream that never came."""
+"""Lines without information; the last is docker load's error for an empty stream."""
 
 
-def unit(image: Image) -> str:
+def unit(image: ImageName) -> str:
     """The systemd unit that fetches an image on a node: one for each name, whatever way it comes."""
     return UNIT + hashlib.sha256(image.local.encode()).hexdigest()[:12]
 
 
 def copy(route: Route, identity: str) -> str:
     """Take the image from another node. dd counts on the way; it is there on every system, pv is not."""
-    # Encryption in hardware comes first; what the other side does not offer is passed over.
+    # Encryption in hardware comes first; ciphers that the other side does not offer are skipped.
     ssh = (
         "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 -o Compression=no "
         f"-o Ciphers=^aes128-gcm@openssh.com {_quote(route.address)} docker save {_quote(identity)} </dev/null"
@@ -42,43 +42,39 @@ def copy(route: Route, identity: str) -> str:
 
 
 def pull(reference: str) -> str:
-    """Take the image from its registry."""
+    """Pull the image from its registry."""
     return f'docker pull {_quote(reference)} </dev/null\necho "sparkrack: load ended $?"\n'
 
 
-def start(image: Image, user: str, body: str, folders: Collection[str], need: int) -> str:
+def detached(image: ImageName) -> DetachedUnit:
+    """The unit as what starts and watches it."""
+    return DetachedUnit(unit(image), FOLDER)
+
+
+def start(image: ImageName, user: str, body: str, folders: Collection[str], need: int) -> str:
     """Start the unit with this script, as the user who may log in to the other nodes, unless there is no room.
 
     It outlives the connection that starts it. A unit of that name that already runs makes it fail.
     """
-    name, base = unit(image), f"{FOLDER}/{unit(image)}"
-    script = f"LC_ALL=C; export LC_ALL\n{body}"
-    encoded = base64.b64encode(script.encode()).decode()
+    launch = detached(image).start(
+        f"LC_ALL=C; export LC_ALL\n{body}", ("/bin/sh",), f"sparkrack fetches {image.local}", user=user
+    )
     return (
         "set -eu; umask 022; "
         f"for d in {_quote(*folders)}; do free=$(df -B1 --output=avail \"$d\" | tail -n 1 | tr -d ' '); "
         f'[ "$free" -ge {need} ] || {{ echo "$d has $((free / 1000000)) MB free, '
-        f'{need // 1000000} MB are needed" >&2; exit 1; }}; done; '
-        f"mkdir -p {FOLDER}; rm -f {base}.log; printf %s {encoded} | base64 -d > {base}.new; mv {base}.new {base}.sh; "
-        f"systemd-run --quiet --collect --unit={name} --uid={_quote(user)} "
-        f"--description={_quote(f'sparkrack fetches {image.local}')} "
-        f"--property=StandardOutput=append:{base}.log --property=StandardError=append:{base}.log /bin/sh {base}.sh"
+        f'{need // 1000000} MB are needed" >&2; exit 1; }}; done; {launch}'
     )
 
 
-def look(image: Image) -> str:
-    """Whether the unit runs, and the end of what it has said."""
-    name = unit(image)
-    # is-active fails for a unit that has ended; when it says nothing at all, systemd could not be asked.
-    return (
-        f'state=$(systemctl is-active {name}.service) || [ -n "$state" ] || exit 1; echo "$state"; '
-        f"[ ! -e {FOLDER}/{name}.log ] || tail -c 16000 {FOLDER}/{name}.log | tr '\\r' '\\n'"
-    )
+def look(image: ImageName) -> str:
+    """Return whether the unit runs, and the end of its output."""
+    return detached(image).look()
 
 
-def stop(image: Image) -> str:
-    """End it."""
-    return f"systemctl stop {unit(image)}.service"
+def stop(image: ImageName) -> str:
+    """Stop the unit."""
+    return detached(image).stop()
 
 
 def inspect(reference: str) -> str:
@@ -86,19 +82,19 @@ def inspect(reference: str) -> str:
     return f"docker image inspect --format '{{{{.Id}}}} {{{{.Size}}}} {{{{json .RepoDigests}}}}' {_quote(reference)}"
 
 
-def inspected(image: Image, lines: Sequence[str]) -> tuple[Pin, int]:
-    """What `inspect` printed of an image, and its size in bytes. Raises ValueError when it says something else."""
+def inspected(image: ImageName, lines: Sequence[str]) -> tuple[Pin, int]:
+    """Parse the output of `inspect` for an image, and its size in bytes. Raises ValueError for any other text."""
     match [line.split(" ", 2) for line in lines]:
         case [[identity, size, digests]]:
-            said = json.loads(digests) or []
-            named = [str(word).partition("@") for word in said] if isinstance(said, list) else []
-            mine = [digest for repository, _, digest in named if repository == image.repository]
-            if all(map(HASH.fullmatch, [identity, *mine])):
-                return Pin(image.digest or (mine[0] if mine else None), identity), int(size)
-    raise ValueError(f"cannot be told from {lines}")
+            reported = json.loads(digests) or []
+            named = [str(word).partition("@") for word in reported] if isinstance(reported, list) else []
+            own = [digest for repository, _, digest in named if repository == image.repository]
+            if all(map(HASH.fullmatch, [identity, *own])):
+                return Pin(image.digest or (own[0] if own else None), identity), int(size)
+    raise ValueError(f"unexpected probe output {lines}")
 
 
-def name(image: Image, identity: str) -> str:
+def name(image: ImageName, identity: str) -> str:
     """Give an image its name; whatever had it keeps its bytes and loses the name."""
     return f"docker tag {_quote(identity, image.local)}"
 
@@ -113,38 +109,36 @@ def drop(identity: str) -> str:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a fetch is. `running`: not ended yet. `fine`: ended, with every part well. `copied`: bytes, of a copy.
-    `layers`: done and all, of a pull. `said`: what its programs said."""
+    """Progress of a fetch. `running`: not ended yet. `fine`: ended, with every part successful. `copied`: bytes, of a
+    copy. `layers`: done and all, of a pull. `reported`: the output of its programs.
+    """
 
     running: bool
     fine: bool
     copied: int | None
     layers: tuple[int, int]
-    said: tuple[str, ...]
+    reported: tuple[str, ...]
 
     @property
     def loaded(self) -> str | None:
-        """The ID of the image that docker says it has loaded."""
-        found = re.findall(r"^Loaded image ID: (sha256:[0-9a-f]{64})$", "\n".join(self.said), re.MULTILINE)
+        """The ID of the image that docker reports as loaded."""
+        found = re.findall(r"^Loaded image ID: (sha256:[0-9a-f]{64})$", "\n".join(self.reported), re.MULTILINE)
         return found[-1] if found else None
 
 
 def progress(lines: Collection[str]) -> Progress:
-    """How far it is, from what `look` printed. Raises ValueError when it printed nothing."""
-    if not lines:
-        raise ValueError("the node does not say whether its transfer still runs")
-    state, *log = (line.strip() for line in lines)
+    """Parse the progress from the output of `look`. Raises ValueError for an empty output."""
+    running, log = output_of(lines)
     counts = [int(found[1]) for line in log if (found := _COUNTED.match(line))]
     ends = [found[2] for line in log if (found := _ENDED.match(line))]
     layers = [found[1] for line in log if (found := _LAYER.match(line))]
-    said = [line for line in log if not (_COUNTED.match(line) or _ENDED.match(line) or _NOISE.match(line))]
-    running = state in ("active", "activating", "deactivating", "reloading")
+    reported = [line for line in log if not (_COUNTED.match(line) or _ENDED.match(line) or _NOISE.match(line))]
     return Progress(
         running=running,
         fine=not running and "sparkrack: load ended 0" in log and set(ends) == {"0"},
         copied=counts[-1] if counts else None,
         layers=(len(layers) - layers.count("Pulling fs layer"), len(layers) - layers.count("Pull complete")),
-        said=tuple(said),
+        reported=tuple(reported),
     )
 
 

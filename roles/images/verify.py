@@ -1,4 +1,4 @@
-"""Prove the images of a node: what docker shows of each is what the lock file says, and the same on every node."""
+"""Verify the images of a node: docker shows each as in the lock file, and the same on every node."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from roles.images.state import images
-from sparkrack.fleet import Node, Rack
-from sparkrack.fleet.pins import Pin, lock_path, read
-from sparkrack.proof.machines import Machine, Machines
+from core.model import Node, Rack
+from core.model.image_lock import Pin, read
+from core.model.lock_file import lock_path
+from core.ssh.client import Machine, NodeConnections
+from roles.images.desired import images
 
 
 @pytest.fixture(autouse=True)
@@ -23,15 +24,18 @@ def _only_if_declared(rack: Rack) -> None:
 
 @pytest.fixture(scope="session")
 def lock(rack: Rack) -> dict[str, Pin]:
-    """What the lock file says."""
+    """Content of the lock file."""
     return read(lock_path(rack.source))
 
 
 @cache
 def shown(machine: Machine, names: tuple[str, ...]) -> dict[str, Any]:
-    """What docker shows of the images that a node has of these, by name. Asked once: it is one answer for all."""
+    """docker's data of the images with these names on a node, by name. Read once for all."""
     done = machine.run(f'for i in {join(names)}; do docker image inspect "$i" 2>/dev/null; done; docker version >&2')
-    assert done.rc == 0, f"docker does not answer: {done.stderr.strip()[:200]}"
+    # `docker version` reports the client first, and why the engine does not answer last.
+    assert done.rc == 0, (
+        f"docker does not answer: {(done.stderr.strip().splitlines() or ['no reason given'])[-1][:200]}"
+    )
     found: dict[str, Any] = {}
     decoder, text = json.JSONDecoder(), str(done.stdout).strip()
     while text:
@@ -54,7 +58,7 @@ def test_each_image_is_what_the_lock_file_says(rack: Rack, node: Node, machine: 
 
 
 def test_each_image_has_the_same_layers_everywhere(
-    rack: Rack, node: Node, machines: Machines, limited: frozenset[str]
+    rack: Rack, node: Node, machines: NodeConnections, limited: frozenset[str]
 ) -> None:
     """By the hashes of their content, which mean the same in every kind of image store."""
     first = next(name for name in rack.nodes if name in limited)
@@ -63,12 +67,12 @@ def test_each_image_has_the_same_layers_everywhere(
     for name in names:
         assert name in here, f"{node.name}: {name} is missing"
         assert name in there, f"{first}: {name} is missing, so {node.name} cannot be compared with it"
-        mine, theirs = here[name]["RootFS"]["Layers"], there[name]["RootFS"]["Layers"]
-        assert mine == theirs, f"{node.name}: {name} has other layers than on {first}"
+        own, theirs = here[name]["RootFS"]["Layers"], there[name]["RootFS"]["Layers"]
+        assert own == theirs, f"{node.name}: {name} has other layers than on {first}"
 
 
 def test_nothing_is_on_its_way(node: Node, machine: Machine) -> None:
-    """No transfer of a run that was cut off still writes."""
+    """No transfer of an interrupted run is still active."""
     listed = machine.run("systemctl list-units --no-legend --plain --no-pager 'sparkrack-image-*'")
     assert listed.rc == 0, f"{node.name}: systemctl: {listed.stderr.strip()}"
     assert not listed.stdout.strip(), f"{node.name}: images are still being fetched: {listed.stdout.split()[0]}"

@@ -1,110 +1,92 @@
-"""Make a node treat loss as `state` says."""
+"""Bring a node's flow control to the state in `desired`."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable, Iterator
 
-from pyinfra.api.command import PyinfraCommand, StringCommand
+from pyinfra.api.command import StringCommand
 from pyinfra.api.deploy import deploy
-from pyinfra.api.host import Host
-from pyinfra.api.operation import operation
-from pyinfra.context import ctx_host
 
-from roles.lossless import boot, state
-from roles.lossless.view import View
-from sparkrack.fleet import Node, Rack
-from sparkrack.ops import files, probe, refusal, report, unitfiles
-from sparkrack.ops.shell import quote, root
+from core.model import Node, Rack
+from core.ops import remote_files
+from core.ops.announce import managed_file_change
+from core.ops.operation import Changeset, managed_operation
+from core.ops.shell import quote, sudo_script
+from core.util.event import Action, Event, acted, file_acted
+from roles.lossless import ROLE, boot_unit, desired
+from roles.lossless.facts import LosslessFacts
 
 
-@deploy("Lossless")
+@deploy(ROLE.title)
 def apply(rack: Rack, node: Node) -> None:
-    """What the switch of each cable says of loss, on both halves of the port; taken back where it says nothing.
+    """Apply the flow control of each cable's switch on both halves of the port; reverted where the switch declares
+    none.
 
-    Does not protect from a switch that drops all the same: what it counts is for its own proof to see.
+    Does not protect from a switch that drops frames all the same: verify checks its counters.
     """
-    agree(name="Treat loss on the fabric as the switch does", rack=rack, node=node)
+    configure_lossless(name="Treat loss on the fabric as the switch does", rack=rack, node=node)
 
 
-@operation()
-def agree(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
-    """Pause, or flow control of one priority: live, and by a unit that does it whenever an interface appears.
-
-    + rack: whose switches say what is done about loss
-    + node: the one this host is
-    """
-    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    try:
-        view = View(rack, node, probe.read(host, "lossless"))
-        obstacles, right = view.obstacles, view.right
-    except (probe.UnknownError, ValueError) as unknown:
-        yield refusal.unknown(host, f"lossless: {unknown}; nothing was changed")
-        return
+@managed_operation("lossless", LosslessFacts)
+def configure_lossless(facts: LosslessFacts) -> Changeset:
+    """Set pause, or flow control of one priority: live, and by a unit that sets it whenever an interface appears."""
+    obstacles, right = facts.obstacles, facts.right
     if obstacles:
-        yield refusal.refuse(host, *(f"lossless: {obstacle}" for obstacle in obstacles))
-        return
+        return Changeset(blockers=tuple(obstacles))
     if right:
-        host.noop("loss is treated as the switch does" if view.policies else "nothing is set about loss")
-        return
-    probe.forget(host)
-    _tell(host, view)
-    yield from _take_back(view)
-    if view.policies:
-        yield from _write(view)
-        yield from _start(view)
+        reason = "loss is treated as the switch does" if facts.policies else "nothing is set about loss"
+        return Changeset(in_sync_reason=reason)
+    commands = [*_take_back(facts)]
+    if facts.policies:
+        commands += [*_write(facts), *_start(facts)]
     else:
-        yield root(f"rm -f {state.SCRIPT} {state.UNIT}; systemctl daemon-reload")
+        commands.append(sudo_script(f"rm -f {desired.SCRIPT} {desired.UNIT}; systemctl daemon-reload"))
+    return Changeset(events=tuple(_events(facts)), commands=tuple(commands))
 
 
-def _tell(host: Host, view: View) -> None:
-    for path in view.stale:
-        before, after = view.files[path]
-        if before == after:
-            report.tell(host, [f"{path}: owner and mode are put right"])
-        elif after is None:
-            report.tell(host, [f"remove {path}"])
-        else:
-            report.show(host, path, before, after)
-    report.tell(host, [f"disable {boot.instance(name)}" for name in view.gone])
-    report.tell(host, [f"enable {boot.instance(name)}" for name in view.policies if name not in view.ours])
-    for lines in view.wrong.values():
-        report.tell(host, lines)
+def _events(facts: LosslessFacts) -> Iterator[Event]:
+    for file in facts.stale:
+        yield managed_file_change(file, facts.before[file.path])
+    yield from file_acted(Action.REMOVE, *facts.unwanted)
+    yield from acted(Action.DISABLE, *map(boot_unit.instance, facts.gone))
+    added = (name for name in facts.policies if name not in facts.ours)
+    yield from acted(Action.ENABLE, *map(boot_unit.instance, added))
+    for changes in facts.wrong.values():
+        yield from changes
 
 
-def _take_back(view: View) -> Generator[StringCommand, None, None]:
+def _take_back(facts: LosslessFacts) -> Iterator[StringCommand]:
     """First what is live: without its unit an interface would be forgotten if this failed half-way."""
-    for name in [name for name in view.gone if name in view.wrong]:
-        # The script for a port without a policy; the one on the node may be another, or gone.
-        yield root(f"base64 -d | sh -s {quote(name)}", stdin=files.encoded(boot.script(view.rack.rack, {})))
-    if view.gone:
-        # `systemctl disable` refuses when somebody has removed the unit and left its links.
-        links = " ".join(f"/etc/systemd/system/*.device.wants/{boot.instance(name)}" for name in view.gone)
-        yield root(f"systemctl stop {_units(view.gone)} 2>/dev/null || true; rm -f {links}; systemctl daemon-reload")
+    for name in [name for name in facts.gone if name in facts.wrong]:
+        # The script for a port without a policy; the one on the node may differ, or be missing.
+        yield sudo_script(
+            f"base64 -d | sh -s {quote(name)}", stdin=remote_files.encoded(boot_unit.script(facts.rack.rack, {}))
+        )
+    if facts.gone:
+        # `systemctl disable` fails when the unit was removed and its links were left.
+        links = " ".join(f"/etc/systemd/system/*.device.wants/{boot_unit.instance(name)}" for name in facts.gone)
+        yield sudo_script(
+            f"systemctl stop {_units(facts.gone)} 2>/dev/null || true; rm -f {links}; systemctl daemon-reload"
+        )
 
 
-def _write(view: View) -> Generator[StringCommand, None, None]:
-    """Both files, each checked before it stands where systemd finds it; the unit names the script, so that is first."""
-    checks = {
-        state.SCRIPT: ("755", 'sh -n "$new"'),
-        state.UNIT: ("644", unitfiles.sound(state.TEMPLATE)),
-    }
-    for path in view.stale:
-        content = view.files[path][1]
-        if content is None:
-            continue
-        if path == state.SCRIPT and view.files[path][0] is None:
-            yield root(f"install -d -m 755 {state.SCRIPT.rpartition('/')[0]}")
-        mode, check = checks[path]
-        yield files.put(path, content, mode=mode, check=check)
+def _write(facts: LosslessFacts) -> Iterator[StringCommand]:
+    """Write both files, each checked before it reaches systemd's folder; the unit names the script, so that
+    is first.
+    """
+    for file in facts.stale:
+        if file.path == desired.SCRIPT and facts.before[file.path] is None:
+            yield sudo_script(f"install -d -m 755 {desired.SCRIPT.rpartition('/')[0]}")
+        yield remote_files.put_managed(file)
 
 
-def _start(view: View) -> Generator[StringCommand, None, None]:
-    if state.UNIT in view.stale or view.new:
-        yield root(f"systemctl daemon-reload; systemctl reenable --quiet {_units(view.policies)}")
-    again = [name for name in view.policies if name in view.wrong or name not in view.ours]
+def _start(facts: LosslessFacts) -> Iterator[StringCommand]:
+    if any(file.path == desired.UNIT for file in facts.stale) or facts.new:
+        yield sudo_script(f"systemctl daemon-reload; systemctl reenable --quiet {_units(facts.policies)}")
+    again = [name for name in facts.policies if name in facts.wrong or name not in facts.ours]
     if again:
-        yield root(f"systemctl restart {_units(again)}")
+        yield sudo_script(f"systemctl restart {_units(again)}")
 
 
 def _units(names: Iterable[str]) -> str:
-    return quote(*(boot.instance(name) for name in names))
+    return quote(*(boot_unit.instance(name) for name in names))

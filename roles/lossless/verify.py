@@ -6,16 +6,16 @@ import re
 
 import pytest
 
-from roles.lossless.state import SCRIPT, TRAFFIC_CLASS, UNIT
-from sparkrack.fleet import Leg, Node, Port, Rack, lossless
-from sparkrack.proof.machines import Machine
+from core.model import Leg, Node, Port, Rack, lossless_classes
+from core.ssh.client import Machine
+from roles.lossless.desired import SCRIPT, UNIT
 
 HALF = (0, 1)
 
 
 @pytest.fixture
 def policy(rack: Rack, leg: tuple[Leg, Port]) -> str:
-    """What the switch at the other end of the cable does."""
+    """Policy of the switch at the other end of the cable."""
     policy = rack.switches[leg[0].switch].lossless
     if policy == "none":
         pytest.skip("rack.yaml leaves loss alone")
@@ -24,13 +24,13 @@ def policy(rack: Rack, leg: tuple[Leg, Port]) -> str:
 
 @pytest.fixture
 def roce(policy: str) -> None:
-    """Only where there are priorities."""
+    """Skip unless the policy has priorities."""
     if policy != "roce":
         pytest.skip("only RoCE has priorities")
 
 
-def told(machine: Machine, command: str) -> str:
-    """What a command prints on the node."""
+def command_output(machine: Machine, command: str) -> str:
+    """Return the output of a command on the node."""
     done = machine.run(command)
     assert done.rc == 0, f"{command}: {(done.stderr or done.stdout).strip() or f'exit {done.rc}'}"
     return str(done.stdout)
@@ -40,18 +40,20 @@ def told(machine: Machine, command: str) -> str:
 def test_pause_is_as_on_the_switch(leg: tuple[Leg, Port], policy: str, machine: Machine, half: int) -> None:
     """Link pause in both directions, on with `pause` and off with `roce`, where it would stop every priority."""
     name = leg[1].halves[half].interface
-    said = dict(re.findall(r"^(RX|TX):\s+(on|off)$", told(machine, f"ethtool -a {name}"), re.MULTILINE))
+    output = dict(re.findall(r"^(RX|TX):\s+(on|off)$", command_output(machine, f"ethtool -a {name}"), re.MULTILINE))
     on = "on" if policy == "pause" else "off"
-    assert said == {"RX": on, "TX": on}, f"{leg[1].node}/{name}: pause is {said}, its switch has {policy}: wanted {on}"
+    assert output == {"RX": on, "TX": on}, (
+        f"{leg[1].node}/{name}: pause is {output}, its switch has {policy}: wanted {on}"
+    )
 
 
 @pytest.mark.parametrize("half", HALF)
 def test_one_priority_is_lossless_or_none(leg: tuple[Leg, Port], policy: str, machine: Machine, half: int) -> None:
     """Flow control of priorities: the one of RoCE, and none with `pause`."""
     name = leg[1].halves[half].interface
-    (line,) = re.findall(r"^.*prio-pfc.*$", told(machine, f"dcb pfc show dev {name}"), re.MULTILINE)
+    (line,) = re.findall(r"^.*prio-pfc.*$", command_output(machine, f"dcb pfc show dev {name}"), re.MULTILINE)
     on = [int(priority) for priority in re.findall(r"(\d):on", line)]
-    right = [lossless.ROCE_CLASS] if policy == "roce" else []
+    right = [lossless_classes.ROCE_CLASS] if policy == "roce" else []
     assert on == right, f"{leg[1].node}/{name}: lossless are priorities {on}, wanted {right}"
 
 
@@ -60,49 +62,55 @@ def test_one_priority_is_lossless_or_none(leg: tuple[Leg, Port], policy: str, ma
 def test_marks_go_where_the_switch_sends_them(leg: tuple[Leg, Port], machine: Machine, half: int) -> None:
     """RDMA and its notifications have the same classes as on the switch."""
     name = leg[1].halves[half].interface
-    said = told(machine, f"dcb -N app show dev {name}")
-    for dscp, wanted in ((lossless.ROCE_DSCP, lossless.ROCE_CLASS), (lossless.CNP_DSCP, lossless.CNP_CLASS)):
-        found = re.findall(rf"(?:^|\s){dscp}:(\d)(?=\s|$)", said)
+    output = command_output(machine, f"dcb -N app show dev {name}")
+    for dscp, wanted in (
+        (lossless_classes.ROCE_DSCP, lossless_classes.ROCE_CLASS),
+        (lossless_classes.CNP_DSCP, lossless_classes.CNP_CLASS),
+    ):
+        found = re.findall(rf"(?:^|\s){dscp}:(\d)(?=\s|$)", output)
         assert found == [str(wanted)], f"{leg[1].node}/{name}: DSCP {dscp} has priority {found}, wanted {wanted}"
 
 
 @pytest.mark.usefixtures("roce")
 @pytest.mark.parametrize("half", HALF)
 def test_congestion_is_told_and_heard(leg: tuple[Leg, Port], machine: Machine, half: int) -> None:
-    """The driver notices marks, slows down when told, and tells with the mark that the switch puts first."""
+    """The driver notices marks, reacts to notifications, and sends them with the mark that the switch prioritizes."""
     name = leg[1].halves[half].interface
     files = {
-        f"roce_np/enable/{lossless.ROCE_CLASS}": 1,
-        f"roce_rp/enable/{lossless.ROCE_CLASS}": 1,
-        "roce_np/cnp_dscp": lossless.CNP_DSCP,
+        f"roce_np/enable/{lossless_classes.ROCE_CLASS}": 1,
+        f"roce_rp/enable/{lossless_classes.ROCE_CLASS}": 1,
+        "roce_np/cnp_dscp": lossless_classes.CNP_DSCP,
     }
     for file, wanted in files.items():
-        said = told(machine, f"cat /sys/class/net/{name}/ecn/{file}").strip()
-        assert said == str(wanted), f"{leg[1].node}/{name}: {file} is {said}, wanted {wanted}"
+        output = command_output(machine, f"cat /sys/class/net/{name}/ecn/{file}").strip()
+        assert output == str(wanted), f"{leg[1].node}/{name}: {file} is {output}, wanted {wanted}"
 
 
 @pytest.mark.usefixtures("roce")
 @pytest.mark.parametrize("half", HALF)
 def test_rdma_is_marked(leg: tuple[Leg, Port], machine: Machine, half: int) -> None:
-    """All RDMA of the device behind the interface carries the mark, whatever its program asks for."""
+    """All RDMA of the device behind the interface carries the mark, regardless of its program's choice."""
     name = leg[1].halves[half].interface
-    said = told(
+    output = command_output(
         machine,
         f"for d in /sys/class/infiniband/*; do [ ! -e $d/device/net/{name} ] || cat $d/tc/*/traffic_class; done",
     )
-    assert said.splitlines()[:1] == [f"Global tclass={TRAFFIC_CLASS}"], (
-        f"{leg[1].node}/{name}: RDMA is marked {said.strip() or 'by its programs'}, wanted {TRAFFIC_CLASS}"
+    wanted = lossless_classes.ROCE_TRAFFIC_CLASS
+    assert output.splitlines()[:1] == [f"Global tclass={wanted}"], (
+        f"{leg[1].node}/{name}: RDMA is marked {output.strip() or 'by its programs'}, wanted {wanted}"
     )
 
 
 @pytest.mark.parametrize("half", HALF)
 def test_it_comes_back_with_the_interface(leg: tuple[Leg, Port], policy: str, machine: Machine, half: int) -> None:
-    """systemd itself says that the interface pulls our unit in, and that it did not fail."""
+    """systemd itself reports that the interface starts our unit, and that it did not fail."""
     name = leg[1].halves[half].interface
     unit = f"sparkrack-lossless@{name}.service"
-    wants = told(machine, f"systemctl show --property=Wants --value sys-subsystem-net-devices-{name}.device").split()
+    wants = command_output(
+        machine, f"systemctl show --property=Wants --value sys-subsystem-net-devices-{name}.device"
+    ).split()
     assert unit in wants, f"{leg[1].node}/{name}: nothing brings {policy} back when the interface appears"
-    state = told(machine, f"systemctl show --property=ActiveState --value {unit}").strip()
+    state = command_output(machine, f"systemctl show --property=ActiveState --value {unit}").strip()
     assert state == "active", f"{leg[1].node}/{name}: {unit} is {state}"
     done = machine.run(f"sh -n {SCRIPT}")
     assert done.rc == 0, f"{leg[1].node}: {SCRIPT}: {done.stderr.strip()}"

@@ -1,4 +1,4 @@
-"""Prove a node's memory: by the tools a person would use, not by what the role reads."""
+"""Verify a node's memory with standard tools, not with the role's own facts."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import re
 
 import pytest
 
-from roles.memory.gate import SCRIPT as GATE
-from roles.memory.guard import SCRIPT, floor_kb
-from roles.memory.live import GUARD, SYSTEM
-from roles.memory.protect import DAEMONS, ENOUGH, MEBIBYTE, SUM, Daemon
-from roles.memory.state import sysctls
-from sparkrack.fleet import SLICE, Node, Rack, mebibytes
-from sparkrack.proof.machines import Machine
+from core.model import CONTAINER_SLICE, Node, Rack, mebibytes
+from core.ssh.client import Machine
+from roles.docker.options import DockerOptions
+from roles.memory.cgroups import GUARD, SYSTEM
+from roles.memory.daemon_protection import DAEMONS, ENOUGH, MEBIBYTE, SUM, Daemon
+from roles.memory.desired import sysctls
+from roles.memory.memory_gate import SCRIPT as GATE
+from roles.memory.memory_guard import SCRIPT, floor_kb
+from roles.memory.options import MemoryOptions
 
 SYSCTLS = ("min_free_kbytes", "overcommit_memory")
 
 
 def shown(machine: Machine, unit: str, *properties: str) -> dict[str, str]:
-    """What systemd says of a unit."""
+    """Return systemd's properties of a unit."""
     asked = machine.run("systemctl show --property=%s %s", ",".join(properties), unit)
     assert asked.rc == 0, f"systemctl show {unit}: {asked.stderr.strip()}"
     return dict(line.partition("=")[::2] for line in asked.stdout.splitlines())
@@ -26,14 +28,14 @@ def shown(machine: Machine, unit: str, *properties: str) -> dict[str, str]:
 
 def read(machine: Machine, path: str) -> str:
     """The one word in a file of the kernel."""
-    told = machine.run("cat %s", path)
-    assert told.rc == 0, f"{path}: {told.stderr.strip()}"
-    return str(told.stdout).strip()
+    done = machine.run("cat %s", path)
+    assert done.rc == 0, f"{path}: {done.stderr.strip()}"
+    return str(done.stdout).strip()
 
 
 @pytest.fixture(autouse=True)
 def _only_if_declared(rack: Rack, request: pytest.FixtureRequest) -> None:
-    if rack.memory.swap and "swap" in request.node.name:
+    if rack.options(MemoryOptions).swap and "swap" in request.node.name:
         pytest.skip("rack.yaml leaves swap alone")
 
 
@@ -70,7 +72,7 @@ def test_no_zram_device_holds_swap(node: Node, machine: Machine) -> None:
 
 @pytest.mark.parametrize("key", SYSCTLS)
 def test_kernel_setting_is_live(node: Node, machine: Machine, rack: Rack, key: str) -> None:
-    """The kernel's value, by `sysctl`."""
+    """`sysctl` shows the value in the kernel."""
     wanted, live = sysctls(rack)[f"vm.{key}"], machine.sysctl(f"vm.{key}")
     assert live == wanted, f"{node.name}: vm.{key} is {live}, wanted {wanted}"
 
@@ -88,44 +90,56 @@ def test_kernel_setting_comes_back_at_boot(node: Node, machine: Machine, rack: R
 
 def test_containers_together_are_bounded(node: Node, machine: Machine, rack: Rack) -> None:
     """The slice is there without a container, stays after a boot, and both systemd and the kernel know its limits."""
-    said = shown(machine, SLICE, "ActiveState", "UnitFileState", "MemoryMax", "MemorySwapMax")
-    wanted = str(mebibytes(rack.docker.memory) * MEBIBYTE)
-    assert said["ActiveState"] == "active", f"{node.name}: {SLICE} is {said['ActiveState']}, wanted active"
-    assert said["UnitFileState"] == "enabled", f"{node.name}: {SLICE} is {said['UnitFileState']}, wanted enabled"
-    assert said["MemoryMax"] == wanted, f"{node.name}: {SLICE}: MemoryMax is {said['MemoryMax']}, wanted {wanted}"
-    assert said["MemorySwapMax"] == "0", f"{node.name}: {SLICE}: MemorySwapMax is {said['MemorySwapMax']}, wanted 0"
-    live = read(machine, f"/sys/fs/cgroup/{SLICE}/memory.max")
-    assert live == wanted, f"{node.name}: {SLICE}: memory.max is {live} in the kernel, wanted {wanted}"
-    swap = machine.run("cat %s", f"/sys/fs/cgroup/{SLICE}/memory.swap.max").stdout.strip()
-    assert swap in ("0", ""), f"{node.name}: {SLICE}: memory.swap.max is {swap} in the kernel, wanted 0"
+    properties = shown(machine, CONTAINER_SLICE, "ActiveState", "UnitFileState", "MemoryMax", "MemorySwapMax")
+    wanted = str(mebibytes(rack.options(DockerOptions).memory) * MEBIBYTE)
+    assert properties["ActiveState"] == "active", (
+        f"{node.name}: {CONTAINER_SLICE} is {properties['ActiveState']}, wanted active"
+    )
+    assert properties["UnitFileState"] == "enabled", (
+        f"{node.name}: {CONTAINER_SLICE} is {properties['UnitFileState']}, wanted enabled"
+    )
+    assert properties["MemoryMax"] == wanted, (
+        f"{node.name}: {CONTAINER_SLICE}: MemoryMax is {properties['MemoryMax']}, wanted {wanted}"
+    )
+    assert properties["MemorySwapMax"] == "0", (
+        f"{node.name}: {CONTAINER_SLICE}: MemorySwapMax is {properties['MemorySwapMax']}, wanted 0"
+    )
+    live = read(machine, f"/sys/fs/cgroup/{CONTAINER_SLICE}/memory.max")
+    assert live == wanted, f"{node.name}: {CONTAINER_SLICE}: memory.max is {live} in the kernel, wanted {wanted}"
+    swap = machine.run("cat %s", f"/sys/fs/cgroup/{CONTAINER_SLICE}/memory.swap.max").stdout.strip()
+    assert swap in ("0", ""), f"{node.name}: {CONTAINER_SLICE}: memory.swap.max is {swap} in the kernel, wanted 0"
 
 
 def test_no_drop_in_changes_the_units(node: Node, machine: Machine) -> None:
-    """Nobody has changed the limits or the guard by `systemctl set-property` or `systemctl edit`."""
-    for unit in (SLICE, GUARD):
+    """The limits and the guard are not changed by `systemctl set-property` or `systemctl edit`."""
+    for unit in (CONTAINER_SLICE, GUARD):
         paths = [path for path in shown(machine, unit, "DropInPaths")["DropInPaths"].split() if f"/{unit}.d/" in path]
         assert not paths, f"{node.name}: {unit} is changed by {', '.join(paths)}"
 
 
 def test_the_guard_is_armed(node: Node, machine: Machine, rack: Rack) -> None:
     """It runs with the rack's floor, comes back after a boot, and the kernel's killer leaves it alone; or is not."""
-    said = shown(machine, GUARD, "ActiveState", "UnitFileState", "MainPID", "NRestarts", "LoadState")
-    if not rack.memory.floor:
-        assert said["ActiveState"] == "inactive", f"{node.name}: {GUARD} is {said['ActiveState']}, wanted none"
-        assert said["LoadState"] == "not-found", f"{node.name}: {GUARD} is still there, wanted none"
+    properties = shown(machine, GUARD, "ActiveState", "UnitFileState", "MainPID", "NRestarts", "LoadState")
+    if not rack.options(MemoryOptions).floor:
+        assert properties["ActiveState"] == "inactive", (
+            f"{node.name}: {GUARD} is {properties['ActiveState']}, wanted none"
+        )
+        assert properties["LoadState"] == "not-found", f"{node.name}: {GUARD} is still there, wanted none"
         return
-    assert said["ActiveState"] == "active", f"{node.name}: {GUARD} is {said['ActiveState']}, wanted active"
-    assert said["UnitFileState"] == "enabled", f"{node.name}: {GUARD} is {said['UnitFileState']}, wanted enabled"
+    assert properties["ActiveState"] == "active", f"{node.name}: {GUARD} is {properties['ActiveState']}, wanted active"
+    assert properties["UnitFileState"] == "enabled", (
+        f"{node.name}: {GUARD} is {properties['UnitFileState']}, wanted enabled"
+    )
     wanted = f"{SCRIPT} {floor_kb(rack)}"
-    runs = machine.run("ps -o args= -p %s", said["MainPID"]).stdout.strip()
+    runs = machine.run("ps -o args= -p %s", properties["MainPID"]).stdout.strip()
     assert runs.endswith(f" {wanted}"), f"{node.name}: the guard runs as {runs!r}, wanted {wanted!r}"
-    score = read(machine, f"/proc/{said['MainPID']}/oom_score_adj")
+    score = read(machine, f"/proc/{properties['MainPID']}/oom_score_adj")
     assert score == "-1000", f"{node.name}: the guard's OOM score is {score}, wanted -1000"
 
 
 def test_the_guard_has_something_to_guard(node: Node, machine: Machine, rack: Rack) -> None:
-    """More than the floor is available, else whatever is started in the slice ends at once."""
-    if not rack.memory.floor:
+    """More than the floor is available, else every container in the slice would be ended at once."""
+    if not rack.options(MemoryOptions).floor:
         pytest.skip("rack.yaml wants no guard")
     found = re.search(r"^MemAvailable:\s+(\d+) kB$", machine.file("/proc/meminfo").content_string, re.MULTILINE)
     assert found, f"{node.name}: /proc/meminfo has no MemAvailable"
@@ -144,26 +158,30 @@ def test_room_can_be_made_before_a_launch(node: Node, machine: Machine) -> None:
 
 @pytest.mark.parametrize("daemon", DAEMONS, ids=lambda daemon: daemon.unit)
 def test_a_daemon_outlives_a_shortage(node: Node, machine: Machine, daemon: Daemon) -> None:
-    """What systemd keeps in memory for it, and how the kernel's killer is told to treat its main process."""
-    said = shown(machine, daemon.unit, "ActiveState", "MemoryMin", "OOMScoreAdjust", "MainPID")
-    if said["ActiveState"] != "active":
+    """systemd reserves memory for it, and its main process has the OOM score."""
+    properties = shown(machine, daemon.unit, "ActiveState", "MemoryMin", "OOMScoreAdjust", "MainPID")
+    if properties["ActiveState"] != "active":
         pytest.skip(f"{daemon.unit} does not run on this node")
     wanted = str(daemon.keep * MEBIBYTE)
-    assert said["MemoryMin"] == wanted, f"{node.name}: {daemon.unit}: MemoryMin is {said['MemoryMin']}, wanted {wanted}"
+    assert properties["MemoryMin"] == wanted, (
+        f"{node.name}: {daemon.unit}: MemoryMin is {properties['MemoryMin']}, wanted {wanted}"
+    )
     live = read(machine, f"/sys/fs/cgroup/{SYSTEM}/{daemon.unit}/memory.min")
     assert live == wanted, f"{node.name}: {daemon.unit}: memory.min is {live} in the kernel, wanted {wanted}"
-    score = int(read(machine, f"/proc/{said['MainPID']}/oom_score_adj"))
+    score = int(read(machine, f"/proc/{properties['MainPID']}/oom_score_adj"))
     assert score <= ENOUGH, f"{node.name}: {daemon.unit}: its OOM score is {score}, wanted {ENOUGH} or less"
     if daemon.by_unit:
-        boot = said["OOMScoreAdjust"]
+        boot = properties["OOMScoreAdjust"]
         assert boot == str(daemon.score), (
             f"{node.name}: {daemon.unit}: OOMScoreAdjust will be {boot} when it starts, wanted {daemon.score}"
         )
 
 
 def test_the_daemons_share_is_kept_for_them(node: Node, machine: Machine) -> None:
-    """What is kept for a service counts only as far as the slice around it keeps as much."""
+    """The slice around the services reserves the sum of their memory, since a reservation counts only as far as the
+    slice has it.
+    """
     live, wanted = read(machine, f"/sys/fs/cgroup/{SYSTEM}/memory.min"), str(SUM * MEBIBYTE)
     assert live == wanted, f"{node.name}: {SYSTEM}: memory.min is {live} in the kernel, wanted {wanted}"
-    said = shown(machine, SYSTEM, "MemoryMin")["MemoryMin"]
-    assert said == wanted, f"{node.name}: {SYSTEM}: MemoryMin is {said}, wanted {wanted}"
+    memory_min = shown(machine, SYSTEM, "MemoryMin")["MemoryMin"]
+    assert memory_min == wanted, f"{node.name}: {SYSTEM}: MemoryMin is {memory_min}, wanted {wanted}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 
 from pyinfra.api.command import PyinfraCommand
 from pyinfra.api.deploy import deploy
@@ -10,25 +11,26 @@ from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
 from pyinfra.context import ctx_host
 
-from roles.preflight import alike, state
-from roles.preflight.view import busy, fleet, look
-from sparkrack.fleet import Node, Rack
-from sparkrack.ops import lock, probe, refusal, report
-from sparkrack.ops.account import Sort
-from sparkrack.ops.second import ask_anew
+from core.model import Node, Rack
+from core.ops import announce, refusals, run_lock
+from core.ops.operation import Changeset, operation_on_host
+from core.ops.reconnect import run_on_new_connection
+from core.util.event import Event, EventKind
+from roles.preflight import ROLE, desired, fleet_comparison
+from roles.preflight.facts import busy, fleet, look
 
 
-@deploy("Preflight")
+@deploy(ROLE.title)
 def apply(rack: Rack, node: Node) -> None:
-    """Every gate before the first change, of nodes or switch: stands first in a run.
+    """Check every gate before the first change of nodes or switch: the first role of a run.
 
-    Does not protect from what a node becomes later in the run.
+    Does not protect from changes of a node later in the run.
     """
-    pass_gates(name="Look whether every node may be changed", rack=rack, node=node)
+    check_gates(name="Look whether every node may be changed", rack=rack, node=node)
 
 
-@deploy("Preflight")
-def apart(rack: Rack) -> None:
+@deploy(ROLE.title)
+def check_rack_lock(rack: Rack) -> None:
     """For a run of plain pyinfra that `--limit` keeps away from the head node: its first host looks at the lock there.
 
     Does not keep it: a run that begins a moment later is not refused.
@@ -38,60 +40,74 @@ def apart(rack: Rack) -> None:
     limited = [one for one in state.inventory if state.is_host_in_limit(one)]
     head = state.inventory.get_host(next(iter(rack.nodes)))
     if head is not None and head not in limited and limited[0] is host:
-        find_free(name="Look whether another run holds the rack", head=head.name)
+        check_lock_is_free(name="Look whether another run holds the rack", head=head.name)
 
 
 @operation()
-def find_free(head: str) -> Generator[PyinfraCommand, None, None]:
-    """Refuse this host while another run holds the rack, or say that nobody could look.
+def check_lock_is_free(head: str) -> Generator[PyinfraCommand, None, None]:
+    """Refuse this host while another run holds the rack, or report that the lock could not be read.
 
     + head: the node that keeps the lock
     """
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
-        fine, lines = ask_anew(host.state.inventory.get_host(head), f"( {lock.look()} ) || [ $? -eq {lock.GONE} ]")
+        fine, lines = run_on_new_connection(
+            host.state.inventory.get_host(head), f"( {run_lock.lock_script()} ) || [ $? -eq {run_lock.GONE} ]"
+        )
     except OSError as error:
         fine, lines = False, [str(error)]
-    said = "\n".join(lines)
+    reported = "\n".join(lines)
     if not fine:
         why = lines[-1] if lines else "no answer"
-        report.warn(host, f"preflight: the lock of the rack on {head} was not looked at: {why}")
-    elif said and not lock.expired(said):
-        busy = f"preflight: {lock.told(said).busy}"
+        announce.announce_warning(host, f"the lock of the rack on {head} was not looked at: {why}")
+    elif reported and not run_lock.expired(reported):
+        busy = run_lock.describe_holder(reported).busy
         if host.state.is_executing:
-            yield refusal.refuse(host, busy)
+            yield refusals.refuse(host, busy)
             return
-        report.warn(host, busy)
+        announce.announce_warning(host, busy)
     else:
         host.noop("no other run holds the rack")
 
 
-@operation()
-def pass_gates(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, None]:
-    """Refuse this node, one line a gate, or tell what is worth knowing and do nothing.
-
-    + rack: what the nodes shall be
-    + node: the one this host is
+@dataclass(frozen=True)
+class GateFacts:
+    """Facts of a node, and of all nodes of the run. `holder`: another run that holds the rack, by this node's lock
+    file. `executing`: whether the changes follow at once, and a held lock therefore blocks.
     """
-    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
-    try:
-        facts = look(host)
-        holder = busy(host) if node.name == next(iter(rack.nodes)) else None
-    except (probe.UnknownError, ValueError) as unknown:
-        yield refusal.unknown(host, f"preflight: {unknown}; nothing was changed")
-        return
+
+    rack: Rack
+    node: Node
+    machine: desired.MachineFacts
+    nodes: Mapping[str, desired.MachineFacts]
+    holder: run_lock.Holder | None
+    executing: bool
+
+
+def _gate_facts(host: Host, rack: Rack, node: Node) -> GateFacts:
+    machine = look(host)
+    holder = busy(host) if node.name == next(iter(rack.nodes)) else None
+    return GateFacts(rack, node, machine, fleet(host), holder, host.state.is_executing)
+
+
+@operation_on_host(_gate_facts)
+def check_gates(facts: GateFacts) -> Changeset:
+    """Refuse this node, one line for each failed gate, or report warnings and change nothing."""
+    rack, name, machine = facts.rack, facts.node.name, facts.machine
+    warnings, blockers = [], []
     if rack.leave:
-        report.warn(host, f"preflight: roles {', '.join(rack.leave)}, as leave in the rack file says", Sort.UNMANAGED)
-    nodes = fleet(host)
-    for line in alike.warnings(facts):
-        report.warn(host, f"preflight: {line}")
-    for line in alike.differences(rack, node.name, nodes):
-        report.warn(host, f"preflight: {line}", Sort.FLEET)
-    if holder and not host.state.is_executing:
-        report.warn(host, f"preflight: {holder.busy}")
-    faults = [holder.busy] if holder and host.state.is_executing else []
-    faults += [*state.gates(rack, node, facts), *alike.refusals(rack, node.name, nodes)]
-    if faults:
-        yield refusal.refuse(host, *(f"preflight: {fault}" for fault in faults))
-        return
-    host.noop(f"{facts.maker} {facts.product}, BIOS {facts.bios}: may be changed")
+        left = f"roles {', '.join(rack.leave)}, as leave in the rack file says"
+        warnings.append(Event(EventKind.UNMANAGED, detail=left))
+    warnings += [Event(EventKind.NOTE, detail=line) for line in fleet_comparison.warnings(machine)]
+    warnings += [
+        Event(EventKind.OUTLIER, detail=line) for line in fleet_comparison.differences(rack, name, facts.nodes)
+    ]
+    if facts.holder and facts.executing:
+        blockers.append(facts.holder.busy)
+    elif facts.holder:
+        warnings.append(Event(EventKind.NOTE, detail=facts.holder.busy))
+    blockers += [*desired.gates(rack, facts.node, machine), *fleet_comparison.refusals(rack, name, facts.nodes)]
+    if blockers:
+        return Changeset(warnings=tuple(warnings), blockers=tuple(blockers))
+    reason = f"{machine.maker} {machine.product}, BIOS {machine.bios}: may be changed"
+    return Changeset(warnings=tuple(warnings), in_sync_reason=reason)

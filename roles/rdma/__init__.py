@@ -1,9 +1,29 @@
-"""RDMA: what spans nodes finds the fabric and may use it.
+"""RDMA: multi-node programs find the fabric and may use it.
 
-Every node has the environment that NCCL, Gloo and UCX need, worked out from the cables (which ConnectX-7 devices, which
-interface for the rest, who is the head), as one file for services, containers and shells; no line of /etc/nccl.conf
-turns RDMA off; memory may be pinned without limit; and each half of a port answers only for its own address. The place
-of an address among a device's GIDs differs between hosts and boots, so it is never written down: a program on the node
-tells it when something is started. What this role cannot do: make a program read the environment, least of all one in a
-container; and the speed is only ever measured (`sparkrack verify --bandwidth`), not repaired.
+Every node has the environment that NCCL, Gloo and UCX need, derived from the cables (which ConnectX-7 devices, which
+interface for other traffic, which node is the head), as one file for services, containers and shells; no line of
+/etc/nccl.conf disables RDMA; memory may be pinned without limit; and each half of a port answers only for its own
+address. The index of an address among a device's GIDs differs between hosts and boots, so it is never stored: a program
+on the node prints it at a launch. The role cannot make a program read the environment, especially not in a container;
+and the speed is only measured (`sparkrack verify --bandwidth`), not corrected.
 """
+
+from __future__ import annotations
+
+from core.model.role import Role
+from roles.rdma.options import RdmaOptions, check_sockets
+
+ROLE = Role(
+    __name__,
+    title="RDMA",
+    promise=(
+        "the environment of NCCL and similar libraries from the cables, locked memory, ARP settings for two "
+        "halves in one host, no file that disables RDMA"
+    ),
+    proof=(
+        "the environment of a login and of a service; with `--bandwidth`, `ib_write_bw` on every half and "
+        "[the meaning of its result](docs/runbooks/bandwidth.md)"
+    ),
+    options=RdmaOptions,
+    rules=check_sockets,
+)

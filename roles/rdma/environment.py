@@ -1,4 +1,4 @@
-"""What the libraries that span nodes are told on a node. Pure: from rack.yaml and what a node says to files.
+"""Environment of multi-node libraries on a node. Pure: from rack.yaml and the facts of a node to files.
 
 Variables: NCCL user guide, "Environment Variables"; the choice of devices follows the speed of the cable.
 """
@@ -9,20 +9,21 @@ import re
 from collections.abc import Mapping
 from ipaddress import IPv4Address
 
-from roles.rdma.files import File, header
-from sparkrack.fleet import Address, Half, Node, Rack, addresses_of, lossless
+from core.hardware import gb10
+from core.model import Half, Node, Rack, addresses_of, lossless_classes
+from core.model.addressing import first_address
+from core.model.rdma_flows import used
+from core.util import resources
+from core.util.managed_file import ManagedFile, header, validate_shell
+from roles.rdma.options import RdmaOptions
 
 ENV = "/etc/sparkrack/fabric.env"
 PROFILE = "/etc/profile.d/sparkrack-fabric.sh"
 GID_INDEX = "/usr/local/lib/sparkrack/gid-index"
-HALF_GBPS = 100
-"""A link of this speed (Gb/s) is filled by one half of a port, which carries about 109: both would only share it
-(49 and 49 measured, one site). A faster one needs both."""
-TRAFFIC_CLASS = lossless.ROCE_DSCP << 2 | 2
-"""The DSCP of lossless RoCE with ECN-capable transport in the two bits below it."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
+# claim: rdma.sysfs
 def live_devices(listing: str) -> dict[str, str]:
     """The RDMA device behind each interface, from lines /sys/class/net/INTERFACE/device/infiniband/DEVICE.
 
@@ -32,14 +33,14 @@ def live_devices(listing: str) -> dict[str, str]:
     for line in listing.splitlines():
         parts = line.split("/")
         if len(parts) != 8 or not _NAME.fullmatch(parts[-1]):
-            raise ValueError(f"RDMA devices: cannot be told from {line!r}")
+            raise ValueError(f"RDMA devices: unexpected probe output {line!r}")
         found[parts[4]] = parts[-1]
     return found
 
 
 def device(half: Half, live: Mapping[str, str]) -> str:
     """The RDMA device of a half: as the node calls it, else as DGX OS does (enp1s0f1np1 -> rocep1s0f1)."""
-    return live.get(half.interface) or "roce" + half.interface.removeprefix("en").rsplit("np", 1)[0]
+    return live.get(half.interface) or gb10.half_device(half.port, half.index)
 
 
 def holder(addresses: str, wanted: IPv4Address) -> str:
@@ -48,7 +49,7 @@ def holder(addresses: str, wanted: IPv4Address) -> str:
     for line in addresses.splitlines():
         fields = line.split()
         if len(fields) < 4 or fields[2] != "inet":
-            raise ValueError(f"addresses of the node: cannot be told from {line!r}")
+            raise ValueError(f"addresses of the node: unexpected probe output {line!r}")
         if fields[3].partition("/")[0] == str(wanted):
             names.add(fields[1].partition("@")[0])
     if len(names) != 1:
@@ -58,16 +59,6 @@ def holder(addresses: str, wanted: IPv4Address) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"management interface: {name!r} is no name that can be written to {ENV}")
     return name
-
-
-def used(rack: Rack, node: str) -> list[Address]:
-    """The fabric addresses of the halves that NCCL shall use: both of a port, or the first if that fills the link."""
-    found = []
-    for port in rack.cabling.ports_of(node):
-        cable = rack.cabling.cable_of(port)
-        both = cable is not None and cable.gbps > HALF_GBPS
-        found += [a for a in addresses_of(rack, node) if a.half in port.halves and (both or a.half.index == 0)]
-    return found
 
 
 def variables(rack: Rack, node: Node, management: str, live: Mapping[str, str]) -> dict[str, str]:
@@ -90,9 +81,11 @@ def variables(rack: Rack, node: Node, management: str, live: Mapping[str, str]) 
     }
     if devices:
         found["NCCL_IB_HCA"] = "=" + ",".join(devices)
+        # claim: rdma.ucx-devices
         found["UCX_NET_DEVICES"] = ",".join(f"{one}:1" for one in devices)
     if _lossless(rack, node):
-        found["NCCL_IB_TC"] = str(TRAFFIC_CLASS)
+        # claim: rdma.traffic-class
+        found["NCCL_IB_TC"] = str(lossless_classes.ROCE_TRAFFIC_CLASS)
     if rack.topology == "ring":
         # Each port reaches one neighbour only: NCCL must choose by subnet (2.30 or later) and not take both as one.
         found |= {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0", "NCCL_NET_PLUGIN": "none"}
@@ -100,12 +93,11 @@ def variables(rack: Rack, node: Node, management: str, live: Mapping[str, str]) 
 
 
 def _sockets(rack: Rack, node: Node, management: str) -> tuple[str, IPv4Address]:
-    """Interface and address for what is said beside RDMA."""
-    if rack.rdma.sockets == "management":
+    """Return interface and address for traffic outside RDMA."""
+    if rack.options(RdmaOptions).sockets == "management":
         return management, node.address
-    for address in addresses_of(rack, node.name):
-        if address.half.index == 0:
-            return address.device, address.interface.ip
+    if address := first_address(rack, node.name):
+        return address.device, address.interface.ip
     raise ValueError(f"rdma.sockets: {node.name} has no cable, so it has no fabric address")
 
 
@@ -114,30 +106,19 @@ def _lossless(rack: Rack, node: Node) -> bool:
     return any(leg is not None and rack.switches[leg.switch].lossless == "roce" for leg in legs)
 
 
-def files(rack: Rack, node: Node, management: str, live: Mapping[str, str]) -> list[File]:
-    """What is written on the node for it."""
+def files(rack: Rack, node: Node, management: str, live: Mapping[str, str]) -> list[ManagedFile]:
+    """Return the files of the environment on the node."""
     lines = [f"{key}={value}" for key, value in variables(rack, node, management, live).items()]
     return [
-        File(ENV, (header(rack) + "\n".join(lines) + "\n").encode(), "644"),
-        File(PROFILE, (header(rack) + _PROFILE).encode(), "644", check='sh -n "$new"'),
-        File(GID_INDEX, gid_index(rack, node, live), "755", check='sh -n "$new"'),
+        ManagedFile(ENV, "\n".join([header(rack.rack), *lines, ""]).encode(), "644"),
+        ManagedFile(PROFILE, profile(rack), "644", validate=validate_shell()),
+        ManagedFile(GID_INDEX, gid_index(rack, node, live), "755", validate=validate_shell()),
     ]
 
 
-_PROFILE = f"""\
-# Every login shell knows what services and containers are told. Nothing in that file is executed.
-if [ -r {ENV} ]; then
-    while IFS= read -r _sparkrack || [ -n "$_sparkrack" ]; do
-        case ${{_sparkrack%%=*}} in
-            '' | [0-9]* | *[!A-Za-z0-9_]*) continue ;;
-        esac
-        case $_sparkrack in
-            *=*) export "$_sparkrack" ;;
-        esac
-    done < {ENV}
-    unset _sparkrack
-fi
-"""
+def profile(rack: Rack) -> bytes:
+    """Return the file by which a login shell has the environment."""
+    return resources.file_text("roles.rdma", "templates/profile.sh", header=header(rack.rack), env=ENV).encode()
 
 
 def gid(address: IPv4Address) -> str:
@@ -147,59 +128,13 @@ def gid(address: IPv4Address) -> str:
 
 
 def gid_index(rack: Rack, node: Node, live: Mapping[str, str]) -> bytes:
-    """The program that tells the live GID index."""
+    """Return the program that prints the live GID index."""
     cases = [
         f"        {device(address.half, live)}) place {device(address.half, live)} "
         f"{gid(address.interface.ip)} {address.interface.ip} ;;\n"
         for address in addresses_of(rack, node.name)
     ]
     devices = " ".join(device(address.half, live) for address in used(rack, node.name))
-    script = _GID_INDEX.replace("@CASES@", "".join(cases)).replace("@DEVICES@", devices)
-    return f"#!/bin/sh\n{header(rack)}{script}".encode()
-
-
-_GID_INDEX = """\
-# Prints NCCL_IB_GID_INDEX=N: where the fabric addresses of this node stand among the GIDs of its RDMA devices now.
-# That differs between hosts and boots, so it is asked when something is started. With the name of a device: only
-# its number.
-set -eu
-
-place() {
-    folder=/sys/class/infiniband/$1/ports/1
-    for found in $(grep -lxF "$2" "$folder"/gids/* 2>/dev/null); do
-        number=${found##*/}
-        if [ "$(cat "$folder/gid_attrs/types/$number" 2>/dev/null)" = "RoCE v2" ]; then
-            echo "$number"
-            return 0
-        fi
-    done
-    echo "gid-index: $1 has no RoCE v2 GID for $3: is the device there, and the address on its interface?" >&2
-    return 1
-}
-
-of() {
-    case $1 in
-@CASES@        *) echo "gid-index: no fabric address is behind $1" >&2; return 1 ;;
-    esac
-}
-
-if [ $# -gt 0 ]; then
-    of "$1"
-    exit
-fi
-first='' said='' differ=''
-for device in @DEVICES@; do
-    number=$(of "$device")
-    [ "${first:=$number}" = "$number" ] || differ=yes
-    said="$said $device $number"
-done
-if [ -z "$first" ]; then
-    echo "gid-index: this node has no cable" >&2
-    exit 1
-fi
-if [ -n "$differ" ]; then
-    echo "gid-index: no one index serves all devices ($said ): leave NCCL_IB_GID_INDEX unset, NCCL finds them" >&2
-    exit 0
-fi
-echo "NCCL_IB_GID_INDEX=$first"
-"""
+    return resources.file_text(
+        "roles.rdma", "templates/gid-index.sh", header=header(rack.rack), cases="".join(cases), devices=devices
+    ).encode()

@@ -1,4 +1,4 @@
-"""Prove that RDMA is used and carries: as a login, a service and the kernel see it, and by measuring when asked to."""
+"""Verify that RDMA is used and works: from a login, a service and the kernel, and by measurement on request."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from collections.abc import Sequence
 
 import pytest
 
+from core.model import Node, Rack
+from core.model.rdma_flows import Flow, used
+from core.ssh.client import Machine, NodeConnections
+from core.ssh.root_shell import UnreachableError
+from core.verify.measurements import Bandwidth
+from core.verify.reporter import CheckReporter
 from roles.rdma import bandwidth as measuring
-from roles.rdma.environment import ENV, GID_INDEX, used, variables
-from roles.rdma.state import NCCL_CONF, sysctls, users
-from roles.rdma.verdict import Measured, Verdict, enough, judge, line
-from sparkrack.fleet import Node, Rack
-from sparkrack.proof.found import Bandwidth
-from sparkrack.proof.machines import Machine, Machines
-from sparkrack.proof.shell import UnreachableError
-from sparkrack.proof.told import Told
+from roles.rdma.bandwidth_verdict import BandwidthVerdict, MeasuredFlow, enough, judge, line
+from roles.rdma.desired import NCCL_CONF, sysctls, users
+from roles.rdma.environment import ENV, GID_INDEX, variables
 
 
 @pytest.fixture
 def wanted(rack: Rack, node: Node, machine: Machine) -> dict[str, str]:
-    """The environment this node shall have, with what the node itself says of its interfaces."""
+    """The desired environment of this node, with its own interface data."""
     asked = f"ip -j -4 address show to {node.address}; echo; rdma link show 2>/dev/null || true"
     shown, _, links = machine.run(asked).stdout.partition("\n")
     names = [link["ifname"] for link in json.loads(shown or "[]") if link.get("addr_info")]
@@ -32,7 +33,7 @@ def wanted(rack: Rack, node: Node, machine: Machine) -> dict[str, str]:
 
 
 def _differing(wanted: dict[str, str], printed: str) -> list[str]:
-    """What of an environment is not as wanted."""
+    """Return the differences between an environment and the desired one."""
     found = dict(entry.split("=", 1) for entry in printed.splitlines() if "=" in entry)
     lines = [
         f"{key} is {found.get(key, 'not set')}, wanted {value}"
@@ -45,7 +46,7 @@ def _differing(wanted: dict[str, str], printed: str) -> list[str]:
 
 
 def test_a_login_has_the_environment_and_may_pin_memory(
-    node: Node, machine: Machine, rack: Rack, wanted: dict[str, str], told: Told
+    node: Node, machine: Machine, rack: Rack, wanted: dict[str, str], report: CheckReporter
 ) -> None:
     """A new login of each user, by PAM and its own shell start-up."""
     faults = []
@@ -59,11 +60,11 @@ def test_a_login_has_the_environment_and_may_pin_memory(
         if limit != "unlimited":
             faults.append(f"{node.name}: {user} may pin {limit} KiB, wanted unlimited")
         faults += [f"{node.name}: in a login of {user} {text}" for text in _differing(wanted, environment)]
-    told.judge(faults)
+    report.judge(faults)
 
 
 def test_a_service_has_the_environment_and_may_pin_memory(
-    node: Node, machine: Machine, wanted: dict[str, str], told: Told
+    node: Node, machine: Machine, wanted: dict[str, str], report: CheckReporter
 ) -> None:
     """systemd reads the file, and gives a new unit no limit."""
     done = machine.run(f"systemd-run --wait --pipe --quiet -p EnvironmentFile={ENV} /bin/sh -c 'ulimit -l; env'")
@@ -72,7 +73,7 @@ def test_a_service_has_the_environment_and_may_pin_memory(
     faults = [f"{node.name}: in a service {text}" for text in _differing(wanted, environment)]
     if limit != "unlimited":
         faults.append(f"{node.name}: a service may pin {limit} KiB, wanted unlimited")
-    told.judge(faults)
+    report.judge(faults)
 
 
 def test_nccl_conf_does_not_turn_rdma_off(node: Node, machine: Machine) -> None:
@@ -84,7 +85,7 @@ def test_nccl_conf_does_not_turn_rdma_off(node: Node, machine: Machine) -> None:
     assert not bad, f"{node.name}: {NCCL_CONF} turns RDMA off (NCCL_IB_DISABLE={bad[0]})"
 
 
-def test_each_half_answers_for_itself(node: Node, machine: Machine, rack: Rack, told: Told) -> None:
+def test_each_half_answers_for_itself(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """The kernel's values, by `sysctl`; it takes the larger one of `all` and the interface's own."""
     keys = sysctls(rack, node)
     shown = machine.run(f"sysctl {shlex.join(keys)}")
@@ -97,10 +98,12 @@ def test_each_half_answers_for_itself(node: Node, machine: Machine, rack: Rack, 
             faults.append(f"{node.name}: {key} is not there")
         elif value != wanted if ".default." in key else max(int(value), int(live.get(shared, 0))) != int(wanted):
             faults.append(f"{node.name}: {key} is {value}, wanted {wanted}")
-    told.judge(faults)
+    report.judge(faults)
 
 
-def test_each_half_answers_for_itself_after_a_boot(node: Node, machine: Machine, rack: Rack, told: Told) -> None:
+def test_each_half_answers_for_itself_after_a_boot(
+    node: Node, machine: Machine, rack: Rack, report: CheckReporter
+) -> None:
     """The last word in all drop-ins, in the order that systemd reads them."""
     config = machine.run("systemd-analyze cat-config sysctl.d --no-pager")
     assert config.rc == 0, f"{node.name}: systemd-analyze: {config.stderr.strip()}"
@@ -110,22 +113,22 @@ def test_each_half_answers_for_itself_after_a_boot(node: Node, machine: Machine,
         values = re.findall(rf"^\s*-?{pattern}\s*=\s*(\S+)", config.stdout, re.MULTILINE)
         if values[-1:] != [wanted]:
             faults.append(f"{node.name}: {key} will be {values[-1] if values else 'unset'} after a boot, not {wanted}")
-    told.judge(faults)
+    report.judge(faults)
 
 
-def test_gids_are_found(node: Node, machine: Machine, rack: Rack, told: Told) -> None:
-    """The program that launchers ask finds every fabric address among the GIDs."""
+def test_gids_are_found(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+    """The program that launchers call finds every fabric address among the GIDs."""
     if not used(rack, node.name):
         pytest.skip("the node has no cable")
     if not machine.file("/sys/class/infiniband").exists:
         pytest.skip("the node has no RDMA devices (a virtual one never has)")
     done = machine.run(GID_INDEX)
-    told.note(f"{node.name}: {(done.stdout or done.stderr).strip()}")
+    report.note(f"{node.name}: {(done.stdout or done.stderr).strip()}")
     assert done.rc == 0, f"{node.name}: {done.stderr.strip()}"
 
 
 def test_bandwidth(
-    node: Node, rack: Rack, machines: Machines, bandwidth: bool, excluded: frozenset[str], told: Told
+    node: Node, rack: Rack, machines: NodeConnections, bandwidth: bool, excluded: frozenset[str], report: CheckReporter
 ) -> None:
     """Each half alone, and both at once where the cable needs both, to the next node; every figure gets a verdict."""
     if not bandwidth:
@@ -143,18 +146,18 @@ def test_bandwidth(
             found = _measure(rack, flows, machines)
         except (UnreachableError, ValueError) as error:
             dark.append(f"{where}: {error}")
-            told.measured(_value(flows, str(error)))
+            report.measured(_value(flows, str(error)))
             continue
         verdict = judge(found)
-        told.measured(_value(flows, verdict.step, found, verdict))
+        report.measured(_value(flows, verdict.step, found, verdict))
         if verdict.good:
-            told.note(line(where, found, verdict))
+            report.note(line(where, found, verdict))
         else:
             faults.append(line(where, found, verdict))
-    told.judge(faults, dark)
+    report.judge(faults, dark)
 
 
-def _measure(rack: Rack, flows: Sequence[measuring.Flow], machines: Machines) -> Measured:
+def _measure(rack: Rack, flows: Sequence[Flow], machines: NodeConnections) -> MeasuredFlow:
     """Let both ends run their tools. Raises ValueError or UnreachableError when that gives no figure."""
     there = machines[flows[0].there.half.node].run(measuring.server(flows))
     if there.rc != 0:
@@ -167,7 +170,10 @@ def _measure(rack: Rack, flows: Sequence[measuring.Flow], machines: Machines) ->
 
 
 def _value(
-    flows: Sequence[measuring.Flow], why: str, found: Measured | None = None, verdict: Verdict | None = None
+    flows: Sequence[Flow],
+    reason: str,
+    found: MeasuredFlow | None = None,
+    verdict: BandwidthVerdict | None = None,
 ) -> Bandwidth:
     """One measurement as a report shows it."""
     return Bandwidth(
@@ -179,7 +185,7 @@ def _value(
         least=enough(found) if found else None,
         verdict=verdict.name if verdict else "not measured",
         good=verdict.good if verdict else None,
-        why=why,
+        reason=reason,
     )
 
 

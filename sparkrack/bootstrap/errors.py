@@ -1,26 +1,26 @@
-"""Why a first contact with a node stops."""
+"""Errors that stop the first contact with a node."""
 
 from __future__ import annotations
 
-from sparkrack.fleet.errors import one_line
+from core.model.errors import printable_line
 
 _LONGEST = 300
 
 
-class ContactError(Exception):
-    """The first contact with one node cannot go on; one line that says why."""
+class BootstrapError(Exception):
+    """The first contact with one node cannot continue; one line with the reason."""
 
 
-class AwayError(ContactError):
-    """The node lets nobody in at the moment: it restarts, or sshd has had enough of connections for a while."""
+class NodeUnreachableError(BootstrapError):
+    """The node accepts no login at the moment: it restarts, or sshd limits connections for a while."""
 
 
-class WrongPasswordError(ContactError):
+class WrongPasswordError(BootstrapError):
     """The node does not take this password."""
 
 
-def last_line(said: bytes) -> str:
-    """The last thing that a machine complained about, as it may stand in a message."""
-    lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
-    text = one_line(lines[-1]) if lines else ""
+def last_line(output: bytes) -> str:
+    """Return the last line of a host's error output, in the form of a message."""
+    lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
+    text = printable_line(lines[-1]) if lines else ""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

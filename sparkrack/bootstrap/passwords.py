@@ -1,4 +1,4 @@
-"""The password of the account that a node has from its first-boot wizard: asked for late, tried seldom."""
+"""The password of the account from a node's first-boot wizard: asked for late, tried rarely."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 from pydantic import SecretStr
 
-from sparkrack.fleet import SecretRef
+from core.model import SecretRef
 
 TRIES = 3
-"""How many passwords are typed for one node at most: machines lock accounts after more."""
+"""Maximum number of passwords that are typed for one node: machines lock accounts after more."""
 
 
 class Passwords:
@@ -22,8 +22,9 @@ class Passwords:
         self._last: SecretStr | None = None
 
     def tries(self, node: str, user: str) -> Iterator[SecretStr]:
-        """What may be tried on a node: a referenced password once, else up to three, the first one that which another
-        node took."""
+        """Yield the passwords to try on a node: a referenced one once, else up to three, first the one that another
+        node accepted.
+        """
         if self.reference:
             self._last = self._last or self.reference.resolve()
             yield self._last
@@ -32,12 +33,12 @@ class Passwords:
             yield self._last if self._last and number == 0 else self._ask(node, user)
 
     def took(self, secret: SecretStr) -> None:
-        """A node took this one; the next node is asked with it first."""
+        """Record that a node accepted this one; it is tried first on the next node."""
         self._last = secret
 
     @property
     def refused(self) -> str:
-        """What is said when a node took none."""
+        """Message for a node that accepted none."""
         if self.reference:
-            return f"the password of {self.reference} is wrong there; tried once, so that nobody is locked out"
-        return f"{TRIES} passwords were wrong there; no more are tried, so that nobody is locked out"
+            return f"the password of {self.reference} is wrong there; tried once, so that no account is locked"
+        return f"{TRIES} passwords were wrong there; no more are tried, so that no account is locked"

@@ -1,6 +1,6 @@
-"""What a node lacks, and the script for each thing, in an order in which the next run finishes what this one began.
+"""Missing parts of a node, and the script for each, in an order that lets the next run complete an interrupted one.
 
-First what lets us in by key, so that after it no password is needed any more; then what the node is called.
+First the login by key, after which no password is needed; then the host name.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sparkrack.bootstrap.errors import ContactError
-from sparkrack.bootstrap.reading import BEGIN, CLOUD, HOSTS, SUDOERS, Seen
+from sparkrack.bootstrap.errors import BootstrapError
+from sparkrack.bootstrap.node_facts import BEGIN, CLOUD, HOSTS, SUDOERS, NodeState
 
 CLOUD_TEXT = b"# Written by sparkrack: cloud-init leaves the host name alone.\npreserve_hostname: true\n"
 _OTHERS_WRITE = 0o022
@@ -20,47 +20,50 @@ _SYSTEM_SHELLS = ("/usr/sbin/nologin", "/sbin/nologin", "/bin/false", "/usr/bin/
 
 
 @dataclass(frozen=True)
-class Step:
-    """One thing to write. `what`: in words, as something to do. `script`: does it whole, or nothing of it."""
+class BootstrapStep:
+    """One write. `what`: its description, in the imperative. `script`: executes it whole, or nothing of it."""
 
     what: str
     script: str
 
 
-def steps(seen: Seen, user: str, node: str, key: str) -> list[Step]:
-    """What is missing on a node. `user`, `node`: names of rack.yaml. `key`: the operator's public key, a line.
+def steps(seen: NodeState, user: str, node: str, key: str) -> list[BootstrapStep]:
+    """Return the missing steps of a node. `user`, `node`: names of rack.yaml. `key`: the operator's public key, a line.
 
-    Raises ContactError for what is nobody's to repair but a person's.
+    Raises BootstrapError for a state that must be corrected manually.
     """
     return [*_account(seen, user), *_key(seen, user, key), *_sudoers(seen, user), *_name(seen, node)]
 
 
-def _account(seen: Seen, user: str) -> Iterator[Step]:
+def _account(seen: NodeState, user: str) -> Iterator[BootstrapStep]:
     found = seen.account
     groups = ",".join(name for name in sorted(seen.groups) if found is None or name not in found.groups)
     if found is None:
-        # `*` and not `!`: sshd without PAM lets nobody in who is locked. Nobody has a password that is `*`.
+        # `*` and not `!`: sshd without PAM rejects a locked account. No password matches `*`.
         make = f"useradd --create-home --shell /bin/bash --password '*' $own -- {user}"
         add = f"; usermod --append --groups {groups} -- {user}" if groups else ""
         own = f'own=--user-group; ! getent group {user} >/dev/null || own="--no-user-group --gid {user}"'
-        yield Step(f"make user {user}, without a password", f"{BEGIN}{own}; {make}{add}")
+        yield BootstrapStep(f"make user {user}, without a password", f"{BEGIN}{own}; {make}{add}")
         return
     if found.shell in _SYSTEM_SHELLS:
-        raise ContactError(f"its user {user} has {found.shell} for a shell; name another one as access.user")
+        raise BootstrapError(f"its user {user} has {found.shell} for a shell; name another one as access.user")
+    if found.shell.endswith("csh"):
+        why = f"its user {user} has {found.shell} for a shell, which no run supports"
+        raise BootstrapError(f"{why}; on the node: chsh -s /bin/bash {user}")
     if groups:
-        yield Step(f"put {user} into {groups}", f"{BEGIN}usermod --append --groups {groups} -- {user}")
+        yield BootstrapStep(f"put {user} into {groups}", f"{BEGIN}usermod --append --groups {groups} -- {user}")
     if "home" not in seen.things:
         script = f"{BEGIN}install -d -m 750 -o {user} -g \"$(id -g {user})\" '{_plain(found.home)}'"
-        yield Step(f"make the home of {user}, {found.home}", script)
+        yield BootstrapStep(f"make the home of {user}, {found.home}", script)
 
 
-def _key(seen: Seen, user: str, key: str) -> Iterator[Step]:
+def _key(seen: NodeState, user: str, key: str) -> Iterator[BootstrapStep]:
     things = seen.things
     for name in ("home", "folder", "authorized"):
         if name in things and things[name].link and name != "home":
-            raise ContactError(f"{_where(name)} of {user} is a symbolic link; put a file of its own there")
+            raise BootstrapError(f"{_where(name)} of {user} is a symbolic link; put a file of its own there")
         if seen.account and name in things and things[name].owner not in (seen.account.number, 0):
-            raise ContactError(f"{_where(name)} of {user} belongs to user number {things[name].owner}; give it back")
+            raise BootstrapError(f"{_where(name)} of {user} belongs to user number {things[name].owner}; give it back")
     there = key.split()[1] in _words(seen.authorized)
     open_to_others = any(things[name].mode & _OTHERS_WRITE for name in ("folder", "authorized") if name in things)
     theirs = seen.account is not None and all(
@@ -70,7 +73,7 @@ def _key(seen: Seen, user: str, key: str) -> Iterator[Step]:
         return
     line = f"{key}\n".encode()
     add = "" if there else f"{_decoded(line, append=True)}; "
-    # As that user: whatever it puts in the way meanwhile, it can only hurt itself. Root gives it its folder first.
+    # As that user: a link that it creates in between can only affect its own files. Root creates its folder first.
     inside = (
         "set -eu; umask 077; cd; mkdir -p .ssh; chmod go-w .ssh; [ ! -L .ssh ]; [ ! -L .ssh/authorized_keys ]; "
         "new=$(mktemp .ssh/.authorized_keys.XXXXXX); trap 'rm -f \"$new\"' EXIT; "
@@ -86,37 +89,39 @@ def _key(seen: Seen, user: str, key: str) -> Iterator[Step]:
     )
     home = f"home=$(getent passwd {user} | cut -d: -f6); " if own else ""
     what = f"let the operator's key in as {user}" if not there else f"put authorized_keys of {user} right"
-    yield Step(what, f'{BEGIN}{home}{own}export HOME="$(getent passwd {user} | cut -d: -f6)"; {_as(user, inside)}')
+    yield BootstrapStep(
+        what, f'{BEGIN}{home}{own}export HOME="$(getent passwd {user} | cut -d: -f6)"; {_as(user, inside)}'
+    )
 
 
 def _as(user: str, script: str) -> str:
     return f"runuser -u {user} -- sh -c {_quoted(script)}"
 
 
-def _sudoers(seen: Seen, user: str) -> Iterator[Step]:
+def _sudoers(seen: NodeState, user: str) -> Iterator[BootstrapStep]:
     wanted = f"# Written by sparkrack: runs log in as {user} and become root.\n{user} ALL=(ALL:ALL) NOPASSWD: ALL\n"
     thing = seen.things.get("sudoers")
     fine = thing is not None and thing.kind.startswith("regular") and thing.owner == 0 and thing.mode == 0o440
     if fine and seen.sudoers == wanted.encode():
         return
-    yield Step(
+    yield BootstrapStep(
         f"let {user} use sudo without a password",
         _put(SUDOERS, wanted.encode(), None, "440", 'visudo -cqf "$new" >&2'),
     )
 
 
-def _name(seen: Seen, node: str) -> Iterator[Step]:
+def _name(seen: NodeState, node: str) -> Iterator[BootstrapStep]:
     if seen.cloud and seen.cloud_text != CLOUD_TEXT:
-        yield Step("tell cloud-init to leave the host name alone", _put(CLOUD, CLOUD_TEXT, None, "644"))
+        yield BootstrapStep("configure cloud-init to keep the host name", _put(CLOUD, CLOUD_TEXT, None, "644"))
     hosts = with_name(seen.hosts, node, seen.name)
     if hosts != seen.hosts:
-        yield Step(f"let {node} stand for itself in {HOSTS}", _put(HOSTS, hosts, seen.hosts, "644"))
+        yield BootstrapStep(f"let {node} stand for itself in {HOSTS}", _put(HOSTS, hosts, seen.hosts, "644"))
     if not all(is_called(name, node) for name in (seen.name, seen.static_name)):
-        yield Step(f"call it {node} instead of {seen.name}", f"{BEGIN}hostnamectl set-hostname {node} >&2")
+        yield BootstrapStep(f"call it {node} instead of {seen.name}", f"{BEGIN}hostnamectl set-hostname {node} >&2")
 
 
 def is_called(name: str, node: str) -> bool:
-    """Whether a host name is that of the node, with its domain or without."""
+    """Return whether a host name is that of the node, with its domain or without."""
     return node in (name, name.partition(".")[0])
 
 
@@ -147,7 +152,7 @@ def _put(path: str, content: bytes, before: bytes | None, mode: str, check: str 
     if before is not None:
         digest = hashlib.sha256(before).hexdigest()
         same = f"{{ cat {path} 2>/dev/null || :; }} | sha256sum | grep -q '^{digest} '"
-        same += " || { echo 'somebody else is writing this file; run again' >&2; exit 1; }"
+        same += " || { echo 'another program is writing this file; run again' >&2; exit 1; }"
     return (
         f"{BEGIN}new=$(mktemp {folder}/.{name}.XXXXXX); trap 'rm -f \"$new\"' EXIT\n"
         f'{_decoded(content)}\nchown 0:0 "$new"; chmod {mode} "$new"; sync "$new"\n{check}\n{same}\n'
@@ -170,7 +175,7 @@ def _where(name: str) -> str:
 
 def _plain(path: str) -> str:
     if not re.fullmatch(r"/[A-Za-z0-9._/@+-]*", path):
-        raise ContactError("its user has a strange home")
+        raise BootstrapError("its user has a strange home")
     return path
 
 

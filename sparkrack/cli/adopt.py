@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from typing import Any
 
 import click
 
-from sparkrack.cli.discovering import Discovery
-from sparkrack.cli.wishes import judged as wished
-from sparkrack.cli.wishes import wish_options
-from sparkrack.cli.writing import judged, told, written
+from sparkrack.cli.discovery_options import discovery_options, parse_options
+from sparkrack.cli.discovery_run import Discovery
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.write_rack_file import print_list, validated_text, written
 from sparkrack.discovery.describe import describe
-from sparkrack.discovery.page import text
-from sparkrack.discovery.residue import changes
+from sparkrack.discovery.pending_changes import changes
+from sparkrack.discovery.yaml_writer import text
+from sparkrack.rebuild.subcommands import WITHIN
 
 
 @click.command()
-@wish_options
+@discovery_options
 @click.option("--drift", is_flag=True, help="Then run sparkrack drift with the file that was written.")
-def adopt(drift: bool, **options: Any) -> None:
+def adopt(drift: bool, **given: Any) -> None:
     """Write the rack.yaml that describes a rack which was configured by hand, with the values that it has now.
 
     \b
@@ -28,30 +30,34 @@ def adopt(drift: bool, **options: Any) -> None:
         --switch 10.77.0.2 --switch-password-env CRS812_PASSWORD --drift
 
     Every machine must answer: nodes by key login and sudo without a password, the switch over its API. Nothing is
-    changed on them. What no key of the file can say is listed, and so is every live value that a run would change.
-    Exit 0: the file says all there is. 2: it is written, with something listed. 1: nothing was written.
+    changed on them. Settings that no key of the file can express are listed, and so is every live value that
+    a run would change.
+    Exit 0: the file is complete. 2: it is written with gaps, which are listed. 1: nothing was written.
     """
-    wishes = wished(**options)
-    discovery = Discovery(wishes, strict=True)
+    options = parse_options(**given)
+    discovery = Discovery(options, strict=True)
     sheet = describe(discovery.run(), live=True)
-    sheet.heads[()] = ["Written by sparkrack adopt: this rack as it was found."]
-    rack, faults = judged(text(sheet), wishes.out)
+    sheet.heads[()] = ["Written by sparkrack adopt: this rack as it was found.", *sheet.heads.get((), [])]
+    rack, faults = validated_text(text(sheet), options.out)
     found = changes(rack, discovery.facts, discovery.switches) if rack else ()
-    written(sheet, wishes.out, discovery.pins, discovery.file, wishes.ssh_port, yes=wishes.yes)
-    told("not found", sheet.missing)
-    told("not in the file", sheet.beyond)
-    told("a run would change", found)
-    told("not ready", faults)
-    code = 2 if sheet.missing or sheet.beyond or found or faults else 0
-    click.echo(f"{wishes.out} " + {0: "says all there is", 2: "does not say all there is"}[code])
+    written(sheet, options.out, discovery.pins, discovery.file, options.ssh_port, yes=options.yes)
+    print_list("not found", sheet.missing)
+    print_list("not in the file", sheet.unrepresentable)
+    print_list("a run would change", found)
+    print_list("not ready", faults)
+    code = 2 if sheet.missing or sheet.unrepresentable or found or faults else 0
+    click.echo(f"{options.out} " + {0: "is complete", 2: "has gaps, listed above"}[code])
     if drift and rack:
-        code = _worse(code, _drift(str(wishes.out)))
+        code = _worse(code, _drift(str(options.out)))
+    next_step(["sparkrack", "check" if faults else "plan" if drift else "drift"], rack=options.out)
     sys.exit(code)
 
 
 def _drift(out: str) -> int:
-    command = [sys.executable, "-m", "sparkrack.cli.main", "drift", "--rack", out]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode
+    command = [sys.executable, "-P", "-m", "sparkrack.cli.main", "drift", "--rack", out]
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, env={**os.environ, WITHIN: "adopt"}, check=False
+    ).returncode
 
 
 def _worse(one: int, other: int) -> int:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from sparkrack.cli.options import json_option, quiet_option, selection_options
-from sparkrack.cli.rackoption import rack_option
+from sparkrack.cli.loading import loading
+from sparkrack.cli.options import json_option, no_lock_option, quiet_option, rack_option, selection_options
 
 
 @click.command()
@@ -16,6 +16,7 @@ from sparkrack.cli.rackoption import rack_option
 @rack_option
 @selection_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@no_lock_option
 @json_option
 @quiet_option
 def apply(
@@ -25,6 +26,7 @@ def apply(
     exclude: tuple[str, ...],
     only: tuple[str, ...],
     yes: bool,
+    no_lock: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -35,20 +37,22 @@ def apply(
       sparkrack apply -y --only memory
       sparkrack apply today.plan       refuses if anything has moved since
 
-    One run at a time: who changes the rack is written down on its first node until the run ends. An operation that can
+    One run at a time: the first node holds the lock of the rack until the run ends. A run that selects switches only
+    may go on without the lock while that node is down: --no-lock. An operation that can
     cut a machine off is tried on the first one that it changes, alone, and the first failure ends the run for all.
-    Ctrl-C lets the operation at hand end; a second one ends it at once. What was done is kept as NDJSON in
+    Ctrl-C lets the current operation end; a second one ends it at once. What was done is kept as NDJSON in
     ~/.local/state/sparkrack/RACK/runs.
     Exit 0 when everything is done or nothing was to do, else 1; what was not reached is as it was.
     """
-    from sparkrack.cli.applying import Applying, approved
+    with loading():
+        from sparkrack.cli.apply_run import ApplyRun, approved
 
     if plan and (limit or exclude or only):
-        raise click.UsageError("PLAN says which machines and roles; leave --limit, --exclude and --only away")
+        raise click.UsageError("PLAN names the machines and roles; omit --limit, --exclude and --only")
     kept = approved(plan) if plan else None
     terminal = bool(sys.stdin and sys.stdin.isatty())
     if kept is None and not yes and not terminal:
-        raise click.ClickException("there is no terminal to ask on; say -y, or name a plan")
-    applying = Applying(rack, quiet=quiet, as_json=as_json)
+        raise click.ClickException("there is no terminal for a prompt; pass -y, or name a plan")
+    applying = ApplyRun(rack, quiet=quiet, as_json=as_json, no_lock=no_lock)
     ask = not yes and not kept
     sys.exit(applying.run(kept, limit, exclude, only, ask=ask, terminal=terminal and not yes))

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
 from click.core import ParameterSource
 
+from core.model import ConfigError, Rack, SecretError, SecretRef, load, rack_path, yaml_editor
+from core.model.fields import PLAIN_API_PORT
 from sparkrack.bootstrap.passwords import Passwords
 from sparkrack.cli import bootstrap_nodes as of_nodes
 from sparkrack.cli import bootstrap_switch as of_switch
-from sparkrack.cli.rackoption import rack_option
-from sparkrack.cli.wordless import reference
-from sparkrack.fleet import Rack, RackError, SecretError, edit, load
-from sparkrack.fleet.load import DEFAULT
-from switch.bootstrap.tables import FACTORY_ADDRESS, FACTORY_USER
-from switch.bootstrap.work import Wishes
+from sparkrack.cli.next_step import next_step, same_again
+from sparkrack.cli.options import password_options, rack_option
+from sparkrack.cli.progress import show_progress
+from sparkrack.engine.recorded_run import recorded_run
+from switch.bootstrap.context import BootstrapOptions
+from switch.bootstrap.menus import FACTORY_ADDRESS, FACTORY_USER
 
 
 @click.group(invoke_without_command=True)
 @rack_option
 @of_nodes.as_option
-@click.option("--node-password-env", metavar="VARIABLE", help="Holds that account's password; asked for otherwise.")
-@click.option("--node-password-file", metavar="PATH", help="Holds that account's password; nobody else may read it.")
+@password_options("node-", "that account's")
 @of_nodes.host_keys_option
 @of_nodes.replace_option
 @click.option(
@@ -34,21 +36,16 @@ from switch.bootstrap.work import Wishes
     help="Where the switch answers now.",
 )
 @click.option(
-    "--switch-api-port", type=click.IntRange(1, 65535), default=8728, show_default=True, help="Its plain API."
+    "--switch-api-port", type=click.IntRange(1, 65535), default=PLAIN_API_PORT, show_default=True, help="Its plain API."
 )
-@click.option(
-    "--switch-password-env", metavar="VARIABLE", help=f"Holds {FACTORY_USER}'s password; asked for otherwise."
-)
-@click.option(
-    "--switch-password-file", metavar="PATH", help=f"Holds {FACTORY_USER}'s password; nobody else may read it."
-)
+@password_options("switch-", f"{FACTORY_USER}'s")
 @click.option(
     "--replace-fingerprint", is_flag=True, help="The switch was reset: another one in rack.yaml is overwritten."
 )
 @click.option(
-    "--patience",
+    "--timeout",
     type=click.FloatRange(0, 600),
-    default=of_nodes.PATIENCE,
+    default=of_nodes.DEFAULT_WAIT_SECONDS,
     show_default=True,
     help="Seconds to wait for a machine.",
 )
@@ -56,18 +53,16 @@ from switch.bootstrap.work import Wishes
 @click.pass_context
 def bootstrap(
     context: click.Context,
-    rack: Path,
+    rack: Path | None,
     account: str | None,
-    node_password_env: str | None,
-    node_password_file: str | None,
+    node_password: SecretRef | None,
     host_keys: Path | None,
     replace_host_key: bool,
     switch_address: str,
     switch_api_port: int,
-    switch_password_env: str | None,
-    switch_password_file: str | None,
+    switch_password: SecretRef | None,
     replace_fingerprint: bool,
-    patience: float,
+    timeout: float,
     dry: bool,
 ) -> None:
     """Take the machines into the rack as they come from their boxes: nodes and switch, or one kind of them.
@@ -80,43 +75,52 @@ def bootstrap(
         if given:
             raise click.UsageError(f"options stand after {context.invoked_subcommand}, not before it")
         return
-    node_password = reference(node_password_env, node_password_file, "node-")
-    switch_password = reference(switch_password_env, switch_password_file, "switch-")
-    snapshot = edit.taken(rack)
+    rack = rack or rack_path()
+    snapshot = yaml_editor.snapshot(rack)
     found = load(rack)
     failed = _only_switch(found)
-    passwords = Passwords(node_password, of_nodes.typed)
-    with of_nodes.contact(found, (), account, passwords, host_keys, replace_host_key, patience) as run:
-        of_nodes.carry_out(run, dry=dry)
     warned = False
-    for switch in [] if failed else found.switches.values():
-        wishes = Wishes(
-            address=switch_address,
-            api_port=switch_api_port,
-            prefix=of_switch.natural_prefix(switch),
-            replace=replace_fingerprint,
-            patience=patience,
-        )
-        try:
-            outcome = of_switch.carry_out(found, snapshot, switch, wishes, switch_password, dry=dry)
-        except (click.ClickException, RackError, SecretError) as fault:
-            failed = fault.message if isinstance(fault, click.ClickException) else str(fault)
-        else:
-            warned = warned or outcome.warned
-            click.echo(f"{switch.name}: {'ready' if not dry else 'nothing is missing' if outcome.ready else 'read'}")
+    with recorded_run(found, of_nodes.BOOTSTRAP) as record, show_progress(silent=False) as screen:
+        passwords = Passwords(node_password, partial(of_nodes.typed, screen))
+        with of_nodes.contact(found, (), account, passwords, host_keys, replace_host_key, timeout, screen) as run:
+            hosts = (*run.names, *(() if failed else found.switches))
+            own = None if dry else record.begin(f"bootstrap of {', '.join(hosts)}")
+            of_nodes.carry_out(run, screen, own)
+            for name, why in run.failed.items():
+                record.fail(name, why)
+        for switch in [] if failed else found.switches.values():
+            options = BootstrapOptions(
+                address=switch_address,
+                api_port=switch_api_port,
+                prefix=of_switch.natural_prefix(switch),
+                replace=replace_fingerprint,
+                timeout=timeout,
+            )
+            try:
+                outcome = of_switch.carry_out(found, snapshot, switch, options, switch_password, screen, own)
+            except (click.ClickException, ConfigError, SecretError) as fault:
+                failed = fault.message if isinstance(fault, click.ClickException) else str(fault)
+                record.fail(switch.name, failed)
+            else:
+                warned = warned or outcome.warned
+                result = "ready" if not dry else "nothing is missing" if outcome.ready else "read"
+                screen.say(f"{switch.name}: {result}")
     if failed:
         click.echo(failed, err=True)
     if failed or run.failed:
-        click.echo("what failed is told above; run it again when that is mended")
+        click.echo("the failures are listed above; fix them and run it again")
+        same_again("when they are fixed")
         sys.exit(1)
-    environment = f"RACK={rack} " if rack != DEFAULT else ""
-    click.echo("nothing was written" if dry else f"all machines are ready. Next: {environment}sparkrack plan")
+    click.echo("nothing was written" if dry else "all machines are ready")
+    next_step(["sparkrack", "bootstrap" if dry else "plan"], rack=rack)
     if warned:
         sys.exit(of_switch.WARNED)
 
 
 def _only_switch(rack: Rack) -> str:
-    """Why the switches cannot be done in one go; empty when they can: all have the factory's address at first."""
+    """Return why the switches cannot be handled in one run; empty when they can: all have the factory's address at
+    first.
+    """
     if len(rack.switches) < 2:
         return ""
     return f"{', '.join(rack.switches)}: more than one; connect and name each: sparkrack bootstrap switch NAME"

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from contextlib import contextmanager, nullcontext
+from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import click
 from pydantic import SecretStr
 
-from sparkrack.bootstrap.doors import Desk
-from sparkrack.bootstrap.errors import ContactError
-from sparkrack.bootstrap.operator import public_line
+from core.model import Rack, SecretError, SecretRef, load
+from core.model.errors import printable_line
+from core.model.selection import SelectionError, select_nodes
+from core.ops.run_lock import Holder
+from sparkrack.bootstrap.errors import BootstrapError
+from sparkrack.bootstrap.host_trust import fingerprints_of
+from sparkrack.bootstrap.login_methods import NodesContext
+from sparkrack.bootstrap.operator_key import public_line
 from sparkrack.bootstrap.passwords import Passwords
-from sparkrack.bootstrap.run import Nodes, Trust
-from sparkrack.bootstrap.trust import vouchers_of
-from sparkrack.cli.hidden import hidden
-from sparkrack.cli.machines import nodes as known_nodes
-from sparkrack.cli.rackoption import rack_option
-from sparkrack.cli.show import printable
-from sparkrack.cli.wordless import reference
-from sparkrack.fleet import Rack, SecretError, load
-from sparkrack.fleet.errors import one_line
+from sparkrack.bootstrap.runner import NodesBootstrap, Trust
+from sparkrack.cli.next_step import next_step, same_again
+from sparkrack.cli.options import node_patterns, password_options, rack_option
+from sparkrack.cli.progress import ProgressDisplay, show_progress
+from sparkrack.cli.prompts import hidden_prompt
+from sparkrack.cli.render_plan import printable
+from sparkrack.engine.recorded_run import recorded_run
 
-PATIENCE = 15.0
+DEFAULT_WAIT_SECONDS = 15.0
+BOOTSTRAP = "bootstrap: Bring the host into the rack"
+"""The operation, in the journal of a run."""
 
 as_option = click.option(
     "--as",
@@ -46,17 +50,16 @@ replace_option = click.option(
 
 
 @click.command("nodes")
-@click.argument("names", metavar="[NODE]...", nargs=-1, shell_complete=known_nodes)
+@click.argument("names", metavar="[NODE]...", nargs=-1, shell_complete=node_patterns)
 @rack_option
 @as_option
-@click.option("--password-env", metavar="VARIABLE", help="Holds that account's password; asked for otherwise.")
-@click.option("--password-file", metavar="PATH", help="Holds that account's password; nobody else may read it.")
+@password_options("", "that account's")
 @host_keys_option
 @replace_option
 @click.option(
-    "--patience",
+    "--timeout",
     type=click.FloatRange(0, 3600),
-    default=PATIENCE,
+    default=DEFAULT_WAIT_SECONDS,
     show_default=True,
     help="Seconds to wait for a node.",
 )
@@ -65,11 +68,10 @@ def bootstrap_nodes(
     names: tuple[str, ...],
     rack: Path,
     account: str | None,
-    password_env: str | None,
-    password_file: str | None,
+    password: SecretRef | None,
     host_keys: Path | None,
     replace_host_key: bool,
-    patience: float,
+    timeout: float,
     dry: bool,
 ) -> None:
     """Bring nodes from their first-boot wizard to where a run can reach them.
@@ -78,16 +80,26 @@ def bootstrap_nodes(
     if the operator's key is not let in; makes access.user with that key and sudo without a password; names the node;
     gives it host keys and a machine-id of its own if another node has the same. All nodes, or those that are named;
     each for itself. Each step looks first and writes what is missing; run it again after any interruption. It holds
-    the lock of the rack if the first node lets us in already. Exit 0 when all these nodes are ready (with --dry: when
-    they were read), else 1.
+    the lock of the rack if the first node accepts our key already. Exit 0 when all these nodes are ready (with --dry:
+    when they were read), else 1.
     """
-    passwords = reference(password_env, password_file)
-    with contact(load(rack), names, account, Passwords(passwords, typed), host_keys, replace_host_key, patience) as run:
-        carry_out(run, dry=dry)
+    found = load(rack)
+    with recorded_run(found, BOOTSTRAP) as record, show_progress(silent=False) as screen:
+        passwords = Passwords(password, partial(typed, screen))
+        with contact(found, names, account, passwords, host_keys, replace_host_key, timeout, screen) as run:
+            own = None if dry else record.begin(f"bootstrap of {', '.join(run.names)}")
+            carry_out(run, screen, own)
+            for name, why in run.failed.items():
+                record.fail(name, why)
     if run.failed:
+        same_again("when this is fixed")
         sys.exit(1)
     if dry:
         click.echo("nothing was written" if run.missing else "nothing is missing")
+    if dry and run.missing:
+        next_step(["sparkrack", "bootstrap", "nodes", *names], rack=rack)
+    else:
+        next_step(["sparkrack", "plan"], rack=rack, limit=names)
 
 
 @contextmanager
@@ -98,58 +110,65 @@ def contact(
     passwords: Passwords,
     host_keys: Path | None,
     replace: bool,
-    patience: float,
-) -> Iterator[Nodes]:
-    """One run over these nodes, or all. Raises ClickException for what is wrong before any connection."""
-    unknown = [name for name in names if name not in rack.nodes]
-    if unknown:
-        raise click.ClickException(f"{one_line(unknown[0])}: not a node; there are {', '.join(rack.nodes)}")
+    timeout: float,
+    screen: ProgressDisplay,
+) -> Iterator[NodesBootstrap]:
+    """One run over these nodes, or all. `screen`: shows its progress. Raises ClickException for what is wrong before
+    any connection.
+    """
+    try:
+        chosen = select_nodes(rack, names, "")
+    except SelectionError as fault:
+        raise click.ClickException(printable_line(str(fault))) from None
     try:
         key = public_line(rack.access.key)
-        found = vouchers_of(rack, host_keys) if host_keys else {}
-    except ContactError as fault:
+        found = fingerprints_of(rack, host_keys) if host_keys else {}
+    except BootstrapError as fault:
         raise click.ClickException(printable(str(fault))) from None
     with TemporaryDirectory(prefix="sparkrack-") as folder:
-        desk = Desk(
+        context = NodesContext(
             rack=rack,
             key=key,
-            account=_account(account, rack.access.user, passwords),
+            account=_account(account, rack.access.user, passwords, screen),
             passwords=passwords,
             folder=Path(folder),
-            patience=patience,
-            say=lambda text: click.echo(printable(text)),
+            timeout=timeout,
+            say=lambda text: screen.say(printable(text)),
+            progress=screen,
         )
-        chosen = tuple(name for name in rack.nodes if not names or name in names)
-        yield Nodes(desk, Trust(host_keys, found, _confirm, replace), chosen)
+        yield NodesBootstrap(context, Trust(host_keys, found, partial(_confirm, screen), replace), chosen)
 
 
-def carry_out(run: Nodes, *, dry: bool) -> None:
-    """The contact itself, under the lock of the rack if there is one, and its last lines."""
-    lock: AbstractContextManager[Any] = nullcontext() if dry else _lock(run)
-    with lock:
-        run.run(dry=dry)
+def carry_out(run: NodesBootstrap, screen: ProgressDisplay, own: Holder | None) -> None:
+    """The contact itself, under the lock of the rack if there is one, and its last lines. `own`: the run that takes the
+    lock; None for a dry run.
+    """
+    with _lock(run, screen, own) if own else nullcontext(lambda: "") as lost:
+        run.run(dry=own is None, lost=lost)
     fine = len(run.names) - len(run.failed)
     if run.restart:
-        click.echo(f"to be restarted, for their new machine-id: {', '.join(run.restart)}")
+        screen.say(f"to be restarted, for their new machine-id: {', '.join(run.restart)}")
     for name, why in run.failed.items():
-        click.echo(printable(f"{name}: {why}"), err=True)
-    click.echo(f"{fine} of {len(run.names)} nodes {'read' if dry else 'ready'}")
+        screen.say(printable(f"{name}: {why}"), err=True)
+    screen.say(f"{fine} of {len(run.names)} nodes {'ready' if own else 'read'}")
 
 
 @contextmanager
-def _lock(run: Nodes) -> Iterator[None]:
-    """Hold the lock of the rack if its first node lets us in: on the first day it does not."""
-    from sparkrack.cli.holding import holding_if_there
+def _lock(run: NodesBootstrap, screen: ProgressDisplay, own: Holder) -> Iterator[Callable[[], str]]:
+    """Hold the lock of the rack if its first node accepts our login: on the first day it does not."""
+    from sparkrack.engine.ssh_locking import lock_if_reachable
+
+    screen.phase("take the lock of the rack")
 
     def alone(why: str) -> None:
-        click.echo(printable(f"{why}; so nobody else is kept out of the rack"))
+        screen.say(printable(f"{why}; continuing without the lock of the rack"))
 
-    with holding_if_there(run.desk.rack, f"bootstrap of {', '.join(run.names)}", alone):
-        yield
+    with lock_if_reachable(run.context.rack, own, alone, screen.warn) as lost:
+        yield lost
 
 
-def _account(given: str | None, user: str, passwords: Passwords) -> Callable[[], str]:
-    """The account, asked for once and not before it is needed."""
+def _account(given: str | None, user: str, passwords: Passwords, screen: ProgressDisplay) -> Callable[[], str]:
+    """Return the account, asked for once and not before it is needed."""
 
     @cache
     def ask() -> str:
@@ -157,24 +176,29 @@ def _account(given: str | None, user: str, passwords: Passwords) -> Callable[[],
             return given
         if passwords.reference or not sys.stdin.isatty():
             return user
-        said: str = click.prompt("the account that the first-boot wizard made", default=user, err=True)
-        return said
+        with screen.hidden():
+            answer: str = click.prompt("the account that the first-boot wizard made", default=user, err=True)
+        return answer
 
     return ask
 
 
-def typed(node: str, user: str) -> SecretStr:
-    """A password from the terminal. Raises SecretError when there is none."""
+def typed(screen: ProgressDisplay, node: str, user: str) -> SecretStr:
+    """Read a password from the terminal. Raises SecretError when there is none."""
     if not sys.stdin.isatty():
         raise SecretError(
-            f"a password of {one_line(user)} is needed and there is no terminal to ask on; say --password-env or "
-            "--password-file"
+            f"a password of {printable_line(user)} is needed and there is no terminal for a prompt; "
+            "pass --password-env or --password-file"
         )
-    return hidden(f"{node}: password of {one_line(user)}")
+    with screen.hidden():
+        return hidden_prompt(f"{node}: password of {printable_line(user)}")
 
 
-def _confirm(node: str, key: str) -> bool:
+def _confirm(screen: ProgressDisplay, node: str, key: str) -> bool:
     if not sys.stdin.isatty():
-        click.echo(f"{node}: there is no terminal to ask on whether {key} is its host key; say --host-keys", err=True)
+        screen.say(
+            f"{node}: there is no terminal for a prompt whether {key} is its host key; pass --host-keys", err=True
+        )
         return False
-    return click.confirm(f"{node}: is {key} its host key, as its console shows it?", default=False, err=True)
+    with screen.hidden():
+        return click.confirm(f"{node}: is {key} its host key, as its console shows it?", default=False, err=True)

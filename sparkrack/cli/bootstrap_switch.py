@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -12,28 +12,30 @@ from pathlib import Path
 import click
 from pydantic import SecretStr
 
-from sparkrack.cli.hidden import hidden
-from sparkrack.cli.machines import switches
-from sparkrack.cli.pick import the_switch
-from sparkrack.cli.rackoption import rack_option
-from sparkrack.cli.wordless import reference
-from sparkrack.fleet import Rack, RackError, SecretError, SecretRef, Switch, edit, load
-from sparkrack.fleet.load import DEFAULT
+from core.model import ConfigError, Rack, SecretError, SecretRef, Switch, load, yaml_editor
+from core.model.fields import PLAIN_API_PORT
+from core.ops.run_lock import Holder
+from core.routeros.errors import CheckError, RefusedError, SwitchError, UnreadableError
+from sparkrack.cli.bootstrap_nodes import BOOTSTRAP
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import password_options, rack_option, switch_argument, switches
+from sparkrack.cli.progress import ProgressDisplay, show_progress
+from sparkrack.cli.prompts import hidden_prompt
+from sparkrack.engine.recorded_run import recorded_run
+from switch.bootstrap.context import BootstrapOptions, SwitchBootstrapContext
+from switch.bootstrap.menus import FACTORY_ADDRESS, FACTORY_USER
 from switch.bootstrap.passwords import Password
-from switch.bootstrap.run import Bootstrap
-from switch.bootstrap.tables import FACTORY_ADDRESS, FACTORY_USER
-from switch.bootstrap.work import Wishes, Work
-from switch.errors import CheckError, RefusedError, SwitchError, UnreadableError
+from switch.bootstrap.runner import SwitchBootstrap
 
 LONGEST_PREFIX = 30
 WARNED = 2
 """Exit code of a contact that is done with a warning."""
-_FAULTS = (SwitchError, CheckError, RefusedError, UnreadableError, SecretError, RackError)
+_FAULTS = (SwitchError, CheckError, RefusedError, UnreadableError, SecretError, ConfigError)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a contact ended. ready: nothing is missing. warned: the factory's user could not be disabled."""
+class BootstrapOutcome:
+    """Result of a first contact. ready: nothing is missing. warned: the factory's user could not be disabled."""
 
     ready: bool
     warned: bool
@@ -52,9 +54,10 @@ def an_address(_context: click.Context, _parameter: click.Parameter, value: str)
 @click.option(
     "--address", callback=an_address, default=FACTORY_ADDRESS, show_default=True, help="Where the switch answers now."
 )
-@click.option("--api-port", type=click.IntRange(1, 65535), default=8728, show_default=True, help="Its plain API.")
-@click.option("--password-env", metavar="VARIABLE", help=f"Holds {FACTORY_USER}'s password; asked for otherwise.")
-@click.option("--password-file", metavar="PATH", help=f"Holds {FACTORY_USER}'s password; nobody else may read it.")
+@click.option(
+    "--api-port", type=click.IntRange(1, 65535), default=PLAIN_API_PORT, show_default=True, help="Its plain API."
+)
+@password_options("", f"{FACTORY_USER}'s")
 @click.option(
     "--prefix",
     type=click.IntRange(8, LONGEST_PREFIX),
@@ -74,23 +77,20 @@ def an_address(_context: click.Context, _parameter: click.Parameter, value: str)
 @click.option(
     "--replace-fingerprint", is_flag=True, help="The switch was reset: another one in rack.yaml is overwritten."
 )
-@click.option(
-    "--patience", type=click.FloatRange(0, 600), default=15, show_default=True, help="Seconds to wait for it."
-)
+@click.option("--timeout", type=click.FloatRange(0, 600), default=15, show_default=True, help="Seconds to wait for it.")
 @click.option("--dry", is_flag=True, help="Only show what is missing.")
 def bootstrap_switch(
     name: str | None,
     rack: Path,
     address: str,
     api_port: int,
-    password_env: str | None,
-    password_file: str | None,
+    password: SecretRef | None,
     prefix: int | None,
     admin: str,
     admin_file: Path | None,
     keep_address: bool,
     replace_fingerprint: bool,
-    patience: float,
+    timeout: float,
     dry: bool,
 ) -> None:
     """Bring a switch from its box to where a run can reach it: certificate, user, address.
@@ -103,71 +103,100 @@ def bootstrap_switch(
     """
     if (admin == "password") != (admin_file is not None):
         raise click.UsageError("--admin password and --admin-file PATH belong together")
-    # Taken before it is read: what is written later is written over exactly what was read, or not at all.
-    snapshot = edit.taken(rack)
+    # Snapshot before the reading: a later write replaces exactly the content that was read, or fails.
+    snapshot = yaml_editor.snapshot(rack)
     found = load(rack)
-    switch = the_switch(found, name)
-    wishes = Wishes(
+    switch = switch_argument(found, name)
+    options = BootstrapOptions(
         address=address,
         api_port=api_port,
         prefix=prefix or natural_prefix(switch),
         admin=admin_file.absolute() if admin_file else None,
         keep_address=keep_address,
         replace=replace_fingerprint,
-        patience=patience,
+        timeout=timeout,
     )
-    outcome = carry_out(found, snapshot, switch, wishes, reference(password_env, password_file), dry=dry)
+    with recorded_run(found, BOOTSTRAP) as record, show_progress(silent=False) as screen:
+        own = None if dry else record.begin(f"bootstrap of {switch.name}")
+        try:
+            outcome = carry_out(found, snapshot, switch, options, password, screen, own)
+        except click.ClickException as fault:
+            record.fail(switch.name, fault.message)
+            raise
     if dry:
         click.echo(f"{switch.name}: {'nothing is missing' if outcome.ready else 'nothing was written'}")
     else:
-        environment = f"RACK={rack} " if rack != DEFAULT else ""
-        click.echo(f"{switch.name}: ready. Next: {environment}pyinfra inventory.py deploy.py --dry --diff")
-        if outcome.warned:
-            sys.exit(WARNED)
+        click.echo(f"{switch.name}: ready")
+    again = dry and not outcome.ready
+    next_step(["sparkrack", *(("bootstrap", "switch", switch.name) if again else ("plan",))], rack=rack)
+    if outcome.warned and not dry:
+        sys.exit(WARNED)
 
 
 def carry_out(
-    rack: Rack, snapshot: edit.Snapshot, switch: Switch, wishes: Wishes, kept: SecretRef | None, *, dry: bool
-) -> Outcome:
-    """The contact itself, under the lock of the rack if there is one. `kept`: where
-    the factory's password is; asked for otherwise. Raises ClickException."""
+    rack: Rack,
+    snapshot: yaml_editor.FileSnapshot,
+    switch: Switch,
+    options: BootstrapOptions,
+    kept: SecretRef | None,
+    screen: ProgressDisplay,
+    own: Holder | None,
+) -> BootstrapOutcome:
+    """Run the first contact, under the lock of the rack if it can be taken. `kept`: reference to the factory's
+    password, which is asked for otherwise. `screen`: shows the progress. `own`: the run that takes the lock; None for a
+    dry run. Raises ClickException.
+    """
 
     def ask() -> SecretStr:
-        return kept.resolve() if kept else _typed(switch.name)
+        if kept:
+            return kept.resolve()
+        with screen.hidden():
+            return typed_password(switch.name)
 
-    work = Work(switch, snapshot, wishes, lambda text: click.echo(f"{switch.name}: {text}"), Password(switch.password))
-    lock: AbstractContextManager[None] = nullcontext() if dry else _lock(rack, switch)
-    with lock:
+    def say(text: str) -> None:
+        screen.say(f"{switch.name}: {text}")
+
+    work = SwitchBootstrapContext(switch, snapshot, options, say, Password(switch.password), progress=screen)
+    dry = own is None
+    lock = _lock(rack, switch, screen, own) if own else nullcontext(lambda: "")
+    with lock as work.stopped:
+        screen.phase("read the switch" if dry else "bootstrap the switch", [switch.name])
         try:
-            contact = Bootstrap(work, ask)
-            return Outcome(contact.run(dry=dry), contact.warned)
+            contact = SwitchBootstrap(work, ask)
+            return BootstrapOutcome(contact.run(dry=dry), contact.warned)
         except _FAULTS as fault:
             raise click.ClickException(f"{switch.name}: {fault}") from None
 
 
 @contextmanager
-def _lock(rack: Rack, switch: Switch) -> Iterator[None]:
+def _lock(rack: Rack, switch: Switch, screen: ProgressDisplay, own: Holder) -> Iterator[Callable[[], str]]:
     """Hold the lock of the rack if its first node answers. On the first day it has neither our user nor our key, and
-    this machine may hang on the switch's own cable with no way to any node."""
-    from sparkrack.cli.holding import holding_if_there
+    this machine may be connected by the switch's separate cable without a route to any node.
+    """
+    from sparkrack.engine.ssh_locking import lock_if_reachable
+
+    screen.phase("take the lock of the rack")
 
     def alone(why: str) -> None:
-        click.echo(f"{switch.name}: {why}; so nobody else is kept out of the rack")
+        screen.say(f"{switch.name}: {why}; continuing without the lock of the rack")
 
-    with holding_if_there(rack, f"bootstrap of {switch.name}", alone):
-        yield
+    with lock_if_reachable(rack, own, alone, screen.warn) as lost:
+        yield lost
 
 
 def natural_prefix(switch: Switch) -> int:
-    """That of the management subnet the switch is in; 24 when none is declared, or only single machines."""
+    """Return the prefix length of the management subnet of the switch; 24 when none is declared, or only single
+    machines.
+    """
     around = [subnet.prefixlen for subnet in switch.management or () if switch.address in subnet]
     return next((length for length in around if length <= LONGEST_PREFIX), 24)
 
 
-def _typed(switch: str) -> SecretStr:
+def typed_password(switch: str) -> SecretStr:
+    """Ask for the password of the factory's user. Raises SecretError without a terminal."""
     if not sys.stdin.isatty():
         raise SecretError(
-            f"{FACTORY_USER}'s password is needed and there is no terminal to ask on; say --password-env or "
+            f"{FACTORY_USER}'s password is needed and there is no terminal for a prompt; pass --password-env or "
             "--password-file"
         )
-    return hidden(f"{switch}: password of {FACTORY_USER} (on the sticker)")
+    return hidden_prompt(f"{switch}: password of {FACTORY_USER} (on the sticker)")

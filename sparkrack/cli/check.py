@@ -9,15 +9,18 @@ from typing import Literal
 import click
 from pydantic import BaseModel, Field
 
-from sparkrack.cli.options import json_option, quiet_option
-from sparkrack.cli.rackoption import rack_option
-from sparkrack.fleet import Rack, RackError, load
-from sparkrack.fleet.errors import counted
-from sparkrack.fleet.record import Text
+from core.model import ConfigError, Rack, calibration, load, model_lock, serving_rules
+from core.model.declared_secrets import declared_secrets, missing_file, position
+from core.model.errors import counted
+from core.model.lock_file import lock_path
+from core.util.records import Text
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import json_option, quiet_option, rack_option
+from switch.bootstrap.menus import PLACEHOLDER
 
 
-class Fault(BaseModel):
-    """One thing wrong in the file: a person reads `file:line: path: what; right`. `line` None: the file as a whole."""
+class ProblemRecord(BaseModel):
+    """One error in the file; its text is `file:line: path: what; right`. `line` None: the file as a whole."""
 
     file: Text
     line: int | None
@@ -32,13 +35,20 @@ class Checked(BaseModel):
     schema_: Literal["sparkrack.check/1"] = Field("sparkrack.check/1", serialization_alias="schema")
     file: Text
     good: bool
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[ProblemRecord, ...] = ()
     rack: str | None = None
     topology: str | None = None
     nodes: int | None = None
     switches: int | None = None
     cables: int | None = None
     legs: int | None = None
+
+
+_TOPOLOGIES = {
+    "direct": "node to node, in pairs",
+    "ring": "node to node, in a ring",
+    "switch": "through a switch",
+}
 
 
 @click.command()
@@ -48,24 +58,57 @@ class Checked(BaseModel):
 def check(rack: Path, as_json: bool, quiet: bool) -> None:
     """Judge rack.yaml without connecting to anything: exit 0, or 1 and one line for each fault.
 
+    A secret's file that does not exist is a warning: `sparkrack plan` refuses if a run needs it. So is what cannot be
+    known of a unit of `serving` before its model is recorded, and a fit that is accepted by hand.
+
     \b
-      sparkrack check --rack desk.yaml
+      sparkrack check --rack lab.yaml
     """
+    warnings: list[str] = []
+    loaded: Rack | None = None
     try:
-        found = _good(rack, load(rack))
-    except RackError as wrong:
+        loaded = load(rack)
+        found = _good(rack, loaded)
+        warnings += [
+            f"{position(rack, secret.path)}: {missing_file(secret)}"
+            for secret in declared_secrets(loaded)
+            if secret.missing
+        ]
+        warnings += _serving(rack, loaded)
+    except ConfigError as wrong:
         if not as_json:
             raise
-        faults = tuple(Fault(**vars(fault)) for fault in wrong.faults)
+        faults = tuple(ProblemRecord(**vars(fault)) for fault in wrong.faults)
         found = Checked(file=str(rack), good=False, faults=faults)
     if as_json:
         click.echo(found.model_dump_json(by_alias=True, indent=1))
     elif not quiet:
         click.echo(
-            f"{rack}: {found.rack}: {counted(found.nodes, 'node')}, {counted(found.switches, 'switch', 'switches')}, "
-            f"{counted(found.cables, 'cable')} ({found.legs} to a switch), {found.topology}"
+            f"{rack}: OK: {found.rack} has {counted(found.nodes, 'node')}, "
+            f"{counted(found.switches, 'switch', 'switches')} and {counted(found.cables, 'cable')} "
+            f"({found.legs} to a switch), topology: {_TOPOLOGIES[found.topology or 'direct']}"
         )
+    if not as_json:
+        for line in warnings:
+            click.echo(f"warning: {line}", err=True)
+    if loaded:
+        verb = "bootstrap" if _new(loaded) else "plan"
+        next_step(["sparkrack", verb], rack=rack, silent=as_json or quiet)
     sys.exit(0 if found.good else 1)
+
+
+def _serving(file: Path, rack: Rack) -> list[str]:
+    if not rack.serving:
+        return []
+    lock = lock_path(rack.source)
+    notes = serving_rules.notes(rack, model_lock.read(lock), calibration.read(lock))
+    return [f"{position(file, note.path)}: {note.what}; {note.right}" for note in notes]
+
+
+def _new(rack: Rack) -> bool:
+    """Return whether a switch or all nodes were never in contact with this machine: `bootstrap` comes first."""
+    switches = any(switch.tls and switch.tls.sha256 == PLACEHOLDER for switch in rack.switches.values())
+    return switches or not rack.access.known_hosts.exists()
 
 
 def _good(file: Path, rack: Rack) -> Checked:

@@ -1,4 +1,4 @@
-"""`sparkrack drift`: is the rack still what its file says? Nothing is changed."""
+"""`sparkrack drift`: differences between the rack and its file. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from core.model import rack_path
 from sparkrack.cli.drift_timer import prom_option, timer
-from sparkrack.cli.options import json_option, quiet_option, selection_options
-from sparkrack.cli.rackoption import rack_option
+from sparkrack.cli.loading import loading
+from sparkrack.cli.next_step import after_plan
+from sparkrack.cli.options import json_option, quiet_option, rack_option, selection_options
 
 if TYPE_CHECKING:
-    from sparkrack.run.drift import Drift
+    from sparkrack.drift.findings import Drift
 
 
 @click.group(invoke_without_command=True)
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 @click.pass_context
 def drift(
     context: click.Context,
-    rack: Path,
+    rack: Path | None,
     limit: tuple[str, ...],
     exclude: tuple[str, ...],
     only: tuple[str, ...],
@@ -44,7 +46,7 @@ def drift(
     prom: Path | None,
     quiet: bool,
 ) -> None:
-    """Show where the rack is not what its file says: values that differ, what is configured right and does not work,
+    """Show where the rack differs from its file: values that differ, what is configured correctly but does not work,
     nodes unlike the others; and what is there and not declared, which is no drift.
 
     \b
@@ -54,34 +56,47 @@ def drift(
       sparkrack drift timer --every 1h
 
     Nothing is written on nodes or switch. Each run is kept on this machine, for --since.
-    Exit 0 in sync, 2 for drift, 1 when anything could not be told.
+    Exit 0 in sync, 2 for drift, 1 when anything is unknown.
     """
     if context.invoked_subcommand:
         _alone(context)
         return
     if as_json and as_markdown:
         raise click.UsageError("--json and --markdown both go to the standard output: choose one")
-    from sparkrack.cli.session import evaluated, selected
-    from sparkrack.run import history
-    from sparkrack.run.drift import of
-    from sparkrack.run.since import since as came_and_went
+    with loading():
+        from sparkrack.cli.progress import show_progress
+        from sparkrack.drift import history
+        from sparkrack.drift.compare import compare_runs as came_and_went
+        from sparkrack.drift.findings import drift_of
+        from sparkrack.engine.evaluated import evaluated, selected
 
+    rack = rack or rack_path()
     found, selection = selected(rack, limit, exclude, only)
     try:
-        # Asked first: who mistypes it shall not wait for the rack.
+        # Checked first: a typing error must not wait for the rack.
         earlier = history.candidates(found.rack, since, datetime.now(UTC)) if since else []
-        with evaluated(found, rack, selection) as run:
-            made = of(run.plan)
-        if not made.machines:
+        with show_progress(silent=as_json or quiet) as progress, evaluated(found, rack, selection, progress) as run:
+            plan = run.plan
+            made = drift_of(plan)
+        if not made.hosts:
             raise click.ClickException("--limit, --exclude and --only leave no role of any machine to look at")
         if since:
-            name, then = history.pick(earlier, made, lambda line: click.echo(line, err=True))
+            name, then = history.select_run(earlier, made, lambda line: click.echo(line, err=True))
             made = made.model_copy(update={"since": came_and_went(then, made, name)})
-    except history.HistoryError as fault:
+    except history.DriftHistoryError as fault:
         raise click.ClickException(str(fault)) from None
-    writes: dict[str, Callable[[], object]] = {} if no_history else {"this run": lambda: history.keep(made)}
+    writes: dict[str, Callable[[], object]] = {} if no_history else {"this run": lambda: history.store_run(made)}
     failed = _written(writes | _files(made, junit, prom))
     _print(made, as_json=as_json, as_markdown=as_markdown, quiet=quiet)
+    after_plan(
+        plan,
+        ["sparkrack", {0: "verify", 1: "drift", 2: "plan"}[made.code]],
+        rack=rack,
+        limit=limit,
+        exclude=exclude,
+        only=only,
+        silent=as_json or as_markdown or quiet,
+    )
     sys.exit(1 if failed else made.code)
 
 
@@ -92,23 +107,23 @@ def _alone(context: click.Context) -> None:
 
 
 def _files(made: Drift, junit: Path | None, prom: Path | None) -> dict[str, Callable[[], object]]:
-    """What writes each of the files that were asked for. Others read them: a collector, a CI job."""
-    from sparkrack.run import files
+    """Return the writers of the requested files. Their readers are a collector or a CI job."""
+    from core.util import atomic_file
 
     writes: dict[str, Callable[[], object]] = {}
     if junit:
         from sparkrack.drift.junit import junit as as_junit
 
-        writes[str(junit)] = lambda: files.keep(junit, as_junit(made), 0o644)
+        writes[str(junit)] = lambda: atomic_file.write_atomic(junit, as_junit(made), 0o644)
     if prom:
         from sparkrack.drift.prometheus import prometheus
 
-        writes[str(prom)] = lambda: files.keep(prom, prometheus(made), 0o644)
+        writes[str(prom)] = lambda: atomic_file.write_atomic(prom, prometheus(made), 0o644)
     return writes
 
 
 def _written(writes: Mapping[str, Callable[[], object]]) -> bool:
-    """Whether any of them failed, which is told. What was found is printed all the same."""
+    """Return whether any file could not be written, which is reported. The findings are printed all the same."""
     failed = False
     for what, write in writes.items():
         try:
@@ -127,7 +142,7 @@ def _print(made: Drift, *, as_json: bool, as_markdown: bool, quiet: bool) -> Non
 
         click.echo(markdown(made), nl=False)
     else:
-        from sparkrack.cli.show_drift import show_drift
+        from sparkrack.cli.render_drift import show_drift
 
         show_drift(made, quiet=quiet)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import getpass
 import os
 import pwd
+import shlex
 import sys
 from pathlib import Path
 
 import click
 
-from sparkrack.cli.rackoption import rack_option
+from sparkrack.cli.next_step import next_step, print_next
+from sparkrack.cli.options import rack_option
 
 
 def _prom(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
@@ -28,7 +30,7 @@ prom_option = click.option(
 
 
 def _every(_context: click.Context, _parameter: click.Parameter, text: str) -> str:
-    from sparkrack.run.history import span
+    from sparkrack.drift.history import span
 
     try:
         often = span(text)
@@ -52,13 +54,13 @@ def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | Non
       sparkrack drift timer --every 30m
       sparkrack drift timer --into units && sudo install -m 0644 units/* /etc/systemd/system
 
-    The service runs as an ordinary user, who needs a key without passphrase. Drift does not fail it, an error does.
+    The service runs as an ordinary user that needs a key without passphrase. Drift does not fail it, an error does.
     """
-    from sparkrack.drift.units import Timer, UnitError, units
-    from sparkrack.fleet import load
-    from sparkrack.run.files import keep
+    from core.model import load
+    from core.util.atomic_file import write_atomic
+    from sparkrack.drift.systemd_timer import SystemdTimer, UnitError, units
 
-    about = Timer(
+    about = SystemdTimer(
         rack=load(rack).rack,
         program=Path(sys.executable).with_name("sparkrack"),
         file=rack.absolute(),
@@ -73,17 +75,23 @@ def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | Non
         raise click.ClickException(str(fault)) from None
     if not into:
         click.echo("\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in made.items()), nl=False)
+        next_step(["sparkrack", "drift", "timer", "--every", every, "--into", "."], "to write them", rack=rack)
         return
     for name, text in made.items():
         try:
-            keep(into / name, text, 0o644)
+            write_atomic(into / name, text, 0o644)
         except OSError as fault:
             raise click.ClickException(f"{into / name}: {fault}") from None
         click.echo(f"{into / name}: written")
+    files = " ".join(shlex.quote(str(into / name)) for name in made)
+    unit = next(name for name in made if name.endswith(".timer"))
+    print_next(f"sudo install -m 0644 {files} /etc/systemd/system && sudo systemctl enable --now {shlex.quote(unit)}")
 
 
 def _state(user: str) -> Path:
-    """That user's state folder (XDG base directories). Raises ClickException for nobody, and for root."""
+    """Return that user's state folder (XDG base directories). Raises ClickException for an unknown user,
+    and for root.
+    """
     try:
         entry = pwd.getpwnam(user)
     except KeyError:

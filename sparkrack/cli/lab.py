@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,19 +15,22 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from sparkrack.cli.machines import starting
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import starting
+from sparkrack.cli.progress import ProgressDisplay, show_progress
 
 if TYPE_CHECKING:
     from lab.lab import Lab
 
 
+_RUN = ("sparkrack", "lab", "run", "--", "sparkrack")
 AS_TYPED = {"allow_interspersed_args": False}
 """Options that follow the first word belong to the command that is run."""
 
 
 @click.group()
 def lab() -> None:
-    """A virtual rack on this machine: real kernels as nodes, an emulated CRS812 that wires them.
+    """A virtual rack on this machine: real kernels as nodes, an emulated switch that wires them.
 
     It lives in one network namespace; nothing of it appears in the machine's own network. Its files are in .lab,
     or in the folder that SPARKRACK_LAB names.
@@ -33,16 +38,37 @@ def lab() -> None:
 
 
 def _lab() -> Lab:
-    """The lab of this folder, as root."""
+    """Return the lab of this folder, as root."""
     if os.geteuid() != 0:
         # Whole command again as root; PATH and HOME travel along because sudo may replace them.
         kept = [f"{name}={os.environ[name]}" for name in ("PATH", "HOME") if name in os.environ]
-        command = ["sudo", "--preserve-env", "env", *kept, sys.executable, "-m"]
+        command = ["sudo", "--preserve-env", "env", *kept, sys.executable, "-P", "-m"]
         os.execvp("sudo", [*command, "sparkrack.cli.main", *sys.argv[1:]])  # noqa: S606 - replaces this process
     from lab.lab import Lab
-    from lab.place import Place
+    from lab.paths import LabPaths
 
-    return Lab(Place.here(), say=lambda line: click.echo(f"lab: {line}", err=True))
+    return Lab(LabPaths.here(), say=_print_line)
+
+
+_screens: list[ProgressDisplay] = []
+"""The progress on the terminal, which is removed while a line is printed; threads of the lab print, too."""
+
+
+def _print_line(line: str) -> None:
+    with _screens[-1].hidden() if _screens else nullcontext():
+        click.echo(f"lab: {line}", err=True)
+
+
+@contextmanager
+def _activity(title: str) -> Iterator[None]:
+    """Show what is being done, with its seconds, on a terminal. A log has only the lines of the lab."""
+    with show_progress(silent=not sys.stderr.isatty()) as screen:
+        screen.phase(title)
+        _screens.append(screen)
+        try:
+            yield
+        finally:
+            _screens.remove(screen)
 
 
 @lab.command()
@@ -52,16 +78,18 @@ def _lab() -> Lab:
     type=click.Path(path_type=Path, readable=False, dir_okay=False),
     help="Build the rack of this file instead.",
 )
-@click.option("--boxed", is_flag=True, help="Machines as they come from their boxes; `sparkrack bootstrap` is next.")
-def up(nodes: int, rack: Path | None, boxed: bool) -> None:
+@click.option("--factory", is_flag=True, help="New machines are in factory state; `sparkrack bootstrap` is next.")
+def up(nodes: int, rack: Path | None, factory: bool) -> None:
     """Build the rack, or what of it is missing. Safe to run again.
 
-    With --boxed the nodes have one user, nvidia, with the password in `password` of the lab's folder, and the switch
+    With --factory the nodes have one user, nvidia, with the password in `password` of the lab's folder, and the switch
     is at 192.168.88.1 with its sticker's; `host-keys` has the fingerprints that the consoles showed.
     """
     here = _lab()
-    here.up(nodes, rack, boxed=boxed)
-    click.echo(f"lab: up; its rack is {here.place.rack}")
+    with _activity("build the rack"):
+        here.up(nodes, rack, factory=factory)
+    click.echo(f"lab: up; its rack is {here.paths.rack}")
+    next_step([*_RUN, "bootstrap" if factory else "plan"])
 
 
 @lab.command()
@@ -70,6 +98,7 @@ def down() -> None:
     here = _lab()
     here.down()
     click.echo("lab: down; nothing is left of it")
+    next_step(["sparkrack", "lab", "up"], "to build it again")
 
 
 @lab.command()
@@ -83,7 +112,9 @@ def status() -> None:
         table.add_row(member.name, member.kind, member.address, process, answers)
     Console().print(table)
     click.echo(f"kernel of the nodes: {here.kernel}")
-    sys.exit(0 if all(member.answers for member in members) else 1)
+    healthy = all(member.answers for member in members)
+    next_step([*_RUN, "status"] if healthy else ["sparkrack", "lab", "up"])
+    sys.exit(0 if healthy else 1)
 
 
 def _machines(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -97,30 +128,37 @@ def _nodes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
 
 
 def _starting(incomplete: str) -> tuple[list[str], list[str]]:
-    from lab.place import Place
+    from lab.paths import LabPaths
 
-    return starting(Place.here().rack, incomplete)
+    return starting(LabPaths.here().rack, incomplete)
 
 
 @lab.command()
 @click.argument("name", shell_complete=_machines)
-@click.option("--boxed", is_flag=True, help="As it comes from its box; one that came from there goes there anyway.")
-@click.option("--serial", metavar="NUMBER", help="Another unit with this number replaces the switch; needs --boxed.")
-def reset(name: str, boxed: bool, serial: str | None) -> None:
+@click.option(
+    "--factory", is_flag=True, help="Factory state of a real machine; the default for one from `lab up --factory`."
+)
+@click.option("--serial", metavar="NUMBER", help="Another unit with this number replaces the switch; needs --factory.")
+def reset(name: str, factory: bool, serial: str | None) -> None:
     """Bring one machine to factory state: a fresh disk for a node, factory settings for the switch."""
     here = _lab()
-    if serial and (not boxed or name not in here.layout.rack.switches):
-        raise click.UsageError("--serial goes with --boxed and the name of a switch")
-    here.reset(name, boxed=boxed, serial=serial)
+    if serial and (not factory or name not in here.layout.rack.switches):
+        raise click.UsageError("--serial goes with --factory and the name of a switch")
+    with _activity(f"reset {name}"):
+        here.reset(name, factory=factory, serial=serial)
     click.echo(f"lab: {name} is factory-fresh")
+    next_step([*_RUN, "bootstrap" if factory else "plan"])
 
 
 @lab.command()
 @click.argument("name", shell_complete=_nodes)
 def reboot(name: str) -> None:
     """Restart a node as its owner would, and wait until it takes logins again."""
-    _lab().reboot(name)
+    here = _lab()
+    with _activity(f"restart {name}"):
+        here.reboot(name)
     click.echo(f"lab: {name} is back")
+    next_step([*_RUN, "status"])
 
 
 def _snapshots(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -139,13 +177,16 @@ def snapshot(name: str, delete: bool) -> None:
     """
     here = _lab()
     if delete:
-        from lab.snapshots import Snapshot
+        from lab.snapshots import LabSnapshot
 
-        Snapshot(name).delete()
+        LabSnapshot(name).delete()
         click.echo(f"lab: snapshot {name} is removed")
+        next_step(["sparkrack", "lab", "status"])
         return
-    here.snapshot(name)
-    click.echo(f"lab: kept as {name}; `sparkrack lab restore {name}` brings it back")
+    with _activity(f"keep {name}"):
+        here.snapshot(name)
+    click.echo(f"lab: kept as {name}")
+    next_step(["sparkrack", "lab", "restore", name], "to bring it back")
 
 
 @lab.command()
@@ -153,8 +194,10 @@ def snapshot(name: str, delete: bool) -> None:
 def restore(name: str) -> None:
     """Replace the rack of this folder by a snapshot and start it."""
     here = _lab()
-    here.restore(name)
-    click.echo(f"lab: up as in {name}; its rack is {here.place.rack}")
+    with _activity(f"restore {name}"):
+        here.restore(name)
+    click.echo(f"lab: up as in {name}; its rack is {here.paths.rack}")
+    next_step([*_RUN, "plan"])
 
 
 @lab.command(context_settings=AS_TYPED)
@@ -178,15 +221,15 @@ def run(command: tuple[str, ...]) -> None:
 
 def _run(here: Lab, command: list[str]) -> None:
     from lab import namespace
-    from lab.place import caller
+    from lab.paths import caller
 
-    if not namespace.exists(here.place.namespace):
+    if not namespace.exists(here.paths.namespace):
         raise click.ClickException("the lab is not running; `sparkrack lab up` starts it")
     uid, gid = caller()
     user = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--"] if uid != os.geteuid() else []
-    enter = ["nsenter", f"--net=/run/netns/{here.place.namespace}", "--"]
-    kept = str(here.place.rack.parent / "state")
-    environment = {"RACK": str(here.place.rack), "XDG_STATE_HOME": kept, **os.environ}
-    # Ctrl-C is for the command: it gets the signal as well, and says itself how it ends.
+    enter = ["nsenter", f"--net=/run/netns/{here.paths.namespace}", "--"]
+    kept = str(here.paths.rack.parent / "state")
+    environment = {"RACK": str(here.paths.rack), "XDG_STATE_HOME": kept, **os.environ}
+    # Ctrl-C is for the command: it gets the signal as well, and reports its own end.
     signal.signal(signal.SIGINT, lambda *_: None)
     sys.exit(subprocess.run([*enter, *user, *command], env=environment).returncode)

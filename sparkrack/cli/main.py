@@ -1,4 +1,4 @@
-"""The command itself: its verbs, and how a foreseeable fault reaches the user."""
+"""The command itself: its verbs, and the reporting of foreseeable errors."""
 
 from __future__ import annotations
 
@@ -7,22 +7,25 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
 
-from sparkrack.fleet import RackError, SecretError
-from sparkrack.fleet.errors import reason
+from sparkrack.cli.loading import loading
 
 VERBS = (
-    *("check", "plan", "apply", "drift", "verify", "topology", "status"),
-    *("init", "adopt", "bootstrap", "rebuild", "seed", "driver", "probe", "reboot", "switch", "unlock", "lab"),
+    *("check", "plan", "apply", "drift", "verify", "topology", "status", "runs", "support", "accept", "export"),
+    *("serve", "init", "adopt", "bootstrap", "rebuild", "seed", "driver", "probe", "reboot", "switch", "unlock", "lab"),
+    "completion",
 )
 """In the order of `--help`: what is used most comes first. Each is a module of this package, loaded when it is used."""
 
+_FIXED = "when this is fixed"
 DRIVING = ("plan", "apply", "drift")
-"""Those that drive pyinfra, whose transport is gevent's."""
+"""Verbs that drive pyinfra, whose transport uses gevent."""
 
 
 class Verbs(click.Group):
@@ -34,14 +37,35 @@ class Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in VERBS:
             return None
-        verb = getattr(import_module(f"sparkrack.cli.{cmd_name}"), cmd_name)
-        return verb if isinstance(verb, click.Command) else None
+        with loading():
+            verb = getattr(import_module(f"sparkrack.cli.{cmd_name}"), cmd_name)
+        return accept_verbose(verb) if isinstance(verb, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the nearest verb in the error about an unknown one: click itself knows only commands that are loaded."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as fault:
+            if near := get_close_matches(args[0].lower(), VERBS, 1):
+                raise click.UsageError(f"{fault.message} Did you mean '{near[0]}'?", ctx) from None
+            raise
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **more: Any) -> Any:  # type: ignore[override]
-        """Never returns. A fault that can be foreseen is told in words, never as a traceback."""
-        from lab.errors import LabError
+        """Run and never return. A foreseeable error is reported as a message, never as a traceback."""
+        with loading():
+            from core.model import ConfigError, SecretError
+            from core.model.errors import reason
+            from core.util.debug_log import inherit
+            from lab.errors import LabError
+            from sparkrack.cli.next_step import begin, next_step, same_again
 
-        # A line is there for whoever reads it as soon as it is said, also through a pipe.
+        begin(sys.argv[1:] if args is None else args)
+
+        inherit()
+
+        # Each line is visible as soon as it is printed, also through a pipe.
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 # The name of a file may be no text; most terminals' encodings refuse to write it as it is.
@@ -52,56 +76,103 @@ class Verbs(click.Group):
             code = super().main(args, prog_name, **{**more, "standalone_mode": False})
         except click.ClickException as fault:
             fault.show()
+            if not isinstance(fault, click.UsageError):  # that one names the command for help
+                same_again(_FIXED)
             code = 1
         except click.Abort:
             click.echo("ended", err=True)
             code = 1
-        except (RackError, LabError, SecretError) as fault:
+        except (ConfigError, LabError, SecretError) as fault:
             click.echo(str(fault), err=True)
+            if isinstance(fault, ConfigError) and not any(Path(one.file).exists() for one in fault.faults):
+                next_step(["sparkrack", "init"])
+            else:
+                same_again(_FIXED)
             code = 1
         except BrokenPipeError:
-            # Whoever read our output has gone; Python would complain once more when it flushes at the end.
+            # The reader of our output has exited; Python would report that again when it flushes at the end.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             code = 1
         except OSError as fault:
-            # Commands tell what is wrong with their own files. This is the rest: no temporary folder, a full disk.
+            # Commands report problems of their own files. This is the rest: no temporary folder, a full disk.
             click.echo(f"Error: {reason(fault)}", err=True)
+            same_again(_FIXED)
             code = 1
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _show_questions(_context: click.Context, _parameter: click.Parameter, given: bool) -> None:
+    if given:
+        from core.util.debug_log import verbose
+
+        verbose()
+
+
+def _verbose_option() -> click.Option:
+    return click.Option(
+        ["-v", "--verbose"],
+        is_flag=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_show_questions,
+        help="Print to stderr what each host is asked, and how long it took.",
+    )
+
+
+def accept_verbose(command: click.Command) -> click.Command:
+    """Let a command, and those below it, take -v as `sparkrack` itself does."""
+    if not any("--verbose" in option.opts for option in command.params):
+        command.params.append(_verbose_option())
+    if isinstance(command, click.Group):
+        for below in command.commands.values():
+            accept_verbose(below)
+    return command
+
+
+def called_verb(words: Sequence[str]) -> str:
+    """Return the verb of a command line; empty without one."""
+    return next((word for word in words if not word.startswith("-")), "")
 
 
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="sparkrack")
 def sparkrack() -> None:
-    """A rack of DGX Spark / GB10 nodes and its CRS812 switch as code.
+    """A rack of DGX Spark / GB10 nodes and its MikroTik switch as code.
 
-    The rack is described in one file, group_data/rack.yaml or the one that RACK names.
+    The rack is described in one file: --rack FILE, else the one that RACK names, else rack.yaml of this folder (or
+    group_data/rack.yaml in a clone).
 
     \b
       sparkrack check                      is the file good? connects to nothing
       sparkrack plan                       what would a run change?
       sparkrack apply                      change it
-      sparkrack drift                      has anybody else changed it?
+      sparkrack drift                      has it been changed by hand?
       sparkrack verify --html report.html  does it work? proven by other means
 
-    Exit codes: 0 in sync or done, 2 changes pending or drift, 1 an error or something that could not be told.
-    `pyinfra inventory.py deploy.py` does the same as `apply`, without lock and journal.
+    Exit codes: 0 in sync or done, 2 changes pending or drift, 1 an error or something unknown.
+    In a clone `pyinfra inventory.py deploy.py` does the same as `apply`, without lock and journal.
     """
+
+
+accept_verbose(sparkrack)
 
 
 def main() -> None:
     """Run the command."""
-    if not (sys.argv[1:2] and sys.argv[1] in DRIVING):
+    if called_verb(sys.argv[1:]) not in DRIVING:
         sparkrack(prog_name="sparkrack")
     # Before anything else is imported; and not for the others, which use threads and processes.
-    import_module("sparkrack.run.gevented")
+    with loading():
+        import_module("sparkrack.engine.gevent_patch")
+        from core.util.signals import interrupt_main_greenlet
+    interrupt_main_greenlet()
     try:
         sparkrack(prog_name="sparkrack")
     except SystemExit as end:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
-        # At once: what paramiko leaves to Python's own end finds gevent's threads gone, and complains with a traceback.
+        # At once: paramiko's cleanup at Python's end finds gevent's threads gone, and prints a traceback.
         os._exit(end.code if isinstance(end.code, int) else 1)
 
 

@@ -1,14 +1,16 @@
-"""`sparkrack plan`: what a run would change, and what cannot be told. Nothing is changed."""
+"""`sparkrack plan`: what a run would change, and what is unknown. Nothing is changed."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
-from sparkrack.cli.options import json_option, quiet_option, selection_options
-from sparkrack.cli.rackoption import rack_option
+from sparkrack.cli.loading import loading
+from sparkrack.cli.next_step import after_plan, next_step
+from sparkrack.cli.options import json_option, quiet_option, rack_option, selection_options
 
 
 @click.command()
@@ -33,23 +35,30 @@ def plan(
       sparkrack plan --out today.plan && sparkrack apply today.plan
 
     Every operation is evaluated to its end and nothing is sent that changes anything. What a step that is still to be
-    done will make visible (an image list before docker runs) cannot be told and says so.
+    done will make visible (an image list before docker runs) is reported as unknown.
     Exit 0 when nothing would change, 2 when something would, 1 when a machine is unknown, unreachable or refused.
     """
-    from sparkrack.cli.session import evaluated, selected
-    from sparkrack.cli.show import show_plan
-    from sparkrack.run.files import keep
+    with loading():
+        from core.util.atomic_file import write_atomic
+        from sparkrack.cli.progress import show_progress
+        from sparkrack.cli.render_plan import show_plan
+        from sparkrack.engine.evaluated import evaluated, selected
 
     found, selection = selected(rack, limit, exclude, only)
-    with evaluated(found, rack, selection) as run:
+    with show_progress(silent=as_json or quiet) as progress, evaluated(found, rack, selection, progress) as run:
         made = run.plan
     if out:
         try:
-            keep(out, made.model_dump_json(by_alias=True, indent=1) + "\n")
+            write_atomic(out, made.model_dump_json(by_alias=True, indent=1) + "\n")
         except OSError as fault:
             raise click.ClickException(f"--out {out}: the plan cannot be kept: {fault.strerror}") from None
     if as_json:
         click.echo(made.model_dump_json(by_alias=True, indent=1))
     else:
         show_plan(made, quiet=quiet)
+    given: dict[str, Any] = {"rack": rack, "limit": limit, "exclude": exclude, "only": only, "silent": as_json or quiet}
+    if made.code == 2 and out:
+        next_step(["sparkrack", "apply", str(out)], rack=rack, silent=as_json or quiet)
+    else:
+        after_plan(made, ["sparkrack", {0: "verify", 1: "plan", 2: "apply"}[made.code]], **given)
     sys.exit(made.code)

@@ -1,4 +1,4 @@
-"""`sparkrack probe`: what a machine is like, for people who do not have one."""
+"""`sparkrack probe`: a description of a machine, for people who do not have one."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from pathlib import Path
 
 import click
 
-from sparkrack.cli.machines import switches
-from sparkrack.cli.pick import the_switch
-from sparkrack.cli.rackoption import rack_option
-from sparkrack.fleet import SecretError, load
-from switch.dial import dialled
-from switch.errors import SwitchError, UnreadableError
-from switch.probe import Fixture
+from core.model import SecretError, load
+from core.routeros.errors import SwitchError, UnreadableError
+from core.routeros.session import open_connection
+from sparkrack.cli.options import rack_option, switch_argument, switches
+from switch.probe import ProbeFixture
 from switch.probe import probe as probed
 
 
@@ -37,11 +35,11 @@ def probe_switch(name: str | None, rack: Path, output: Path | None) -> None:
 
     Only reads. Serial numbers, MAC addresses, public addresses, names, comments and whatever else is not known to be
     harmless is replaced; look at the file before you send it. The emulated switch can be started from it:
-    python -m lab.crs812 --config FILE --fixture FIXTURE.
+    python -m lab.routeros_emulator --config FILE --fixture FIXTURE.
     """
-    switch = the_switch(load(rack), name)
+    switch = switch_argument(load(rack), name)
     try:
-        with dialled(switch, lambda text: click.echo(f"{switch.name}: {text}", err=True)) as line:
+        with open_connection(switch, lambda text: click.echo(f"{switch.name}: {text}", err=True)) as line:
             fixture = probed(line)
     except (SwitchError, SecretError, UnreadableError) as fault:
         raise click.ClickException(f"{switch.name}: {fault}") from None
@@ -53,16 +51,16 @@ def probe_switch(name: str | None, rack: Path, output: Path | None) -> None:
             raise click.ClickException(f"{output}: {fault.strerror}") from None
     else:
         click.echo(text)
-    _tell(switch.name, fixture, output)
+    _hand_out(switch.name, fixture, output)
 
 
 def _write(path: Path, text: str) -> None:
-    """For its owner's eyes until it was looked at."""
+    """Write a file that only its owner may read until it is reviewed."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
 
 
-def _tell(name: str, fixture: Fixture, output: Path | None) -> None:
+def _hand_out(name: str, fixture: ProbeFixture, output: Path | None) -> None:
     for entry in fixture.document["questions"]:
         click.echo(f"{name}: {entry['question']} {entry['answer']}", err=True)
     for path, why in fixture.document["refused"].items():
@@ -72,4 +70,4 @@ def _tell(name: str, fixture: Fixture, output: Path | None) -> None:
     counts = ", ".join(f"{kind} {count}" for kind, count in sorted(fixture.replaced.items()))
     where = f"{output}" if output else "what was printed"
     click.echo(f"{name}: replaced by stand-ins: {counts or 'nothing'}; counters of traffic were left out", err=True)
-    click.echo(f"{name}: look at {where} before you send it to anybody", err=True)
+    click.echo(f"{name}: review {where} before you send it", err=True)

@@ -1,4 +1,6 @@
-"""`sparkrack rebuild`: from bare metal to a proven rack, as one command that can be cut off anywhere and run again."""
+"""`sparkrack rebuild`: from factory state to a verified rack, as one command that can be interrupted and resumed
+anywhere.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +9,28 @@ from pathlib import Path
 
 import click
 
-from sparkrack.cli.machines import machines, nodes, switches
-from sparkrack.cli.options import json_option
-from sparkrack.cli.rackoption import rack_option
-from sparkrack.cli.rebuilding import rebuilt
-from sparkrack.fleet import load
+from core.model import SecretRef, load
+from core.model.running_units import describe_unit
+from core.model.selection import SelectionError, select_nodes
+from sparkrack.cli.options import json_option, node_patterns, password_options, patterns, rack_option, switches
+from sparkrack.cli.progress import show_progress
+from sparkrack.cli.rebuild_run import report_result, run_rebuild
 from sparkrack.rebuild.model import RequestError, requested
-from sparkrack.rebuild.service import CONTAINERS, asked, refusals
-from sparkrack.rebuild.steps import Passing, behind
+from sparkrack.rebuild.phase_commands import ForwardedOptions, affected_nodes, units_to_start
+from sparkrack.rebuild.workloads import (
+    CONTAINERS,
+    query_workloads,
+    running_units,
+    unit_blockers,
+    workload_blockers,
+)
+from switch.bootstrap.menus import FACTORY_USER
 
-PATIENCE = 600
+DEFAULT_WAIT_SECONDS = 600
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[NODE]...", shell_complete=nodes)
+@click.argument("names", nargs=-1, metavar="[NODE]...", shell_complete=node_patterns)
 @click.option(
     "--switch",
     is_flag=False,
@@ -32,29 +42,42 @@ PATIENCE = 600
 @click.option("--all", "whole", is_flag=True, help="Every node and switch.")
 @rack_option
 @click.option(
-    "--exclude", multiple=True, metavar="NAME", shell_complete=machines, help="Is not there now; may be given again."
+    "--exclude",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=patterns,
+    help="Leave out this host, which is absent, or these by a glob or a group (nodes, switches); may be given again.",
 )
 @click.option(
     "--containers",
     multiple=True,
     metavar="NODE",
-    shell_complete=nodes,
-    help="Its containers may end; may be given again.",
+    shell_complete=node_patterns,
+    help="Allow to end the containers of this node, or these by a glob or the group nodes; may be given again.",
 )
-@click.option("--fresh", is_flag=True, help="Begin anew, also if an earlier one was cut off.")
+@click.option(
+    "--stop-units",
+    is_flag=True,
+    help="Stop the units that run on these nodes first, on all their nodes; start those with wish: up at the end.",
+)
+@click.option("--fresh", is_flag=True, help="Start over, even if an earlier one was interrupted.")
 @click.option("--as", "login", metavar="USER", help="As `bootstrap nodes --as`.")
-@click.option("--node-password-env", metavar="VARIABLE", help="As `bootstrap nodes --password-env`.")
-@click.option("--node-password-file", metavar="PATH", help="As `bootstrap nodes --password-file`.")
+@password_options("node-", "that account's")
 @click.option("--host-keys", metavar="FILE", help="As `bootstrap nodes --host-keys`.")
 @click.option("--replace-host-key", is_flag=True, help="As `bootstrap nodes --replace-host-key`.")
-@click.option("--switch-password-env", metavar="VARIABLE", help="As `bootstrap switch --password-env`.")
-@click.option("--switch-password-file", metavar="PATH", help="As `bootstrap switch --password-file`.")
+@password_options("switch-", f"{FACTORY_USER}'s")
 @click.option("--switch-address", metavar="ADDRESS", help="As `bootstrap switch --address`.")
 @click.option("--replace-fingerprint", is_flag=True, help="As `bootstrap switch --replace-fingerprint`.")
 @click.option(
-    "--patience",
+    "--packages",
+    type=click.Path(path_type=Path, readable=False),
+    metavar="FOLDER",
+    help="As `switch upgrade --packages`: upgrade the switch first.",
+)
+@click.option(
+    "--timeout",
     type=click.FloatRange(0, 600),
-    help=f"Seconds to wait for the machines; passed on to bootstrap when given.  [default: {PATIENCE}]",
+    help=f"Seconds to wait for the machines; passed on to bootstrap when given.  [default: {DEFAULT_WAIT_SECONDS}]",
 )
 @json_option
 def rebuild(
@@ -64,66 +87,76 @@ def rebuild(
     rack: Path,
     exclude: tuple[str, ...],
     containers: tuple[str, ...],
+    stop_units: bool,
     fresh: bool,
     login: str | None,
-    node_password_env: str | None,
-    node_password_file: str | None,
+    node_password: SecretRef | None,
     host_keys: str | None,
     replace_host_key: bool,
-    switch_password_env: str | None,
-    switch_password_file: str | None,
+    switch_password: SecretRef | None,
     switch_address: str | None,
     replace_fingerprint: bool,
-    patience: float | None,
+    packages: Path | None,
+    timeout: float | None,
     as_json: bool,
 ) -> None:
-    """Bring machines from bare metal to a proven part of the rack: wait, bootstrap, apply, reboot, verify.
+    """Bring machines from factory state to a verified part of the rack: wait, bootstrap, apply, reboot, start, verify.
 
     \b
       sparkrack rebuild --all
       sparkrack rebuild spark2 --replace-host-key
       sparkrack rebuild --switch --replace-fingerprint
 
-    Each phase is noted before it begins; the same command goes on in the phase that was cut off. A machine is
-    restarted only if it asks for it. Refuses, before anything, when containers run on a node that would be touched, or
-    that hangs on the switch that would be, unless --containers names it. Exit 0 when everything is done and proven.
+    Each phase is recorded before it begins; the same command resumes in the phase that was interrupted. A machine is
+    restarted only when a reboot is pending. Refuses, before anything, when containers run on a node that would be
+    touched, or that is cabled to a switch that would be, unless --containers names it; and when a unit of an inference
+    engine runs there, unless --stop-units is given. Before verify, units with wish: up are started and proven by a
+    completion. Exit 0 when everything is done and verified.
     """
     found = load(rack)
-    for one, other in (("node_password_env", "node_password_file"), ("switch_password_env", "switch_password_file")):
-        given = click.get_current_context().params
-        if given[one] is not None and given[other] is not None:
-            raise click.UsageError(f"--{one} and --{other} exclude one another".replace("_", "-"))
     try:
         request = requested(found, rack, names, switch, whole, exclude)
     except RequestError as fault:
         raise click.UsageError(str(fault)) from None
-    for name in containers:
-        if name not in found.nodes:
-            raise click.UsageError(f"--containers {name}: not a node; there are {', '.join(found.nodes)}")
-    passing = Passing(
+    request = request.model_copy(update={"units": units_to_start(found, request)})
+    if packages and not request.switches:
+        raise click.UsageError("--packages is for a switch, and none is rebuilt")
+    try:
+        containers = select_nodes(found, containers, "--containers") if containers else ()
+    except SelectionError as fault:
+        raise click.UsageError(str(fault)) from None
+    forwarded = ForwardedOptions(
         login=login,
-        node_env=node_password_env,
-        node_file=node_password_file,
+        node_password=node_password,
         host_keys=host_keys,
         replace_host_key=replace_host_key,
-        switch_env=switch_password_env,
-        switch_file=switch_password_file,
+        switch_password=switch_password,
         switch_address=switch_address,
         replace_fingerprint=replace_fingerprint,
-        patience=patience,
+        packages=str(packages.expanduser().absolute()) if packages else None,
+        timeout=timeout,
     )
-    wait = PATIENCE if patience is None else patience
-    standing = asked(found, behind(found, request), CONTAINERS, wait)
-    if why := refusals(standing, request.nodes, containers):
-        raise click.ClickException("\n".join((*why, "nothing was begun")))
-    sys.exit(
-        rebuilt(
+    wait = DEFAULT_WAIT_SECONDS if timeout is None else timeout
+    with show_progress(silent=as_json) as screen:
+        nodes = affected_nodes(found, request)
+        screen.phase("count the containers", nodes)
+        workloads = query_workloads(found, nodes, CONTAINERS, wait)
+        units = running_units(workloads)
+        blockers = workload_blockers(workloads, request.nodes, containers)
+        if blockers := [*blockers, *unit_blockers(found, units, stops=stop_units)]:
+            raise click.ClickException("\n".join((*blockers, "nothing was begun")))
+        for name in units:
+            until = "until phase start" if name in request.units else "and stays down, as rack.yaml has no wish: up"
+            screen.say(f"{describe_unit(found, name)} is stopped on all its nodes {until}", err=as_json)
+        report = run_rebuild(
             request,
-            passing,
+            forwarded,
             frozenset(containers),
-            standing,
-            patience=wait,
+            stop_units,
+            workloads,
+            screen,
+            timeout=wait,
             fresh=fresh,
             as_json=as_json,
         )
-    )
+    sys.exit(report_result(report, as_json=as_json))

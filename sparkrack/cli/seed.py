@@ -1,4 +1,4 @@
-"""`sparkrack seed`: what a node reads at its first boot, so that nobody types a password."""
+"""`sparkrack seed`: files for a node's first boot, so that no password is typed."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from pathlib import Path
 
 import click
 
-from sparkrack.cli.machines import nodes
-from sparkrack.cli.rackoption import rack_option
-from sparkrack.fleet import Rack, load, regular
-from sparkrack.fleet.cabling import Port
-from sparkrack.run.files import keep
-from sparkrack.seed.cloud import MARK, autoinstall
-from sparkrack.seed.cloud import seed as cloud_seed
-from sparkrack.seed.key import OperatorKeyError, public
-from sparkrack.seed.network import Management, NetworkError
+from core.model import Rack, load
+from core.model.cabling import Port
+from core.model.selection import SelectionError, select_nodes
+from core.util import regular_file
+from core.util.atomic_file import write_atomic
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import node_patterns, rack_option
+from sparkrack.cloud_init.network_config import Management, NetworkError
+from sparkrack.cloud_init.operator_key import OperatorKeyError, public
+from sparkrack.cloud_init.user_data import MARK, autoinstall
+from sparkrack.cloud_init.user_data import seed_files as cloud_seed
 
 _INTERFACE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
 _DISK = re.compile(r"/dev/[A-Za-z0-9/_.:-]{1,200}")
 _FABRIC = frozenset(half.interface for number in (0, 1) for half in Port("", number).halves)
 _LONGEST = 1024
-"""So much of a file that is there is read; its mark stands in the first 400 characters."""
+"""Number of bytes of an existing file that are read; its mark is in the first 400 characters."""
 FORMATS = ("cloud-init", "autoinstall")
 
 
@@ -38,7 +40,7 @@ def _addresses(context: click.Context, parameter: click.Parameter, value: tuple[
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[NODE]...", shell_complete=nodes)
+@click.argument("names", nargs=-1, metavar="[NODE]...", shell_complete=node_patterns)
 @click.option("--all", "whole", is_flag=True, help="Every node.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), metavar="FOLDER", help="Gets a folder a node.")
 @rack_option
@@ -51,7 +53,7 @@ def _addresses(context: click.Context, parameter: click.Parameter, value: tuple[
 @click.option(
     "--dns", multiple=True, callback=_addresses, metavar="ADDRESS", help="Its DNS server; may be given again."
 )
-@click.option("--erase-disk", metavar="DEVICE", help="autoinstall: this disk may be erased; else a person is asked.")
+@click.option("--erase-disk", metavar="DEVICE", help="autoinstall: this disk may be erased; else the installer asks.")
 def seed(
     names: tuple[str, ...],
     whole: bool,
@@ -96,20 +98,21 @@ def seed(
         _ours(path)
     try:
         for path, text in files.items():
-            keep(path, text, 0o644)
+            write_atomic(path, text, 0o644)
     except OSError as fault:
         raise click.ClickException(f"{fault.filename or out}: {fault.strerror}") from None
     for name in chosen:
         click.echo(f"{name}: {out / name}: {', '.join(texts[name])}")
+    next_step(["sparkrack", "bootstrap", "nodes", *chosen], "after the first boot with these files", rack=rack)
 
 
 def _chosen(rack: Rack, names: tuple[str, ...], whole: bool) -> tuple[str, ...]:
     if bool(names) == whole:
-        raise click.UsageError("say which nodes, or --all")
-    for name in names:
-        if name not in rack.nodes:
-            raise click.UsageError(f"{name}: not a node of the rack; there are {', '.join(rack.nodes)}")
-    return tuple(name for name in rack.nodes if whole or name in names)
+        raise click.UsageError("name the nodes, or pass --all")
+    try:
+        return select_nodes(rack, names, "")
+    except SelectionError as fault:
+        raise click.UsageError(str(fault)) from None
 
 
 def _management(
@@ -127,10 +130,10 @@ def _management(
 
 
 def _ours(path: Path) -> None:
-    """Raises ClickException for a file that somebody else wrote."""
+    """Raise ClickException for a file that sparkrack did not write."""
     try:
         there = path.exists() or path.is_symlink()
-        text = regular.read_bytes(path, _LONGEST).decode(errors="replace") if there else MARK
+        text = regular_file.read_bytes(path, _LONGEST).decode(errors="replace") if there else MARK
     except OSError as fault:
         raise click.ClickException(f"{path}: {fault.strerror}; nothing was written") from None
     if MARK not in text[:400]:

@@ -1,36 +1,38 @@
-"""`sparkrack switch`: what is done to a switch besides bringing it to its declared state."""
+"""`sparkrack switch`: manual changes of a switch."""
 
 from __future__ import annotations
 
 import secrets
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import click
 
-from sparkrack.cli.asking import Nodes
-from sparkrack.cli.machines import switches
-from sparkrack.cli.pick import the_switch
-from sparkrack.cli.rackoption import rack_option
+from core.model import Rack, Switch, load
+from core.model.declared_secrets import secret_problems
+from core.ops.run_lock import Holder
+from core.routeros.change_plan import ChangePlan, secrets_of
+from core.routeros.menus import ROUTERBOARD
+from core.routeros.reading import SwitchReading
+from core.routeros.rollback_timer import PREFIX
+from core.routeros.session import SessionConnection, open_connection
+from core.routeros.values import visible
+from core.ssh.node_shells import WITNESS_SECONDS, NodeShells, open_shells
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import no_lock_option, rack_option, switch_argument, switches
+from sparkrack.cli.progress import ProgressDisplay, show_progress
 from sparkrack.cli.switch_password import password
-from sparkrack.fleet import Rack, Switch, load
+from sparkrack.cli.switch_upgrade import upgrade
+from sparkrack.engine.recorded_run import recorded_run
 from switch import backup
-from switch.batch import Plan
-from switch.conduct import FAULTS, Ended, conduct, disarmed
-from switch.deadman import PREFIX
-from switch.dial import dialled
-from switch.line import SessionLine
-from switch.menus import ROUTERBOARD
-from switch.reading import Reading
-from switch.restore import Restored
-from switch.settling import SETTLE_SECONDS
+from switch.executor import FAULTS, TransactionOutcome, disarmed, execute
+from switch.link_witness import Witness, witness
+from switch.restore import BackupTarget
 from switch.transaction import Transaction
-from switch.values import visible
-from switch.witness import Witness, witness
+from switch.wait_for_links import SETTLE_SECONDS
 
 DIFFERS = 2
 """Exit code of --dry when the switch is not as in the backup."""
@@ -42,6 +44,7 @@ def switch() -> None:
 
 
 switch.add_command(password)
+switch.add_command(upgrade)
 
 
 def _first(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -65,7 +68,7 @@ def _first(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 )
 @click.option("--no-wait", is_flag=True, help="Do not wait for links: a node is off, or its cable out.")
 @click.option("--no-nodes", is_flag=True, help="Do not ask the nodes whether they see their links, too.")
-@click.option("--no-lock", is_flag=True, help="Go on if the first node, which keeps the lock, cannot be reached.")
+@no_lock_option
 def restore(
     words: tuple[str, ...],
     rack: Path,
@@ -81,7 +84,8 @@ def restore(
     """Put a kept backup of a switch back: the rows that differ, without a reboot.
 
     Each deploy that changes the switch keeps a backup first; so does this. It is guarded like a deploy: safe mode, a
-    dead man on the switch, one cage after the other; and it holds the lock of the rack, as `sparkrack apply` does.
+    rollback timer on the switch, one cage after the other; and it holds the lock of the rack, as `sparkrack apply`
+    does.
     Exit 0 when the switch is as in the backup, else 1.
     """
     found = load(rack)
@@ -89,29 +93,56 @@ def restore(
     place = backup.folder(found.rack, chosen.name)
     if listed:
         _list(place)
+        if backup.names(place):
+            next_step([*_restore(chosen), "--last", "--dry"], rack=rack)
+        else:
+            next_step(["sparkrack", "plan"], rack=rack, limit=[chosen.name])
         return
-    try:
-        name, kept = _kept(place, name, last=last)
-        with dialled(chosen, lambda text: click.echo(f"{chosen.name}: {text}")) as line:
-            goal = Restored(found, chosen, kept, wait=not no_wait)
-            before = goal.read(lambda sentence: line.talk(*sentence))
-            todo = goal.plan(before)
-            _show(chosen, todo)
-            if todo.empty:
-                return
-            if dry:
-                sys.exit(DIFFERS)
-            if not yes and not sys.stdin.isatty():
-                raise click.ClickException(f"{chosen.name}: there is no terminal to ask on; say -y")
-            if not yes:
-                click.confirm(f"{chosen.name}: put this back?", abort=True)
-            with _lock(goal, name, no_lock=no_lock):
-                ended = _carry_out(line, goal, before, todo, settle, ask=not no_nodes)
-                for text in ended.text.splitlines():
-                    click.echo(f"{chosen.name}: {visible(text)}", err=not ended.done)
-    except FAULTS as fault:
-        raise click.ClickException(f"{chosen.name}: {visible(str(fault))}") from None
+    with recorded_run(found, "switch: Put a backup back") as run, show_progress(silent=False) as screen:
+        try:
+            name, kept = _kept(place, name, last=last)
+            screen.phase("read the switch", [chosen.name])
+            with open_connection(chosen, lambda text: screen.say(f"{chosen.name}: {text}")) as line:
+                goal = BackupTarget(found, chosen, kept, wait=not no_wait)
+                before = goal.read(lambda sentence: line.talk(*sentence))
+                todo = goal.plan(before)
+                _show(chosen, todo, screen)
+                if todo.empty:
+                    with screen.hidden():
+                        next_step(["sparkrack", "verify", "--only", "switch"], rack=rack)
+                    return
+                if dry:
+                    with screen.hidden():
+                        next_step([*_restore(chosen), name], rack=rack)
+                    sys.exit(DIFFERS)
+                if unusable := tuple(secret_problems(found, secrets_of(todo))):
+                    raise click.ClickException("\n".join((*unusable, "nothing was changed")))
+                if not yes and not sys.stdin.isatty():
+                    raise click.ClickException(f"{chosen.name}: there is no terminal for a prompt; pass -y")
+                if not yes:
+                    with screen.hidden():
+                        click.confirm(f"{chosen.name}: put this back?", abort=True)
+                own = run.begin(f"restore of {chosen.name} to {name}")
+                screen.phase("take the lock of the rack")
+                with _lock(goal, own, screen, no_lock=no_lock) as line.stopped:
+                    screen.phase("restore the switch", [chosen.name])
+                    ended = _carry_out(line, goal, before, todo, settle, screen, ask=not no_nodes)
+                    if not ended.done:
+                        run.fail(chosen.name, visible(ended.text))
+                    for text in ended.text.splitlines():
+                        screen.say(f"{chosen.name}: {visible(text)}", err=not ended.done)
+        except FAULTS as fault:
+            run.fail(chosen.name, visible(str(fault)))
+            raise click.ClickException(f"{chosen.name}: {visible(str(fault))}") from None
+    if ended.done:
+        next_step(["sparkrack", "verify", "--only", "switch"], rack=rack)
+    else:
+        next_step([*_restore(chosen), name, "--dry"], rack=rack)
     sys.exit(0 if ended.done else 1)
+
+
+def _restore(chosen: Switch) -> tuple[str, ...]:
+    return ("sparkrack", "switch", "restore", chosen.name)
 
 
 def _chosen(rack: Rack, words: tuple[str, ...]) -> tuple[Switch, str | None]:
@@ -119,14 +150,14 @@ def _chosen(rack: Rack, words: tuple[str, ...]) -> tuple[Switch, str | None]:
     if len(words) > 2:
         raise click.UsageError(f"{words[2]} is one word too many")
     if len(words) == 1 and words[0] not in rack.switches:
-        return the_switch(rack, None), words[0]
-    return the_switch(rack, words[0] if words else None), words[1] if len(words) == 2 else None
+        return switch_argument(rack, None), words[0]
+    return switch_argument(rack, words[0] if words else None), words[1] if len(words) == 2 else None
 
 
-def _kept(place: Path, name: str | None, *, last: bool) -> tuple[str, Reading]:
+def _kept(place: Path, name: str | None, *, last: bool) -> tuple[str, SwitchReading]:
     """The backup that is meant, with its name."""
     if last == (name is not None):
-        raise click.UsageError("name one backup, or say --last; --list shows them")
+        raise click.UsageError("name one backup, or pass --last; --list shows them")
     known = backup.names(place)
     chosen = backup.newest(place) if last else name
     if chosen is None or chosen not in known:
@@ -136,18 +167,19 @@ def _kept(place: Path, name: str | None, *, last: bool) -> tuple[str, Reading]:
 
 
 @contextmanager
-def _lock(goal: Restored, name: str, *, no_lock: bool) -> Iterator[None]:
-    """Hold the lock of the rack. The switch may be why the node that keeps it cannot be reached: so there is a way
-    without it, for whoever asks for that."""
-    from sparkrack.cli.holding import holding_if_there
+def _lock(goal: BackupTarget, own: Holder, screen: ProgressDisplay, *, no_lock: bool) -> Iterator[Callable[[], str]]:
+    """Hold the lock of the rack. The switch may be the reason that the node with the lock is unreachable: so an option
+    allows to continue without it.
+    """
+    from sparkrack.engine.ssh_locking import lock_if_reachable
 
     def alone(why: str) -> None:
         if not no_lock:
-            raise click.ClickException(f"{why}; nothing was changed. If nobody else is at work: --no-lock")
-        click.echo(f"{goal.switch.name}: {why}; going on without it", err=True)
+            raise click.ClickException(f"{why}; nothing was changed. If no other run is active: --no-lock")
+        screen.warn(f"{goal.switch.name}: {why}; going on without it")
 
-    with holding_if_there(goal.rack, f"restore of {goal.switch.name} to {name}", alone):
-        yield
+    with lock_if_reachable(goal.rack, own, alone, screen.warn) as lost:
+        yield lost
 
 
 def _list(place: Path) -> None:
@@ -164,27 +196,37 @@ def _list(place: Path) -> None:
         click.echo(f"no backup in {place}")
 
 
-def _show(chosen: Switch, todo: Plan) -> None:
+def _show(chosen: Switch, todo: ChangePlan, screen: ProgressDisplay) -> None:
     for text in (*todo.lines, *todo.notes):
-        click.echo(f"{chosen.name}: {visible(text)}")
+        screen.say(f"{chosen.name}: {visible(text)}")
     if todo.empty:
-        click.echo(f"{chosen.name}: nothing to do, the switch is as in the backup")
+        screen.say(f"{chosen.name}: nothing to do, the switch is as in the backup")
 
 
-def _carry_out(line: SessionLine, goal: Restored, before: Reading, todo: Plan, settle: float, *, ask: bool) -> Ended:
+def _carry_out(
+    line: SessionConnection,
+    goal: BackupTarget,
+    before: SwitchReading,
+    todo: ChangePlan,
+    settle: float,
+    screen: ProgressDisplay,
+    *,
+    ask: bool,
+) -> TransactionOutcome:
     chosen = goal.switch
     if not todo.batches:
         return disarmed(goal, line, todo.armed)
     keeper = backup.Keeper(backup.folder(goal.rack.rack, chosen.name), chosen.backups, chosen.password.resolve)
     name = f"{PREFIX}{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(2)}{backup.RESTORING}"
     nodes = dict.fromkeys(link.port.node for batch in todo.batches for link in batch.settles)
-    with TemporaryDirectory(prefix="sparkrack-") as folder, ExitStack() as ending:
-        asked = ending.enter_context(closing(Nodes(goal.rack, Path(folder), nodes))) if ask and nodes else None
-        asking: Witness | None = witness(asked) if asked else None
+    with ExitStack() as ending:
+        asking: Witness | None = None
+        if ask and nodes:
+            asking = witness(NodeShells(ending.enter_context(open_shells(goal.rack, nodes, WITNESS_SECONDS))))
         transaction = Transaction(
             *(name, goal, before, todo),
             settle=settle,
             keep=lambda line: line.say(f"backup kept in {keeper.keep(line, name)}"),
             witness=asking,
         )
-        return conduct(transaction, line)
+        return execute(transaction, line, lambda step: screen.step(chosen.name, visible(step.title)))

@@ -7,13 +7,12 @@ from pathlib import Path
 import click
 from pydantic import ValidationError
 
-from sparkrack.cli.machines import switches
-from sparkrack.cli.pick import the_switch
-from sparkrack.cli.rackoption import rack_option
-from sparkrack.fleet import SecretError, SecretRef, load
+from core.model import SecretError, SecretRef, load
+from core.routeros.errors import CheckError, RefusedError, SwitchError, UnreadableError
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import rack_option, switch_argument, switches
 from switch.bootstrap.passwords import Password
-from switch.errors import CheckError, RefusedError, SwitchError, UnreadableError
-from switch.rotate import Rotation
+from switch.password_rotation import PasswordRotation
 
 _FAULTS = (SwitchError, CheckError, RefusedError, UnreadableError, SecretError)
 
@@ -37,10 +36,10 @@ def password(name: str | None, rack: Path, new_file: Path) -> None:
     let in, all was done before. rack.yaml is left as it is: write the new reference there afterwards. It holds the
     lock of the rack if the first node answers.
     """
-    from sparkrack.cli.holding import holding_if_there
+    from sparkrack.engine.ssh_locking import lock_if_reachable
 
     found = load(rack)
-    chosen = the_switch(found, name)
+    chosen = switch_argument(found, name)
 
     def say(text: str) -> None:
         click.echo(f"{chosen.name}: {text}")
@@ -49,9 +48,14 @@ def password(name: str | None, rack: Path, new_file: Path) -> None:
         new = Password(SecretRef.model_validate({"file": str(new_file.expanduser().absolute())}))
     except ValidationError:
         raise click.UsageError("--new-file is not the path of a file") from None
-    with holding_if_there(found, f"password of {chosen.name}", lambda why: say(f"{why}; going on without its lock")):
+
+    def alone(why: str) -> None:
+        say(f"{why}; going on without its lock")
+
+    with lock_if_reachable(found, f"password of {chosen.name}", alone) as lost:
         try:
-            Rotation(chosen, new, say).run()
+            PasswordRotation(chosen, new, say, lost).run()
         except _FAULTS as fault:
             raise click.ClickException(f"{chosen.name}: {fault}") from None
     say(f"now write it in rack.yaml: password: {{file: {new_file}}}")
+    next_step(["sparkrack", "plan"], "when it is written there", rack=rack, limit=[chosen.name])

@@ -9,15 +9,14 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from sparkrack.cli.machines import machines
-from sparkrack.cli.options import json_option
-from sparkrack.cli.rackoption import rack_option
-from sparkrack.fleet import load
-from sparkrack.fleet.selection import SelectionError, select
-from sparkrack.run.files import keep
-from sparkrack.topology import mermaid, svg, text
-from sparkrack.topology.model import Picture
-from sparkrack.topology.picture import draw
+from core.model import load
+from core.model.selection import SelectionError, select
+from core.util.atomic_file import write_atomic
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import json_option, patterns, rack_option
+from sparkrack.topology import render_mermaid, render_svg, render_text
+from sparkrack.topology.build import draw
+from sparkrack.topology.model import Topology
 
 WIDTH = 100
 """Columns of a text that is written to a file."""
@@ -37,8 +36,8 @@ WIDTH = 100
     "--limit",
     multiple=True,
     metavar="NAME",
-    shell_complete=machines,
-    help="Only the cables of this machine; may be given again.",
+    shell_complete=patterns,
+    help="Only the cables of this host, or these by a glob or a group (nodes, switches); may be given again.",
 )
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write it to a file.")
 def topology(rack: Path, form: str | None, as_json: bool, seen: bool, limit: tuple[str, ...], out: Path | None) -> None:
@@ -53,48 +52,56 @@ def topology(rack: Path, form: str | None, as_json: bool, seen: bool, limit: tup
       sparkrack topology --format svg --out rack.svg
     """
     if as_json and form:
-        raise click.ClickException("--json and --format are two formats; say one of them")
+        raise click.ClickException("--json and --format are two formats; pass one of them")
     found = load(rack)
     try:
         machines = select(found, limit).machines
     except SelectionError as fault:
         raise click.ClickException(str(fault)) from None
-    said = None
+    observations = None
     if seen:
-        from sparkrack.cli.seeing import see  # brings pytest and requests along, which a drawing does not need
+        from sparkrack.cli.progress import show_progress
+        from sparkrack.topology.collect import (
+            collect_observations,  # brings pytest and requests along, which a drawing does not need
+        )
 
-        said = see(found, machines)
-    picture = draw(found, said, machines)
+        with show_progress(silent=as_json) as progress:
+            observations = collect_observations(found, machines, progress=progress)
+    picture = draw(found, observations, machines)
     try:
         _show(picture, "json" if as_json else form or "text", out)
-    except svg.DrawingError as fault:
+    except render_svg.DrawingError as fault:
         raise click.ClickException(str(fault)) from None
+    command = ["sparkrack", "drift"] if seen else ["sparkrack", "topology", "--seen"]
+    next_step(command, rack=rack, limit=limit, silent=as_json)
     sys.exit(code(picture))
 
 
-def code(picture: Picture) -> int:
-    """The exit code: 1 when anything is unknown, whatever else is found, 2 for a mismatch, else 0."""
+def code(picture: Topology) -> int:
+    """The exit code: 1 when anything is unknown, regardless of other findings, 2 for a mismatch, else 0."""
     if any(edge.unknown for edge in picture.edges):
         return 1
     return 2 if picture.count("mismatch") else 0
 
 
-def _show(picture: Picture, form: str, out: Path | None) -> None:
+def _show(picture: Topology, form: str, out: Path | None) -> None:
     if form == "text" and out is None:
-        Console(highlight=False).print(text.render(picture))
+        render_text.render(picture, Console(highlight=False))
         return
-    written = {"text": plain, "json": Picture.json_text, "mermaid": mermaid.render, "svg": svg.render}[form](picture)
+    written = {"text": plain, "json": Topology.json_text, "mermaid": render_mermaid.render, "svg": render_svg.render}[
+        form
+    ](picture)
     if out is None:
         click.echo(written, nl=False)
         return
     try:
-        keep(out, written, 0o644)
+        write_atomic(out, written, 0o644)
     except OSError as fault:
         raise click.ClickException(f"{out}: cannot be written: {fault.strerror}") from None
 
 
-def plain(picture: Picture) -> str:
+def plain(picture: Topology) -> str:
     """The text of a picture without colours, at most WIDTH columns wide."""
     paper = io.StringIO()
-    Console(file=paper, width=WIDTH, highlight=False, color_system=None).print(text.render(picture))
+    render_text.render(picture, Console(file=paper, width=WIDTH, highlight=False, color_system=None))
     return "".join(f"{line.rstrip()}\n" for line in paper.getvalue().splitlines())

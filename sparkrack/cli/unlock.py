@@ -1,14 +1,14 @@
-"""`sparkrack unlock`: end the lock of a run that is gone."""
+"""`sparkrack unlock`: end the lock of a dead run."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import click
 
-from sparkrack.cli.rackoption import rack_option
-from sparkrack.fleet.errors import one_line
+from core.model.errors import printable_line
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import rack_option
 
 
 @click.command()
@@ -21,37 +21,33 @@ def unlock(run: str, rack: Path) -> None:
       sparkrack unlock 20260314T091500-3fa2
       sparkrack unlock unknown                when the lock file cannot be read
 
-    Ask whoever holds it first: two runs at the same time undo one another. Exit 0 when nobody holds the rack now, 1
-    when somebody else does or it could not be told.
+    Ask its holder first: two runs at the same time undo one another. Exit 0 when the rack is free now, 1 when another
+    run holds it or the holder is unknown.
     """
-    from sparkrack.cli.holding import SECONDS, said
-    from sparkrack.fleet import load
-    from sparkrack.ops import lock
-    from sparkrack.proof.machines import ssh_config
-    from sparkrack.proof.shell import RootShell, UnreachableError
+    from core.model import load
+    from core.ops import run_lock
+    from core.ssh.node_shells import open_shells
+    from core.ssh.root_shell import UnreachableError
+    from sparkrack.engine.ssh_locking import ANSWER_SECONDS, run_script
 
     found = load(rack)
     head = next(iter(found.nodes))
-    with TemporaryDirectory(prefix="sparkrack-") as folder:
-        config = Path(folder) / "ssh_config"
-        config.write_text(ssh_config(found), errors="surrogateescape")
-        shell = RootShell(head, config, SECONDS)
+    with open_shells(found, [head], ANSWER_SECONDS) as shells:
         try:
-            code, text = said(shell, lock.look())
-            other = lock.told(text)
+            code, text = run_script(shells[head], run_lock.lock_script())
+            other = run_lock.describe_holder(text)
             if code == 0 and other.id == run:
-                code, text = said(shell, lock.release(lock.content(text)))
+                code, text = run_script(shells[head], run_lock.release(run_lock.content(text)))
             elif code == 0:
-                code = lock.HELD
+                code = run_lock.HELD
         except UnreachableError as fault:
             raise click.ClickException(str(fault)) from None
-        finally:
-            shell.close()
-    if code == lock.GONE:
+    if code == run_lock.GONE:
         click.echo("no run holds the rack")
-    elif code == lock.HELD:
-        raise click.ClickException(f"{lock.told(text)} holds the rack, not {run}")
+    elif code == run_lock.HELD:
+        raise click.ClickException(f"{run_lock.describe_holder(text)} holds the rack, not {run}")
     elif code:
-        raise click.ClickException(f"{head}: {one_line(text) or f'exit {code}'}")
+        raise click.ClickException(f"{head}: {printable_line(text) or f'exit {code}'}")
     else:
         click.echo(f"ended the lock of {other}")
+    next_step(["sparkrack", "plan"], rack=rack)

@@ -1,34 +1,48 @@
-"""`sparkrack verify`: is the rack what its file says? Nothing is changed."""
+"""`sparkrack verify`: check that the rack is in its declared state. Nothing is changed."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option
-from sparkrack.cli.rackoption import rack_option
-from sparkrack.fleet import Rack, load
-from sparkrack.fleet.errors import reason
-from sparkrack.fleet.selection import SelectionError, select
-from sparkrack.proof import page, text
-from sparkrack.proof.origin import origin
-from sparkrack.proof.outcome import left_alone
-from sparkrack.proof.report import report as reported
-from sparkrack.proof.run import prove
-from sparkrack.run.files import keep
-from sparkrack.topology.picture import draw
-from sparkrack.topology.svg import DrawingError, render
+from core.model import Rack, load
+from core.model.errors import reason
+from core.model.role import role_named, roles
+from core.model.selection import SelectionError, select
+from core.util.atomic_file import write_atomic
+from core.util.progress import ProgressObserver
+from core.util.project_files import PACKAGES
+from core.util.provenance import origin
+from core.verify import report_html, report_text
+from core.verify.outcomes import left_alone
+from core.verify.report import report as reported
+from core.verify.runner import run_checks
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
+from sparkrack.cli.progress import show_progress
+from sparkrack.topology import labels
+from sparkrack.topology.build import draw
+from sparkrack.topology.model import Edge
+from sparkrack.topology.render_dot import DARK
+from sparkrack.topology.render_svg import DrawingError, render
 
-PARTS = (
-    *("preflight", "access", "driver", "memory", "docker", "lossless", "fabric", "rdma", "images"),
-    "switch",
-)
-"""What there is to prove, in the order of the table's rows."""
+CHECKED_ROLES = tuple(role.key for role in sorted(roles(), key=lambda role: role.machine))
+"""The roles that have checks, in the order of the table's rows: nodes first."""
 
+LINK_ROLES = {"fabric", "switch"}
+"""The roles whose checks are about links; without them a verification does not observe the links."""
+
+_AFTER = {
+    0: (("drift", "timer"), "to look for drift regularly"),
+    1: (("status",), "to see which hosts answer"),
+    2: (("drift",), "to see what differs"),
+}
+"""The next step, and its purpose, by exit code."""
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
@@ -36,13 +50,15 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @rack_option
 @limit_option
 @exclude_option
-@click.option("--only", multiple=True, type=click.Choice(PARTS), help="Only this part; may be given again.")
+@click.option("--only", multiple=True, type=click.Choice(CHECKED_ROLES), help="Only this role; may be given again.")
 @click.option("--html", type=_FILE, help="Write a report for people too, one page that needs nothing else.")
 @click.option("--junit", type=_FILE, help="Write the outcomes as JUnit XML too.")
 @json_option
 @quiet_option
 @click.option("--brief", is_flag=True, help="The table and the count only, no line for each failure.")
-@click.option("--bandwidth", is_flag=True, help="Measure each half with ib_write_bw too; fills the fabric meanwhile.")
+@click.option(
+    "--bandwidth", is_flag=True, help="Measure each half with ib_write_bw too; loads the fabric during that time."
+)
 def verify(
     rack: Path,
     limit: tuple[str, ...],
@@ -57,14 +73,14 @@ def verify(
 ) -> None:
     """Prove nodes, switch and both ends of each leg, by other means than the deploy uses.
 
-    Exit 0: everything is proven. 2: something is proven to be otherwise than declared. 1: something could not be told,
+    Exit 0: every check passed. 2: something differs from what is declared. 1: something is unknown,
     or nothing was proven. What only hardware can show (link speed as the card sees it) comes from stand-ins in the
     virtual rack.
 
     \b
       sparkrack verify --html report.html
       sparkrack verify --limit spark2 --only fabric --only switch
-      sparkrack verify --exclude spark3 --json | jq '.failures[].why'
+      sparkrack verify --exclude spark3 --json | jq '.failures[].reason'
     """
     found = load(rack)
     try:
@@ -72,39 +88,47 @@ def verify(
         apart = {*found.nodes, *found.switches} - {*select(found, (), exclude).machines}
     except SelectionError as fault:
         raise click.ClickException(str(fault)) from None
-    parts = [part for part in PARTS if not only or part in only]
-    judged = [part for part in parts if found.keeps(part)]
+    roles = [role for role in CHECKED_ROLES if not only or role in only]
+    judged = [role for role in roles if found.keeps(role)]
     # Now: minutes later the proof would be for nothing.
     for file in filter(None, (html, junit)):
         _make_room(file)
     begun = origin(rack)
     try:
         paths = files(judged)
-        outcomes = prove(found, paths, machines, junit.absolute() if junit else None, bandwidth, apart) if paths else []
+        outcomes = []
+        if paths:
+            kept = junit.absolute() if junit else None
+            with show_progress(silent=as_json or quiet) as progress:
+                outcomes = run_checks(found, paths, machines, kept, bandwidth, apart, progress)
     except OSError as fault:  # of our own files; what machines do is an outcome
         raise click.ClickException(reason(fault)) from None
-    left = [part for part in parts if part not in judged]
-    outcomes += [left_alone(name, part) for part in left for name in found.nodes if name in machines]
-    report = reported(found, machines, parts, outcomes, begun, all_parts=PARTS, excluded=apart)
-    text.show(report, Console(highlight=False, stderr=as_json), brief=brief, quiet=quiet)
+    left = [role for role in roles if role not in judged]
+    outcomes += [left_alone(name, role) for role in left for name in found.nodes if name in machines]
+    report = reported(found, machines, roles, outcomes, begun, all_roles=CHECKED_ROLES, excluded=apart)
+    report_text.render_report(report, Console(highlight=False, stderr=as_json), brief=brief, quiet=quiet)
     if as_json:
         click.echo(report.to_json())
     if html:
         try:
-            keep(html.resolve(), page.page(report, _drawing(found)), 0o644)
+            with show_progress(silent=as_json or quiet) as progress:
+                drawing = _drawing(found, machines, judged, apart, progress)
+            write_atomic(html.resolve(), report_html.page(report, drawing), 0o644)
         except OSError as fault:
             raise click.ClickException(f"{html}: {fault.strerror}") from None
+    verb, purpose = _AFTER[report.exit]
+    names = {"limit": limit, "exclude": exclude} if report.exit else {}
+    next_step(["sparkrack", *verb], purpose, rack=rack, silent=as_json or quiet or brief, **names)
     sys.exit(report.exit)
 
 
-def files(parts: Iterable[str] = PARTS) -> list[Path]:
-    """The verify file of each part."""
-    top = Path(__file__).parent.parent.parent
-    return [top / ("switch" if part == "switch" else f"roles/{part}") / "verify.py" for part in parts]
+def files(keys: Iterable[str] = CHECKED_ROLES) -> list[Path]:
+    """The verify file of each role."""
+    return [PACKAGES / role_named(key).verify_file for key in keys]
 
 
 def _make_room(file: Path) -> None:
-    """See to it that a file can stand there. Raises ClickException."""
+    """Create the folder of a file if needed. Raises ClickException."""
     try:
         file.resolve().parent.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
@@ -113,8 +137,29 @@ def _make_room(file: Path) -> None:
         raise click.ClickException(f"{file}: is no file, and would be replaced by one")
 
 
-def _drawing(rack: Rack) -> page.Drawing:
+def _drawing(
+    rack: Rack, machines: list[str], roles: list[str], excluded: set[str], progress: ProgressObserver
+) -> report_html.Drawing:
+    """Draw the checked part of the rack, with its actual links if the roles that bring the links up were checked."""
+    limit = () if set(machines) == {*rack.nodes, *rack.switches} else machines
+    observed, missing = None, "this run checked neither the fabric nor the switch"
+    if LINK_ROLES & set(roles):
+        # A verification that writes no page does not need it.
+        from sparkrack.topology.collect import collect_observations
+
+        try:
+            observed, missing = collect_observations(rack, limit, excluded, progress), ""
+        except OSError as fault:
+            missing = f"the observation ended with an error: {reason(fault)}"
+    picture = draw(rack, observed, limit)
+    words = report_html.Drawing(links=tuple(map(_drawn_link, picture.edges)), not_compared=missing)
     try:
-        return page.Drawing(svg=render(draw(rack)))
+        return replace(words, svg=render(picture), dark=render(picture, DARK))
     except DrawingError as fault:
-        return page.Drawing(why=str(fault))
+        return replace(words, why=str(fault))
+
+
+def _drawn_link(edge: Edge) -> report_html.DrawnLink:
+    texts = tuple(text for state, text in labels.findings(edge) if state != "fine")
+    desired, actual = (", ".join(words) for words in (labels.wanted(edge), labels.actual(edge)))
+    return report_html.DrawnLink((edge.a, edge.b), desired, actual, edge.state, texts)

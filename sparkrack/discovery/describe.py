@@ -7,17 +7,19 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from typing import Any
 
-from sparkrack.discovery import fabric, keeping
-from sparkrack.discovery import switch as switches
-from sparkrack.discovery.cables import Cables, heard_by_neighbours, infer
-from sparkrack.discovery.node import NodeFacts
-from sparkrack.discovery.sheet import Gap, Sheet
-from sparkrack.discovery.switch import SwitchFacts
-from sparkrack.fleet import Cable, Cabling, Port
-from sparkrack.fleet.cabling import NODE_GBPS
-from sparkrack.fleet.errors import one_line
+from core.hardware import registry
+from core.hardware.gb10 import PORT_GBPS
+from core.hardware.switch_model import SwitchModel
+from core.model import Cable, Cabling, Port
+from core.model.errors import printable_line
+from sparkrack.discovery import fabric_section, node_sections
+from sparkrack.discovery import switch_facts as switches
+from sparkrack.discovery.cable_inference import Cables, heard_by_neighbours, infer
+from sparkrack.discovery.draft import Gap, RackDraft
+from sparkrack.discovery.engine_containers import engine_gaps, suggestions
+from sparkrack.discovery.node_facts import NodeFacts
+from sparkrack.discovery.switch_facts import SwitchFacts
 
-MODEL = "CRS812-8DS-2DQ-2DDQ"
 NO_CERTIFICATE = "0" * 64
 """The fingerprint of a switch that was not met yet; no certificate has it."""
 UNKNOWN = "unknown"
@@ -25,8 +27,8 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
-class Machine:
-    """A node: its address, and what it said or why it said nothing; vendor and ports as the user gives them."""
+class FoundNode:
+    """A node: its address, and its facts or why there are none; vendor and ports as the user gives them."""
 
     address: str
     facts: NodeFacts | None = None
@@ -36,9 +38,9 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Box:
-    """A switch: how it is reached, and what it said or why it said nothing. `password`: a reference to it. `cages`:
-    their splits, as the user gives them."""
+class FoundSwitch:
+    """A switch: its endpoint, and its facts or why there are none. `password`: a reference to it. `model`,
+    where the switch was not read, and `cages`, their splits: as the user gives them."""
 
     address: str
     port: int
@@ -48,32 +50,33 @@ class Box:
     facts: SwitchFacts | None = None
     why: str = ""
     cages: Mapping[str, str] = field(default_factory=dict)
+    model: SwitchModel = registry.DEFAULT
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundRack:
     """A rack as it was found, its nodes by rank. `access` is the file's section of that name."""
 
     name: str
     access: Mapping[str, Any]
-    nodes: Mapping[str, Machine]
-    boxes: Mapping[str, Box]
+    nodes: Mapping[str, FoundNode]
+    boxes: Mapping[str, FoundSwitch]
 
 
-def describe(found: Found, *, live: bool) -> Sheet:
+def describe(found: FoundRack, *, live: bool) -> RackDraft:
     """The file. `live`: with every value that the machines have now; else only what makes this rack this one."""
-    sheet = Sheet({"rack": found.name, "access": dict(found.access)})
+    sheet = RackDraft({"rack": found.name, "access": dict(found.access)})
     facts = {name: machine.facts for name, machine in found.nodes.items() if machine.facts}
-    heard = [box.facts for box in found.boxes.values() if box.facts]
-    cables = infer(facts.values(), heard, switched=bool(found.boxes))
+    seen = [box.facts for box in found.boxes.values() if box.facts]
+    cables = infer(facts.values(), seen, switched=bool(found.boxes))
     if not found.boxes:
         cables = Cables({**cables.found, **heard_by_neighbours(facts.values(), cables)}, cables.unclear)
     ends = _nodes(sheet, found, cables)
     _boxes(sheet, found, live=live)
     addresses = [machine.address for machine in found.nodes.values()]
     taken = [IPv4Address(address) for address in (*addresses, *(box.address for box in found.boxes.values()))]
-    keys = fabric.keys(facts, _cabling(found, ends), bool(found.boxes), taken)
-    sheet.lose(keys.beyond)
+    keys = fabric_section.keys(facts, _cabling(found, ends), bool(found.boxes), taken)
+    sheet.add_gap(keys.unrepresentable)
     sheet.data["fabric"] = {"mtu": 9000, **keys.data}
     for key, note in keys.notes.items():
         sheet.note(("fabric", key), note)
@@ -82,57 +85,59 @@ def describe(found: Found, *, live: bool) -> Sheet:
     if not live:
         sheet.heads["nodes",] = [_seen(node) for node in facts.values()]
     if live and facts:
-        keeping.fill(sheet, facts)
+        node_sections.fill(sheet, facts)
+        engines = {name: node.engines for name, node in facts.items()}
+        sheet.add_gap(engine_gaps(engines))
+        sheet.heads[()] = suggestions(engines)
         for name, node in facts.items():
-            sheet.lose(Gap(("nodes", name), f"{what} cannot be told: {why}") for what, why in node.untold.items())
+            sheet.add_gap(Gap(("nodes", name), f"{what}: unknown: {why}") for what, why in node.unknown.items())
     return sheet
 
 
 def _seen(node: NodeFacts) -> str:
     """What a node has that `init` does not write down."""
-    swap = "?" if node.swap is None else "on" if node.swap else "off"
+    swapping = node.options.get("memory.swap")
+    swap = "?" if swapping is None else "on" if swapping else "off"
     versions = f"driver {node.driver or '?'}, kernel {node.kernel or '?'}, docker: {node.engine or '?'}"
-    return one_line(f"{node.name}: {versions}, swap {swap}, management by {node.management or '?'}")
+    return printable_line(f"{node.name}: {versions}, swap {swap}, management by {node.management or '?'}")
 
 
-def _nodes(sheet: Sheet, found: Found, cables: Cables) -> dict[Port, str]:
+def _nodes(sheet: RackDraft, found: FoundRack, cables: Cables) -> dict[Port, str]:
     """The section `nodes`; gives the end of each cable."""
     ends: dict[Port, str] = {}
     for name, machine in found.nodes.items():
         facts, place = machine.facts, ("nodes", name)
         entry: dict[str, Any] = {"address": machine.address, "vendor": UNKNOWN}
         sheet.section("nodes")[name] = entry
-        if machine.why:
-            sheet.note(place, f"not read: {machine.why}")
         if machine.vendor:
             entry["vendor"] = machine.vendor
         elif facts and facts.vendor:
             entry["vendor"] = facts.vendor
         else:
-            said = f"its table of parts says {facts.maker or 'nothing'}" if facts else "it was not read"
-            sheet.lack((*place, "vendor"), said)
+            why = f"its DMI table has {facts.maker or 'no manufacturer'}" if facts else "it was not read"
+            sheet.add_missing((*place, "vendor"), why)
         ports = dict(machine.ports) or _found_ports(sheet, name, cables)
         if not ports and len(found.nodes) > 1:
-            sheet.lack((*place, "ports"), "where its cable ends is not told by any machine")
+            sheet.add_missing((*place, "ports"), "no machine reports where its cable ends")
         entry["ports"] = dict(sorted(ports.items()))
         ends.update({Port(name, number): end for number, end in ports.items()})
         if facts:
-            for strange in facts.strange:
-                sheet.lack((*place, "ports"), f"{strange} is no function that a GB10 has")
+            for function in facts.unexpected_functions:
+                sheet.add_missing((*place, "ports"), f"{function} is no function that a GB10 has")
     return ends
 
 
-def _found_ports(sheet: Sheet, name: str, cables: Cables) -> dict[int, str]:
+def _found_ports(sheet: RackDraft, name: str, cables: Cables) -> dict[int, str]:
     ports = {port.number: cabled for port, cabled in cables.found.items() if port.node == name}
     for port, why in cables.unclear.items():
         if port.node == name:
-            sheet.lack(("nodes", name, "ports"), f"port {port.number} {why}")
+            sheet.add_missing(("nodes", name, "ports"), f"port {port.number} {why}")
     for cabled in dict.fromkeys(ports.values()):
         sheet.note(("nodes", name), cabled.why)
     return {number: cabled.end for number, cabled in ports.items()}
 
 
-def _cabling(found: Found, ends: Mapping[Port, str]) -> Cabling:
+def _cabling(found: FoundRack, ends: Mapping[Port, str]) -> Cabling:
     """The cables between nodes, by rank of their first end, as the loaded file will have them. Those to a switch
     matter only by being there."""
     rank = {name: place for place, name in enumerate(found.nodes)}
@@ -141,11 +146,11 @@ def _cabling(found: Found, ends: Mapping[Port, str]) -> Cabling:
         name, _, place = end.partition("/")
         if name in rank and place in ("0", "1"):
             first, second = sorted((port, Port(name, int(place))), key=lambda side: rank[side.node])
-            cables.add(Cable(first, second, NODE_GBPS))
+            cables.add(Cable(first, second, PORT_GBPS))
     return Cabling(sorted(cables, key=lambda cable: (rank[cable.a.node], cable.a.number)))
 
 
-def _boxes(sheet: Sheet, found: Found, *, live: bool) -> None:
+def _boxes(sheet: RackDraft, found: FoundRack, *, live: bool) -> None:
     for name, box in found.boxes.items():
         place = ("switches", name)
         entry: dict[str, Any] = {"address": box.address}
@@ -158,11 +163,8 @@ def _boxes(sheet: Sheet, found: Found, *, live: bool) -> None:
             if box.tls == NO_CERTIFICATE:
                 sheet.note((*place, "tls"), "no certificate yet; sparkrack bootstrap switch writes it here")
         entry |= {"user": box.user, "password": dict(box.password)}
-        if box.why:
-            sheet.note((*place, "address"), f"not read: {box.why}")
         if box.facts is None:
-            entry["model"] = MODEL
-            sheet.note((*place, "model"), "not read")
+            entry["model"] = box.model.board
             entry["cages"] = {}
         else:
             keys = switches.keys(box.facts)
@@ -171,12 +173,15 @@ def _boxes(sheet: Sheet, found: Found, *, live: bool) -> None:
             for key, note in keys.notes.items():
                 if key in entry:
                     sheet.note((*place, key), note)
-            sheet.lose(keys.beyond if live else ())
+            sheet.add_gap(keys.unrepresentable if live else ())
+            if registry.find(entry["model"]) is None:
+                reported = printable_line(entry["model"]) or "no model"
+                sheet.add_missing((*place, "model"), f"the board reports {reported}; known are {registry.choices()}")
         for cage, split in box.cages.items():
             entry["cages"][cage] = {**entry["cages"].get(cage, {}), "split": split}
         if not entry["cages"]:
-            sheet.lack((*place, "cages"), "no cage is split; say how, like qsfp56-dd-1: {split: 4x100G}")
+            sheet.add_missing((*place, "cages"), "no cage is split; declare it, like qsfp56-dd-1: {split: 4x100G}")
 
 
 _OF_THE_UNIT = ("model", "serial", "identity", "cages", "bridge")
-"""What `init` takes over of a switch; how it is to be kept is the file's own to say."""
+"""What `init` takes over of a switch; the settings are declared in the file."""

@@ -5,33 +5,33 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sparkrack.drift.words import TITLES, difference, sentence, total
-from sparkrack.fleet.errors import one_line
-from sparkrack.run.drift import Compared, Drift, Kind
+from core.model.errors import printable_line
+from sparkrack.drift.findings import Comparison, Drift, FindingKind
+from sparkrack.drift.labels import TITLES, difference, sentence, total
 
-LONGEST = 60_000
+MAX_CHARACTERS = 60_000
 """Characters. GitHub takes 65536 in a comment; the job may add a line of its own."""
 
 
 def markdown(drift: Drift) -> str:
     """The whole report; without what is in the files, then with ten lines a machine, when it would get too long."""
     whole = _report(drift, diffs=True, most=None)
-    if len(whole) > LONGEST:
+    if len(whole) > MAX_CHARACTERS:
         whole = _report(drift, diffs=False, most=None)
-    return whole if len(whole) <= LONGEST else _report(drift, diffs=False, most=10)
+    return whole if len(whole) <= MAX_CHARACTERS else _report(drift, diffs=False, most=10)
 
 
 def _report(drift: Drift, *, diffs: bool, most: int | None) -> str:
     revision = f" at {_code(drift.revision)}" if drift.revision else ""
     lines = [f"## Drift of {_code(drift.rack)}: {total(drift)}", "", f"{_code(drift.file)}{revision}, {_time(drift)}"]
-    lines += ["", "| | " + " | ".join(Kind) + " |", "|---" * (len(Kind) + 1) + "|"]
-    for machine in drift.machines:
+    lines += ["", "| | " + " | ".join(FindingKind) + " |", "|---" * (len(FindingKind) + 1) + "|"]
+    for machine in drift.hosts:
         lines.append(f"| {_code(machine.name)} | " + " | ".join(_cells(machine)) + " |")
     for kind, title in TITLES.items():
-        told = [(machine, list(_told(machine, kind, diffs))) for machine in drift.machines]
-        if any(found for _, found in told):
+        groups = [(machine, list(_lines(machine, kind, diffs))) for machine in drift.hosts]
+        if any(found for _, found in groups):
             lines += ["", f"### {title}"]
-        for machine, found in told:
+        for machine, found in groups:
             if found:
                 lines += ["", f"{_code(machine.name)}", *_fenced(found, most)]
     if not diffs:
@@ -43,34 +43,35 @@ def _time(drift: Drift) -> str:
     return f"{drift.made:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _cells(machine: Compared) -> Iterator[str]:
-    for kind in Kind:
+def _cells(machine: Comparison) -> Iterator[str]:
+    for kind in FindingKind:
         count = sum(1 for _ in machine.found(kind))
-        if kind is Kind.UNKNOWN:
-            yield "" if machine.told else "yes"
+        if kind is FindingKind.UNKNOWN:
+            yield "" if machine.complete else "yes"
         else:
             # An empty cell of a machine that is not wholly known is no zero.
-            yield str(count) if count or machine.told else "?"
+            yield str(count) if count or machine.complete else "?"
 
 
-def _told(machine: Compared, kind: Kind, diffs: bool) -> Iterator[str]:
-    if kind is Kind.UNKNOWN and machine.why:
-        yield f"unreachable: {one_line(machine.why)}"
+def _lines(machine: Comparison, kind: FindingKind, diffs: bool) -> Iterator[str]:
+    if kind is FindingKind.UNKNOWN and machine.reason:
+        yield f"unreachable: {printable_line(machine.reason)}"
     for role, finding in machine.found(kind):
         yield f"{role}: {sentence(finding)}"
         if diffs:
-            yield from map(one_line, finding.diff)
+            yield from map(printable_line, finding.diff)
 
 
 def _since(drift: Drift, most: int | None) -> Iterator[str]:
     if not drift.since:
         return
     yield from ("", f"### Since {_code(drift.since.run)}")
-    lines = [f"+ {difference(one)}" for one in drift.since.came] + [f"- {difference(one)}" for one in drift.since.went]
+    lines = [f"+ {difference(one)}" for one in drift.since.appeared]
+    lines += [f"- {difference(one)}" for one in drift.since.resolved]
     if lines:
-        yield from ("", "`+` came, `-` went", *_fenced(lines, most))
+        yield from ("", "`+` appeared, `-` resolved", *_fenced(lines, most))
     else:
-        yield from ("", "Nothing came and nothing went.")
+        yield from ("", "Nothing appeared and nothing was resolved.")
     if drift.since.uncompared:
         yield from ("", "Cannot be compared: " + ", ".join(map(_code, drift.since.uncompared)))
 
@@ -86,7 +87,7 @@ def _fenced(lines: list[str], most: int | None) -> list[str]:
 
 
 def _code(text: str) -> str:
-    text = one_line(text).replace("|", "\\x7c")
+    text = printable_line(text).replace("|", "\\x7c")
     fence = "`" * (1 + _row(text))
     return f"{fence}{text}{fence}" if fence == "`" else f"{fence} {text} {fence}"
 

@@ -8,7 +8,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
-from sparkrack.run.drift import DRIFT, Drift, Kind
+from sparkrack.drift.findings import DRIFT, Drift, FindingKind
 
 
 class _Metrics(Collector):
@@ -19,25 +19,25 @@ class _Metrics(Collector):
         rack = self.drift.rack
         found = GaugeMetricFamily(
             "sparkrack_drift",
-            "Differences between a machine and rack.yaml; no sample where it could not be told.",
-            labels=("rack", "machine", "role", "kind"),
+            "Differences between a host and rack.yaml; no sample where it is unknown.",
+            labels=("rack", "host", "role", "kind"),
         )
         extras = GaugeMetricFamily(
             "sparkrack_unmanaged",
-            "What is on a machine and not in rack.yaml. No drift.",
-            labels=("rack", "machine", "role"),
+            "What is on a host and not in rack.yaml. No drift.",
+            labels=("rack", "host", "role"),
         )
         unknown = GaugeMetricFamily(
-            "sparkrack_unknown", "1 for a machine of which not all could be told.", labels=("rack", "machine")
+            "sparkrack_unknown", "1 for a host of which not all is known.", labels=("rack", "host")
         )
-        for machine in self.drift.machines:
-            unknown.add_metric((rack, machine.name), not machine.told)
+        for machine in self.drift.hosts:
+            unknown.add_metric((rack, machine.name), not machine.complete)
             for looked in machine.roles:
-                for kind in (*DRIFT, Kind.UNMANAGED):
+                for kind in (*DRIFT, FindingKind.UNMANAGED):
                     number = sum(finding.kind is kind for finding in looked.findings)
-                    if not (number or machine.told):
-                        continue  # a zero would end an alert that nobody has looked after
-                    if kind is Kind.UNMANAGED:
+                    if not (number or machine.complete):
+                        continue  # a zero would end an alert whose cause is unknown
+                    if kind is FindingKind.UNMANAGED:
                         extras.add_metric((rack, machine.name, looked.role), number)
                     else:
                         found.add_metric((rack, machine.name, looked.role, kind), number)
@@ -49,5 +49,5 @@ class _Metrics(Collector):
 
 
 def prometheus(drift: Drift) -> str:
-    """The metrics in Prometheus' text format. Zeros are told too, so that alerts end."""
+    """Return the metrics in Prometheus' text format. Zeros are included, so that alerts end."""
     return generate_latest(_Metrics(drift)).decode()

@@ -1,4 +1,4 @@
-"""From bare metal to a proven rack: phases, what each calls, a journal that a killed drill is resumed from.
+"""From factory state to a verified rack: phases, their commands, and a journal from which a killed rebuild is resumed.
 
-The work is done by the other verbs, as child processes; here is only the order, the refusals and the account.
+The other commands do the work, as child processes; this package has only the order, the refusals and the records.
 """

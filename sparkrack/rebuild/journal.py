@@ -1,7 +1,7 @@
-"""What a rebuild did, line by line: NDJSON on the operator's machine, from which a rebuild that was cut off goes on.
+"""Journal of a rebuild, line by line: NDJSON on the operator's machine, from which an interrupted rebuild is resumed.
 
-Each line is on the disk before what follows it is begun. Each kind of line is a model, and the schema in
-docs/reference/schemas is made from the models.
+Each line is on the disk before the next step begins. Each kind of line is a model, and the schema in
+docs/reference/schemas is generated from the models.
 """
 
 from __future__ import annotations
@@ -15,53 +15,53 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from sparkrack.fleet import regular
-from sparkrack.fleet.record import Text
+from core.util import regular_file
+from core.util.records import Text
+from sparkrack.engine.journal import JournalRecord, remove_journal
 from sparkrack.rebuild.model import Phase, Request
-from sparkrack.run.journal import Entry
 
-MOST = 200
-"""So many journals are kept of a rack."""
+MAX_JOURNALS = 200
+"""Number of journals that are kept of a rack."""
 _NAME = re.compile(r"[0-9A-Za-z-]{1,64}\.ndjson")
 
-PhaseResult = Literal["done", "failed", "cut off"]
+PhaseResult = Literal["done", "failed", "interrupted"]
 
 
-class Began(Entry):
+class RebuildStarted(JournalRecord):
     """The first line. `who`: user@machine."""
 
     event: Literal["began"] = "began"
-    schema_: Literal["sparkrack.rebuild-journal/1"] = Field(
-        "sparkrack.rebuild-journal/1", alias="schema", serialization_alias="schema"
+    schema_: Literal["sparkrack.rebuild-journal/2"] = Field(
+        "sparkrack.rebuild-journal/2", alias="schema", serialization_alias="schema"
     )
     who: Text
     request: Request
 
 
-class Resumed(Entry):
-    """Another process goes on, at this phase."""
+class RebuildResumed(JournalRecord):
+    """Another process resumes the rebuild at this phase."""
 
     event: Literal["resumed"] = "resumed"
     who: Text
     phase: Phase
 
 
-class Entered(Entry):
-    """A phase is begun, perhaps again."""
+class PhaseStarted(JournalRecord):
+    """A phase begins, perhaps again."""
 
     event: Literal["phase"] = "phase"
     phase: Phase
 
 
-class Called(Entry):
-    """A verb is called with these words; none of them is a secret."""
+class CommandStarted(JournalRecord):
+    """A command is called with these words; none of them is a secret."""
 
     event: Literal["call"] = "call"
     words: tuple[Text, ...]
 
 
-class Returned(Entry):
-    """That verb has ended. `exit`: negative for a signal. `machine`: the node that was restarted by it, if it was."""
+class CommandFinished(JournalRecord):
+    """That command has ended. `exit`: negative for a signal. `machine`: the node that it restarted, if any."""
 
     event: Literal["returned"] = "returned"
     exit: int
@@ -69,95 +69,106 @@ class Returned(Entry):
     machine: str | None = None
 
 
-class Left(Entry):
+class PhaseFinished(JournalRecord):
     """A phase has ended."""
 
     event: Literal["left"] = "left"
     phase: Phase
     result: PhaseResult
     seconds: float
-    why: Text = ""
+    reason: Text = ""
 
 
-class Ended(Entry):
-    """The process has ended by itself; none when it was killed. Only after `done` there is nothing to go on with."""
+class RebuildFinished(JournalRecord):
+    """The process has ended by itself; missing when it was killed. Only after `done` there is nothing to resume."""
 
     event: Literal["ended"] = "ended"
     result: PhaseResult
 
 
-Line = Annotated[Began | Resumed | Entered | Called | Returned | Left | Ended, Field(discriminator="event")]
-"""Any line, told apart by its `event`."""
-KINDS: tuple[type[Entry], ...] = (Began, Resumed, Entered, Called, Returned, Left, Ended)
+Line = Annotated[
+    RebuildStarted | RebuildResumed | PhaseStarted | CommandStarted | CommandFinished | PhaseFinished | RebuildFinished,
+    Field(discriminator="event"),
+]
+"""Any line, distinguished by its `event`."""
+KINDS: tuple[type[JournalRecord], ...] = (
+    RebuildStarted,
+    RebuildResumed,
+    PhaseStarted,
+    CommandStarted,
+    CommandFinished,
+    PhaseFinished,
+    RebuildFinished,
+)
 EVENTS = tuple(str(kind.model_fields["event"].default) for kind in KINDS)
 _ANY: TypeAdapter[Line] = TypeAdapter(Line)
 
 
 @dataclass(frozen=True)
 class Past:
-    """What a journal tells of the rebuild that wrote it."""
+    """State of a rebuild, from its journal."""
 
     path: Path
     lines: tuple[Line, ...]
 
     @property
-    def began(self) -> Began:
+    def began(self) -> RebuildStarted:
         """Its first line."""
         first = self.lines[0]
-        assert isinstance(first, Began)  # noqa: S101 - `past` gives no other
+        assert isinstance(first, RebuildStarted)  # noqa: S101 - `past` gives no other
         return first
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing to go on with."""
-        return any(isinstance(line, Ended) and line.result == "done" for line in self.lines)
+        """Whether there is nothing to resume."""
+        return any(isinstance(line, RebuildFinished) and line.result == "done" for line in self.lines)
 
     @property
     def done(self) -> frozenset[Phase]:
-        """The phases that ended well."""
-        return frozenset(line.phase for line in self.lines if isinstance(line, Left) and line.result == "done")
+        """The phases that ended successfully."""
+        return frozenset(line.phase for line in self.lines if isinstance(line, PhaseFinished) and line.result == "done")
 
     @property
     def restarted(self) -> tuple[str, ...]:
-        """The nodes that were restarted, each proven afterwards."""
+        """The nodes that were restarted, each verified afterwards."""
         return tuple(
-            line.machine for line in self.lines if isinstance(line, Returned) and line.machine and line.exit == 0
+            line.machine for line in self.lines if isinstance(line, CommandFinished) and line.machine and line.exit == 0
         )
 
     def called(self, *words: str) -> bool:
-        """Whether a verb was ever called with words that begin so."""
-        return any(isinstance(line, Called) and line.words[: len(words)] == words for line in self.lines)
+        """Return whether a command was called whose words begin like these."""
+        return any(isinstance(line, CommandStarted) and line.words[: len(words)] == words for line in self.lines)
 
     def tries(self, phase: Phase) -> int:
-        """How often a phase was begun."""
-        return sum(isinstance(line, Entered) and line.phase is phase for line in self.lines)
+        """Return how often a phase was begun."""
+        return sum(isinstance(line, PhaseStarted) and line.phase is phase for line in self.lines)
 
     def seconds(self, phase: Phase) -> float:
-        """How long its tries took, of which anybody saw the end."""
-        return sum(line.seconds for line in self.lines if isinstance(line, Left) and line.phase is phase)
+        """Return the duration of its completed tries."""
+        return sum(line.seconds for line in self.lines if isinstance(line, PhaseFinished) and line.phase is phase)
 
 
 def past(path: Path) -> Past | None:
-    """What a journal tells; None when it is none of ours, or does not hold one whole line. Raises OSError.
+    """Read a journal; None when it is not valid, or has no complete line. Raises OSError.
 
-    A last line that is torn, as by a loss of power, is left out. Anything else that cannot be read makes the rest of
-    the file worthless, since nobody knows what it told.
+    An incomplete last line, as after a power loss, is ignored. Any other unreadable line invalidates the rest of the
+    file, since its content is unknown.
     """
-    whole, _, _ = regular.read_bytes(path).rpartition(b"\n")
+    whole, _, _ = regular_file.read_bytes(path).rpartition(b"\n")
     lines: list[Line] = []
     try:
         for text in whole.split(b"\n"):
             lines.append(_ANY.validate_json(text))
     except ValidationError:
         return None
-    if not lines or not isinstance(lines[0], Began) or any(line.run != path.stem for line in lines):
+    if not lines or not isinstance(lines[0], RebuildStarted) or any(line.run != path.stem for line in lines):
         return None
     return Past(path, tuple(lines))
 
 
 def journals(folder: Path) -> list[Path]:
     """The journals of a rack in the order in which they were begun. Raises OSError."""
-    # A name tells the second. Of two begun within one the later was written later: only one goes on at a time.
+    # A name has the second. Of two begun in the same second the later one was written later: only one is active.
     return sorted(
         (path for path in folder.glob("*.ndjson") if _NAME.fullmatch(path.name)),
         key=lambda path: (path.stem.partition("-")[0], path.stat().st_mtime_ns),
@@ -165,24 +176,24 @@ def journals(folder: Path) -> list[Path]:
 
 
 def newest(folder: Path) -> tuple[Path, Past | None] | None:
-    """The journal that was begun last, and what it tells; None when there is none. Raises OSError."""
+    """Return the newest journal, and its content; None when there is none. Raises OSError."""
     found = journals(folder)
     return (found[-1], past(found[-1])) if found else None
 
 
-class Journal:
-    """The journal of one rebuild, new or gone on with."""
+class RebuildJournal:
+    """The journal of one rebuild, new or resumed."""
 
     def __init__(self, folder: Path, run: str) -> None:
         """`folder`: where the journals of the rack are. Raises OSError."""
         old = [path for path in journals(folder) if path.stem != run]
-        for path in old[: len(old) - MOST + 1]:
-            path.unlink(missing_ok=True)
+        for path in old[: len(old) - MAX_JOURNALS + 1]:
+            remove_journal(path)
         self.path = folder / f"{run}.ndjson"
         self.run = run
         self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         _sync_folder(folder)
-        # A torn last line told nobody anything; with it the next one would not be whole.
+        # An incomplete last line has no effect; without this the next line would be invalid.
         size = os.fstat(self._file).st_size
         whole = os.pread(self._file, size, 0).rpartition(b"\n")
         os.ftruncate(self._file, len(whole[0]) + len(whole[1]))
@@ -195,7 +206,7 @@ class Journal:
         os.fsync(self._file)
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """Close the file."""
         os.close(self._file)
 
 

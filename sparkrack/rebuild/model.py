@@ -1,4 +1,4 @@
-"""What a rebuild is about, its phases, and what is told of it at the end; the last is also its JSON."""
+"""Request, phases and report of a rebuild; the report is also its JSON."""
 
 from __future__ import annotations
 
@@ -9,32 +9,35 @@ from typing import Literal
 
 from pydantic import Field
 
-from sparkrack.fleet import Rack
-from sparkrack.fleet.errors import one_line
-from sparkrack.fleet.record import Record, Text
+from core.model import Rack
+from core.model.errors import printable_line
+from core.model.selection import SelectionError, select_named, select_nodes
+from core.util.records import Record, Text
 
 Kind = Literal["nodes", "switch", "all"]
-Outcome = Literal["done", "failed", "cut off", "not reached"]
+Outcome = Literal["done", "failed", "interrupted", "not reached"]
 
 
 class Phase(StrEnum):
-    """In the order in which they come. Each may be repeated: it looks first and does what is missing."""
+    """Phases in their order. Each may be repeated: it checks first and does what is missing."""
 
     WAIT = "wait"
     BOOTSTRAP = "bootstrap"
     APPLY = "apply"
     REBOOT = "reboot"
+    START = "start"
     VERIFY = "verify"
 
 
 class RequestError(Exception):
-    """A request that cannot be meant; the text says why."""
+    """An invalid request; the text has the reason."""
 
 
 class Request(Record):
-    """Which machines are rebuilt, in the order of the rack. Two calls are the same drill when these are equal.
+    """The machines to rebuild, in the order of the rack.
 
-    `file`: the rack file, absolute. `apart`: machines that are left out of everything, since they are not there now.
+    `file`: the rack file, absolute. `apart`: absent machines that are excluded from everything. `units`: those with
+    `wish: up` that have a rank on an affected node, which are started at the end.
     """
 
     kind: Kind
@@ -43,6 +46,7 @@ class Request(Record):
     nodes: tuple[str, ...]
     switches: tuple[str, ...]
     apart: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
 
     @property
     def machines(self) -> tuple[str, ...]:
@@ -51,8 +55,14 @@ class Request(Record):
 
     @property
     def title(self) -> str:
-        """The request as a person says it."""
+        """Request as text."""
         return "the whole rack" if self.kind == "all" and not self.apart else ", ".join(self.machines)
+
+    def resumes(self, other: Request) -> bool:
+        """Return whether it is the same rebuild as another request. The units follow from rack.yaml, which may have
+        been corrected in between.
+        """
+        return self.model_copy(update={"units": other.units}) == other
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -64,28 +74,27 @@ class Request(Record):
 def requested(
     rack: Rack, file: Path, nodes: Collection[str], switch: str | None, whole: bool, apart: Collection[str] = ()
 ) -> Request:
-    """What the words of the command line mean; `switch` is "" for the only one. Raises RequestError."""
+    """Interpret the words of the command line; `switch` is "" for the only one. Raises RequestError."""
     if sum((bool(nodes), switch is not None, whole)) != 1:
-        raise RequestError("say what is rebuilt: names of nodes, or --switch, or --all; one of the three")
+        raise RequestError("choose what is rebuilt: names of nodes, or --switch, or --all; one of the three")
     known = (*rack.nodes, *rack.switches)
-    for name in apart:
-        if name not in known:
-            raise RequestError(f"--exclude {name}: not in the rack; there are {', '.join(known)}")
-    for name in nodes:
-        if name not in rack.nodes:
-            raise RequestError(f"{name}: not a node of the rack; there are {', '.join(rack.nodes)}")
+    try:
+        apart = select_named(rack, apart, "--exclude")
+        nodes = select_nodes(rack, nodes, "") if nodes else ()
+    except SelectionError as fault:
+        raise RequestError(str(fault)) from None
     kind: Kind = "all" if whole else "nodes" if nodes else "switch"
-    mine = tuple(name for name in rack.nodes if name in nodes or whole)
+    own = tuple(name for name in rack.nodes if name in nodes or whole)
     others = tuple(rack.switches) if whole else () if switch is None else (_switch(rack, switch),)
-    if not whole and (both := [name for name in (*mine, *others) if name in apart]):
+    if not whole and (both := [name for name in (*own, *others) if name in apart]):
         raise RequestError(f"{both[0]} is rebuilt and excluded at once")
     path = str(file.absolute())
     try:
         path.encode()
     except UnicodeEncodeError:
         what = "the path is not UTF-8 text, so no journal can hold it; move the file, or rename the folder"
-        raise RequestError(f"{one_line(path)}: {what}") from None
-    left = tuple(name for name in mine if name not in apart), tuple(name for name in others if name not in apart)
+        raise RequestError(f"{printable_line(path)}: {what}") from None
+    left = tuple(name for name in own if name not in apart), tuple(name for name in others if name not in apart)
     if not any(left):
         raise RequestError("--exclude leaves no machine")
     return Request(
@@ -102,7 +111,7 @@ def _switch(rack: Rack, name: str) -> str:
     known = ", ".join(rack.switches) or "none"
     if not name:
         if len(rack.switches) != 1:
-            raise RequestError(f"say which switch; the rack has {known}")
+            raise RequestError(f"name the switch; the rack has {known}")
         return next(iter(rack.switches))
     if name not in rack.switches:
         raise RequestError(f"{name} is no switch of the rack; it has {known}")
@@ -110,33 +119,37 @@ def _switch(rack: Rack, name: str) -> str:
 
 
 def phases(request: Request) -> tuple[Phase, ...]:
-    """Those that this request has: a switch is not restarted."""
-    return tuple(phase for phase in Phase if request.nodes or phase is not Phase.REBOOT)
+    """Return the phases of this request: a switch is not restarted, and not every rack has units to start."""
+    without = {phase for phase, why in ((Phase.REBOOT, request.nodes), (Phase.START, request.units)) if not why}
+    return tuple(phase for phase in Phase if phase not in without)
 
 
 class PhaseReport(Record):
-    """One phase. `seconds`: all its tries together, but for one that was killed, which nobody measured. `tries`: how
-    often it was begun, in this process and in those that this one resumed. `why`: of the last try that failed."""
+    """One phase. `seconds`: all its completed tries together. `tries`: how often it was begun, in this process and in
+    those that this one resumed. `reason`: of the last failed try.
+    """
 
     phase: Phase
     result: Outcome
     seconds: float = Field(ge=0)
     tries: int
-    why: Text = ""
+    reason: Text = ""
 
 
-class Rebuilt(Record):
-    """What came of a rebuild. `resumed`: at which phase it went on; null when it began anew. `seconds`: of this process
-    alone. `restarted`: the nodes that were restarted. `again`: the command that goes on, null when all is done."""
+class RebuildReport(Record):
+    """Result of a rebuild. `resumed`: the phase at which it was resumed; null when it started from the beginning.
+    `seconds`: of this process only. `restarted`: the nodes that were restarted. `again`: the command that resumes it,
+    null when all is done.
+    """
 
-    schema_: Literal["sparkrack.rebuild/1"] = Field("sparkrack.rebuild/1", alias="schema", serialization_alias="schema")
+    schema_: Literal["sparkrack.rebuild/2"] = Field("sparkrack.rebuild/2", alias="schema", serialization_alias="schema")
     rack: str
     file: str
     machines: tuple[str, ...]
     run: str
     journal: Text
     resumed: Phase | None
-    result: Literal["done", "failed", "cut off"]
+    result: Literal["done", "failed", "interrupted"]
     seconds: float
     phases: tuple[PhaseReport, ...]
     restarted: tuple[str, ...]

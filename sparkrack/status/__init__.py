@@ -1,1 +1,1 @@
-"""How a rack does right now, on one screen: what is asked, what the answers mean, and how it is shown."""
+"""Current status of the rack on one screen: the probes, the evaluation of their answers, and the output."""

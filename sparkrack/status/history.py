@@ -1,4 +1,4 @@
-"""What this machine has kept of a rack: the newest look of `drift`, and the newest journal of a run."""
+"""Records of a rack on this machine: the newest `drift` run, and the newest journal of a run."""
 
 from __future__ import annotations
 
@@ -6,121 +6,144 @@ from collections import Counter
 from pathlib import Path
 from typing import Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from sparkrack.fleet import regular
-from sparkrack.fleet.errors import one_line
+from core.model.errors import printable_line
+from core.util import regular_file
 from sparkrack.status.model import LastDrift, LastRun
 
 
-class HistoryError(Exception):
-    """A file that is there cannot be understood. The text is one line and names it."""
+class StatusHistoryError(Exception):
+    """An existing file cannot be parsed. The text is one line and names it."""
 
 
-class _Kept(BaseModel):
-    """As much of a file of `sparkrack drift` as matters here; whatever else is in it is its own business."""
+class _RunFile(BaseModel):
+    """As much of a file of `sparkrack drift` or `sparkrack apply` as matters here, under its names of today and of
+    before; other fields are not read."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class _Finding(_Kept):
+_OLD_KINDS = {"runtime": "broken", "fleet": "outlier"}
+"""The kinds of findings of `sparkrack.drift/1` that have another name now."""
+
+
+class _Finding(_RunFile):
     kind: str
 
 
-class _Looked(_Kept):
+class _Looked(_RunFile):
     role: str
     findings: tuple[_Finding, ...]
 
 
-class _Compared(_Kept):
+class _Compared(_RunFile):
     name: str
-    told: bool
+    complete: bool = Field(validation_alias=AliasChoices("complete", "told"))
     roles: tuple[_Looked, ...]
 
 
-class _Drift(_Kept):
-    schema_: Literal["sparkrack.drift/1"] = Field(alias="schema")
+class _Drift(_RunFile):
+    schema_: Literal["sparkrack.drift/1", "sparkrack.drift/2"] = Field(alias="schema")
     made: AwareDatetime
-    machines: tuple[_Compared, ...]
+    hosts: tuple[_Compared, ...] = Field(validation_alias=AliasChoices("hosts", "machines"))
 
 
-class _Began(_Kept):
-    event: Literal["began"]
-    schema_: Literal["sparkrack.journal/1"] = Field(alias="schema")
+class _Began(_RunFile):
+    event: Literal["run_started", "began"]
+    schema_: Literal["sparkrack.journal/1", "sparkrack.journal/2"] = Field(alias="schema")
     at: AwareDatetime
-    who: str
-    what: str
+    operator: str = Field(validation_alias=AliasChoices("operator", "who"))
+    scope: str = Field(validation_alias=AliasChoices("scope", "what"))
 
 
-class _Ended(_Kept):
+class _Ended(_RunFile):
     at: AwareDatetime
     result: str
 
 
-class _Line(_Kept):
+class _Line(_RunFile):
     event: str
 
 
 def last_drift(state: Path) -> LastDrift | None:
-    """The newest look at the rack whose state folder this is; None when nobody has looked yet. Raises
-    HistoryError."""
+    """Return the newest drift run in this state folder; None when there is none. Raises StatusHistoryError."""
     path = _newest(state / "drift", "*.json")
     if path is None:
         return None
     try:
-        kept = _Drift.model_validate_json(regular.read_bytes(path))
+        kept = _Drift.model_validate_json(regular_file.read_bytes(path))
     except (OSError, ValueError) as fault:
-        raise _broken(path, fault) from None
+        raise broken(path, fault) from None
     kinds = Counter(
-        finding.kind for machine in kept.machines for looked in machine.roles for finding in looked.findings
+        _OLD_KINDS.get(finding.kind, finding.kind)
+        for machine in kept.hosts
+        for looked in machine.roles
+        for finding in looked.findings
     )
     return LastDrift(
         run=path.stem,
         made=kept.made,
-        machines=tuple(machine.name for machine in kept.machines),
-        roles=tuple(dict.fromkeys(looked.role for machine in kept.machines for looked in machine.roles)),
-        untold=tuple(machine.name for machine in kept.machines if not machine.told),
+        hosts=tuple(machine.name for machine in kept.hosts),
+        roles=tuple(dict.fromkeys(looked.role for machine in kept.hosts for looked in machine.roles)),
+        unknown_hosts=tuple(machine.name for machine in kept.hosts if not machine.complete),
         counts=dict(sorted(kinds.items())),
     )
 
 
 def last_run(state: Path) -> LastRun | None:
-    """The newest run whose journal is kept; None when there is none. Raises HistoryError."""
+    """Return the newest run with a journal; None when there is none. Raises StatusHistoryError."""
     path = _newest(state / "runs", "*.ndjson")
-    if path is None:
-        return None
+    return read_run(path) if path else None
+
+
+def journal_paths(state: Path) -> list[Path]:
+    """Return the journals of runs in this state folder, the newest first. Raises StatusHistoryError."""
+    return _kept(state / "runs", "*.ndjson")
+
+
+def read_run(path: Path) -> LastRun:
+    """Return what the first and the last line of a journal say of its run. Raises StatusHistoryError."""
     try:
         # Its last line may be half a one, if the machine went away: the end was not written then.
-        *lines, _ = regular.read_bytes(path).split(b"\n")
+        *lines, _ = regular_file.read_bytes(path).split(b"\n")
         began, last = _Began.model_validate_json(lines[0]), lines[-1]
-        ended = _Ended.model_validate_json(last) if _Line.model_validate_json(last).event == "ended" else None
+        finished = _Line.model_validate_json(last).event in ("run_finished", "ended")
+        ended = _Ended.model_validate_json(last) if finished else None
     except (OSError, ValueError, IndexError) as fault:
-        raise _broken(path, fault) from None
+        raise broken(path, fault) from None
     return LastRun(
         run=path.stem,
         began=began.at,
-        who=began.who,
-        what=began.what,
+        operator=began.operator,
+        scope=began.scope,
         ended=ended.at if ended else None,
         result=ended.result if ended else None,
     )
 
 
 def _newest(folder: Path, pattern: str) -> Path | None:
-    """By its name, which begins with the time."""
+    return next(iter(_kept(folder, pattern)), None)
+
+
+def _kept(folder: Path, pattern: str) -> list[Path]:
+    """By their names, which begin with the time; the newest first."""
     try:
-        return max((path for path in folder.iterdir() if path.match(pattern)), default=None)
+        return sorted((path for path in folder.iterdir() if path.match(pattern)), reverse=True)
     except FileNotFoundError:
-        return None
+        return []
     except OSError as fault:
-        raise _broken(folder, fault) from None
+        raise broken(folder, fault) from None
 
 
-def _broken(path: Path, fault: Exception) -> HistoryError:
+def broken(path: Path, fault: Exception, where: str = "") -> StatusHistoryError:
+    """The error about a file that cannot be read or parsed; `where`: which part of it."""
     why = "is not what sparkrack has kept"
     if isinstance(fault, OSError):
         why = f"cannot be read: {fault.strerror or fault}"
     elif isinstance(fault, ValidationError):
         error = fault.errors(include_url=False)[0]
         why += f": {'.'.join(map(str, error['loc']))}: {error['msg']}"
-    return HistoryError(one_line(f"{path}: {why}"))
+    if where:
+        why += f": {where}"
+    return StatusHistoryError(printable_line(f"{path}: {why}"))

@@ -1,4 +1,4 @@
-"""What `sparkrack status` tells, as data; it is also its JSON. None is what could not be told."""
+"""Content of `sparkrack status`, as data; it is also its JSON. None is an unknown value."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sparkrack.fleet.record import Text
+from core.util.records import Text
 
 
 class About(StrEnum):
-    """What a finding is about: a column of the screen, the run lock, what was before, or all of a machine."""
+    """Subject of a finding: a column of the screen, the run lock, earlier runs, or the whole host."""
 
     UPTIME = "uptime"
     KERNEL = "kernel"
@@ -34,29 +34,30 @@ class About(StrEnum):
     ALL = "all"
 
 
-class Part(BaseModel):
-    """A part of the status: no unknown keys, no change once it is made."""
+class StatusRecord(BaseModel):
+    """A part of the status: no unknown keys, immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-class Finding(Part):
-    """One thing that is not as declared, or why one thing could not be told."""
+class StatusFinding(StatusRecord):
+    """One difference from the declaration, or the reason of one unknown value."""
 
     about: About
     text: str
 
 
-class Memory(Part):
-    """In KiB. `available`: what may be taken without swapping, as the kernel reckons."""
+class MemoryStatus(StatusRecord):
+    """In KiB. `available`: memory that may be taken without swapping, by the kernel's estimate."""
 
     total: int
     available: int
 
 
-class Link(Part):
-    """One half of a cabled port as the node sees it. `there`: the interface exists. Speeds in Gb/s; `gbps` is None
-    without a carrier, too."""
+class LinkStatus(StatusRecord):
+    """One half of a cabled port as the node reports it. `there`: the interface exists. Speeds in Gb/s; `gbps` is None
+    without a carrier, too.
+    """
 
     interface: str
     wanted: int
@@ -65,35 +66,36 @@ class Link(Part):
     gbps: float | None = None
 
 
-class Images(Part):
-    """How many images rack.yaml declares, and of how many the node has the right bytes under the right name."""
+class ImagesStatus(StatusRecord):
+    """Number of images that rack.yaml declares, and of those that the node has with the right ID and name."""
 
     declared: int
     right: int | None = None
 
 
-class NodeStatus(Part):
-    """A node. `uptime` in seconds; `swap`: what is swapped to; `reboot`: a package asked for one; `containers` that
-    run."""
+class NodeStatus(StatusRecord):
+    """A node. `uptime` in seconds; `swap`: active swap devices; `reboot`: a package requested one; `containers`:
+    running ones.
+    """
 
     name: str
     reachable: bool
     uptime: int | None = None
     kernel: str | None = None
     driver: str | None = None
-    memory: Memory | None = None
+    memory: MemoryStatus | None = None
     swap: tuple[str, ...] | None = None
-    links: tuple[Link, ...] = ()
-    images: Images
+    links: tuple[LinkStatus, ...] = ()
+    images: ImagesStatus
     reboot: bool | None = None
     containers: int | None = None
-    wrong: tuple[Finding, ...] = ()
-    unknown: tuple[Finding, ...] = ()
+    wrong: tuple[StatusFinding, ...] = ()
+    unknown: tuple[StatusFinding, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-class LegStatus(Part):
-    """A cabled leg as the switch sees it; `status` and `rate` are its own words."""
+class LegStatus(StatusRecord):
+    """A cabled leg as the switch reports it; `status` and `rate` are its own words."""
 
     interface: str
     port: str = Field(description='of the node at its end, "spark1/1"')
@@ -102,8 +104,10 @@ class LegStatus(Part):
     up: bool | None = None
 
 
-class SwitchStatus(Part):
-    """A switch. `uptime` in seconds; `temperature`: the highest that it tells (°C), None also where it tells none."""
+class SwitchStatus(StatusRecord):
+    """A switch. `uptime` in seconds; `temperature`: the highest that it reports (°C), None also where it
+    reports none.
+    """
 
     name: str
     reachable: bool
@@ -112,65 +116,83 @@ class SwitchStatus(Part):
     identity: str | None = None
     legs: tuple[LegStatus, ...] = ()
     temperature: float | None = None
-    wrong: tuple[Finding, ...] = ()
-    unknown: tuple[Finding, ...] = ()
+    wrong: tuple[StatusFinding, ...] = ()
+    unknown: tuple[StatusFinding, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-class LockHolder(Part):
-    """The run that changes the rack now, as it wrote itself down."""
+class LockHolder(StatusRecord):
+    """The run that changes the rack now, as it wrote itself down. `silence`: seconds since its latest heartbeat, by the
+    head node's clock; None when the run sends none. `expired`: so long that its lock does not count any more."""
 
     id: str
-    who: str
+    operator: str
     since: str
-    what: str
+    scope: str
+    silence: int | None = None
+    expired: bool = False
 
 
-class Lock(Part):
-    """The run lock. `told`: the head node was asked, and answered; else nothing is known."""
+class LockStatus(StatusRecord):
+    """The run lock. `known`: the head node was asked, and answered; else nothing is known."""
 
-    told: bool
+    known: bool
     holder: LockHolder | None = None
 
 
-class LastDrift(Part):
-    """The newest look of `sparkrack drift` that is kept on this machine: at which machines, of which roles. `untold`:
-    the machines that it could not tell; `counts`: findings by kind."""
+class LastDrift(StatusRecord):
+    """The newest look of `sparkrack drift` that is kept on this machine: at which machines, of which roles.
+    `unknown_hosts`: the machines of which not all could be read; `counts`: findings by kind."""
 
     run: str
     made: datetime
-    machines: tuple[str, ...]
+    hosts: tuple[str, ...]
     roles: tuple[str, ...]
-    untold: tuple[str, ...]
+    unknown_hosts: tuple[str, ...]
     counts: dict[str, int]
 
 
-class LastRun(Part):
+class LastRun(StatusRecord):
     """The newest journal of a run that is kept on this machine. `result` is None for a run that did not write its
-    end: it was cut off, or it still goes on when it holds the lock."""
+    end: it was interrupted, or it in progress when it holds the lock."""
 
     run: str
     began: datetime
-    who: str
-    what: str
+    operator: str
+    scope: str
     ended: datetime | None = None
     result: str | None = None
 
 
-class Status(Part):
-    """A rack, or the machines of it that were asked for. `drift` and `run` are None where there never was one;
-    `unknown`: what could not be told of them."""
+class ServedUnitState(StatusRecord):
+    """A declared unit whose head was asked; it has no effect on the exit code. `state`: as its keeper reports it,
+    absent when the head has no files of the unit, None when it is unknown. `as_wished`: whether it is as `wish` in
+    rack.yaml.
+    """
 
-    schema_: Literal["sparkrack.status/1"] = Field(default="sparkrack.status/1", alias="schema")
+    name: str
+    nodes: tuple[str, ...] = Field(description="in rank order; the first is the head")
+    wish: str
+    state: str | None = None
+    as_wished: bool | None = None
+
+
+class Status(StatusRecord):
+    """A rack, or its selected machines. `drift` and `run` are None where there never was one; `unknown`: their unknown
+    values.
+    """
+
+    schema_: Literal["sparkrack.status/2"] = Field(default="sparkrack.status/2", alias="schema")
     rack: str
     file: Text
     made: datetime
     nodes: tuple[NodeStatus, ...]
     switches: tuple[SwitchStatus, ...]
-    lock: Lock
+    lock: LockStatus
     drift: LastDrift | None = None
     run: LastRun | None = None
-    unknown: tuple[Finding, ...] = ()
+    units: tuple[ServedUnitState, ...] = ()
+    unknown: tuple[StatusFinding, ...] = ()
 
     @property
     def machines(self) -> tuple[NodeStatus | SwitchStatus, ...]:
@@ -179,8 +201,9 @@ class Status(Part):
 
     @property
     def code(self) -> int:
-        """The exit code: 1 when anything could not be told, 2 when anything is not as declared, else 0. What an
-        earlier look or run found, and a held lock, are no faults of now."""
+        """The exit code: 1 when anything is unknown, 2 when anything differs from the declaration, else 0. Results of
+        earlier runs, a held lock and the states of served units have no effect.
+        """
         if self.unknown or any(one.unknown or not one.reachable for one in self.machines):
             return 1
         return 2 if any(one.wrong for one in self.machines) else 0

@@ -1,4 +1,4 @@
-"""What a node's answer means, judged by rack.yaml. Pure."""
+"""Evaluation of a node's answer by rack.yaml. Pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,32 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from core.model import Half, Rack
+from core.model.errors import printable_line, truncate
+from core.model.image_lock import Pin
+from core.ops import run_lock
+from core.probes.links import parse_ethtool
+from core.probes.protocol import parse_commands
 from roles.docker.containers import running
-from roles.driver.reboot import upstream
-from roles.driver.state import is_version
-from roles.images.state import images, short, stock
-from roles.memory.guard import floor_kb
-from roles.memory.state import active, available_kb, total_kb
-from sparkrack.fleet import Half, Rack
-from sparkrack.fleet.errors import one_line, shown
-from sparkrack.fleet.pins import Pin
-from sparkrack.ops import lock
-from sparkrack.status.judging import Judging
-from sparkrack.status.model import About, Finding, Images, Link, Lock, LockHolder, Memory, NodeStatus
-from sparkrack.status.question import ABSENT, HELD, NONE, answers, declared_images, halves, head
+from roles.driver.desired import is_version
+from roles.driver.options import DriverOptions
+from roles.driver.reboot_reasons import upstream
+from roles.images.desired import NO_ENGINE, images, local_images, short
+from roles.memory.desired import active, available_kb, total_kb
+from roles.memory.memory_guard import floor_kb
+from roles.memory.options import MemoryOptions
+from sparkrack.status.model import (
+    About,
+    ImagesStatus,
+    LinkStatus,
+    LockHolder,
+    LockStatus,
+    MemoryStatus,
+    NodeStatus,
+    StatusFinding,
+)
+from sparkrack.status.node_evaluation import NodeEvaluation
+from sparkrack.status.probe_script import ABSENT, HELD, NONE, declared_images, halves, head
 
 
 @dataclass(frozen=True)
@@ -29,30 +42,36 @@ class Unread:
 
 
 Pins = Mapping[str, Pin] | Unread
-"""What the lock file says of each image."""
+"""Pin of each image in the lock file."""
 
 
-def node(rack: Rack, name: str, output: str, pins: Pins) -> tuple[NodeStatus, Lock]:
-    """What a node that answered `output` says, and what it says of the run lock, if it is the one that keeps it."""
+def node(rack: Rack, name: str, output: str, pins: Pins) -> tuple[NodeStatus, LockStatus]:
+    """Evaluate the `output` of a node, and its data about the run lock, if it keeps the lock."""
     try:
-        judging = Judging(rack, name, answers(output))
+        judging = NodeEvaluation(rack, name, parse_commands(output))
     except ValueError as fault:
-        return silent(rack, name, f"cannot be understood: {fault}", reachable=True), Lock(told=False)
-    told = judging.told
-    holds = (told(About.LOCK, lambda: _lock(judging)) if name == head(rack) else None) or Lock(told=False)
+        return silent(rack, name, f"cannot be understood: {fault}", reachable=True), LockStatus(known=False)
+    value_or_unknown = judging.value_or_unknown
+    holds = (value_or_unknown(About.LOCK, lambda: _lock(judging)) if name == head(rack) else None) or LockStatus(
+        known=False
+    )
     status = NodeStatus(
         name=name,
         reachable=True,
-        uptime=told(About.UPTIME, lambda: int(float(judging.line("uptime", r"\d{1,12}\.\d\d \d+\.\d\d").split()[0]))),
-        kernel=told(About.KERNEL, lambda: _kernel(judging)),
-        driver=told(About.DRIVER, lambda: _driver(judging)),
-        memory=told(About.MEMORY, lambda: _memory(judging)),
-        swap=told(About.SWAP, lambda: _swap(judging)),
+        uptime=value_or_unknown(
+            About.UPTIME, lambda: int(float(judging.line("uptime", r"\d{1,12}\.\d\d \d+\.\d\d").split()[0]))
+        ),
+        kernel=value_or_unknown(About.KERNEL, lambda: _kernel(judging)),
+        driver=value_or_unknown(About.DRIVER, lambda: _driver(judging)),
+        memory=value_or_unknown(About.MEMORY, lambda: _memory(judging)),
+        swap=value_or_unknown(About.SWAP, lambda: _swap(judging)),
         links=tuple(_link(judging, half) for half in halves(rack, name)),
-        images=Images(declared=len(declared_images(rack)), right=told(About.IMAGES, lambda: _images(judging, pins))),
-        reboot=told(About.REBOOT, lambda: _reboot(judging)),
-        containers=told(About.CONTAINERS, lambda: len(running(judging.answer("containers").text))),
-        # Last: what stands above fills them.
+        images=ImagesStatus(
+            declared=len(declared_images(rack)), right=value_or_unknown(About.IMAGES, lambda: _images(judging, pins))
+        ),
+        reboot=value_or_unknown(About.REBOOT, lambda: _reboot(judging)),
+        containers=value_or_unknown(About.CONTAINERS, lambda: len(running(judging.answer("containers").text))),
+        # Last: the lines above fill them.
         wrong=tuple(judging.wrong),
         unknown=tuple(judging.unknown),
         notes=tuple(judging.notes),
@@ -61,46 +80,46 @@ def node(rack: Rack, name: str, output: str, pins: Pins) -> tuple[NodeStatus, Lo
 
 
 def silent(rack: Rack, name: str, why: str, *, reachable: bool = False) -> NodeStatus:
-    """A node of which nothing is known."""
+    """Return the status of a node without any data."""
     return NodeStatus(
         name=name,
         reachable=reachable,
-        links=tuple(Link(interface=half.interface, wanted=_gbps(rack, half)) for half in halves(rack, name)),
-        images=Images(declared=len(declared_images(rack))),
-        unknown=(Finding(about=About.ALL, text=one_line(why)),),
+        links=tuple(LinkStatus(interface=half.interface, wanted=_gbps(rack, half)) for half in halves(rack, name)),
+        images=ImagesStatus(declared=len(declared_images(rack))),
+        unknown=(StatusFinding(about=About.ALL, text=printable_line(why)),),
     )
 
 
-def _kernel(judging: Judging) -> str:
+def _kernel(judging: NodeEvaluation) -> str:
     runs = judging.line("kernel", r"\d[\w.+~-]{0,63}")
-    driver = judging.rack.driver if judging.rack.keeps("driver") else None
+    driver = judging.rack.declared(DriverOptions) if judging.rack.keeps("driver") else None
     if driver and driver.kernel not in (None, runs):
         judging.differs(About.KERNEL, f"kernel {runs} runs, wanted {driver.kernel}")
     return runs
 
 
-def _driver(judging: Judging) -> str:
+def _driver(judging: NodeEvaluation) -> str:
     lines = judging.answer("driver").lines
     loaded = list(dict.fromkeys(lines))
     if not loaded or not all(re.fullmatch(r"[0-9][0-9A-Za-z.+~-]{0,63}", one) for one in loaded):
-        raise ValueError(f"driver: cannot be told from {shown(' '.join(lines))}")
-    declared = judging.rack.driver if judging.rack.keeps("driver") else None
+        raise ValueError(f"driver: unexpected output: {truncate(' '.join(lines))}")
+    declared = judging.rack.declared(DriverOptions) if judging.rack.keeps("driver") else None
     for one in loaded if declared else ():
         version = declared.version if declared else ""
-        # Loaded is 580.159.03 where the package, which may be what is declared, is 580.159.03-0ubuntu1.
+        # The loaded version is 580.159.03 where the package version, which may be declared, is 580.159.03-0ubuntu1.
         if not is_version(one, version) and one != upstream(version):
             judging.differs(About.DRIVER, f"driver {one} is loaded, wanted {version}")
     return " ".join(loaded)
 
 
-def _memory(judging: Judging) -> Memory:
+def _memory(judging: NodeEvaluation) -> MemoryStatus:
     text = judging.answer("memory").text
     try:
-        found = Memory(total=total_kb(text), available=available_kb(text))
+        found = MemoryStatus(total=total_kb(text), available=available_kb(text))
     except ValueError:
-        found = Memory(total=0, available=0)
+        found = MemoryStatus(total=0, available=0)
     if not 0 <= found.available <= found.total or not found.total:
-        raise ValueError("memory: /proc/meminfo does not tell MemTotal and MemAvailable")
+        raise ValueError("memory: /proc/meminfo does not report MemTotal and MemAvailable")
     floor = floor_kb(judging.rack)
     if found.available < floor and judging.rack.keeps("memory"):
         gib = found.available / 2**20
@@ -108,24 +127,24 @@ def _memory(judging: Judging) -> Memory:
     return found
 
 
-def _swap(judging: Judging) -> tuple[str, ...]:
+def _swap(judging: NodeEvaluation) -> tuple[str, ...]:
     text = judging.answer("swap").text
     if not text.startswith("Filename"):
         raise ValueError("swap: /proc/swaps is no list of swaps")
     found = tuple(active(text))
-    if found and judging.rack.keeps("memory") and not judging.rack.memory.swap:
-        judging.differs(About.SWAP, f"swap is on ({shown(', '.join(found))}), wanted off")
+    if found and judging.rack.keeps("memory") and not judging.rack.options(MemoryOptions).swap:
+        judging.differs(About.SWAP, f"swap is on ({truncate(', '.join(found))}), wanted off")
     return found
 
 
-def _reboot(judging: Judging) -> bool:
+def _reboot(judging: NodeEvaluation) -> bool:
     lines = judging.answer("reboot").lines
     if lines[:1] not in ((HELD,), (NONE,)):
-        raise ValueError(f"reboot: cannot be told from {shown(' '.join(lines))}")
+        raise ValueError(f"reboot: unexpected output: {truncate(' '.join(lines))}")
     asked = lines[0] == HELD
     if asked:
         names = ", ".join(dict.fromkeys(lines[1:])) or "a package"
-        judging.notes.append(f"a reboot is required, {shown(names)} asked for it")
+        judging.notes.append(f"a reboot is required, {truncate(names)} asked for it")
     return asked
 
 
@@ -134,9 +153,11 @@ def _gbps(rack: Rack, half: Half) -> int:
     return next(cable.gbps for cable in cables if cable)
 
 
-def _link(judging: Judging, half: Half) -> Link:
+def _link(judging: NodeEvaluation, half: Half) -> LinkStatus:
     name, wanted = half.interface, _gbps(judging.rack, half)
-    found = judging.told(About.LINKS, lambda: _seen(judging, name, wanted)) or Link(interface=name, wanted=wanted)
+    found = judging.value_or_unknown(About.LINKS, lambda: _seen(judging, name, wanted)) or LinkStatus(
+        interface=name, wanted=wanted
+    )
     if found.there is False:
         judging.differs(About.LINKS, f"there is no interface {name}")
     elif found.carrier is False:
@@ -146,32 +167,35 @@ def _link(judging: Judging, half: Half) -> Link:
     return found
 
 
-def _seen(judging: Judging, name: str, wanted: int) -> Link:
-    said = judging.said.get(name)
-    # ethtool fails for one setting that a driver does not tell, and tells the others.
-    if said is None or not said.lines:
+def _seen(judging: NodeEvaluation, name: str, wanted: int) -> LinkStatus:
+    answer = judging.answers.get(name)
+    # ethtool fails for a setting that a driver does not report, and prints the others.
+    if answer is None or not answer.lines:
         judging.answer(name, "ethtool")
-        raise ValueError(f"{name}: ethtool says nothing")
-    if said.lines == (ABSENT,):
-        return Link(interface=name, wanted=wanted, there=False)
-    fields = dict(line.strip().split(": ", 1) for line in said.lines if ": " in line)
-    carrier = {"yes": True, "no": False}.get(fields.get("Link detected", ""))
-    if carrier is None:
-        raise ValueError(f"{name}: ethtool does not tell whether there is a link")
-    speed = re.fullmatch(r"(\d{1,7})Mb/s", fields.get("Speed", ""), re.ASCII)
-    if carrier and not speed:
-        raise ValueError(f"{name}: ethtool does not tell the speed of the link")
-    gbps = int(speed[1]) / 1000 if speed and carrier else None
-    return Link(interface=name, wanted=wanted, there=True, carrier=carrier, gbps=gbps)
+        raise ValueError(f"{name}: ethtool prints nothing")
+    if answer.lines == (ABSENT,):
+        return LinkStatus(interface=name, wanted=wanted, there=False)
+    report = parse_ethtool(answer.text)
+    if report.carrier is None:
+        raise ValueError(f"{name}: ethtool does not report whether there is a link")
+    if report.carrier and report.mbps is None:
+        raise ValueError(f"{name}: ethtool does not report the speed of the link")
+    gbps = report.mbps / 1000 if report.mbps is not None and report.carrier else None
+    return LinkStatus(interface=name, wanted=wanted, there=True, carrier=report.carrier, gbps=gbps)
 
 
-def _images(judging: Judging, pins: Pins) -> int | None:
+def _images(judging: NodeEvaluation, pins: Pins) -> int | None:
     if not declared_images(judging.rack):
         return None
     declared = images(judging.rack)
     if isinstance(pins, Unread):
         raise ValueError(pins.why)  # noqa: TRY004 - it is no fault of the program
-    held = stock(judging.answer("images").text)
+    listing = judging.answer("images").text
+    if listing.strip() == NO_ENGINE:
+        # As drift has it: the run starts docker and pulls the images, so this is a difference and not unknown.
+        judging.differs(About.IMAGES, "docker does not run; start it (systemctl start docker), or run sparkrack apply")
+        return 0
+    held = local_images(listing)
     right = 0
     for image in declared:
         there, pin = held.named(image), pins.get(image.name)
@@ -186,11 +210,17 @@ def _images(judging: Judging, pins: Pins) -> int | None:
     return right
 
 
-def _lock(judging: Judging) -> Lock:
-    said = judging.said.get("lock")
-    if said and (said.code, said.lines) == (lock.GONE, ()):
-        return Lock(told=True)
-    who = lock.told(judging.answer("lock").text)
-    if who.id == lock.UNREADABLE:
-        raise ValueError(f"{who} holds the rack")
-    return Lock(told=True, holder=LockHolder(id=who.id, who=who.who, since=who.since, what=who.what))
+def _lock(judging: NodeEvaluation) -> LockStatus:
+    answer = judging.answers.get("lock")
+    if answer and (answer.code, answer.lines) == (run_lock.GONE, ()):
+        return LockStatus(known=True)
+    text = judging.answer("lock").text
+    holder = run_lock.describe_holder(text)
+    if holder.id == run_lock.UNREADABLE:
+        raise ValueError(f"{holder} holds the rack")
+    silence = run_lock.has_no_heartbeat(text) if holder.beat else None
+    expired = run_lock.expired(text)
+    found = LockHolder(
+        id=holder.id, operator=holder.who, since=holder.since, scope=holder.what, silence=silence, expired=expired
+    )
+    return LockStatus(known=True, holder=found)

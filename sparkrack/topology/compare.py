@@ -1,23 +1,21 @@
-"""A cable as declared against what its two ends say. Pure."""
+"""Comparison of a declared cable with the observations of its two ends. Pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from sparkrack.fleet import Address, Cable, Leg, Port, Rack
-from sparkrack.fleet.errors import one_line, shown
-from switch.ends import End, misplaced, whereabouts
-from switch.values import gbps
-
-from .model import Edge, SeenHalf, SeenLeg, SeenLink
-from .said import Device, NodeSaid, Seen, SwitchSaid
+from core.model import Address, Cable, Leg, Port, Rack
+from core.model.errors import printable_line, truncate
+from core.routeros.values import gbps
+from sparkrack.topology.model import Edge, SeenHalf, SeenLeg, SeenLink
+from sparkrack.topology.observed import NodeObservation, Observations, ObservedDevice, SwitchObservation
+from switch.link_ends import LinkEnd, mac_locations, miscabled
 
 
 @dataclass
-class _Findings:
-    """Sentences: what is known to be otherwise than declared, and what could not be told."""
+class _CableFindings:
+    """Messages: differences from the declaration, and unknown values."""
 
     wrong: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
@@ -27,67 +25,67 @@ class _Findings:
 
 
 _Finding = tuple[bool, str]
-"""Whether it is known to be wrong, and in which words."""
+"""Whether it is a known difference, and its text."""
 
 
-def compared(rack: Rack, cable: Cable, edge: Edge, seen: Seen) -> Edge:
-    """The edge of a cable with what was said of it, and where that is not as declared."""
-    found = _Findings()
+def compared(rack: Rack, cable: Cable, edge: Edge, seen: Observations) -> Edge:
+    """Return the edge of a cable with its observations, and their differences from the declaration."""
+    found = _CableFindings()
     halves = tuple(half for port in cable.ports for half in _port(rack, cable, port, seen, found))
     leg, behind = None, None
     if isinstance(cable.b, Leg):
-        said = seen.switches.get(cable.b.switch, f"{cable.b.switch} was not asked")
-        if isinstance(said, str):
-            found.add(False, one_line(said))
+        reported = seen.switches.get(cable.b.switch, f"{cable.b.switch} was not asked")
+        if isinstance(reported, str):
+            found.add(False, printable_line(reported))
         else:
-            leg = _leg(rack, cable.b, said, found)
-            behind = _place(rack, cable.b, cable.a, said, seen, found)
+            leg = _leg(rack, cable.b, reported, found)
+            behind = _place(rack, cable.b, cable.a, reported, seen, found)
     there = SeenLink(halves=halves, leg=leg, behind=behind) if halves or leg else None
     return edge.model_copy(update={"seen": there, "mismatches": tuple(found.wrong), "unknown": tuple(found.unknown)})
 
 
-def _port(rack: Rack, cable: Cable, port: Port, seen: Seen, found: _Findings) -> Iterator[SeenHalf]:
-    said = seen.nodes.get(port.node, "was not asked")
-    if isinstance(said, str):
-        found.add(False, f"{port.node}: {one_line(said)}")
+def _port(rack: Rack, cable: Cable, port: Port, seen: Observations, found: _CableFindings) -> Iterator[SeenHalf]:
+    reported = seen.nodes.get(port.node, "was not asked")
+    if isinstance(reported, str):
+        found.add(False, f"{port.node}: {printable_line(reported)}")
         return
     addresses = {address.half: address for address in rack.addresses}
-    told: dict[_Finding, list[str]] = {}
+    findings: dict[_Finding, list[str]] = {}
     for half in port.halves:
-        end, address = said.ends[half], addresses[half]
-        for finding in (*_link(cable, end), *_network(rack, end, address, said)):
-            told.setdefault(finding, []).append(half.interface)
-        own, holder = said.devices.get(half.interface), said.devices.get(address.device)
+        end, address = reported.ends[half], addresses[half]
+        for finding in (*_link(cable, end), *_network(rack, end, address, reported)):
+            findings.setdefault(finding, []).append(half.interface)
+        own, holder = reported.devices.get(half.interface), reported.devices.get(address.device)
         yield SeenHalf(
             name=str(half),
-            carrier={"yes": True, "no": False}.get(end.link or ""),
+            carrier=end.report.carrier,
             gbps=_node_gbps(end),
             mtu=own.mtu if own else None,
-            addresses=tuple(map(shown, holder.addresses)) if holder else None,
+            addresses=tuple(map(truncate, holder.addresses)) if holder else None,
         )
-    for (known, text), names in told.items():
+    for (known, text), names in findings.items():
         found.add(known, f"{port.node} {' and '.join(names)}: {text}")
 
 
-def _link(cable: Cable, end: End) -> Iterator[_Finding]:
+def _link(cable: Cable, end: LinkEnd) -> Iterator[_Finding]:
     if not end.mac:
         yield True, "there is no such interface"
     elif end.link == "no":
         yield True, "no carrier"
     elif end.link != "yes":
-        yield False, f"whether there is a carrier is unknown (ethtool: {shown(end.why)})"
+        yield False, f"whether there is a carrier is unknown (ethtool: {truncate(end.why)})"
     elif (rate := _node_gbps(end)) is None:
         yield False, "its speed is unknown"
     elif rate != cable.gbps:
         yield True, f"is at {rate:g}G, wanted {cable.gbps}G"
 
 
-def _network(rack: Rack, end: End, address: Address, said: NodeSaid) -> Iterator[_Finding]:
+def _network(rack: Rack, end: LinkEnd, address: Address, reported: NodeObservation) -> Iterator[_Finding]:
     if not end.mac:
         return
     own, holder = end.half.interface, address.device
     for name in dict.fromkeys((own, holder)):
-        device, of = said.devices.get(name), "" if name == own else f"{name}: "
+        device, of = reported.devices.get(name), "" if name == own else f"{name}: "
         if device is None:
             yield True, f"there is no {name}"
             continue
@@ -98,24 +96,24 @@ def _network(rack: Rack, end: End, address: Address, said: NodeSaid) -> Iterator
         if name == holder:
             yield from ((True, f"{of}{text}") for text in _holder(device, address))
         elif device.addresses:
-            yield True, f"has address {shown(', '.join(device.addresses))} below its VLAN, wanted none"
+            yield True, f"has address {truncate(', '.join(device.addresses))} below its VLAN, wanted none"
 
 
-def _holder(device: Device, address: Address) -> Iterator[str]:
+def _holder(device: ObservedDevice, address: Address) -> Iterator[str]:
     if device.vlan != address.vlan:
-        yield f"VLAN {shown(device.vlan or 'none')}, wanted {address.vlan or 'none'}"
+        yield f"VLAN {truncate(device.vlan or 'none')}, wanted {address.vlan or 'none'}"
     if device.addresses != (str(address.interface),):
-        yield f"address {shown(', '.join(device.addresses) or 'none')}, wanted {address.interface}"
+        yield f"address {truncate(', '.join(device.addresses) or 'none')}, wanted {address.interface}"
 
 
-def _leg(rack: Rack, leg: Leg, said: SwitchSaid, found: _Findings) -> SeenLeg:
-    row, settings = said.links.get(leg.interface, {}), said.ethernet.get(leg.interface, {})
+def _leg(rack: Rack, leg: Leg, reported: SwitchObservation, found: _CableFindings) -> SeenLeg:
+    row, settings = reported.links.get(leg.interface, {}), reported.ethernet.get(leg.interface, {})
     switch, name = rack.switches[leg.switch], f"leg {leg.interface}"
     status, rate = row.get("status"), gbps(row.get("rate"))
     if status in (None, "", "unknown"):
-        found.add(False, f"{name}: the switch does not tell whether it is linked")
+        found.add(False, f"{name}: the switch does not report whether it is linked")
     elif status != "link-ok":
-        found.add(True, f"{name}: no carrier (the switch says {shown(status)})")
+        found.add(True, f"{name}: no carrier (the switch reports {truncate(status)})")
     elif rate is None:
         found.add(False, f"{name}: its speed is unknown")
     elif rate != leg.gbps:
@@ -126,30 +124,33 @@ def _leg(rack: Rack, leg: Leg, said: SwitchSaid, found: _Findings) -> SeenLeg:
             found.add(False, f"{name}: {key.upper()} unknown")
         elif sizes[key] != wanted:
             found.add(True, f"{name}: {key.upper()} {sizes[key]}, wanted {wanted}")
-    return SeenLeg(status=status and shown(status), gbps=rate, **sizes)
+    return SeenLeg(status=status and truncate(status), gbps=rate, **sizes)
 
 
-def _place(rack: Rack, leg: Leg, port: Port, said: SwitchSaid, seen: Seen, found: _Findings) -> tuple[str, ...] | None:
-    """Behind which interfaces the switch hears a port; None when its node does not tell its addresses."""
+def _place(
+    rack: Rack, leg: Leg, port: Port, reported: SwitchObservation, seen: Observations, found: _CableFindings
+) -> tuple[str, ...] | None:
+    """Return the interfaces on which the switch learned a port; None when its node does not report its addresses."""
 
     def where(other: Port) -> Mapping[str, list[str]] | None:
         node = seen.nodes.get(other.node)
-        if not isinstance(node, NodeSaid):
+        if not isinstance(node, NodeObservation):
             return None
-        # Who has no carrier cannot be heard: that is said already, and is no matter of place.
-        return whereabouts([node.ends[half] for half in other.halves if node.ends[half].link == "yes"], said.hosts)
+        # Without a carrier the switch learns no address: that is reported already, and is no wrong leg.
+        return mac_locations(
+            [node.ends[half] for half in other.halves if node.ends[half].link == "yes"], reported.hosts
+        )
 
     places = where(port)
     if places is None:
         return None
-    for text in misplaced(rack, leg, port, places, where):
-        found.add(True, one_line(text))
+    for text in miscabled(rack, leg, port, places, where):
+        found.add(True, printable_line(text))
     return tuple(place for place in places if place)
 
 
-def _node_gbps(end: End) -> float | None:
-    speed = re.fullmatch(r"(\d+)Mb/s", end.speed or "", re.ASCII)
-    return int(speed[1]) / 1000 if speed else None
+def _node_gbps(end: LinkEnd) -> float | None:
+    return None if end.report.mbps is None else end.report.mbps / 1000
 
 
 def _whole(text: str | None) -> int | None:

@@ -1,4 +1,4 @@
-"""What a picture is made of: frozen data, which is also its JSON."""
+"""Elements of the topology: frozen data, which is also its JSON."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 State = Literal["declared", "fine", "mismatch", "unknown"]
-"""Of a link: nobody was asked, all that was asked for is as wanted, something is not, something could not be told."""
+"""State of a link: not compared, everything as declared, a difference, or an unknown value."""
 
 
-class Part(BaseModel):
-    """A part of a picture: no unknown keys, no change once it is drawn."""
+class TopologyRecord(BaseModel):
+    """A part of a topology: no unknown keys, immutable."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
-class HalfBox(Part):
+class HalfBox(TopologyRecord):
     """One interface behind a port: its name, and the device that holds its address (itself, or a VLAN on it)."""
 
     interface: str
@@ -25,7 +25,7 @@ class HalfBox(Part):
     vlan: int | None
 
 
-class PortBox(Part):
+class PortBox(TopologyRecord):
     """A cage of a node that holds a cable; `name` is "spark1/1"."""
 
     name: str
@@ -33,7 +33,7 @@ class PortBox(Part):
     halves: tuple[HalfBox, ...]
 
 
-class NodeBox(Part):
+class NodeBox(TopologyRecord):
     """A node; `address` is that of its management."""
 
     name: str
@@ -42,8 +42,8 @@ class NodeBox(Part):
     ports: tuple[PortBox, ...]
 
 
-class LegBox(Part):
-    """A leg of a cage; `name` is "crs812/qsfp56-dd-1-3", `port` what is cabled to it, None for a free one."""
+class LegBox(TopologyRecord):
+    """A leg of a cage; `name` is "crs812/qsfp56-dd-1-3", `port` the port at its end, None for a free one."""
 
     name: str
     interface: str
@@ -52,8 +52,8 @@ class LegBox(Part):
     port: str | None
 
 
-class CageBox(Part):
-    """A declared cage of a switch, and the legs that it is split into."""
+class CageBox(TopologyRecord):
+    """A declared cage of a switch, and its legs."""
 
     name: str
     split: str
@@ -61,7 +61,7 @@ class CageBox(Part):
     legs: tuple[LegBox, ...]
 
 
-class SwitchBox(Part):
+class SwitchBox(TopologyRecord):
     """A switch; `mtu` and `l2mtu` in bytes are those of its cabled legs."""
 
     name: str
@@ -71,18 +71,20 @@ class SwitchBox(Part):
     cages: tuple[CageBox, ...]
 
 
-class Wanted(Part):
-    """What a link is declared to be: speed in Gb/s, the lanes it takes in the cage of the switch (none between
-    nodes), MTU in bytes at the nodes."""
+class DesiredLink(TopologyRecord):
+    """Declared values of a link: speed in Gb/s, its lanes in the cage of the switch (none between nodes), MTU in bytes
+    at the nodes.
+    """
 
     gbps: int
     lanes: tuple[int, ...]
     mtu: int
 
 
-class SeenHalf(Part):
-    """What a node said of one of its interfaces; None is what it did not tell. Speed in Gb/s, MTU in bytes, the IPv4
-    addresses of the device that should have one."""
+class SeenHalf(TopologyRecord):
+    """A node's report of one of its interfaces; None is an unknown value. Speed in Gb/s, MTU in bytes, the IPv4
+    addresses of the device that should have one.
+    """
 
     name: str = Field(description='"spark1/enp1s0f1np1"')
     carrier: bool | None
@@ -91,8 +93,8 @@ class SeenHalf(Part):
     addresses: tuple[str, ...] | None
 
 
-class SeenLeg(Part):
-    """What the switch said of a leg; None is what it did not tell. `status` is its own word ("link-ok")."""
+class SeenLeg(TopologyRecord):
+    """The switch's report of a leg; None is an unknown value. `status` is its own word ("link-ok")."""
 
     status: str | None
     gbps: float | None
@@ -100,24 +102,25 @@ class SeenLeg(Part):
     l2mtu: int | None
 
 
-class SeenLink(Part):
-    """What both ends said. `behind`: the interfaces of the switch behind which it heard the node, None when it could
-    not be told."""
+class SeenLink(TopologyRecord):
+    """The reports of both ends. `behind`: the interfaces of the switch on which it learned the node, None
+    when unknown.
+    """
 
     halves: tuple[SeenHalf, ...]
     leg: SeenLeg | None
     behind: tuple[str, ...] | None
 
 
-class Edge(Part):
+class Edge(TopologyRecord):
     """A link: from port `a` of a node to `b`, a leg of a switch or a port of another node, by their names.
 
-    `seen` is None when nobody was asked or nobody answered. `mismatches` and `unknown` are sentences.
+    `seen` is None when no host was asked or none answered. `mismatches` and `unknown` are sentences.
     """
 
     a: str
     b: str
-    wanted: Wanted
+    wanted: DesiredLink
     seen: SeenLink | None = None
     mismatches: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
@@ -125,7 +128,7 @@ class Edge(Part):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def state(self) -> State:
-        """A mismatch counts for more than what is unknown beside it."""
+        """State of the edge: a mismatch wins over unknown."""
         if self.mismatches:
             return "mismatch"
         if self.unknown:
@@ -133,8 +136,8 @@ class Edge(Part):
         return "fine" if self.seen else "declared"
 
 
-class Picture(Part):
-    """A rack, or the part of it that was asked for. `compared`: whether it was asked what is there."""
+class Topology(TopologyRecord):
+    """A rack, or its selected part. `compared`: whether it was compared with the actual state."""
 
     schema_: Literal["sparkrack.topology/1"] = Field(default="sparkrack.topology/1", alias="schema")
     rack: str
@@ -149,5 +152,5 @@ class Picture(Part):
         return self.model_dump_json(by_alias=True, indent=1) + "\n"
 
     def count(self, state: State) -> int:
-        """How many links are in this state."""
+        """Return the number of links in this state."""
         return sum(edge.state == state for edge in self.edges)

@@ -1,5 +1,5 @@
-"""First contact with a switch as it comes from its box: from the password on its sticker to what a run needs.
+"""First contact with a switch in factory state: from the password on its sticker to the prerequisites of a run.
 
-`run.Bootstrap` goes the way, step by step; each step looks first, writes what is missing and proves it, and
-nothing is remembered but in rack.yaml and on the switch. So a run that was cut off anywhere is run again.
+`runner` runs the steps in order; each step checks first, writes what is missing and verifies it, and all state is in
+rack.yaml and on the switch. So an interrupted run is simply run again.
 """

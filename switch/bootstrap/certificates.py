@@ -1,4 +1,4 @@
-"""Which certificate of a switch the API shall show, and whether one has to be made first. Pure."""
+"""Choice of the certificate of a switch for its API, and whether one has to be created first. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 
-from switch.errors import UnreadableError
-from switch.menus import SERVICE, Row, Sentence
-from switch.reading import Reading
-from switch.values import Kind, canonical
-
-from .tables import CERTIFICATE, CERTIFICATE_NAME, PLACEHOLDER
+from core.routeros.errors import UnreadableError
+from core.routeros.menus import SERVICE, Row, Sentence
+from core.routeros.reading import SwitchReading
+from core.routeros.values import ValueKind, canonical
+from switch.bootstrap.menus import CERTIFICATE, CERTIFICATE_NAME, PLACEHOLDER
 
 _STRONG = {"2048", "4096", "8192", "prime256v1", "secp384r1", "secp521r1"}
 """Sizes of keys that RouterOS makes and that are held safe; an elliptic curve goes by its name."""
@@ -31,11 +30,12 @@ class Choice:
     template: str = ""
 
 
-def choose(reading: Reading, pinned: str) -> Choice:
-    """The pinned one if the switch has it, else what api-ssl shows now, else one we made, else one to make.
+def choose(reading: SwitchReading, pinned: str) -> Choice:
+    """Choose the pinned one if the switch has it, else the one that api-ssl presents now, else one we created, else a
+    new one.
 
-    What is pinned was judged by whoever pinned it. Any other is only chosen when it is fit: with its private
-    key, strong, meant for servers, neither expired nor revoked. Raises UnreadableError.
+    The pinned one was approved when it was pinned. Any other is only chosen when it is fit: with its private key,
+    strong, meant for servers, neither expired nor revoked. Raises UnreadableError.
     """
     rows = {key[0]: row for key, row in reading.by_key(CERTIFICATE).items()}
     fit = {name: fingerprint(row) for name, row in rows.items() if _fit(row)}
@@ -61,10 +61,10 @@ def fingerprint(row: Row) -> str:
 
 
 def template(name: str, common_name: str, address: str) -> Sentence:
-    """The sentence that makes a template: a key of 2048 bits, ten years, for servers only.
+    """Return the sentence that creates a template: a key of 2048 bits, ten years, for servers only.
 
-    It is RSA, which every RouterOS service takes. Ten years, because nothing but the pinned fingerprint vouches for
-    it and a new one has to be pinned by hand.
+    It is RSA, which every RouterOS service accepts. Ten years, because only the pinned fingerprint authenticates it and
+    a new one has to be pinned by hand.
     """
     return (
         f"{CERTIFICATE.path}/add",
@@ -102,6 +102,6 @@ def _strong(row: Row) -> bool:
 
 def _flag(row: Row, name: str) -> bool:
     try:
-        return canonical(Kind.FLAG, row.get(name, "no")) == "yes"
+        return canonical(ValueKind.FLAG, row.get(name, "no")) == "yes"
     except ValueError as fault:
         raise UnreadableError(f"{CERTIFICATE.path} {name}: {fault}") from None

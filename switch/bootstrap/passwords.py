@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from sparkrack.fleet.secrets import SecretError, SecretRef
+from core.model.secrets import SecretError, SecretRef
 
 SHORTEST = 20
 _FEWEST = 10
@@ -31,7 +31,7 @@ class Password:
 
     @property
     def there(self) -> bool:
-        """Whether it is expected to exist; otherwise `make` makes it."""
+        """Whether the file is expected to exist; otherwise `make` creates it."""
         return self.ref.file is None or os.path.lexists(self.ref.file)
 
     def get(self) -> SecretStr:
@@ -57,7 +57,7 @@ class Password:
         try:
             _keep(self.ref.file, secrets.token_urlsafe(BITS // 8))
         except FileExistsError:
-            return False  # somebody made it in the same moment: theirs counts
+            return False  # another process created it at the same moment: that one counts
         except OSError as error:
             fault = error.strerror or type(error).__name__
         if fault:
@@ -72,7 +72,7 @@ _RIGHT = (
 
 
 def weakness(text: str) -> str:
-    """Why `text` is no password for a switch; "" when it is one."""
+    """Return why `text` is too weak as a password for a switch; "" when it is not."""
     if len(text) < SHORTEST:
         return f"it has fewer than {SHORTEST} characters"
     if not text.isprintable() or not text.isascii():

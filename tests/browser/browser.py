@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import zlib
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -15,7 +18,7 @@ from typing import Any
 
 DRIVER, PROGRAM, LIBRARY = "chromedriver", "chromium", "selenium"
 MISSING = [name for name in (DRIVER, PROGRAM) if not shutil.which(name)] + [LIBRARY] * (find_spec(LIBRARY) is None)
-"""What is not installed; Debian has the programs in the packages chromium and chromium-driver, Ubuntu has neither."""
+"""Missing programs; Debian has them in the packages chromium and chromium-driver, Ubuntu has neither."""
 
 
 class Browser:
@@ -34,7 +37,7 @@ class Browser:
         self.driver.get(page.as_uri())
 
     def run(self, script: str, *arguments: object) -> Any:
-        """What a script gives that runs in the page; `return` and all."""
+        """Return the result of a script that runs in the page, including its `return`."""
         return self.driver.execute_script(script, *arguments)
 
     def requests(self) -> list[str]:
@@ -45,8 +48,12 @@ class Browser:
         ]
 
     def complaints(self) -> list[str]:
-        """What the browser's console holds: errors, and what the page's own policy has stopped."""
+        """Return the browser's console: errors, and violations of the page's own policy."""
         return [entry["message"] for entry in self.driver.get_log("browser")]
+
+    def printed(self) -> bytes:
+        """Return the page as PDF, as Chromium prints it by default: without grounds."""
+        return b64decode(self.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})["data"])
 
     def picture(self, file: Path, *, whole: bool = True) -> None:
         """Write what is seen as PNG; `whole`: the page to its end and not only the window."""
@@ -61,7 +68,7 @@ class Browser:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser that knows nobody: empty profile, no updates, nothing said to its maker."""
+    """A browser without a profile: no updates, no reports to its vendor."""
     webdriver: Any = import_module("selenium.webdriver")
     os.environ["SE_AVOID_STATS"] = "true"
     with TemporaryDirectory(prefix="sparkrack-browser-") as profile:
@@ -83,3 +90,33 @@ def browser() -> Iterator[Browser]:
             yield Browser(driver)
         finally:
             driver.quit()
+
+
+def pdf_text(data: bytes) -> str:
+    """Return the text of a PDF that Chromium wrote, page after page; other programs write other PDFs."""
+    objects = {int(m[1]): m[2] for m in re.finditer(rb"(?:^|\n)(\d+) 0 obj\n(.*?)\nendobj", data, re.DOTALL)}
+
+    def stream(number: bytes) -> str:
+        head, _, rest = objects[int(number)].partition(b"stream\n")
+        body = rest.rpartition(b"\nendstream")[0]
+        return (zlib.decompress(body) if b"FlateDecode" in head else body).decode("latin-1")
+
+    fonts: dict[str, dict[int, str]] = {}
+    for number, content in objects.items():
+        if found := re.search(rb"/ToUnicode (\d+) 0 R", content):
+            letters = fonts[str(number)] = {}
+            text = stream(found[1])
+            for one, sign in re.findall(r"^<(\w+)> <(\w+)>$", text.partition("endcodespacerange")[2], re.MULTILINE):
+                letters[int(one, 16)] = bytes.fromhex(sign).decode("utf-16-be")
+            for first, last, sign in re.findall(r"^<(\w+)> <(\w+)> <(\w+)>$", text, re.MULTILINE):
+                for glyph in range(int(first, 16), int(last, 16) + 1):
+                    letters[glyph] = chr(int(sign, 16) + glyph - int(first, 16))
+    text = ""
+    for page in re.findall(rb"/Contents (\d+) 0 R", data):
+        font: dict[int, str] = {}
+        for name, glyphs in re.findall(r"/F(\d+) [\d.]+ Tf|<([0-9A-Fa-f]+)>", stream(page)):
+            if name:
+                font = fonts.get(name, {})
+            text += "".join(font.get(int(glyphs[at : at + 4], 16), "?") for at in range(0, len(glyphs), 4))
+        text += "\n"
+    return text

@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sparkrack.fleet import load
-from sparkrack.proof.page import Drawing, page
-from sparkrack.proof.report import Report
+from core.model import load
+from core.verify.report import Report
+from core.verify.report_html import Drawing, DrawnLink, page
+from tests.browser.browser import MISSING, Browser, browser, pdf_text
 from tests.generated import REPOSITORY
-from tests.unit.proof.reports import HOSTILE, example, failed, fine, left_out, passed, told
-
-from .browser import MISSING, Browser, browser
+from tests.unit.verify.reports import HOSTILE, example, failed, fine, passed, skipped, told
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
-RACK = load(REPOSITORY / "group_data/rack.yaml")
+RACK = load(REPOSITORY / "examples/rack.yaml")
 SVG = """\
 <svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="900" height="300">
 <script>parent.document.title = "run"</script><image xlink:href="http://127.0.0.1:9/a.png" width="9" height="9"/>
 <style>@import "http://127.0.0.1:9/a.css";</style><rect width="900" height="300" fill="white"/></svg>
 """
 """A picture that would run and fetch what it can."""
+NIGHT = '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="300"><rect width="900" height="300"/></svg>'
+"""The same on dark ground."""
+LINKS = (
+    DrawnLink(("spark1/1", "crs812/qsfp56-dd-1-1"), "100G, MTU 9000", "100G, MTU 9000", "fine"),
+    DrawnLink(("spark2/1", "crs812/qsfp56-dd-1-3"), "100G", "50G", "mismatch", ("mismatch: is at 50G, wanted 100G",)),
+)
 SCENES = ("eight", "proven", "hostile")
-WIDTHS = (1280, 390)
+WIDTHS = (1280, 360)
 COMPARED = {"text": 4.5, "large": 3.0}
 """The least contrast of WCAG 2.1, level AA, by size of the letters."""
 
@@ -54,6 +60,17 @@ return [...document.querySelectorAll("body *")]
 """Every element that shows text itself: its contrast, how large it is, and what it says."""
 
 
+LIGHTNESS = """
+const picture = [...document.querySelectorAll("#picture img")].find(one => one.checkVisibility());
+const canvas = Object.assign(document.createElement("canvas"), {width: 90, height: 30});
+const context = canvas.getContext("2d");
+context.drawImage(picture, 0, 0, 90, 30);
+return [...context.getImageData(0, 0, 90, 30).data].reduce((sum, part, at) => sum + (at % 4 < 3 ? part : 0), 0)
+  / (90 * 30 * 3 * 255);
+"""
+"""The mean lightness of the picture that is seen, 0 to 1."""
+
+
 def scene(name: str) -> Report:
     if name == "eight":
         return example(RACK)
@@ -61,7 +78,7 @@ def scene(name: str) -> Report:
         return told(fine())
     made = [
         failed("spark1", "memory", f"{HOSTILE} {'endless' * 60}", check=HOSTILE),
-        left_out("spark2", "rdma", HOSTILE),
+        skipped("spark2", "rdma", HOSTILE),
     ]
     return told([*made, passed("spark2", "memory", notes=(HOSTILE,))])
 
@@ -71,7 +88,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A page of each scene, on disk."""
     folder = tmp_path_factory.mktemp("pages with ü and spaces")
     for name in SCENES:
-        (folder / f"{name}.html").write_text(page(scene(name), Drawing(svg=SVG)))
+        (folder / f"{name}.html").write_text(page(scene(name), Drawing(svg=SVG, dark=NIGHT, links=LINKS)))
     return {name: folder / f"{name}.html" for name in SCENES}
 
 
@@ -123,6 +140,10 @@ def test_it_fits_and_the_verdict_is_seen_at_once(
         "return [...document.querySelectorAll('header, section')].filter(one => one.scrollWidth > one.clientWidth)"
     )
     assert chromium.run(f"{outside}.map(one => one.id)") == []
+    inside = "return [...document.querySelectorAll('body *')].filter(one => one.clientWidth)"
+    assert (
+        chromium.run(f"{inside}.filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.outerHTML)") == []
+    )
     box = chromium.run("return document.querySelector('#verdict h1').getBoundingClientRect().toJSON()")
     assert box["top"] >= 0
     assert box["bottom"] <= 700
@@ -164,7 +185,46 @@ def test_printed_on_paper_it_is_dark_on_white(chromium: Browser, pages: dict[str
     try:
         assert chromium.run("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
         assert not [text for text in chromium.run(CONTRAST) if text[0] < COMPARED[text[1]]]
-        printed = chromium.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})
-        assert len(printed["data"]) > 10_000
+        assert chromium.run(LIGHTNESS) > 0.9, "the picture too"
     finally:
         chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_every_check_is_in_the_page_and_the_bad_ones_are_seen(
+    chromium: Browser, pages: dict[str, Path], name: str
+) -> None:
+    chromium.open(pages[name])
+    rows = chromium.run(
+        "return [...document.querySelectorAll('[data-check]')]"
+        ".map(one => [one.dataset.check, one.textContent.replace(/\\s+/g, ' '), one.checkVisibility()])"
+    )
+    checks = scene(name).checks
+    assert sorted(row[0] for row in rows) == sorted(one.check for one in checks)
+    seen = [text for _, text, visible in rows if visible]
+    bad = [one for one in checks if one.verdict in ("failed", "unknown")]
+    assert sum("failed:" in text or "unknown:" in text for text in seen) == len(bad)
+    assert all(any(" ".join(one.reason.split()) in text for text in seen) for one in bad)
+    assert len(seen) < 12, "what passed is there, and closed"
+
+
+def test_the_picture_is_dark_where_the_page_is(chromium: Browser, pages: dict[str, Path]) -> None:
+    lightness = []
+    for dark in (False, True):
+        chromium.open(pages["eight"], dark=dark)
+        lightness.append(chromium.run(LIGHTNESS))
+    assert lightness[0] > 0.9
+    assert lightness[1] < 0.2
+
+
+def test_paper_has_every_check(chromium: Browser, pages: dict[str, Path]) -> None:
+    chromium.open(pages["eight"], dark=True)
+    chromium.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    assert chromium.run("return document.querySelectorAll('#list details:not([open])').length") > 10
+    text = pdf_text(chromium.printed())
+    checks = text[text.index("All checks") : text.index("The rack, declared and actual")]
+    for verdict, number in Counter(one.verdict for one in scene("eight").checks).items():
+        assert checks.count(f"{verdict}:") == number
+    assert "mismatch: is at 50G, wanted 100G" in text
+    assert "What this project could not try on hardware" in text
+    assert text.rstrip().endswith(", switch"), "the last line of the page"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.errors import BenchError
-from bench.image import root
+from benchmarks import BenchError
+from benchmarks.image import root
 from tests.contact.nodes import Node, Operator, Seed, free_port, start
 from tests.generated import REPOSITORY
 

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from sparkrack.hostkeys import HostKey
+from core.ssh.host_keys import HostKey
 from tests.generated import REPOSITORY
 
 PASSWORD = "Blue horse; $(battery) 'staple\" 7"
@@ -37,7 +37,7 @@ class Node:
     pid: int = 0
 
     def ask(self, script: str, *, fails: bool = False) -> str:
-        """What a shell text prints inside, as root."""
+        """Return the output of a shell text inside, as root."""
         inside = ["nsenter", f"--target={self.pid}", "--mount", "--uts", "--pid", "--ipc", "--root", "--wd"]
         done = subprocess.run([*inside, "/bin/sh", "-c", script], capture_output=True, text=True)
         assert fails or done.returncode == 0, f"{self.name}: {script}: {done.stderr}"
@@ -59,7 +59,7 @@ class Node:
 
     @property
     def log(self) -> str:
-        """What its sshd has written."""
+        """Return the log of its sshd."""
         return self.ask("cat /var/log/sshd.log")
 
     def end(self) -> None:
@@ -84,7 +84,9 @@ def host_keys(owner: str) -> dict[str, str]:
 
 @dataclass
 class Seed:
-    """What a node is besides: files by path, its machine-id, its name, and whether sshd shuts out who fails often."""
+    """Initial state of a node: files by path, its machine-id, its name, and whether sshd blocks an address after failed
+    logins.
+    """
 
     files: Mapping[str, str] = field(default_factory=dict)
     modes: Mapping[str, int] = field(default_factory=dict)
@@ -94,14 +96,14 @@ class Seed:
 
 
 def free_port() -> int:
-    """One that nobody listens on."""
+    """Return an unused port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
     return port
 
 
 def start(root: Path, folder: Path, name: str, address: str, port: int, seed: Seed) -> Node:
-    """A node from its box, answering. Raises AssertionError with what it said."""
+    """Start a node in factory state. Raises AssertionError with its output."""
     place = folder / f"node-{name}"
     tree = place / "seed"
     files = {"etc/hosts": HOSTS, "etc/machine-id": f"{seed.machine_id}\n", **host_keys(name), **seed.files}
@@ -125,9 +127,9 @@ def start(root: Path, folder: Path, name: str, address: str, port: int, seed: Se
     node = Node(name, address, port, place, outer)
     until = time.monotonic() + PATIENCE
     while not _answers(address, port):
-        said = (place / "log").read_text(errors="replace")
-        assert outer.poll() is None, f"{name} does not start: {said}"
-        assert time.monotonic() < until, f"{name} does not answer: {said}"
+        reported = (place / "log").read_text(errors="replace")
+        assert outer.poll() is None, f"{name} does not start: {reported}"
+        assert time.monotonic() < until, f"{name} does not answer: {reported}"
         time.sleep(0.02)
     node.pid = int(Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()[0])
     return node
@@ -172,7 +174,7 @@ class Operator:
         self.consoles.write_text(f"# as the consoles show them\n\n{best}")
 
     def give(self, password: str) -> None:
-        """Another password in the file."""
+        """Write another password to the file."""
         self.password.write_text(f"{password}\n")
         self.password.chmod(0o600)
 
@@ -180,11 +182,11 @@ class Operator:
         """A command line; with `kill` it dies by SIGKILL after that many writes."""
         program = [sys.executable, "-m", "sparkrack.cli.main"]
         if kill is not None:
-            program = [sys.executable, "-m", "tests.contact.killed", str(kill)]
+            program = [sys.executable, "-m", "tests.contact.kill_after", str(kill)]
         return [*program, "bootstrap", *words, "--rack", str(self.rack)]
 
     def environment(self) -> dict[str, str]:
-        """Nothing of the tester's own keys."""
+        """Environment without the tester's own keys."""
         own = {name: value for name, value in os.environ.items() if not name.startswith("SSH_")}
         return {**own, "HOME": str(self.folder), "PYTHONPATH": str(REPOSITORY), "COLUMNS": "200"}
 
@@ -192,7 +194,7 @@ class Operator:
         """`bootstrap nodes` without a terminal."""
         more = ["--password-file", str(self.password)] if secret else []
         more += ["--host-keys", str(self.consoles)] if vouched else []
-        line = self.command("nodes", "--as", "nvidia", "--patience", "60", *more, *words, kill=kill)
+        line = self.command("nodes", "--as", "nvidia", "--timeout", "60", *more, *words, kill=kill)
         done = subprocess.run(
             line, cwd=REPOSITORY, env=self.environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=240
         )
@@ -201,7 +203,9 @@ class Operator:
         return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def by_key(self, name: str, command: str) -> str:
-        """What a command prints, as every later run asks: by key, to what is in known_hosts and nothing else."""
+        """Return the output of a command over a login like that of later runs: by key, with the host keys in
+        known_hosts only.
+        """
         node = self.nodes[name]
         options = {
             "UserKnownHostsFile": str(self.known_hosts),
@@ -219,7 +223,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Done:
-    """How a run ended, and what it said."""
+    """Exit status and output of a run."""
 
     code: int
     output: str

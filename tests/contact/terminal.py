@@ -1,4 +1,4 @@
-"""A person at a terminal: `sparkrack` behind a pseudo-terminal, answered line by line."""
+"""An operator at a terminal: `sparkrack` behind a pseudo-terminal, answered line by line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 class Terminal:
-    """One command and what it shows."""
+    """One command and its output."""
 
     def __init__(self, line: list[str], environment: Mapping[str, str], folder: Path) -> None:
         self.shown = ""
@@ -32,7 +32,7 @@ class Terminal:
         os.write(self._end, f"{text}\n".encode())
 
     def finish(self) -> int:
-        """Its exit code, after all that it has to say."""
+        """Return its exit code, after all its output."""
         until = time.monotonic() + 120
         while self._more():
             assert time.monotonic() < until, self.shown

@@ -24,7 +24,7 @@ def terminals() -> Iterator[list[Terminal]]:
 
 
 def opened(operator: Operator, terminals: list[Terminal], *words: str) -> Terminal:
-    line = operator.command("nodes", "--patience", "60", *words)
+    line = operator.command("nodes", "--timeout", "60", *words)
     terminals.append(Terminal(line, operator.environment(), REPOSITORY))
     return terminals[-1]
 
@@ -66,7 +66,7 @@ def test_three_wrong_passwords_and_no_more(rack: Rack, terminals: list[Terminal]
     for guess in ("one", "two", "three"):
         terminal.answer("spark1: password of nvidia:", guess)
     assert terminal.finish() == 1
-    assert "3 passwords were wrong there; no more are tried, so that nobody is locked out" in terminal.shown
+    assert "3 passwords were wrong there; no more are tried, so that no account is locked" in terminal.shown
     assert attempts(node) == 3
     assert node.state() == before
 

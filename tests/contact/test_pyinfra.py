@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.hostkeys import pin
+from core.ssh.host_keys import pin
 from tests.contact.conftest import Rack
 from tests.contact.nodes import Operator, Seed
 from tests.contact.terminal import Terminal

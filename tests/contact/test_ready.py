@@ -44,7 +44,7 @@ def test_what_others_have_put_there_stays(rack: Rack) -> None:
         "put ops into docker,sudo",
         "let the operator's key in as ops",
         "let ops use sudo without a password",
-        "tell cloud-init to leave the host name alone",
+        "configure cloud-init to keep the host name",
         "let spark1 stand for itself in /etc/hosts",
         "call it spark1 instead of spark-1a2b",
         f"pin its host keys in {operator.known_hosts}",

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import pytest
 from pydantic import SecretStr
 
-from sparkrack.bootstrap.errors import ContactError
-from sparkrack.bootstrap.login import by_password
-from sparkrack.bootstrap.session import Done
-from sparkrack.hostkeys import HostKey, pin, pinned
+from core.ssh.host_keys import HostKey, pin, pinned
+from sparkrack.bootstrap.errors import BootstrapError
+from sparkrack.bootstrap.password_shell import open_password_shell
+from sparkrack.bootstrap.root_shell import ShellResult
 from tests.contact.conftest import Rack
 from tests.contact.nodes import PASSWORD, Node, Operator, Seed
 from tests.contact.nodes import Done as Ended
@@ -30,13 +30,13 @@ def another_key(operator: Operator) -> HostKey:
     return HostKey.parse(file.with_suffix(".pub").read_text())
 
 
-def refused(operator: Operator, said: str, *words: str, secret: bool = True, vouched: bool = True) -> Ended:
+def refused(operator: Operator, reported: str, *words: str, secret: bool = True, vouched: bool = True) -> Ended:
     """A run that stops at spark1, for this reason, and leaves it as it was."""
     node = operator.nodes["spark1"]
     before = node.state()
     done = operator.run(*words, secret=secret, vouched=vouched)
     assert done.code == 1, done
-    assert said in done.output, done.output
+    assert reported in done.output, done.output
     assert [line for line in done.errors.splitlines() if line.startswith("spark1: ")], done.errors
     assert node.state() == before
     return done
@@ -46,13 +46,13 @@ def test_another_host_key_than_the_pinned_one_stops_before_anything_is_sent(rack
     operator = rack()
     node, other = operator.nodes["spark1"], another_key(operator)
     pin(operator.known_hosts, node.address, node.port, [other])
-    done = refused(operator, "say --replace-host-key; nothing was sent")
+    done = refused(operator, "pass --replace-host-key; nothing was sent")
     assert other.fingerprint in done.errors
     assert node.keys["ssh-ed25519"].fingerprint in done.errors
     assert attempts(node) == 0
     assert pinned(operator.known_hosts, node.address, node.port) == (other,)
     wrong = refused(operator, "its host key was not confirmed", "--replace-host-key", vouched=False)
-    assert "say --host-keys" in wrong.errors
+    assert "pass --host-keys" in wrong.errors
     assert pinned(operator.known_hosts, node.address, node.port) == (other,), "only a confirmed key replaces one"
     again = operator.run("--replace-host-key")
     assert again.code == 0, again
@@ -80,7 +80,7 @@ def test_a_known_hosts_file_vouches_as_well(rack: Rack) -> None:
 def test_a_wrong_password_by_reference_is_tried_once_on_each_node(rack: Rack) -> None:
     operator = rack(Seed(), Seed(machine_id="f" * 32))
     operator.give("not the password")
-    refused(operator, "is wrong there; tried once, so that nobody is locked out; nothing was changed")
+    refused(operator, "is wrong there; tried once, so that no account is locked; nothing was changed")
     assert [attempts(node) for node in operator.nodes.values()] == [1, 1]
 
 
@@ -89,7 +89,7 @@ class Trouble:
     """What is wrong with a node, and what is said then."""
 
     breaks: str
-    said: str
+    reported: str
 
 
 TROUBLES = {
@@ -106,12 +106,12 @@ TROUBLES = {
     ),
     "no visudo": Trouble("mv /usr/sbin/visudo /usr/sbin/visudo.away", "lacks visudo; is it DGX OS"),
     "hostile name": Trouble(
-        "printf 'x\\033[2Jy' > /proc/sys/kernel/hostname", "its host name cannot be told from x\\x1b[2Jy"
+        "printf 'x\\033[2Jy' > /proc/sys/kernel/hostname", "its host name cannot be parsed: x\\x1b[2Jy"
     ),
     "hostile answer": Trouble(
         'printf \'#!/bin/sh\\nprintf "\\033]0;owned\\007%s" "$*"; exit 0\\n\' > /usr/local/bin/base64; '
         "chmod 755 /usr/local/bin/base64",
-        "what it says of itself cannot be read",
+        "the node's answer is garbled",
     ),
 }
 
@@ -121,7 +121,7 @@ def test_what_is_wrong_with_a_node_is_said_and_nothing_is_changed(rack: Rack, na
     operator = rack()
     trouble = TROUBLES[name]
     operator.nodes["spark1"].ask(trouble.breaks)
-    done = refused(operator, trouble.said)
+    done = refused(operator, trouble.reported)
     assert "\x1b" not in done.output + done.errors
 
 
@@ -159,7 +159,7 @@ def test_a_node_that_fails_does_not_keep_the_others(rack: Rack) -> None:
 def test_a_node_that_is_not_there_is_said_after_patience(rack: Rack) -> None:
     operator = rack()
     operator.rack.write_text(operator.rack.read_text().replace("127.0.77.11", "127.0.77.99"))
-    done = operator.run("--patience", "0")
+    done = operator.run("--timeout", "0")
     assert done.code == 1
     assert "does not answer: Connection refused" in done.errors
 
@@ -197,10 +197,12 @@ def test_a_password_goes_to_the_confirmed_key_and_to_no_other(rack: Rack, kind: 
     operator = rack()
     node = operator.nodes["spark1"]
     other = another_key(operator)
-    with pytest.raises(ContactError, match="shows another host key than the one that was confirmed; nothing was sent"):
-        by_password(node.address, node.port, [other], "nvidia", SecretStr(PASSWORD), 15)
+    with pytest.raises(
+        BootstrapError, match="shows another host key than the one that was confirmed; nothing was sent"
+    ):
+        open_password_shell(node.address, node.port, [other], "nvidia", SecretStr(PASSWORD), 15)
     assert attempts(node) == 0
-    root = by_password(node.address, node.port, [node.keys[kind]], "nvidia", SecretStr(PASSWORD), 15)
-    assert root.run("id -u; exit 3") == Done(3, b"0\n", b"")
+    root = open_password_shell(node.address, node.port, [node.keys[kind]], "nvidia", SecretStr(PASSWORD), 15)
+    assert root.run("id -u; exit 3") == ShellResult(3, b"0\n", b"")
     root.close()
     assert node.log.count("Accepted password for nvidia") == 1

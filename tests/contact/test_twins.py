@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkrack.hostkeys import offered, pinned
+from core.ssh.host_keys import offered, pinned
 from tests.contact.conftest import Rack
 from tests.contact.nodes import Operator, Seed, host_keys
 
@@ -54,6 +54,7 @@ def test_the_second_of_two_clones_gets_its_own_keys_and_machine_id(rack: Rack) -
         second.ask("cat /run/reboot-required.pkgs; readlink /var/lib/dbus/machine-id")
         == "machine-id\n/etc/machine-id\n"
     )
+    assert second.ask("cat /run/journal-of") == second.ask("cat /etc/machine-id"), "journald writes where none reads"
     apart(operator)
     states = [node.state() for node in operator.nodes.values()]
     again = operator.run(secret=False)

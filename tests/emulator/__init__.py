@@ -1,1 +1,1 @@
-"""The emulated CRS812 over real sockets, asked by clients that nobody here wrote and by raw bytes."""
+"""The emulated CRS812 over real sockets, queried by independent clients and by raw bytes."""

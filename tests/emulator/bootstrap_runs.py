@@ -1,4 +1,4 @@
-"""A switch as it comes from its box, and the desk of somebody who takes it into use with `sparkrack bootstrap`."""
+"""A switch in factory state, and the folder of an operator who runs `sparkrack bootstrap`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from lab.crs812.config import User
+from core.model import load
+from lab.routeros_emulator.config import User
 from sparkrack.cli.main import sparkrack
-from sparkrack.fleet import load
-from switch.bootstrap.contact import shown
-from tests.emulator.peer import Crs812Process
-from tests.emulator.raw import RawClient
+from switch.bootstrap.first_contact import offered_services
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.raw_client import RawClient
 
-REFERENCE = Path(__file__).parents[2] / "group_data" / "rack.yaml"
+REFERENCE = Path(__file__).parents[2] / "examples" / "rack.yaml"
 PROGRAM = Path(sys.executable).with_name("sparkrack")
 HERE, THERE = "127.0.0.1", "127.0.0.2"
-"""Where the emulator listens, and where a `Way` to it can be laid."""
+"""Address of the emulator, and a second address that can be added to it."""
 
 NO_PIN = "0" * 64
 
@@ -75,7 +75,7 @@ def _pipe(source: socket.socket, target: socket.socket) -> None:
 
 
 @dataclass
-class Desk:
+class Workdir:
     """A folder with rack.yaml, the reference one but for the switch's address, port and password."""
 
     folder: Path
@@ -110,25 +110,29 @@ class Desk:
     def words(self, *more: str, password: bool = True) -> list[str]:
         """The command's words; a later option wins over an earlier one."""
         port = str(self.emulator.plain_port)
-        given = ["--rack", str(self.rack), "--address", HERE, "--api-port", port, "--patience", "5"]
+        given = ["--rack", str(self.rack), "--address", HERE, "--api-port", port, "--timeout", "5"]
         sticker = ["--password-file", str(self.sticker)] if password else []
         return ["bootstrap", "switch", *given, *sticker, *more]
 
     def run(self, *more: str, password: bool = True, **environment: str) -> tuple[int, str]:
-        """Run it in this process: exit code, and all it said."""
+        """Run it in this process: exit code, and all output."""
+        environment = {"XDG_STATE_HOME": f"{self.folder}.state", **environment}
         ended = CliRunner().invoke(sparkrack, self.words(*more, password=password), env=environment)
         assert ended.exception is None or isinstance(ended.exception, SystemExit), repr(ended.exception)
         self.keeps_quiet(ended.output)
         return ended.exit_code, ended.output
 
     def start(self, *more: str) -> subprocess.Popen[str]:
-        """Start it as a process of its own."""
-        environment = os.environ | {"PYTHONPATH": str(REFERENCE.parents[1])}
+        """Start it in a separate process."""
+        environment = os.environ | {
+            "PYTHONPATH": str(REFERENCE.parents[1]),
+            "XDG_STATE_HOME": f"{self.folder}.state",
+        }
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen([PROGRAM, *self.words(*more)], stdin=subprocess.DEVNULL, env=environment, **pipes)
 
     def begin_again(self) -> None:
-        """Desk and switch as at the start."""
+        """Restore the initial state of folder and switch."""
         self.emulator.control({"op": "reset"})
         os.truncate(self.emulator.config.log, 0)
         self.rack.write_text(self.before)
@@ -169,7 +173,7 @@ class Desk:
         """The switch is what first contact is to make of it, once each, and rack.yaml knows it."""
         (certificate,) = self.table("/certificate")
         pin = certificate["fingerprint"]
-        assert pin == shown(HERE, self.emulator.tls_port)
+        assert pin == offered_services(HERE, self.emulator.tls_port)
         assert self.rack.read_text() == self.before.replace(NO_PIN, pin)
         tls = load(self.rack).switches["crs812"].tls
         assert tls
@@ -189,7 +193,7 @@ class Desk:
 
 
 def boxed(folder: Path, **more: Any) -> dict[str, Any]:
-    """What makes an emulated switch one from its box, its sticker in `folder`."""
+    """Return the configuration of an emulated switch in factory state, with its sticker in `folder`."""
     sticker = folder / "sticker"
     sticker.write_text(secrets.token_hex(5).upper() + "\n")
     sticker.chmod(0o600)
@@ -197,11 +201,11 @@ def boxed(folder: Path, **more: Any) -> dict[str, Any]:
     return {"boxed": True, "users": users, "tls_cert": None, "tls_key": None, "management": f"{HERE}/24", **more}
 
 
-def admin(desk: Desk) -> RawClient:
+def admin(workdir: Workdir) -> RawClient:
     """A session of the user that came with it."""
-    client = RawClient(desk.emulator.plain_port)
-    client.login("admin", desk.sticker.read_text().strip())
+    client = RawClient(workdir.emulator.plain_port)
+    client.login("admin", workdir.sticker.read_text().strip())
     return client
 
 
-MakeBox = Callable[..., Desk]
+MakeBox = Callable[..., Workdir]

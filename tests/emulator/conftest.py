@@ -9,23 +9,24 @@ from typing import Any
 
 import pytest
 
-from lab.crs812.config import User
+from lab.routeros_emulator.config import User
 from tests.emulator.bootstrap_runs import HERE, THERE, MakeBox, Way, boxed
-from tests.emulator.bootstrap_runs import Desk as Box
-from tests.emulator.peer import USER, Crs812Process, stop_all
-from tests.emulator.probing import MakeRecorded, Owner, cables
-from tests.emulator.raw import RawClient
-from tests.emulator.restoring import MakeRestorer, Restorer
-from tests.emulator.switch_runs import Desk, MakeDesk, waits_for
+from tests.emulator.bootstrap_runs import Workdir as Box
+from tests.emulator.emulator_process import USER, Crs812Process, stop_all
+from tests.emulator.probe_fixtures import MakeRecorded, Owner, cables
+from tests.emulator.raw_client import RawClient
+from tests.emulator.restore_fixtures import MakeRestorer, Restorer
+from tests.emulator.switch_runs import MakeDesk, Workdir, waits_for
+from tests.emulator.upgrade_runs import MakePackageOwner, PackageOwner
 
 MakeSwitch = Callable[..., Crs812Process]
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _no_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Beside an emulated switch there are no nodes, and whoever asks one, as for the lock of the rack, is told so.
+    """Make ssh fail: beside an emulated switch there are no nodes, for example for the lock of the rack.
 
-    For each module anew: other folders' tests run in between, and want the real one.
+    Separately for each module: tests of other folders run in between, and need the real one.
     """
     folder = tmp_path_factory.mktemp("no-nodes")
     (folder / "ssh").write_text("#!/bin/sh\necho 'ssh: there are no nodes here' >&2\nexit 255\n")
@@ -93,30 +94,30 @@ def make_desk(tmp_path: Path, make_switch: MakeSwitch) -> MakeDesk:
     """An operator's folder and a switch; `switch` replaces keys of rack.yaml, the rest sets up the
     emulator."""
 
-    def make(switch: dict[str, Any] | None = None, **emulator: Any) -> Desk:
+    def make(switch: dict[str, Any] | None = None, **emulator: Any) -> Workdir:
         folder = tmp_path / "desk"
         folder.mkdir()
-        return Desk(folder, make_switch(**emulator), switch or {})
+        return Workdir(folder, make_switch(**emulator), switch or {})
 
     return make
 
 
 @pytest.fixture
-def desk(make_desk: MakeDesk) -> Desk:
+def workdir(make_desk: MakeDesk) -> Workdir:
     return make_desk()
 
 
 @pytest.fixture
-def applied(desk: Desk) -> Desk:
-    """A desk whose switch was brought to its declared state."""
-    ended = desk.run("-y")
+def applied(workdir: Workdir) -> Workdir:
+    """A folder whose switch was brought to its declared state."""
+    ended = workdir.run("-y")
     assert ended.code == 0, ended.text
-    return desk
+    return workdir
 
 
 @pytest.fixture
 def make_box(tmp_path: Path, make_switch: MakeSwitch) -> MakeBox:
-    """A switch from its box and a desk beside it; `edits` change rack.yaml, the rest the emulator."""
+    """Create a switch in factory state and a folder beside it; `edits` change rack.yaml, the rest the emulator."""
 
     def make(address: str = HERE, edits: tuple[tuple[str, str], ...] = (), **emulator: Any) -> Box:
         return Box(tmp_path / "desk", make_switch(**boxed(tmp_path, **emulator)), address, edits)
@@ -127,6 +128,16 @@ def make_box(tmp_path: Path, make_switch: MakeSwitch) -> MakeBox:
 @pytest.fixture
 def box(make_box: MakeBox) -> Box:
     return make_box()
+
+
+@pytest.fixture
+def make_owner(make_box: MakeBox) -> MakePackageOwner:
+    """Create a switch in factory state with an old release, and package files for it."""
+
+    def make(edits: tuple[tuple[str, str], ...] = (), **emulator: Any) -> PackageOwner:
+        return PackageOwner(make_box(edits=edits, **{"version": "7.19.5 (stable)", "away": 0.5, **emulator}))
+
+    return make
 
 
 @pytest.fixture

@@ -36,22 +36,22 @@ class Forked:
         readable, _, _ = select.select([self._stdout], [], [], timeout)
         return self._stdout.readline() if readable else ""
 
-    def end(self, number: signal.Signals, timeout: float = 10) -> tuple[int, str]:
+    def end(self, number: signal.Signals, timeout: float = 60) -> tuple[int, str]:
         """Send it a signal and wait: its exit code, and what it wrote to stderr. Raises TimeoutError."""
         os.kill(self.pid, number)
-        until, said = time.monotonic() + timeout, b""
+        until, reported = time.monotonic() + timeout, b""
         while True:
             readable, _, _ = select.select([self._stderr], [], [], max(0, until - time.monotonic()))
             if not readable:
-                raise TimeoutError(f"the emulator still runs {timeout:.0f} s after {number.name}: {said.decode()}")
+                raise TimeoutError(f"the emulator still runs {timeout:.0f} s after {number.name}: {reported.decode()}")
             part = os.read(self._stderr, LONGEST)
             if not part:
                 break
-            said += part
+            reported += part
         os.close(self._stderr)
         self._stdout.close()
         code: int = self._server.ask({"wait": self.pid})["code"]
-        return code, said.decode(errors="replace")
+        return code, reported.decode(errors="replace")
 
 
 class ForkServer:
@@ -100,7 +100,7 @@ def fork_server() -> ForkServer:
 
 def main() -> None:
     """Serve until the process of pytest has ended; then no emulator is left."""
-    from lab.crs812.__main__ import main as emulate
+    from lab.routeros_emulator.__main__ import main as emulate
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     running = set()
@@ -129,7 +129,7 @@ def main() -> None:
 
 
 def _emulator(emulate: Any, arguments: list[str], stdout: int, stderr: int) -> None:
-    """What a forked process does. Never returns."""
+    """Run the emulator in a forked process. Never returns."""
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)

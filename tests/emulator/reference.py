@@ -8,7 +8,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from tests.emulator.peer import USER, Crs812Process
+from tests.emulator.emulator_process import USER, Crs812Process
 
 
 def write(
@@ -44,3 +44,9 @@ def write(
     }
     with path.open("w") as file:
         YAML(typ="safe").dump(rack, file)
+
+
+def refuse_at_first_node(path: Path) -> None:
+    """Let the first node of a rack file be a port of this machine that refuses connections."""
+    text = path.read_text().replace("10.77.0.11", "127.0.0.2")
+    path.write_text(text.replace("access: {", "access: {port: 1, "))

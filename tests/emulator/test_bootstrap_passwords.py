@@ -8,48 +8,48 @@ import select
 
 import pytest
 
-from tests.emulator.bootstrap_runs import PROGRAM, Desk, MakeBox
-from tests.emulator.raw import RawClient
+from tests.emulator.bootstrap_runs import PROGRAM, MakeBox, Workdir
+from tests.emulator.raw_client import RawClient
 
 
-def typing(box: Desk, secret: bytes) -> tuple[int, bytes]:
+def typing(box: Workdir, secret: bytes) -> tuple[int, bytes]:
     """At a terminal of its own, since a hidden prompt is read from there and nowhere else: exit code, what it said."""
     words = box.words(password=False)
     child, terminal = pty.fork()
     if child == 0:
         os.execv(PROGRAM, [str(PROGRAM), *words])  # noqa: S606 - this is the child
-    said, typed = b"", False
+    reported, typed = b"", False
     while select.select([terminal], [], [], 60)[0]:
         try:
-            said += os.read(terminal, 4096)
+            reported += os.read(terminal, 4096)
         except OSError:  # Linux says so at the end of a terminal
             break
-        if not typed and b"password of admin (on the sticker)" in said:
+        if not typed and b"password of admin (on the sticker)" in reported:
             os.write(terminal, secret)
             typed = True
     _, status = os.waitpid(child, 0)
     os.close(terminal)
-    return os.waitstatus_to_exitcode(status), said
+    return os.waitstatus_to_exitcode(status), reported
 
 
-def test_one_that_is_typed_in_another_encoding_is_refused(box: Desk) -> None:
-    code, said = typing(box, b"canary-\xe9-1234\n")
+def test_one_that_is_typed_in_another_encoding_is_refused(box: Workdir) -> None:
+    code, reported = typing(box, b"canary-\xe9-1234\n")
     assert code == 1
-    assert said.endswith(b"the typed password is not UTF-8 text; set the terminal to UTF-8\r\n"), said
-    assert b"canary" not in said
-    assert b"Traceback" not in said
+    assert reported.endswith(b"the typed password is not UTF-8 text; set the terminal to UTF-8\r\n"), reported
+    assert b"canary" not in reported
+    assert b"Traceback" not in reported
 
 
-def test_asked_for_once_and_not_shown(box: Desk) -> None:
+def test_asked_for_once_and_not_shown(box: Workdir) -> None:
     sticker = box.sticker.read_bytes()
-    code, said = typing(box, sticker)
-    assert code == 0, said.decode()
-    assert said.count(b"password of admin") == 1
-    assert sticker.strip() not in said
+    code, reported = typing(box, sticker)
+    assert code == 0, reported.decode()
+    assert reported.count(b"password of admin") == 1
+    assert sticker.strip() not in reported
     box.is_ready()
 
 
-def test_a_wrong_sticker_password_is_tried_once(box: Desk) -> None:
+def test_a_wrong_sticker_password_is_tried_once(box: Workdir) -> None:
     wrong = "canary-not-the-sticker"
     code, text = box.run("--password-env", "STICKER", password=False, STICKER=wrong)
     assert (code, box.failed_logins(), box.writes()) == (1, 1, [])
@@ -58,10 +58,10 @@ def test_a_wrong_sticker_password_is_tried_once(box: Desk) -> None:
     assert not box.own.exists()
 
 
-def test_nobody_to_ask(box: Desk) -> None:
+def test_no_one_to_ask(box: Workdir) -> None:
     code, text = box.run(password=False)
     assert code == 1
-    assert "there is no terminal to ask on; say --password-env or --password-file" in text
+    assert "there is no terminal for a prompt; pass --password-env or --password-file" in text
     assert "/login" not in [line.get("command") for line in box.log()]
 
 
@@ -99,7 +99,7 @@ def test_a_strong_one_from_elsewhere_is_taken(make_box: MakeBox) -> None:
     assert not box.own.exists()
 
 
-def test_a_password_that_was_changed_here_is_given_anew(box: Desk) -> None:
+def test_a_password_that_was_changed_here_is_given_again(box: Workdir) -> None:
     box.run("--admin", "password", "--admin-file", str(box.folder / "admin"))
     box.own.write_text("another-password-of-ours-1234\n")
     code, text = box.run("--password-file", str(box.folder / "admin"), "--admin", "disable")
@@ -111,7 +111,7 @@ def test_a_password_that_was_changed_here_is_given_anew(box: Desk) -> None:
     assert box.run(password=False)[0] == 1  # nobody is left who could give it
 
 
-def test_admin_gets_a_password_of_its_own(box: Desk) -> None:
+def test_admin_gets_a_password_of_its_own(box: Workdir) -> None:
     kept = box.folder / "admin"
     words = ("--admin", "password", "--admin-file", str(kept))
     code, text = box.run(*words)

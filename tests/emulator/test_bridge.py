@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from lab.crs812.config import Cable, Tail
+from lab.routeros_emulator.config import CableTail, EmulatedCable
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.peer import Crs812Process
-from tests.emulator.raw import RawClient, trap
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.raw_client import RawClient, trap
 from tests.emulator.test_links import GOOD
 from tests.emulator.test_qos import done
 from tests.emulator.test_tables import one, rows
 from tests.emulator.test_wire_protocol import Connect
-from tests.emulator.waiting import until
+from tests.emulator.wait import until
 
 BRIDGE, PORT, HOST = "/interface/bridge", "/interface/bridge/port", "/interface/bridge/host"
 
@@ -47,7 +47,7 @@ def test_a_stale_port_needs_hw_off_and_on_again(crs812: Crs812Process, connect: 
     assert not by_cpu(client, "ether1")
 
 
-def test_a_stale_port_that_is_added_anew_is_offloaded(crs812: Crs812Process, connect: Connect) -> None:
+def test_a_stale_port_that_is_added_again_is_offloaded(crs812: Crs812Process, connect: Connect) -> None:
     client = connect(crs812)
     done(client, "/interface/ethernet/set", "=numbers=ether1", "=name=uplink")
     crs812.control({"op": "stale", "interface": "ether1"})
@@ -96,8 +96,10 @@ def test_a_client_is_a_host_behind_the_management_port(crs812: Crs812Process, co
 
 def test_nodes_are_hosts_behind_the_leg_they_are_plugged_into(make_switch: MakeSwitch, connect: Connect) -> None:
     macs = {1: "02:00:00:00:00:01", 3: "02:00:00:00:00:03"}
-    tails = tuple(Tail(lane=n, lanes=2, gbps=100, node=f"spark{n}", port=1, macs=(mac,)) for n, mac in macs.items())
-    switch = make_switch(cables=(Cable(cage="qsfp56-dd-1", tails=tails),))
+    tails = tuple(
+        CableTail(lane=n, lanes=2, gbps=100, node=f"spark{n}", port=1, macs=(mac,)) for n, mac in macs.items()
+    )
+    switch = make_switch(cables=(EmulatedCable(cage="qsfp56-dd-1", tails=tails),))
     client = connect(switch)
 
     def where() -> dict[str, str]:

@@ -14,11 +14,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from lab import certificate
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.peer import Crs812Process
-from tests.emulator.raw import RawClient, attributes, trap
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.raw_client import RawClient, attributes, trap
 from tests.emulator.test_tables import one, rows
 from tests.emulator.test_wire_protocol import Connect
-from tests.emulator.waiting import until
+from tests.emulator.wait import until
 
 
 def shown(port: int) -> x509.Certificate:
@@ -26,7 +26,7 @@ def shown(port: int) -> x509.Certificate:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     with (
-        socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+        socket.create_connection(("127.0.0.1", port), timeout=60) as plain,
         context.wrap_socket(plain) as connection,
     ):
         der = connection.getpeercert(binary_form=True)
@@ -99,7 +99,7 @@ def test_a_ca_signs_takes_its_name_and_takes_what_it_issued_with_it(crs812: Crs8
 
 
 @pytest.mark.parametrize(
-    ("command", "words", "said"),
+    ("command", "words", "reported"),
     [
         ("sign", ["=number=none"], "no such item"),
         ("sign", [], "missing =number="),
@@ -116,9 +116,9 @@ def test_a_ca_signs_takes_its_name_and_takes_what_it_issued_with_it(crs812: Crs8
         ("set", ["=numbers=api-ssl", "=common-name=y"], "can not change a signed certificate"),
     ],
 )
-def test_refusals(raw: RawClient, command: str, words: list[str], said: str) -> None:
+def test_refusals(raw: RawClient, command: str, words: list[str], reported: str) -> None:
     raw.ask("/certificate/add", "=name=t", "=common-name=t")
-    assert said in trap(raw.ask(f"/certificate/{command}", *words))
+    assert reported in trap(raw.ask(f"/certificate/{command}", *words))
     raw.ask("/certificate/remove", "=numbers=t")
 
 
@@ -214,7 +214,7 @@ def test_only_tls_1_2_on_demand(crs812: Crs812Process, connect: Connect) -> None
     def spoken() -> str | None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-        plain = socket.create_connection(("127.0.0.1", crs812.tls_port), timeout=10)
+        plain = socket.create_connection(("127.0.0.1", crs812.tls_port), timeout=60)
         with context.wrap_socket(plain) as connection:
             return connection.version()
 
@@ -223,7 +223,7 @@ def test_only_tls_1_2_on_demand(crs812: Crs812Process, connect: Connect) -> None
     assert spoken() == "TLSv1.2"
 
 
-def test_a_long_signing_keeps_nobody_waiting(crs812: Crs812Process, connect: Connect) -> None:
+def test_a_long_signing_keeps_no_one_waiting(crs812: Crs812Process, connect: Connect) -> None:
     slow, other = connect(crs812), connect(crs812)
     slow.ask("/certificate/add", "=name=big", "=common-name=big", "=key-size=4096")
     slow.send("/certificate/sign", "=number=big", ".tag=s")

@@ -14,7 +14,7 @@ from librouteros.query import And, Key, Or
 from routeros_api.exceptions import RouterOsApiCommunicationError
 
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.peer import USER, Crs812Process
+from tests.emulator.emulator_process import USER, Crs812Process
 
 
 def tls() -> ssl.SSLContext:
@@ -148,7 +148,7 @@ def test_librouteros_loses_safe_mode_after_a_hundred_actions(crs812: Crs812Proce
     api.close()
 
 
-def test_librouteros_without_login_is_told_so(shared: Crs812Process) -> None:
+def test_librouteros_without_login_is_reported_so(shared: Crs812Process) -> None:
     def no_login(*_credentials: Any) -> None:
         return None
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.crs812.codec import ProtocolError, encode_length, encode_sentence, length_bytes, read_sentence
-from tests.emulator.raw import length
+from lab.routeros_emulator.codec import ProtocolError, encode_length, encode_sentence, length_bytes, read_sentence
+from tests.emulator.raw_client import length
 
 WORDS = st.lists(st.text(min_size=1, max_size=300), max_size=8)
 

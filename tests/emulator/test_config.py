@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lab.crs812.config import ConfigError, read
-from tests.emulator.peer import Crs812Process, reference_cables
+from lab.routeros_emulator.config import EmulatorConfigError, read
+from tests.emulator.emulator_process import Crs812Process, reference_cables
 
 GOOD: dict[str, Any] = {"address": "127.0.0.1", "state": "state.json", "log": "log.ndjson"}
 
@@ -23,7 +23,7 @@ def cable(*tails: dict[str, Any], cage: str = "qsfp56-dd-1") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reported"),
     [
         ({"address": "here"}, "address: "),
         ({"colour": "red"}, "colour: "),
@@ -31,6 +31,11 @@ def cable(*tails: dict[str, Any], cage: str = "qsfp56-dd-1") -> dict[str, Any]:
         ({"api_port": 70000}, "api_port: "),
         ({"tls_cert": "cert.pem"}, "tls_cert and tls_key belong together"),
         ({"cables": [cable(cage="qsfp28-1")]}, "there is no cage qsfp28-1"),
+        ({"model": "CRS305-1G-4S+"}, "there is no model CRS305-1G-4S+; known are CRS812-8DS-2DQ-2DDQ, CRS804-4DDQ"),
+        (
+            {"model": "CRS804-4DDQ", "cables": [cable(cage="qsfp56-1")]},
+            "there is no cage qsfp56-1; a CRS804 has qsfp56-dd-1, qsfp56-dd-2, qsfp56-dd-3, qsfp56-dd-4",
+        ),
         ({"cables": [cable(), cable()]}, "cage qsfp56-dd-1 is given twice"),
         ({"cables": [cable(tail(), tail(lane=2))]}, "lane 2 of qsfp56-dd-1 is in two tails"),
         ({"cables": [cable(tail(lane=4), cage="qsfp56-1")]}, "qsfp56-1 has 4 lanes, a tail reaches lane 5"),
@@ -42,21 +47,21 @@ def cable(*tails: dict[str, Any], cage: str = "qsfp56-dd-1") -> dict[str, Any]:
         ({"link": "sw1"}, "link is for a unit that follows /ip/address"),
     ],
 )
-def test_faults_are_named(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+def test_faults_are_named(tmp_path: Path, change: dict[str, Any], reported: str) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(GOOD | change))
-    with pytest.raises(ConfigError) as raised:
+    with pytest.raises(EmulatorConfigError) as raised:
         read(path)
     (line,) = str(raised.value).splitlines()
     assert line.startswith(f"{path}: ")
-    assert said in line
+    assert reported in line
 
 
 def test_files_that_are_no_configuration(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="No such file"):
+    with pytest.raises(EmulatorConfigError, match="No such file"):
         read(tmp_path / "missing.json")
     (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(ConfigError, match=r"bad\.json: config: Invalid JSON"):
+    with pytest.raises(EmulatorConfigError, match=r"bad\.json: config: Invalid JSON"):
         read(tmp_path / "bad.json")
 
 

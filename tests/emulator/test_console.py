@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.crs812.errors import TrapError
-from tests.emulator.bench import Bench
+from lab.routeros_emulator.errors import TrapError
+from tests.emulator.in_process_device import Bench
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.emulator.peer import USER, Crs812Process
-from tests.emulator.raw import RawClient, trap
+from tests.emulator.emulator_process import USER, Crs812Process
+from tests.emulator.raw_client import RawClient, trap
 from tests.emulator.test_tables import one
 from tests.emulator.test_wire_protocol import Connect
 

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from lab.crs812 import control, faults
-from lab.crs812.menus import MENUS
+from lab.routeros_emulator import faults, test_control
+from lab.routeros_emulator.menus import MENUS
 
-TEXT = (Path(control.__file__).parent / "README.md").read_text()
+TEXT = (Path(test_control.__file__).parent / "README.md").read_text()
 
 
 def test_menus() -> None:
@@ -20,7 +20,7 @@ def test_menus() -> None:
 
 def test_control_requests() -> None:
     listed = set(re.findall(r'"op": "(\w+)"', TEXT))
-    operations = Path(control.__file__).read_text().partition("self._operations")[2].partition("\n        }")[0]
+    operations = Path(test_control.__file__).read_text().partition("self._operations")[2].partition("\n        }")[0]
     there = set(re.findall(r'^            "(\w+)": ', operations, re.MULTILINE))
     assert listed == there
 

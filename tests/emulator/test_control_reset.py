@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from tests.emulator.peer import Crs812Process
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.rest_client import plain
 from tests.emulator.test_tables import one, rows
 from tests.emulator.test_wire_protocol import Connect
-from tests.emulator.waiting import until
-from tests.emulator.web import plain
+from tests.emulator.wait import until
 
 
 def still(tables: dict[str, list[dict[str, str]]]) -> dict[str, list[dict[str, str]]]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from tests.emulator.restoring import NAME, Restorer
-from tests.emulator.switch_runs import Desk
+from tests.emulator.restore_fixtures import NAME, Restorer
+from tests.emulator.switch_runs import Workdir
 from tests.emulator.test_switch_api import open_session
 
 KOLN = "Köln".encode("cp1252").decode("utf-8", "surrogateescape")
 
 
-def identity(restorer: Restorer | Desk) -> bytes:
+def identity(restorer: Restorer | Workdir) -> bytes:
     with open_session(restorer.emulator) as session:
         (row,) = session.talk_bytes("/system/identity/print")
     return row["name"]
 
 
-def named(restorer: Restorer | Desk) -> None:
+def named(restorer: Restorer | Workdir) -> None:
     with open_session(restorer.emulator) as session:
         session.talk("/system/identity/set", f"=name={KOLN}")
     assert identity(restorer) == b"K\xf6ln"
@@ -45,9 +45,9 @@ def test_from_a_backup(restorer: Restorer) -> None:
     assert restorer.restore(NAME, "--dry").code == 2
 
 
-def test_a_preview_of_a_run_shows_them(desk: Desk) -> None:
-    named(desk)
-    ended = desk.run("--dry", "--diff")
+def test_a_preview_of_a_run_shows_them(workdir: Workdir) -> None:
+    named(workdir)
+    ended = workdir.run("--dry", "--diff")
     assert ended.code == 0, ended.text
     assert ended.lines(r"name K\xf6ln -> crs812")
-    assert desk.run("-y").code == 0
+    assert workdir.run("-y").code == 0

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from lab.crs812.config import SwitchConfig, User
+from lab.routeros_emulator.config import SwitchConfig, User
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.peer import Crs812Process
-from tests.emulator.raw import RawClient
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.raw_client import RawClient
 from tests.emulator.test_tables import one, rows
 
 

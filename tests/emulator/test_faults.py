@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.emulator.peer import Crs812Process
-from tests.emulator.raw import RawClient, trap
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.raw_client import RawClient, trap
 from tests.emulator.test_tables import one, rows
 from tests.emulator.test_wire_protocol import Connect
+from tests.emulator.wait import until
 
 WRITES = 4
 
@@ -26,16 +27,29 @@ def written(client: RawClient) -> set[str]:
     return {row["name"] for row in rows(client, "/interface/ethernet", "?comment=written")}
 
 
+def sets(switch: Crs812Process) -> int:
+    """How many writes the switch has got so far."""
+    return sum(line.get("command") == "/interface/ethernet/set" for line in switch.log())
+
+
 @pytest.mark.parametrize("executed", [False, True])
 @pytest.mark.parametrize("nth", range(WRITES))
 @pytest.mark.parametrize("kind", ["drop", "trap", "hang", "fatal"])
 def test_at_write_n(shared: Crs812Process, connect: Connect, kind: str, nth: int, executed: bool) -> None:
     shared.control({"op": "reset"})
     shared.control({"op": "fault", "kind": kind, "on": "write", "after": nth, "executed": executed})
+    before = sets(shared)
     client = connect(shared)
-    client.socket.settimeout(0.3)
-    with pytest.raises((EOFError, ConnectionError, TimeoutError, AssertionError)):
-        write(client, WRITES)
+    if kind == "hang":
+        write(client, nth)  # these are answered, however late
+        client.send("/interface/ethernet/set", f"=numbers=sfp56-{nth + 1}", "=comment=written")
+        until(lambda: sets(shared) == before + nth + 1)
+        client.socket.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            client.socket.recv(1)
+    else:
+        with pytest.raises((EOFError, ConnectionError, AssertionError)):
+            write(client, WRITES)
     shared.control({"op": "heal"})
     count = nth + (1 if executed else 0)
     assert written(connect(shared)) == {f"sfp56-{number}" for number in range(1, count + 1)}

@@ -9,8 +9,8 @@ import pytest
 
 from switch.probe import probe
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.direct import Operator
-from tests.emulator.probing import MakeRecorded, comparable, probed, session
+from tests.emulator.probe_fixtures import MakeRecorded, comparable, probed, session
+from tests.emulator.transactions import Operator
 
 
 def test_the_emulator_started_from_a_fixture_gives_it_again(recorded: Path, start_recorded: MakeRecorded) -> None:

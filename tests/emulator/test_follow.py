@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from lab.crs812.homes import HomeError, LinkHomes
-from sparkrack.fleet import load
-from switch.bootstrap.contact import shown
-from tests.emulator.bootstrap_runs import HERE, THERE, Desk, MakeBox, admin
-from tests.emulator.peer import Crs812Process
-from tests.emulator.raw import RawClient, attributes
+from core.model import load
+from lab.routeros_emulator.own_addresses import AddressError, LinkAddresses
+from switch.bootstrap.first_contact import offered_services
+from tests.emulator.bootstrap_runs import HERE, THERE, MakeBox, Workdir, admin
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.raw_client import RawClient, attributes
 from tests.emulator.switch_runs import waits_for
 
 
 @pytest.fixture
-def moving(make_box: MakeBox) -> Desk:
+def moving(make_box: MakeBox) -> Workdir:
     """A switch from its box that moves as a real one does, and a rack.yaml with its right address."""
     return make_box(THERE, follow=True)
 
@@ -31,7 +31,7 @@ def takes(address: str, port: int) -> bool:
     return True
 
 
-def test_first_contact_moves_it_to_its_right_address(moving: Desk) -> None:
+def test_first_contact_moves_it_to_its_right_address(moving: Workdir) -> None:
     ports = (moving.emulator.plain_port, moving.emulator.tls_port)
     assert [takes(HERE, port) for port in ports] == [True, True]
     assert [takes(THERE, port) for port in ports] == [False, False]
@@ -41,11 +41,11 @@ def test_first_contact_moves_it_to_its_right_address(moving: Desk) -> None:
     assert [takes(THERE, port) for port in ports] == [False, True]  # the plain API is shut by then
     tls = load(moving.rack).switches["crs812"].tls
     assert tls
-    assert shown(THERE, ports[1]) == tls.sha256
+    assert offered_services(THERE, ports[1]) == tls.sha256
     assert moving.run()[0] == 0
 
 
-def test_it_is_there_again_after_a_restart(moving: Desk) -> None:
+def test_it_is_there_again_after_a_restart(moving: Workdir) -> None:
     assert moving.run()[0] == 0
     moving.emulator.stop()
     moving.emulator.start()
@@ -53,14 +53,14 @@ def test_it_is_there_again_after_a_restart(moving: Desk) -> None:
     assert takes(THERE, moving.emulator.tls_port)
 
 
-def test_a_reset_brings_it_back_to_where_it_began(moving: Desk) -> None:
+def test_a_reset_brings_it_back_to_where_it_began(moving: Workdir) -> None:
     assert moving.run()[0] == 0
     moving.emulator.control({"op": "reset"})
     assert takes(HERE, moving.emulator.plain_port)
     assert not takes(THERE, moving.emulator.tls_port)
 
 
-def test_a_session_over_an_address_that_goes_ends_and_safe_mode_brings_it_back(moving: Desk) -> None:
+def test_a_session_over_an_address_that_goes_ends_and_safe_mode_brings_it_back(moving: Workdir) -> None:
     """Who saws off the branch he sits on gets it back, as his session is lost with it."""
     client = admin(moving)
     client.ask("/safe-mode/take")
@@ -71,7 +71,7 @@ def test_a_session_over_an_address_that_goes_ends_and_safe_mode_brings_it_back(m
     assert moving.emulator.state()["safe_mode"] == {"holder": None, "pending": 0}
 
 
-def test_an_address_of_nobodys_is_told_and_harms_no_other(moving: Desk) -> None:
+def test_an_address_of_no_ones_is_reported_and_harms_no_other(moving: Workdir) -> None:
     client = admin(moving)
     client.ask("/ip/address/add", "=address=192.0.2.1/24", "=interface=bridge")
     messages = [row["message"] for row in map(attributes, client.ask("/log/print")) if "message" in row]
@@ -113,7 +113,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[
 
 
 def test_the_link_has_what_is_wanted_and_nothing_of_a_killed_process(calls: Callable[[], list[str]]) -> None:
-    homes = LinkHomes("sw1")
+    homes = LinkAddresses("sw1")
     homes.keep(["192.168.88.1"])
     assert calls() == ["ip -force -batch -", "address flush dev sw1", "address replace 192.168.88.1/32 dev sw1"]
     homes.keep(["192.168.88.1"])
@@ -126,5 +126,5 @@ def test_the_link_has_what_is_wanted_and_nothing_of_a_killed_process(calls: Call
 
 def test_what_the_kernel_says_is_passed_on(calls: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIL", "No such device")
-    with pytest.raises(HomeError, match="No such device"):
-        LinkHomes("sw9").keep(["10.0.0.1"])
+    with pytest.raises(AddressError, match="No such device"):
+        LinkAddresses("sw9").keep(["10.0.0.1"])

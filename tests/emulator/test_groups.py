@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from lab.crs812.errors import TrapError
-from tests.emulator.bench import Bench, limited
+from lab.routeros_emulator.errors import TrapError
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.raw import RawClient, trap
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.in_process_device import Bench, limited
+from tests.emulator.raw_client import RawClient, trap
 from tests.emulator.test_tables import one
 from tests.emulator.test_wire_protocol import Connect
+from tests.emulator.wait import until
 
 DENIED = "not enough permissions (9)"
 
@@ -114,9 +116,26 @@ def test_login_needs_the_policy_of_its_door(make_switch: MakeSwitch, connect: Co
     eve.close()
 
 
-def test_somebody_with_full_rights_is_always_left(bench: Bench) -> None:
+def test_another_user_with_full_rights_is_always_left(bench: Bench) -> None:
     bench.ask("/user/group/add", "=name=chiefs", "=policy=read,write,policy,api")
     bench.ask("/user/add", "=name=chief", "=group=chiefs", "=password=x")
     bench.ask("/user/remove", "=numbers=admin,operator")
     with pytest.raises(TrapError, match="last user"):
         bench.ask("/user/set", "=numbers=chief", "=group=read")
+
+
+def test_an_exporter_on_the_binary_api_needs_the_policy_api(crs812: Crs812Process, connect: Connect) -> None:
+    """The sentences of mktxp 2.1 (PyPI): as the reader that sparkrack makes its login is refused, with `api` it reads
+    links."""
+    owner = connect(crs812)
+    for name, policy in (("reader", "read,rest-api"), ("exporter", "read,api")):
+        owner.ask("/user/group/add", f"=name={name}", f"=policy={policy}")
+        owner.ask("/user/add", f"=name={name}", f"=group={name}", "=password=a-long-password")
+    client = RawClient(crs812.plain_port)
+    assert trap(client.ask("/login", "=name=reader", "=password=a-long-password")) == (
+        "invalid user name or password (6)"
+    )
+    client.login("exporter", "a-long-password")
+    # Links come up a settle time after the start.
+    until(lambda: "=status=link-ok" in client.ask("/interface/ethernet/monitor", "=numbers=0", "=once=")[0])
+    client.close()

@@ -13,12 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.fleet import load
+from core.model import load
 from tests.unit.discovery.shellnode import ShellNode, key_file, standing
 from tests.unit.discovery.worlds import world
-from tests.unit.fleet.racks import DIRECT, loaded
+from tests.unit.model.racks import DIRECT, loaded
 
 PROGRAM = str(Path(sys.executable).with_name("sparkrack"))
+NEAR = """
+from sparkrack.cli.main import sparkrack
+from sparkrack.discovery import neighbours
+from sparkrack.discovery.advertisements import Advertised
+neighbours.nodes = lambda: ((Advertised("office-mac", "127.0.89.9"), Advertised("spark1", "127.0.89.11")), "")
+sparkrack(prog_name="sparkrack")
+"""
+"""The program on a network on which two machines announce ssh; nothing is sent to the network of this machine."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,12 +46,13 @@ def nodes(tmp_path: Path) -> Iterator[dict[str, ShellNode]]:
 class Person:
     """Somebody who reads and answers."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, program: tuple[str, ...] = (PROGRAM,)) -> None:
         self.shown = ""
         self._from = 0
         self.pid, self._end = pty.fork()
         if self.pid == 0:
-            os.execve(PROGRAM, [PROGRAM, *words], {**os.environ, "TERM": "dumb", "COLUMNS": "200"})  # noqa: S606
+            command = [*program, *words]
+            os.execve(command[0], command, {**os.environ, "TERM": "dumb", "COLUMNS": "200"})  # noqa: S606
 
     def answers(self, question: str, text: str) -> None:
         until = time.monotonic() + 60
@@ -93,13 +102,17 @@ def test_a_person_confirms_each_host_key_and_says_what_no_option_says(
     assert len((tmp_path / "known_hosts").read_text().splitlines()) == 2
 
 
-def test_machines_that_no_option_names_are_asked_for(tmp_path: Path, nodes: dict[str, ShellNode]) -> None:
+@pytest.mark.parametrize("right", [True, False], ids=["announced", "typed"])
+def test_machines_that_no_option_names_are_asked_for(tmp_path: Path, nodes: dict[str, ShellNode], right: bool) -> None:
     port = str(next(iter(nodes.values())).port)
     out = tmp_path / "new" / "folder" / "rack.yaml"
     more = ["--user", "me", "--key", str(key_file(tmp_path)), "--ssh-port", port, "--vendor", "asus"]
-    person = Person("init", "--out", str(out), "--switch", "-", *more)
-    person.answers("a node, as NAME=ADDRESS", "spark1=ten")
-    person.answers("ten is not an IPv4 address", "spark1=127.0.89.11")
+    person = Person("init", "--out", str(out), "--switch", "-", *more, program=(sys.executable, "-c", NEAR))
+    person.answers("is office-mac (127.0.89.9) a node of this rack?", "n")
+    person.answers("is spark1 (127.0.89.11) a node of this rack?", "y" if right else "n")
+    if not right:
+        person.answers("a node, as NAME=ADDRESS", "spark1=ten")
+        person.answers("ten is not an IPv4 address", "spark1=127.0.89.11")
     person.answers("are these the host keys of spark1", "y")
     assert person.ends() == 0, person.shown
     assert list(load(out).nodes) == ["spark1"]

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.crs812.lanes import Lane, Leg, Tail, legs, obstacle
-from lab.crs812.modes import LANES, MODES
+from lab.routeros_emulator.lanes import Lane, LaneGroup, LaneTail, legs, obstacle
+from lab.routeros_emulator.link_modes import LANES, MODES
 
 KINDS = st.sampled_from(["qsfp56-dd", "qsfp56", "sfp56"])
 LANE = st.builds(
@@ -30,7 +30,7 @@ def split(kind: str, word: str, *masters: int, fec: str = "fec91") -> list[Lane]
     return [Lane(negotiates=False, speed=word, fec=fec) if n in masters else Lane() for n in range(1, LANES[kind] + 1)]
 
 
-def up(kind: str, lanes: list[Lane], tails: list[Tail]) -> set[int]:
+def up(kind: str, lanes: list[Lane], tails: list[LaneTail]) -> set[int]:
     """The first lanes of the legs that have a link."""
     return {leg.first for leg in legs(kind, lanes) if obstacle(kind, leg, tails) is None}
 
@@ -44,6 +44,9 @@ TABLE = [
     ("qsfp56-dd", "200G-baseCR4", "200G-baseSR4-LR4", (1, 5), 4, 200, PAM4),
     ("qsfp56-dd", "100G-baseCR2", "100G-baseSR2-LR2", (1, 3, 5, 7), 2, 100, PAM4),
     ("qsfp56-dd", "50G-baseCR", "50G-baseSR-LR", ALL8, 1, 50, PAM4),
+    # Not in the manual: an owner's public configuration of a CRS804, and one site of eight nodes on a CRS812.
+    ("qsfp56-dd", "100G-baseCR4", "100G-baseSR4-LR4", (1,), 4, 100, CR4),
+    ("qsfp56-dd", "50G-baseCR2", "50G-baseSR2-LR2", (1, 3, 5, 7), 2, 50, NRZ25),
     ("qsfp56-dd", "25G-baseCR", "25G-baseSR-LR", ALL8, 1, 25, NRZ25),
     ("qsfp56-dd", "40G-baseCR4", "40G-baseSR4-LR4", (1, 5), 4, 40, FORTY),
     ("qsfp56-dd", "10G-baseCR", "10G-baseSR-LR", ALL8, 1, 10, NONE),
@@ -69,7 +72,7 @@ def test_every_split_of_the_manual_links_with_its_medium_and_fec_only(
     kind: str, copper: str, optic: str, masters: tuple[int, ...], width: int, gbps: int, fecs: set[str]
 ) -> None:
     for medium, word in (("copper", copper), ("optic", optic)):
-        tails = [Tail(lane, width, gbps, medium) for lane in masters]
+        tails = [LaneTail(lane, width, gbps, medium) for lane in masters]
         links = {
             fec for fec in ("auto", "off", "fec74", "fec91") if up(kind, split(kind, word, *masters, fec=fec), tails)
         }
@@ -77,7 +80,7 @@ def test_every_split_of_the_manual_links_with_its_medium_and_fec_only(
         for fec in links:
             assert up(kind, split(kind, word, *masters, fec=fec), tails) == set(masters)
         if copper != optic:
-            other = [Tail(lane, width, gbps, "optic" if medium == "copper" else "copper") for lane in masters]
+            other = [LaneTail(lane, width, gbps, "optic" if medium == "copper" else "copper") for lane in masters]
             assert up(kind, split(kind, word, *masters, fec="auto"), other) == set()
 
 
@@ -104,8 +107,8 @@ def test_the_fec_that_monitor_shows(word: str, setting: str, shown: str) -> None
         ("qsfp56-dd", "100G-baseCR2", 2),
         ("qsfp56-dd", "200G-baseCR4", 3),
         ("qsfp56-dd", "400G-baseCR8", 5),
-        ("qsfp56-dd", "100G-baseCR4", 1),
-        ("qsfp56-dd", "50G-baseCR2", 1),
+        ("qsfp56-dd", "100G-baseCR4", 5),
+        ("qsfp56-dd", "50G-baseCR2", 2),
         ("qsfp56", "400G-baseCR8", 1),
         ("qsfp56", "100G-baseCR2", 2),
         ("qsfp56", "100G-baseCR4", 2),
@@ -116,14 +119,14 @@ def test_the_fec_that_monitor_shows(word: str, setting: str, shown: str) -> None
 )
 def test_a_mode_links_only_where_the_manual_has_it(kind: str, word: str, lane: int) -> None:
     mode = MODES[word]
-    tail = Tail(lane, mode.lanes, mode.mbps // 1000, "copper")
+    tail = LaneTail(lane, mode.lanes, mode.mbps // 1000, "copper")
     below = [Lane(enabled=False)] * (lane - 1)
     lanes = below + split(kind, word, lane, fec="auto")[lane - 1 :]
     assert next(leg.first for leg in legs(kind, lanes)) == lane
     assert up(kind, lanes, [tail]) == set()
 
 
-FOUR = [Tail(lane, 2, 100, "copper") for lane in (1, 3, 5, 7)]
+FOUR = [LaneTail(lane, 2, 100, "copper") for lane in (1, 3, 5, 7)]
 
 
 def changed(lane: int, **settings: object) -> list[Lane]:
@@ -162,29 +165,55 @@ def test_one_wrong_lane_costs_its_leg_and_what_it_swallows(
 def test_assignment_starts_at_the_first_enabled_lane() -> None:
     lanes = [Lane(enabled=False), *split("qsfp56-dd", "100G-baseCR2", 2, 4, 6, 8)[1:]]
     assert [leg.lanes for leg in legs("qsfp56-dd", lanes)] == [(2, 3), (4, 5), (6, 7), (8,)]
-    assert up("qsfp56-dd", lanes, [Tail(lane, 2, 100, "copper") for lane in (2, 4, 6, 8)]) == set()
+    assert up("qsfp56-dd", lanes, [LaneTail(lane, 2, 100, "copper") for lane in (2, 4, 6, 8)]) == set()
 
 
 def test_optics_need_the_optical_word() -> None:
-    tails = [Tail(lane, 2, 100, "optic") for lane in (1, 3, 5, 7)]
+    tails = [LaneTail(lane, 2, 100, "optic") for lane in (1, 3, 5, 7)]
     assert up("qsfp56-dd", split("qsfp56-dd", "100G-baseCR2", 1, 3, 5, 7), tails) == set()
     assert up("qsfp56-dd", split("qsfp56-dd", "100G-baseSR2-LR2", 1, 3, 5, 7), tails) == {1, 3, 5, 7}
 
 
+@pytest.mark.parametrize(
+    ("word", "setting", "shown"),
+    [
+        ("100G-baseCR2", "auto", "fec91"),
+        ("100G-baseCR2", "fec91", "fec91"),
+        ("100G-baseCR4", "auto", "off"),
+        ("100G-baseCR4", "off", "off"),
+        ("100G-baseCR4", "fec91", "fec91"),
+        ("50G-baseCR2", "fec74", "fec74"),
+        ("40G-baseCR4", "auto", "off"),
+        ("40G-baseCR4", "fec74", "fec74"),
+    ],
+)
+def test_a_link_needs_the_same_fec_at_both_ends(word: str, setting: str, shown: str) -> None:
+    mode = MODES[word]
+    lanes = split("qsfp56-dd", word, 1, fec=setting)
+    for peer in (None, "off", "fec74", "fec91"):
+        tail = LaneTail(1, mode.lanes, mode.mbps // 1000, "copper", fec=peer)
+        assert up("qsfp56-dd", lanes, [tail]) == ({1} if peer in (None, shown) else set())
+
+
+def test_a_cage_that_negotiates_needs_the_fec_of_its_peer_too() -> None:
+    for peer, links in (("fec91", {1}), ("off", set())):
+        assert up("qsfp56-dd", [Lane()] * 8, [LaneTail(1, 8, 400, "copper", fec=peer)]) == links
+
+
 def test_a_pulled_tail_has_no_link() -> None:
-    tails = [Tail(lane, 2, 100, "copper", present=lane != 3) for lane in (1, 3, 5, 7)]
+    tails = [LaneTail(lane, 2, 100, "copper", present=lane != 3) for lane in (1, 3, 5, 7)]
     assert up("qsfp56-dd", split("qsfp56-dd", "100G-baseCR2", 1, 3, 5, 7), tails) == {1, 5, 7}
 
 
 @pytest.mark.parametrize(
     ("kind", "tail", "links"),
     [
-        ("qsfp56-dd", Tail(1, 8, 400, "copper"), {1}),
-        ("qsfp56", Tail(1, 4, 200, "copper"), set()),
-        ("sfp56", Tail(1, 1, 50, "copper"), {1}),
+        ("qsfp56-dd", LaneTail(1, 8, 400, "copper"), {1}),
+        ("qsfp56", LaneTail(1, 4, 200, "copper"), set()),
+        ("sfp56", LaneTail(1, 1, 50, "copper"), {1}),
     ],
 )
-def test_what_negotiates_by_itself(kind: str, tail: Tail, links: set[int]) -> None:
+def test_what_negotiates_by_itself(kind: str, tail: LaneTail, links: set[int]) -> None:
     assert up(kind, [Lane()] * LANES[kind], [tail]) == links
 
 
@@ -226,14 +255,14 @@ def test_a_link_has_exactly_its_cables_lanes_and_speed(cage: tuple[str, list[Lan
     for leg in legs(kind, lanes):
         for width in (1, 2, 4, 8):
             for gbps in (1, 10, 25, 40, 50, 100, 200, 400):
-                tail = Tail(leg.first, width, gbps, medium)
+                tail = LaneTail(leg.first, width, gbps, medium)
                 if obstacle(kind, leg, [tail]) is None:
                     assert width == len(leg.lanes)
                     assert all(lanes[n - 1].enabled for n in leg.lanes)
                     _runs(leg, gbps, medium)
 
 
-def _runs(leg: Leg, gbps: int, medium: str) -> None:
+def _runs(leg: LaneGroup, gbps: int, medium: str) -> None:
     if leg.mode is not None:
         assert leg.mode.mbps == gbps * 1000
         assert leg.mode.medium in (medium, "any")

@@ -7,8 +7,8 @@ import signal
 
 import pytest
 
-from tests.emulator.restoring import Restorer
-from tests.emulator.switch_runs import Desk, MakeDesk, waits_for
+from tests.emulator.restore_fixtures import Restorer
+from tests.emulator.switch_runs import MakeDesk, Workdir, waits_for
 from tests.emulator.test_switch_api import open_session
 from tests.unit.cli.runs import Ended, command
 
@@ -16,40 +16,40 @@ RELEASE, DISARM = "/safe-mode/release", "/system/scheduler/remove"
 FUSE_IS_OVER = 900
 
 
-def timers(desk: Desk) -> set[str]:
-    tables = desk.emulator.state()["tables"]
+def timers(workdir: Workdir) -> set[str]:
+    tables = workdir.emulator.state()["tables"]
     return {row["name"] for path in ("/system/scheduler", "/system/script") for row in tables[path]}
 
 
-def sparkrack(desk: Desk, *words: str) -> Ended:
+def sparkrack(workdir: Workdir, *words: str) -> Ended:
     """A command of the program in the operator's folder."""
-    rack = desk.folder / "rack.yaml"
-    state = str(desk.folder / "state")
+    rack = workdir.folder / "rack.yaml"
+    state = str(workdir.folder / "state")
     return command(
         "sparkrack",
         *words,
         *("--rack", str(rack)),
         *("--limit", "crs812"),
-        CRS812_PASSWORD=desk.emulator.password,
+        CRS812_PASSWORD=workdir.emulator.password,
         XDG_STATE_HOME=state,
     )
 
 
 @pytest.fixture
-def killed(make_desk: MakeDesk) -> Desk:
+def killed(make_desk: MakeDesk) -> Workdir:
     """A desk whose run was killed between the release and the disarming."""
-    desk = make_desk()
-    desk.emulator.control({"op": "fault", "kind": "hang", "match": DISARM})
-    process = desk.start("deploy.py", "-y")
-    waits_for(lambda: bool(desk.sent(DISARM)), process)
+    workdir = make_desk()
+    workdir.emulator.control({"op": "fault", "kind": "hang", "match": DISARM})
+    process = workdir.start("deploy.py", "-y")
+    waits_for(lambda: bool(workdir.sent(DISARM)), process)
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=10)
-    assert len(timers(desk)) == 1
-    assert desk.sent(RELEASE)
-    return desk
+    process.communicate(timeout=60)
+    assert len(timers(workdir)) == 1
+    assert workdir.sent(RELEASE)
+    return workdir
 
 
-def test_a_preview_tells_it_and_leaves_it(killed: Desk) -> None:
+def test_a_preview_tells_it_and_leaves_it(killed: Workdir) -> None:
     (name,) = timers(killed)
     ended = killed.run("--dry", "--diff")
     assert ended.code == 0, ended.text
@@ -57,7 +57,7 @@ def test_a_preview_tells_it_and_leaves_it(killed: Desk) -> None:
     assert timers(killed) == {name}
 
 
-def test_a_run_with_nothing_else_to_do_disarms_it(killed: Desk) -> None:
+def test_a_run_with_nothing_else_to_do_disarms_it(killed: Workdir) -> None:
     (name,) = timers(killed)
     before, sets = killed.tables(), len(killed.sent("/interface/ethernet/set"))
     ended = killed.run("-y")
@@ -71,20 +71,20 @@ def test_a_run_with_nothing_else_to_do_disarms_it(killed: Desk) -> None:
 
 
 @pytest.mark.parametrize("verb", ["plan", "drift"])
-def test_plan_and_drift_say_that_it_is_pending(killed: Desk, verb: str) -> None:
+def test_plan_and_drift_say_that_it_is_pending(killed: Workdir, verb: str) -> None:
     (name,) = timers(killed)
     ended = sparkrack(killed, verb)
     assert ended.code == 2, ended.text
     assert f"disarm {name}" in ended.text
 
 
-def test_status_says_that_it_will_undo_a_run(killed: Desk) -> None:
+def test_status_says_that_it_will_undo_a_run(killed: Workdir) -> None:
     (name,) = timers(killed)
     ended = sparkrack(killed, "status")
     assert f"rollback timer {name} is armed and will undo an interrupted run" in ended.text
 
 
-def test_while_a_session_holds_safe_mode_it_is_left_alone(killed: Desk) -> None:
+def test_while_a_session_holds_safe_mode_it_is_left_alone(killed: Workdir) -> None:
     (name,) = timers(killed)
     killed.emulator.control({"op": "heal"})
     with open_session(killed.emulator) as other:

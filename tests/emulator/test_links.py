@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.peer import Crs812Process
-from tests.emulator.raw import RawClient, attributes
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.raw_client import RawClient, attributes, trap
 from tests.emulator.test_tables import one
 from tests.emulator.test_wire_protocol import Connect
-from tests.emulator.waiting import until
+from tests.emulator.wait import until
 
 ETHERNET = "/interface/ethernet"
 MASTERS = [f"qsfp56-dd-{cage}-{lane}" for cage in (1, 2) for lane in (1, 3, 5, 7)]
@@ -60,6 +60,18 @@ def test_a_new_switch_has_no_fabric_link(crs812: Crs812Process, connect: Connect
         "true",
     )
     assert "auto-initialization failed" in json.dumps(client.ask("/log/print", "?topics=interface,warning"))
+
+
+def test_a_monitor_by_item_number(crs812: Crs812Process, connect: Connect) -> None:
+    """The sentences of mktxp 2.1 (PyPI): it counts the rows of a print, and asks for each by its number."""
+    client = connect(crs812)
+    rows = [attributes(row) for row in client.ask(f"{ETHERNET}/print", "=.proplist=name")[:-1]]
+    assert len(rows) == 34
+    for number in (0, 2, 33):
+        assert monitor(client, str(number))["name"] == rows[number]["name"]
+    both = client.ask(f"{ETHERNET}/monitor", "=numbers=1,ether1", "=once=", "=.proplist=name")
+    assert [attributes(row).get("name") for row in both] == ["ether2", "ether1", None]
+    assert trap(client.ask(f"{ETHERNET}/monitor", "=numbers=34", "=once=")) == "no such item"
 
 
 def test_a_split_cage_links_all_its_legs(crs812: Crs812Process, connect: Connect) -> None:
@@ -191,7 +203,7 @@ def test_wires_carry_the_masters_l2mtu(crs812: Crs812Process, connect: Connect) 
     assert (attached["n1a"], attached["n1b"], attached["n2a"]) == (9500, 9500, 1584)
 
 
-def test_nodes_are_told_and_the_rest_of_their_state_is_kept(make_switch: MakeSwitch, connect: Connect) -> None:
+def test_nodes_are_reported_and_the_rest_of_their_state_is_kept(make_switch: MakeSwitch, connect: Connect) -> None:
     switch = make_switch()
     path: Path = switch.folder / "spark2.json"
     path.write_text(json.dumps({"gpu": "GB10", "links": {"0": {"carrier": False}}}))

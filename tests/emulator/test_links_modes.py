@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.crs812.config import Cable, Tail
-from tests.emulator.peer import USER, Crs812Process, stop_all
-from tests.emulator.raw import RawClient
+from lab.routeros_emulator.config import CableTail, EmulatedCable
+from tests.emulator.emulator_process import USER, Crs812Process, stop_all
+from tests.emulator.raw_client import RawClient
 from tests.emulator.test_links import ETHERNET, monitor, node
-from tests.emulator.waiting import until
+from tests.emulator.wait import until
 
 # cage, lane, lanes of the tail, Gb/s, medium, speed, fec-mode, interface, rate, fec that monitor shows
 LEGS = [
@@ -33,14 +33,14 @@ _ETHTOOL = {"fec91": "RS", "fec74": "BaseR", "off": "Off"}
 def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Crs812Process, RawClient]]:
     """A switch whose legs are all configured as LEGS says."""
     folder = tmp_path_factory.mktemp("modes")
-    cables: dict[str, Cable] = {}
+    cables: dict[str, EmulatedCable] = {}
     for number, (cage, lane, lanes, gbps, medium, *_) in enumerate(LEGS):
         state = folder / f"spark{number}.json"
-        tail = Tail.model_validate(
+        tail = CableTail.model_validate(
             {"lane": lane, "lanes": lanes, "gbps": gbps, "node": f"spark{number}", "port": 0, "state_file": state}
         )
         before = cables[cage].tails if cage in cables else ()
-        cables[cage] = Cable.model_validate({"cage": cage, "medium": medium, "tails": (*before, tail)})
+        cables[cage] = EmulatedCable.model_validate({"cage": cage, "medium": medium, "tails": (*before, tail)})
     switch = Crs812Process(folder, cables=tuple(cables.values())).start()
     client = RawClient(switch.plain_port)
     client.login(USER, switch.password)

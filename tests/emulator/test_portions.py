@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from switch.menus import ETHERNET
+from core.routeros.menus import ETHERNET
 from switch.transaction import MOST_WRITES
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.direct import WHOLE, Operator
+from tests.emulator.transactions import WHOLE, Operator
 
 CAGES = {
     **{f"qsfp56-dd-{number}": {"split": "4x100G"} for number in (1, 2)},
@@ -48,7 +48,7 @@ def test_a_fault_in_the_second_portion_undoes_the_first(operator: Operator, faul
     ended, _ = operator.run(goal, fuse=FUSE)
     assert not ended.done
     assert "looked again: the switch is as it was before the run" in ended.text
-    assert "what was released already is undone by the dead man now" in operator.said
+    assert "the changes that were already released are reverted by the rollback timer now" in operator.reported
     assert operator.reading(goal).same(before, goal.menus)
     tables = operator.emulator.state()["tables"]
     assert tables["/system/scheduler"] == tables["/system/script"] == []

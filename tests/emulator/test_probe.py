@@ -11,9 +11,9 @@ import pytest
 
 from switch.probe import _ask, probe
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.direct import Operator
-from tests.emulator.peer import USER, Crs812Process
-from tests.emulator.probing import PLANTED, VOLATILE, Owner
+from tests.emulator.emulator_process import USER, Crs812Process
+from tests.emulator.probe_fixtures import PLANTED, VOLATILE, Owner
+from tests.emulator.transactions import Operator
 
 
 def _settled(emulator: Crs812Process) -> str:
@@ -67,14 +67,14 @@ def test_what_refers_to_what_is_still_seen(recorded: Path) -> None:
     assert group in [row["name"] for row in menus["/user/group"]]
 
 
-def test_the_file_is_its_owners_alone_and_the_user_is_told(owner: Owner, tmp_path: Path) -> None:
+def test_the_file_is_its_owners_alone_and_the_user_is_reported(owner: Owner, tmp_path: Path) -> None:
     path = tmp_path / "f.json"
     ended = owner.probe("-o", path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert ended.stdout == ""
     assert "replaced by stand-ins: " in ended.stderr
     assert "MAC address 38" in ended.stderr  # 34 ports, the node's three, and this machine's
-    assert f"look at {path} before you send it" in ended.stderr
+    assert f"review {path} before you send it" in ended.stderr
 
 
 def test_the_open_questions_are_answered(recorded: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from switch.conduct import Ended, conduct, disarmed
+from switch.executor import TransactionOutcome, disarmed, execute
 from switch.transaction import Transaction
 from tests.emulator.test_every_write import NEW, Bench
 
@@ -30,16 +30,16 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     made.emulator.stop()
 
 
-def whole_run(bench: Bench, name: str) -> Ended:
+def whole_run(bench: Bench, name: str) -> TransactionOutcome:
     """What a run does: read, compare, carry out, or only disarm what an earlier one left."""
     goal = bench.goal
     with bench.operator.line() as line:
         before = goal.read(lambda sentence: line.talk(*sentence))
         todo = goal.plan(before)
         if not todo.batches:
-            return disarmed(goal, line, todo.armed) if todo.armed else Ended(True, "nothing to do")
+            return disarmed(goal, line, todo.armed) if todo.armed else TransactionOutcome(True, "nothing to do")
         transaction = Transaction(f"sparkrack-undo-{name}", goal, before, todo, settle=10, fuse=FUSE)
-        return conduct(transaction, line, patience=5.0)
+        return execute(transaction, line, timeout=5.0)
 
 
 def seconds(bench: Bench) -> float:
@@ -63,7 +63,7 @@ def killed_after(bench: Bench, wait: float) -> None:
 
 
 def _until(condition: Any, what: str) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, what
         time.sleep(0.02)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from sparkrack.cli.rebuilding import _works
-from sparkrack.fleet import load
-from tests.emulator.bootstrap_runs import Desk
+from core.model import load
+from sparkrack.cli.rebuild_run import _works
+from tests.emulator.bootstrap_runs import Workdir
 
 
-def works(desk: Desk) -> bool:
-    return _works(load(desk.rack), "crs812")
+def works(workdir: Workdir) -> bool:
+    return _works(load(workdir.rack), "crs812")
 
 
-def test_a_switch_from_its_box_does_not(box: Desk) -> None:
+def test_a_switch_from_its_box_does_not(box: Workdir) -> None:
     assert not works(box)
     assert box.failed_logins() == 0
 
 
-def test_one_after_first_contact_does_until_it_is_reset(box: Desk) -> None:
+def test_one_after_first_contact_does_until_it_is_reset(box: Workdir) -> None:
     code, text = box.run()
     assert code == 0, text
     assert works(box)
@@ -26,7 +26,7 @@ def test_one_after_first_contact_does_until_it_is_reset(box: Desk) -> None:
     assert not works(box)
 
 
-def test_one_with_another_password_does_not(box: Desk) -> None:
+def test_one_with_another_password_does_not(box: Workdir) -> None:
     assert box.run()[0] == 0
     box.own.write_text("another-password-0123456789\n")
     assert not works(box)

@@ -9,12 +9,12 @@ import pytest
 import requests
 
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.peer import USER, Crs812Process
-from tests.emulator.raw import RawClient
+from tests.emulator.emulator_process import USER, Crs812Process
+from tests.emulator.raw_client import RawClient
+from tests.emulator.rest_client import Web, plain, secure
 from tests.emulator.test_tables import rows
 from tests.emulator.test_wire_protocol import Connect
-from tests.emulator.waiting import until
-from tests.emulator.web import Web, plain, secure
+from tests.emulator.wait import until
 
 
 @pytest.fixture(scope="module")
@@ -87,18 +87,18 @@ def test_head_is_not_implemented(web: Web) -> None:
 
 
 def test_elsewhere_is_nothing(shared: Crs812Process) -> None:
-    answer = requests.get(f"http://127.0.0.1:{shared.www_port}/", auth=(USER, shared.password), timeout=10)
+    answer = requests.get(f"http://127.0.0.1:{shared.www_port}/", auth=(USER, shared.password), timeout=60)
     assert answer.status_code == 404
 
 
 @pytest.mark.parametrize("auth", [None, (USER, "wrong"), ("nobody", "x")])
-def test_who_is_not_known_is_told_so(shared: Crs812Process, auth: tuple[str, str] | None) -> None:
+def test_who_is_not_known_is_reported_so(shared: Crs812Process, auth: tuple[str, str] | None) -> None:
     url = f"http://127.0.0.1:{shared.www_port}/rest/system/identity"
     session = requests.Session()
     session.trust_env = False
-    assert error(session.get(url, auth=auth, timeout=10)) == (401, None)
+    assert error(session.get(url, auth=auth, timeout=60)) == (401, None)
     header = {"Authorization": "Basic !!!"}
-    assert session.get(url, headers=header, timeout=10).status_code == 401
+    assert session.get(url, headers=header, timeout=60).status_code == 401
 
 
 def test_print_by_post_with_query_and_proplist(web: Web) -> None:
@@ -116,7 +116,7 @@ def test_monitor_once(web: Web) -> None:
 
 @pytest.mark.parametrize("body", [b"{", b"[1]", b"\xff"])
 def test_a_body_that_is_no_json_object(web: Web, body: bytes) -> None:
-    answer = web.session.post(f"{web.base}/rest/interface/ethernet/print", data=body, timeout=10)
+    answer = web.session.post(f"{web.base}/rest/interface/ethernet/print", data=body, timeout=60)
     assert error(answer) == (400, "invalid JSON")
 
 

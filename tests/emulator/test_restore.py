@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 
 from switch.transaction import Say
-from tests.emulator.restoring import NAME, READER, SECRETS, MakeRestorer, Restorer
+from tests.emulator.restore_fixtures import NAME, READER, SECRETS, MakeRestorer, Restorer
 from tests.emulator.switch_runs import waits_for
 from tests.tiers import sampled
+from tests.unit.cli.cli_fixtures import settings
+from tests.unit.cli.terminal import ERASED, on_terminal
 
 
 def _sets(restorer: Restorer) -> list[str]:
@@ -69,8 +71,9 @@ def test_no_secret_is_shown_or_kept(restorer: Restorer) -> None:
     restorer.spoil()
     ended = restorer.restore(NAME, "-y")
     assert ended.code == 0, ended.text
-    kept = [path for path in restorer.backups.rglob("*") if path.is_file()]
-    assert len(kept) >= 6
+    kept = [path for path in (restorer.folder / "state").rglob("*") if path.is_file()]
+    assert len([path for path in kept if path.is_relative_to(restorer.backups)]) >= 6
+    assert {".ndjson", ".log"} <= {path.suffix for path in kept}, "the journal and the debug log"
     for secret in (restorer.emulator.password, READER, *SECRETS.values(), "let-me-in-again"):
         assert secret not in ended.text
         assert [path for path in kept if secret.encode() in path.read_bytes()] == []
@@ -127,11 +130,11 @@ def test_without_a_terminal_nothing_is_written_unasked(restorer: Restorer) -> No
     restorer.write("/system/identity", name="spoilt")
     ended = restorer.restore(NAME)
     assert ended.code == 1
-    assert "no terminal to ask on" in ended.stderr
+    assert "there is no terminal for a prompt" in ended.stderr
     assert restorer.emulator.state()["tables"]["/system/identity"][0]["name"] == "spoilt"
 
 
-def test_a_leg_that_does_not_come_up_undoes_it_unless_told_not_to_wait(restorer: Restorer) -> None:
+def test_a_leg_that_does_not_come_up_undoes_it_unless_reported_not_to_wait(restorer: Restorer) -> None:
     restorer.write("/interface/ethernet", "?default-name=qsfp56-dd-2-3", fec_mode="off")
     before = restorer.reading()
     restorer.emulator.control({"op": "cable", "do": "pull", "cage": "qsfp56-dd-2", "lane": 5})
@@ -141,6 +144,24 @@ def test_a_leg_that_does_not_come_up_undoes_it_unless_told_not_to_wait(restorer:
     assert "looked again: the switch is as it was before the run" in ended.stderr
     assert restorer.differs(restorer.reading(), before) == []
     assert restorer.restore(NAME, "-y", "--no-wait").code == 0
+
+
+def test_a_terminal_shows_the_step_of_the_switch(restorer: Restorer) -> None:
+    restorer.write("/interface/ethernet", "?default-name=qsfp56-dd-2-3", fec_mode="off")
+    restorer.emulator.control({"op": "settle", "seconds": 3})
+    environment = settings(restorer.folder, CRS812_PASSWORD=restorer.emulator.password)
+    with on_terminal(restorer.words(NAME, "-y", "--settle", "30"), environment) as screen:
+        screen.until(r"restore the switch, \d+ s: 0 of 1 hosts done\x1b")
+        screen.until("crs812  waiting for links after ")
+        screen.until_later("restore the switch")
+        screen.read_all()
+        assert screen.process.wait(60) == 0, screen.seen
+    phases = ("read the switch, ", "take the lock of the rack, ", "restore the switch, ")
+    assert sorted(phases, key=screen.seen.index) == list(phases)
+    assert f"{ERASED}crs812: spark1, which stores the lock of the rack, is unreachable: " in screen.seen
+    assert screen.seen.rindex(ERASED) > screen.seen.rindex("restore the switch")
+    assert screen.out.endswith("crs812: the switch is as in the backup\n")
+    assert "restore the switch" not in screen.out
 
 
 def test_killed_in_the_middle(make_restorer: MakeRestorer) -> None:
@@ -167,7 +188,7 @@ def test_killed_in_the_middle(make_restorer: MakeRestorer) -> None:
         process,
     )
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=10)
+    process.communicate(timeout=60)
     waits_for(lambda: restorer.emulator.state()["safe_mode"]["holder"] is None)
     assert restorer.differs(restorer.reading(), before) == []
 
@@ -183,7 +204,7 @@ def test_a_connection_that_drops_at_any_write_leaves_the_old_state(make_restorer
     new = restorer.reading()
     restorer.spoil()
     old = restorer.reading()
-    restorer.operator.patience = 0.5
+    restorer.operator.timeout = 0.5
     for number in count(first, STRIDE):
         steps = count()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.emulator.restoring import NAME, MakeRestorer, Restorer
+from tests.emulator.restore_fixtures import NAME, MakeRestorer, Restorer
 
 
 def test_a_backup_of_another_unit_is_refused(restorer: Restorer) -> None:
@@ -20,7 +20,7 @@ def test_a_backup_of_another_unit_is_refused(restorer: Restorer) -> None:
     assert restorer.emulator.writes() == written
 
 
-def test_another_release_is_told(restorer: Restorer) -> None:
+def test_another_release_is_reported(restorer: Restorer) -> None:
     path = restorer.backups / NAME / "rows.json"
     document = json.loads(path.read_text())
     document["release"] = [7, 23, 5, 0]
@@ -57,7 +57,7 @@ def test_a_service_limited_to_others_is_refused(make_restorer: MakeRestorer) -> 
     assert "limits api-ssl to 10.77.0.0/24: that would shut this run out" in ended.stderr
 
 
-def test_our_own_user_group_and_door_are_told_and_left(restorer: Restorer) -> None:
+def test_our_own_user_group_and_door_are_reported_and_left(restorer: Restorer) -> None:
     restorer.add("/user/group", name="ours", policy="read,write,policy,test,password,sensitive,api,ftp,reboot")
     restorer.write("/user", "?name=sparkrack", group="ours", comment="hers")
     restorer.write("/ip/service", "?name=api-ssl", "?dynamic=false", port="8730")
@@ -68,7 +68,7 @@ def test_our_own_user_group_and_door_are_told_and_left(restorer: Restorer) -> No
     assert "nothing to do" in ended.text
 
 
-def test_a_user_that_is_gone_is_told(restorer: Restorer) -> None:
+def test_a_user_that_is_gone_is_reported(restorer: Restorer) -> None:
     restorer.add("/user", name="alice", group="read", password="hers-alone")
     restorer.keep("sparkrack-undo-2")
     restorer.remove("/user", "?name=alice")

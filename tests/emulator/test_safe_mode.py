@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.peer import Crs812Process
-from tests.emulator.raw import RawClient, trap
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.raw_client import RawClient, trap
 from tests.emulator.test_tables import one, rows
 from tests.emulator.test_wire_protocol import Connect
-from tests.emulator.waiting import until
+from tests.emulator.wait import until
 
 DONE = [["!done"]]
 
@@ -25,9 +25,9 @@ def test_it_is_free_on_a_new_switch(crs812: Crs812Process, connect: Connect) -> 
 def test_holder_and_others_see_it_differently(crs812: Crs812Process, connect: Connect) -> None:
     holder, other = connect(crs812), connect(crs812)
     assert holder.ask("/safe-mode/take") == DONE
-    mine, theirs = one(holder, "/safe-mode"), one(other, "/safe-mode")
-    assert (mine["enabled"], mine["current"], mine["user"]) == ("true", "true", "sparkrack")
-    assert theirs == mine | {"current": "false"}
+    own, theirs = one(holder, "/safe-mode"), one(other, "/safe-mode")
+    assert (own["enabled"], own["current"], own["user"]) == ("true", "true", "sparkrack")
+    assert theirs == own | {"current": "false"}
 
 
 @pytest.mark.parametrize("words", [[], ["=on-error=abort"], ["=on-error=ask"]])

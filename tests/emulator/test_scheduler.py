@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.crs812.errors import TrapError
-from tests.emulator.bench import Bench
-from tests.emulator.peer import Crs812Process
+from lab.routeros_emulator.errors import TrapError
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.in_process_device import Bench
 from tests.emulator.test_tables import one, rows
 from tests.emulator.test_wire_protocol import Connect
-from tests.emulator.waiting import until
+from tests.emulator.wait import until
 
 SCHEDULER = "/system/scheduler"
 NAME = "/system/identity/set name="
@@ -225,7 +225,7 @@ def test_dates_and_times_are_normalised(bench: Bench) -> None:
     assert (row["start-date"], row["start-time"], row["interval"]) == ("2030-01-02", "07:30:00", "1m30s")
 
 
-def test_a_dead_man_on_a_real_switch(crs812: Crs812Process, connect: Connect) -> None:
+def test_a_rollback_timer_on_a_real_switch(crs812: Crs812Process, connect: Connect) -> None:
     """Over the wire, in real time, across a restart of the switch."""
     client = connect(crs812)
     event = f"{NAME}undone; {SCHEDULER}/remove dead"

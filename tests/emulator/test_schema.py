@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from lab.crs812 import schema
-from lab.crs812.errors import TrapError
-from lab.crs812.menu import Menu, spell_id
-from lab.crs812.menus import MENUS
-from tests.emulator.bench import Bench
+from lab.routeros_emulator import schema
+from lab.routeros_emulator.errors import TrapError
+from lab.routeros_emulator.menu import EmulatedMenu, spell_id
+from lab.routeros_emulator.menus import MENUS
+from tests.emulator.in_process_device import Bench
 
 #: Words of the API itself; a console and so its command tree has others for them.
 API_VERBS = {"getall", "listen"}
@@ -30,13 +30,13 @@ def test_the_tree_says_where_it_is_from() -> None:
 
 
 @pytest.mark.parametrize("menu", MENUS, ids=lambda menu: menu.path or "/")
-def test_every_path_and_command_is_in_the_tree(menu: Menu) -> None:
+def test_every_path_and_command_is_in_the_tree(menu: EmulatedMenu) -> None:
     commands = schema.tree()[menu.path]
     assert (menu.verbs | set(menu.actions)) - API_VERBS - commands.keys() == set()
 
 
 @pytest.mark.parametrize("menu", WRITABLE, ids=lambda menu: menu.path)
-def test_every_field_is_an_argument_in_the_tree(menu: Menu) -> None:
+def test_every_field_is_an_argument_in_the_tree(menu: EmulatedMenu) -> None:
     for verb in {"add", "set"} & menu.verbs:
         arguments = set(schema.tree()[menu.path][verb])
         fields = {item.spelling(TREE_VERSION) for item in menu.fields if not item.fixed} - {None}
@@ -44,7 +44,7 @@ def test_every_field_is_an_argument_in_the_tree(menu: Menu) -> None:
 
 
 @pytest.mark.parametrize("menu", WRITABLE, ids=lambda menu: menu.path)
-def test_what_is_not_in_the_tree_is_refused(bench: Bench, menu: Menu) -> None:
+def test_what_is_not_in_the_tree_is_refused(bench: Bench, menu: EmulatedMenu) -> None:
     rows = list(bench.device.store.rows(menu.path)) if menu.rows is None else []
     for verb in {"add", "set"} & menu.verbs:
         if verb == "set" and not rows:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from lab.crs812.errors import TrapError
-from lab.crs812.script_steps import read
-from lab.crs812.script_words import ScriptError
-from lab.crs812.sentence import MASK, mask
-from tests.emulator.bench import Bench
-from tests.emulator.peer import Crs812Process
-from tests.emulator.raw import trap
+from lab.routeros_emulator.errors import TrapError
+from lab.routeros_emulator.script.lexer import ScriptError
+from lab.routeros_emulator.script.parser import read
+from lab.routeros_emulator.sentence import MASK, mask
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.in_process_device import Bench
+from tests.emulator.raw_client import trap
 from tests.emulator.test_tables import one
 from tests.emulator.test_wire_protocol import Connect
 
@@ -82,7 +82,7 @@ def test_commands_go_the_way_of_the_api(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "reported"),
     [
         ("/interface/fibre/set x", "bad command name fibre (line 1 column 1)"),
         ("/system/identity/set name=a\n/interface/ethernet explode", "bad command name explode (line 2 column 21)"),
@@ -96,12 +96,12 @@ def test_commands_go_the_way_of_the_api(bench: Bench) -> None:
         ("/interface/ethernet/set [get *4 name] mtu=1", "only find is emulated in brackets"),
     ],
 )
-def test_a_script_that_cannot_be_read_does_nothing(bench: Bench, source: str, said: str) -> None:
+def test_a_script_that_cannot_be_read_does_nothing(bench: Bench, source: str, reported: str) -> None:
     bench.ask("/system/script/add", "=name=s", f"=source=/system/identity/set name=done\n{source}")
     assert bench.one("/system/script")["invalid"] == "true"
     with pytest.raises(TrapError) as raised:
         bench.ask("/system/script/run", "=number=s")
-    assert said.replace("line 2", "line 3").replace("line 1", "line 2") in raised.value.message
+    assert reported.replace("line 2", "line 3").replace("line 1", "line 2") in raised.value.message
     assert bench.one("/system/identity")["name"] == "MikroTik"
 
 

@@ -1,16 +1,16 @@
-"""/ip/service and /ip/arp: which doors are open, to whom, and what the unit knows of its clients."""
+"""/ip/service and /ip/arp: which services are open, to whom, and what the unit knows of its clients."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.peer import USER, Crs812Process
-from tests.emulator.raw import RawClient, trap
+from tests.emulator.emulator_process import USER, Crs812Process
+from tests.emulator.raw_client import RawClient, trap
+from tests.emulator.rest_client import plain
 from tests.emulator.test_tables import one, rows
 from tests.emulator.test_wire_protocol import Connect
-from tests.emulator.waiting import until
-from tests.emulator.web import plain
+from tests.emulator.wait import until
 
 
 def write(client: RawClient, service: str, *words: str) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.emulator.switch_runs import MODES, OPERATION, SET, Desk, MakeDesk, run, unharmed
+from tests.emulator.switch_runs import MODES, OPERATION, SET, MakeDesk, Workdir, run, unharmed
 from tests.emulator.test_switch_api import open_session
 from tests.tiers import sampled
 
 
 @pytest.mark.parametrize("mode", sampled(["asked", "yes"], 2))
-def test_from_the_factory(desk: Desk, mode: str) -> None:
-    ended = run(desk, mode)
+def test_from_the_factory(workdir: Workdir, mode: str) -> None:
+    ended = run(workdir, mode)
     assert ended.code == 0, ended.text
     for cage in (1, 2):
         for lane in range(1, 9):
-            row = desk.row(f"qsfp56-dd-{cage}-{lane}")
+            row = workdir.row(f"qsfp56-dd-{cage}-{lane}")
             assert (row["disabled"], row["mtu"], row["l2mtu"]) == ("false", "9000", "9500")
             if lane % 2:
                 assert (row["auto-negotiation"], row["speed"], row["fec-mode"]) == (
@@ -23,16 +23,16 @@ def test_from_the_factory(desk: Desk, mode: str) -> None:
                     "100G-baseCR2",
                     "fec91",
                 )
-    assert desk.row("qsfp56-1-1")["l2mtu"] == "1584"
-    links = desk.emulator.links()
+    assert workdir.row("qsfp56-1-1")["l2mtu"] == "1584"
+    links = workdir.emulator.links()
     assert all(links[f"qsfp56-dd-{cage}-{lane}"] == "link-ok" for cage in (1, 2) for lane in (1, 3, 5, 7))
-    assert desk.tables()["/system/identity"] == [{"name": "crs812"}]
-    assert desk.emulator.state()["safe_mode"]["holder"] is None
+    assert workdir.tables()["/system/identity"] == [{"name": "crs812"}]
+    assert workdir.emulator.state()["safe_mode"]["holder"] is None
     assert ended.lines("restarts cage qsfp56-dd-1 (spark1, spark2, spark3, spark4)")
     assert ended.lines("bounces all 34 ports")
 
 
-def test_in_this_order(applied: Desk) -> None:
+def test_in_this_order(applied: Workdir) -> None:
     assert [sentence.split()[0] for sentence in applied.sent(SET, "/safe-mode/take", "/safe-mode/release")] == [
         *("/safe-mode/take", SET, SET, SET, "/safe-mode/release")
     ]
@@ -44,7 +44,7 @@ def test_in_this_order(applied: Desk) -> None:
 
 
 @pytest.mark.parametrize("mode", sampled(MODES, 3, 2))
-def test_a_second_run_writes_nothing(applied: Desk, mode: str) -> None:
+def test_a_second_run_writes_nothing(applied: Workdir, mode: str) -> None:
     writes, taken = applied.emulator.writes(), len(applied.sent("/safe-mode/take"))
     ended = run(applied, mode)
     assert ended.code == 0, ended.text
@@ -54,7 +54,7 @@ def test_a_second_run_writes_nothing(applied: Desk, mode: str) -> None:
     assert mode == "yes" or "[@routeros/crs812]" not in ended.lines(OPERATION)[0]
 
 
-def test_a_run_without_changes_asks_each_menu_once_and_the_monitor(applied: Desk) -> None:
+def test_a_run_without_changes_asks_each_menu_once_and_the_monitor(applied: Workdir) -> None:
     before, monitored = applied.emulator.stats()["reads"], len(applied.sent("/interface/ethernet/monitor"))
     applied.run("-y")
     after = applied.emulator.stats()["reads"]
@@ -67,9 +67,9 @@ def test_a_run_without_changes_asks_each_menu_once_and_the_monitor(applied: Desk
     assert len(applied.sent("/interface/ethernet/monitor")) == monitored + 1
 
 
-def test_a_preview_shows_every_field_and_writes_nothing(desk: Desk) -> None:
-    before = desk.tables()
-    ended = desk.run("--dry", "--diff")
+def test_a_preview_shows_every_field_and_writes_nothing(workdir: Workdir) -> None:
+    before = workdir.tables()
+    ended = workdir.run("--dry", "--diff")
     assert ended.code == 0, ended.text
     for text in (
         "/interface/ethernet qsfp56-dd-1-1: l2mtu 1584 -> 9500, mtu 1500 -> 9000",
@@ -78,12 +78,12 @@ def test_a_preview_shows_every_field_and_writes_nothing(desk: Desk) -> None:
         "cage qsfp56-dd-1, auto-negotiated -> 4x100G copper: restarts cage qsfp56-dd-1",
     ):
         assert text in ended
-    assert desk.emulator.writes() == 0
-    assert desk.sent("/safe-mode/take") == []
-    assert desk.tables() == before
+    assert workdir.emulator.writes() == 0
+    assert workdir.sent("/safe-mode/take") == []
+    assert workdir.tables() == before
 
 
-def test_one_lane_wrong_by_hand_rewrites_its_cage_only(applied: Desk) -> None:
+def test_one_lane_wrong_by_hand_rewrites_its_cage_only(applied: Workdir) -> None:
     with open_session(applied.emulator) as session:
         session.talk(SET, "=.id=*E", "=fec-mode=off")
     downs = {name: link["downs"] for name, link in applied.emulator.state()["links"].items()}
@@ -97,7 +97,7 @@ def test_one_lane_wrong_by_hand_rewrites_its_cage_only(applied: Desk) -> None:
     assert {name for name in after if after[name] != downs[name]} <= {f"qsfp56-dd-2-{lane}" for lane in range(1, 9)}
 
 
-def test_from_another_split_and_back_into_the_bridge(applied: Desk) -> None:
+def test_from_another_split_and_back_into_the_bridge(applied: Workdir) -> None:
     with open_session(applied.emulator) as session:
         session.talk(SET, "=.id=*4,*6,*8,*A", "=speed=200G-baseCR4")
         session.talk(SET, "=.id=*5", "=disabled=yes")
@@ -113,41 +113,43 @@ def test_from_another_split_and_back_into_the_bridge(applied: Desk) -> None:
 
 
 def test_the_plain_api_for_first_contact(make_desk: MakeDesk) -> None:
-    desk = make_desk({"tls": False})
-    desk.switch["port"] = desk.emulator.plain_port
-    assert desk.run("-y").code == 0
+    workdir = make_desk({"tls": False})
+    workdir.switch["port"] = workdir.emulator.plain_port
+    assert workdir.run("-y").code == 0
 
 
-def test_sentences_and_facts_from_the_command_line(desk: Desk) -> None:
-    process = desk.start("exec", "--limit", "switches", "--", "/system/identity/print")
+def test_sentences_and_facts_from_the_command_line(workdir: Workdir) -> None:
+    process = workdir.start("exec", "--limit", "switches", "--", "/system/identity/print")
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert '{"name": "MikroTik"}' in text
-    process = desk.start("fact", "--limit", "switches", "--json", "switch.facts.Rows", "path=/system/identity")
+    process = workdir.start(
+        "fact", "--limit", "switches", "--json", "core.routeros.pyinfra_facts.Rows", "path=/system/identity"
+    )
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert '"name": "MikroTik"' in text
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "reported"),
     [
         (["inventory.py", "exec", "--limit", "switches", "--", "ls", "-la"], "ls -la: not an API sentence"),
         (["@routeros/crs812", "exec", "--", "/system/identity/print"], "is the switch in the inventory?"),
         (["inventory.py", "-y", "--data", "routeros_port=http", "deploy.py"], "routeros_port"),
     ],
 )
-def test_what_is_typed_wrongly_is_told(desk: Desk, arguments: list[str], said: str) -> None:
-    process = desk.start(*arguments[1:], inventory=arguments[0])
+def test_what_is_typed_wrongly_is_reported(workdir: Workdir, arguments: list[str], reported: str) -> None:
+    process = workdir.start(*arguments[1:], inventory=arguments[0])
     text, _ = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert said in text
+    assert reported in text
     assert "Traceback" not in text
-    assert desk.emulator.writes() == 0
+    assert workdir.emulator.writes() == 0
 
 
-def test_a_password_that_is_not_there(desk: Desk) -> None:
-    desk.switch["password"] = {"env": "NOT_SET_ANYWHERE"}
-    ended = desk.run("-y")
-    unharmed(ended, desk)
+def test_a_password_that_is_not_there(workdir: Workdir) -> None:
+    workdir.switch["password"] = {"env": "NOT_SET_ANYWHERE"}
+    ended = workdir.run("-y")
+    unharmed(ended, workdir)
     assert ended.lines("environment variable NOT_SET_ANYWHERE is not set")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.crs812.errors import TrapError
-from tests.emulator.bench import Bench
+from lab.routeros_emulator.errors import TrapError
+from tests.emulator.in_process_device import Bench
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_an_interface_list_has_members(bench: Bench) -> None:
     )
 
 
-def test_the_time_of_day_is_told_in_the_zone(bench: Bench) -> None:
+def test_the_time_of_day_is_reported_in_the_zone(bench: Bench) -> None:
     bench.ask("/system/clock/set", "=date=2030-06-30", "=time=23:30:00")
     bench.ask("/system/clock/set", "=time-zone-name=Europe/Berlin")
     row = bench.one("/system/clock")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.peer import USER, Crs812Process
-from tests.emulator.raw import RawClient, attributes, trap
+from tests.emulator.emulator_process import USER, Crs812Process
+from tests.emulator.raw_client import RawClient, attributes, trap
 from tests.emulator.test_wire_protocol import Connect
 
 ETHERNET = "/interface/ethernet"

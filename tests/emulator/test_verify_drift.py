@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from switch.drift import Drift, Sort
-from tests.emulator import verifying
-from tests.emulator.verifying import Kept
+from switch.differences import DifferenceKind, SwitchDifference
+from tests.emulator import verify_fixtures
+from tests.emulator.verify_fixtures import Kept
 
 ETHERNET, PORT = "/interface/ethernet/set", "/interface/bridge/port"
 
 
 @pytest.fixture(scope="module")
 def declared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
-    with verifying.declared(tmp_path_factory.mktemp("kept"), lossless="roce") as made:
+    with verify_fixtures.declared(tmp_path_factory.mktemp("kept"), lossless="roce") as made:
         assert made.drift() == ()
         yield made
 
@@ -30,7 +30,7 @@ def kept(declared: Kept) -> Iterator[Kept]:
 
 def found(kept: Kept) -> list[str]:
     drifts = kept.drift()
-    assert all(one.sort is Sort.DIFFERS for one in drifts), drifts
+    assert all(one.sort is DifferenceKind.DIFFERS for one in drifts), drifts
     return [one.text for one in drifts]
 
 
@@ -131,24 +131,24 @@ def test_a_change_by_hand_is_named(kept: Kept, case: str) -> None:
 def test_a_port_of_another_bridge_and_that_bridge(kept: Kept) -> None:
     kept.by_hand("/interface/bridge/add name=br2", f"{PORT}/set .id=<{PORT} interface=qsfp56-dd-1-3> bridge=br2")
     assert kept.drift() == (
-        Drift(Sort.DIFFERS, "port qsfp56-dd-1-3 is not in bridge bridge (in br2)"),
-        Drift(
-            Sort.FAULT,
+        SwitchDifference(DifferenceKind.DIFFERS, "port qsfp56-dd-1-3 is not in bridge bridge (in br2)"),
+        SwitchDifference(
+            DifferenceKind.FAULT,
             "bridge br2 is a second bridge, and the chip forwards for one only (its ports: qsfp56-dd-1-3); remove it",
         ),
     )
     kept.by_hand(f"{PORT}/set .id=<{PORT} interface=qsfp56-dd-1-3> bridge=bridge", "/interface/bridge/remove .id=br2")
 
 
-def test_a_user_is_told_and_left_when_nothing_is_purged(kept: Kept) -> None:
+def test_a_user_is_reported_and_left_when_nothing_is_purged(kept: Kept) -> None:
     kept.by_hand("/user/add name=mallory group=read password=canary-9Qx")
-    assert kept.drift("purge") == (Drift(Sort.UNMANAGED, "user mallory is not in rack.yaml"),)
+    assert kept.drift("purge") == (SwitchDifference(DifferenceKind.UNMANAGED, "user mallory is not in rack.yaml"),)
 
 
 def test_without_a_reader_the_api_is_asked(kept: Kept) -> None:
     kept.by_hand(f"{ETHERNET} .id=qsfp56-dd-1-3 fec-mode=off")
     seen = len(kept.emulator.log())
-    assert [one.text for one in kept.drift("reader", "purge") if one.sort is Sort.DIFFERS] == [
+    assert [one.text for one in kept.drift("reader", "purge") if one.sort is DifferenceKind.DIFFERS] == [
         "leg crs812/qsfp56-dd-1-3: FEC is off, wanted fec91"
     ]
     lines = [line for line in kept.emulator.log()[seen:] if "command" in line]

@@ -8,13 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparkrack.proof.shell import UnreachableError
-from switch import look, verify
-from switch.look import Look
-from tests.emulator import verifying
-from tests.emulator.peer import Crs812Process
-from tests.emulator.verifying import Kept
-from tests.emulator.waiting import until
+from core.ssh.root_shell import UnreachableError
+from switch import verify, verify_client
+from switch.verify_client import SwitchChecks
+from tests.emulator import verify_fixtures
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.verify_fixtures import Kept
+from tests.emulator.wait import until
 
 BRIDGE_PORT = "/interface/bridge/port"
 LEG2 = "spark2 on leg crs812/qsfp56-dd-1-3, lanes 3-4"
@@ -22,14 +22,14 @@ LEG2 = "spark2 on leg crs812/qsfp56-dd-1-3, lanes 3-4"
 
 @pytest.fixture(scope="module")
 def declared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
-    with verifying.declared(tmp_path_factory.mktemp("kept")) as made:
+    with verify_fixtures.declared(tmp_path_factory.mktemp("kept")) as made:
         yield made
 
 
 @pytest.fixture
 def kept(declared: Kept, monkeypatch: pytest.MonkeyPatch) -> Kept:
     """A switch as declared; a test mends what it breaks. Nothing is waited for."""
-    for module in (look, verify):
+    for module in (verify_client, verify):
         monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
     monkeypatch.setattr(verify, "HEARD_SECONDS", 0.0)
     return declared
@@ -92,7 +92,7 @@ def test_each_drift_is_a_failure_of_its_own(kept: Kept) -> None:
         kept.declare()
 
 
-def test_what_nobody_declared_is_told_and_is_no_failure(kept: Kept) -> None:
+def test_what_no_one_declared_is_reported_and_is_no_failure(kept: Kept) -> None:
     kept.by_hand("/user/add name=mallory group=read password=canary-9Qx")
     try:
         outcomes = kept.proven("crs812", "purge")
@@ -114,16 +114,16 @@ def test_safe_mode_that_is_held(kept: Kept) -> None:
     with kept.session() as session:
         session.talk("/safe-mode/take", "=on-error=abort")
         ((check, why),) = failures(kept, "crs812")
-    assert check == "nobody_holds_safe_mode"
+    assert check == "safe_mode_is_free"
     assert why.startswith("crs812: sparkrack (")
 
 
 @pytest.mark.parametrize("menu", ["script", "scheduler"])
-def test_a_dead_man_that_was_left(kept: Kept, menu: str) -> None:
+def test_a_rollback_timer_that_was_left(kept: Kept, menu: str) -> None:
     kept.by_hand(f"/system/{menu}/add name=sparkrack-undo-x")
     try:
         ((check, why),) = failures(kept, "crs812")
-        assert (check, "sparkrack-undo-x" in why) == ("no_dead_man_is_armed", True)
+        assert (check, "sparkrack-undo-x" in why) == ("no_rollback_timer_is_armed", True)
     finally:
         kept.by_hand(f"/system/{menu}/remove .id=<{'/system/' + menu} name=sparkrack-undo-x>")
 
@@ -133,7 +133,7 @@ def test_counters_that_grow(kept: Kept, monkeypatch: pytest.MonkeyPatch, counter
     def grow(_seconds: float) -> None:
         kept.emulator.control({"op": "counters", "interface": "qsfp56-dd-1-3", "add": {counter: 7}})
 
-    monkeypatch.setattr(look, "time", SimpleNamespace(sleep=grow))
+    monkeypatch.setattr(verify_client, "time", SimpleNamespace(sleep=grow))
     assert failures(kept, "crs812") == [("counters_stand_still", f"{LEG2}: within 0 s {counter} grew by 7")]
 
 
@@ -149,7 +149,7 @@ def test_a_cable_that_is_pulled(kept: Kept) -> None:
             (
                 "leg_is_up_on_the_switch",
                 (
-                    f"{LEG2}: the switch says status no-link, wanted link-ok; rate unknown, wanted 100Gbps; "
+                    f"{LEG2}: the switch reports status no-link, wanted link-ok; rate unknown, wanted 100Gbps; "
                     "fec unknown, wanted fec91"
                 ),
             ),
@@ -176,8 +176,8 @@ def test_a_node_that_does_not_see_what_the_switch_sees(kept: Kept) -> None:
         assert (
             "both_ends_of_leg_agree",
             (
-                f"{LEG2}: the switch says link-ok, enp1s0f1np1 sees no link; the switch says link-ok, enP2p1s0f1np1 "
-                "sees no link"
+                f"{LEG2}: the switch reports link-ok, enp1s0f1np1 sees no link; the switch reports link-ok, "
+                "enP2p1s0f1np1 sees no link"
             ),
         ) in found
     finally:
@@ -187,14 +187,14 @@ def test_a_node_that_does_not_see_what_the_switch_sees(kept: Kept) -> None:
 def test_a_node_that_the_switch_has_forgotten_speaks_again(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     """A link that was down takes along what the switch has learned by it."""
     asked: list[str] = []
-    answers, learned = verifying.Node.run, Look.hosts
+    answers, learned = verify_fixtures.Node.run, SwitchChecks.hosts
 
-    def run(node: verifying.Node, command: str) -> SimpleNamespace:
+    def run(node: verify_fixtures.Node, command: str) -> SimpleNamespace:
         asked.append(command)
         return answers(node, command)
 
-    monkeypatch.setattr(verifying.Node, "run", run)
-    monkeypatch.setattr(Look, "hosts", lambda look: learned(look) if len(asked) > 1 else {})
+    monkeypatch.setattr(verify_fixtures.Node, "run", run)
+    monkeypatch.setattr(SwitchChecks, "hosts", lambda look: learned(look) if len(asked) > 1 else {})
     assert [check for check, _ in failures(kept, "spark2")] == ["leg_goes_to_its_node"]
     monkeypatch.setattr(verify, "HEARD_SECONDS", 60.0)
     asked.clear()
@@ -267,20 +267,20 @@ def test_a_node_that_cannot_be_asked(kept: Kept, monkeypatch: pytest.MonkeyPatch
     def refused(*_: object) -> object:
         raise UnreachableError("spark2", "ssh: Connection refused")
 
-    monkeypatch.setattr(verifying.Node, "run", refused)
+    monkeypatch.setattr(verify_fixtures.Node, "run", refused)
     assert {why for _, why in failures(kept, "spark2")} == {"spark2: cannot be asked: ssh: Connection refused"}
     assert len(failures(kept, "spark2")) == 3
 
 
 def test_a_node_is_asked_once_and_a_menu_too(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    answer = verifying.Node.run
+    answer = verify_fixtures.Node.run
 
-    def run(node: verifying.Node, command: str) -> SimpleNamespace:
+    def run(node: verify_fixtures.Node, command: str) -> SimpleNamespace:
         asked.append(command)
         return answer(node, command)
 
-    monkeypatch.setattr(verifying.Node, "run", run)
+    monkeypatch.setattr(verify_fixtures.Node, "run", run)
     seen = len(kept.emulator.log())
     kept.proven("spark2")
     assert len(asked) == 1
@@ -307,4 +307,4 @@ def plug(kept: Kept) -> None:
 
 
 def settled(kept: Kept) -> None:
-    until(lambda: {kept.emulator.links()[leg] for leg in verifying.LEGS} == {"link-ok"})
+    until(lambda: {kept.emulator.links()[leg] for leg in verify_fixtures.LEGS} == {"link-ok"})

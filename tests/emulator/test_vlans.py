@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.emulator.peer import Crs812Process
-from tests.emulator.raw import RawClient, trap
+from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.raw_client import RawClient, trap
 from tests.emulator.test_links import configure, node
 from tests.emulator.test_qos import done
 from tests.emulator.test_tables import one, rows
 from tests.emulator.test_wire_protocol import Connect
-from tests.emulator.waiting import until
+from tests.emulator.wait import until
 
 BRIDGE, PORT, VLAN = "/interface/bridge", "/interface/bridge/port", "/interface/bridge/vlan"
 
@@ -139,7 +139,7 @@ def test_the_table_survives_a_restart_and_unrolls(crs812: Crs812Process, connect
     assert one(connect(crs812), VLAN)["tagged"] == "ether1"
 
 
-def test_a_node_is_told_what_its_leg_carries(crs812: Crs812Process, connect: Connect) -> None:
+def test_a_node_is_reported_what_its_leg_carries(crs812: Crs812Process, connect: Connect) -> None:
     """Its own kernel then drops what the switch's port would."""
     client = connect(crs812)
     configure(client, crs812)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -10,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.peer import USER, Crs812Process
-from tests.emulator.raw import RawClient, attributes, encode, trap
+from tests.emulator.emulator_process import USER, Crs812Process
+from tests.emulator.raw_client import RawClient, attributes, encode, trap
 
 Connect = Callable[[Crs812Process], RawClient]
 
@@ -29,6 +30,23 @@ def test_a_wrong_login_is_trapped_and_may_be_tried_again(shared: Crs812Process, 
     answers = client.ask("/login", f"=name={name}", f"=password={password}")
     assert answers == [["!trap", "=message=invalid user name or password (6)"], ["!done"]]
     client.login(USER, shared.password)
+    client.close()
+
+
+def test_a_login_that_begins_with_a_challenge(shared: Crs812Process) -> None:
+    """The sentences of ros-client 1.1.2 (npm): a bare /login, whose answer it drops, then name and password."""
+    client = RawClient(shared.plain_port)
+    ((reply, challenge),) = client.ask("/login")
+    assert reply == "!done"
+    assert re.fullmatch("=ret=[0-9a-f]{32}", challenge)
+    client.send("/system/identity/print")
+    assert client.read() == ["!fatal", "not logged in"], "a challenge is no login"
+    client = RawClient(shared.plain_port)
+    assert client.ask("/login") != [["!done", challenge]]
+    old = ["/login", f"=name={USER}", f"=response=00{'0' * 32}"]
+    assert trap(client.ask(*old)) == "invalid user name or password (6)"
+    client.login(USER, shared.password)
+    assert client.ask("/system/identity/print")[-1] == ["!done"]
     client.close()
 
 
@@ -225,7 +243,7 @@ def test_peers_that_talk_nonsense_or_vanish_do_no_harm(make_switch: MakeSwitch, 
 def test_tls_serves_the_configured_certificate(shared: Crs812Process) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    plain = socket.create_connection(("127.0.0.1", shared.tls_port), timeout=10)
+    plain = socket.create_connection(("127.0.0.1", shared.tls_port), timeout=60)
     with context.wrap_socket(plain) as connection:
         certificate = connection.getpeercert(binary_form=True)
         assert certificate is not None

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from lab.crs812.lanes import Lane
-from lab.crs812.links import Links, Surroundings
-from lab.crs812.modes import LANES
-from lab.crs812.plant import Plant
-from lab.crs812.ports import CAGE
-from lab.crs812.wires import BridgeWires, WireError
-from tests.emulator.peer import reference_cables
+from lab.routeros_emulator.cabling import EmulatedCabling
+from lab.routeros_emulator.lanes import Lane
+from lab.routeros_emulator.link_wiring import BridgeWiring, WiringError
+from lab.routeros_emulator.links import LinkEnvironment, Links
+from lab.routeros_emulator.ports import CRS812
+from tests.emulator.emulator_process import reference_cables
 
 IP = """#!/bin/sh
 echo "$0 $*" | sed 's|.*/||' >> "$CALLS"
@@ -38,7 +37,7 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[
 
 
 def test_attach_sets_the_mtu_before_it_joins(calls: Callable[[], list[str]]) -> None:
-    BridgeWires("fabric").attach(["n1a", "n1b"], 9500)
+    BridgeWiring("fabric").attach(["n1a", "n1b"], 9500)
     assert calls() == [
         "ip -force -batch -",
         "link set dev n1a mtu 9500",
@@ -49,19 +48,19 @@ def test_attach_sets_the_mtu_before_it_joins(calls: Callable[[], list[str]]) -> 
 
 
 def test_detach(calls: Callable[[], list[str]]) -> None:
-    BridgeWires("fabric").detach(iter(["n1a"]))
+    BridgeWiring("fabric").detach(iter(["n1a"]))
     assert calls() == ["ip -force -batch -", "link set dev n1a nomaster"]
 
 
 def test_nothing_to_do_starts_nothing(calls: Callable[[], list[str]]) -> None:
-    BridgeWires("fabric").detach([])
+    BridgeWiring("fabric").detach([])
     assert calls() == []
 
 
 def test_what_ip_says_is_passed_on(calls: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAIL", "n9")
-    with pytest.raises(WireError, match="Cannot find device n9"):
-        BridgeWires("fabric").attach(["n9"], 9000)
+    with pytest.raises(WiringError, match="Cannot find device n9"):
+        BridgeWiring("fabric").attach(["n9"], 9000)
 
 
 def test_learned_hosts(calls: Callable[[], list[str]], tmp_path: Path) -> None:
@@ -69,7 +68,7 @@ def test_learned_hosts(calls: Callable[[], list[str]], tmp_path: Path) -> None:
     own = learned | {"mac": "02:00:00:00:00:01", "state": "permanent"}
     other = learned | {"master": "elsewhere"}
     (tmp_path / "fdb").write_text(json.dumps([learned, own, other]))
-    assert BridgeWires("fabric").hosts() == [("02:00:00:00:01:0A", "n1a")]
+    assert BridgeWiring("fabric").hosts() == [("02:00:00:00:01:0A", "n1a")]
 
 
 class Recorder:
@@ -119,16 +118,17 @@ def test_wires_move_only_when_something_changes() -> None:
 
     def lanes(cage: str) -> list[Lane]:
         good = Lane(negotiates=False, speed="100G-baseCR2", fec="fec91")
-        return [good] * LANES[CAGE[cage][0].kind]
+        return [good] * len(CRS812.by_cage[cage])
 
     def fabric(name: str) -> int | None:
         return l2mtu.get(name, 1584)
 
     links = Links(
-        Plant(reference_cables()),
+        CRS812,
+        EmulatedCabling(reference_cables()),
         wires,
         1.0,
-        Surroundings(lanes, fabric, clock.later, lambda _t, m: told.append(m)),
+        LinkEnvironment(lanes, fabric, clock.later, lambda _t, m: told.append(m)),
     )
     every = tuple(f"n{number}{half}" for number in range(1, 9) for half in "ab")
     links.boot()
@@ -152,14 +152,14 @@ def test_wires_move_only_when_something_changes() -> None:
     assert {tap for _, taps, _ in wires.moves for tap in taps} == set(every) - {"n2a", "n2b"}
 
 
-def test_a_wire_that_cannot_be_moved_is_told_and_does_no_harm() -> None:
+def test_a_wire_that_cannot_be_moved_is_reported_and_does_no_harm() -> None:
     class Broken(Recorder):
         def detach(self, taps: Iterable[str]) -> None:
-            raise WireError(f"Cannot find device {next(iter(taps))}")
+            raise WiringError(f"Cannot find device {next(iter(taps))}")
 
     clock, told = Clock(), list[str]()
-    around = Surroundings(lambda _c: [Lane()] * 8, lambda _n: 1584, clock.later, lambda _t, m: told.append(m))
-    Links(Plant(reference_cables()[:1]), Broken(), 1.0, around).boot()
+    around = LinkEnvironment(lambda _c: [Lane()] * 8, lambda _n: 1584, clock.later, lambda _t, m: told.append(m))
+    Links(CRS812, EmulatedCabling(reference_cables()[:1]), Broken(), 1.0, around).boot()
     assert told[0] == "wires: Cannot find device n1a"
 
 
@@ -168,12 +168,12 @@ def test_a_wire_that_could_not_be_attached_is_tried_again() -> None:
         def attach(self, taps: Iterable[str], mtu: int) -> None:
             super().attach(taps, mtu)
             if len(self.moves) == 1:
-                raise WireError("Cannot find device n1a")
+                raise WiringError("Cannot find device n1a")
 
     wires, clock = Late(), Clock()
     lanes = [Lane(negotiates=False, speed="100G-baseCR2", fec="fec91")] * 8
-    around = Surroundings(lambda _c: lanes, lambda _n: 1584, clock.later, lambda _t, _m: None)
-    links = Links(Plant(reference_cables()[:1]), wires, 1.0, around)
+    around = LinkEnvironment(lambda _c: lanes, lambda _n: 1584, clock.later, lambda _t, _m: None)
+    links = Links(CRS812, EmulatedCabling(reference_cables()[:1]), wires, 1.0, around)
     links.restart(["qsfp56-dd-1"])
     clock.settle()
     assert links.attached == {}
@@ -185,12 +185,12 @@ def test_a_wire_that_could_not_be_attached_is_tried_again() -> None:
 def test_a_wire_that_may_have_been_attached_is_detached_when_its_link_goes() -> None:
     class Half(Recorder):
         def attach(self, taps: Iterable[str], mtu: int) -> None:
-            raise WireError(f"Cannot find device {list(taps)[1]} to give it MTU {mtu}")
+            raise WiringError(f"Cannot find device {list(taps)[1]} to give it MTU {mtu}")
 
     wires, clock = Half(), Clock()
     lanes = [Lane(negotiates=False, speed="100G-baseCR2", fec="fec91")] * 8
-    around = Surroundings(lambda _c: lanes, lambda _n: 1584, clock.later, lambda _t, _m: None)
-    links = Links(Plant(reference_cables()[:1]), wires, 1.0, around)
+    around = LinkEnvironment(lambda _c: lanes, lambda _n: 1584, clock.later, lambda _t, _m: None)
+    links = Links(CRS812, EmulatedCabling(reference_cables()[:1]), wires, 1.0, around)
     links.restart(["qsfp56-dd-1"])
     clock.settle()
     links.restart(["qsfp56-dd-1"])

@@ -6,22 +6,26 @@ Plain pyinfra runs against such nodes are in test_unknown_nodes.py and tests/uni
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import pytest
 from paramiko import SSHException
 
-from sparkrack.fleet import Rack, load
-from sparkrack.fleet.selection import Selection
-from sparkrack.ops import probe
-from sparkrack.ops.account import Sort
-from sparkrack.run.evaluate import evaluate
-from sparkrack.run.plan import Plan, Standing
-from tests.unit.fleet.racks import SWITCH, changed
+from core.model import Rack, image_lock, load, model_lock
+from core.model.image_lock import Pin
+from core.model.selection import Selection
+from core.ops import host_facts
+from core.util.event import EventKind
+from sparkrack.engine.evaluate import evaluate
+from sparkrack.engine.plan import HostState, Plan
+from tests.unit.engine.fake_rack import FILE, node_in, prepared, usual
+from tests.unit.model.racks import SWITCH, changed
+from tests.unit.model.serving_racks import VLLM
 from tests.unit.ops.fakenode import Answers
 from tests.unit.roles.cases import OPERATIONS, ROLES, read, role_file
-from tests.unit.run.fakerack import FILE, node_in, prepared, usual
+from tests.unit.roles.serving_units import IMAGE_ID, RECORD
 
 FAULTS: Mapping[str, Any] = {
     "garbage": "\x01%% (what is this) ;{[\n",
@@ -46,10 +50,12 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "/etc/ssh/sshd_config.d/00-sparkrack.conf": (ANYTHING, OURS),
     "/etc/tmpfiles.d/sparkrack-access.conf": (ANYTHING, "there after a trial that was cut off, which is made again"),
     "access-modes": (ANYTHING, MODES),
+    "access-foreign": (EMPTY, "an account without keys and settings of others has no line"),
     "access-cloud-init": (ANYTHING, "a line more: our drop-in for cloud-init is written, which changes no names"),
     "/etc/docker/daemon.json": (EMPTY, "an empty file holds no setting"),
     "/etc/systemd/system/docker.service.d/50-sparkrack.conf": (ANYTHING, OURS),
     "docker-containers": (EMPTY, NONE),
+    "running-units": (EMPTY, NONE),
     "/etc/apt/apt.conf.d/99-sparkrack-no-upgrades": (ANYTHING, OURS),
     "/run/reboot-required": (ANYTHING, THERE),
     "/run/reboot-required.pkgs": (ANYTHING, "shown to a person, as it is"),
@@ -70,6 +76,24 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "/etc/systemd/system/sparkrack-lossless@.service": (ANYTHING, OURS),
     "lossless-units": (ANYTHING, "no line says that a unit is enabled, so it is, which does no harm twice"),
     "lossless-modes": (ANYTHING, MODES),
+    "/etc/systemd/timesyncd.conf.d/zz-sparkrack.conf": (ANYTHING, OURS),
+    "/etc/chrony/sources.d/sparkrack.sources": (ANYTHING, "a file of ours for chrony, which this node does not have"),
+    "time-modes": (ANYTHING, MODES),
+    "time-settings": (EMPTY, NONE),
+    "time-source-folders": (EMPTY, NONE),
+    "/etc/systemd/system.conf.d/zz-sparkrack-watchdog.conf": (ANYTHING, OURS),
+    "/etc/sysctl.d/zz-sparkrack-blackbox.conf": (ANYTHING, OURS),
+    "/etc/modules-load.d/zz-sparkrack-blackbox.conf": (ANYTHING, OURS),
+    "/etc/modprobe.d/zz-sparkrack-blackbox.conf": (ANYTHING, OURS),
+    "/etc/systemd/pstore.conf.d/zz-sparkrack.conf": (ANYTHING, OURS),
+    "/etc/tmpfiles.d/zz-sparkrack-blackbox.conf": (ANYTHING, OURS),
+    "/etc/systemd/journald.conf.d/zz-sparkrack.conf": (ANYTHING, OURS),
+    "/etc/systemd/system/sparkrack-clock-cap.service": (ANYTHING, OURS),
+    "blackbox-modes": (ANYTHING, MODES),
+    "blackbox-manager-settings": (EMPTY, NONE),
+    "blackbox-sysctl-settings": (EMPTY, NONE),
+    "blackbox-pstore-settings": (EMPTY, NONE),
+    "blackbox-journal-settings": (EMPTY, NONE),
     "/etc/fstab": (ANYTHING, OTHERS),
     "/etc/sysctl.d/zz-sparkrack-memory.conf": (ANYTHING, OURS),
     "swap-units": (EMPTY, "no line says that swap.target is masked, so it is, which does no harm twice"),
@@ -80,6 +104,8 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "/run/sparkrack/run.lock": (ANYTHING, "who changes the rack is told; only taking the lock decides"),
     "images-stock": (EMPTY, f"{NONE}: what is declared is pulled"),
     "images-transfers": (EMPTY, NONE),
+    "models-records": (ANYTHING, "a record that does not read is none: the files are read and verified again"),
+    "models-transfers": (EMPTY, NONE),
     "/etc/nccl.conf": (ANYTHING, OTHERS),
     "/etc/sparkrack/fabric.env": (ANYTHING, OURS),
     "/etc/profile.d/sparkrack-fabric.sh": (ANYTHING, OURS),
@@ -89,19 +115,28 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "/etc/sysctl.d/zz-sparkrack-rdma.conf": (ANYTHING, OURS),
     "rdma-modes": (ANYTHING, MODES),
     "rdma-devices": (EMPTY, f"{NONE}: our files name the devices that the card has on a DGX Spark"),
+    "serving-files": (EMPTY, NONE),
+    "serving-leases": (EMPTY, NONE),
+    "serving-services": (EMPTY, NONE),
+    "serving-records": (EMPTY, NONE),
+    "serving-door-files": (EMPTY, NONE),
+    "serving-door-state": (EMPTY, NONE),
+    "serving-containers": (EMPTY, NONE),
     "memlock-limits": (EMPTY, NONE),
     "memlock-settings": (EMPTY, NONE),
     "arp-settings": (EMPTY, NONE),
 }
 """Which answers do no harm to whoever believes them, and why. Everything else must stop the host."""
 
-DECLARING: Mapping[str, str] = {"lossless": "roce-right"}
+DECLARING: Mapping[str, str] = {"blackbox": "already-right", "lossless": "roce-right", "time": "already-right"}
 """A case in which a role has something to look after and finds it right, where that is not the usual node."""
 
 
 def keys() -> Iterator[tuple[str, str]]:
     for role in ROLES:
-        yield from ((role, key) for key in (*probe._registered[role].files, *probe._registered[role].commands))
+        yield from (
+            (role, key) for key in (*host_facts._registered[role].files, *host_facts._registered[role].commands)
+        )
 
 
 @cache
@@ -119,6 +154,9 @@ def racks(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Rack]:
     found = {}
     for role in ROLES:
         file = tmp_path_factory.mktemp(role) / "rack.yaml"
+        if role == "serving":  # its files are made from what the lock file has
+            image_lock.write(file.with_name("rack.lock.json"), {VLLM: Pin(None, IMAGE_ID)})
+            model_lock.write(file.with_name("rack.lock.json"), {"qwen": replace(RECORD, source="Qwen/Small")})
         file.write_text(changed(SWITCH, *sound(role)[0]))
         found[role] = load(file)
     return found
@@ -134,7 +172,7 @@ def plan(racks: Mapping[str, Rack], role: str, answers: Answers) -> Plan:
 
 
 def reasons(made: Plan) -> list[str]:
-    return [said.text for _, said in made.machines[0].said(Sort.UNKNOWN, Sort.REFUSED)]
+    return [reported.message for _, reported in made.hosts[0].events(EventKind.UNKNOWN, EventKind.REFUSED)]
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -152,7 +190,7 @@ def test_a_bad_answer(role: str, key: str, fault: str, racks: Mapping[str, Rack]
     if fault in HARMLESS.get(key, ((), ""))[0]:
         assert made.code in (0, 2), f"{key}: no longer believed; take it out of HARMLESS: {reasons(made)}"
         return
-    assert made.code == 1, f"{key}: {fault} is believed: {made.machines[0]}"
+    assert made.code == 1, f"{key}: {fault} is believed: {made.hosts[0]}"
     assert reasons(made)
 
 
@@ -164,7 +202,7 @@ def test_a_bad_answer(role: str, key: str, fault: str, racks: Mapping[str, Rack]
 )
 def test_a_connection_that_is_lost(role: str, error: Exception, racks: Mapping[str, Rack]) -> None:
     made = plan(racks, role, Answers(sound(role)[1], probe_raises=error))
-    assert (made.code, made.machines[0].standing) == (1, Standing.UNKNOWN)
+    assert (made.code, made.hosts[0].state) == (1, HostState.UNKNOWN)
     assert (str(error) or "sudo wants a password") in reasons(made)[0]
 
 

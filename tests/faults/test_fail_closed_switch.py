@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -12,14 +13,15 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.inventory import Inventory
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from sparkrack.fleet.selection import select
-from sparkrack.ops.account import Sort
-from sparkrack.run import session as engine
-from sparkrack.run.evaluate import evaluate
-from sparkrack.run.plan import Plan
-from switch.connector import RouterOSConnector
-from tests.unit.run.fakerack import FILE
-from tests.unit.switch.memory import Clock, Device
+from core.model.selection import select
+from core.routeros.connector import RouterOSConnector
+from core.routeros.rollback_timer import PREFIX
+from core.util.event import EventKind
+from sparkrack.engine import session as engine
+from sparkrack.engine.evaluate import evaluate
+from sparkrack.engine.plan import Plan
+from tests.unit.engine.fake_rack import FILE
+from tests.unit.switch.in_memory_switch import Clock, Device
 from tests.unit.switch.racks import EVERY_KEY, make_rack
 
 FAULTS = (
@@ -32,12 +34,11 @@ MAY_BE_EMPTY = frozenset(
         *("/interface/ethernet/switch/qos/profile", "/interface/ethernet/switch/qos/priority-flow-control"),
         *("/system/logging", "/system/logging/action", "/system/scheduler", "/system/script", "/snmp/community"),
         *("/user", "/user/group", "/user/active", "/ip/arp"),
-        *("/safe-mode", "/system/device-mode"),
+        "/safe-mode",
     }
 )
 """Lists: none is an answer, and what is declared is added. The switch refuses what it has already. Safe mode matters
-to a plan while a rollback timer is armed, and is looked at again before a write. A switch without the menu
-of device mode is taken for one without that limit; whether there is such a switch is not known."""
+to a plan while a rollback timer is armed (a test of its own), and is looked at again before a write."""
 MAY_BE_SPARSE = frozenset(
     {
         *(
@@ -53,9 +54,7 @@ MAY_BE_SPARSE = frozenset(
     }
 )
 """Settings: RouterOS leaves a field out that has no value. What is declared is set, which does no harm twice."""
-ONLY_TOLD = frozenset(
-    {"/safe-mode", "/system/device-mode", "/system/routerboard", "/user/active", "/ip/arp", "/interface/bridge/host"}
-)
+ONLY_TOLD = frozenset({"/safe-mode", "/system/routerboard", "/user/active", "/ip/arp", "/interface/bridge/host"})
 """What only serves to say more (whom a change disturbs), or is compared with a serial number if one is declared."""
 
 
@@ -65,6 +64,7 @@ class Told:
 
     path: str = ""
     fault: str = ""
+    armed: bool = False
     sent: list[str] = field(default_factory=list)
 
     def __copy__(self) -> Told:
@@ -76,7 +76,10 @@ class SwitchNode(RouterOSConnector):
     """A switch in memory."""
 
     def connect(self) -> None:
-        self.line = Device(Clock()).line()
+        device = Device(Clock())
+        if self.host.data.told.armed:
+            device.tables["/system/script"].append({".id": "*7", "name": f"{PREFIX}earlier", "source": "/x add"})
+        self.line = device.line()
 
     def _carry_out(self, command: StringCommand) -> tuple[bool, CommandOutput]:
         told = self.host.data.told
@@ -94,6 +97,15 @@ class SwitchNode(RouterOSConnector):
         return False, CommandOutput([OutputLine("stderr", told.fault)])
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _secrets() -> Iterator[None]:
+    """A plan is refused where a declared secret cannot be had."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("SNMP_A", "SNMP_E", "READER_PASSWORD", "CRS812_PASSWORD"):
+            patched.setenv(name, f"swordfish-{name}")
+        yield
+
+
 @pytest.fixture(scope="module")
 def rack(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make_rack(tmp_path_factory.mktemp("rack"), **EVERY_KEY)
@@ -106,7 +118,7 @@ def planned(rack: Any, told: Told) -> Plan:
     for host in made:
         host.connector_cls = SwitchNode
     with patch.object(engine, "make_inventory", lambda *_, **__: made), patch.object(pyinfra, "is_cli", True):
-        session = engine.Session(found, FILE, select(found, limit=[switch.name]))
+        session = engine.RunSession(found, FILE, select(found, limit=[switch.name]))
         try:
             session.connect()
             session.prepare()
@@ -121,8 +133,6 @@ def planned(rack: Any, told: Told) -> Plan:
 def harmless(path: str, fault: str) -> bool:
     if fault == "empty":
         return path in MAY_BE_EMPTY
-    if fault == "no such command prefix":
-        return path == "/system/device-mode"
     return fault == "another row" and path in MAY_BE_SPARSE | ONLY_TOLD
 
 
@@ -142,8 +152,16 @@ def test_a_bad_answer(fault: str, rack: Any, menus: list[str]) -> None:
         if harmless(path, fault):
             assert plan.code == 2, f"{path}: {fault} is no longer believed"
         else:
-            assert plan.code == 1, f"{path}: {fault} is believed: {plan.machines[0]}"
-            assert list(plan.machines[0].said(Sort.UNKNOWN, Sort.REFUSED))
+            assert plan.code == 1, f"{path}: {fault} is believed: {plan.hosts[0]}"
+            assert list(plan.hosts[0].events(EventKind.UNKNOWN, EventKind.REFUSED))
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_safe_mode_is_unknown_beside_an_armed_rollback_timer(fault: str, rack: Any) -> None:
+    assert planned(rack, Told(armed=True)).code == 2, "the sound switch"
+    plan = planned(rack, Told("/safe-mode", fault, armed=True))
+    assert plan.code == 1
+    assert list(plan.hosts[0].events(EventKind.UNKNOWN))
 
 
 def test_every_menu_that_is_named_is_read(menus: list[str]) -> None:

@@ -18,7 +18,7 @@ FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whatever stands in this folder needs the virtual rack."""
+    """Mark the tests in this folder: all need the virtual rack."""
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.lab)
@@ -50,7 +50,7 @@ def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """The rack does not stand idle beside the thousands of tests that need none."""
+    """Stop the rack before tests that do not need it."""
     worker = item.config.stash.get(WORKER, None)
     if worker and worker.rack and nextitem is not None and FOLDER not in nextitem.path.parents:
         worker.rack.lab("down")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from lab import snapshots
 from lab.image import build
-from lab.place import cache
+from lab.paths import cache
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
-CODE = ("sparkrack", "roles", "switch", "lab", "group_data", "deploy.py", "inventory.py", "config.py")
-"""What decides what a converged rack is, besides the recipe of the image and the locked packages."""
+CODE = ("core", "sparkrack", "roles", "switch", "lab", "group_data", "deploy.py", "inventory.py", "config.py")
+"""Files that determine a converged rack, besides the recipe of the image and the locked packages."""
 KEPT = 3
-"""How many snapshots of tests stay: those of other checkouts may be in use."""
+"""Number of snapshots of tests that are kept: those of other checkouts may be in use."""
 
 
 def key(nodes: tuple[str, ...]) -> str:

@@ -20,13 +20,13 @@ from pathlib import Path
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
 HOME = "/lab/operator"
-"""Where the node sees it."""
+"""Path of the home folder on the node."""
 PROGRAM = f"{HOME}/bin/sparkrack"
 RACK = "/home/ops/rack"
 """The rack file's folder on the node, readable by its login user alone."""
-PARTS = ("sparkrack", "roles", "switch", "lab", "group_data", "inventory.py", "deploy.py", "config.py")
+PARTS = ("core", "sparkrack", "roles", "switch", "lab", "group_data", "inventory.py", "deploy.py", "config.py")
 NAMED = ("rack.yaml", "rack.lock.json", "known_hosts", "id_ed25519", "switches/*/password", "switches/*/reader")
-"""The rack file and what it names."""
+"""The rack file and the files that it names."""
 WRAPPER = f"""\
 #!/bin/sh
 export PYTHONHOME={HOME} PYTHONPATH={HOME}/tree:{HOME}/site PYTHONDONTWRITEBYTECODE=1 LD_LIBRARY_PATH={HOME}/lib
@@ -37,7 +37,7 @@ exec {HOME}/bin/python -m sparkrack.cli.main "$@"
 @contextmanager
 def operator(rack: VirtualRack, node: str) -> Iterator[None]:
     """sparkrack as PROGRAM on the node, the rack file and what it names in RACK; both are gone afterwards."""
-    shared = rack.place.node(node) / "shared"
+    shared = rack.paths.node(node) / "shared"
     folder = shared / "operator"
     shutil.rmtree(folder, ignore_errors=True)
     luggage = shared / "rack.tar"
@@ -69,7 +69,7 @@ def _lay_out(folder: Path) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Links where the file system can, since nobody writes to it and it is large."""
+    """Use hard links where the file system supports them, since the files are large and never written."""
     if subprocess.run(["cp", "-aLl", source, target], capture_output=True, check=False).returncode:
         shutil.rmtree(target, ignore_errors=True)
         subprocess.run(["cp", "-aL", source, target], check=True)

@@ -16,7 +16,7 @@ STALE, FORWARDED = "stale ConnectX-7", "CPU-forwarded"
 @contextmanager
 def carrying(rack: VirtualRack, node: str, gbps: Mapping[str, float]) -> Iterator[None]:
     """A node whose devices carry these Gbit/s."""
-    hardware = rack.place.node(node) / "shared/hardware.json"
+    hardware = rack.paths.node(node) / "shared/hardware.json"
     kept = hardware.read_text()
     hardware.write_text(json.dumps(json.loads(kept) | {"rdma": {name: {"gbps": to} for name, to in gbps.items()}}))
     try:

@@ -71,7 +71,7 @@ def test_a_plan_is_carried_out_as_it_was_shown_or_not_at_all(rack: VirtualRack, 
     assert rack.ssh("spark2", "sysctl -n vm.overcommit_memory").strip() == "0"
     journal = Path(re.findall(r"journal: (\S+)", done.stdout)[-1])
     lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    assert [line["event"] for line in lines][:: len(lines) - 1] == ["began", "ended"]
+    assert [line["event"] for line in lines][:: len(lines) - 1] == ["run_started", "run_finished"]
     assert {line["host"] for line in lines if line.get("result") == "changed"} == {"spark2"}
     assert rack.ssh("spark1", f"ls {LOCK} 2>/dev/null || echo none").strip() == "none"
 
@@ -115,10 +115,10 @@ def test_ctrl_c_lets_the_operation_at_hand_end(rack: VirtualRack) -> None:
         start_new_session=True,
     )
     try:
-        said = ""
+        reported = ""
         assert run.stdout
         for line in run.stdout:
-            said += line
+            reported += line
             if "memory: Keep memory free" in line and "changed" in line:
                 subprocess.run(["pkill", "-INT", "-g", str(run.pid)], check=False)
                 break
@@ -126,19 +126,19 @@ def test_ctrl_c_lets_the_operation_at_hand_end(rack: VirtualRack) -> None:
     finally:
         run.kill()
         run.wait()
-    said += rest
-    assert "Traceback" not in said
-    assert run.returncode == 1, said
-    assert "the operation at hand is ended first" in said
-    assert re.search(r"^spark2: \d operations? changed it$", said, re.MULTILINE)
-    assert re.search(r"^stopped; journal: ", said, re.MULTILINE)
+    reported += rest
+    assert "Traceback" not in reported
+    assert run.returncode == 1, reported
+    assert "the operation in progress is finished first" in reported
+    assert re.search(r"^spark2: \d operations? changed it$", reported, re.MULTILINE)
+    assert re.search(r"^stopped; journal: ", reported, re.MULTILINE)
     assert rack.ssh("spark1", f"ls {LOCK} 2>/dev/null || echo none").strip() == "none"
     done = rack.command("apply", "-y", "--limit", "spark2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert rack.command("drift", "--limit", "spark2").returncode == 0
 
 
-def test_the_kinds_of_drift_are_told_apart(rack: VirtualRack) -> None:
+def test_the_kinds_of_drift_are_distinguished(rack: VirtualRack) -> None:
     """A value that differs, a dead link, a node unlike the others, and what is not declared."""
     rack.ssh("spark2", "sysctl -qw vm.overcommit_memory=1")
     rack.ssh("spark1", f"cp {KERNEL} {KERNEL}.was; echo 6.17.0-9999-nvidia > {KERNEL}")
@@ -151,21 +151,21 @@ def test_the_kinds_of_drift_are_told_apart(rack: VirtualRack) -> None:
         rack.ssh("spark2", "sysctl -qw vm.overcommit_memory=0")
     assert done.returncode == 2, done.stdout + done.stderr
     found = [
-        (machine["name"], looked["role"], finding["kind"], finding["text"])
-        for machine in json.loads(done.stdout)["machines"]
+        (machine["name"], looked["role"], finding["kind"], finding["message"])
+        for machine in json.loads(done.stdout)["hosts"]
         for looked in machine["roles"]
         for finding in looked["findings"]
     ]
     assert ("spark2", "memory", "declared", "vm.overcommit_memory: 1 -> 0") in found
-    assert {text.split(":")[0] for name, _, kind, text in found if (name, kind) == ("spark3", "runtime")} == HALVES
-    assert [text for name, _, kind, text in found if (name, kind) == ("crs812", "runtime") and "to spark3 port" in text]
-    assert [text for name, _, kind, text in found if (name, kind) == ("spark1", "fleet") and "6.17.0-9999" in text]
+    assert {text.split(":")[0] for name, _, kind, text in found if (name, kind) == ("spark3", "broken")} == HALVES
+    assert [text for name, _, kind, text in found if (name, kind) == ("crs812", "broken") and "to spark3 port" in text]
+    assert [text for name, _, kind, text in found if (name, kind) == ("spark1", "outlier") and "6.17.0-9999" in text]
     assert [text for _, role, kind, text in found if (role, kind) == ("switch", "unmanaged")]
     assert rack.command("drift", "--quiet").returncode == 0
 
 
 def test_a_node_that_is_dead_is_no_drift_but_unknown(rack: VirtualRack) -> None:
-    ns.end(ns.matching(rack.place.namespace, f"umid={rack.place.namespace}-spark3"))
+    ns.end(ns.matching(rack.paths.namespace, f"umid={rack.paths.namespace}-spark3"))
     try:
         for verb in ("plan", "drift", "status", "apply"):
             done = rack.command(verb, *(["-y"] if verb == "apply" else []))
@@ -174,3 +174,26 @@ def test_a_node_that_is_dead_is_no_drift_but_unknown(rack: VirtualRack) -> None:
             assert "Traceback" not in done.stdout + done.stderr
     finally:
         rack.lab("up", "--nodes", str(len(NODES)))
+
+
+def test_a_key_of_others_is_reported_and_kept(rack: VirtualRack) -> None:
+    keys = "/home/ops/.ssh/authorized_keys2"
+    rack.ssh(
+        "spark3",
+        "rm -f /tmp/guest /tmp/guest.pub; ssh-keygen -q -t ed25519 -N '' -C guest@lab -f /tmp/guest < /dev/null; "
+        f"install -o ops -g ops -m 600 /tmp/guest.pub {keys}; rm -f /tmp/guest /tmp/guest.pub",
+    )
+    try:
+        done = rack.command("drift", "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = [
+            (machine["name"], looked["role"], finding["kind"])
+            for machine in json.loads(done.stdout)["hosts"]
+            for looked in machine["roles"]
+            for finding in looked["findings"]
+            if "(guest@lab)" in finding["message"]
+        ]
+        assert found == [("spark3", "access", "unmanaged")]
+        assert rack.ssh("spark3", f"wc -l < {keys}").strip() == "1"
+    finally:
+        rack.ssh("spark3", f"rm -f {keys}")

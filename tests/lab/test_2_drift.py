@@ -17,7 +17,7 @@ from tests import generated
 from tests.browser.browser import MISSING, browser
 from tests.generated import REPOSITORY
 from tests.lab.conftest import NODES
-from tests.lab.drifts import DRIFTS
+from tests.lab.drift_table import DRIFTS
 from tests.lab.virtual import VirtualRack
 
 NODE = "spark2"
@@ -59,10 +59,10 @@ def story(rack: VirtualRack, tmp_path_factory: pytest.TempPathFactory) -> Story:
 
 def findings(text: str) -> str:
     """What `sparkrack drift --json` found on the node, a line each, as a plan would say it."""
-    (machine,) = [machine for machine in json.loads(text)["machines"] if machine["name"] == NODE]
-    said = [finding for looked in machine["roles"] for finding in looked["findings"]]
+    (machine,) = [machine for machine in json.loads(text)["hosts"] if machine["name"] == NODE]
+    reported = [finding for looked in machine["roles"] for finding in looked["findings"]]
     return "\n".join(
-        line for finding in said for line in (f"Will {finding['text']}", finding["text"], *finding["diff"])
+        line for finding in reported for line in (f"Will {finding['message']}", finding["message"], *finding["diff"])
     )
 
 
@@ -73,7 +73,7 @@ def done(rack: VirtualRack, texts: Mapping[str, str]) -> set[str]:
 
 
 @pytest.mark.parametrize("name", DRIFTS)
-def test_it_is_found_named_and_mended(story: Story, name: str) -> None:
+def test_it_is_found_named_and_fixed(story: Story, name: str) -> None:
     drift = DRIFTS[name]
     planned = [line for line in story.plan.splitlines() if f"[{NODE}]" in line]
     assert any(drift.plan in line for line in planned), "\n".join(planned)

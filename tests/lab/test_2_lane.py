@@ -29,7 +29,7 @@ def test_a_wrong_lane_breaks_exactly_its_nodes_pairs(rack: VirtualRack, wrong_la
     assert len(pairs) == 2 * 2 * (len(NODES) - 1)
     assert all("spark2" in pair for pair in pairs)
     leg = "spark2 on leg crs812/qsfp56-dd-1-3, lanes 3-4"
-    assert f"{leg}: the switch says status no-link" in seen.stdout
+    assert f"{leg}: the switch reports status no-link" in seen.stdout
     assert f"{leg}: enp1s0f1np1 sees no link" in seen.stdout
     before = rack.etc()
     rack.deploy("-y", roles=("switch",))

@@ -55,7 +55,7 @@ def counted(rack: VirtualRack) -> dict[str, float]:
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
             if sample.name == "sparkrack_drift" and sample.labels["kind"] == "declared":
-                machine = sample.labels["machine"]
+                machine = sample.labels["host"]
                 found[machine] = found.get(machine, 0) + sample.value
     return found
 
@@ -68,7 +68,7 @@ def test_the_service_finds_a_rack_in_sync(head: VirtualRack) -> None:
     assert head.ssh(HEAD, f"stat -c '%a %U' {METRICS}").strip() == "644 ops"
 
 
-def test_drift_is_told_and_no_failure_and_the_timer_finds_it(head: VirtualRack) -> None:
+def test_drift_is_reported_and_no_failure_and_the_timer_finds_it(head: VirtualRack) -> None:
     head.ssh("spark2", "sysctl -qw vm.overcommit_memory=1")
     try:
         # Times alone are changed, so that nobody waits for an hour.
@@ -90,7 +90,7 @@ def test_drift_is_told_and_no_failure_and_the_timer_finds_it(head: VirtualRack) 
         head.ssh("spark2", "sysctl -qw vm.overcommit_memory=0")
 
 
-def test_what_could_not_be_told_fails_the_unit(head: VirtualRack) -> None:
+def test_what_was_unknown_fails_the_unit(head: VirtualRack) -> None:
     head.ssh(HEAD, f"mv {RACK}/known_hosts {RACK}/away")
     try:
         ended, _ = looked(head)

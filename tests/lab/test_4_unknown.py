@@ -11,10 +11,10 @@ def test_a_node_that_cannot_be_read_is_left_alone(rack: VirtualRack) -> None:
         before = rack.ssh("spark2", "tar -c --sort=name /etc | sha256sum")
         for words in (("-y",), ("--dry",)):
             done = rack.deploy(*words, "--limit", "spark2", check=False, roles=("memory",))
-            said = done.stdout + done.stderr
+            reported = done.stdout + done.stderr
             assert done.returncode == 1
-            assert "reading it ends with exit 127" in said
-            assert "Traceback" not in said
+            assert "reading it ends with exit 127" in reported
+            assert "Traceback" not in reported
         assert rack.ssh("spark2", "tar -c --sort=name /etc | sha256sum") == before
         assert rack.ssh("spark2", "sysctl -n vm.overcommit_memory").strip() == "1"
     finally:
@@ -24,14 +24,14 @@ def test_a_node_that_cannot_be_read_is_left_alone(rack: VirtualRack) -> None:
 
 
 def test_a_changed_host_key_stops_the_run(rack: VirtualRack) -> None:
-    known = rack.place.known_hosts.read_text()
+    known = rack.paths.known_hosts.read_text()
     one, two, *rest = known.splitlines()
     swapped = [f"{one.split()[0]} {' '.join(two.split()[1:])}", two, *rest]
-    rack.place.known_hosts.write_text("\n".join(swapped) + "\n")
+    rack.paths.known_hosts.write_text("\n".join(swapped) + "\n")
     try:
         done = rack.deploy("-y", "--limit", "spark1", check=False, roles=("memory",))
     finally:
-        rack.place.known_hosts.write_text(known)
+        rack.paths.known_hosts.write_text(known)
     assert done.returncode == 1
     assert "Host key for 10.77.0.11 does not match" in done.stdout + done.stderr
 

@@ -16,8 +16,8 @@ FILES = "/usr/local/lib/sparkrack/lossless /etc/systemd/system/sparkrack-lossles
 
 def with_policy(rack: VirtualRack, policy: str) -> Path:
     """The lab's rack file with a policy on its switch, beside it."""
-    file = rack.place.rack.with_name(f"rack-{policy}.yaml")
-    lines = rack.place.rack.read_text().splitlines(keepends=True)
+    file = rack.paths.rack.with_name(f"rack-{policy}.yaml")
+    lines = rack.paths.rack.read_text().splitlines(keepends=True)
     (at,) = [number for number, line in enumerate(lines) if line.strip().startswith("model:")]
     indent = lines[at][: -len(lines[at].lstrip())]
     file.write_text("".join([*lines[: at + 1], f"{indent}lossless: {policy}\n", *lines[at + 1 :]]))
@@ -46,7 +46,7 @@ def test_pause_is_set_and_proven_and_stays(rack: VirtualRack, pause: Path) -> No
     assert rack.ssh(NODE, "systemctl --failed --no-legend --plain").strip() == ""
 
 
-def test_what_was_broken_is_seen_and_mended(rack: VirtualRack, pause: Path) -> None:
+def test_what_was_broken_is_seen_and_fixed(rack: VirtualRack, pause: Path) -> None:
     rack.ssh(
         NODE,
         f"ethtool -A {NAMES[0]} rx off; dcb pfc set dev {NAMES[1]} prio-pfc 3:on; "
@@ -83,9 +83,9 @@ def test_roce_is_refused_where_the_driver_cannot(rack: VirtualRack, pause: Path)
 
 def test_it_is_taken_back(rack: VirtualRack, pause: Path) -> None:
     rack.ssh(NODE, f"dcb app replace dev {NAMES[0]} dscp-prio 26:3; dcb pfc set dev {NAMES[0]} prio-pfc 3:on")
-    assert "is left, though no switch of the node has a policy" in verified(rack, rack.place.rack, check=False)
+    assert "is left, though no switch of the node has a policy" in verified(rack, rack.paths.rack, check=False)
     rack.deploy("-y", "--limit", NODE, roles=ALONE)
     assert rack.ssh(NODE, f"ls {FILES} /etc/systemd/system/*.device.wants/*lossless* 2>/dev/null || true") == ""
     assert rack.ssh(NODE, f"dcb -N app show dev {NAMES[0]} dscp-prio") == ""
     assert ":on" not in rack.ssh(NODE, f"dcb pfc show dev {NAMES[0]} prio-pfc")
-    verified(rack, rack.place.rack)
+    verified(rack, rack.paths.rack)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.drifts import IMAGE
+from tests.lab.drift_table import IMAGE
 from tests.lab.virtual import VirtualRack
 
 NODE, ROLES = "spark1", ("memory", "docker")
@@ -22,8 +22,8 @@ def fill(mebibytes: int, name: str = "filler") -> str:
 @pytest.fixture(scope="module")
 def low(rack: VirtualRack) -> Iterator[Path]:
     """The lab's rack with a ceiling of 1 GiB, on one node; in the end the node is as it was."""
-    file = rack.place.rack.with_name("low.yaml")
-    lines = rack.place.rack.read_text().rstrip("\n")
+    file = rack.paths.rack.with_name("low.yaml")
+    lines = rack.paths.rack.read_text().rstrip("\n")
     file.write_text(f"{lines}\ndocker: {{memory: 1G}}\n")
     rack.deploy("-y", "--limit", NODE, rack=file, roles=ROLES)
     yield file
@@ -55,8 +55,8 @@ def test_the_guard_ends_containers_on_its_floor(rack: VirtualRack, low: Path) ->
     rack.deploy("-y", "--limit", NODE, rack=high, roles=ROLES)
     try:
         assert rack.ssh(NODE, f"{fill(2000)} >/dev/null 2>&1; echo $?").strip() == "137"
-        said = rack.ssh(NODE, "journalctl -q -o cat -u sparkrack-memory-guard | tail -5")
-        assert "ended every container in sparkrack.slice" in said
+        reported = rack.ssh(NODE, "journalctl -q -o cat -u sparkrack-memory-guard | tail -5")
+        assert "ended every container in sparkrack.slice" in reported
         assert rack.ssh(NODE, "systemctl is-active ssh docker sparkrack-memory-guard").split() == ["active"] * 3
     finally:
         high.unlink()

@@ -27,7 +27,7 @@ def full(rack: VirtualRack) -> Iterator[None]:
     rack.ssh(NODE, "rm -rf /fill")
 
 
-def said(done: subprocess.CompletedProcess[str]) -> str:
+def reported(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout + done.stderr
 
 
@@ -36,7 +36,7 @@ def test_a_full_disk_is_seen_before_any_change(rack: VirtualRack, full: None) ->
     rack.ssh(NODE, "sysctl -qw vm.overcommit_memory=1")
     done = rack.deploy("-y", "--limit", NODE, check=False)
     assert done.returncode == 1
-    assert "10G" in said(done)
+    assert "10G" in reported(done)
     assert rack.ssh(NODE, "sysctl -n vm.overcommit_memory").strip() == "1"
     assert rack.ssh(NODE, "tar -c --sort=name /etc | sha256sum") == before
 
@@ -52,12 +52,12 @@ def test_a_disk_that_fills_up_leaves_the_old_file_whole(rack: VirtualRack) -> No
     finally:
         rack.ssh(NODE, "rm -rf /fill")
     assert done.returncode == 1
-    assert "No space left on device" in said(done)
-    assert "Traceback" not in said(done)
+    assert "No space left on device" in reported(done)
+    assert "Traceback" not in reported(done)
     assert left == f"{was}0\n"
 
 
-def test_after_that_an_ordinary_run_mends_all(rack: VirtualRack) -> None:
+def test_after_that_an_ordinary_run_fixes_all(rack: VirtualRack) -> None:
     rack.deploy("-y", "--limit", NODE)
     assert rack.ssh(NODE, "sysctl -n vm.overcommit_memory vm.min_free_kbytes").split() == ["0", "1572864"]
 
@@ -68,12 +68,12 @@ def test_a_lock_of_dpkg_is_waited_for(rack: VirtualRack) -> None:
     hold = f"import fcntl, time; {lock}; time.sleep(40)"
     rack.ssh(NODE, f'apt-mark unhold nvidia-modprobe >/dev/null; systemd-run -q --unit=holder python3 -c "{hold}"')
     done = rack.deploy("-y", "--limit", NODE, roles=("preflight", "driver"))
-    assert "python3 (pid " in said(done)
+    assert "python3 (pid " in reported(done)
     assert rack.ssh(NODE, "systemctl is-active holder || true").strip() == "inactive", "it was not waited for"
     assert "nvidia-modprobe" in rack.ssh(NODE, "apt-mark showhold")
 
 
-def test_sudo_taken_away_is_told_and_nothing_is_done(rack: VirtualRack) -> None:
+def test_sudo_taken_away_is_reported_and_nothing_is_done(rack: VirtualRack) -> None:
     rack.ssh(
         NODE,
         "systemd-run -q --on-active=25s --timer-property=AccuracySec=100ms mv /etc/ops.away /etc/sudoers.d/ops; "
@@ -85,13 +85,13 @@ def test_sudo_taken_away_is_told_and_nothing_is_done(rack: VirtualRack) -> None:
         assert time.monotonic() < until
         time.sleep(1)
     assert done.returncode == 1
-    assert "sudo asks for a password; `sparkrack bootstrap nodes NAME` sets passwordless sudo" in said(done)
-    assert "Traceback" not in said(done)
+    assert "sudo asks for a password; `sparkrack bootstrap nodes NAME` sets passwordless sudo" in reported(done)
+    assert "Traceback" not in reported(done)
 
 
 def test_a_gate_that_shuts_keeps_the_switch_as_it_is(rack: VirtualRack) -> None:
     """Links would go down for all nodes, and one of them cannot be gone on with: the run ends before that."""
-    hardware = rack.place.node("spark3") / "shared/hardware.json"
+    hardware = rack.paths.node("spark3") / "shared/hardware.json"
     kept = hardware.read_text()
     state = json.loads(kept)
     for slot in state["pci"]:
@@ -106,13 +106,13 @@ def test_a_gate_that_shuts_keeps_the_switch_as_it_is(rack: VirtualRack) -> None:
     finally:
         hardware.write_text(kept)
     assert done.returncode == 1
-    assert "x2" in said(done)
+    assert "x2" in reported(done)
     assert rack.writes() == writes
     rack.deploy("-y")
     assert rack.writes() > writes
 
 
-def test_a_node_that_dies_in_the_middle_ends_the_run_and_the_next_one_mends_all(rack: VirtualRack) -> None:
+def test_a_node_that_dies_in_the_middle_ends_the_run_and_the_next_one_fixes_all(rack: VirtualRack) -> None:
     for node in rack.nodes:
         rack.ssh(node, "sysctl -qw vm.overcommit_memory=1")
     run = subprocess.Popen(
@@ -130,7 +130,7 @@ def test_a_node_that_dies_in_the_middle_ends_the_run_and_the_next_one_mends_all(
             text += line
             if "Starting operation" in line:
                 break
-        dead = ns.matching(rack.place.namespace, f"umid={rack.place.namespace}-spark3")
+        dead = ns.matching(rack.paths.namespace, f"umid={rack.paths.namespace}-spark3")
         assert dead
         ns.end(dead)
         rest, _ = run.communicate(timeout=300)

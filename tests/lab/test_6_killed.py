@@ -22,7 +22,7 @@ CHAINS = [(20, 20), *(pytest.param(first, EVERY, marks=pytest.mark.soak) for fir
 MOST = 120
 TAKEN_BACK = "for _ in $(seq 400); do ls /run/sparkrack/*.revert >/dev/null 2>&1 || exit 0; sleep 0.5; done; exit 1"
 """Waits until the node has reverted what was on trial; it does so after 90 s."""
-KILLED = str(Path(__file__).with_name("killed.py"))
+KILLED = str(Path(__file__).with_name("kill_after.py"))
 
 
 @pytest.mark.parametrize(("first", "every"), CHAINS)
@@ -37,15 +37,15 @@ def test_a_chain_of_killed_runs_converges(rack: VirtualRack, first: int, every: 
         )
         if done.returncode == 0:
             break
-        said = done.stdout + done.stderr
-        if "is still on trial" in said:
+        reported = done.stdout + done.stderr
+        if "is still unconfirmed" in reported:
             # Killed between a change that could cut the node off and its proof: the node takes it back by itself. The
             # next run gets one command more, or it would be killed there for ever.
             waits += 1
             rack.ssh(NODE, TAKEN_BACK)
             continue
         # What `sparkrack lab run` makes of SIGKILL; anything else is a run that refused, or failed by itself.
-        assert done.returncode == 256 - signal.SIGKILL, f"run {runs}: exit {done.returncode}\n{said}"
+        assert done.returncode == 256 - signal.SIGKILL, f"run {runs}: exit {done.returncode}\n{reported}"
         runs += 1
     else:
         raise AssertionError(f"no end after {runs} runs")

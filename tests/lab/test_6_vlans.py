@@ -17,8 +17,8 @@ VLAN = "/interface/bridge/vlan"
 @pytest.fixture
 def tagged(rack: VirtualRack) -> Iterator[Path]:
     """The lab's rack file with VLANs, beside it; in the end the rack is without them."""
-    file = rack.place.rack.with_name("rack-vlans.yaml")
-    file.write_text(rack.place.rack.read_text().replace("fabric:\n", "fabric:\n  vlans: [1100, 1101]\n"))
+    file = rack.paths.rack.with_name("rack-vlans.yaml")
+    file.write_text(rack.paths.rack.read_text().replace("fabric:\n", "fabric:\n  vlans: [1100, 1101]\n"))
     yield file
     rack.deploy("-y", roles=ROLES)
     assert "fabric0" not in rack.ssh("spark1", "ip -br link")

@@ -15,8 +15,8 @@ from tests.lab.virtual import REPOSITORY, VirtualRack
 def test_up_again_changes_nothing(rack: VirtualRack) -> None:
     def running() -> list[str]:
         boots = [rack.ssh(node, "cat /proc/sys/kernel/random/boot_id") for node in rack.nodes]
-        switch = ns.matching(rack.place.namespace, str(rack.place.switch("crs812") / "config.json"))
-        return [*boots, str(switch), rack.place.rack.read_text()]
+        switch = ns.matching(rack.paths.namespace, str(rack.paths.switch("crs812") / "config.json"))
+        return [*boots, str(switch), rack.paths.rack.read_text()]
 
     before = running()
     rack.lab("up", "--nodes", "3")
@@ -38,7 +38,7 @@ def test_the_switch_goes_back_to_factory_and_takes_the_fabric_along(rack: Virtua
 
 
 def test_what_was_killed_comes_back_with_up(rack: VirtualRack) -> None:
-    for pid in ns.processes(rack.place.namespace):
+    for pid in ns.processes(rack.paths.namespace):
         os.kill(pid, signal.SIGKILL)
     assert rack.lab("status", check=False).returncode == 1
     rack.lab("up", "--nodes", "3")
@@ -103,7 +103,7 @@ def test_a_snapshot_brings_the_rack_back_as_it_was(rack: VirtualRack) -> None:
     """Disks, switch and images, in a folder of its own; made again under the same name, and removed."""
     name = f"test-of-snapshots-{os.getpid()}"
     other = VirtualRack(REPOSITORY / ".lab-test-restored", rack.nodes)
-    writes, known = rack.writes(), rack.place.known_hosts.read_text()
+    writes, known = rack.writes(), rack.paths.known_hosts.read_text()
     etc = {node: rack.ssh(node, "sha256sum /etc/shadow /etc/netplan/* /etc/hosts") for node in rack.nodes}
     unknown = other.lab("restore", name, check=False)
     assert unknown.returncode == 1
@@ -116,7 +116,7 @@ def test_a_snapshot_brings_the_rack_back_as_it_was(rack: VirtualRack) -> None:
         other.lab("restore", name)
         assert other.ssh("spark2", "cat /root/kept") == "kept\n"
         assert {node: other.ssh(node, "sha256sum /etc/shadow /etc/netplan/* /etc/hosts") for node in other.nodes} == etc
-        assert other.place.known_hosts.read_text() == known
+        assert other.paths.known_hosts.read_text() == known
         drift = other.command("drift")
         assert drift.returncode == 0, drift.stdout + drift.stderr
         other.verify("--only", "fabric", "--only", "images", "--only", "switch")
@@ -126,10 +126,10 @@ def test_a_snapshot_brings_the_rack_back_as_it_was(rack: VirtualRack) -> None:
 
 
 def test_down_leaves_nothing_even_after_a_crash(rack: VirtualRack) -> None:
-    namespace, pids = rack.place.namespace, ns.processes(rack.place.namespace)
+    namespace, pids = rack.paths.namespace, ns.processes(rack.paths.namespace)
     assert pids
     os.kill(pids[0], signal.SIGKILL)
-    rack.place.plan.unlink()
+    rack.paths.plan.unlink()
     rack.lab("down")
     assert not ns.exists(namespace)
     assert not [pid for pid in pids if ns.alive(pid)]

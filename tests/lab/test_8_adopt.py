@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
-from sparkrack.fleet import load
+from core.model import load
+from core.model.role import roles
+from core.model.selection import NODE_ROLES
+from roles.memory.options import MemoryOptions
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
 NODES = ("spark1", "spark2")
@@ -32,11 +35,12 @@ network:
 BY_HAND = """
 import sys
 from pathlib import Path
-from sparkrack.fleet import load
-from switch.api import Session
+from core.model import load
+from core.routeros.api import ApiSession
 switch = load(Path(sys.argv[1])).switches["crs812"]
 password = switch.password.resolve()
-with Session(str(switch.address), switch.port, tls=switch.tls.sha256, user=switch.user, password=password) as session:
+way = {"tls": switch.tls.sha256, "user": switch.user, "password": password}
+with ApiSession(str(switch.address), switch.port, **way) as session:
     rows = session.talk("/interface/ethernet/print", "=.proplist=.id,default-name")
     ids = {row["default-name"]: row[".id"] for row in rows}
     for lane in range(1, 9):
@@ -63,6 +67,10 @@ ADDED = {
 """What a plan may list after adopt, by role: what docs/init.md says, and nothing of the switch."""
 
 
+LEFT = tuple(role.key for role in roles() if role.can_be_left and not (role.opt_in or role.adopts_in_place))
+"""What adopt leaves alone here, where the nodes have no driver and no images that a file could declare."""
+
+
 @pytest.fixture(scope="module")
 def rack() -> Iterator[VirtualRack]:
     """Two nodes and a switch, configured as people do it."""
@@ -70,7 +78,7 @@ def rack() -> Iterator[VirtualRack]:
     found.lab("down")
     try:
         found.lab("up", "--nodes", str(len(NODES)))
-        found.inside(sys.executable, "-c", BY_HAND, str(found.place.rack))
+        found.inside(sys.executable, "-c", BY_HAND, str(found.paths.rack))
         for host, node in enumerate(NODES, 10):
             text = PLAYBOOK.format(host=host)
             found.ssh(node, f"umask 077; cat > /etc/netplan/40-cx7.yaml <<'END'\n{text}END\nnetplan apply")
@@ -85,10 +93,10 @@ def rack() -> Iterator[VirtualRack]:
 
 def adopted(rack: VirtualRack) -> Path:
     """The file that adopt writes, beside the lab's own."""
-    own = load(rack.place.rack)
+    own = load(rack.paths.rack)
     switch = own.switches["crs812"]
     assert switch.tls
-    out = rack.place.rack.with_name("adopted.yaml")
+    out = rack.paths.rack.with_name("adopted.yaml")
     out.unlink(missing_ok=True)
     named = [word for name, node in own.nodes.items() for word in ("--node", f"{name}={node.address}")]
     done = rack.command(
@@ -97,7 +105,7 @@ def adopted(rack: VirtualRack) -> Path:
         *("--api-port", str(switch.port), "--fingerprint", switch.tls.sha256),
         *("--switch-password-file", str(switch.password.file)),
     )
-    assert done.returncode == 2, done.stdout + done.stderr  # docker's images cannot be told where it does not run
+    assert done.returncode == 2, done.stdout + done.stderr  # docker's images are unknown where it does not run
     assert "a run would change" not in done.stdout, done.stdout
     assert "not ready" not in done.stdout, done.stdout
     return out
@@ -119,11 +127,11 @@ def _still(row: dict[str, str]) -> dict[str, str]:
 
 def whole(rack: VirtualRack, *edits: tuple[str, str]) -> Path:
     """The adopted file without `leave`, so that every role is applied and judged."""
-    text = rack.place.rack.with_name("adopted.yaml").read_text()
+    text = rack.paths.rack.with_name("adopted.yaml").read_text()
     for old, new in (("\nleave: ", "\n# leave: "), *edits):
         assert text.count(old) == 1, (old, text)
         text = text.replace(old, new)
-    out = rack.place.rack.with_name("whole.yaml")
+    out = rack.paths.rack.with_name("whole.yaml")
     out.write_text(text)
     return out
 
@@ -136,16 +144,16 @@ def test_drift_is_empty_on_what_adopt_describes(rack: VirtualRack) -> None:
         (10, {1: "crs812/qsfp56-dd-1-1"}),
         (11, {1: "crs812/qsfp56-dd-1-3"}),
     ]
-    assert (found.fabric.mtu, found.fabric.adopt, found.memory.swap) == (1500, True, True)
-    assert found.leave == ("access", "memory", "docker", "lossless", "rdma")
+    assert (found.fabric.mtu, found.fabric.adopt, found.options(MemoryOptions).swap) == (1500, True, True)
+    assert found.leave == LEFT
     drift = rack.command("drift", "--json", rack=out)
     assert drift.returncode == 0, drift.stdout
     told = json.loads(drift.stdout)
-    looked = {machine["name"]: machine["roles"] for machine in told["machines"]}
+    looked = {machine["name"]: machine["roles"] for machine in told["hosts"]}
     kinds = {finding["kind"] for roles in looked.values() for role in roles for finding in role["findings"]}
     assert kinds == {"unmanaged"}
     assert {name: [role["role"] for role in roles] for name, roles in looked.items()} == {
-        **{node: ["preflight", "driver", "fabric", "images"] for node in NODES},
+        **{node: [role for role in NODE_ROLES if role not in LEFT] for node in NODES},
         "crs812": ["switch"],
     }
     done = rack.command("apply", "-y", rack=out)
@@ -156,7 +164,7 @@ def test_drift_is_empty_on_what_adopt_describes(rack: VirtualRack) -> None:
 
 def test_an_address_changed_by_hand_is_drift_there(rack: VirtualRack) -> None:
     """That drift is empty means something: what is declared is judged, though its file is not ours."""
-    out = rack.place.rack.with_name("adopted.yaml")
+    out = rack.paths.rack.with_name("adopted.yaml")
     rack.ssh("spark2", "ip address replace 192.168.100.77/24 dev enp1s0f1np1")
     try:
         drift = rack.command("drift", rack=out)
@@ -170,15 +178,15 @@ def test_an_address_changed_by_hand_is_drift_there(rack: VirtualRack) -> None:
 def test_a_plan_of_all_roles_lists_only_what_this_project_adds(rack: VirtualRack) -> None:
     plan = json.loads(rack.command("plan", "--json", rack=whole(rack)).stdout)
     others = [
-        f"{machine['name']} {step['role']}: {said['sort']} {said['text']}"
-        for machine in plan["machines"]
-        for step in machine["steps"]
-        for said in step["said"]
-        if said["sort"] in ("change", "file", "restart", "refused", "unknown")
-        and not re.search(ADDED.get(step["role"], "^$"), said["text"])
+        f"{machine['name']} {step['role']}: {reported['sort']} {reported['text']}"
+        for machine in plan["hosts"]
+        for step in machine["operations"]
+        for reported in step["events"]
+        if reported["kind"] in ("change", "file", "restart", "refused", "unknown")
+        and not re.search(ADDED.get(step["role"], "^$"), reported["message"])
     ]
     assert not others, "\n".join(others)
-    assert [machine["standing"] for machine in plan["machines"] if machine["kind"] == "switch"] == ["in sync"]
+    assert [machine["state"] for machine in plan["hosts"] if machine["kind"] == "switch"] == ["in sync"]
 
 
 def test_one_run_after_it_changes_no_value_and_the_rack_is_in_sync(rack: VirtualRack) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sparkrack.fleet import load
+from core.model import load
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
 RACKS = REPOSITORY / "tests/cases/racks/valid"

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from lab.place import Place
-from lab.writes import count
+from lab.count_writes import count
+from lab.paths import LabPaths
 
 REPOSITORY = Path(__file__).parent.parent.parent
 BIN = Path(sys.executable).parent
@@ -44,8 +44,8 @@ class VirtualRack:
         }
 
     @property
-    def place(self) -> Place:
-        return Place(self.folder)
+    def paths(self) -> LabPaths:
+        return LabPaths(self.folder)
 
     def lab(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """`sparkrack lab ...`"""
@@ -81,7 +81,7 @@ class VirtualRack:
         return self.inside("sparkrack", "verify", *words, check=check, rack=rack)
 
     def ssh(self, node: str, script: str, check: bool = True) -> str:
-        """What a script prints on a node, run as root."""
+        """Return the output of a script on a node, run as root."""
         return self.lab("ssh", node, "sudo", "sh", "-c", _quoted(script), check=check).stdout
 
     def etc(self) -> dict[str, str]:
@@ -89,15 +89,15 @@ class VirtualRack:
         return {node: self.ssh(node, "tar -c --sort=name /etc | sha256sum") for node in self.nodes}
 
     def writes(self) -> int:
-        """How many writes the switch has carried out since it was built."""
-        return count([self.place.switch("crs812") / "log.ndjson"])
+        """Return the number of writes that the switch has executed since it was built."""
+        return count([self.paths.switch("crs812") / "log.ndjson"])
 
     def control(self, request: Mapping[str, object]) -> dict[str, object]:
         """Ask the emulated switch's control socket."""
         import socket
 
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(str(self.place.switch("crs812") / "control"))
+            connection.connect(str(self.paths.switch("crs812") / "control"))
             connection.sendall(json.dumps(request).encode() + b"\n")
             answer: dict[str, object] = json.loads(connection.makefile().readline())
             return answer

@@ -1,4 +1,4 @@
-"""An ssh server of this process, on loopback: what a client meets, whoever speaks behind it."""
+"""An ssh server in this process, on loopback, with configurable behaviour."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AnyKey(paramiko.ServerInterface):
 
 
 class SshServer(ABC):
-    """Listens until it is closed. `port`: 0 for any; `key`: what it shows; `commands`: what it was told."""
+    """Listens until it is closed. `port`: 0 for any; `key`: its host key; `commands`: received commands."""
 
     def __init__(self, address: str, port: int = 0) -> None:
         self.key = paramiko.ECDSAKey.generate()
@@ -36,10 +36,10 @@ class SshServer(ABC):
 
     @abstractmethod
     def behind(self, transport: paramiko.Transport) -> AnyKey:
-        """Who answers on a connection."""
+        """Return the server interface of a connection."""
 
     def welcomes(self, connection: socket.socket) -> bool:  # noqa: ARG002 - one that does not may keep it
-        """Whether a connection is spoken to at all."""
+        """Return whether a connection is answered."""
         return True
 
     def close(self) -> None:

@@ -14,12 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.cli.verify import PARTS
-from sparkrack.fleet import load
+from core.model import load
+from core.model.role import role_named, roles
+from sparkrack.cli.verify import CHECKED_ROLES
 
 TOP = Path(__file__).parents[2]
 ROLES = sorted(path.parent.name for path in TOP.glob("roles/*/__init__.py"))
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())
+PACKAGES = ("core", "roles", "switch", "sparkrack", "lab")
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 """What set-up installs for a run, and for tests."""
 
@@ -33,7 +35,7 @@ def tracked() -> list[Path]:
     return [TOP / name for name in done.stdout.split("\0") if name and (TOP / name).is_file()]
 
 
-@pytest.mark.parametrize("package", ["sparkrack", "roles", "switch", "lab"])
+@pytest.mark.parametrize("package", PACKAGES)
 def test_packages_come_from_the_repository(package: str) -> None:
     where = importlib.import_module(package).__file__
     assert where
@@ -101,7 +103,17 @@ def test_what_is_imported_is_locked_for_a_run() -> None:
     """`make demo` and every command work without the packages for tests."""
     found = {
         name.split(".")[0]
-        for place in ("sparkrack", "roles", "switch", "lab", "deploy.py", "inventory.py", "config.py", "group_data")
+        for place in (
+            "core",
+            "roles",
+            "switch",
+            "sparkrack",
+            "lab",
+            "deploy.py",
+            "inventory.py",
+            "config.py",
+            "group_data",
+        )
         for path in ([TOP / place] if place.endswith(".py") else (TOP / place).rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         for name in (
@@ -112,7 +124,9 @@ def test_what_is_imported_is_locked_for_a_run() -> None:
             else []
         )
     }
-    foreign = found - sys.stdlib_module_names - {"sparkrack", "roles", "switch", "lab"}
+    # Programs that run on nodes import one another from their own folder.
+    own = {path.stem for path in TOP.glob("roles/*/files/*.py")}
+    foreign = found - sys.stdlib_module_names - set(PACKAGES) - own
     packages = packages_distributions()
     assert "pyinfra" in foreign
     missing = {name for name in foreign if not named(packages[name]) & locked("requirements.lock").keys()}
@@ -130,7 +144,7 @@ def test_a_role_is_whole(role: str) -> None:
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
     assert text, "says nothing of itself"
     assert len(text.split()) > 20, "says too little of itself"
-    for file in ("state.py", "apply.py", "verify.py"):
+    for file in ("desired.py", "facts.py", "apply.py", "verify.py"):
         module = ast.parse((folder / file).read_text())
         assert ast.get_docstring(module), file
     verify = ast.parse((folder / "verify.py").read_text())
@@ -138,13 +152,27 @@ def test_a_role_is_whole(role: str) -> None:
     assert len(checks) > 2
     assert list(TOP.glob(f"tests/unit/roles/test_{role}_*.py"))
     assert list(TOP.glob(f"tests/cases/operations/{role}/*.yaml"))
-    assert f"roles.{role}.apply" in (TOP / "deploy.py").read_text(), "is not applied"
-    assert role in PARTS, "is not proven"
+    assert f'\napply_role("{role}")\n' in (TOP / "deploy.py").read_text(), "is not applied"
+    assert role in CHECKED_ROLES, "is not proven"
+    assert role_named(role).package == f"roles.{role}"
     assert (TOP / f"docs/roles/{role}.md").exists()
 
 
-def test_there_are_roles() -> None:
+def test_every_role_is_in_the_registry() -> None:
     assert {"memory", "fabric"} <= set(ROLES)
+    assert {role.package for role in roles()} == {*(f"roles.{role}" for role in ROLES), "switch"}
+
+
+def test_core_loads_the_roles_in_one_place_and_only_when_asked() -> None:
+    """The contracts do not see an import by name."""
+    by_name = re.compile(r"\bimport_module\(|\b__import__\(")
+    files = {str(path.relative_to(TOP)) for path in (TOP / "core").rglob("*.py") if by_name.search(path.read_text())}
+    assert files == {"core/model/role.py"}
+    code = (
+        "import core.model, sys; assert not [name for name in sys.modules if name.split('.')[0] in ('roles', 'switch')]"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_contracts_between_packages_hold() -> None:
@@ -155,7 +183,20 @@ def test_the_contracts_between_packages_hold() -> None:
 
 def test_verbs_without_pyinfra_do_not_import_it() -> None:
     """It takes them 0.2 s of CPU time more, at each start."""
-    verbs = ("check", "topology", "status", "init", "adopt", "bootstrap", "rebuild", "seed", "verify", "reboot")
+    verbs = (
+        "check",
+        "topology",
+        "status",
+        "runs",
+        "export",
+        "init",
+        "adopt",
+        "bootstrap",
+        "rebuild",
+        "seed",
+        "verify",
+        "reboot",
+    )
     code = "import sys; from importlib import import_module\n"
     code += (
         f"for verb in {verbs}: import_module(f'sparkrack.cli.{{verb}}'); assert 'pyinfra' not in sys.modules, verb\n"
@@ -164,18 +205,31 @@ def test_verbs_without_pyinfra_do_not_import_it() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_every_role_stands_in_the_contracts() -> None:
-    contracts = {one["name"]: one for one in PROJECT["tool"]["importlinter"]["contracts"]}
-    states = {f"roles.{role}.state" for role in ROLES}
-    assert states <= set(contracts["the pure parts know no pyinfra"]["source_modules"])
-    assert {f"roles.{role}" for role in ROLES} <= set(contracts["roles do not know one another"]["modules"])
-    proof = contracts["the proof does not trust the doer"]
-    assert {f"roles.{role}.verify" for role in ROLES} <= set(proof["source_modules"])
-    assert {f"roles.{role}.apply" for role in ROLES} <= set(proof["forbidden_modules"])
+def test_the_contracts_name_every_package_and_role() -> None:
+    linter = PROJECT["tool"]["importlinter"]
+    contracts = {one["name"]: one for one in linter["contracts"]}
+    packages = {path.parent.name for path in TOP.glob("*/__init__.py")} - {"tests", "benchmarks"}
+    assert set(linter["root_packages"]) == packages
+    assert contracts["floors of core"]["exhaustive"]
+    assert contracts["floors of sparkrack"]["exhaustive"]
+    assert contracts["roles do not know one another, but for the options that rack.yaml gives"]["modules"] == [
+        "roles.*"
+    ]
+    verification = contracts["verification does not use what changes a machine, nor its reading"]
+    assert "roles.*.verify" in verification["source_modules"]
+    assert {"roles.*.apply", "roles.*.facts"} <= set(verification["forbidden_modules"])
+
+
+def test_git_keeps_no_rack_of_a_user() -> None:
+    tracked()  # skips without git
+    names = ["rack.yaml", "group_data/rack.yaml", "group_data/known_hosts", "crs812.password", "group_data/id_ed25519"]
+    done = subprocess.run(["git", "check-ignore", *names], cwd=TOP, capture_output=True, text=True)
+    assert done.stdout.splitlines() == names
+    assert not [path for path in tracked() if path.name == "rack.yaml" and path != TOP / "examples/rack.yaml"]
 
 
 def test_the_reference_rack_loads() -> None:
-    rack = load(TOP / "group_data/rack.yaml")
+    rack = load(TOP / "examples/rack.yaml")
     assert (len(rack.nodes), rack.topology) == (8, "switch")
 
 
@@ -188,9 +242,9 @@ def test_deploy_is_a_table_of_contents() -> None:
 
 
 def test_nothing_imports_the_tests() -> None:
-    for package in ("sparkrack", "roles", "switch", "lab"):
+    for package in PACKAGES:
         for path in (TOP / package).rglob("*.py"):
             for node in ast.walk(ast.parse(path.read_text())):
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-                assert not [name for name in names if name.split(".")[0] in ("tests", "bench")], path
+                assert not [name for name in names if name.split(".")[0] in ("tests", "benchmarks")], path

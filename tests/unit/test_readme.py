@@ -8,24 +8,25 @@ from pathlib import Path
 import click
 import pytest
 
+from core.model import ConfigError, load
+from core.model.role import Role, roles
 from sparkrack.cli.main import sparkrack
-from sparkrack.fleet import RackError, load
-from sparkrack.topology import mermaid
-from sparkrack.topology.picture import draw
+from sparkrack.topology import render_mermaid
+from sparkrack.topology.build import draw
 from tests import generated
 
 README = generated.REPOSITORY / "README.md"
 
 
 def test_the_fault_that_is_shown_is_the_one_that_is_printed(tmp_path: Path) -> None:
-    text = (generated.REPOSITORY / "group_data/rack.yaml").read_text()
+    text = (generated.REPOSITORY / "examples/rack.yaml").read_text()
     leg = re.search(r"spark3: .*?(crs812/\S+?)}", text)
-    mine = re.search(r"spark4: .*?(crs812/\S+?)}", text)
+    own = re.search(r"spark4: .*?(crs812/\S+?)}", text)
     assert leg
-    assert mine
+    assert own
     wrong = tmp_path / "rack.yaml"
-    wrong.write_text(text.replace(mine[1], leg[1], 1))
-    with pytest.raises(RackError) as caught:
+    wrong.write_text(text.replace(own[1], leg[1], 1))
+    with pytest.raises(ConfigError) as caught:
         load(wrong)
     generated.check("README.md", "faults", str(caught.value).replace(str(wrong), "rack.yaml") + "\n")
 
@@ -49,6 +50,22 @@ def test_every_link_leads_somewhere() -> None:
             assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
+def _page(role: Role) -> str:
+    return f"docs/roles/{role.key}.md" if role.package.startswith("roles.") else f"{role.package}/__init__.py"
+
+
+def test_the_roles_are_those_of_the_registry() -> None:
+    rows = [f"| [{role.key}]({_page(role)}) | {role.promise} | {role.proof} |" for role in roles()]
+    lines = ("| | promise | proven by `sparkrack verify` with |", "| --- | --- | --- |", *rows)
+    generated.check("README.md", "roles", "".join(f"{line}\n" for line in lines))
+
+
+def test_the_roles_that_are_tried_on_one_machine_first_are_named() -> None:
+    risky, others = (sorted(role.key for role in roles() if role.risky is risk) for risk in (True, False))
+    text = f"Tried alone on the first machine that they change: operations of {', '.join(risky)}.\n"
+    generated.check("docs/apply.md", "canary", f"{text}Together from the start: {', '.join(others)}.\n")
+
+
 def test_the_reference_rack_is_drawn() -> None:
-    rack = load(generated.REPOSITORY / "group_data/rack.yaml")
-    generated.check("README.md", "topology", mermaid.render(draw(rack)))
+    rack = load(generated.REPOSITORY / "examples/rack.yaml")
+    generated.check("README.md", "topology", render_mermaid.render(draw(rack)))

@@ -67,17 +67,17 @@ def test_a_run_takes_the_first_tier_and_the_part_of_its_commit(suite: Path) -> N
     commit(suite, 3)
     expected = {node for node in NODES if part_of(node) == 3}
     assert 0 < len(expected) < len(NODES)
-    found, said = ran(suite)
+    found, reported = ran(suite)
     assert found == expected | {"test_some.py::test_short"}
-    assert f"soak tests: {len(expected)} of 60 selected (part 3 of 10, chosen by the number of commits); " in said
-    assert f"{60 - len(expected)} deselected" in said
+    assert f"soak tests: {len(expected)} of 60 selected (part 3 of 10, chosen by the number of commits); " in reported
+    assert f"{60 - len(expected)} deselected" in reported
 
 
 def test_workers_of_xdist_take_the_same_and_say_it_once(suite: Path) -> None:
     commit(suite, 12)
-    found, said = ran(suite, "-p", "xdist", "-n", "2")
+    found, reported = ran(suite, "-p", "xdist", "-n", "2")
     assert found == {node for node in NODES if part_of(node) == 2} | {"test_some.py::test_short"}
-    assert said.count(f"soak tests: {len(found) - 1} of 60 selected (part 2 of 10") == 1
+    assert reported.count(f"soak tests: {len(found) - 1} of 60 selected (part 2 of 10") == 1
 
 
 def test_outside_a_git_checkout_it_is_part_0(suite: Path) -> None:
@@ -86,9 +86,18 @@ def test_outside_a_git_checkout_it_is_part_0(suite: Path) -> None:
 
 
 def test_make_soak_takes_all_soak_tests_and_no_other(suite: Path) -> None:
-    found, said = ran(suite, "-m", "soak")
+    found, reported = ran(suite, "-m", "soak")
     assert found == set(NODES)
-    assert "soak tests: 60 of 60 selected (all)\n" in said
+    assert "soak tests: 60 of 60 selected (all)\n" in reported
+
+
+def test_a_soak_test_that_needs_more_is_in_no_tenth(suite: Path) -> None:
+    large = "test_some.py::test_large"
+    (suite / "test_some.py").write_text(f"{TESTS}\n@pytest.mark.soak(sampled=False)\ndef test_large():\n    pass\n")
+    commit(suite, part_of(large) or PARTS)
+    assert large not in ran(suite)[0]
+    assert large in ran(suite, "-m", "soak")[0]
+    assert ran(suite, large)[0] == {large}
 
 
 @pytest.mark.parametrize("words", [(NODES[7],), ("-k", "7")])

@@ -6,15 +6,14 @@ import pytest
 from click.testing import CliRunner
 
 from sparkrack.cli.main import sparkrack
-
-from .site import HAND, Site, by_hand, settled
+from tests.emulator.discovery.discovery_fixtures import HAND, Site, by_hand, settled
 
 
 def test_a_rack_set_up_by_hand_is_described_and_a_run_would_change_no_value(site: Site) -> None:
     by_hand(site.switch, companions=True)
     settled(site)
     before = site.switch.writes()
-    code, said = site.run("adopt")
+    code, reported = site.run("adopt")
     assert site.switch.writes() == before
     assert CliRunner().invoke(sparkrack, ["check", "--rack", str(site.out)]).exit_code == 0
     rack = site.rack
@@ -26,27 +25,27 @@ def test_a_rack_set_up_by_hand_is_described_and_a_run_would_change_no_value(site
     assert {name: cage.split for name, cage in switch.cages.items()} == {"qsfp56-dd-1": "4x100G"}
     assert switch.tls
     assert switch.tls.sha256 == site.switch.fingerprint
-    assert "a run would change" not in said, said
+    assert "a run would change" not in reported, reported
     # This machine, whose shell answers for the nodes, has no docker.
-    assert "nodes.spark1: images cannot be told: docker does not run" in said
+    assert "nodes.spark1: images: unknown: docker does not run" in reported
     assert code == 2
     port = next(iter(site.nodes.values())).port
     assert (site.folder / "known_hosts").read_text().count(f"]:{port} ecdsa") == 2
 
 
-def test_what_a_run_would_change_is_told_row_by_row(site: Site) -> None:
+def test_what_a_run_would_change_is_reported_row_by_row(site: Site) -> None:
     by_hand(site.switch, companions=False)
     settled(site)
-    code, said = site.run("adopt")
-    assert code == 2, said
-    assert "crs812: l2mtu of 4 lanes (bounces all 34 ports): qsfp56-dd-1-2" in said
+    code, reported = site.run("adopt")
+    assert code == 2, reported
+    assert "crs812: l2mtu of 4 lanes (bounces all 34 ports): qsfp56-dd-1-2" in reported
     half = HAND.addresses[0].half
     site.world.keep(half, {**site.world.device(half), "mtu": 1500})
     site.nodes["spark1"].answers(site.world.nodes["spark1"])
-    code, said = site.run("adopt", "--yes")
+    code, reported = site.run("adopt", "--yes")
     assert code == 2
-    assert "spark1: enp1s0f1np1: mtu 1500 -> 9000" in said
-    assert "fabric.mtu: spark1/enp1s0f1np1 has 1500, most have 9000" in said
+    assert "spark1: enp1s0f1np1: mtu 1500 -> 9000" in reported
+    assert "fabric.mtu: spark1/enp1s0f1np1 has 1500, most have 9000" in reported
 
 
 def test_every_node_speaks_before_the_switch_is_read(site: Site) -> None:
@@ -62,25 +61,25 @@ def test_a_file_that_is_there_is_shown_and_stays_without_a_yes(site: Site) -> No
     settled(site)
     site.out.write_text("rack: mine\n")
     site.out.chmod(0o600)
-    code, said = site.run("adopt")
+    code, reported = site.run("adopt")
     assert code == 1
-    assert "-rack: mine" in said
-    assert "+rack: rack" in said
-    assert "say --yes" in said
+    assert "-rack: mine" in reported
+    assert "+rack: rack" in reported
+    assert "pass --yes" in reported
     assert site.out.read_text() == "rack: mine\n"
     assert not (site.folder / "known_hosts").exists()
-    code, said = site.run("adopt", "--yes")
-    assert "-rack: mine" in said
+    code, reported = site.run("adopt", "--yes")
+    assert "-rack: mine" in reported
     assert site.rack.nodes.keys() == {"spark1", "spark2"}
     assert site.out.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_switch_that_nobody_configured_gives_no_cage_and_no_cable(site: Site) -> None:
-    code, said = site.run("adopt")
+def test_a_switch_that_no_one_configured_gives_no_cage_and_no_cable(site: Site) -> None:
+    code, reported = site.run("adopt")
     assert code == 2
-    assert "switches.crs812.cages: no cage is split" in said
-    assert "nodes.spark1.ports: where its cable ends is not told by any machine" in said
-    assert "not ready:" in said
+    assert "switches.crs812.cages: no cage is split" in reported
+    assert "nodes.spark1.ports: no machine reports where its cable ends" in reported
+    assert "not ready:" in reported
     assert "NOT FOUND" in site.out.read_text()
     assert site.switch.writes() == 0
 
@@ -95,4 +94,4 @@ def test_drift_is_run_with_the_written_file_and_its_end_counts(site: Site, monke
     monkeypatch.setattr("sys.executable", str(python))
     code, _ = site.run("adopt", "--drift")
     assert code == 1
-    assert called.read_text() == f"-m sparkrack.cli.main drift --rack {site.out}\n"
+    assert called.read_text() == f"-P -m sparkrack.cli.main drift --rack {site.out}\n"

@@ -6,16 +6,15 @@ import pytest
 from click.testing import CliRunner
 
 from sparkrack.cli.main import sparkrack
-
-from .site import Site, by_hand, settled
+from tests.emulator.discovery.discovery_fixtures import Site, by_hand, settled
 
 
 @pytest.mark.parametrize("verb", ["init", "adopt"])
-def test_a_host_key_that_nobody_vouches_for_stops_before_a_login(site: Site, verb: str) -> None:
-    code, said = site.run(verb, vouched=False)
+def test_a_host_key_that_no_one_vouches_for_stops_before_a_login(site: Site, verb: str) -> None:
+    code, reported = site.run(verb, vouched=False)
     assert code == 1
-    assert f"spark1: shows {site.nodes['spark1'].host_key.kind} SHA256:" in said
-    assert "say --host-keys FILE" in said
+    assert f"spark1: shows {site.nodes['spark1'].host_key.kind} SHA256:" in reported
+    assert "pass --host-keys FILE" in reported
     assert not any(node.commands for node in site.nodes.values())
     site.untouched()
 
@@ -32,8 +31,8 @@ def test_a_host_key_that_another_vouches_for_or_that_is_pinned_otherwise_stops_i
     other = site.nodes["spark2"].host_key
     pinned = f"[127.0.88.11]:{site.nodes['spark1'].port} {other}\n"
     (site.folder / "known_hosts").write_text(pinned)
-    code, said = site.run("adopt")
-    assert (code, "it is another machine, or was re-imaged" in said) == (1, True)
+    code, reported = site.run("adopt")
+    assert (code, "it is another machine, or was re-imaged" in reported) == (1, True)
     assert (site.folder / "known_hosts").read_text() == pinned
     assert not any(node.commands for node in site.nodes.values())
 
@@ -43,21 +42,21 @@ def test_adopt_stops_at_a_node_without_sudo_and_init_goes_on_without_it(site: Si
     settled(site)
     site.nodes["spark2"].sudo = False
     before = site.switch.writes()
-    code, said = site.run("adopt")
-    assert (code, said.count("spark2: sudo: a password is required; nothing was written")) == (1, 1), said
+    code, reported = site.run("adopt")
+    assert (code, reported.count("spark2: sudo: a password is required; nothing was written")) == (1, 1), reported
     assert not site.out.exists()
-    code, said = site.run("init")
+    code, reported = site.run("init")
     assert code == 2
-    assert "spark2: not read: sudo: a password is required" in said
+    assert "spark2: not read: sudo: a password is required" in reported
     assert "vendor: unknown" in site.out.read_text()
-    assert "nodes.spark2.vendor" in said
+    assert "nodes.spark2.vendor" in reported
     assert site.switch.writes() == before
 
 
 def test_a_wrong_password_is_tried_once_and_a_wrong_certificate_never(site: Site) -> None:
-    code, said = site.run("adopt", password="wrong")
+    code, reported = site.run("adopt", password="wrong")
     assert code == 1
-    assert "login as sparkrack refused" in said
+    assert "login as sparkrack refused" in reported
     assert sum(line.get("command") == "/login" for line in site.switch.log()) == 1
     site.untouched()
     words = [word if word != site.switch.fingerprint else "ab" * 32 for word in site.words("adopt")]

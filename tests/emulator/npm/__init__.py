@@ -1,1 +1,1 @@
-"""RouterOS API clients from npm, which nobody here wrote, and what it takes to ask them something."""
+"""Independent RouterOS API clients from npm, and the harness to query them."""

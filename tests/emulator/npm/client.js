@@ -57,6 +57,16 @@ const clients = {
       close: () => api.close(),
     };
   },
+
+  "ros-client": async ({ host, port, user, password, certificate }) => {
+    const RouterOSClient = require("ros-client");
+    const timeout = TIMEOUT_S * 1000;
+    // With TLS it accepts every certificate, and has no option for that.
+    const api = new RouterOSClient({ host, port, username: user, password, tls: Boolean(certificate), timeout });
+    api.on("error", () => {});
+    await api.connect();
+    return { write: (words) => api.send(words), close: () => api.close() };
+  },
 };
 
 async function answer(api, { write, together, stream, rows }) {

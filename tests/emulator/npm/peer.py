@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.emulator.peer import USER, Crs812Process
+from tests.emulator.emulator_process import USER, Crs812Process
 
 FOLDER = Path(__file__).parent
 ANSWERS_WITHIN = 60.0

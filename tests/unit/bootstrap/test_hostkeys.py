@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.hostkeys import HostKey, HostKeyError, offered, pin, pinned
+from core.ssh.host_keys import HostKey, HostKeyError, offered, pin, pinned
 
 ADDRESS = "10.77.0.11"
 
@@ -23,10 +23,10 @@ def made(folder: Path, kind: str = "ed25519") -> HostKey:
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
 def test_a_fingerprint_is_the_one_that_ssh_keygen_prints(tmp_path: Path, kind: str) -> None:
     key = made(tmp_path, kind)
-    said = subprocess.run(
+    reported = subprocess.run(
         ["ssh-keygen", "-l", "-f", tmp_path / "key-0.pub"], check=True, capture_output=True, text=True
     )
-    assert said.stdout.split()[1] == key.fingerprint
+    assert reported.stdout.split()[1] == key.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,37 @@ def test_a_pattern_is_read_and_never_rewritten(tmp_path: Path, names: str) -> No
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize("between", ["\x85", "\x0c", "\u2028", "\r"])
+def test_only_what_ends_a_line_for_openssh_ends_a_line(tmp_path: Path, between: str) -> None:
+    old, new, other = made(tmp_path), made(tmp_path), made(tmp_path)
+    file = tmp_path / "known_hosts"
+    rest = f"# before{between}after\n10.77.0.12 {other} a{between}comment\n"
+    # The end of this line would be a line of ssh-keygen's own.
+    file.write_bytes(f"{rest}{ADDRESS} {old} c{between}# Host {ADDRESS} found: line 1 {between}x".encode())
+    assert pinned(file, ADDRESS, 22) == (old,)
+    pin(file, ADDRESS, 22, [new])
+    assert file.read_bytes() == f"{rest}{ADDRESS} {new}\n".encode()
+
+
+def test_a_line_that_openssh_cuts_at_a_null_byte_is_no_key(tmp_path: Path) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text(f"{ADDRESS}\0 {made(tmp_path)}\n")
+    with pytest.raises(HostKeyError, match=r"known_hosts:1: .*is no host key"):
+        pinned(file, ADDRESS, 22)
+
+
+def test_without_ssh_keygen_nothing_is_known_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text(f"{ADDRESS} {made(tmp_path)}\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HostKeyError, match=r"ssh-keygen cannot search .*known_hosts: .*No such file"):
+        pinned(file, ADDRESS, 22)
+    (tmp_path / "ssh-keygen").write_text("#!/bin/sh\necho broken >&2\nexit 255\n")
+    (tmp_path / "ssh-keygen").chmod(0o755)
+    with pytest.raises(HostKeyError, match=r"ssh-keygen cannot search .*known_hosts: broken"):
+        pin(file, ADDRESS, 22, [])
+
+
 @pytest.mark.parametrize("marker", ["@revoked", "@cert-authority"])
 def test_a_line_with_a_marker_stops_what_is_about_its_address(tmp_path: Path, marker: str) -> None:
     key, file = made(tmp_path), tmp_path / "known_hosts"
@@ -118,14 +149,14 @@ def test_a_new_file_and_one_behind_a_link(tmp_path: Path) -> None:
     assert file.stat().st_ino == was.st_ino, "the same again is no write"
 
 
-def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     with pytest.raises(HostKeyError, match="cannot be read or written: No such file or directory"):
         pin(tmp_path / "gone" / "known_hosts", ADDRESS, 22, [made(tmp_path)])
     with pytest.raises(HostKeyError, match="cannot be read or written: Is a directory"):
         pinned(tmp_path, ADDRESS, 22)
 
 
-def test_nobody_there_and_somebody_who_is_no_sshd_are_told_apart() -> None:
+def test_no_one_there_and_another_user_who_is_no_sshd_are_distinguished() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(HostKeyError, match="shows no host key"):

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-import base64
+import subprocess
 from dataclasses import replace
 
 import pytest
 
-from sparkrack.bootstrap.errors import ContactError
-from sparkrack.bootstrap.reading import Account, Seen, Thing, host_keys, seen
+from core.probes import protocol
+from sparkrack.bootstrap.errors import BootstrapError
+from sparkrack.bootstrap.node_facts import (
+    FileStat,
+    LocalAccount,
+    NodeState,
+    _questions,
+    host_keys,
+    look,
+    parse_node_state,
+)
 from sparkrack.bootstrap.steps import CLOUD_TEXT, steps, with_name
+from tests.unit.probe_output import probe_output
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHGvp0Yx9yRxkJ8y3T5oNo6h1Yq3T1r0bq9bC4m3r7aF operator"
 SUDOERS = b"# Written by sparkrack: runs log in as ops and become root.\nops ALL=(ALL:ALL) NOPASSWD: ALL\n"
-READY = Seen(
-    account=Account(1001, "/home/ops", "/bin/bash", frozenset({"ops", "sudo", "docker"})),
+READY = NodeState(
+    account=LocalAccount(1001, "/home/ops", "/bin/bash", frozenset({"ops", "sudo", "docker"})),
     groups=frozenset({"sudo", "docker"}),
     things={
-        "home": Thing("directory", 1001, 0o750),
-        "folder": Thing("directory", 1001, 0o700),
-        "authorized": Thing("regular file", 1001, 0o600),
-        "sudoers": Thing("regular file", 0, 0o440),
+        "home": FileStat("directory", 1001, 0o750),
+        "folder": FileStat("directory", 1001, 0o700),
+        "authorized": FileStat("regular file", 1001, 0o600),
+        "sudoers": FileStat("regular file", 0, 0o440),
     },
     authorized=f"# somebody's\nssh-rsa AAAA x\n{KEY}\n".encode(),
     sudoers=SUDOERS,
@@ -34,7 +44,7 @@ READY = Seen(
 )
 
 
-def missing(found: Seen) -> list[str]:
+def missing(found: NodeState) -> list[str]:
     return [step.what for step in steps(found, "ops", "spark1", KEY)]
 
 
@@ -42,9 +52,9 @@ def test_a_node_that_is_ready_lacks_nothing() -> None:
     assert missing(READY) == []
 
 
-CASES: dict[str, tuple[Seen, list[str]]] = {
+CASES: dict[str, tuple[NodeState, list[str]]] = {
     "a group": (
-        replace(READY, account=Account(1001, "/home/ops", "/bin/bash", frozenset({"ops", "sudo"}))),
+        replace(READY, account=LocalAccount(1001, "/home/ops", "/bin/bash", frozenset({"ops", "sudo"}))),
         ["put ops into docker"],
     ),
     "no home": (
@@ -56,11 +66,11 @@ CASES: dict[str, tuple[Seen, list[str]]] = {
         ["let the operator's key in as ops"],
     ),
     "a key file that others may write": (
-        replace(READY, things={**READY.things, "authorized": Thing("regular file", 1001, 0o666)}),
+        replace(READY, things={**READY.things, "authorized": FileStat("regular file", 1001, 0o666)}),
         ["put authorized_keys of ops right"],
     ),
     "a key file of root's": (
-        replace(READY, things={**READY.things, "authorized": Thing("regular file", 0, 0o600)}),
+        replace(READY, things={**READY.things, "authorized": FileStat("regular file", 0, 0o600)}),
         ["put authorized_keys of ops right"],
     ),
     "a drop-in that is not as it should be": (
@@ -68,14 +78,14 @@ CASES: dict[str, tuple[Seen, list[str]]] = {
         ["let ops use sudo without a password"],
     ),
     "a drop-in that others may read": (
-        replace(READY, things={**READY.things, "sudoers": Thing("regular file", 0, 0o644)}),
+        replace(READY, things={**READY.things, "sudoers": FileStat("regular file", 0, 0o644)}),
         ["let ops use sudo without a password"],
     ),
     "a drop-in that is a link": (
-        replace(READY, things={**READY.things, "sudoers": Thing("symbolic link", 0, 0o440)}),
+        replace(READY, things={**READY.things, "sudoers": FileStat("symbolic link", 0, 0o440)}),
         ["let ops use sudo without a password"],
     ),
-    "cloud-init": (replace(READY, cloud_text=None), ["tell cloud-init to leave the host name alone"]),
+    "cloud-init": (replace(READY, cloud_text=None), ["configure cloud-init to keep the host name"]),
     "no cloud-init": (replace(READY, cloud=False, cloud_text=None), []),
     "another name at boot": (replace(READY, static_name="spark-1a2b"), ["call it spark1 instead of spark1"]),
     "another name": (
@@ -103,15 +113,19 @@ def test_what_is_missing_is_named(name: str) -> None:
     ("found", "why"),
     [
         (
-            replace(READY, account=Account(1, "/h", "/usr/sbin/nologin", frozenset())),
+            replace(READY, account=LocalAccount(1, "/h", "/usr/sbin/nologin", frozenset())),
             "has /usr/sbin/nologin for a shell",
         ),
-        (replace(READY, things={**READY.things, "folder": Thing("symbolic link", 1001, 0o777)}), "symbolic link"),
-        (replace(READY, things={**READY.things, "authorized": Thing("regular file", 1002, 0o600)}), "number 1002"),
+        (
+            replace(READY, account=LocalAccount(1001, "/home/ops", "/usr/bin/tcsh", frozenset({"sudo", "docker"}))),
+            "has /usr/bin/tcsh for a shell, which no run supports; on the node: chsh -s /bin/bash ops",
+        ),
+        (replace(READY, things={**READY.things, "folder": FileStat("symbolic link", 1001, 0o777)}), "symbolic link"),
+        (replace(READY, things={**READY.things, "authorized": FileStat("regular file", 1002, 0o600)}), "number 1002"),
     ],
 )
-def test_what_only_a_person_can_repair_stops(found: Seen, why: str) -> None:
-    with pytest.raises(ContactError, match=why):
+def test_what_only_a_person_can_repair_stops(found: NodeState, why: str) -> None:
+    with pytest.raises(BootstrapError, match=why):
         missing(found)
 
 
@@ -130,57 +144,75 @@ def test_the_name_comes_into_etc_hosts_and_every_other_byte_stays(before: bytes,
     assert with_name(before, "spark1", "old") == after
 
 
-def answer(**changes: str | None) -> bytes:
+def answer(**changes: str | tuple[int, str] | None) -> bytes:
     """What the script prints of a node, with other values, or without some."""
-    said: dict[str, str | None] = {
-        "missing": "",
+    reported: dict[str, str | tuple[int, str] | None] = {
+        **dict.fromkeys(_questions("ops"), ""),
         "groups": "sudo ",
         "name": "spark1\n",
         "static": "spark1\n",
-        "hosts": "",
         "machine-id": "0" * 32 + "\n",
         "keys": f"/etc/ssh/k {KEY}\n",
-        "end": "whole",
         **changes,
     }
-    lines = [f"{name} {base64.b64encode(text.encode()).decode()}" for name, text in said.items() if text is not None]
-    return "\n".join(lines).encode()
+    return probe_output({name: value for name, value in reported.items() if value is not None}).encode()
+
+
+def test_the_script_is_one_that_a_shell_runs() -> None:
+    """On this machine, for a user that does not exist and for one that does."""
+    for user, home in (("no-such-user", None), ("root", "/root")):
+        done = subprocess.run(["sh", "-c", look(user)], capture_output=True, text=True, check=True)
+        found = protocol.parse(done.stdout, _questions(user))
+        assert not found.unknown
+        assert {name for name, one in found.commands.items() if one.code} <= {"keys"}, "sshd may not be installed"
+        account = found.commands["account"].text
+        assert account.split(":")[5:6] == ([home] if home else [])
+        assert bool(found.commands["thing-home"].output) == bool(home)
 
 
 def test_an_answer_is_read() -> None:
-    found = seen(answer())
+    found = parse_node_state(answer())
     assert (found.account, found.name, found.machine_id, found.cloud) == (None, "spark1", "0" * 32, False)
-    assert seen(answer(**{"machine-id": "uninitialized\n"})).machine_id == ""
-    assert seen(answer(account="ops:x:1001:1001::/home/ops:/bin/bash", member="ops")).account == Account(
-        1001, "/home/ops", "/bin/bash", frozenset({"ops"})
-    )
+    assert parse_node_state(answer(**{"machine-id": "uninitialized\n"})).machine_id == ""
+    assert parse_node_state(
+        answer(account="ops:x:1001:1001::/home/ops:/bin/bash", member="ops")
+    ).account == LocalAccount(1001, "/home/ops", "/bin/bash", frozenset({"ops"}))
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"end": None}, "is not whole"),
-        ({"end": "half"}, "is not whole"),
+        ({"keys": (255, "Bad configuration option: x\n")}, "its keys cannot be read: Bad configuration option: x"),
         ({"missing": "visudo "}, "lacks visudo"),
-        ({"missing": None}, "does not say its missing"),
-        ({"groups": None}, "does not say its groups"),
+        ({"missing": "sshd ", "keys": (127, "")}, "lacks sshd"),
+        ({"missing": None}, "does not report its missing"),
+        ({"groups": None}, "does not report its groups"),
         ({"name": ""}, "host name"),
         ({"name": "a\x1bb"}, "host name"),
         ({"machine-id": "0123"}, "machine-id"),
-        ({"keys": None}, "no host key"),
+        ({"keys": ""}, "no host key"),
+        ({"keys": None}, "does not report its keys"),
         ({"keys": f"/etc/$(x) {KEY}"}, "strange path"),
-        ({"keys": "/etc/k ssh-rsa AAAA"}, "is no host key"),
+        ({"keys": "/etc/k ssh-rsa AAAA"}, "is not a host key"),
         ({"account": "ops:x"}, "its user"),
-        ({"account": "ops:x:1:1::/h:/bin/sh"}, "does not say its member"),
-        ({"thing-home": "directory"}, "a file cannot be told"),
+        ({"member": None}, "does not report its member"),
+        ({"thing-home": "directory"}, "a file status cannot be parsed"),
     ],
 )
-def test_an_answer_that_is_not_understood_is_no_answer(changes: dict[str, str | None], why: str) -> None:
-    with pytest.raises(ContactError, match=why.replace("$", r"\$")) as fault:
-        seen(answer(**changes))
+def test_an_answer_that_is_not_understood_is_no_answer(
+    changes: dict[str, str | tuple[int, str] | None], why: str
+) -> None:
+    with pytest.raises(BootstrapError, match=why.replace("$", r"\$")) as fault:
+        parse_node_state(answer(**changes))
     assert str(fault.value).isprintable()
-    with pytest.raises(ContactError):
-        seen(answer().replace(b"name ", b"name !"))
+    with pytest.raises(BootstrapError, match="cannot be read: name: "):
+        parse_node_state(answer().replace(b"name ", b"name !"))
+
+
+@pytest.mark.parametrize("lost", [1, 20, 10_000])
+def test_an_answer_that_is_cut_off_is_not_whole(lost: int) -> None:
+    with pytest.raises(BootstrapError, match="is not whole"):
+        parse_node_state(answer()[: -lost - 1])
 
 
 def test_host_keys_go_by_their_file() -> None:

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkrack.ops.lock import Holder
-
-from .runs import Ended
-from .world import NAMES, World, many
+from core.ops.run_lock import Holder
+from tests.unit.cli.rack_folder import NAMES, World, many
+from tests.unit.cli.runs import Ended
 
 Runs = dict[str, tuple[World, Ended]]
 """By name of its case: the world of a call, and how the call ended."""
@@ -20,8 +19,9 @@ OTHER = Holder("20260314T091500-3fa2", "ben@desk", "2026-03-14T09:15:00+00:00", 
 
 @dataclass
 class Case:
-    """A world, and how `sparkrack apply` is called in it. `keys`: what a person types, at a terminal. `lines`: so many
-    go into the journal before the disk is full. `git`: the rack's folder is a repository."""
+    """A world, and a call of `sparkrack apply` in it. `keys`: typed input, at a terminal. `lines`: number of journal
+    lines before the disk is full. `git`: the rack's folder is a repository.
+    """
 
     words: tuple[str, ...]
     peculiar: dict[str, Any] = field(default_factory=dict)

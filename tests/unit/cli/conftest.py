@@ -1,10 +1,10 @@
-"""What tests of several files look at, and is made once."""
+"""Shared fixtures of several files, created once."""
 
 from __future__ import annotations
 
 import pytest
 
-from .apply_cases import Runs, play
+from tests.unit.cli.apply_cases import Runs, play
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,7 @@ sys.addaudithook(_refuse)
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended, and what it said."""
+    """Exit status and output of a command."""
 
     code: int
     stdout: str
@@ -36,7 +36,7 @@ class Ended:
 
 
 def command(*words: str | Path, cwd: Path = REPOSITORY, python_path: Path | None = None, **environment: str) -> Ended:
-    """Run a command of the virtual environment; nobody sits at its keyboard."""
+    """Run a command of the virtual environment, without a terminal."""
     settings = {**os.environ, "PYINFRA_PROGRESS": "off", "NO_COLOR": "1", "COLUMNS": "200", **environment}
     if "RACK" not in environment:
         settings.pop("RACK", None)

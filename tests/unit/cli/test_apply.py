@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from .apply_cases import Runs, last
-from .world import CANARY, NAMES
+from tests.unit.cli.apply_cases import Runs, last
+from tests.unit.cli.rack_folder import CANARY, NAMES
 
 
 def test_everything_is_done(applied: Runs) -> None:
@@ -56,18 +56,18 @@ def test_with_nothing_to_do_there_is_neither_lock_nor_journal(name: str, applied
     if name == "nothing":
         assert ended.stdout.splitlines() == ["3 hosts, 0 changes, 0 unknown", "nothing to do"]
     else:
-        empty: dict[str, Any] = {"run": None, "journal": None, "machines": [], "notes": [], "faults": []}
-        assert json.loads(ended.stdout) == {"schema": "sparkrack.apply/1", "result": "nothing to do", **empty}
+        empty: dict[str, Any] = {"run": None, "journal": None, "hosts": [], "notes": [], "faults": []}
+        assert json.loads(ended.stdout) == {"schema": "sparkrack.apply/2", "result": "nothing to do", **empty}
 
 
 def test_json(applied: Runs) -> None:
     world, ended = applied["json"]
     assert ended.code == 0
     report = json.loads(ended.stdout)
-    assert (report["schema"], report["result"]) == ("sparkrack.apply/1", "done")
+    assert (report["schema"], report["result"]) == ("sparkrack.apply/2", "done")
     assert (report["run"], report["journal"]) == (world.journals[0].stem, str(world.journals[0]))
-    assert report["machines"] == [
-        {"name": name, "changed": 2 if name == "spark3" else 0, "fault": "", "step": ""} for name in NAMES
+    assert report["hosts"] == [
+        {"name": name, "changed": 2 if name == "spark3" else 0, "fault": "", "operation": ""} for name in NAMES
     ]
     assert "done; journal:" in ended.stderr
 
@@ -78,7 +78,7 @@ def test_quiet(applied: Runs) -> None:
     assert last(ended).startswith("done; journal: ")
 
 
-def test_somebody_agrees(applied: Runs) -> None:
+def test_another_user_agrees(applied: Runs) -> None:
     world, ended = applied["yes"]
     assert ended.code == 0
     assert "Apply this? [y/N]: " in ended.stdout

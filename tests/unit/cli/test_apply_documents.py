@@ -6,31 +6,34 @@ import json
 import re
 from itertools import chain
 
-from sparkrack.run.journal import EVENTS
+from sparkrack.engine.journal import EVENTS
 from tests.generated import REPOSITORY, check
-
-from .apply_cases import OTHER, Runs
-from .world import World
+from tests.unit.cli.apply_cases import OTHER, Runs
+from tests.unit.cli.rack_folder import World
 
 RUNBOOK = (
-    *("changes the rack; when that run is gone: sparkrack unlock", "/run/sparkrack/run.lock cannot be read"),
+    *("; if that run is dead: sparkrack unlock", "/run/sparkrack/run.lock cannot be read"),
     *(
         "holds the rack, not",
-        "keeps the lock of the rack and cannot be reached",
+        "which stores the lock of the rack, is unreachable",
         "the lock of the rack cannot be taken",
     ),
-    *("the lock could not be given back", "the lock was gone before the end", "the lock is now that of"),
+    *("the lock could not be released", "the lock was gone before the end", "the lock is now that of"),
     *(
         "things have moved",
         "the order of the steps",
         "the plan is about rack",
         "cannot be brought to the declared state",
     ),
-    *("there is no terminal to ask on; say -y, or name a plan", "ended in the middle of", "failed in the middle of"),
+    *(
+        "there is no terminal for a prompt; pass -y, or name a plan",
+        "ended in the middle of",
+        "failed in the middle of",
+    ),
     *("the connection was lost", "a fault of this program, please report it", "no journal can be kept"),
     "the journal is not whole",
 )
-"""What these tests, and those of tests/unit/run, see the program say."""
+"""What these tests, and those of tests/unit/engine, see the program say."""
 
 
 def alike(text: str, world: World) -> str:
@@ -40,7 +43,7 @@ def alike(text: str, world: World) -> str:
         (str(path.parent), "~/.local/state/sparkrack/ring/runs"),
         (str(world.folder), "~/rack"),
         (path.stem, OTHER.id),
-        (f'"who": "{world.journal[0]["who"]}"', '"who": "ana@desk"'),
+        (f'"operator": "{world.journal[0]["operator"]}"', '"operator": "ana@laptop"'),
     ):
         text = text.replace(old, new)
     text = re.sub(r'"at": "[^"]*"', '"at": "2026-03-14T09:15:00.250+00:00"', text)
@@ -65,7 +68,7 @@ def test_the_document_names_every_event_and_field(applied: Runs) -> None:
             assert f"`{name}`" in rows[line["event"]], line
     assert {line["event"] for line in chain.from_iterable(journals)} == set(EVENTS)
     json_text = text.partition("## --json")[2].partition("\n## ")[0]
-    for name in {**json.loads(applied["json"][1].stdout), **json.loads(applied["json"][1].stdout)["machines"][0]}:
+    for name in {**json.loads(applied["json"][1].stdout), **json.loads(applied["json"][1].stdout)["hosts"][0]}:
         assert f"`{name}`" in json_text or f'"{name}"' in json_text, name
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from sparkrack.cli.telling import STAYS
-
-from .apply_cases import Runs, of
-from .world import NAMES
+from sparkrack.cli.output import STAYS
+from tests.unit.cli.apply_cases import Runs, of
+from tests.unit.cli.rack_folder import NAMES
 
 
 def test_a_canary_that_fails_ends_it(applied: Runs) -> None:
@@ -46,25 +45,25 @@ def test_the_first_failure_stops_everything_after_its_wave(applied: Runs) -> Non
     assert not world.lock.exists()
     report = json.loads(ended.stdout)
     assert report["result"] == "failed"
-    assert [tuple(one.values()) for one in report["machines"]] == [
+    assert [tuple(one.values()) for one in report["hosts"]] == [
         ("spark1", 1, "", ""),
         ("spark2", 0, "failed", "memory: Turn it off"),
         ("spark3", 1, "", ""),
     ]
     assert world.journal[-1]["failed"] == ["spark2"]
-    results = {step["host"]: step["result"] for step in of(world.journal, "step")}
+    results = {step["host"]: step["result"] for step in of(world.journal, "operation_finished")}
     assert results == dict(zip(NAMES, ("changed", "failed", "changed"), strict=True))
 
 
 def test_a_fault_of_the_program_is_one_line(applied: Runs) -> None:
     world, ended = applied["bug"]
     assert ended.code == 1
-    words = "a fault of this program, please report it: ZeroDivisionError: nobody foresaw this (applied.py:"
+    words = "a fault of this program, please report it: ZeroDivisionError: nobody foresaw this (small_program.py:"
     assert f"spark2: {words}" in ended.stdout
     assert "Traceback" not in ended.text
     assert not world.lock.exists()
-    assert of(world.journal, "broke")[0]["why"].startswith(words)
-    assert (world.journal[-1]["event"], world.journal[-1]["result"]) == ("ended", "failed")
+    assert of(world.journal, "host_error")[0]["reason"].startswith(words)
+    assert (world.journal[-1]["event"], world.journal[-1]["result"]) == ("run_finished", "failed")
 
 
 def test_a_lock_that_goes_meanwhile_is_no_success(applied: Runs) -> None:
@@ -79,12 +78,12 @@ def test_a_lock_that_goes_meanwhile_is_no_success(applied: Runs) -> None:
 def test_a_change_that_was_not_shown_stops_that_machine_alone(applied: Runs) -> None:
     world, ended = applied["creeps"]
     assert ended.code == 1
-    said = "is not in the plan that was shown; nothing of this was sent; plan again"
-    assert f"spark2: refused: memory.swap: on -> off: {said}" in ended.stderr
+    reported = "is not in the plan that was shown; nothing of this was sent; plan again"
+    assert f"spark2: refused: memory: memory.swap: on -> off: {reported}" in ended.stderr
     assert [world.things(name) for name in NAMES] == [["new", "new"], ["old", "old"], ["new", "new"]]
     report = json.loads(ended.stdout)
     assert report["result"] == "failed"
-    assert [one["fault"] for one in report["machines"]] == ["", "refused", ""]
+    assert [one["fault"] for one in report["hosts"]] == ["", "refused", ""]
     assert not world.lock.exists()
 
 

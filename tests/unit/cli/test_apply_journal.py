@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from sparkrack.run.journal import EVENTS
-
-from .apply_cases import Runs, git, last, of
-from .world import NAMES
+from sparkrack.engine.journal import EVENTS, HostMessage
+from tests.unit.cli.apply_cases import Runs, git, last, of
+from tests.unit.cli.rack_folder import NAMES
 
 
 def test_the_journal(applied: Runs) -> None:
@@ -17,18 +16,24 @@ def test_the_journal(applied: Runs) -> None:
     assert {line["run"] for line in journal} == {path.stem}
     assert {line["event"] for line in journal} <= set(EVENTS)
     began, ended = journal[0], journal[-1]
-    assert set(began) == {"run", "at", "event", "schema", "who", "what", "file", "revision", "plan"}
-    assert (began["schema"], began["file"]) == ("sparkrack.journal/1", str(world.folder / "rack.yaml"))
-    assert set(ended) == {"run", "at", "event", "result", "failed", "at_hand"}
-    assert (ended["event"], ended["result"], ended["failed"], ended["at_hand"]) == ("ended", "done", [], {})
-    steps = of(journal, "step")
+    assert set(began) == {"run", "at", "event", "schema", "operator", "scope", "file", "revision", "plan"}
+    assert (began["schema"], began["file"]) == ("sparkrack.journal/2", str(world.folder / "rack.yaml"))
+    assert set(ended) == {"run", "at", "event", "result", "failed", "in_progress"}
+    assert (ended["event"], ended["result"], ended["failed"], ended["in_progress"]) == ("run_finished", "done", [], {})
+    steps = of(journal, "operation_finished")
     assert len(steps) == 6
-    assert set(steps[0]) == {"run", "at", "event", "host", "role", "step", "result", "seconds"}
-    assert (steps[0]["host"], steps[0]["role"], steps[0]["step"]) == ("spark1", "memory", "Turn it off")
+    assert set(steps[0]) == {"run", "at", "event", "host", "role", "operation", "result", "seconds"}
+    assert (steps[0]["host"], steps[0]["role"], steps[0]["operation"]) == ("spark1", "memory", "Turn it off")
     assert {step["result"] for step in steps} == {"changed"}
-    said = of(journal, "said")[0]
-    assert set(said) == {"run", "at", "event", "host", "sort", "text"}
-    assert (said["host"], said["sort"], said["text"]) == ("spark1", "change", "memory.level: old -> new")
+    reported = of(journal, "message")[0]
+    assert set(reported) == set(HostMessage.model_fields)
+    assert (reported["host"], reported["kind"], reported["message"]) == ("spark1", "change", "memory.level: old -> new")
+    assert (reported["role"], reported["subject"], reported["old"], reported["new"]) == (
+        "memory",
+        "memory.level",
+        "old",
+        "new",
+    )
 
 
 def test_the_journal_knows_the_revision_of_the_rack(applied: Runs) -> None:
@@ -41,7 +46,7 @@ def test_the_journal_knows_the_revision_of_the_rack(applied: Runs) -> None:
 def test_a_journal_that_cannot_be_written_ends_it(applied: Runs) -> None:
     world, ended = applied["disk full"]
     assert ended.code == 1
-    assert [line["event"] for line in world.journal] == ["began", "said", "said", "said"]
+    assert [line["event"] for line in world.journal] == ["run_started", "message", "message", "message"]
     assert [world.things(name) for name in NAMES] == [["new", "old"], ["old", "old"], ["old", "old"]]
     assert ended.stdout.splitlines()[-2] == "the journal is not whole: No space left on device"
     assert last(ended).startswith("stopped; ")

@@ -11,10 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from sparkrack.cli.main import sparkrack
-from tests.unit.fleet.racks import changed
-
-from .runs import Ended
-from .world import NAMES, World, many
+from tests.unit.cli.rack_folder import NAMES, World, many
+from tests.unit.cli.runs import Ended
+from tests.unit.model.racks import changed
 
 Edit = Callable[[World, dict[str, Any]], None]
 
@@ -45,13 +44,13 @@ def _refused(world: World, _: dict[str, Any]) -> None:
 
 
 def _diff(_: World, plan: dict[str, Any]) -> None:
-    said = plan["machines"][0]["steps"][0]["said"][1]
-    assert said["sort"] == "file"
-    said["diff"] = ["-something else"]
+    reported = plan["hosts"][0]["operations"][0]["events"][1]
+    assert reported["kind"] == "file"
+    reported["diff"] = ["-something else"]
 
 
 def _order(_: World, plan: dict[str, Any]) -> None:
-    plan["machines"][0]["steps"].reverse()
+    plan["hosts"][0]["operations"].reverse()
 
 
 def _roles(roles: list[str]) -> Edit:
@@ -60,7 +59,7 @@ def _roles(roles: list[str]) -> Edit:
 
 def _machines(names: list[str]) -> Edit:
     def edit(_: World, plan: dict[str, Any]) -> None:
-        plan["machines"] = [machine for machine in plan["machines"] if machine["name"] in names]
+        plan["hosts"] = [machine for machine in plan["hosts"] if machine["name"] in names]
 
     return edit
 
@@ -95,12 +94,12 @@ REFUSED: dict[str, tuple[Edit, list[str]]] = {
     ),
     "another order": (_order, [f"{MOVED}  the order of the steps\n"]),
     "away": (_away, ["  no longer: spark2: changes\n", "  now: spark2: unreachable\n"]),
-    "refused": (_refused, ["  now: spark2: memory: memory: it is in the way\n"]),
+    "refused": (_refused, ["  now: spark2: memory: it is in the way\n"]),
     "fewer roles": (_roles(["preflight", "rdma"]), ["  no longer: spark1: memory: memory.level: old -> new\n"]),
     "no machine": (_machines([]), [MOVED]),
     "another rack": (
         _other_rack,
-        ["the plan is about rack ring (", "rack.yaml is rack circle; say --rack; nothing was"],
+        ["the plan is about rack ring (", "rack.yaml is rack circle; pass --rack; nothing was"],
     ),
     "no such role": (_roles(["preflight", "nobody"]), ["is no plan that `sparkrack plan --out` has kept"]),
     "without the gates": (_roles(["rdma"]), ["is no plan that `sparkrack plan --out` has kept"]),
@@ -172,7 +171,7 @@ def test_what_is_no_plan_is_refused(name: str, runs: dict[str, tuple[World, Ende
 def test_a_plan_says_which_machines_and_roles(name: str, runs: dict[str, tuple[World, Ended]]) -> None:
     world, ended = runs[name]
     assert ended.code == 1
-    assert "PLAN says which machines and roles" in ended.stderr
+    assert "PLAN names the machines and roles" in ended.stderr
     assert world.connected == []
 
 

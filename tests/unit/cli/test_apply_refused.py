@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from .apply_cases import CASES, OTHER, Runs
-from .runs import BIN
-from .world import ENVIRONMENT, NAMES, World
+from tests.unit.cli.apply_cases import CASES, OTHER, Runs
+from tests.unit.cli.rack_folder import ENVIRONMENT, NAMES, World
+from tests.unit.cli.runs import BIN
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "reported"),
     [
         ("unknown", "unknown: the node did not \\x1b[2Janswer"),
         ("refused", "refused: it is in the way"),
@@ -23,20 +23,23 @@ from .world import ENVIRONMENT, NAMES, World
         ),
         ("moves alone", "  now: spark2: memory: memory.swap: on -> off\n"),
         ("unreachable", "spark3: unreachable: No route to host"),
-        ("head away", "spark1 keeps the lock of the rack and cannot be reached: No route to host; nothing was changed"),
+        (
+            "head away",
+            "spark1, which stores the lock of the rack, is unreachable: No route to host; nothing was changed",
+        ),
         ("held", OTHER.busy),
-        ("held by garbage", "cannot be read) changes the rack; when that run is gone: sparkrack unlock unknown"),
+        ("held by garbage", "cannot be read); if that run is dead: sparkrack unlock unknown"),
         ("no journal", "no journal can be kept: Not a directory; nothing was changed"),
-        ("nobody to ask", "there is no terminal to ask on; say -y, or name a plan"),
+        ("nobody to ask", "there is no terminal for a prompt; pass -y, or name a plan"),
         ("no", "ended"),
         ("nobody answers", "ended"),
         ("names", "--limit spark9: not in the rack; there are spark1, spark2, spark3"),
     ],
 )
-def test_refused_as_a_whole(name: str, said: str, applied: Runs) -> None:
+def test_refused_as_a_whole(name: str, reported: str, applied: Runs) -> None:
     world, ended = applied[name]
     assert ended.code == 1
-    assert said in ended.text
+    assert reported in ended.text
     assert "Traceback" not in ended.text
     assert (world.sent, world.journals) == ([], [])
     assert [world.things(one) for one in NAMES] == [["old", "old"]] * 3
@@ -60,4 +63,4 @@ def test_without_any_stdin(tmp_path: Path) -> None:
         env=ENVIRONMENT,
         timeout=30,
     )
-    assert (done.returncode, done.stderr) == (1, "Error: there is no terminal to ask on; say -y, or name a plan\n")
+    assert (done.returncode, done.stderr) == (1, "Error: there is no terminal for a prompt; pass -y, or name a plan\n")

@@ -10,15 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.ops import lock
-
-from .runs import REPOSITORY
-from .world import ENVIRONMENT, NAMES, PROGRAM, World, many
+from core.ops import run_lock
+from tests.unit.cli.rack_folder import ENVIRONMENT, NAMES, PROGRAM, World, many
+from tests.unit.cli.runs import REPOSITORY
 
 INT, TERM, HUP, KILL = signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL
-SECONDS = 30
-FIRST = "the operation at hand is ended first; again to cut it off"
-OFF = "ended in the middle of memory: Turn it off; a change on trial is taken back by its machine within 90 s"
+SECONDS = 60
+FIRST = "the operation in progress is finished first; repeat to interrupt it"
+OFF = "ended in the middle of memory: Turn it off; an unconfirmed change is reverted by its machine within 90 s"
 
 
 def until(seen: Callable[[], bool]) -> None:
@@ -62,7 +61,7 @@ def test_the_first_lets_the_operation_at_hand_end(tmp_path: Path, number: int) -
     run.send(number)
     until(lambda: FIRST in run.text)
     assert run.process.poll() is None
-    assert lock.holder(run.world.lock.read_text()).id == run.world.journals[0].stem
+    assert run_lock.holder(run.world.lock.read_text()).id == run.world.journals[0].stem
     run.go()
     assert run.end() == 1
     assert [run.world.things(name) for name in NAMES] == [["new", "old"]] * 3, "no operation has begun since"
@@ -74,7 +73,7 @@ def test_the_first_lets_the_operation_at_hand_end(tmp_path: Path, number: int) -
 
 
 def test_the_second_cuts_it_off(tmp_path: Path) -> None:
-    """SIGTERM is as good; tests/unit/run/test_interrupt.py has every pair."""
+    """SIGTERM is as good; tests/unit/engine/test_signals.py has every pair."""
     run = Middle(tmp_path)
     run.send(INT)
     until(lambda: FIRST in run.text)
@@ -86,12 +85,12 @@ def test_the_second_cuts_it_off(tmp_path: Path) -> None:
     assert lines[-4] == "spark1: 1 operation changed it"
     assert lines[-3].startswith(f"spark2: {OFF}")
     assert lines[-2].startswith(f"spark3: {OFF}")
-    assert lines[-1].startswith("cut off; journal: ")
+    assert lines[-1].startswith("interrupted; journal: ")
     assert "the old memory is back" in run.text
     assert "Traceback" not in run.text
     ended = run.world.journal[-1]
-    assert (ended["event"], ended["result"]) == ("ended", "cut off")
-    assert ended["at_hand"] == dict.fromkeys(("spark2", "spark3"), "memory: Turn it off")
+    assert (ended["event"], ended["result"]) == ("run_finished", "interrupted")
+    assert ended["in_progress"] == dict.fromkeys(("spark2", "spark3"), "memory: Turn it off")
 
 
 def test_killed_it_leaves_its_lock_and_a_journal_without_an_end(tmp_path: Path) -> None:
@@ -99,8 +98,8 @@ def test_killed_it_leaves_its_lock_and_a_journal_without_an_end(tmp_path: Path) 
     run.send(KILL)
     run.end()
     journal = run.world.journal
-    assert journal[-1]["event"] != "ended"
-    left = lock.holder(run.world.lock.read_text())
+    assert journal[-1]["event"] != "run_finished"
+    left = run_lock.holder(run.world.lock.read_text())
     assert left.id == journal[0]["run"]
     run.go()
     until(lambda: run.world.things("spark3")[0] == "new")  # what was sent already goes on without us
@@ -119,7 +118,7 @@ def test_killed_it_leaves_its_lock_and_a_journal_without_an_end(tmp_path: Path) 
     assert not run.world.lock.exists()
 
 
-def test_whoever_reads_may_go(tmp_path: Path) -> None:
+def test_what_reads_may_go(tmp_path: Path) -> None:
     """As with `sparkrack apply -y | head -1`: no operation is ended in its middle, no other begins."""
     world = World(tmp_path / "world", {"spark1": {"waits": True}})
     run = f'{{ "$0" "$@" 2> {tmp_path}/stderr; echo $? > {tmp_path}/code; }}'

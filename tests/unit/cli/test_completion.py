@@ -8,31 +8,33 @@ import pytest
 from click.shell_completion import BashComplete
 
 from sparkrack.cli.main import VERBS, sparkrack
-from tests.unit.fleet.racks import CASES, VALID
-
-from .runs import command
-from .test_help import ALL
+from tests.unit.cli.runs import command
+from tests.unit.cli.test_help import ALL
+from tests.unit.model.racks import CASES, VALID
 
 DIRECT = str(VALID / "direct.yaml")
 CHOOSE = ("--limit", "--exclude")
 NODES, SWITCHES = ["spark1", "spark2"], ["crs812"]
 MACHINES = [*NODES, *SWITCHES]
+NODE_PATTERNS = [*NODES, "nodes"]
+PATTERNS = [*MACHINES, "nodes", "switches"]
+VERBS_OF_HOSTS = ("plan", "apply", "drift", "verify", "status", "accept")
 TAKING: dict[tuple[str, ...], list[str]] = {
-    **{(verb, option): MACHINES for verb in ("plan", "apply", "drift", "verify", "status") for option in CHOOSE},
-    ("topology", "--limit"): MACHINES,
-    ("reboot", "--limit"): NODES,
+    **{(verb, option): PATTERNS for verb in VERBS_OF_HOSTS for option in CHOOSE},
+    ("topology", "--limit"): PATTERNS,
+    ("reboot", "--limit"): NODE_PATTERNS,
     ("driver", "release"): NODES,
     ("switch", "restore"): SWITCHES,
     ("switch", "restore", "crs812"): [],
     ("bootstrap", "switch"): SWITCHES,
-    ("bootstrap", "nodes"): NODES,
+    ("bootstrap", "nodes"): NODE_PATTERNS,
     ("probe", "switch"): SWITCHES,
     ("switch", "password"): SWITCHES,
-    ("rebuild",): NODES,
-    ("rebuild", "--exclude"): MACHINES,
-    ("rebuild", "--containers"): NODES,
+    ("rebuild",): NODE_PATTERNS,
+    ("rebuild", "--exclude"): PATTERNS,
+    ("rebuild", "--containers"): NODE_PATTERNS,
     ("rebuild", "--switch"): SWITCHES,
-    ("seed",): NODES,
+    ("seed",): NODE_PATTERNS,
 }
 """What takes a machine of the rack, and which there are."""
 
@@ -57,8 +59,10 @@ def rack(monkeypatch: pytest.MonkeyPatch) -> None:
         (["plan", "--ex"], ["--exclude"]),
         (["plan", "--only", "f"], ["fabric"]),
         (["plan", "--limit", "spark"], ["spark1", "spark2"]),
-        (["plan", "--limit", "spark1", "--exclude", ""], ["spark1", "spark2", "crs812"]),
-        (["plan", "--rack", DIRECT, "--limit", ""], ["left", "right"]),
+        (["plan", "--limit", "spark1", "--exclude", ""], ["spark1", "spark2", "crs812", "nodes", "switches"]),
+        (["plan", "--limit", "no"], ["nodes"]),
+        (["plan", "--rack", DIRECT, "--limit", "s"], []),
+        (["plan", "--rack", DIRECT, "--limit", ""], ["left", "right", "nodes"]),
         (["plan", "--rack", "no/such.yaml", "--limit", ""], []),
         (["plan", "--rack", str(CASES / "typo-in-key.yaml"), "--limit", ""], []),
         (["lab", "sta"], ["status"]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from pathlib import Path
@@ -9,8 +10,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from core.ops import run_lock
+from core.ssh import node_shells
+from core.ssh.root_shell import RootShell
+from roles.driver import driver_upgrade as walk
+from roles.driver.desired import listed
 from sparkrack.cli.main import sparkrack
-from tests.unit.fleet.racks import SWITCH, changed
+from tests.unit.cli.cli_fixtures import settings
+from tests.unit.cli.terminal import ERASED, on_terminal
+from tests.unit.model.racks import SWITCH, changed
 
 DECLARED = changed(SWITCH, ("memory:\n", 'driver: {version: "580.159"}\nmemory:\n'))
 PACKAGES = """\
@@ -66,6 +74,7 @@ class Spark1:
         (folder / "versions").write_text("580.173.02-1\n580.159.03-1\n")
         monkeypatch.setenv("PATH", f"{folder}/desk:{os.environ['PATH']}")
         monkeypatch.setenv("NODE", str(folder))
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
 
     def release(self, *words: str, node: str = "spark1") -> Result:
         return CliRunner().invoke(sparkrack, ["driver", "release", node, "--rack", f"{self.folder}/rack.yaml", *words])
@@ -92,14 +101,14 @@ def test_the_newest_of_its_major(spark1: Spark1) -> None:
         "spark1: nvidia-utils-580: 580.159.03-1 -> 580.173.02-1",
         "spark1: everything is on hold again",
         "spark1: reboot required: until then the old driver is loaded",
-        "Next: restart spark1, then sparkrack verify --limit spark1: only what the rack declares otherwise fails.",
+        "After the restart, sparkrack verify --limit spark1 fails only where the rack declares otherwise.",
     ]
     assert 'write version: "580.173.02" under driver in' in done.output
     untouched = PACKAGES.replace("open 580.159.03", "open 580.173.02").replace(
         "utils-580 580.159.03", "utils-580 580.173.02"
     )
     assert spark1.packages == untouched
-    assert [path.name for path in (spark1.folder / "run").rglob("*")] == ["sparkrack"], "the lock was given back"
+    assert [path.name for path in (spark1.folder / "run").rglob("*")] == ["sparkrack"], "the lock was released"
 
 
 def test_not_while_another_run_changes_the_rack(spark1: Spark1) -> None:
@@ -107,7 +116,7 @@ def test_not_while_another_run_changes_the_rack(spark1: Spark1) -> None:
     (spark1.folder / "run/sparkrack/run.lock").touch()
     done = spark1.release("-y")
     assert done.exit_code == 1
-    assert "changes the rack; when that run is gone: sparkrack unlock unknown" in done.output
+    assert "; if that run is dead: sparkrack unlock unknown" in done.output
     assert spark1.packages == PACKAGES
 
 
@@ -150,7 +159,7 @@ def test_not_under_what_runs(spark1: Spark1, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "reported"),
     [
         (["--version", "595.91"], "nvidia-driver-580-open 580.159.03-1 is installed and --version is 595.91"),
         (["--version", "580.999"], "nvidia-driver-580-open 580.999 is not in the configured repositories, which have"),
@@ -159,27 +168,29 @@ def test_not_under_what_runs(spark1: Spark1, kind: str) -> None:
         (["--kernel", "6_X"], "driver.kernel: 6_X is in no package's name"),
     ],
 )
-def test_versions_that_cannot_be(spark1: Spark1, words: list[str], said: str) -> None:
+def test_versions_that_cannot_be(spark1: Spark1, words: list[str], reported: str) -> None:
     done = spark1.release("-y", *words)
     assert done.exit_code == 1, done.output
-    assert said in done.output
+    assert reported in done.output
     assert isinstance(done.exception, SystemExit), done.exception
     assert spark1.packages == PACKAGES
 
 
-def test_nobody_to_ask(spark1: Spark1) -> None:
+def test_no_one_to_ask(spark1: Spark1) -> None:
     done = spark1.release()
     assert done.exit_code == 1
-    assert done.output.endswith("Error: spark1: there is no terminal to ask on; say -y\n")
+    assert done.output.endswith("Error: spark1: there is no terminal for a prompt; pass -y\n")
     assert spark1.packages == PACKAGES
 
 
-@pytest.mark.parametrize(("file", "said"), [("off", "No route to host"), ("no-update", "Error: spark1: E: no lists\n")])
-def test_a_node_that_fails(spark1: Spark1, file: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("file", "reported"), [("off", "No route to host"), ("no-update", "Error: spark1: E: no lists\n")]
+)
+def test_a_node_that_fails(spark1: Spark1, file: str, reported: str) -> None:
     (spark1.folder / file).touch()
     done = spark1.release("-y")
     assert done.exit_code == 1
-    assert said in done.output
+    assert reported in done.output
     assert spark1.packages == PACKAGES
 
 
@@ -197,3 +208,71 @@ def test_names_and_racks_that_do_not_fit(spark1: Spark1) -> None:
     done = spark1.release()
     assert done.exit_code == 1
     assert done.output.endswith("declares no driver, so nothing is held\n")
+
+
+@pytest.mark.parametrize("after", [walk.RUNNING, listed()])
+def test_nothing_is_sent_once_the_lock_has_expired(after: str, spark1: Spark1, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the package lists nor packages."""
+    real, lists = run_lock.clock, spark1.folder / "bin/apt-get"
+    lists.write_text(lists.read_text().replace("#!/bin/sh\n", '#!/bin/sh\necho "$*" >> "$NODE/sent"\n'))
+
+    class Shell(RootShell):
+        def run(self, script: str) -> object:  # type: ignore[override]
+            answer = super().run(script)
+            if script == after:
+                monkeypatch.setattr(run_lock, "clock", lambda: real() + run_lock.EXPIRED + 1)
+            return answer
+
+    monkeypatch.setattr(node_shells, "RootShell", Shell)
+    done = spark1.release("-y")
+    assert done.exit_code == 1
+    assert "spark1: the lock could not be renewed for 12" in done.output
+    assert "so another run may have taken it; nothing more is changed" in done.output
+    assert spark1.packages == PACKAGES
+    sent = spark1.folder / "sent"
+    assert sent.exists() == (after != walk.RUNNING)
+    assert not sent.exists() or "install" not in sent.read_text()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_it_keeps_a_journal_and_a_log(spark1: Spark1, fails: bool) -> None:
+    if fails:
+        (spark1.folder / "fails").touch()
+    assert spark1.release("-y").exit_code == fails
+    (path,) = (spark1.folder / "state").rglob("*.ndjson")
+    begun, *errors, ended = map(json.loads, path.read_text().splitlines())
+    assert (begun["scope"], ended["result"]) == ("driver of spark1", "failed" if fails else "done")
+    assert [one["reason"] for one in errors] == (["spark1: E: half of it"] if fails else [])
+    assert "spark1: ssh: " in path.with_suffix(".log").read_text()
+
+
+def test_a_terminal_shows_what_the_node_does(spark1: Spark1) -> None:
+    """As a process of its own, on a terminal; the package lists take until `slow` is removed."""
+    slow, lists = spark1.folder / "slow", spark1.folder / "bin/apt-get"
+    slow.touch()
+    lists.write_text(lists.read_text().replace("\n", '\nwhile [ -e "$NODE/slow" ]; do sleep 0.05; done\n', 1))
+    words = ["driver", "release", "spark1", "-y", "--rack", str(spark1.folder / "rack.yaml")]
+    with on_terminal(words, settings(spark1.folder)) as screen:
+        screen.until(r"install another driver, \d+ s: 0 of 1 hosts done")
+        screen.until("spark1  update the package lists")
+        screen.until_later("install another driver")
+        slow.unlink()
+        screen.read_all()
+        assert screen.process.wait(60) == 0, screen.seen
+    assert "take the lock of the rack, " in screen.seen
+    assert screen.seen.rindex(ERASED) > screen.seen.rindex("install another driver")
+    assert screen.out.startswith("spark1: brings the package lists up to date\n")
+    assert "install another driver" not in screen.out
+
+
+def test_not_under_a_unit_that_runs(spark1: Spark1) -> None:
+    group = spark1.folder / "sys/fs/cgroup/sparkrack.slice/sparkrack-qwen.slice"
+    group.mkdir(parents=True)
+    (group / "cgroup.events").write_text("populated 1\nfrozen 0\n")
+    done = spark1.release("-y")
+    assert done.exit_code == 1
+    assert "unit qwen, which " in done.output
+    assert "does not declare, runs, and packages of the driver must be installed; run " in done.output
+    assert spark1.packages == PACKAGES
+    (group / "cgroup.events").write_text("populated 0\nfrozen 0\n")
+    assert spark1.release("-y").exit_code == 0

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run.sshnode import SshNode, rack_file
-
-from .runs import Ended
-from .scenes import PLAN, SPARKRACK, closed_port, hangs, settings
+from tests.unit.cli.cli_fixtures import PLAN, SPARKRACK, closed_port, hangs, settings
+from tests.unit.cli.runs import Ended
+from tests.unit.engine.ssh_node import SshNode, rack_file
 
 
 @dataclass
@@ -26,7 +25,7 @@ class Running:
     folder: Path
 
     def ends(self) -> Ended:
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=60)
         return Ended(self.process.returncode, out, err)
 
     @property
@@ -50,7 +49,7 @@ def running(tmp_path: Path) -> Iterator[Running]:
         text=True,
     )
     try:
-        assert there.begun.wait(20)
+        assert there.begun.wait(60)
         yield Running(process, there, tmp_path)
     finally:
         process.kill()
@@ -71,10 +70,10 @@ def test_it_is_ended_in_the_middle(running: Running, number: signal.Signals, cod
 
 SHORT = """\
 import sys
-import sparkrack.run.gevented
-from sparkrack.ops import probe
+import sparkrack.engine.gevent_patch
+from core.ops import host_facts
 from sparkrack.cli.main import main
-probe.SECONDS = 2
+host_facts.ANSWER_SECONDS = 2
 main()
 """
 
@@ -97,7 +96,7 @@ def test_a_node_that_never_ends_its_answer_is_unknown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [PLAN, ("--help",)])
-def test_nobody_reads_what_it_says(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_no_one_reads_what_it_says(tmp_path: Path, words: tuple[str, ...]) -> None:
     rack = rack_file(tmp_path, None, closed_port())
     shell = ["sh", "-c", '{ "$@" 2> err; echo $? > code; } | true', "sh", SPARKRACK, *words]
     subprocess.run(shell, cwd=tmp_path, env=settings(tmp_path, RACK=str(rack)), stdin=subprocess.DEVNULL, timeout=60)

@@ -10,9 +10,8 @@ import subprocess
 import termios
 from pathlib import Path
 
-from tests.unit.run.sshnode import Speak, SshNode, rack_file
-
-from .scenes import ESCAPE, PLAN, SPARKRACK, SWAPS, node, saying, settings
+from tests.unit.cli.cli_fixtures import ESCAPE, PLAN, SPARKRACK, SWAPS, node, saying, settings
+from tests.unit.engine.ssh_node import Speak, SshNode, rack_file
 
 
 def on_terminal(folder: Path, speak: Speak, **env: str) -> tuple[int, str]:
@@ -33,7 +32,7 @@ def on_terminal(folder: Path, speak: Speak, **env: str) -> tuple[int, str]:
         seen = b""
         while part := _part(ours):
             seen += part
-        return process.wait(20), seen.decode()
+        return process.wait(60), seen.decode()
     finally:
         os.close(ours)
         there.close()
@@ -67,7 +66,7 @@ def test_but_not_with_no_color(tmp_path: Path) -> None:
     assert ESCAPE not in seen
 
 
-def test_nobody_is_asked_for_a_password(tmp_path: Path) -> None:
+def test_no_one_is_asked_for_a_password(tmp_path: Path) -> None:
     """pyinfra would: the test would not end."""
     code, seen = on_terminal(tmp_path, saying(1, "sudo: a password is required"))
     assert code == 1

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.fleet.racks import SWITCH, changed
-
-from .runs import command, guarded
+from tests.unit.cli.runs import command, guarded
+from tests.unit.model.racks import SWITCH, changed
 
 FOLDERS = {
     "quote": '100% rack "q',

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from tests.unit.cli.runs import Ended, command
+from tests.unit.engine.fake_rack import usual
+from tests.unit.engine.ssh_node import SshNode, answering, rack_file
 from tests.unit.roles.cases import NOW
-from tests.unit.run.fakerack import usual
-from tests.unit.run.sshnode import SshNode, answering, rack_file
-
-from .runs import Ended, command
 
 CANARIES = ("canary-of-the-share", "canary-of-the-swap", "canary-svc", "/root/canary-file")
 FSTAB = (

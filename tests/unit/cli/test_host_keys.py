@@ -8,9 +8,8 @@ from pathlib import Path
 import paramiko
 import pytest
 
-from tests.unit.run.sshnode import ADDRESS, SshNode, rack_file
-
-from .runs import command
+from tests.unit.cli.runs import command
+from tests.unit.engine.ssh_node import ADDRESS, SshNode, rack_file
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def test_a_line_that_is_no_text_is_named(tmp_path: Path, node: SshNode) -> None:
     rack, known_hosts = rack_file(tmp_path, node), tmp_path / "known_hosts"
     known_hosts.write_bytes(known_hosts.read_bytes() + b"# caf\xe9\n")
     assert why(rack, tmp_path) == (
-        f"spark1: unreachable: {known_hosts}:2: is not UTF-8 text, so no key is read from the file; remove the line"
+        f"spark1: unreachable: {known_hosts}:2: is not UTF-8 text, so no key of the file is read; remove it"
     )
 
 

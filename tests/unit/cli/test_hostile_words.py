@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run.sshnode import SshNode, rack_file
-
-from .runs import Ended, command
-from .scenes import hangs
+from tests.unit.cli.cli_fixtures import hangs
+from tests.unit.cli.runs import Ended, command
+from tests.unit.engine.ssh_node import SshNode, rack_file
 
 COMMANDS = {
     "plan": ("sparkrack", "plan", "--limit", "spark1"),

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 from tests.generated import REPOSITORY
-
-from .runs import command
+from tests.unit.cli.runs import command
 
 
 def test_the_inventory_can_be_shown_as_json() -> None:

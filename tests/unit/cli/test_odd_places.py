@@ -14,9 +14,8 @@ import click
 import pytest
 
 from sparkrack.cli.main import sparkrack
-from tests.unit.fleet.racks import DIRECT, changed
-
-from .runs import Ended, command, guarded
+from tests.unit.cli.runs import Ended, command, guarded
+from tests.unit.model.racks import DIRECT, changed
 
 NO_FOLDER = """\
 import tempfile
@@ -31,7 +30,7 @@ def closed_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def workdir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A rack whose nodes do not answer, in a folder with a name that is no text."""
     folder = Path(os.fsdecode(bytes(tmp_path_factory.mktemp("desk")) + b"/caf\xe9"))
     folder.mkdir()
@@ -47,9 +46,9 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def ended(desk: Path, *words: str, python_path: Path | None = None) -> Ended:
+def ended(workdir: Path, *words: str, python_path: Path | None = None) -> Ended:
     # as in most locales; in that of C, Python itself writes such names as they are
-    rack, state = desk / "rack.yaml", str(desk.parent / "state")
+    rack, state = workdir / "rack.yaml", str(workdir.parent / "state")
     return command(
         "sparkrack",
         *words,
@@ -73,23 +72,23 @@ def ended(desk: Path, *words: str, python_path: Path | None = None) -> Ended:
         (("status", "--json"), 1),
     ],
 )
-def test_a_path_that_is_no_text(desk: Path, words: tuple[str, ...], code: int) -> None:
-    told = ended(desk, *words)
+def test_a_path_that_is_no_text(workdir: Path, words: tuple[str, ...], code: int) -> None:
+    told = ended(workdir, *words)
     assert "Traceback" not in told.text
     assert (told.code, told.stderr) == (code, "")
     if "--json" in words:
         assert json.loads(told.stdout)["file"].endswith("/caf\ufffd/rack.yaml")
 
 
-def test_a_report_of_a_path_that_is_no_text(desk: Path, tmp_path: Path) -> None:
+def test_a_report_of_a_path_that_is_no_text(workdir: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    told = ended(desk, "verify", "--only", "driver", "--html", str(page))
+    told = ended(workdir, "verify", "--only", "driver", "--html", str(page))
     assert "Traceback" not in told.text
     assert "/caf\ufffd/rack.yaml" in page.read_text()
 
 
-def test_a_rebuild_needs_a_path_that_is_text(desk: Path) -> None:
-    told = ended(desk, "rebuild", "left")
+def test_a_rebuild_needs_a_path_that_is_text(workdir: Path) -> None:
+    told = ended(workdir, "rebuild", "left")
     assert told.code == 1
     assert "rack.yaml: the path is not UTF-8 text, so no journal can hold it; move the file" in told.stderr
     assert "Traceback" not in told.text
@@ -98,9 +97,9 @@ def test_a_rebuild_needs_a_path_that_is_text(desk: Path) -> None:
 @pytest.mark.parametrize(
     "words", [("status",), ("unlock", "unknown"), ("topology", "--seen"), ("verify", "--only", "driver")]
 )
-def test_no_folder_for_temporary_files(desk: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_no_folder_for_temporary_files(workdir: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     (tmp_path / "sitecustomize.py").write_text(NO_FOLDER)
-    told = ended(desk, *words, python_path=tmp_path)
+    told = ended(workdir, *words, python_path=tmp_path)
     assert (told.code, told.stdout) == (1, "")
     assert told.stderr == "Error: No usable temporary directory found in ['/proc/self/nowhere']\n"
 
@@ -114,15 +113,15 @@ def test_a_fifo_for_a_rack_file(tmp_path: Path, verb: str) -> None:
     assert (told.code, told.stdout, told.stderr) == (1, "", f"{tmp_path}/rack.yaml: {what}\n")
 
 
-def test_a_fifo_for_a_plan_a_public_key_and_fingerprints(desk: Path, tmp_path: Path) -> None:
+def test_a_fifo_for_a_plan_a_public_key_and_fingerprints(workdir: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    told = command("sparkrack", "apply", tmp_path / "fifo", "--rack", desk / "rack.yaml")
+    told = command("sparkrack", "apply", tmp_path / "fifo", "--rack", workdir / "rack.yaml")
     assert told.stderr == f"Error: {tmp_path}/fifo: is no plan that `sparkrack plan --out` has kept\n"
     key = tmp_path / "key"
-    shutil.copy(desk / "key", key)
+    shutil.copy(workdir / "key", key)
     os.mkfifo(f"{key}.pub")
     rack = tmp_path / "rack.yaml"
-    rack.write_text(changed((desk / "rack.yaml").read_text(), ("key: key", f"key: {key}")))
+    rack.write_text(changed((workdir / "rack.yaml").read_text(), ("key: key", f"key: {key}")))
     told = command("sparkrack", "seed", "--all", "--rack", rack, "--out", tmp_path / "seeds")
     what = "cannot be read as a public key: is a FIFO, not a regular file; nothing was written"
     assert told.stderr == f"Error: {key}.pub: {what}\n"
@@ -131,11 +130,11 @@ def test_a_fifo_for_a_plan_a_public_key_and_fingerprints(desk: Path, tmp_path: P
 
 
 @pytest.mark.parametrize("words", [("status",), ("unlock", "unknown"), ("topology", "--seen")])
-def test_a_fifo_for_known_hosts(desk: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_fifo_for_known_hosts(workdir: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     """ssh reads it after it has connected, and would wait for a writer."""
     os.mkfifo(tmp_path / "known_hosts")
-    shutil.copy(desk / "key", tmp_path)
-    shutil.copy(desk / "rack.yaml", tmp_path)
+    shutil.copy(workdir / "key", tmp_path)
+    shutil.copy(workdir / "rack.yaml", tmp_path)
     told = command("sparkrack", *words, "--rack", tmp_path / "rack.yaml", XDG_STATE_HOME=str(tmp_path))
     what = f"access.known_hosts: {tmp_path}/known_hosts: is a FIFO, not a regular file; name a regular file"
     assert (told.code, told.stdout, told.stderr) == (1, "", f"{tmp_path}/rack.yaml: {what}\n")
@@ -150,7 +149,7 @@ def test_init_writes_the_name_of_a_variable(tmp_path: Path) -> None:
     assert "password" not in told.stderr
 
 
-def test_a_file_that_may_not_be_read_is_told_by_the_command_itself() -> None:
+def test_a_file_that_may_not_be_read_is_reported_by_the_command_itself() -> None:
     """click would answer with how the command is called."""
 
     def parameters(group: click.Command) -> Iterator[click.Parameter]:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+from core.model import SecretRef
+from core.ssh import node_shells
+from core.ssh.root_shell import RootShell
+from core.util.progress import ProgressObserver
+from core.verify.outcomes import Outcome
 from sparkrack.cli import reboot
 from sparkrack.cli.main import sparkrack
-from sparkrack.proof.outcome import Outcome
-from tests.unit.fleet.racks import SWITCH
+from sparkrack.engine.ssh_locking import RackLock, hold_lock
+from sparkrack.rebuild.workloads import CONTAINERS
+from tests.unit.cli.cli_fixtures import settings
+from tests.unit.cli.terminal import ERASED, on_terminal
+from tests.unit.cli.test_unlock import OTHER, eventually
+from tests.unit.model.racks import SWITCH
 
 # A node is a folder: its boot id, how many containers it has, and whether it comes back.
 SSH = """\
@@ -29,7 +42,7 @@ FIND = """#!/bin/sh
 """
 SYSTEMCTL = """#!/bin/sh
 echo "$NODE" >> "$NODES/restarted"
-[ ! -e "$NODE/stubborn" ] || { echo "Access denied" >&2; exit 1; }
+[ ! -e "$NODE/stubborn" ] || { echo "Access denied to $CANARY" >&2; exit 1; }
 [ ! -e "$NODE/dies" ] || touch "$NODE/off"
 echo second > "$NODE/boot"
 rm -rf "$NODE/run/sparkrack"
@@ -51,10 +64,14 @@ class Rack:
             (folder / name / "containers").write_text("")
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
         monkeypatch.setenv("NODES", str(folder))
-        monkeypatch.setattr(reboot, "PAUSE", 0.01)
-        monkeypatch.setattr(reboot, "prove", self.prove)
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        monkeypatch.setattr(reboot, "POLL_SECONDS", 0.01)
+        monkeypatch.setattr(reboot, "run_checks", self.prove)
 
-    def prove(self, _rack: object, _files: object, names: list[str], _junit: None) -> list[Outcome]:
+    def prove(
+        self, _rack: object, _files: object, names: list[str], _junit: None, *, progress: ProgressObserver
+    ) -> list[Outcome]:
+        progress.phase("verify", names)
         (name,) = names
         assert (self.folder / name / "boot").read_text() == "second\n", "proven before it was back"
         assert self.lock.exists() == (name != "spark1"), "that of spark1 went with its restart"
@@ -93,7 +110,7 @@ def test_not_while_another_run_changes_the_rack(rack: Rack) -> None:
     rack.lock.write_text("{}")
     done = rack.run()
     assert done.exit_code == 1
-    assert "changes the rack; when that run is gone: sparkrack unlock unknown" in done.output
+    assert "; if that run is dead: sparkrack unlock unknown" in done.output
     assert rack.restarted() == []
     assert rack.lock.exists()
 
@@ -104,6 +121,11 @@ def test_only_those_that_are_named(rack: Rack) -> None:
     done = rack.run("--limit", "crs812")
     assert done.exit_code == 1
     assert "--limit crs812: not a node" in done.output
+
+
+def test_those_that_a_glob_matches(rack: Rack) -> None:
+    assert rack.run("--limit", "*2").exit_code == 0
+    assert rack.restarted() == ["spark2"]
 
 
 def test_a_node_that_is_not_as_declared_ends_it(rack: Rack) -> None:
@@ -125,18 +147,18 @@ def test_a_node_that_does_not_come_back_ends_it(rack: Rack) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "state", "said"),
+    ("name", "state", "reported"),
     [
         ("spark1", "off", "spark1: the lock of the rack cannot be taken: ssh: connect: No route to host"),
         ("spark2", "off", "spark2: cannot be asked: ssh: connect: No route to host"),
         ("spark1", "stubborn", "spark1: does not restart: Access denied"),
     ],
 )
-def test_a_node_that_cannot_be_restarted_ends_it(rack: Rack, name: str, state: str, said: str) -> None:
+def test_a_node_that_cannot_be_restarted_ends_it(rack: Rack, name: str, state: str, reported: str) -> None:
     (rack.folder / name / state).touch()
     done = rack.run("--limit", name)
     assert done.exit_code == 1
-    assert said in done.output
+    assert reported in done.output
     assert "Traceback" not in done.output
     assert not rack.lock.exists()
 
@@ -145,7 +167,7 @@ def test_containers_are_not_ended_unasked(rack: Rack) -> None:
     (rack.folder / "spark1/containers").write_text("/sys/fs/cgroup/sparkrack.slice/docker-a.scope\n")
     done = rack.run()
     assert done.exit_code == 1
-    assert "spark1: 1 containers run; stop them, or say --containers" in done.output
+    assert "spark1: 1 containers run; stop them, or pass --containers" in done.output
     assert rack.restarted() == []
     assert rack.run("--containers").exit_code == 0
 
@@ -154,3 +176,78 @@ def test_there_is_no_way_but_rolling(rack: Rack) -> None:
     done = CliRunner().invoke(sparkrack, ["reboot", "--rack", str(rack.folder / "rack.yaml")])
     assert done.exit_code == 1
     assert "--rolling" in done.output
+
+
+def test_a_node_is_not_restarted_once_the_lock_is_lost(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the head node, whose restart ends the lock: up to that it must be ours."""
+    held: list[RackLock] = []
+
+    @contextmanager
+    def hold(*words: object) -> Iterator[RackLock]:
+        with hold_lock(*words) as lock:  # type: ignore[arg-type]
+            held.append(lock)
+            yield lock
+
+    def lose(_shell: object) -> None:
+        rack.lock.write_text(OTHER.text)
+        assert eventually(lambda: bool(held[0].lost()))
+
+    class Shell(RootShell):
+        def run(self, script: str) -> object:  # type: ignore[override]
+            answer = super().run(script)
+            if script == CONTAINERS:
+                lose(self)
+            return answer
+
+    monkeypatch.setattr(RackLock.renewing, "__defaults__", (0.01,))
+    monkeypatch.setattr(reboot, "hold_lock", hold)
+    monkeypatch.setattr(node_shells, "RootShell", Shell)
+    done = rack.run()
+    assert done.exit_code == 1
+    assert f"spark1: the lock is now that of {OTHER}; " in done.output
+    assert "nothing more is changed" in done.output
+    assert rack.restarted() == []
+    assert rack.lock.read_text() == OTHER.text
+
+
+def test_journal_and_log_are_kept_without_secrets(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CANARY", "canary-of-the-node")
+    SecretRef(env="CANARY").resolve()
+    (rack.folder / "spark2/stubborn").touch()
+    assert rack.run().exit_code == 1
+    (path,) = (rack.folder / "state").rglob("*.ndjson")
+    listed = CliRunner().invoke(sparkrack, ["runs", "--rack", str(rack.folder / "rack.yaml"), "--json"])
+    (one,) = json.loads(listed.stdout)["runs"]
+    assert (one["run"], one["result"], one["scope"]) == (path.stem, "failed", "restart of spark1, spark2")
+    detail = CliRunner().invoke(sparkrack, ["runs", "--rack", str(rack.folder / "rack.yaml"), path.stem]).stdout
+    assert "spark2: reboot: Restart the node: did not end\n  error: does not restart: Access denied" in detail
+    log = path.with_suffix(".log")
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
+    text = log.read_text()
+    assert "spark1: ssh: systemctl reboot: exit 0" in text
+    assert "printed: spark1: restarts" in text
+    assert "Access denied to ***" in text
+    assert "canary-of-the-node" not in text + path.read_text()
+
+
+def test_without_a_journal_nothing_is_restarted(rack: Rack) -> None:
+    (rack.folder / "state").touch()
+    done = rack.run()
+    assert done.exit_code == 1
+    assert "no journal can be kept: Not a directory; nothing was changed" in done.output
+    assert rack.restarted() == []
+
+
+def test_a_terminal_shows_the_node_that_is_away(rack: Rack) -> None:
+    """As a process of its own, on a terminal; the node never comes back."""
+    (rack.folder / "spark2/dies").touch()
+    words = ["reboot", "--rack", str(rack.folder / "rack.yaml"), "--rolling", "--limit", "spark2"]
+    with on_terminal(words, settings(rack.folder)) as screen:
+        screen.until(r"restart node 1 of 1, \d+ s: 0 of 1 hosts done")
+        screen.until("spark2  wait until it answers again, at most 1800 s")
+        screen.until_later("restart node 1 of 1")
+        screen.process.send_signal(signal.SIGINT)
+        screen.read_all()
+        assert screen.process.wait(60) == 1
+    assert screen.seen.rindex(ERASED) > screen.seen.rindex("wait until it answers")
+    assert "restart node" not in screen.out

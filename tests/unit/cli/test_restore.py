@@ -52,9 +52,9 @@ def keep(folder: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((), "say which switch; the rack has left, right"),
-        (("left",), "name one backup, or say --last; --list shows them"),
-        (("left", "run-1", "--last"), "name one backup, or say --last"),
+        ((), "name the switch; the rack has left, right"),
+        (("left",), "name one backup, or pass --last; --list shows them"),
+        (("left", "run-1", "--last"), "name one backup, or pass --last"),
         (("left", "run-1", "more"), "more is one word too many"),
         (("middle", "run-1"), "middle is no switch of the rack; it has left, right"),
         (("left", "run-1"), "(none was kept yet)"),
@@ -62,21 +62,23 @@ def keep(folder: Path, name: str) -> None:
         (("left", "--last"), "(none was kept yet)"),
     ],
 )
-def test_what_is_wrong_is_told_before_anything_is_connected_to(folder: Path, words: tuple[str, ...], text: str) -> None:
+def test_what_is_wrong_is_reported_before_anything_is_connected_to(
+    folder: Path, words: tuple[str, ...], text: str
+) -> None:
     ended = run(folder, "switch", "restore", *words)
     assert ended.code == 1, ended.text
     assert text in ended.stderr
     assert "Traceback" not in ended.text
 
 
-def test_a_name_that_is_not_there_is_told_with_how_many_are(folder: Path) -> None:
+def test_a_name_that_is_not_there_is_reported_with_how_many_are(folder: Path) -> None:
     keep(folder, "run-1")
     ended = run(folder, "switch", "restore", "left", "run-2")
     assert ended.code == 1
     assert "(1 there, see --list)" in ended.stderr
 
 
-def test_a_backup_that_is_none_is_told(folder: Path) -> None:
+def test_a_backup_that_is_none_is_reported(folder: Path) -> None:
     keep(folder, "run-1")
     ended = run(folder, "switch", "restore", "left", "run-1")
     assert ended.code == 1
@@ -84,7 +86,7 @@ def test_a_backup_that_is_none_is_told(folder: Path) -> None:
     assert run(folder, "switch", "restore", "left", "--list").stdout.startswith("run-1  ")
 
 
-def test_a_password_that_cannot_be_had_is_told(folder: Path) -> None:
+def test_a_password_that_cannot_be_had_is_reported(folder: Path) -> None:
     ended = run(folder, "probe", "switch", "right")
     assert ended.code == 1
     assert "NO_SUCH_VARIABLE" in ended.stderr

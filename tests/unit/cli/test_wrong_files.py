@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.fleet.errors import Fault
+from core.model.errors import ConfigProblem
 from tests.tiers import sampled
-from tests.unit.fleet.racks import CASES, DIRECT, VALID, changed
-
-from .runs import REPOSITORY, command, guarded
+from tests.unit.cli.runs import REPOSITORY, command, guarded
+from tests.unit.model.racks import CASES, DIRECT, VALID, changed
 
 EXPECTED = sorted(CASES.glob("*.expected"))
 
@@ -28,8 +27,10 @@ def test_pyinfra(expected: Path, tmp_path: Path) -> None:
     rack = (CASES / f"{expected.stem}.yaml").relative_to(REPOSITORY)
     ended = command("pyinfra", "inventory.py", "deploy.py", "--dry", python_path=guarded(tmp_path), RACK=str(rack))
     assert ended.code == 1, ended.text
-    said = [line for line in ended.text.splitlines() if f"{expected.stem}.yaml" in line]
-    assert [line.strip() for line in said] == [f"{rack.parent}/{line}" for line in expected.read_text().splitlines()]
+    reported = [line for line in ended.text.splitlines() if f"{expected.stem}.yaml" in line]
+    assert [line.strip() for line in reported] == [
+        f"{rack.parent}/{line}" for line in expected.read_text().splitlines()
+    ]
     for word in ("Connecting", "Connected", "Traceback", "A CONNECTION"):
         assert word not in ended.text
 
@@ -58,9 +59,9 @@ def test_the_option_wins_over_the_environment() -> None:
 
 
 def test_the_reference_rack_is_sound() -> None:
-    ended = command("sparkrack", "check")
+    ended = command("sparkrack", "check", "--rack", "examples/rack.yaml")
     assert ended.code == 0, ended.text
-    assert "spark8: 8 nodes, 1 switch, 8 cables (8 to a switch), switch" in ended.stdout
+    assert "8 nodes, 1 switch and 8 cables (8 to a switch), topology: through a switch" in ended.stdout
 
 
 @pytest.mark.parametrize("expected", EXPECTED, ids=lambda path: path.stem)
@@ -69,14 +70,14 @@ def test_check_in_json(expected: Path, tmp_path: Path) -> None:
         "sparkrack", "check", "--json", cwd=CASES, python_path=guarded(tmp_path), RACK=f"{expected.stem}.yaml"
     )
     assert (ended.code, ended.stderr) == (1, "")
-    said = json.loads(ended.stdout)
-    assert (said["schema"], said["good"]) == ("sparkrack.check/1", False)
-    lines = [str(Fault(**fault)) for fault in said["faults"]]
+    reported = json.loads(ended.stdout)
+    assert (reported["schema"], reported["good"]) == ("sparkrack.check/1", False)
+    lines = [str(ConfigProblem(**fault)) for fault in reported["faults"]]
     assert lines == expected.read_text().splitlines()
 
 
 def test_check_of_a_sound_file_in_json() -> None:
     ended = command("sparkrack", "check", "--json", "--rack", VALID / "switch.yaml")
-    said = json.loads(ended.stdout)
-    assert (ended.code, said["good"], said["topology"], said["faults"]) == (0, True, "switch", [])
+    reported = json.loads(ended.stdout)
+    assert (ended.code, reported["good"], reported["topology"], reported["faults"]) == (0, True, "switch", [])
     assert command("sparkrack", "check", "--quiet", "--rack", VALID / "switch.yaml").stdout == ""

@@ -13,11 +13,10 @@ from typing import Any
 
 import paramiko
 
-from sparkrack.hostkeys import HostKey
-from sparkrack.status.question import Answer
+from core.probes.protocol import Answer
+from core.ssh.host_keys import HostKey
+from tests.unit.discovery.worlds import World
 from tests.unit.sshserver import AnyKey, SshServer
-
-from .worlds import World
 
 ANSWERS: Mapping[str, Mapping[str | None, str]] = {
     "ip": {"-d -j address": "links", "-j neigh": "neighbours", "-j route show default": "route"},
@@ -26,11 +25,11 @@ ANSWERS: Mapping[str, Mapping[str | None, str]] = {
     "uname": {"-r": "kernel"},
     "nvidia-smi": {"--query-gpu=driver_version --format=csv,noheader": "driver"},
     "dpkg-query": {None: "packages"},
-    "systemctl": {None: "ceiling"},
+    "systemctl": {None: "docker.memory"},
     "sshd": {"-T": "sshd"},
     "ping": {None: ""},
 }
-"""What answers which question: a tool, by its words (None: whatever they are)."""
+"""The tool that answers each question, by its words (None: any)."""
 
 
 class ShellNode(SshServer):
@@ -45,13 +44,13 @@ class ShellNode(SshServer):
     def host_key(self) -> HostKey:
         return HostKey.parse(f"{self.key.get_name()} {self.key.get_base64()}")
 
-    def answers(self, said: Mapping[str, Answer]) -> None:
-        """Let the stand-ins say this."""
+    def answers(self, reported: Mapping[str, Answer]) -> None:
+        """Set the answers of the stand-ins."""
         for tool, questions in ANSWERS.items():
             lines = ["#!/bin/sh", f'echo "{tool} $*" >> {shlex.quote(str(self.folder))}/asked', 'case "$*" in']
             for words, question in questions.items():
                 file = self.folder / f"{tool}-{question}"
-                file.write_text(said[question].text if question in said else "")
+                file.write_text(reported[question].text if question in reported else "")
                 lines.append(f"{'*' if words is None else shlex.quote(words)}) cat {shlex.quote(str(file))} ;;")
             path = self.folder / "bin" / tool
             path.write_text("\n".join([*lines, "*) exit 9 ;;", "esac"]) + "\n")
@@ -59,7 +58,7 @@ class ShellNode(SshServer):
 
     @property
     def asked(self) -> str:
-        """Which tools were called, with their words."""
+        """Return the tools that were called, with their words."""
         file = self.folder / "asked"
         return file.read_text() if file.exists() else ""
 
@@ -85,13 +84,13 @@ class _Server(AnyKey):
         environment = {**os.environ, "PATH": f"{self.node.folder / 'bin'}:{os.environ['PATH']}"}
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         shell = subprocess.Popen(["sh"], env=environment, bufsize=0, **pipes)
-        given, said, complained = shell.stdin, shell.stdout, shell.stderr
+        given, reported, complained = shell.stdin, shell.stdout, shell.stderr
         assert given
-        assert said
+        assert reported
         assert complained
 
         def out() -> None:
-            while data := said.read(65536):
+            while data := reported.read(65536):
                 channel.sendall(data)
 
         def complain() -> None:
@@ -104,9 +103,9 @@ class _Server(AnyKey):
         while data := channel.recv(65536):
             given.write(data)
         given.close()
-        code = shell.wait(10)
+        code = shell.wait(60)
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
         channel.send_exit_status(code)
         channel.close()
 

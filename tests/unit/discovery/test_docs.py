@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from sparkrack.discovery.page import text
+from sparkrack.discovery.yaml_writer import text
 from tests import generated
 from tests.unit.cli.test_cli_document import printed
-
-from .test_fabric import playbook
-from .worlds import World
+from tests.unit.discovery.test_fabric_section import playbook
+from tests.unit.discovery.worlds import World
 
 __all__ = ["playbook"]
 

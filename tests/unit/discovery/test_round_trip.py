@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from sparkrack.fleet import Rack, load
-from tests.unit.fleet.racks import KEPT, RING, SWITCH, TAGGED, changed, loaded
-from tests.unit.fleet.random_racks import any_rack
-
-from .worlds import world
+from core.model import Rack, load
+from roles.docker.options import DockerOptions
+from roles.driver.options import DriverOptions
+from roles.memory.options import MemoryOptions
+from tests.unit.discovery.worlds import world
+from tests.unit.model.racks import KEPT, RING, SWITCH, TAGGED, changed, loaded
+from tests.unit.model.random_racks import any_rack
 
 REPOSITORY = Path(__file__).parents[3]
 HOSTS = changed(
@@ -48,17 +50,16 @@ def test_named_racks_are_described_without_a_rest(text: str) -> None:
     found = world(rack)
     same(found.adopted(), rack)
     assert found.residue() == ()
-    assert [str(gap) for gap in found.sheet().beyond] == []
+    assert [str(gap) for gap in found.sheet().unrepresentable] == []
 
 
 def test_the_reference_rack_is_described_with_all_that_it_keeps() -> None:
-    rack = load(REPOSITORY / "group_data/rack.yaml")
+    rack = load(REPOSITORY / "examples/rack.yaml")
     adopted = world(rack).adopted()
     same(adopted, rack)
-    assert adopted.driver
-    assert adopted.driver.model_dump() == {"version": "580.159.03", "kernel": "6.17.0-1021-nvidia"}
-    assert adopted.memory == rack.memory
-    assert adopted.docker == rack.docker
+    assert adopted.options(DriverOptions).model_dump() == {"version": "580.159.03", "kernel": "6.17.0-1021-nvidia"}
+    assert adopted.options(MemoryOptions) == rack.options(MemoryOptions)
+    assert adopted.options(DockerOptions) == rack.options(DockerOptions)
     assert adopted.images == rack.images
     assert adopted.access.hardening
 

@@ -1,4 +1,4 @@
-"""A rack as its machines would tell of it when it is as declared, until a test changes what they say."""
+"""A rack as its hosts report it in its declared state, until a test changes the answers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sparkrack.discovery.describe import Box, Found, Machine, describe
-from sparkrack.discovery.node import NodeFacts, understood
-from sparkrack.discovery.page import text
-from sparkrack.discovery.residue import changes
-from sparkrack.discovery.sheet import Sheet
-from sparkrack.discovery.switch import SwitchFacts
-from sparkrack.fleet import Half, Leg, Rack
-from sparkrack.status.question import Answer
+from core.model import Half, Leg, Rack
+from core.probes.protocol import Answer
+from sparkrack.discovery.describe import FoundNode, FoundRack, FoundSwitch, describe
+from sparkrack.discovery.draft import RackDraft
+from sparkrack.discovery.node_facts import NodeFacts, parse_node_facts
+from sparkrack.discovery.pending_changes import changes
+from sparkrack.discovery.switch_facts import SwitchFacts
+from sparkrack.discovery.yaml_writer import text
 from switch.plan import plan
-from tests.unit.fleet.racks import loaded
+from tests.unit.model.racks import loaded
 from tests.unit.switch.rows import Tables, carry_out, factory, reading
 
 MAKERS = {"nvidia": "NVIDIA", "asus": "ASUSTeK COMPUTER INC.", "lenovo": "LENOVO", "hp": "HP", "msi": "Micro-Star"}
@@ -29,6 +29,11 @@ PACKAGES = (
 )
 
 
+def printed(*lines: str, code: int = 0) -> Answer:
+    """Return the answer of a tool that prints these lines."""
+    return Answer(code, "".join(f"{line}\n" for line in lines).encode())
+
+
 @dataclass
 class World:
     """Nodes by the lines that they answer to each question, and switches by their tables."""
@@ -39,16 +44,16 @@ class World:
     hosts: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def facts(self) -> dict[str, NodeFacts]:
-        return {name: understood(name, said) for name, said in self.nodes.items()}
+        return {name: parse_node_facts(name, reported) for name, reported in self.nodes.items()}
 
     def switches(self) -> dict[str, SwitchFacts]:
         return {name: SwitchFacts(name, reading(rows), self.hosts[name]) for name, rows in self.tables.items()}
 
-    def found(self) -> Found:
+    def found(self) -> FoundRack:
         facts, heard = self.facts(), self.switches()
-        nodes = {name: Machine(str(node.address), facts[name]) for name, node in self.rack.nodes.items()}
+        nodes = {name: FoundNode(str(node.address), facts[name]) for name, node in self.rack.nodes.items()}
         boxes = {
-            name: Box(
+            name: FoundSwitch(
                 str(one.address),
                 one.port,
                 one.tls.sha256 if one.tls else None,
@@ -59,9 +64,9 @@ class World:
             for name, one in self.rack.switches.items()
         }
         access = {"user": "ops", "key": "~/.ssh/id_ed25519", "known_hosts": "known_hosts"}
-        return Found(self.rack.rack, access, nodes, boxes)
+        return FoundRack(self.rack.rack, access, nodes, boxes)
 
-    def sheet(self, *, live: bool = True) -> Sheet:
+    def sheet(self, *, live: bool = True) -> RackDraft:
         return describe(self.found(), live=live)
 
     def adopted(self) -> Rack:
@@ -72,8 +77,8 @@ class World:
         return changes(self.adopted(), self.facts(), self.switches())
 
     def say(self, node: str, question: str, *lines: str, code: int = 0) -> None:
-        """Another answer of a node."""
-        self.nodes[node][question] = Answer(code, lines)
+        """Change an answer of a node."""
+        self.nodes[node][question] = printed(*lines, code=code)
 
     def device(self, half: Half) -> dict[str, Any]:
         """The row of `ip address` of an interface, to be changed; `keep` puts it back."""
@@ -92,10 +97,10 @@ class World:
 
 
 def world(rack: Rack) -> World:
-    """Everything as declared."""
+    """Create a rack in its declared state."""
     made = World(rack)
     for name in rack.nodes:
-        made.nodes[name] = {question: Answer(0, tuple(lines)) for question, lines in _said(rack, name)}
+        made.nodes[name] = {question: printed(*lines) for question, lines in _said(rack, name)}
     for name, switch in rack.switches.items():
         tables = factory()
         carry_out(tables, plan(rack, switch, reading(tables)).changes)
@@ -125,19 +130,23 @@ def _said(rack: Rack, name: str) -> Iterator[tuple[str, list[str]]]:
     places = {(port, index): f"{2 * index:04}:01:00.{port}" for port in (0, 1) for index in (0, 1)}
     yield "functions", [f"{Half(name, *which).interface} {place}" for which, place in places.items()]
     yield "route", ['[{"dst":"default","gateway":"10.77.0.1","dev":"enP7s7"}]']
-    yield "swap", ["Filename Type Size Used Priority"]
-    yield "overcommit", ["0"]
-    yield "minfree", ["1572864"]
+    yield "memory.swap", ["Filename Type Size Used Priority"]
+    yield "memory.overcommit_memory", ["0"]
+    yield "memory.min_free_kbytes", ["1572864"]
     yield "kernel", ["6.17.0-1021-nvidia"]
     yield "driver", ["580.159.03"]
     yield "packages", list(PACKAGES)
     yield "engine", ["Docker version 29.1.3, build 0123456"]
-    yield "daemon", ['"max-size": "50m"', '"max-file": "5"']
-    yield "ceiling", [str(100 << 30)]
+    yield "docker.memory", [str(100 << 30)]
+    yield "docker.logs", ['"log-driver": "json-file"']
+    yield "docker.log_size", ['"max-size": "50m"']
+    yield "docker.log_files", ['"max-file": "5"']
+    yield "docker.live_restore", []
     yield "images", [f"{ID} scitrera/dgx-spark-sglang 0.5.12 {ID} 12GB"]
     yield "sshd", ["permitrootlogin no", "passwordauthentication no", "kbdinteractiveauthentication no"]
     yield from ((question, []) for question in ("naming", "whole", "rendering"))
     yield "hotplug", ["no"]
+    yield "engines", []
 
 
 def _devices(rack: Rack, name: str) -> Iterator[dict[str, Any]]:

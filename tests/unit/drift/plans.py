@@ -1,4 +1,4 @@
-"""Plans to read as drift."""
+"""Plans for drift."""
 
 from __future__ import annotations
 
@@ -7,75 +7,90 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from sparkrack.drift.units import Timer
-from sparkrack.fleet.selection import ROLES
-from sparkrack.ops.account import Sort
-from sparkrack.run.plan import CHANGES, Machine, Plan, Said, Standing, Step
+from core.model.selection import ROLES
+from core.util.event import Action, Event, EventKind, FieldValue, value_change
+from sparkrack.drift.systemd_timer import SystemdTimer
+from sparkrack.engine.plan import CHANGES, HostPlan, HostState, Message, OperationPlan, Plan
 
 MADE = datetime(2026, 11, 20, 8, 30, 5, 123_456, tzinfo=UTC)
 
-Told = tuple[str, Sort, str] | tuple[str, Sort, str, tuple[str, ...]]
-"""Role, sort, text; the differences of a file."""
+Told = tuple[str, EventKind, str] | tuple[str, Event]
+"""Role, kind and detail of an event; or role and event."""
 
 
-def plan(*machines: Machine, roles: Iterable[str] = ROLES, made: datetime = MADE) -> Plan:
+def plan(*machines: HostPlan, roles: Iterable[str] = ROLES, made: datetime = MADE) -> Plan:
     return Plan(
         rack="lab",
-        file="group_data/rack.yaml",
+        file="rack.yaml",
         revision="0123456789ab",
         made=made,
         roles=tuple(sorted(roles)),
-        machines=machines,
+        hosts=machines,
     )
 
 
-def machine(name: str, *told: Told, kind: Literal["node", "switch"] = "node") -> Machine:
-    """A machine that was reached; it stands as what is told of it."""
+def machine(name: str, *told: Told, kind: Literal["node", "switch"] = "node") -> HostPlan:
+    """Return the plan of a reached host; its state follows from its events."""
     steps = tuple(_step(*one) for one in told)
-    sorts = {said.sort for step in steps for said in step.said}
-    standing = Standing.CHANGES if sorts & CHANGES else Standing.IN_SYNC
-    if Sort.REFUSED in sorts:
-        standing = Standing.REFUSED
-    if Sort.UNKNOWN in sorts:
-        standing = Standing.UNKNOWN
-    return Machine(name=name, kind=kind, standing=standing, steps=steps)
+    sorts = {reported.kind for step in steps for reported in step.events}
+    standing = HostState.CHANGES if sorts & CHANGES else HostState.IN_SYNC
+    if EventKind.REFUSED in sorts:
+        standing = HostState.REFUSED
+    if EventKind.UNKNOWN in sorts:
+        standing = HostState.UNKNOWN
+    return HostPlan(name=name, kind=kind, state=standing, operations=steps)
 
 
-def _step(role: str, sort: Sort, text: str, diff: tuple[str, ...] = ()) -> Step:
-    said = Said(sort=sort, text=text, diff=diff)
-    return Step(role=role, title="a sentence", commands=1 if sort in CHANGES else 0, said=(said,))
+def modified(path: str, *diff: str) -> Event:
+    """A file that a run would change."""
+    return Event(EventKind.FILE, path=path, action=Action.MODIFY, diff=diff)
 
 
-def unreachable(name: str, why: str = "no route to host", kind: Literal["node", "switch"] = "node") -> Machine:
-    return Machine(name=name, kind=kind, standing=Standing.UNREACHABLE, why=why)
+def _step(role: str, event: EventKind | Event, text: str = "") -> OperationPlan:
+    reported = Message.of(event if isinstance(event, Event) else Event(event, detail=text))
+    return OperationPlan(
+        role=role, title="a sentence", commands=1 if reported.kind in CHANGES else 0, events=(reported,)
+    )
+
+
+def unreachable(name: str, why: str = "no route to host", kind: Literal["node", "switch"] = "node") -> HostPlan:
+    return HostPlan(name=name, kind=kind, state=HostState.UNREACHABLE, reason=why)
 
 
 MIXED = plan(
     machine(
         "spark1",
-        ("preflight", Sort.FLEET, "preflight: BIOS 5.36_0ACUM018, and 5.36_0ACUM023 on spark2"),
-        ("access", Sort.FILE, "modify /etc/hosts", ("@@ -1,2 +1,1 @@", " ::1 localhost", "-10.77.0.9 spark9")),
-        ("memory", Sort.CHANGE, "vm.min_free_kbytes: 45155 -> 1572864"),
-        ("memory", Sort.NOTE, "docker.memory: 100G is more than this node has"),
-        ("docker", Sort.UNMANAGED, "container old runs outside of sparkrack.slice"),
-        ("fabric", Sort.FAULT, "fabric: enp1s0f1np1 has no carrier"),
+        ("preflight", EventKind.OUTLIER, "BIOS 5.36_0ACUM018, and 5.36_0ACUM023 on spark2"),
+        ("access", modified("/etc/hosts", "@@ -1,2 +1,1 @@", " ::1 localhost", "-10.77.0.9 spark9")),
+        ("memory", value_change("vm.min_free_kbytes", 45155, 1572864)),
+        ("memory", EventKind.NOTE, "docker.memory: 100G is more than this node has"),
+        ("docker", EventKind.UNMANAGED, "container old runs outside of sparkrack.slice"),
+        ("fabric", EventKind.BROKEN, "enp1s0f1np1 has no carrier"),
     ),
-    machine("spark2", ("rdma", Sort.REFUSED, "rdma: /etc/nccl.conf turns RDMA off")),
+    machine("spark2", ("rdma", EventKind.REFUSED, "/etc/nccl.conf turns RDMA off")),
     unreachable("spark3"),
     machine(
         "crs812",
-        ("switch", Sort.EFFECT, "identity: disturbs nothing"),
-        ("switch", Sort.CHANGE, "~ /system/identity: name MikroTik -> crs812"),
-        ("switch", Sort.UNMANAGED, "/user admin"),
+        ("switch", Event(EventKind.EFFECT, subject="identity", detail="disturbs nothing")),
+        (
+            "switch",
+            Event(
+                EventKind.CHANGE,
+                fields=(FieldValue("name", "MikroTik", "crs812"),),
+                menu="/system/identity",
+                action=Action.MODIFY,
+            ),
+        ),
+        ("switch", Event(EventKind.UNMANAGED, subject="admin", menu="/user")),
         kind="switch",
     ),
 )
-"""Something of every kind."""
+"""A plan with every kind of finding."""
 
 HOSTILE = "a\nb \"q\" 'q' ]]> </failure> <script> \x1b[31m | ``` @team {} %h \\ \udc80 \u202e é"
-"""What a machine may say to break a report."""
+"""Output of a host that could break a report."""
 
-TIMER = Timer(
+TIMER = SystemdTimer(
     rack="lab",
     program=Path("/home/ops/sparkrack/.venv/bin/sparkrack"),
     file=Path("/home/ops/rack.yaml"),
@@ -84,17 +99,17 @@ TIMER = Timer(
     state=Path("/home/ops/.local/state"),
     prom=Path("/var/lib/prometheus/node-exporter/sparkrack.prom"),
 )
-"""What looks regularly, as the document shows it."""
+"""The units in the document."""
 
 EVIL = plan(
     machine(
         "spark1",
-        *[(role, sort, HOSTILE) for role, sort in zip(ROLES, Sort, strict=False) if role != "switch"],
-        ("access", Sort.FILE, f"modify /etc/{HOSTILE}", (f"+{HOSTILE}", " ```")),
-        ("images", Sort.FAULT, HOSTILE),
-        ("images", Sort.REFUSED, HOSTILE),
-        ("images", Sort.UNKNOWN, HOSTILE),
-        ("images", Sort.UNMANAGED, HOSTILE),
+        *[(role, sort, HOSTILE) for role, sort in zip(ROLES, EventKind, strict=False) if role != "switch"],
+        ("access", modified(f"/etc/{HOSTILE}", f"+{HOSTILE}", " ```")),
+        ("images", EventKind.BROKEN, HOSTILE),
+        ("images", EventKind.REFUSED, HOSTILE),
+        ("images", EventKind.UNKNOWN, HOSTILE),
+        ("images", EventKind.UNMANAGED, HOSTILE),
     ),
     unreachable("spark2", HOSTILE),
 )

@@ -16,19 +16,18 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from core.model import Rack
+from core.util.event import EventKind
 from sparkrack.cli.drift import drift
-from sparkrack.fleet import Rack
-from sparkrack.ops.account import Sort
-from sparkrack.run import history
-from sparkrack.run.drift import Drift, of
-from sparkrack.run.plan import Plan
+from sparkrack.drift import history
+from sparkrack.drift.findings import Drift, drift_of
+from sparkrack.engine.plan import Plan
 from tests.unit.cli.runs import command
-from tests.unit.fleet.racks import DIRECT, changed
+from tests.unit.drift.plans import EVIL, MADE, MIXED, machine, plan, unreachable
+from tests.unit.model.racks import DIRECT, changed
 
-from .plans import EVIL, MADE, MIXED, machine, plan, unreachable
-
-IN_SYNC = plan(machine("spark1", ("docker", Sort.UNMANAGED, "container old")), machine("spark2"))
-DRIFTED = plan(machine("spark1", ("fabric", Sort.CHANGE, "mtu 1500 -> 9000")), machine("spark2"))
+IN_SYNC = plan(machine("spark1", ("docker", EventKind.UNMANAGED, "container old")), machine("spark2"))
+DRIFTED = plan(machine("spark1", ("fabric", EventKind.CHANGE, "mtu 1500 -> 9000")), machine("spark2"))
 Run = Callable[..., Result]
 
 
@@ -59,7 +58,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
     def invoke(whole: Plan | Exception, *words: str | Path) -> Result:
         @contextmanager
-        def evaluated(rack: Rack, file: Path, selection: object) -> Iterator[Seen]:
+        def evaluated(rack: Rack, file: Path, selection: object, progress: object) -> Iterator[Seen]:
             if isinstance(whole, Exception):
                 raise whole
             yield Seen(whole)
@@ -67,9 +66,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         def selected(*_: Sequence[str] | Path) -> tuple[Any, Any]:
             return Named(), None
 
-        stub = ModuleType("sparkrack.cli.session")
+        stub = ModuleType("sparkrack.engine.evaluated")
         stub.__dict__.update(evaluated=evaluated, selected=selected)
-        monkeypatch.setitem(sys.modules, "sparkrack.cli.session", stub)
+        monkeypatch.setitem(sys.modules, "sparkrack.engine.evaluated", stub)
         ended = CliRunner().invoke(drift, [str(word) for word in words])
         assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
         return ended
@@ -91,7 +90,7 @@ def test_every_format_ends_alike(run: Run, tmp_path: Path, whole: Plan, code: in
 def test_text(run: Run) -> None:
     lines = run(MIXED).stdout.splitlines()
     assert lines == [
-        "Not as declared (seen -> declared)",
+        "Not as declared (actual -> declared)",
         "  spark1",
         "    access: /etc/hosts differs",
         "      @@ -1,2 +1,1 @@",
@@ -99,10 +98,10 @@ def test_text(run: Run) -> None:
         "      -10.77.0.9 spark9",
         "    memory: vm.min_free_kbytes: 45155 -> 1572864",
         "  spark2",
-        "    rdma: a person must mend this: /etc/nccl.conf turns RDMA off",
+        "    rdma: manual fix required: /etc/nccl.conf turns RDMA off",
         "  crs812",
         "    switch: ~ /system/identity: name MikroTik -> crs812",
-        "Configured as declared, and does not work",
+        "Configured correctly but not working",
         "  spark1",
         "    fabric: enp1s0f1np1 has no carrier",
         "Unlike the other nodes",
@@ -113,9 +112,9 @@ def test_text(run: Run) -> None:
         "    docker: container old runs outside of sparkrack.slice",
         "  crs812",
         "    switch: /user admin",
-        "Could not be told",
+        "Unknown",
         "  spark3: unreachable: no route to host",
-        "cannot be told: 4 declared, 1 runtime, 1 fleet, 2 unmanaged; 1 of 4 machines unknown",
+        "unknown: 4 declared, 1 broken, 1 outlier, 2 unmanaged; 1 of 4 machines unknown",
     ]
 
 
@@ -123,24 +122,24 @@ def test_quiet_says_only_what_is_wrong(run: Run) -> None:
     assert run(MIXED, "--quiet").stdout.splitlines() == [
         "spark1 access: /etc/hosts differs",
         "spark1 memory: vm.min_free_kbytes: 45155 -> 1572864",
-        "spark2 rdma: a person must mend this: /etc/nccl.conf turns RDMA off",
+        "spark2 rdma: manual fix required: /etc/nccl.conf turns RDMA off",
         "crs812 switch: ~ /system/identity: name MikroTik -> crs812",
         "spark1 fabric: enp1s0f1np1 has no carrier",
         "spark1 preflight: BIOS 5.36_0ACUM018, and 5.36_0ACUM023 on spark2",
         "spark3: unreachable: no route to host",
-        "cannot be told: 4 declared, 1 runtime, 1 fleet, 2 unmanaged; 1 of 4 machines unknown",
+        "unknown: 4 declared, 1 broken, 1 outlier, 2 unmanaged; 1 of 4 machines unknown",
     ]
     assert (
         run(IN_SYNC, "--quiet").stdout
-        == "in sync: 0 declared, 0 runtime, 0 fleet, 1 unmanaged; 0 of 2 machines unknown\n"
+        == "in sync: 0 declared, 0 broken, 0 outlier, 1 unmanaged; 0 of 2 machines unknown\n"
     )
 
 
 def test_json_is_the_model_and_nothing_else(run: Run) -> None:
     ended = run(MIXED, "--json")
-    assert Drift.model_validate_json(ended.stdout) == of(MIXED)
+    assert Drift.model_validate_json(ended.stdout) == drift_of(MIXED)
     told = json.loads(ended.stdout)
-    assert told["schema"] == "sparkrack.drift/1"
+    assert told["schema"] == "sparkrack.drift/2"
     assert told["since"] is None
 
 
@@ -150,7 +149,7 @@ def test_files_that_others_read(run: Run, tmp_path: Path, state: Path) -> None:
     ended = run(DRIFTED, "--json", "--junit", xml, "--prom", prom)
     assert ended.exit_code == 2
     assert "<failure " in xml.read_text()
-    assert 'sparkrack_drift{kind="declared",machine="spark1",rack="lab",role="fabric"} 1.0' in prom.read_text()
+    assert 'sparkrack_drift{host="spark1",kind="declared",rack="lab",role="fabric"} 1.0' in prom.read_text()
     assert {path.stat().st_mode & 0o777 for path in (xml, prom)} == {0o644}
     assert json.loads(ended.stdout)
     assert len(list(state.iterdir())) == 1
@@ -178,13 +177,13 @@ def test_no_history_leaves_nothing(run: Run, state: Path) -> None:
 
 
 def test_since(run: Run) -> None:
-    old = history.keep(of(plan(machine("spark1", ("rdma", Sort.FAULT, "dead")), machine("spark2"))))
-    ended = run(plan(*DRIFTED.machines, made=MADE + timedelta(days=1)), "--since", old.stem)
+    old = history.store_run(drift_of(plan(machine("spark1", ("rdma", EventKind.BROKEN, "dead")), machine("spark2"))))
+    ended = run(plan(*DRIFTED.hosts, made=MADE + timedelta(days=1)), "--since", old.stem)
     assert ended.exit_code == 2
     assert ended.stdout.splitlines()[-4:-1] == [
         f"Since {old.stem}",
-        "  came: spark1 fabric (declared): mtu 1500 -> 9000",
-        "  went: spark1 rdma (runtime): dead",
+        "  appeared: spark1 fabric (declared): mtu 1500 -> 9000",
+        "  resolved: spark1 rdma (broken): dead",
     ]
     assert json.loads(run(DRIFTED, "--since", old.stem, "--json").stdout)["since"]["run"] == old.stem
 
@@ -196,7 +195,7 @@ def test_since_is_asked_before_the_rack(run: Run) -> None:
 
 
 def test_an_earlier_run_that_cannot_be_read(run: Run) -> None:
-    old = history.keep(of(IN_SYNC))
+    old = history.store_run(drift_of(IN_SYNC))
     old.write_text("{")
     ended = run(DRIFTED, "--since", old.stem, "--json")
     assert ended.exit_code == 1
@@ -242,6 +241,6 @@ def test_nodes_that_do_not_answer_for_real(tmp_path: Path) -> None:
     ended = command("python", "-c", call, "--rack", tmp_path / "rack.yaml", "--json", XDG_STATE_HOME=str(tmp_path))
     assert ended.code == 1, ended.text
     found = Drift.model_validate_json(ended.stdout)
-    assert len(found.untold) == len(found.machines) == 2
-    assert all("refused" in machine.why or "127.77.0." in machine.why for machine in found.machines)
+    assert len(found.unknown_hosts) == len(found.hosts) == 2
+    assert all("refused" in machine.reason or "127.77.0." in machine.reason for machine in found.hosts)
     assert len(list((tmp_path / "sparkrack" / found.rack / "drift").iterdir())) == 1

@@ -6,14 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from sparkrack.cli.show_drift import show_drift
-from sparkrack.drift.units import units
-from sparkrack.ops.account import Sort
-from sparkrack.run.drift import Drift, of
-from sparkrack.run.since import since
+from core.util.event import EventKind, field_change
+from sparkrack.cli.render_drift import show_drift
+from sparkrack.drift.compare import compare_runs
+from sparkrack.drift.findings import Drift, drift_of
+from sparkrack.drift.systemd_timer import units
 from tests import generated
-
-from .plans import MADE, MIXED, TIMER, machine, plan, unreachable
+from tests.unit.drift.plans import MADE, MIXED, TIMER, machine, modified, plan, unreachable
 
 DOCUMENT = "docs/drift.md"
 
@@ -21,12 +20,12 @@ DOCUMENT = "docs/drift.md"
 def compared() -> Drift:
     """The example, and what came and went since half a day before."""
     earlier = plan(
-        machine("spark1", ("fabric", Sort.CHANGE, "enp1s0f1np1: mtu 1500 -> 9000")),
-        *MIXED.machines[1:],
+        machine("spark1", ("fabric", field_change("enp1s0f1np1", "mtu", 1500, 9000))),
+        *MIXED.hosts[1:],
         made=MADE - timedelta(hours=12),
     )
-    now = of(MIXED)
-    return now.model_copy(update={"since": since(of(earlier), now, "20261119T203005.123Z")})
+    now = drift_of(MIXED)
+    return now.model_copy(update={"since": compare_runs(drift_of(earlier), now, "20261119T203005.123Z")})
 
 
 def test_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,19 +37,19 @@ def test_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
 def test_json() -> None:
     fault = (
         "fabric",
-        Sort.FILE,
-        "modify /etc/netplan/60-sparkrack-fabric.yaml",
-        ("-      mtu: 1500", "+      mtu: 9000"),
+        modified("/etc/netplan/60-sparkrack-fabric.yaml", "-      mtu: 1500", "+      mtu: 9000"),
     )
     few = plan(machine("spark1", fault), unreachable("spark2"), roles={"preflight", "fabric"})
-    generated.check(DOCUMENT, "drift json", of(few).model_dump_json(by_alias=True, indent=1) + "\n")
+    generated.check(DOCUMENT, "drift json", drift_of(few).model_dump_json(by_alias=True, indent=1) + "\n")
 
 
 def test_metrics() -> None:
     from sparkrack.drift.prometheus import prometheus
 
-    few = plan(machine("spark1", ("fabric", Sort.FAULT, "x")), unreachable("spark2"), roles={"preflight", "fabric"})
-    generated.check(DOCUMENT, "drift metrics", prometheus(of(few)))
+    few = plan(
+        machine("spark1", ("fabric", EventKind.BROKEN, "x")), unreachable("spark2"), roles={"preflight", "fabric"}
+    )
+    generated.check(DOCUMENT, "drift metrics", prometheus(drift_of(few)))
 
 
 def test_units() -> None:

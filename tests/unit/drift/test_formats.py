@@ -9,15 +9,14 @@ from xml.etree.ElementTree import Element, fromstring
 import pytest
 from markdown_it import MarkdownIt
 
+from core.util.event import Action, EventKind, acted
+from sparkrack.drift.compare import compare_runs
+from sparkrack.drift.findings import Drift, DriftFinding, FindingKind, drift_of
 from sparkrack.drift.junit import junit
-from sparkrack.drift.markdown import LONGEST, markdown
-from sparkrack.drift.words import TITLES, sentence, total
-from sparkrack.ops.account import Sort
-from sparkrack.run.drift import Drift, Finding, Kind, of
-from sparkrack.run.plan import Plan
-from sparkrack.run.since import since
-
-from .plans import EVIL, HOSTILE, MIXED, machine, plan, unreachable
+from sparkrack.drift.labels import TITLES, sentence, total
+from sparkrack.drift.markdown import MAX_CHARACTERS, markdown
+from sparkrack.engine.plan import Plan
+from tests.unit.drift.plans import EVIL, HOSTILE, MIXED, machine, modified, plan, unreachable
 
 IN_SYNC = plan(machine("spark1"))
 SHOWN = HOSTILE.replace("\n", "\\n").replace("\x1b", "\\x1b").replace("\udc80", "\\udc80").replace("\u202e", "\\u202e")
@@ -26,25 +25,37 @@ BOTH = pytest.mark.parametrize("whole", [MIXED, EVIL, IN_SYNC], ids=["mixed", "h
 
 def compared(whole: Plan) -> Drift:
     """With what came and went, both of which it has."""
-    now = of(whole)
-    then = of(plan(machine("spark1", ("rdma", Sort.CHANGE, "x"))))
-    return now.model_copy(update={"since": since(then, now, "a run")})
+    now = drift_of(whole)
+    then = drift_of(plan(machine("spark1", ("rdma", EventKind.CHANGE, "x"))))
+    return now.model_copy(update={"since": compare_runs(then, now, "a run")})
+
+
+def file(action: Action, path: str) -> DriftFinding:
+    return DriftFinding(
+        kind=FindingKind.DECLARED,
+        event_kind=EventKind.FILE,
+        path=path,
+        action=action,
+        message=f"{action} {path}",
+    )
 
 
 def test_words() -> None:
-    assert set(TITLES) == set(Kind)
-    lines = [sentence(finding) for machine in of(MIXED).machines for _, finding in machine.found(Kind.DECLARED)]
+    assert set(TITLES) == set(FindingKind)
+    lines = [
+        sentence(finding) for machine in drift_of(MIXED).hosts for _, finding in machine.found(FindingKind.DECLARED)
+    ]
     assert lines == [
         "/etc/hosts differs",
         "vm.min_free_kbytes: 45155 -> 1572864",
-        "a person must mend this: /etc/nccl.conf turns RDMA off",
+        "manual fix required: /etc/nccl.conf turns RDMA off",
         "~ /system/identity: name MikroTik -> crs812",
     ]
-    assert sentence(Finding(kind=Kind.DECLARED, sort=Sort.FILE, text="create /x y")) == "/x y is missing"
-    assert sentence(Finding(kind=Kind.DECLARED, sort=Sort.FILE, text="remove /x")) == "/x is there, and should not be"
-    assert total(of(MIXED)) == "cannot be told: 4 declared, 1 runtime, 1 fleet, 2 unmanaged; 1 of 4 machines unknown"
-    assert total(of(IN_SYNC)).startswith("in sync: 0 declared")
-    assert total(of(plan(machine("spark1", ("rdma", Sort.FLEET, "x"))))).startswith("drift: 0 declared")
+    assert sentence(file(Action.CREATE, "/x y")) == "/x y is missing"
+    assert sentence(file(Action.REMOVE, "/x")) == "/x should not exist"
+    assert total(drift_of(MIXED)) == "unknown: 4 declared, 1 broken, 1 outlier, 2 unmanaged; 1 of 4 machines unknown"
+    assert total(drift_of(IN_SYNC)).startswith("in sync: 0 declared")
+    assert total(drift_of(plan(machine("spark1", ("rdma", EventKind.OUTLIER, "x"))))).startswith("drift: 0 declared")
 
 
 # Markdown
@@ -70,30 +81,30 @@ def test_markdown_has_no_markup_of_a_machine(whole: Plan) -> None:
 
 def test_markdown_shows_everything() -> None:
     text = markdown(compared(EVIL))
-    said = "\n".join(blocks(text))
-    evil = [finding for machine in of(EVIL).machines for _, finding in machine.found(*Kind)]
+    reported = "\n".join(blocks(text))
+    evil = [finding for machine in drift_of(EVIL).hosts for _, finding in machine.found(*FindingKind)]
     assert len(evil) > 10
-    assert all(sentence(finding) in said for finding in evil)
-    assert f"unreachable: {SHOWN}" in said
-    assert f"+{SHOWN}" in said
+    assert all(sentence(finding) in reported for finding in evil)
+    assert f"unreachable: {SHOWN}" in reported
+    assert f"+{SHOWN}" in reported
     assert text.isascii() or "é" in text
     assert "\x1b" not in text
 
 
 def test_markdown_counts_and_has_no_zero_of_what_is_not_known() -> None:
-    rows = [row for row in markdown(of(MIXED)).splitlines() if row.startswith("| ")]
+    rows = [row for row in markdown(drift_of(MIXED)).splitlines() if row.startswith("| ")]
     assert rows == [
-        "| | declared | runtime | fleet | unmanaged | unknown |",
+        "| | declared | broken | outlier | unmanaged | unknown |",
         "| `spark1` | 2 | 1 | 1 | 1 |  |",
         "| `spark2` | 1 | 0 | 0 | 0 |  |",
         "| `spark3` | ? | ? | ? | ? | yes |",
         "| `crs812` | 1 | 0 | 0 | 1 |  |",
     ]
-    assert "table_open" in markup(markdown(of(MIXED)))
+    assert "table_open" in markup(markdown(drift_of(MIXED)))
 
 
 def test_markdown_in_sync() -> None:
-    text = markdown(of(IN_SYNC))
+    text = markdown(drift_of(IN_SYNC))
     assert text.startswith("## Drift of `lab`: in sync")
     assert "###" not in text
     assert not blocks(text)
@@ -101,11 +112,13 @@ def test_markdown_in_sync() -> None:
 
 def test_markdown_since() -> None:
     text = markdown(compared(MIXED))
-    assert "+ spark1 fabric (runtime): enp1s0f1np1 has no carrier\n" in text
+    assert "+ spark1 fabric (broken): enp1s0f1np1 has no carrier\n" in text
     assert "- spark1 rdma (declared): x\n" in text
     assert "Cannot be compared: `spark2`, `spark3`, `crs812`" in text
-    nothing = of(IN_SYNC).model_copy(update={"since": since(of(IN_SYNC), of(IN_SYNC), "a run")})
-    assert "Nothing came and nothing went." in markdown(nothing)
+    nothing = drift_of(IN_SYNC).model_copy(
+        update={"since": compare_runs(drift_of(IN_SYNC), drift_of(IN_SYNC), "a run")}
+    )
+    assert "Nothing appeared and nothing was resolved." in markdown(nothing)
 
 
 @pytest.mark.parametrize(
@@ -114,9 +127,9 @@ def test_markdown_since() -> None:
 )
 def test_markdown_fits_into_a_comment(findings: int, diff: int, shortened: bool) -> None:
     lines = ("+" + "y" * 40,) * diff
-    told = [("fabric", Sort.FILE, f"modify /etc/{'x' * 50}/{number}", lines) for number in range(findings)]
-    text = markdown(of(plan(*(machine(f"spark{number}", *told) for number in range(1, 9)))))
-    assert len(text) <= LONGEST
+    told = [("fabric", modified(f"/etc/{'x' * 50}/{number}", *lines)) for number in range(findings)]
+    text = markdown(drift_of(plan(*(machine(f"spark{number}", *told) for number in range(1, 9)))))
+    assert len(text) <= MAX_CHARACTERS
     assert ("Shortened" in text) == shortened
     assert (f"... and {findings - 10} more" in text) == (findings == 900)
     assert "/0 differs" in text
@@ -126,7 +139,7 @@ def test_markdown_fits_into_a_comment(findings: int, diff: int, shortened: bool)
 
 
 def suites(whole: Plan) -> list[Element]:
-    return list(fromstring(junit(of(whole)).encode()).iter("testsuite"))  # noqa: S314 - our own
+    return list(fromstring(junit(drift_of(whole)).encode()).iter("testsuite"))  # noqa: S314 - our own
 
 
 def cases(whole: Plan) -> Iterator[tuple[str, str, Element]]:
@@ -138,7 +151,7 @@ def cases(whole: Plan) -> Iterator[tuple[str, str, Element]]:
 @BOTH
 def test_junit_counts_its_cases(whole: Plan) -> None:
     found = suites(whole)
-    assert [suite.get("name") for suite in found] == [machine.name for machine in whole.machines]
+    assert [suite.get("name") for suite in found] == [machine.name for machine in whole.hosts]
     for suite in found:
         assert suite.get("tests") == str(len(suite.findall("testcase")))
         assert suite.get("failures") == str(len(suite.findall("testcase/failure")))
@@ -153,7 +166,14 @@ def outcome(case: Element) -> str:
 
 
 def test_junit_outcomes() -> None:
-    half = plan(machine("spark1", ("fabric", Sort.CHANGE, "x"), ("rdma", Sort.UNKNOWN, "y"), ("rdma", Sort.FAULT, "z")))
+    half = plan(
+        machine(
+            "spark1",
+            ("fabric", EventKind.CHANGE, "x"),
+            ("rdma", EventKind.UNKNOWN, "y"),
+            ("rdma", EventKind.BROKEN, "z"),
+        )
+    )
     outcomes = {(name, role): outcome(case) for name, role, case in cases(MIXED)}
     wrong = {pair: how for pair, how in outcomes.items() if pair[0] != "spark3" and how != "passed"}
     spark1 = [("spark1", role) for role in ("preflight", "access", "memory", "fabric")]
@@ -167,11 +187,24 @@ def test_junit_outcomes() -> None:
 
 def test_junit_tells_all() -> None:
     found = {(name, role): case for name, role, case in cases(EVIL)}
-    for machine_ in of(EVIL).machines:
-        for role, finding in machine_.found(*Kind):
+    for machine_ in drift_of(EVIL).hosts:
+        for role, finding in machine_.found(*FindingKind):
             text = "".join(found[machine_.name, role].itertext())
             assert f"{finding.kind}: {sentence(finding)}" in text
     assert f"    +{SHOWN}" in "".join(found["spark1", "access"].itertext())
     (spark2,) = {case.find("error").get("message") for (name, _), case in found.items() if name == "spark2"}  # type: ignore[union-attr]
     assert spark2 == f"unreachable: {SHOWN}"
     assert found["spark1", "images"].find("system-out") is not None
+
+
+def test_a_missing_image_is_named_as_missing() -> None:
+    """The action alone (`name 840abd7a143f IMAGE`) would not show what differs."""
+    image = "scitrera/dgx-spark-vllm:0.10"
+    events = (*acted(Action.NAME, "840abd7a143f", detail=image), *acted(Action.COPY, image, detail="from spark1"))
+    found = [
+        one
+        for _, one in drift_of(plan(machine("spark2", *(("images", event) for event in events))))
+        .hosts[0]
+        .found(FindingKind.DECLARED)
+    ]
+    assert [sentence(one).partition(";")[0] for one in found] == [f"image {image} is missing"] * 2

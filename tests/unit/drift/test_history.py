@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.ops.account import Sort
-from sparkrack.run import history
-from sparkrack.run.drift import Drift, of
-from sparkrack.run.since import since
-
-from .plans import MADE, MIXED, machine, plan
+from core.util.event import EventKind
+from sparkrack.drift import history
+from sparkrack.drift.compare import compare_runs
+from sparkrack.drift.findings import Drift, drift_of
+from tests.unit.drift.plans import MADE, MIXED, machine, plan
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -26,12 +25,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def kept(*ages: timedelta) -> list[str]:
     """Runs of these ages; their names."""
-    return [history.keep(of(plan(machine("spark1"), made=NOW - age))).stem for age in ages]
+    return [history.store_run(drift_of(plan(machine("spark1"), made=NOW - age))).stem for age in ages]
 
 
 def test_a_run_is_kept_as_it_was_for_its_owner_alone(state: Path) -> None:
-    drift = of(MIXED)
-    path = history.keep(drift.model_copy(update={"since": since(drift, drift, "x")}))
+    drift = drift_of(MIXED)
+    path = history.store_run(drift.model_copy(update={"since": compare_runs(drift, drift, "x")}))
     assert path == state / "20261120T083005.123Z.json"
     assert path.stat().st_mode & 0o777 == 0o600
     assert Drift.model_validate_json(path.read_text()) == drift
@@ -43,13 +42,13 @@ def test_it_is_named_by_utc(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as here:
         here.setenv("TZ", "JST-9")
         time.tzset()
-        names = {history.name(of(plan(made=made))) for made in (MADE, tokyo)}
+        names = {history.name(drift_of(plan(made=made))) for made in (MADE, tokyo)}
     time.tzset()
     assert names == {"20261120T083005.123Z"}
 
 
 def test_the_newest_are_kept(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MOST", 3)
+    monkeypatch.setattr(history, "MAX_RUNS", 3)
     (state.parent).mkdir(parents=True)
     names = kept(*(timedelta(hours=hour) for hour in (5, 4, 9, 3, 2)))
     (state / "notes.json").touch()
@@ -92,53 +91,67 @@ NEVER = ["", "soon", "2 d", "2y", "-1d", "99999d", "2026-13-01", "0001-01-01T00:
 @pytest.mark.parametrize("when", NEVER)
 def test_what_is_no_time(when: str) -> None:
     kept(*HOURS)
-    with pytest.raises(history.HistoryError, match="neither a run, nor an age") as error:
+    with pytest.raises(history.DriftHistoryError, match="neither a run, nor an age") as error:
         history.candidates("lab", when, NOW)
     assert str(error.value).isprintable()
 
 
 def test_a_run_that_is_not_kept() -> None:
     kept(*HOURS)
-    with pytest.raises(history.HistoryError, match=r"not kept; the newest is 20261121T110000\.000Z"):
+    with pytest.raises(history.DriftHistoryError, match=r"not kept; the newest is 20261121T110000\.000Z"):
         history.candidates("lab", "20261121T090000.001Z", NOW)
 
 
 def test_no_history_yet() -> None:
-    with pytest.raises(history.HistoryError, match="no run of lab is kept yet"):
+    with pytest.raises(history.DriftHistoryError, match="no run of lab is kept yet"):
         history.candidates("lab", "2d", NOW)
 
 
 def test_a_run_that_looked_at_all_of_it_is_better_than_a_newer_one() -> None:
-    whole = history.keep(of(plan(machine("spark1"), made=NOW - timedelta(hours=3))))
-    part = history.keep(of(plan(machine("spark1"), made=NOW - timedelta(hours=2), roles={"preflight"})))
-    other = history.keep(of(plan(machine("spark2"), made=NOW - timedelta(hours=1))))
+    whole = history.store_run(drift_of(plan(machine("spark1"), made=NOW - timedelta(hours=3))))
+    part = history.store_run(drift_of(plan(machine("spark1"), made=NOW - timedelta(hours=2), roles={"preflight"})))
+    other = history.store_run(drift_of(plan(machine("spark2"), made=NOW - timedelta(hours=1))))
     paths = history.candidates("lab", "0m", NOW)
     assert paths == [other, part, whole]
-    assert history.pick(paths, of(plan(machine("spark1"))), pytest.fail)[0] == whole.stem
-    assert history.pick(paths, of(plan(machine("spark1"), roles={"preflight"})), pytest.fail)[0] == part.stem
-    both = of(plan(machine("spark1"), machine("spark2")))
-    assert history.pick(paths, both, pytest.fail)[0] == other.stem
+    assert history.select_run(paths, drift_of(plan(machine("spark1"))), pytest.fail)[0] == whole.stem
+    assert (
+        history.select_run(paths, drift_of(plan(machine("spark1"), roles={"preflight"})), pytest.fail)[0] == part.stem
+    )
+    both = drift_of(plan(machine("spark1"), machine("spark2")))
+    assert history.select_run(paths, both, pytest.fail)[0] == other.stem
 
 
 @pytest.mark.parametrize("garbage", ["", "{", '{"schema": "sparkrack.drift/2"}', "[]", "\x00\x1b[31m"])
 def test_a_file_that_cannot_be_read_is_named_and_skipped(state: Path, garbage: str) -> None:
-    old, new = (history.keep(of(plan(machine("spark1"), made=MADE + timedelta(hours=hour)))) for hour in (0, 1))
+    old, new = (
+        history.store_run(drift_of(plan(machine("spark1"), made=MADE + timedelta(hours=hour)))) for hour in (0, 1)
+    )
     new.write_text(garbage)
     told: list[str] = []
-    assert history.pick([new, old], of(plan(machine("spark1"))), told.append)[0] == old.stem
+    assert history.select_run([new, old], drift_of(plan(machine("spark1"))), told.append)[0] == old.stem
     (line,) = told
     assert line.startswith(f"{new}: skipped, cannot be read: ")
     assert line.isprintable()
     old.unlink()
     old.mkdir()
-    with pytest.raises(history.HistoryError, match="no earlier run can be read"):
-        history.pick([new, old], of(plan(machine("spark1"))), told.append)
+    with pytest.raises(history.DriftHistoryError, match="no earlier run can be read"):
+        history.select_run([new, old], drift_of(plan(machine("spark1"))), told.append)
     assert told[-1].endswith("Is a directory")
 
 
+def test_a_file_of_an_older_schema_is_skipped_by_name() -> None:
+    old, new = (
+        history.store_run(drift_of(plan(machine("spark1"), made=MADE + timedelta(hours=hour)))) for hour in (0, 1)
+    )
+    new.write_text(new.read_text().replace("sparkrack.drift/2", "sparkrack.drift/1"))
+    told: list[str] = []
+    assert history.select_run([new, old], drift_of(plan(machine("spark1"))), told.append)[0] == old.stem
+    assert told == [f"{new}: skipped, its schema is sparkrack.drift/1, and only sparkrack.drift/2 can be compared"]
+
+
 def test_a_machine_that_says_what_is_no_text(state: Path) -> None:
-    path = history.keep(of(plan(machine("spark1", ("fabric", Sort.CHANGE, "\udc80 \ud800")))))
-    assert history.pick([path], of(plan(machine("spark1"))), pytest.fail)[0] == path.stem
+    path = history.store_run(drift_of(plan(machine("spark1", ("fabric", EventKind.CHANGE, "\udc80 \ud800")))))
+    assert history.select_run([path], drift_of(plan(machine("spark1"))), pytest.fail)[0] == path.stem
 
 
 @pytest.mark.parametrize("text", ["1h", "30m", "2d", "1w"])

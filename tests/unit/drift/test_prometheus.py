@@ -5,24 +5,23 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from core.model.selection import ROLES
+from core.util.event import EventKind
+from sparkrack.drift.findings import drift_of
 from sparkrack.drift.prometheus import prometheus
-from sparkrack.fleet.selection import ROLES
-from sparkrack.ops.account import Sort
-from sparkrack.run.drift import of
-from sparkrack.run.plan import Plan
-
-from .plans import EVIL, MADE, MIXED, machine, plan
+from sparkrack.engine.plan import Plan
+from tests.unit.drift.plans import EVIL, MADE, MIXED, machine, plan
 
 
 def samples(whole: Plan, metric: str) -> dict[tuple[str, ...], float]:
     """Values by what tells them apart, in the order of its labels; the rack is the same for all."""
-    (found,) = [one for one in text_string_to_metric_families(prometheus(of(whole))) if one.name == metric]
+    (found,) = [one for one in text_string_to_metric_families(prometheus(drift_of(whole))) if one.name == metric]
     assert found.type == "gauge"
     assert found.documentation
     values = {}
     for sample in found.samples:
         assert sample.labels.pop("rack") == "lab"
-        values[tuple(sample.labels[key] for key in ("machine", "role", "kind") if key in sample.labels)] = sample.value
+        values[tuple(sample.labels[key] for key in ("host", "role", "kind") if key in sample.labels)] = sample.value
     assert len(values) == len(found.samples)
     return values
 
@@ -30,19 +29,19 @@ def samples(whole: Plan, metric: str) -> dict[tuple[str, ...], float]:
 NODE = [role for role in ROLES if role != "switch"]
 
 
-def test_zeros_are_told() -> None:
+def test_zeros_are_reported() -> None:
     found = samples(plan(machine("spark1")), "sparkrack_drift")
-    assert found == {("spark1", role, kind): 0 for role in NODE for kind in ("declared", "runtime", "fleet")}
+    assert found == {("spark1", role, kind): 0 for role in NODE for kind in ("declared", "broken", "outlier")}
     assert samples(plan(machine("spark1")), "sparkrack_unmanaged") == {("spark1", role): 0 for role in NODE}
 
 
 def test_values() -> None:
     found = {labels: value for labels, value in samples(MIXED, "sparkrack_drift").items() if value}
     assert found == {
-        ("spark1", "preflight", "fleet"): 1,
+        ("spark1", "preflight", "outlier"): 1,
         ("spark1", "access", "declared"): 1,
         ("spark1", "memory", "declared"): 1,
-        ("spark1", "fabric", "runtime"): 1,
+        ("spark1", "fabric", "broken"): 1,
         ("spark2", "rdma", "declared"): 1,
         ("crs812", "switch", "declared"): 1,
     }
@@ -54,7 +53,7 @@ def test_values() -> None:
 
 
 def test_what_is_not_known_is_no_zero() -> None:
-    half = plan(machine("spark1", ("fabric", Sort.CHANGE, "x"), ("rdma", Sort.UNKNOWN, "y")))
+    half = plan(machine("spark1", ("fabric", EventKind.CHANGE, "x"), ("rdma", EventKind.UNKNOWN, "y")))
     assert samples(half, "sparkrack_drift") == {("spark1", "fabric", "declared"): 1}
     assert samples(half, "sparkrack_unmanaged") == {}
     assert samples(half, "sparkrack_unknown") == {("spark1",): 1}
@@ -63,6 +62,6 @@ def test_what_is_not_known_is_no_zero() -> None:
 
 def test_labels_are_quoted() -> None:
     evil = 'a\n"b\\'
-    whole = plan(machine("spark1", (evil, Sort.CHANGE, "x")))
+    whole = plan(machine("spark1", (evil, EventKind.CHANGE, "x")))
     assert samples(whole, "sparkrack_drift")["spark1", evil, "declared"] == 1
     assert samples(EVIL, "sparkrack_unknown") == {("spark1",): 1, ("spark2",): 1}

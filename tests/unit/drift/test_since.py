@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from sparkrack.fleet.selection import ROLES
-from sparkrack.ops.account import Sort
-from sparkrack.run.drift import of
-from sparkrack.run.plan import Plan
-from sparkrack.run.since import since
+from core.model.selection import ROLES
+from core.util.event import EventKind
+from sparkrack.drift.compare import compare_runs
+from sparkrack.drift.findings import drift_of
+from sparkrack.engine.plan import Plan
+from tests.unit.drift.plans import machine, plan, unreachable
 
-from .plans import machine, plan, unreachable
-
-MTU = ("fabric", Sort.CHANGE, "mtu 1500 -> 9000")
-SWAP = ("memory", Sort.CHANGE, "swapoff /swap.img")
-DEAF = ("preflight", Sort.UNKNOWN, "the node's answer ends too early")
+MTU = ("fabric", EventKind.CHANGE, "mtu 1500 -> 9000")
+SWAP = ("memory", EventKind.CHANGE, "swapoff /swap.img")
+DEAF = ("preflight", EventKind.UNKNOWN, "the node's answer ends too early")
 FEW = {"preflight", "memory"}
 IN_SYNC = plan(machine("spark1"))
 AWAY = plan(unreachable("spark1"))
@@ -26,14 +25,14 @@ CASES: dict[str, tuple[Plan, Plan, list[str], list[str], list[str]]] = {
     "it went": (plan(machine("spark1", MTU)), IN_SYNC, [], ["fabric mtu 1500 -> 9000"], []),
     "another kind is another finding": (
         plan(machine("spark1", MTU)),
-        plan(machine("spark1", (MTU[0], Sort.FAULT, MTU[2]))),
+        plan(machine("spark1", (MTU[0], EventKind.BROKEN, MTU[2]))),
         ["fabric mtu 1500 -> 9000"],
         ["fabric mtu 1500 -> 9000"],
         [],
     ),
     "a run that refuses what it would have done is the same finding": (
         plan(machine("spark1", MTU)),
-        plan(machine("spark1", (MTU[0], Sort.REFUSED, MTU[2]))),
+        plan(machine("spark1", (MTU[0], EventKind.REFUSED, MTU[2]))),
         [],
         [],
         [],
@@ -109,9 +108,9 @@ CASES: dict[str, tuple[Plan, Plan, list[str], list[str], list[str]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_since(name: str) -> None:
     then, now, came, went, uncompared = CASES[name]
-    found = since(of(then), of(now), "a run")
-    assert [f"{one.role} {one.text}" for one in found.came] == came
-    assert [f"{one.role} {one.text}" for one in found.went] == went
+    found = compare_runs(drift_of(then), drift_of(now), "a run")
+    assert [f"{one.role} {one.message}" for one in found.appeared] == came
+    assert [f"{one.role} {one.message}" for one in found.resolved] == went
     assert sorted(found.uncompared) == sorted(uncompared)
     assert found.run == "a run"
     assert found.made == then.made

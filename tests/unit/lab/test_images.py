@@ -15,7 +15,7 @@ from threading import Thread
 import pytest
 
 from lab import images
-from lab.images import COMMANDS, digest, image, main, target
+from lab.images import COMMANDS, LIBRARIES, EngineRelease, digest, image, main, target
 
 NAME = "scitrera/dgx-spark-sglang:0.5.12"
 
@@ -65,6 +65,28 @@ def test_what_is_in_it() -> None:
     assert links == {f"bin/{command}": "busybox" for command in COMMANDS}
     assert program["bin/busybox"].mode == 0o755
     assert own["opt/weights"].size == 5_000
+
+
+def test_an_engine_has_python_and_the_stand_in_of_its_program(tmp_path: Path) -> None:
+    for path in (
+        f"{LIBRARIES}/libc.so.6.1",
+        "usr/bin/python3.11",
+        "usr/lib/python3.11/json/a.py",
+        "usr/lib/python3.11/x.so",
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(path)
+    (tmp_path / LIBRARIES / "libc.so.6").symlink_to("libc.so.6.1")
+    (tmp_path / "usr/lib/python3.11/site.py").symlink_to("/etc/hostname")
+    made = image(NAME, b"program", 1000, EngineRelease("vllm", "0.19.1", tmp_path))
+    plain, engine = image(NAME, b"program", 1000), unpacked(made.blobs[-1])
+    assert made.blobs[1:-1] == plain.blobs[1:]
+    assert made.id != plain.id
+    assert engine["bin/vllm"].linkname == "/opt/engine/engine_standin.py"
+    assert engine["opt/engine/engine_standin.py"].mode == 0o755
+    assert engine[f"{LIBRARIES}/libc.so.6"].isreg()
+    assert {"usr/lib/python3.11/json/a.py", "usr/lib/python3.11/x.so"} <= engine.keys()
+    assert "usr/lib/python3.11/site.py" not in engine, "a file of this machine"
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -122,16 +144,17 @@ def test_images_are_pushed_once(
     monkeypatch.setattr(images, "LARGE", 3000)
     monkeypatch.setattr(images, "SMALL", 1000)
     (tmp_path / "busybox").write_bytes(b"program")
-    main(address, str(tmp_path / "busybox"), NAME, "other:1")
+    words = [address, str(tmp_path / "busybox"), str(tmp_path), NAME, "other:1"]
+    main(words)
     assert "/v2/scitrera/dgx-spark-sglang/manifests/0.5.12" in seen.kept
     assert "/v2/library/other/manifests/1" in seen.kept
     assert len(seen.kept) == 2 * 4
     seen.asked.clear()
-    main(address, str(tmp_path / "busybox"), NAME, "other:1")
+    main(words)
     assert [line.split()[0] for line in seen.asked] == ["HEAD", "HEAD"]
 
 
-def test_what_the_registry_refuses_is_told(
+def test_what_the_registry_refuses_is_reported(
     registry: tuple[str, type[Answers]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, seen = registry

@@ -51,16 +51,16 @@ def test_without_a_source_the_lab_says_what_to_do_and_leaves_nothing(
     monkeypatch.setenv("SPARKRACK_DEBIAN_MIRROR", "http://127.0.0.1:9/debian")
     with pytest.raises(LabError) as caught:
         kernel.kernel(tmp_path, lambda _: None)
-    said = str(caught.value)
-    assert said.startswith(
+    reported = str(caught.value)
+    assert reported.startswith(
         "the source of the nodes' kernel cannot be downloaded, and the lab runs on no other kernel: "
     )
-    assert "SPARKRACK_DEBIAN_MIRROR names another one" in said
-    assert f"copy {tmp_path / f'kernel-{kernel.recipe_hash()}'} from a machine that has built it" in said
+    assert "SPARKRACK_DEBIAN_MIRROR names another one" in reported
+    assert f"copy {tmp_path / f'kernel-{kernel.recipe_hash()}'} from a machine that has built it" in reported
     assert not (tmp_path / f"kernel-{kernel.recipe_hash()}").exists()
 
 
-def test_a_step_of_the_build_is_seen_line_by_line_and_its_end_is_told_when_it_fails() -> None:
+def test_a_step_of_the_build_is_seen_line_by_line_and_its_end_is_reported_when_it_fails() -> None:
     seen: list[str] = []
     done = debian.run(["sh", "-c", "echo one; echo two"], "counting", each_line=seen.append)
     assert (seen, done.stdout) == (["one\n", "two\n"], "one\ntwo\n")

@@ -7,11 +7,11 @@ import re
 import pytest
 from hypothesis import given, settings
 
+from core.model import Port
 from lab.errors import LabError
 from lab.layout import FROM_THE_BOX, Layout
-from sparkrack.fleet import Port
-from tests.unit.fleet.racks import SWITCH, changed, loaded
-from tests.unit.fleet.random_racks import any_rack
+from tests.unit.model.racks import SWITCH, changed, loaded
+from tests.unit.model.random_racks import any_rack
 
 MAC = re.compile(r"02(:[0-9a-f]{2}){5}")
 
@@ -74,7 +74,7 @@ def test_the_operator_reaches_a_switch_from_its_box() -> None:
     assert FROM_THE_BOX.ip in layout.beside_the_box.network
 
 
-def test_nobody_else_has_the_address_of_a_switch_from_its_box() -> None:
+def test_no_other_has_the_address_of_a_switch_from_its_box() -> None:
     layout = Layout(loaded(SWITCH.replace("10.77.0.", "192.168.88.")))
     assert layout.beside_the_box is None
     assert layout.operator.ip != FROM_THE_BOX.ip

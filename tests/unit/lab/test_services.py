@@ -16,8 +16,8 @@ from lab.image.kernel import Kernel
 from lab.keys import make_key
 from lab.layout import Layout
 from lab.node import VirtualNode
-from lab.place import Place
-from tests.unit.fleet.racks import SWITCH, loaded
+from lab.paths import LabPaths
+from tests.unit.model.racks import SWITCH, loaded
 
 LAYOUT = Layout(loaded(SWITCH))
 
@@ -30,10 +30,10 @@ def built(tmp_path: Path) -> Base:
     return base
 
 
-def test_a_node_is_told_where_packages_and_images_are(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    make_key(place.key, "operator")
-    node = VirtualNode(next(iter(LAYOUT.rack.nodes)), LAYOUT, place)
+def test_a_node_is_reported_where_packages_and_images_are(tmp_path: Path) -> None:
+    paths = LabPaths(tmp_path)
+    make_key(paths.key, "operator")
+    node = VirtualNode(next(iter(LAYOUT.rack.nodes)), LAYOUT, paths)
     node.prepare()
     operator = LAYOUT.operator.ip
     assert f"URIs: http://{operator}:8090/\n" in (node.shared / "seed/lab.sources").read_text()
@@ -47,32 +47,32 @@ def test_a_node_is_told_where_packages_and_images_are(tmp_path: Path) -> None:
 
 
 def test_a_lab_keeps_its_packages(built: Base, tmp_path: Path) -> None:
-    place = Place(tmp_path / "lab")
-    services.prepare(LAYOUT, place, built)
+    paths = LabPaths(tmp_path / "lab")
+    services.prepare(LAYOUT, paths, built)
     (built.repository / "Packages").write_text("of another recipe\n")
-    services.prepare(LAYOUT, place, built)
-    assert (place.packages / "Packages").read_text() == "first\n"
+    services.prepare(LAYOUT, paths, built)
+    assert (paths.packages / "Packages").read_text() == "first\n"
 
 
-def test_a_copy_that_was_cut_short_is_made_anew(built: Base, tmp_path: Path) -> None:
-    place = Place(tmp_path / "lab")
-    side = place.packages.with_suffix(".new")
+def test_a_copy_that_was_cut_short_is_made_again(built: Base, tmp_path: Path) -> None:
+    paths = LabPaths(tmp_path / "lab")
+    side = paths.packages.with_suffix(".new")
     side.mkdir(parents=True)
     (side / "half").touch()
-    services.prepare(LAYOUT, place, built)
-    assert [path.name for path in place.packages.iterdir()] == ["Packages"]
+    services.prepare(LAYOUT, paths, built)
+    assert [path.name for path in paths.packages.iterdir()] == ["Packages"]
 
 
 def test_the_registry_keeps_to_the_labs_folder(built: Base, tmp_path: Path) -> None:
-    place = Place(tmp_path / "a lab: with {odd} words")
-    services.prepare(LAYOUT, place, built)
-    config = YAML(typ="safe").load(place.images / "registry.yaml")
-    assert config["storage"]["filesystem"]["rootdirectory"] == str(place.images / "store")
+    paths = LabPaths(tmp_path / "a lab: with {odd} words")
+    services.prepare(LAYOUT, paths, built)
+    config = YAML(typ="safe").load(paths.images / "registry.yaml")
+    assert config["storage"]["filesystem"]["rootdirectory"] == str(paths.images / "store")
     assert config["http"]["addr"] == LAYOUT.registry
 
 
-def test_each_process_can_be_told_from_others(built: Base, tmp_path: Path) -> None:
-    made = services.services(LAYOUT, Place(tmp_path), built)
+def test_each_process_is_known_from_others(built: Base, tmp_path: Path) -> None:
+    made = services.services(LAYOUT, LabPaths(tmp_path), built)
     assert [service.address[1] for service in made] == [8090, 5000]
     for service in made:
         assert str(service.mark) in service.command
@@ -84,7 +84,7 @@ def test_the_repository_serves_its_folder_in_silence(tmp_path: Path, capfd: pyte
     (tmp_path / "Packages").write_text("here\n")
     with repository.server("127.0.0.1", 0, str(tmp_path)) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        connection = HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+        connection = HTTPConnection("127.0.0.1", server.server_port, timeout=60)
         for path, status in (("/Packages", 200), ("/missing", 404)):
             connection.request("GET", path)
             answer = connection.getresponse()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.hardware import state
-from tests.unit.fleet.racks import SWITCH, loaded
+from lab.fake_hardware import state
+from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import rooted, run, stand_in
 
 TOOLS = Path(__file__).parents[3] / "lab/image/rootfs/usr/lib/sparkrack-lab"

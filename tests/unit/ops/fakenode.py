@@ -1,4 +1,4 @@
-"""A node that pyinfra believes in: it answers the probe as it is told, and notes every other command."""
+"""A fake node for pyinfra: it gives configured answers to the probe, and records every other command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from pyinfra.api.state import State
 from pyinfra.connectors.fake import FakeConnector
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from sparkrack.ops import probe
+from core.ops import host_facts
+from core.probes import protocol
 
 MODES = ("dry", "asked", "yes")
 """A dry run; one that shows its plan and then executes it; one that executes without looking first (-y)."""
@@ -37,13 +38,14 @@ vars(connectors)["entry_points"] = cache(vars(connectors)["entry_points"])
 
 _clock = count(1)
 _lines: dict[Entry, str] = {}
-"""What the script prints for an entry."""
+"""Lines that the script prints for an entry."""
 
 
 @dataclass
 class Answers:
-    """What one node answers and what it was told. Values of `node`: text or bytes, None for not there, and
-    {exit: n}, {garbled: text} or {silent: true} for what cannot be known."""
+    """Answers of one node, and the received commands. Values of `node`: text or bytes, None for missing, and {exit: n},
+    {garbled: text} or {silent: true} for unknown.
+    """
 
     node: Mapping[str, Any]
     probe_fails: str | None = None
@@ -52,7 +54,7 @@ class Answers:
     fails: str | None = None
     """The first command with this text in it fails."""
     refuses: bool = False
-    """No second connection is made."""
+    """Refuse a second connection."""
     sent: list[tuple[str, str]] = field(default_factory=list)
     """Text and decoded standard input of each command but the probe."""
     probes: int = 0
@@ -67,10 +69,10 @@ class Answers:
 
 @dataclass
 class Ended:
-    """How a run ended: the hosts that failed, and what was said."""
+    """Result of a run: the failed hosts, and the output."""
 
     failed: list[str]
-    said: list[str]
+    reported: list[str]
     log: str
     changing: int
 
@@ -110,8 +112,8 @@ class Node(FakeConnector):
 
 
 def is_probe(text: str) -> bool:
-    """Whether a command is the probe, whole or without what lasts."""
-    return text.startswith(probe._FUNCTIONS)
+    """Return whether a command is the probe, whole or without the constant facts."""
+    return text.startswith(protocol.FUNCTIONS)
 
 
 def _output(buffer: str, lines: list[str]) -> CommandOutput:
@@ -119,15 +121,16 @@ def _output(buffer: str, lines: list[str]) -> CommandOutput:
 
 
 def answer(node: Mapping[str, Any]) -> list[str]:
-    """What the probe's own script, run by a real shell, prints on such a node."""
-    asked = [key for one in probe._registered.values() for key in (*one.files, *one.commands)]
+    """Return the output of the probe's own script, run by a real shell, on such a node."""
+    # Several roles may ask the same question, which the script has once.
+    asked = list(dict.fromkeys(key for one in host_facts._registered.values() for key in (*one.files, *one.commands)))
     assert set(node) == set(asked), set(node) ^ set(asked)
     entries = [(key, *_spoken(node[key])) for key in asked]
     # One shell for what no node has answered yet: a whole answer takes it 0.2 s of CPU time, one entry 5 ms.
     if fresh := [entry for entry in entries if entry not in _lines]:
         _lines.update(zip(fresh, _answered(fresh), strict=True))
     entries.sort(key=lambda entry: not _is_file(entry))  # as the script has them: files first
-    return [*(line for entry in entries if (line := _lines[entry])), probe._END]
+    return [*(line for entry in entries if (line := _lines[entry])), protocol.END]
 
 
 def _spoken(value: Any) -> tuple[str, bytes | str | None]:
@@ -169,21 +172,21 @@ def _answered(entries: list[Entry]) -> list[str]:
                 files.append(str(place))
             else:
                 commands[key] = f"exit {value}" if kind == "exit" else f"cat {place}"
-        script = probe.script([probe.Probe(tuple(files), commands)])
+        script = host_facts.script([host_facts.Probe(tuple(files), commands)])
         done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=True)
-        said = {line.split(" ")[0]: line for line in done.stdout.splitlines()}
-        assert said.pop(probe._END, None) == probe._END
+        reported = {line.split(" ")[0]: line for line in done.stdout.splitlines()}
+        assert reported.pop(protocol.END, None) == protocol.END
         lines = []
         for number, (key, kind, value) in enumerate(entries):
             place = folder / str(number)
-            line = said.pop(str(place), None) or said.pop(key)
+            line = reported.pop(str(place), None) or reported.pop(key)
             line = line.replace(str(place), key)
             if kind == "garbled":
                 line = f"{key} {value} 0" if key.startswith("/") else f"{key} {value}"
             if kind == "exit" and key.startswith("/"):
                 line = f"{key}  {value}"
             lines.append("" if kind == "silent" else line)
-        assert not said, said
+        assert not reported, reported
         return lines
 
 
@@ -205,9 +208,9 @@ def run(hosts: Mapping[str, dict[str, Any]], deploy: Callable[[], None], mode: s
     state = State(inventory, config, check_for_changes=mode != "yes")
     # pyinfra keeps them in a set, whose order depends on where its objects happen to lie in memory.
     inventory.get_active_hosts = lambda: [host for host in inventory if host in state.active_hosts]  # type: ignore[method-assign]
-    said, logger = _Said(), logging.getLogger("pyinfra")
+    reported, logger = _Said(), logging.getLogger("pyinfra")
     level = logger.level
-    logger.addHandler(said)
+    logger.addHandler(reported)
     logger.setLevel(logging.INFO)
     try:
         connect_all(state)
@@ -216,9 +219,9 @@ def run(hosts: Mapping[str, dict[str, Any]], deploy: Callable[[], None], mode: s
         if mode != "dry" and state.active_hosts:
             run_ops(state)
     except PyinfraError as error:
-        said.lines.append(str(error))
+        reported.lines.append(str(error))
     finally:
-        logger.removeHandler(said)
+        logger.removeHandler(reported)
         logger.setLevel(level)
     failed = sorted(host.name.removeprefix("@fake/") for host in state.failed_hosts)
-    return Ended(failed, said.lines, "\n".join(said.lines), changing)
+    return Ended(failed, reported.lines, "\n".join(reported.lines), changing)

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.ops import apt
-
-from .shells import calls, rooted, run, stand_in
+from core.ops import apt
+from tests.unit.ops.shells import calls, rooted, run, stand_in
 
 LOCKS = ["var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock", "var/cache/apt/archives/lock"]
 MADISON = """\
@@ -105,7 +104,7 @@ def test_what_is_nowhere_is_named(node: Path) -> None:
     assert gets(node) == [f"{OPTIONS} update"]
 
 
-def test_why_an_update_did_not_help_is_told(node: Path) -> None:
+def test_why_an_update_did_not_help_is_reported(node: Path) -> None:
     stand_in(node, "apt-get", "echo 'W: Failed to fetch http://x  Connection refused'")
     done = install(node, "gone")
     assert done.stderr.splitlines()[1:] == ["W: Failed to fetch http://x  Connection refused"]
@@ -120,7 +119,7 @@ def test_lists_that_are_too_old_are_updated(node: Path) -> None:
     assert [call.rsplit(" ", 1)[-1] for call in gets(node)] == ["plain", "update", "plain"]
 
 
-def test_a_failure_is_told_and_not_tried_again(node: Path) -> None:
+def test_a_failure_is_reported_and_not_tried_again(node: Path) -> None:
     stand_in(node, "apt-get", "echo 'E: Packages need to be removed but remove is disabled.'; exit 100")
     done = install(node, "plain")
     assert (done.returncode, done.stderr) == (1, "E: Packages need to be removed but remove is disabled.\n")
@@ -140,8 +139,8 @@ def test_a_lock_is_waited_for_and_its_holder_named(node: Path, lock: str, second
     comm = Path("/proc/self/comm").read_text().strip()
     with locked(node / lock):
         done = run(apt.install("plain", seconds=seconds), node)
-    said = f"dpkg has been locked for {seconds} s by {comm} (pid {os.getpid()}); nothing was changed\n"
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+    reported = f"dpkg has been locked for {seconds} s by {comm} (pid {os.getpid()}); nothing was changed\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", reported)
     assert calls(node) == []
     assert (node / lock).exists()
 
@@ -189,7 +188,7 @@ def test_hostile_answers_are_not_run(node: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "journal", "said"),
+    ("status", "journal", "reported"),
     [
         ("Package: a\nStatus: install ok installed\nVersion: 1\n", [], False),
         ("Package: a\nStatus: hold ok half-configured\nVersion: 1\n", [], True),
@@ -199,13 +198,13 @@ def test_hostile_answers_are_not_run(node: Path) -> None:
         ("Status: install ok installed\n", ["tmp.i"], False),
     ],
 )
-def test_what_was_interrupted_shows(node: Path, status: str, journal: list[str], said: bool) -> None:
+def test_what_was_interrupted_shows(node: Path, status: str, journal: list[str], reported: bool) -> None:
     (node / "var/lib/dpkg/status").write_text(status)
     (node / "var/lib/dpkg/updates").mkdir()
     for name in journal:
         (node / "var/lib/dpkg/updates" / name).touch()
     done = run(apt.INTERRUPTED, node)
-    assert (done.returncode, bool(done.stdout)) == (0, said)
+    assert (done.returncode, bool(done.stdout)) == (0, reported)
 
 
 def test_without_a_status_it_is_unknown(node: Path) -> None:

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkrack.ops import files
-
-from .shells import calls, rooted, run, stand_in
+from core.ops import remote_files
+from tests.unit.ops.shells import calls, rooted, run, stand_in
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def listed(folder: Path) -> list[str]:
 def put(
     node: Path, content: bytes, mode: str = "644", before: bytes | None = None, check: str = "", name: str = "file"
 ) -> subprocess.CompletedProcess[str]:
-    return run(files.put(f"/etc/{name}", content, mode, before, check), node)
+    return run(remote_files.put(f"/etc/{name}", content, mode, before, check), node)
 
 
 @pytest.mark.parametrize("mode", ["644", "600", "440", "755"])
@@ -72,8 +71,8 @@ def test_hostile_names_are_taken_as_they_are(node: Path, name: str) -> None:
 
 
 def test_content_is_not_in_the_command() -> None:
-    command = files.put("/etc/file", b"hunter2", "600")
-    assert files.encoded(b"hunter2") not in command.get_raw_value()
+    command = remote_files.put("/etc/file", b"hunter2", "600")
+    assert remote_files.encoded(b"hunter2") not in command.get_raw_value()
     assert "hunter2" not in command.get_raw_value()
 
 
@@ -108,7 +107,7 @@ def test_when_a_step_fails_the_old_file_stays(node: Path, tool: str) -> None:
 
 def test_garbled_input_changes_nothing(node: Path) -> None:
     (node / "etc/file").write_bytes(b"old")
-    command = files.put("/etc/file", b"new", "644")
+    command = remote_files.put("/etc/file", b"new", "644")
     command.connector_arguments["_stdin"] = "%%%"
     assert run(command, node).returncode != 0
     assert (node / "etc/file").read_bytes() == b"old"
@@ -158,7 +157,7 @@ def test_a_reader_sees_the_old_or_the_new_file_only(node: Path) -> None:
         ["/bin/sh", "-c", rooted(loop, node)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as reader:
         for content in (new, old, new):
-            command = files.put("/etc/file", content, "644")
+            command = remote_files.put("/etc/file", content, "644")
             assert run(command, node).returncode == 0
         (node / "run/stop").touch()
         output, count = reader.communicate(timeout=30)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparkrack.ops.report import masked
+from core.ops.announce import masked
 
 
 @pytest.mark.parametrize(

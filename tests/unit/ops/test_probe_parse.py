@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkrack.ops.probe import Probe, Reading, UnknownError, parse, script
+from core.ops.host_facts import HostReading, Probe, parse, script
+from core.probes.protocol import UnknownError
 
 COMMANDS = {"one": "echo 1", "two": "printf 'b\\n'", "three": "true"}
 PROBES = [Probe(commands=COMMANDS), Probe(files=("/no/such/file",))]
@@ -20,7 +21,7 @@ ANSWER = subprocess.run(
 ).stdout.splitlines()
 
 
-def known(reading: Reading) -> dict[str, bytes | None]:
+def known(reading: HostReading) -> dict[str, bytes | None]:
     """Everything that the reading claims to know."""
     found = {}
     for key in SAID:
@@ -73,10 +74,10 @@ def test_nothing_at_all() -> None:
 
 @pytest.mark.parametrize(("text", "number"), [("0\n", 0), ("1572864\n", 1572864), (" 7 ", 7)])
 def test_numbers(text: str, number: int) -> None:
-    assert Reading({"k": text.encode()}, {}).number("k") == number
+    assert HostReading({"k": text.encode()}, {}).number("k") == number
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"-1\n", b"1 2\n", b"0x10", b"1.5", b"\xff", "٣".encode(), None])
 def test_no_numbers(content: bytes | None) -> None:
     with pytest.raises(UnknownError):
-        Reading({"k": content}, {}).number("k")
+        HostReading({"k": content}, {}).number("k")

@@ -1,4 +1,4 @@
-"""The probe's script, run by a real shell: what is there, what is not, and what cannot be told."""
+"""The probe's script, run by a real shell: what is there, what is not, and what is unknown."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sparkrack.ops.probe import Probe, Reading, UnknownError, parse, script
+from core.ops.host_facts import HostReading, Probe, parse, script
+from core.probes.protocol import UnknownError
 
 
-def asked(probe: Probe, path: str | None = None) -> Reading:
+def asked(probe: Probe, path: str | None = None) -> HostReading:
     environment = {"PATH": os.environ["PATH"] if path is None else path}
     done = subprocess.run(["/bin/sh", "-c", script([probe])], capture_output=True, text=True, env=environment)
     return parse([probe], done.stdout.splitlines())
 
 
-def unknown(reading: Reading, key: str) -> str:
+def unknown(reading: HostReading, key: str) -> str:
     with pytest.raises(UnknownError) as caught:
         reading.content(key)
     return str(caught.value)

@@ -7,20 +7,20 @@ import subprocess
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkrack.ops.shell import quote, root
+from core.ops.shell import quote, sudo_script
 
 words = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(words, min_size=1, max_size=4))
-def test_words_arrive(said: list[str]) -> None:
-    done = subprocess.run(["/bin/sh", "-c", f"printf '%s\\0' {quote(*said)}"], capture_output=True, check=True)
-    assert done.stdout.decode().split("\0")[:-1] == said
+def test_words_arrive(reported: list[str]) -> None:
+    done = subprocess.run(["/bin/sh", "-c", f"printf '%s\\0' {quote(*reported)}"], capture_output=True, check=True)
+    assert done.stdout.decode().split("\0")[:-1] == reported
 
 
 def test_a_root_script_stops_at_its_first_failure() -> None:
     for script in ("false; echo on", "echo $unset; echo on"):
-        done = subprocess.run(["/bin/sh", "-c", root(script).get_raw_value()], capture_output=True, text=True)
+        done = subprocess.run(["/bin/sh", "-c", sudo_script(script).get_raw_value()], capture_output=True, text=True)
         assert done.returncode
         assert "on" not in done.stdout

@@ -13,7 +13,7 @@ from pyinfra.api import output
 from pyinfra.connectors import ssh
 from pyinfra.connectors import util as connecting
 
-from sparkrack.ops.terminal import cleaned, guard
+from core.ops.terminal import cleaned, guard
 
 HOSTILE = {
     "ESC": ("\x1b]0;PWNED\x07x", "\\x1b]0;PWNED\\x07x"),
@@ -29,9 +29,9 @@ LONG = base64.b64encode(b'{"log-driver": "json-file"}').decode()
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_control_signs_are_written_out(name: str) -> None:
-    said, shown = HOSTILE[name]
+    reported, shown = HOSTILE[name]
     prefix = f"{click.style('')}[{click.style('spark1', bold=True)}] "
-    assert cleaned(f"{prefix}{click.style(said, 'red')}") == f"{prefix}{click.style(shown, 'red')}"
+    assert cleaned(f"{prefix}{click.style(reported, 'red')}") == f"{prefix}{click.style(shown, 'red')}"
 
 
 def test_lines_and_tabs_stay() -> None:
@@ -39,7 +39,7 @@ def test_lines_and_tabs_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shown"),
+    ("reported", "shown"),
     [
         (f"/etc/docker/daemon.json {LONG} 0", "/etc/docker/daemon.json (36 characters of base64) 0"),
         (f"printf %s '{LONG}' | base64 -d", "printf %s '(36 characters of base64)' | base64 -d"),
@@ -48,8 +48,8 @@ def test_lines_and_tabs_stay() -> None:
         ("sha256:" + "0f" * 32, "sha256:" + "0f" * 32),
     ],
 )
-def test_the_contents_of_files_are_only_counted(said: str, shown: str) -> None:
-    assert cleaned(said) == shown
+def test_the_contents_of_files_are_only_counted(reported: str, shown: str) -> None:
+    assert cleaned(reported) == shown
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.rebuild.desk import Desk
+from tests.unit.rebuild.rebuild_folder import Workdir
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def workdir(tmp_path: Path) -> Iterator[Workdir]:
+    made = Workdir(tmp_path)
     yield made
     made.close()

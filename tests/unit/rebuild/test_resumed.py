@@ -1,4 +1,4 @@
-"""A rebuild that is cut off anywhere goes on where it was, and nothing of it is done at the same time twice."""
+"""A rebuild that is interrupted anywhere resumes there, and nothing of it is done twice at the same time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from sparkrack.rebuild.journal import newest
 from tests.tiers import sampled
-from tests.unit.rebuild.desk import SECONDS, Desk, until
+from tests.unit.rebuild.rebuild_folder import SECONDS, Workdir, until
 
 LEFT = {
     "bootstrap": ["bootstrap nodes", "bootstrap switch", "apply", "status", "reboot", "verify"],
@@ -25,98 +25,98 @@ PHASE = {"bootstrap": "bootstrap", "apply": "apply", "status": "reboot", "reboot
 
 
 @pytest.mark.parametrize("verb", sampled(LEFT, 2))
-def test_killed_in_a_verb(desk: Desk, verb: str) -> None:
-    desk.status(spark1=False, spark2=True)
-    desk.killed_in(verb, "--all")
-    assert (desk.folder / "ended").read_text() == f"{verb} {int(signal.SIGTERM)}\n", "the verb dies with the rebuild"
-    before = len(desk.calls)
-    done = desk.run("--all")
+def test_killed_in_a_verb(workdir: Workdir, verb: str) -> None:
+    workdir.status(spark1=False, spark2=True)
+    workdir.killed_in(verb, "--all")
+    assert (workdir.folder / "ended").read_text() == f"{verb} {int(signal.SIGTERM)}\n", "the verb dies with the rebuild"
+    before = len(workdir.calls)
+    done = workdir.run("--all")
     assert done.returncode == 0, done.stderr
-    assert desk.verbs(before) == LEFT[verb]
-    (journal,) = desk.journals
+    assert workdir.verbs(before) == LEFT[verb]
+    (journal,) = workdir.journals
     run = journal.stem
-    assert f"goes on with rebuild {run}, which was cut off in phase {PHASE[verb]}" in done.stdout
-    (resumed,) = [line for line in desk.lines() if line["event"] == "resumed"]
+    assert f"resuming rebuild {run}, interrupted in phase {PHASE[verb]}" in done.stdout
+    (resumed,) = [line for line in workdir.lines() if line["event"] == "resumed"]
     assert resumed["phase"] == PHASE[verb]
 
 
-def test_killed_while_it_waits(desk: Desk) -> None:
-    desk.away("spark2")
-    started = desk.start("--all")
-    until(lambda: bool(desk.journals) and desk.entered() == ["wait"], started)
+def test_killed_while_it_waits(workdir: Workdir) -> None:
+    workdir.away("spark2")
+    started = workdir.start("--all")
+    until(lambda: bool(workdir.journals) and workdir.entered() == ["wait"], started)
     started.kill()
     started.communicate(timeout=SECONDS)
-    assert desk.calls == []
-    desk.back("spark2")
-    done = desk.run("--all")
+    assert workdir.calls == []
+    workdir.back("spark2")
+    done = workdir.run("--all")
     assert done.returncode == 0, done.stderr
-    assert desk.entered() == ["wait", "wait", "bootstrap", "apply", "reboot", "verify"]
+    assert workdir.entered() == ["wait", "wait", "bootstrap", "apply", "reboot", "verify"]
 
 
-def test_killed_in_every_phase_one_after_the_other(desk: Desk) -> None:
-    desk.status(spark1=False, spark2=True)
+def test_killed_in_every_phase_one_after_the_other(workdir: Workdir) -> None:
+    workdir.status(spark1=False, spark2=True)
     for verb in ("bootstrap", "apply", "reboot", "verify"):
-        desk.killed_in(verb, "--all")
-    done = desk.run("--all", "--json")
+        workdir.killed_in(verb, "--all")
+    done = workdir.run("--all", "--json")
     told = json.loads(done.stdout)
     assert (told["result"], told["resumed"]) == ("done", "verify")
     assert {phase["phase"]: phase["tries"] for phase in told["phases"]} == {
         "wait": 1,
         **dict.fromkeys(("bootstrap", "apply", "reboot", "verify"), 2),
     }
-    assert len(desk.journals) == 1
+    assert len(workdir.journals) == 1
 
 
-def test_a_node_is_restarted_once(desk: Desk) -> None:
-    desk.status(spark1=True, spark2=True)
-    desk.killed_in("verify", "--all")
-    assert desk.verbs().count("reboot") == 2
+def test_a_node_is_restarted_once(workdir: Workdir) -> None:
+    workdir.status(spark1=True, spark2=True)
+    workdir.killed_in("verify", "--all")
+    assert workdir.verbs().count("reboot") == 2
     # It went on from verify; and in the phase itself, who was restarted is not restarted for the same reason again.
-    journal = desk.journals[0]
+    journal = workdir.journals[0]
     lines = [line for line in journal.read_text().splitlines() if '"phase": "verify"' not in line]
     kept = [line for line in lines if not ('"left"' in line and '"reboot"' in line)]
     journal.write_text("\n".join(kept) + "\n")
-    done = desk.run("--all")
+    done = workdir.run("--all")
     assert done.returncode == 0, done.stderr
-    assert desk.verbs().count("reboot") == 2
+    assert workdir.verbs().count("reboot") == 2
     assert "spark1: was restarted already and still asks for it" in done.stdout
 
 
-def test_a_switch_that_was_begun_with_is_gone_through_again(desk: Desk) -> None:
-    desk.killed_in("bootstrap", "--switch")
-    desk.works = True
-    before = len(desk.calls)
-    assert desk.run("--switch").returncode == 0
-    assert desk.verbs(before) == ["bootstrap switch", "apply", "verify"]
+def test_a_switch_that_was_begun_with_is_gone_through_again(workdir: Workdir) -> None:
+    workdir.killed_in("bootstrap", "--switch")
+    workdir.works = True
+    before = len(workdir.calls)
+    assert workdir.run("--switch").returncode == 0
+    assert workdir.verbs(before) == ["bootstrap switch", "apply", "verify"]
 
 
-def test_a_finished_one_is_never_gone_on_with(desk: Desk) -> None:
-    assert desk.run("spark2").returncode == 0
-    before = len(desk.calls)
-    done = desk.run("spark2")
-    assert desk.verbs(before) == desk.verbs()[:before]
-    assert "goes on" not in done.stdout
-    assert len(desk.journals) == 2
+def test_a_finished_one_is_never_gone_on_with(workdir: Workdir) -> None:
+    assert workdir.run("spark2").returncode == 0
+    before = len(workdir.calls)
+    done = workdir.run("spark2")
+    assert workdir.verbs(before) == workdir.verbs()[:before]
+    assert "resuming rebuild" not in done.stdout
+    assert len(workdir.journals) == 2
 
 
-def test_fresh_begins_anew(desk: Desk) -> None:
-    desk.killed_in("apply", "spark2")
-    before = len(desk.calls)
-    assert desk.run("spark2", "--fresh").returncode == 0
-    assert desk.verbs(before)[0] == "bootstrap nodes"
-    assert len(desk.journals) == 2
+def test_fresh_begins_again(workdir: Workdir) -> None:
+    workdir.killed_in("apply", "spark2")
+    before = len(workdir.calls)
+    assert workdir.run("spark2", "--fresh").returncode == 0
+    assert workdir.verbs(before)[0] == "bootstrap nodes"
+    assert len(workdir.journals) == 2
 
 
-def test_another_request_begins_anew_and_says_so(desk: Desk) -> None:
-    desk.killed_in("apply", "spark2")
-    before = len(desk.calls)
-    done = desk.run("--all")
-    assert "an earlier rebuild (spark2) was not finished; this is another one, and begins anew" in done.stdout
-    assert desk.verbs(before)[:2] == ["bootstrap nodes", "bootstrap switch"]
-    before = len(desk.calls)
-    done = desk.run("spark2")
-    assert "goes on" not in done.stdout, "things have moved since"
-    assert desk.verbs(before)[0] == "bootstrap nodes"
+def test_another_request_begins_again_and_says_so(workdir: Workdir) -> None:
+    workdir.killed_in("apply", "spark2")
+    before = len(workdir.calls)
+    done = workdir.run("--all")
+    assert "an earlier rebuild (spark2) was not finished; this is another one and starts over" in done.stdout
+    assert workdir.verbs(before)[:2] == ["bootstrap nodes", "bootstrap switch"]
+    before = len(workdir.calls)
+    done = workdir.run("spark2")
+    assert "resuming rebuild" not in done.stdout, "things have moved since"
+    assert workdir.verbs(before)[0] == "bootstrap nodes"
 
 
 def test_the_newest_of_one_second_is_the_one_that_was_written_last(tmp_path: Path) -> None:
@@ -129,92 +129,94 @@ def test_the_newest_of_one_second_is_the_one_that_was_written_last(tmp_path: Pat
     assert found[0].stem.endswith("aaaaaaaa")
 
 
-def test_the_same_request_with_another_option_goes_on(desk: Desk) -> None:
-    desk.killed_in("bootstrap", "spark2")
-    done = desk.run("spark2", "--replace-host-key")
-    assert "goes on" in done.stdout
-    assert "--replace-host-key" in desk.calls[-6]
+def test_the_same_request_with_another_option_goes_on(workdir: Workdir) -> None:
+    workdir.killed_in("bootstrap", "spark2")
+    done = workdir.run("spark2", "--replace-host-key")
+    assert "resuming rebuild" in done.stdout
+    assert "--replace-host-key" in workdir.calls[-6]
 
 
 @pytest.mark.parametrize("tail", sampled([b'{"run": "x", "at"', b"\xff\xfe", b'{"event": "left"'], 2))
-def test_a_torn_last_line_is_left_out(desk: Desk, tail: bytes) -> None:
-    desk.killed_in("apply", "--all")
-    with desk.journals[0].open("ab") as file:
+def test_a_torn_last_line_is_left_out(workdir: Workdir, tail: bytes) -> None:
+    workdir.killed_in("apply", "--all")
+    with workdir.journals[0].open("ab") as file:
         file.write(tail)
-    done = desk.run("--all")
+    done = workdir.run("--all")
     assert done.returncode == 0, done.stderr
-    assert "goes on" in done.stdout
-    assert [line["event"] for line in desk.lines()][-1] == "ended", "every line is whole again"
+    assert "resuming rebuild" in done.stdout
+    assert [line["event"] for line in workdir.lines()][-1] == "ended", "every line is whole again"
 
 
 @pytest.mark.parametrize("line", sampled([b"not of ours\n", b'{"event": "left"}\n', b"\n", b"\xff\n"], 2))
-def test_a_journal_with_a_foreign_line_is_not_trusted(desk: Desk, line: bytes) -> None:
-    desk.killed_in("apply", "--all")
-    kept = desk.journals[0].read_bytes() + line
-    desk.journals[0].write_bytes(kept)
-    done = desk.run("--all")
+def test_a_journal_with_a_foreign_line_is_not_trusted(workdir: Workdir, line: bytes) -> None:
+    workdir.killed_in("apply", "--all")
+    kept = workdir.journals[0].read_bytes() + line
+    workdir.journals[0].write_bytes(kept)
+    done = workdir.run("--all")
     assert done.returncode == 0, done.stderr
-    assert f"{desk.journals[0]}: is no journal that can be gone on with; beginning anew" in done.stdout
-    assert desk.journals[0].read_bytes() == kept
-    assert len(desk.journals) == 2
+    assert f"{workdir.journals[0]}: is not a journal that can be resumed; starting over" in done.stdout
+    assert workdir.journals[0].read_bytes() == kept
+    assert len(workdir.journals) == 2
 
 
-def test_a_second_one_is_refused_by_name(desk: Desk) -> None:
-    with desk.blocked_in("apply", "--all") as first:
-        done = desk.run("spark2")
+def test_a_second_one_is_refused_by_name(workdir: Workdir) -> None:
+    with workdir.blocked_in("apply", "--all") as first:
+        done = workdir.run("spark2")
         assert done.returncode == 1
-        assert f"(rebuild of the whole rack) (process {first.pid}) rebuilds this rack; nothing was begun" in done.stderr
-        assert len(desk.journals) == 1
+        assert (
+            f"(rebuild of the whole rack) (process {first.pid}) rebuilds this rack; nothing was started" in done.stderr
+        )
+        assert len(workdir.journals) == 1
 
 
-def test_a_verb_that_outlives_its_rebuild_is_waited_for(desk: Desk) -> None:
-    with desk.blocked_in("apply", "--all", slow=True) as first:
+def test_a_verb_that_outlives_its_rebuild_is_waited_for(workdir: Workdir) -> None:
+    with workdir.blocked_in("apply", "--all", slow=True) as first:
         first.kill()
         first.wait(SECONDS)
-        until((desk.folder / "ending").exists)
-        done = desk.run("--all", "--patience", "0")
+        until((workdir.folder / "ending").exists)
+        done = workdir.run("--all", "--timeout", "0")
         assert done.returncode == 1
-        assert "has not ended within 0 s; nothing was begun" in done.stderr
-        (desk.folder / "verbs/apply").write_text("{}")
-        second = desk.start("--all")
+        assert "has not ended within 0 s; nothing was started" in done.stderr
+        (workdir.folder / "verbs/apply").write_text("{}")
+        second = workdir.start("--all")
         assert second.stdout is not None
-        assert "was killed, and what it called still ends its step; waiting for that" in second.stdout.readline()
-        assert desk.verbs().count("apply") == 1
-        (desk.folder / "let go").touch()
-        said, complained = second.communicate(timeout=SECONDS)
+        assert "was killed, and its command is still completing a step; waiting for it" in second.stdout.readline()
+        assert workdir.verbs().count("apply") == 1
+        (workdir.folder / "let go").touch()
+        reported, complained = second.communicate(timeout=SECONDS)
         assert second.returncode == 0, complained
-        assert "goes on" in said
+        assert "resuming rebuild" in reported
 
 
-def test_ctrl_c_lets_the_verb_end_and_then_ends(desk: Desk) -> None:
-    with desk.blocked_in("apply", "--all", slow=True) as first:
+def test_ctrl_c_lets_the_verb_end_and_then_ends(workdir: Workdir) -> None:
+    with workdir.blocked_in("apply", "--all", slow=True) as first:
         # As a terminal does to all of its foreground; the SIGTERM after it tells when the rebuild has taken its SIGINT.
-        os.kill(int((desk.folder / "blocked").read_text()), signal.SIGINT)
-        until((desk.folder / "ending").exists, first)
+        os.kill(int((workdir.folder / "blocked").read_text()), signal.SIGINT)
+        until((workdir.folder / "ending").exists, first)
         first.send_signal(signal.SIGINT)
         first.send_signal(signal.SIGTERM)
-        got = desk.folder / "signals"
+        got = workdir.folder / "signals"
         until(lambda: str(int(signal.SIGTERM)) in got.read_text().split(), first)
-        (desk.folder / "let go").touch()
-        said, _ = first.communicate(timeout=SECONDS)
+        (workdir.folder / "let go").touch()
+        reported, complained = first.communicate(timeout=SECONDS)
         assert first.returncode == 1
     assert got.read_text().split() == ["2", "15"], "a second SIGINT would cut it off"
-    assert "[3/5] apply: cut off" in said
-    assert "cut off; to go on: sparkrack rebuild --all" in said
-    assert desk.lines()[-1]["result"] == "cut off"
-    assert "goes on" in desk.run("--all").stdout
+    assert "[3/5] apply: interrupted" in reported
+    assert "Next, to resume: sparkrack rebuild --all" in complained
+    assert workdir.lines()[-1]["result"] == "interrupted"
+    assert "resuming rebuild" in workdir.run("--all").stdout
 
 
-def test_sigterm_is_handed_on(desk: Desk) -> None:
-    with desk.blocked_in("apply", "--all") as first:
+def test_sigterm_is_handed_on(workdir: Workdir) -> None:
+    with workdir.blocked_in("apply", "--all") as first:
         first.terminate()
         first.communicate(timeout=SECONDS)
         assert first.returncode == 1
-    assert (desk.folder / "ended").read_text() == f"apply {int(signal.SIGTERM)}\n"
+    assert (workdir.folder / "ended").read_text() == f"apply {int(signal.SIGTERM)}\n"
 
 
-def test_nothing_of_it_is_for_others(desk: Desk) -> None:
-    assert desk.run("--all").returncode == 0
-    folder = desk.journals[0].parent
+def test_nothing_of_it_is_for_others(workdir: Workdir) -> None:
+    assert workdir.run("--all").returncode == 0
+    folder = workdir.journals[0].parent
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
-from roles.lossless import state
-from roles.lossless.view import LIVE
-from sparkrack.ops import probe
+from core.ops import host_facts
+from roles.lossless import desired
+from roles.lossless.facts import LIVE
 from tests.unit.ops.shells import rooted, run, stand_in
 
 TOOLS = Path(__file__).parents[3] / "lab/image/rootfs/usr/lib/sparkrack-lab"
@@ -28,7 +28,7 @@ def card(root: Path, *names: str, ofed: bool = True) -> Path:
         folder = root / "sys/class/net" / name
         folder.mkdir(parents=True)
         if ofed:
-            for file, value in ((state.NOTICE, "1"), (state.REACT, "1"), (state.CNP, "48")):
+            for file, value in ((desired.NOTICE, "1"), (desired.REACT, "1"), (desired.CNP, "48")):
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 (folder / file).write_text(f"{value}\n")
             rdma(root, name)
@@ -52,7 +52,7 @@ def traffic_class(root: Path, name: str = NAMES[0]) -> Path:
 
 
 def driver_answers(root: Path) -> None:
-    """What the driver makes of a traffic class that was written: its own words when it is read."""
+    """Emulate the driver's answers for a traffic class: it prints its own text after a write."""
     for path in root.glob("sys/class/net/*/device/infiniband/*/tc/1/traffic_class"):
         written = path.read_text().strip()
         if written.lstrip("-").isdigit():
@@ -60,20 +60,20 @@ def driver_answers(root: Path) -> None:
 
 
 def asked(root: Path) -> str:
-    """What the role's probe prints on such a node."""
-    done = run(probe._registered["lossless"].commands[LIVE], root)
+    """Return the output of the role's probe on such a node."""
+    done = run(host_facts._registered["lossless"].commands[LIVE], root)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def live(root: Path, name: str = NAMES[0]) -> state.Live:
-    found = state.live(asked(root), name)
+def live(root: Path, name: str = NAMES[0]) -> desired.Live:
+    found = desired.live(asked(root), name)
     assert found is not None
     return found
 
 
 class Machine:
-    """As much of testinfra's host as a proof takes, about such a node."""
+    """The part of testinfra's host that verify uses, for such a node."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

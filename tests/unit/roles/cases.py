@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from functools import cache
 from importlib import import_module
@@ -13,19 +13,20 @@ from typing import Any
 from pyinfra.context import ctx_host
 from ruamel.yaml import YAML
 
-from sparkrack.fleet import Rack
-from sparkrack.ops import probe
-from tests.unit.fleet.racks import VALID, changed, loaded
+from core.model import Rack
+from core.ops import host_facts
+from core.util.event import Event
+from tests.unit.model.racks import VALID, changed, loaded
 from tests.unit.ops.fakenode import Answers
 
 OPERATIONS = Path(__file__).parents[2] / "cases/operations"
 
 NOW = 1_800_000_000.0
-vars(probe)["time"] = SimpleNamespace(time=lambda: NOW)  # what nodes say stands in files, the time as well
+vars(host_facts)["time"] = SimpleNamespace(time=lambda: NOW)  # what nodes say stands in files, the time as well
 
 
 def read(path: Path) -> Any:
-    """What a file says; each caller may change what it gets."""
+    """Load a file; each caller may change the result."""
     return deepcopy(_parsed(path))
 
 
@@ -35,7 +36,7 @@ def _parsed(path: Path) -> Any:
 
 
 def node_of(role: str) -> dict[str, Any]:
-    """The answers of a node on which this role finds nothing to do; what the other asks for is said as well."""
+    """Return the answers of a node on which this role has nothing to do, including the answers to other probes."""
     found: dict[str, Any] = {}
     for file in sorted(OPERATIONS.glob("*.node.yaml")):
         found |= read(file)
@@ -48,7 +49,7 @@ def rack_of(case: dict[str, Any]) -> Rack:
 
 
 def node_in(role: str, case: dict[str, Any]) -> dict[str, Any]:
-    """The answers of a case's node. `from`: what it is like, beside what `node` says, as ROLE.FROM.yaml has it."""
+    """Return the answers of a case's node. `from`: its base state besides `node`, from ROLE.FROM.yaml."""
     like = dict(read(OPERATIONS / f"{role}.{case['from']}.yaml")) if "from" in case else {}
     return node_of(role) | like | dict(case.get("node", {}))
 
@@ -58,13 +59,13 @@ def answers_of(role: str, case: dict[str, Any]) -> Answers:
 
 
 def role_file(role: str) -> dict[str, Any]:
-    """What ROLE.role.yaml says for the tests that treat all roles alike.
+    """Load ROLE.role.yaml for the tests of all roles.
 
-    `differs`: a case with something to change. `key`: something read that it needs. `bytes`: files that may hold any
-    bytes. `there`: files of which only the presence matters. `late`: what is only looked at when an earlier operation
-    of the role found nothing to do, and with what answers that one does (`late_node`). `changes`: whether the role
-    ever changes anything; if not, `differs` is any case. `rack`: edits of the rack without which it has nothing to do
-    (`right_rack`: others, with which it finds all right).
+    `differs`: a case with a change. `key`: a fact that it needs. `bytes`: files with arbitrary bytes. `there`: files of
+    which only the presence matters. `late`: facts that are only read when an earlier operation of the role has nothing
+    to do, and the answers for that (`late_node`). `changes`: whether the role ever changes anything; if not, `differs`
+    is any case. `rack`: edits of the rack without which it has nothing to do (`right_rack`: others, with which it is in
+    sync).
     """
     usual = {"bytes": [], "there": [], "late": [], "late_node": {}, "changes": True, "rack": []}
     return usual | dict(read(OPERATIONS / f"{role}.role.yaml"))
@@ -87,8 +88,13 @@ BYTES = {path for role in ROLES for path in role_file(role)["bytes"]}
 THERE = {path for role in ROLES for path in role_file(role)["there"]}
 
 
+def sentences(events: Iterable[Event]) -> list[str]:
+    """The events as they are shown."""
+    return [event.message for event in events]
+
+
 def matches(sent: tuple[str, str], wanted: Any) -> bool:
-    """Whether a command is the wanted one: its exact text, or an entry with what it `holds` and its `stdin`.
+    """Return whether a command is the expected one: its exact text, or an entry with what it `holds` and its `stdin`.
 
     `stdin: any` leaves that to other tests, `stdin_holds` names a part of it.
     """

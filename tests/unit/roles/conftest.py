@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from .dockers import Desk
+from tests.unit.roles.dockers import Workdir
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    return Desk(tmp_path, monkeypatch)
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workdir:
+    return Workdir(tmp_path, monkeypatch)

@@ -1,4 +1,4 @@
-"""Nodes with an engine that is none: they answer what the images role asks and sends, and note who gives whom what."""
+"""Nodes with a fake engine: they answer the images role, and record the transfers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
-from roles.images import courier, transfer
-from sparkrack.fleet import Rack, load
+from core.model import Rack, load
+from core.ops import detached_unit
+from roles.images import delivery
 from tests.unit.ops import fakenode
 from tests.unit.roles.cases import DEPLOYS, node_of
 
@@ -43,7 +44,7 @@ class Docker(fakenode.Answers):
     lost: int | None = None
     """After so many commands the connection is gone."""
     wrong: str | None = None
-    """What docker load makes of anything."""
+    """Digest that docker load creates for any input."""
 
     def listing(self) -> str:
         rows = []
@@ -52,8 +53,8 @@ class Docker(fakenode.Answers):
             if held.digest and held.digest[0] not in {repository for repository, _ in named}:
                 named.append((held.digest[0], NONE))
             for repository, tag in named or [(NONE, NONE)]:
-                mine = held.digest if held.digest and held.digest[0] == repository else None
-                rows.append(f"{identity} {repository} {tag} {mine[1] if mine else NONE} {held.size // 10**6}MB\n")
+                own = held.digest if held.digest and held.digest[0] == repository else None
+                rows.append(f"{identity} {repository} {tag} {own[1] if own else NONE} {held.size // 10**6}MB\n")
         return "".join(rows)
 
     def find(self, reference: str) -> str | None:
@@ -71,7 +72,7 @@ class World:
     dockers: dict[str, Docker]
     registry: dict[str, tuple[str, str]] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
-    """Addresses that nobody reaches."""
+    """Unreachable addresses."""
     serving: dict[str, int] = field(default_factory=dict)
     most: int = 0
 
@@ -81,7 +82,7 @@ class World:
         return self.dockers[owners[address]]
 
     def fetch(self, taker: Docker, script: str) -> list[str]:
-        """Do what a job's script says; its log."""
+        """Execute a job's script; return its log."""
         if found := re.search(r"docker pull (\S+) ", script):
             taker.fetched.append(f"pull {found[1]}")
             if found[1] not in self.registry:
@@ -113,8 +114,8 @@ class Engine(fakenode.Node):
         text, docker = command.get_raw_value().removeprefix("set -eu; export LC_ALL=C; "), self.answers
         assert isinstance(docker, Docker)
         if fakenode.is_probe(command.get_raw_value()):
-            said = node_of("images") | {"images-stock": docker.listing()} | docker.rest
-            return True, CommandOutput([OutputLine("stdout", line) for line in fakenode.answer(said)])
+            reported = node_of("images") | {"images-stock": docker.listing()} | docker.rest
+            return True, CommandOutput([OutputLine("stdout", line) for line in fakenode.answer(reported)])
         docker.sent.append((text, ""))
         if docker.lost is not None and len(docker.sent) > docker.lost:
             raise OSError("Socket is closed")
@@ -161,7 +162,7 @@ class Engine(fakenode.Node):
 
 
 @dataclass
-class Desk:
+class Workdir:
     """Runs on such nodes, with a rack file in a folder of its own."""
 
     folder: Path
@@ -175,10 +176,10 @@ class Desk:
 
     def run(self, world: World, mode: str = "yes", only: tuple[str, ...] = (), grace: float = 30) -> fakenode.Ended:
         self.patch.setattr(fakenode, "Node", type("InWorld", (Engine,), {"world": world}))
-        for module in (courier, transfer):
-            self.patch.setattr(module, "PAUSE", 0.001)
-        self.patch.setattr(transfer, "TOLD", 0)
-        self.patch.setattr(courier, "GRACE", grace)
+        for module in (delivery, detached_unit):
+            self.patch.setattr(module, "POLL_SECONDS", 0.001)
+        self.patch.setattr(detached_unit, "PROGRESS_SECONDS", 0)
+        self.patch.setattr(delivery, "GRACE", grace)
         hosts = {
             name: {"rack": world.rack, "node": world.rack.nodes[name], "answers": docker}
             for name, docker in world.dockers.items()

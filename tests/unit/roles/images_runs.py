@@ -1,12 +1,11 @@
-"""What runs of the images role are about: a rack, its images, and what can be asked of it afterwards."""
+"""Runs of the images role: a rack, its images, and their state afterwards."""
 
 from __future__ import annotations
 
-from sparkrack.fleet import pins
-from sparkrack.fleet.pins import Pin
-from tests.unit.fleet.racks import SUBNETS, node, switch
-
-from .dockers import Desk, World
+from core.model import image_lock
+from core.model.image_lock import Pin
+from tests.unit.model.racks import SUBNETS, node, switch
+from tests.unit.roles.dockers import Workdir, World
 
 A, B, C, D = (f"sha256:{digit * 64}" for digit in "abcd")
 X, PINNED = "scitrera/x:1", f"scitrera/x@{D}"
@@ -22,12 +21,12 @@ def rack(size: int = 2, *images: str) -> str:
     )
 
 
-def lock(desk: Desk) -> dict[str, Pin]:
-    return pins.read(desk.folder / "rack.lock.json")
+def lock(workdir: Workdir) -> dict[str, Pin]:
+    return image_lock.read(workdir.folder / "rack.lock.json")
 
 
-def write(desk: Desk, **found: Pin) -> None:
-    pins.write(desk.folder / "rack.lock.json", {X: found["x"]})
+def write(workdir: Workdir, **found: Pin) -> None:
+    image_lock.write(workdir.folder / "rack.lock.json", {X: found["x"]})
 
 
 def fetched(world: World) -> dict[str, list[str]]:

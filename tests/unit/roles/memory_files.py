@@ -1,15 +1,20 @@
-"""What a node says of the memory role's own files when they are right; prints the lines for memory.node.yaml."""
+"""A node's answer for the memory role's own files in their desired state; prints the lines for memory.node.yaml."""
 
 from __future__ import annotations
 
-from roles.memory import ceiling, gate, guard, protect
-from sparkrack.fleet import Rack
-from tests.unit.fleet.racks import SWITCH, loaded
+from core.model import Rack
+from roles.memory import container_slice, daemon_protection, memory_gate, memory_guard
+from tests.unit.model.racks import SWITCH, loaded
 
 
 def lines(rack: Rack) -> list[str]:
-    files = [ceiling.unit(rack), *guard.files(rack), gate.script(rack), *protect.dropins(rack)]
-    return [f"{file.shown} {file.path}" for file in files]
+    files = [
+        container_slice.unit(rack),
+        *memory_guard.files(rack),
+        memory_gate.script(rack),
+        *daemon_protection.dropins(rack),
+    ]
+    return [f"{file.state.permissions} {file.state.sha256} {file.path}" for file in files]
 
 
 if __name__ == "__main__":

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from roles.access import authorized, fleet, known
-from roles.access.state import Account, Peer
-from sparkrack.fleet import Rack
-from tests.unit.fleet.racks import RING, SWITCH, changed, loaded
+from core.model import Rack
+from roles.access import authorized_keys, known_hosts, peer_exchange
+from roles.access.desired import NodeAccount, Peer
+from tests.unit.model.racks import RING, SWITCH, changed, loaded
 from tests.unit.ops.fakenode import Answers, Ended, run
-
-from .cases import DEPLOYS, node_of
+from tests.unit.roles.cases import DEPLOYS, node_of
 
 KEYS = {"spark1": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOne", "spark2": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAITwo"}
 HOME = "/home/ops/.ssh"
@@ -53,22 +52,21 @@ def makes_a_key(answers: Answers) -> bool:
     return any("ssh-keygen -q" in text for text, _ in answers.sent)
 
 
-def test_each_lets_the_other_in(tmp_path: Path) -> None:
+def test_each_lets_the_other_and_itself_in(tmp_path: Path) -> None:
     nodes = {name: node(name, key) for name, key in KEYS.items()}
     assert bring_up(rack(tmp_path), "yes", **nodes).failed == []
     options = "no-agent-forwarding,no-X11-forwarding"
-    assert written(nodes["spark1"], f"{HOME}/authorized_keys") == (
-        f'from="10.77.0.12,192.168.100.2,192.168.101.2",{options} {KEYS["spark2"]} sparkrack:two:spark2\n'
-    )
-    assert written(nodes["spark2"], f"{HOME}/authorized_keys") == (
-        f'from="10.77.0.11,192.168.100.1,192.168.101.1",{options} {KEYS["spark1"]} sparkrack:two:spark1\n'
-    )
-    pinned = written(nodes["spark2"], known.HOSTS)
+    for name in KEYS:  # itself included: programs log in to every address of the rack
+        assert written(nodes[name], f"{HOME}/authorized_keys") == (
+            f'from="10.77.0.11,192.168.100.1,192.168.101.1",{options} {KEYS["spark1"]} sparkrack:two:spark1\n'
+            f'from="10.77.0.12,192.168.100.2,192.168.101.2",{options} {KEYS["spark2"]} sparkrack:two:spark2\n'
+        )
+    pinned = written(nodes["spark2"], known_hosts.HOSTS)
     assert "spark1,10.77.0.11,192.168.100.1,192.168.101.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHostspark1\n" in pinned
     assert "spark2,10.77.0.12,192.168.100.2,192.168.101.2 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHostspark2\n" in pinned
 
 
-def test_a_private_key_that_was_copied_is_made_anew_on_the_later_node(tmp_path: Path) -> None:
+def test_a_private_key_that_was_copied_is_made_again_on_the_later_node(tmp_path: Path) -> None:
     nodes = {name: node(name, KEYS["spark1"]) for name in KEYS}
     ended = bring_up(rack(tmp_path), "yes", **nodes)
     assert ended.failed == []
@@ -91,7 +89,7 @@ def test_a_node_that_cannot_be_read_keeps_its_lines_on_the_others(tmp_path: Path
     assert "access: access-sshd: reading it ends with exit 9; nothing was changed" in ended.log
 
 
-def test_the_same_user_with_other_numbers_is_told(tmp_path: Path) -> None:
+def test_the_same_user_with_other_numbers_is_reported(tmp_path: Path) -> None:
     other = node("spark2", KEYS["spark2"])
     keys = other.node["access-keys"].replace("ops:x:1000:1000", "ops:x:1001:1000").replace(" 1000:1000", " 1001:1000")
     other.node = {**other.node, "access-keys": keys}
@@ -105,25 +103,25 @@ def test_the_operators_own_key(tmp_path: Path, there: bool) -> None:
     (tmp_path / "id_ed25519.pub").write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOperator me@desk\n")
     before = 'from="10.0.0.1" ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOperator other comment\n' if there else "# none\n"
     one = loaded(changed(SWITCH, ("~/.ssh/id_ed25519", f"{tmp_path}/id_ed25519")))
-    after = authorized.authorized(one, one.nodes["spark1"], before.encode(), {}, fleet.operator_key(one))
+    after = authorized_keys.authorized(one, before.encode(), {}, peer_exchange.operator_key(one))
     added = b"" if there else b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOperator me@desk\n"
     assert after == before.encode() + added
 
 
 @pytest.mark.parametrize("text", ["", "garbage $(reboot)\n", 'command="x" ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIX\n'])
 def test_an_operators_key_that_is_none_is_left_out(tmp_path: Path, text: str) -> None:
-    assert fleet.operator_key(rack(tmp_path)) is None
+    assert peer_exchange.operator_key(rack(tmp_path)) is None
     (tmp_path / "id_ed25519.pub").write_text(text)
-    assert fleet.operator_key(rack(tmp_path)) is None
+    assert peer_exchange.operator_key(rack(tmp_path)) is None
 
 
 def test_host_keys_of_a_node_that_is_not_asked_are_kept_under_its_present_addresses() -> None:
     ring = loaded(RING)
-    account = Account("ops", 1000, 1000, "/home/ops")
+    account = NodeAccount("ops", 1000, 1000, "/home/ops")
     peers = {"spark1": Peer(account, None, ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHost1",))}
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHost3"
     before = f"spark3,10.0.0.9 {key}\nspark4 {key}\n".encode()
-    lines = known.known_hosts(ring, before, peers).decode().splitlines()[1:]
+    lines = known_hosts.known_hosts(ring, before, peers).decode().splitlines()[1:]
     assert [line.split(",")[0] for line in lines] == ["spark1", "spark3"]
     assert lines[1].endswith(f" {key}")
     assert "10.0.0.9" not in lines[1]

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from roles.docker import state, verify
-from sparkrack.fleet import SLICE
-from sparkrack.proof.told import Told
-from tests.unit.fleet.racks import SWITCH, loaded
+from core.model import CONTAINER_SLICE
+from core.verify.reporter import CheckReporter
+from roles.docker import desired, verify
+from roles.docker.options import DockerOptions
+from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import stand_in
-
-from .card import Machine
+from tests.unit.roles.card import Machine
 
 RACK = loaded(SWITCH)
-CONFIG = state.edited("", RACK.docker)
+CONFIG = desired.edited("", RACK.options(DockerOptions))
 ID = "a" * 32
 LIMIT = str(100 * 1024**3)
 DOCKER = """\
@@ -29,10 +29,10 @@ case "$*" in is-active*) echo active;; is-enabled*) echo enabled;; *MainPID*) ec
 
 def node(root: Path) -> Path:
     files = {
-        state.CONFIG: CONFIG,
-        f"{state.RUN}/docker.{ID}": CONFIG,
+        desired.CONFIG: CONFIG,
+        f"{desired.RUN}/docker.{ID}": CONFIG,
         "/proc/66/cmdline": "/usr/bin/dockerd\0-H\0fd://\0",
-        "/proc/77/cgroup": f"0::/{SLICE}/docker-c1.scope\n",
+        "/proc/77/cgroup": f"0::/{CONTAINER_SLICE}/docker-c1.scope\n",
     }
     for path, text in files.items():
         file = Path(f"{root}{path}")
@@ -48,21 +48,21 @@ def node(root: Path) -> Path:
 
 
 def failures(root: Path) -> list[str]:
-    machine, spark1, said = Machine(root), RACK.nodes["spark1"], []
+    machine, spark1, reported = Machine(root), RACK.nodes["spark1"], []
 
     def check(test: Callable[..., None], *arguments: object) -> None:
         try:
             test(spark1, machine, *arguments)
         except AssertionError as error:
-            said.append(str(error).splitlines()[0].replace(str(root), ""))
+            reported.append(str(error).splitlines()[0].replace(str(root), ""))
 
     check(verify.test_the_engine_runs_now_and_after_a_boot)
     check(verify.test_the_engine_has_the_settings, RACK)
     check(verify.test_daemon_json_is_what_dockerd_takes)
     check(verify.test_daemon_json_says_what_the_rack_says, RACK)
-    check(verify.test_every_container_is_bounded, RACK, Told([]))
+    check(verify.test_every_container_is_bounded, RACK, CheckReporter([]))
     check(verify.test_the_user_may_use_docker, RACK)
-    return said
+    return reported
 
 
 def test_a_node_that_is_right(tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ def test_what_a_tool_says(tmp_path: Path, tool: str, script: str, says: str) -> 
 
 
 FILES = [
-    (state.CONFIG, CONFIG.replace("50m", "9m"), "docker's daemon.json says another log-opts max-size than rack.yaml"),
+    (desired.CONFIG, CONFIG.replace("50m", "9m"), "docker's daemon.json says another log-opts max-size than rack.yaml"),
     (
-        f"{state.RUN}/docker.{ID}",
+        f"{desired.RUN}/docker.{ID}",
         "{}\n",
         (
             "docker's daemon.json was started with another cgroup-parent, exec-opts, log-driver, log-opts max-size, "
@@ -108,7 +108,7 @@ FILES = [
     (
         "/proc/77/cgroup",
         "0::/system.slice/docker-c1.scope\n",
-        f"container web is outside {SLICE}, in /system.slice/docker-c1.scope: make it anew",
+        f"container web is outside {CONTAINER_SLICE}, in /system.slice/docker-c1.scope: recreate it",
     ),
 ]
 
@@ -119,9 +119,9 @@ def test_what_a_file_says(tmp_path: Path, path: str, text: str, says: str) -> No
     assert failures(tmp_path) == [f"spark1: {says}"]
 
 
-@pytest.mark.parametrize("path", [state.CONFIG, f"{state.RUN}/docker.{ID}"])
+@pytest.mark.parametrize("path", [desired.CONFIG, f"{desired.RUN}/docker.{ID}"])
 def test_a_file_that_is_not_there(tmp_path: Path, path: str) -> None:
     Path(f"{node(tmp_path)}{path}").unlink()
-    (said,) = failures(tmp_path)
-    assert path in said
-    assert "No such file" in said
+    (reported,) = failures(tmp_path)
+    assert path in reported
+    assert "No such file" in reported

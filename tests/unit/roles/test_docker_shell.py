@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.docker import scripts, state
-from sparkrack.ops.shell import root
+from core.ops.shell import sudo_script
+from roles.docker import desired, scripts
 from tests.unit.ops.shells import calls, run, stand_in, write
 
 ID, NEXT = "a" * 32, "b" * 32
@@ -77,9 +77,9 @@ def test_engine(tmp_path: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.symlink_to(target)
     write(tmp_path, "var/lib/docker/swarm/docker-state.json", "{}")
-    said = asked(tmp_path, scripts.ENGINE)
-    assert "hush" not in said
-    lines = said.splitlines()
+    reported = asked(tmp_path, scripts.ENGINE)
+    assert "hush" not in reported
+    lines = reported.splitlines()
     assert lines.pop(5).startswith("stat 644:")
     assert lines == [
         "dockerd /bin/dockerd",
@@ -139,7 +139,7 @@ def node(tmp_path: Path) -> Path:
 
 
 def restarted(node: Path, last: str | None = ID, idle: bool = True) -> subprocess.CompletedProcess[str]:
-    return run(root(scripts.restart(last, idle)), node)
+    return run(sudo_script(scripts.restart(last, idle)), node)
 
 
 def test_restart(node: Path) -> None:
@@ -195,30 +195,30 @@ def test_restart_is_not_done_under_a_container(node: Path) -> None:
     container(node, SCOPE)
     done = restarted(node)
     assert done.returncode == 1
-    assert "a container was started meanwhile" in done.stderr
+    assert "a container was started during the run" in done.stderr
     assert calls(node) == []
     assert restarted(node, idle=False).returncode == 0
 
 
-def test_restart_that_leaves_no_copy_is_told(node: Path) -> None:
+def test_restart_that_leaves_no_copy_is_reported(node: Path) -> None:
     stand_in(node, "systemctl", f'case "$*" in show*) echo {NEXT};; esac')
-    assert f"{state.DROPIN} is not heeded" in restarted(node).stderr.replace(str(node), "")
+    assert f"{desired.DROPIN} is not heeded" in restarted(node).stderr.replace(str(node), "")
 
 
 def test_reload(node: Path) -> None:
     write(node, "etc/docker/daemon.json", '{"new": 1}')
-    done = run(root(scripts.reload(True, nvidia=True)), node)
+    done = run(sudo_script(scripts.reload(True, nvidia=True)), node)
     assert (done.returncode, done.stderr) == (0, "")
     assert "systemctl reload docker.service" in calls(node)
     copy = node / f"run/sparkrack/docker.{NEXT}"
     assert (copy.read_text(), copy.stat().st_mode & 0o777) == ('{"new": 1}', 0o600)
 
 
-@pytest.mark.parametrize("said", ['false {"nvidia":1}', 'true {"runc":1}'])
-def test_reload_that_is_not_taken_up(node: Path, said: str) -> None:
-    stand_in(node, "docker", f"echo '{said}'")
+@pytest.mark.parametrize("reported", ['false {"nvidia":1}', 'true {"runc":1}'])
+def test_reload_that_is_not_taken_up(node: Path, reported: str) -> None:
+    stand_in(node, "docker", f"echo '{reported}'")
     stand_in(node, "sleep")
-    done = run(root(scripts.reload(True, nvidia=True)), node)
+    done = run(sudo_script(scripts.reload(True, nvidia=True)), node)
     assert done.returncode == 1
     assert "docker has not taken up its daemon.json" in done.stderr
     assert not (node / f"run/sparkrack/docker.{NEXT}").exists()
@@ -228,7 +228,7 @@ def validated(node: Path, **more: bool) -> subprocess.CompletedProcess[str]:
     asks = {"nvidia": False, "idle": False, "keep": False} | more
     new = write(node, "etc/docker/.new", "{}")
     return run(
-        root(f"new={new}; {scripts.validated(['-H', 'fd://', '$(false)'], mode='644', **asks)}; echo fine"), node
+        sudo_script(f"new={new}; {scripts.validated(['-H', 'fd://', '$(false)'], mode='644', **asks)}; echo fine"), node
     )
 
 
@@ -268,12 +268,12 @@ def test_not_written_while_something_runs(node: Path) -> None:
     container(node, SCOPE)
     done = validated(node, idle=True)
     assert done.returncode == 1
-    assert "a container was started meanwhile" in done.stderr
+    assert "a container was started during the run" in done.stderr
 
 
 def test_the_drop_in_keeps_the_file_of_each_start(tmp_path: Path) -> None:
     (line,) = [
-        line for line in state.dropin("two").decode().splitlines() if line.startswith("ExecStartPre=-/bin/sh -c '")
+        line for line in desired.dropin("two").decode().splitlines() if line.startswith("ExecStartPre=-/bin/sh -c '")
     ]
     script = line.partition("'")[2].removesuffix("'").replace("$$", "$")
     (tmp_path / "run").mkdir()

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from core.model import reachable
+from core.probes.protocol import UnknownError
+from core.verify.measurements import parse_measurement
+from core.verify.reporter import MEASURED, CheckReporter, properties_named
 from roles.fabric import verify
-from sparkrack.fleet import reachable
-from sparkrack.proof.found import parsed
-from sparkrack.proof.told import MEASURED, Told, UnknownError, of
-from tests.unit.fleet.racks import SWITCH, loaded
+from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import calls, stand_in
-
-from .card import Machine
+from tests.unit.roles.card import Machine
 
 RACK = loaded(SWITCH)
 PAIRS = [pair for pair in reachable(RACK) if pair[0].half.node == "spark1"]
@@ -28,20 +28,20 @@ def echoes(node: Path, ping: str) -> Mapping[str, Mapping[str, str]]:
     return found
 
 
-def judged(said: Mapping[str, Mapping[str, str]], number: int = 0) -> bool | None:
+def judged(reported: Mapping[str, Mapping[str, str]], number: int = 0) -> bool | None:
     """What a report is told of a pair; None: nothing."""
     properties: list[tuple[str, object]] = []
     try:
-        verify.test_full_frames_reach(PAIRS[number], said, RACK, Told(properties))
+        verify.test_full_frames_reach(PAIRS[number], reported, RACK, CheckReporter(properties))
     except UnknownError:
-        assert of(properties, MEASURED) == ()
+        assert properties_named(properties, MEASURED) == ()
         return None
     except AssertionError:
-        (value,) = map(parsed, of(properties, MEASURED))
+        (value,) = map(parse_measurement, properties_named(properties, MEASURED))
         assert value.kind == "reach"
         assert value.reached is False
         return False
-    (value,) = map(parsed, of(properties, MEASURED))
+    (value,) = map(parse_measurement, properties_named(properties, MEASURED))
     assert value.kind == "reach"
     assert (value.sender, value.receiver, value.half, value.mtu) == ("spark1", "spark2", number, 9000)
     assert value.reached is True
@@ -49,8 +49,8 @@ def judged(said: Mapping[str, Mapping[str, str]], number: int = 0) -> bool | Non
 
 
 def test_both_halves_are_asked_with_full_frames(tmp_path: Path) -> None:
-    said = echoes(tmp_path, "")
-    assert [judged(said, number) for number in (0, 1)] == [True, True]
+    reported = echoes(tmp_path, "")
+    assert [judged(reported, number) for number in (0, 1)] == [True, True]
     asked = sorted(call for call in calls(tmp_path) if call.startswith("ping"))
     assert asked == [
         "ping -q -n -c 3 -i 0.3 -W 1 -M do -s 8972 -I enP2p1s0f1np1 192.168.101.2",
@@ -59,8 +59,8 @@ def test_both_halves_are_asked_with_full_frames(tmp_path: Path) -> None:
 
 
 def test_one_half_alone(tmp_path: Path) -> None:
-    said = echoes(tmp_path, 'case "$*" in *enP2*) exit 1;; esac')
-    assert [judged(said, number) for number in (0, 1)] == [True, False]
+    reported = echoes(tmp_path, 'case "$*" in *enP2*) exit 1;; esac')
+    assert [judged(reported, number) for number in (0, 1)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -70,11 +70,11 @@ def test_how_ping_ends(tmp_path: Path, code: int, reached: bool | None) -> None:
     assert judged(echoes(tmp_path, f"exit {code}")) is reached
 
 
-@pytest.mark.parametrize("said", ["", "garbage\n", "enp1s0f1np1 192.168.100.2 \n"])
-def test_a_node_that_says_something_else(said: str) -> None:
+@pytest.mark.parametrize("reported", ["", "garbage\n", "enp1s0f1np1 192.168.100.2 \n"])
+def test_a_node_that_says_something_else(reported: str) -> None:
     class Says:
         def run(self, _: str) -> object:
-            return type("Said", (), {"stdout": said})
+            return type("Said", (), {"stdout": reported})
 
     ask: Any = getattr(verify.echoes, "__wrapped__", verify.echoes)
     assert judged(ask(RACK, {"spark1": Says()}, frozenset({"spark1"}))) is None

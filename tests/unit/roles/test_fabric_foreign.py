@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from roles.fabric import view
-from roles.fabric.adopt import same
-from roles.fabric.state import KEPT, TRIED, Live, foreign
-from sparkrack.ops import probe
+from core.ops import host_facts
+from roles.fabric import facts
+from roles.fabric.desired import KEPT, TRIED, InterfaceState, foreign
+from roles.fabric.foreign_netplan import is_equivalent
 from tests.unit.ops.shells import run, stand_in
 
 NAMES = ["enp1s0f1np1", "enP2p1s0f1np1"]
-COMMAND = probe._registered["fabric"].commands[view.OTHERS]
+COMMAND = host_facts._registered["fabric"].commands[facts.OTHERS]
 
 
 def found(root: Path, files: dict[str, str]) -> list[str]:
@@ -45,14 +45,14 @@ def ethernets(entry: str) -> str:
     ],
 )
 def test_a_file_of_others_is_named(tmp_path: Path, path: str, entry: str) -> None:
-    (said,) = found(tmp_path, {path: ethernets(entry)})
-    assert said == f"{path} defines enp1s0f1np1"
+    (reported,) = found(tmp_path, {path: ethernets(entry)})
+    assert reported == f"{path} defines enp1s0f1np1"
 
 
 def test_each_file_and_interface_once(tmp_path: Path) -> None:
     both = ethernets("    enp1s0f1np1: {}\n    enP2p1s0f1np1: {}")
-    said = found(tmp_path, {"/etc/netplan/a.yaml": both + both, "/etc/netplan/b c.yaml": both})
-    assert [line.partition(",")[0] for line in said] == [
+    reported = found(tmp_path, {"/etc/netplan/a.yaml": both + both, "/etc/netplan/b c.yaml": both})
+    assert [line.partition(",")[0] for line in reported] == [
         f"/etc/netplan/{file} defines {name}"
         for file in ("a.yaml", "b c.yaml")
         for name in ("enP2p1s0f1np1", "enp1s0f1np1")
@@ -91,7 +91,7 @@ def test_files_that_cannot_be_read_are_unknown(tmp_path: Path) -> None:
 
 
 WANTED = {
-    name: Live(known=True, up=True, mtu=9000, addresses=frozenset({f"192.168.10{half}.1/24"}))
+    name: InterfaceState(known=True, up=True, mtu=9000, addresses=frozenset({f"192.168.10{half}.1/24"}))
     for half, name in enumerate(NAMES)
 }
 ONE = "    enp1s0f1np1: {addresses: [192.168.100.1/24], mtu: 9000, dhcp4: false, optional: true}"
@@ -104,7 +104,7 @@ TWO = "    enP2p1s0f1np1: {addresses: [192.168.101.1/24], mtu: 9000}"
     ids=["one file", "two files", "a port without a cable"],
 )
 def test_files_that_say_what_ours_would(files: list[str]) -> None:
-    assert same([ethernets(text).encode() for text in files], WANTED)
+    assert is_equivalent([ethernets(text).encode() for text in files], WANTED)
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,4 @@ def test_files_that_say_what_ours_would(files: list[str]) -> None:
     ],
 )
 def test_files_that_say_something_else(files: list[str]) -> None:
-    assert not same([ethernets(text).encode() for text in files], WANTED)
+    assert not is_equivalent([ethernets(text).encode() for text in files], WANTED)

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given, settings
 from ruamel.yaml import YAML
 
-from roles.fabric.state import FILE, KEPT, TRIED, interfaces, netplan
-from sparkrack.fleet import Node, Rack, addresses_of
-from tests.unit.fleet.racks import DIRECT, SWITCH, changed, loaded
-from tests.unit.fleet.random_racks import any_rack
+from core.model import Node, Rack, addresses_of
+from roles.fabric.desired import FILE, KEPT, TRIED, interfaces, netplan
+from tests.unit.model.racks import DIRECT, SWITCH, changed, loaded
+from tests.unit.model.random_racks import any_rack
 
 
 def tree(rack: Rack, node: Node) -> Any:
@@ -72,11 +72,11 @@ def test_the_management_network_is_never_in_it(text: str) -> None:
     rack = loaded(text)
     addresses = [node.address for node in rack.nodes.values()] + [one.address for one in rack.switches.values()]
     for node in rack.nodes.values():
-        said = (netplan(rack, node) or b"").decode()
-        assert "enP7s7" not in said
-        assert "gateway" not in said
-        assert "routes" not in said
-        words = said.replace("[", " ").replace("]", " ").replace("/", " ").split()
+        reported = (netplan(rack, node) or b"").decode()
+        assert "enP7s7" not in reported
+        assert "gateway" not in reported
+        assert "routes" not in reported
+        words = reported.replace("[", " ").replace("]", " ").replace("/", " ").split()
         assert not [address for address in addresses if str(address) in words]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from roles.fabric import scripts
-from tests.unit.fleet.racks import RING, SWITCH, loaded
+from tests.unit.model.racks import RING, SWITCH, loaded
 from tests.unit.ops.shells import calls, run, stand_in
 
 RACK = loaded(SWITCH)
@@ -97,11 +97,11 @@ def test_a_node_without_ping_proves_nothing(node: Path) -> None:
 
 def test_in_a_ring_each_half_reaches_its_peer() -> None:
     rack = loaded(RING)
-    said = [
+    reported = [
         f"{here.half.interface} {there} {half}"
         for here, there, half in scripts.echoes(rack, rack.nodes["spark1"], {"spark3"})
     ]
-    assert said == [
+    assert reported == [
         "enp1s0f1np1 10.100.2.2 spark3/enp1s0f0np0",
         "enP2p1s0f1np1 10.100.3.2 spark3/enP2p1s0f0np0",
     ]

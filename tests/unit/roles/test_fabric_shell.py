@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from roles.fabric import scripts, state
-from sparkrack.ops.files import encoded
-from sparkrack.ops.shell import root
-from tests.unit.fleet.racks import SWITCH, loaded
+from core.ops.remote_files import encoded
+from core.ops.shell import sudo_script
+from roles.fabric import desired, scripts
+from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import calls, run, stand_in
 
 RACK = loaded(SWITCH)
 NODE = RACK.nodes["spark1"]
 NAMES = ["enp1s0f1np1", "enP2p1s0f1np1"]
-SHALL = state.wanted(RACK, NODE)
-OURS = state.netplan(RACK, NODE) or b""
+SHALL = desired.wanted(RACK, NODE)
+OURS = desired.netplan(RACK, NODE) or b""
 UNITS = "/run/systemd/network"
 MANAGEMENT = f"{UNITS}/10-netplan-enP7s7.network"
 
@@ -48,11 +48,11 @@ def listed(folder: Path) -> list[str]:
 
 
 def test_a_candidate_is_rendered_where_nothing_acts_on_it(node: Path) -> None:
-    done = run(root(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
+    done = run(sudo_script(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
     assert done.returncode == 0, done.stderr
     tree = Path(f"{node}{scripts.TREE}")
     assert listed(tree / "etc/netplan") == ["50-cloud-init.yaml"]
-    candidate = Path(f"{tree}{state.TRIED}")
+    candidate = Path(f"{tree}{desired.TRIED}")
     assert candidate.read_bytes() == OURS
     assert f"{candidate.stat().st_mode & 0o777:o}" == "600"
     assert f"{tree.stat().st_mode & 0o777:o}" == "700"
@@ -63,7 +63,7 @@ def test_a_candidate_is_rendered_where_nothing_acts_on_it(node: Path) -> None:
 
 def test_a_candidate_that_netplan_refuses(node: Path) -> None:
     stand_in(node, "netplan", "echo 'bad address' >&2; exit 1")
-    done = run(root(scripts.generate(candidate=True), stdin=encoded(b"x")), node)
+    done = run(sudo_script(scripts.generate(candidate=True), stdin=encoded(b"x")), node)
     assert done.returncode != 0
     assert "bad address" in done.stderr
 
@@ -72,15 +72,15 @@ def test_what_an_earlier_candidate_left_is_gone(node: Path) -> None:
     old = Path(f"{node}{scripts.TREE}{UNITS}/10-netplan-old.network")
     old.parent.mkdir(parents=True)
     old.touch()
-    run(root(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
+    run(sudo_script(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
     assert not old.exists()
 
 
 def test_only_units_of_the_fabric_are_replaced(node: Path) -> None:
     stale = Path(f"{node}{UNITS}/10-netplan-enp1s0f1np1.link")
     stale.touch()
-    run(root(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
-    done = run(root(scripts.activate(SHALL, SHALL)), node)
+    run(sudo_script(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
+    done = run(sudo_script(scripts.activate(SHALL, SHALL)), node)
     assert done.returncode == 0, done.stderr
     assert listed(Path(f"{node}{UNITS}")) == [
         "10-netplan-enP2p1s0f1np1.network",
@@ -97,26 +97,28 @@ def test_only_units_of_the_fabric_are_replaced(node: Path) -> None:
 
 def test_with_networkmanager_netplan_does_it(node: Path) -> None:
     stand_in(node, "systemctl")
-    run(root(scripts.activate(SHALL, SHALL)), node)
+    run(sudo_script(scripts.activate(SHALL, SHALL)), node)
     assert "netplan apply" in calls(node)
     assert not [call for call in calls(node) if call.startswith("networkctl")]
 
 
 @pytest.mark.parametrize("tool", ["networkctl", "cp"])
-def test_activation_that_fails_is_told(node: Path, tool: str) -> None:
-    run(root(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
+def test_activation_that_fails_is_reported(node: Path, tool: str) -> None:
+    run(sudo_script(scripts.generate(candidate=True), stdin=encoded(OURS)), node)
     stand_in(node, tool, "exit 1")
-    assert run(root(scripts.activate(SHALL, SHALL)), node).returncode != 0
+    assert run(sudo_script(scripts.activate(SHALL, SHALL)), node).returncode != 0
 
 
 BEFORE = {
-    "enp1s0f1np1": state.Live(known=True, up=True, mtu=1500, addresses=frozenset({"10.9.0.1/24", "10.8.0.1/16"})),
-    "enP2p1s0f1np1": state.Live(known=True, up=False, mtu=9000, addresses=frozenset()),
+    "enp1s0f1np1": desired.InterfaceState(
+        known=True, up=True, mtu=1500, addresses=frozenset({"10.9.0.1/24", "10.8.0.1/16"})
+    ),
+    "enP2p1s0f1np1": desired.InterfaceState(known=True, up=False, mtu=9000, addresses=frozenset()),
 }
 
 
 def test_a_revert_brings_back_what_was_live(node: Path) -> None:
-    tried = Path(f"{node}{state.TRIED}")
+    tried = Path(f"{node}{desired.TRIED}")
     tried.parent.mkdir(parents=True)
     tried.write_bytes(OURS)
     for name in NAMES:

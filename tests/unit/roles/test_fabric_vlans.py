@@ -9,31 +9,32 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from roles.fabric.state import (
-    Live,
-    Tag,
-    concerned,
-    faults,
+from core.model import VLAN_DEVICES
+from roles.fabric.desired import (
+    InterfaceState,
+    Vlan,
     foreign,
-    gone,
     live,
+    managed_interfaces,
     netplan,
     occupied,
     on_the_fabric,
+    problems,
+    stale_vlans,
     wanted,
 )
-from sparkrack.fleet import VLAN_DEVICES
-from tests.unit.fleet.racks import SWITCH, TAGGED, loaded
+from tests.unit.model.racks import SWITCH, TAGGED, loaded
+from tests.unit.roles.cases import sentences
 
 SHOWN = (Path(__file__).parents[2] / "cases/facts/ip-address.vlan-node.json").read_text()
 RACK, PLAIN = loaded(TAGGED), loaded(SWITCH)
 NODE = RACK.nodes["spark1"]
 HALVES = ["enp1s0f1np1", "enP2p1s0f1np1"]
 NAMES = [*HALVES, *VLAN_DEVICES]
-ABSENT = Live(known=False, up=False, mtu=0, addresses=frozenset())
+ABSENT = InterfaceState(known=False, up=False, mtu=0, addresses=frozenset())
 
 
-def shown(name: str, **changes: Any) -> dict[str, Live]:
+def shown(name: str, **changes: Any) -> dict[str, InterfaceState]:
     """What the node says, with one interface changed; None takes it away."""
     links = json.loads(SHOWN)
     for link in links:
@@ -64,11 +65,11 @@ def test_a_node_that_is_right() -> None:
     now = live(SHOWN, NAMES)
     assert now == wanted(RACK, NODE)
     assert list(now) == NAMES
-    assert faults(RACK, NODE, now) == occupied(RACK, NODE, now) == []
+    assert sentences(problems(RACK, NODE, now)) == occupied(RACK, NODE, now) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "reported"),
     [
         ("fabric0", {"linkinfo": vlan(7)}, "fabric0: VLAN 7 on enp1s0f1np1 -> VLAN 1100 on enp1s0f1np1"),
         ("fabric0", {"link": HALVES[1]}, "fabric0: VLAN 1100 on enP2p1s0f1np1 -> VLAN 1100 on enp1s0f1np1"),
@@ -90,8 +91,8 @@ def test_a_node_that_is_right() -> None:
         ),
     ],
 )
-def test_each_thing_that_may_differ_is_found(name: str, changes: dict[str, Any], said: str) -> None:
-    assert faults(RACK, NODE, shown(name, **changes)) == [said]
+def test_each_thing_that_may_differ_is_found(name: str, changes: dict[str, Any], reported: str) -> None:
+    assert sentences(problems(RACK, NODE, shown(name, **changes))) == [reported]
 
 
 @pytest.mark.parametrize(
@@ -111,21 +112,21 @@ def test_a_name_that_is_taken(changes: dict[str, Any]) -> None:
     ("link", "ours"), [("enP2p1s0f0np0", True), ("enp1s0f1np1", True), ("enP7s7", False), ("?", False)]
 )
 def test_only_on_the_fabric_a_vlan_may_be_ours(link: str, ours: bool) -> None:
-    assert on_the_fabric(Tag(link, 5)) == ours
+    assert on_the_fabric(Vlan(link, 5)) == ours
     assert not on_the_fabric(None)
 
 
 def test_a_vlan_on_an_interface_of_another_namespace() -> None:
     links = [link for link in json.loads(SHOWN) if link["ifname"] == "fabric0"]
     del links[0]["link"]
-    assert live(json.dumps(links), ["fabric0"])["fabric0"].tag == Tag("?", 1100)
+    assert live(json.dumps(links), ["fabric0"])["fabric0"].tag == Vlan("?", 1100)
 
 
 def test_without_vlans_those_that_were_ours_are_removed() -> None:
-    now = concerned(PLAIN, NODE, None, live(SHOWN, NAMES))
+    now = managed_interfaces(PLAIN, NODE, None, live(SHOWN, NAMES))
     assert list(now) == NAMES
-    assert gone(wanted(PLAIN, NODE), now) == list(VLAN_DEVICES)
-    assert faults(PLAIN, NODE, now)[2:] == [
+    assert stale_vlans(wanted(PLAIN, NODE), now) == list(VLAN_DEVICES)
+    assert sentences(problems(PLAIN, NODE, now))[2:] == [
         "fabric0: VLAN 1100 on enp1s0f1np1 -> removed",
         "fabric1: VLAN 1101 on enP2p1s0f1np1 -> removed",
     ]
@@ -134,17 +135,19 @@ def test_without_vlans_those_that_were_ours_are_removed() -> None:
 @pytest.mark.parametrize("changes", [{"linkinfo": {"info_kind": "dummy"}}, {"link": "enP7s7"}])
 @pytest.mark.parametrize("before", [None, netplan(RACK, NODE)])
 def test_without_vlans_those_of_others_are_left_alone(changes: dict[str, Any], before: bytes | None) -> None:
-    assert "fabric0" not in concerned(PLAIN, NODE, before, shown("fabric0", **changes))
+    assert "fabric0" not in managed_interfaces(PLAIN, NODE, before, shown("fabric0", **changes))
 
 
 def test_one_that_is_gone_but_in_our_file_leaves_units_to_remove() -> None:
     now = live(SHOWN, NAMES) | {"fabric1": ABSENT}
-    assert list(concerned(PLAIN, NODE, netplan(RACK, NODE), now)) == NAMES
-    assert list(concerned(PLAIN, NODE, netplan(PLAIN, NODE), now)) == NAMES[:3]
+    assert list(managed_interfaces(PLAIN, NODE, netplan(RACK, NODE), now)) == NAMES
+    assert list(managed_interfaces(PLAIN, NODE, netplan(PLAIN, NODE), now)) == NAMES[:3]
 
 
 def test_without_vlans_nothing_is_said_of_them() -> None:
-    now = concerned(PLAIN, NODE, netplan(PLAIN, NODE), live(SHOWN, HALVES) | dict.fromkeys(VLAN_DEVICES, ABSENT))
+    now = managed_interfaces(
+        PLAIN, NODE, netplan(PLAIN, NODE), live(SHOWN, HALVES) | dict.fromkeys(VLAN_DEVICES, ABSENT)
+    )
     assert list(now) == list(wanted(PLAIN, NODE)) == HALVES
 
 

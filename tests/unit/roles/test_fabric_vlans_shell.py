@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from roles.fabric import scripts, state
-from roles.fabric.state import Live, Tag
-from sparkrack.ops.files import encoded
-from sparkrack.ops.shell import root
-from tests.unit.fleet.racks import SWITCH, TAGGED, loaded
+from core.ops.remote_files import encoded
+from core.ops.shell import sudo_script
+from roles.fabric import desired, scripts
+from roles.fabric.desired import InterfaceState, Vlan
+from tests.unit.model.racks import SWITCH, TAGGED, loaded
 from tests.unit.ops.shells import calls, run, stand_in
 
 RACK, PLAIN = loaded(TAGGED), loaded(SWITCH)
 NODE = RACK.nodes["spark1"]
-ON, OFF = state.wanted(RACK, NODE), state.wanted(PLAIN, NODE)
-ABSENT = Live(known=False, up=False, mtu=0, addresses=frozenset())
+ON, OFF = desired.wanted(RACK, NODE), desired.wanted(PLAIN, NODE)
+ABSENT = InterfaceState(known=False, up=False, mtu=0, addresses=frozenset())
 UNITS = "/run/systemd/network"
 RECONFIGURE = "networkctl reconfigure enp1s0f1np1 enP2p1s0f1np1"
 
@@ -64,13 +64,13 @@ def told(node: Path) -> list[str]:
     return [call for call in calls(node) if call.startswith(("ip ", "networkctl"))]
 
 
-def activate(node: Path, shall: dict[str, Live], now: dict[str, Live], rack: bytes | None) -> int:
-    run(root(scripts.generate(candidate=True), stdin=encoded(rack or b"")), node)
-    return run(root(scripts.activate(shall, now)), node).returncode
+def activate(node: Path, shall: dict[str, InterfaceState], now: dict[str, InterfaceState], rack: bytes | None) -> int:
+    run(sudo_script(scripts.generate(candidate=True), stdin=encoded(rack or b"")), node)
+    return run(sudo_script(scripts.activate(shall, now)), node).returncode
 
 
 def test_they_are_made_once_networkd_knows_of_them_and_before_it_looks_for_them(node: Path) -> None:
-    assert activate(node, ON, OFF | dict.fromkeys(("fabric0", "fabric1"), ABSENT), state.netplan(RACK, NODE)) == 0
+    assert activate(node, ON, OFF | dict.fromkeys(("fabric0", "fabric1"), ABSENT), desired.netplan(RACK, NODE)) == 0
     assert told(node) == [
         "networkctl reload",
         "ip link set enp1s0f1np1 mtu 9000",
@@ -89,19 +89,19 @@ def test_they_are_made_once_networkd_knows_of_them_and_before_it_looks_for_them(
 
 def test_one_that_networkd_made_first_is_taken(node: Path) -> None:
     has(node, "fabric0")
-    assert activate(node, ON, ON | {"fabric0": ABSENT}, state.netplan(RACK, NODE)) == 0
+    assert activate(node, ON, ON | {"fabric0": ABSENT}, desired.netplan(RACK, NODE)) == 0
     assert not [call for call in told(node) if "link add" in call]
 
 
 def test_one_that_cannot_be_made_stops_it(node: Path) -> None:
     stand_in(node, "ip", 'case "$2" in add) exit 2;; esac')
-    assert activate(node, ON, ON | {"fabric0": ABSENT}, state.netplan(RACK, NODE)) != 0
+    assert activate(node, ON, ON | {"fabric0": ABSENT}, desired.netplan(RACK, NODE)) != 0
 
 
-def test_only_what_differs_is_made_anew(node: Path) -> None:
+def test_only_what_differs_is_made_again(node: Path) -> None:
     has(node, "fabric0", "fabric1")
-    other = Live(True, True, 9000, frozenset(), Tag("enP2p1s0f1np1", 7))
-    assert activate(node, ON, ON | {"fabric1": other}, state.netplan(RACK, NODE)) == 0
+    other = InterfaceState(True, True, 9000, frozenset(), Vlan("enP2p1s0f1np1", 7))
+    assert activate(node, ON, ON | {"fabric1": other}, desired.netplan(RACK, NODE)) == 0
     changes = [call for call in told(node) if "link add" in call or "link delete" in call]
     assert [call.split()[2:3] + call.split()[-2:] for call in changes] == [
         ["delete", "delete", "fabric1"],
@@ -111,7 +111,7 @@ def test_only_what_differs_is_made_anew(node: Path) -> None:
 
 def test_one_that_is_right_is_not_touched(node: Path) -> None:
     has(node, "fabric0", "fabric1")
-    assert activate(node, ON, ON, state.netplan(RACK, NODE)) == 0
+    assert activate(node, ON, ON, desired.netplan(RACK, NODE)) == 0
     assert [call for call in told(node) if "mtu" not in call] == [
         "networkctl reload",
         f"{RECONFIGURE} fabric0 fabric1",
@@ -122,7 +122,7 @@ def test_switched_off_they_are_removed_with_their_units(node: Path) -> None:
     has(node, "fabric0", "fabric1")
     for name in ("fabric0.netdev", "fabric0.network", "fabric1.netdev"):
         Path(f"{node}{UNITS}/10-netplan-{name}").touch()
-    assert activate(node, OFF, ON, state.netplan(PLAIN, NODE)) == 0
+    assert activate(node, OFF, ON, desired.netplan(PLAIN, NODE)) == 0
     assert told(node) == ["ip link delete fabric0", "ip link delete fabric1", "networkctl reload", RECONFIGURE]
     assert interfaces(node) == []
     assert units(node) == ["enP2p1s0f1np1.network", "enp1s0f1np1.network"]
@@ -131,7 +131,7 @@ def test_switched_off_they_are_removed_with_their_units(node: Path) -> None:
 def test_with_networkmanager_what_is_gone_is_removed_before_netplan_does_the_rest(node: Path) -> None:
     stand_in(node, "systemctl")
     has(node, "fabric0", "fabric1")
-    assert activate(node, OFF, ON, state.netplan(PLAIN, NODE)) == 0
+    assert activate(node, OFF, ON, desired.netplan(PLAIN, NODE)) == 0
     assert [call for call in calls(node) if call.startswith(("ip ", "netplan apply", "networkctl"))] == [
         "ip link delete fabric0",
         "ip link delete fabric1",
@@ -140,13 +140,13 @@ def test_with_networkmanager_what_is_gone_is_removed_before_netplan_does_the_res
 
 
 def tried(node: Path, rack: bytes | None) -> None:
-    path = Path(f"{node}{state.TRIED}")
+    path = Path(f"{node}{desired.TRIED}")
     path.parent.mkdir(parents=True)
     path.write_bytes(rack or b"")
 
 
 def test_a_revert_removes_what_the_trial_made(node: Path) -> None:
-    tried(node, state.netplan(RACK, NODE))
+    tried(node, desired.netplan(RACK, NODE))
     has(node, "fabric0", "fabric1")
     for name in ("fabric0.netdev", "fabric1.network"):
         Path(f"{node}{UNITS}/10-netplan-{name}").touch()
@@ -162,7 +162,7 @@ def test_a_revert_removes_what_the_trial_made(node: Path) -> None:
 
 def test_a_revert_makes_them_when_networkd_knows_of_them(node: Path) -> None:
     """By the file in /etc, which the trial was to replace."""
-    Path(f"{node}{state.KEPT}").write_bytes(state.netplan(RACK, NODE) or b"")
+    Path(f"{node}{desired.KEPT}").write_bytes(desired.netplan(RACK, NODE) or b"")
     run(scripts.revert(ON), node)
     steps = [call for call in told(node) if call.startswith("networkctl") or "link add" in call]
     assert [" ".join(step.split()[:3]) for step in steps] == [
@@ -178,13 +178,13 @@ def test_a_revert_makes_them_when_networkd_knows_of_them(node: Path) -> None:
 
 @pytest.mark.parametrize("now", ["there", "removed"])
 @pytest.mark.parametrize("manager", ["networkd", "NetworkManager"])
-def test_a_revert_makes_anew_what_was_there_without_any_file(node: Path, now: str, manager: str) -> None:
+def test_a_revert_makes_again_what_was_there_without_any_file(node: Path, now: str, manager: str) -> None:
     """As somebody's `ip link add` had made it; the number that the trial gave it must not stay."""
     if manager == "NetworkManager":
         stand_in(node, "systemctl")
     has(node, *(["fabric0"] if now == "there" else []))
-    tag = Tag("enp1s0f0np0", 7, "802.1ad")
-    run(scripts.revert(OFF | {"fabric0": Live(True, False, 1400, frozenset({"10.0.0.1/8"}), tag)}), node)
+    tag = Vlan("enp1s0f0np0", 7, "802.1ad")
+    run(scripts.revert(OFF | {"fabric0": InterfaceState(True, False, 1400, frozenset({"10.0.0.1/8"}), tag)}), node)
     assert interfaces(node) == ["fabric0"]
     made = [call for call in told(node) if "link add" in call]
     assert made == ["ip link add link enp1s0f0np0 name fabric0 type vlan protocol 802.1ad id 7"]
@@ -214,9 +214,9 @@ def proven(
     stand_in(node, "ip", f'case "$*" in {" ".join(cases)} esac')
     stand_in(node, "ping")
     done = run(scripts.proof(RACK, NODE, ON, {"spark2"}, 2), node)
-    said = done.stdout.splitlines()
-    assert (done.returncode == 0) == (not said)
-    return said
+    reported = done.stdout.splitlines()
+    assert (done.returncode == 0) == (not reported)
+    return reported
 
 
 def test_the_proof_speaks_through_the_vlan_interfaces(node: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from roles.fabric import verify
-from tests.unit.fleet.racks import SWITCH, TAGGED, loaded
+from tests.unit.model.racks import SWITCH, TAGGED, loaded
 
 SHOWN = json.loads((Path(__file__).parents[2] / "cases/facts/ip-address.vlan-node.json").read_text())
 RACK, PLAIN = loaded(TAGGED), loaded(SWITCH)
@@ -76,7 +76,7 @@ def test_a_node_that_is_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "reported"),
     [
         (
             "fabric0",
@@ -99,8 +99,8 @@ def test_a_node_that_is_right() -> None:
         ),
     ],
 )
-def test_a_vlan_that_is_wrong(name: str, changes: dict[str, Any], said: str) -> None:
-    assert fault(verify.test_vlans_are_live, NODE, changed(name, **changes), RACK) == f"spark1: {said}"
+def test_a_vlan_that_is_wrong(name: str, changes: dict[str, Any], reported: str) -> None:
+    assert fault(verify.test_vlans_are_live, NODE, changed(name, **changes), RACK) == f"spark1: {reported}"
 
 
 def test_without_vlans_none_of_ours_may_be_left() -> None:
@@ -119,16 +119,16 @@ def test_without_vlans_those_of_others_may(name: str) -> None:
 
 
 def test_an_address_is_looked_for_where_it_shall_be() -> None:
-    said = fault(verify.test_address_and_mtu_are_live, ADDRESS, changed("fabric0", addr_info=[], mtu=1500), RACK)
-    assert said == "spark1/fabric0: has no address, wanted 192.168.100.1/24; mtu 1500, wanted 9000"
-    said = fault(verify.test_address_and_mtu_are_live, ADDRESS, changed("fabric0", ifname="gone"), RACK)
-    assert said == 'spark1/fabric0: Device "fabric0" does not exist.'
+    reported = fault(verify.test_address_and_mtu_are_live, ADDRESS, changed("fabric0", addr_info=[], mtu=1500), RACK)
+    assert reported == "spark1/fabric0: has no address, wanted 192.168.100.1/24; mtu 1500, wanted 9000"
+    reported = fault(verify.test_address_and_mtu_are_live, ADDRESS, changed("fabric0", ifname="gone"), RACK)
+    assert reported == 'spark1/fabric0: Device "fabric0" does not exist.'
 
 
 @pytest.mark.parametrize("key", PLANNED)
 def test_what_netplan_would_do_otherwise_at_boot(key: str) -> None:
-    said = fault(verify.test_address_and_mtu_come_back_at_boot, ADDRESS, Fake(plan=PLANNED | {key: "7"}), RACK)
-    assert said.startswith(f"spark1/fabric0: after a boot netplan gives {key} 7, wanted ")
+    reported = fault(verify.test_address_and_mtu_come_back_at_boot, ADDRESS, Fake(plan=PLANNED | {key: "7"}), RACK)
+    assert reported.startswith(f"spark1/fabric0: after a boot netplan gives {key} 7, wanted ")
 
 
 def test_without_vlans_netplan_is_asked_for_the_half_alone() -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from paramiko import SSHException
 
-from sparkrack.ops import probe
+from core.ops import host_facts
 from tests.unit.ops.fakenode import MODES, Answers, run
-
-from .cases import BYTES, DEPLOYS, OPERATIONS, ROLES, THERE, node_in, node_of, rack_of, read, role_file
+from tests.unit.roles.cases import BYTES, DEPLOYS, OPERATIONS, ROLES, THERE, node_in, node_of, rack_of, read, role_file
 
 FAULTS: dict[str, Any] = {
     "silent": {"silent": True},
@@ -23,7 +22,7 @@ FAULTS: dict[str, Any] = {
 
 def keys() -> Iterator[tuple[str, str]]:
     for role in ROLES:
-        for key in (*probe._registered[role].files, *probe._registered[role].commands):
+        for key in (*host_facts._registered[role].files, *host_facts._registered[role].commands):
             yield role, key
 
 
@@ -36,7 +35,7 @@ def ended(role: str, answers: Answers, mode: str) -> str:
     """Run it; it must stop before it sends anything. What was said."""
     rack = rack_of(role_file(role))
     result = run({"spark1": {"rack": rack, "node": rack.nodes["spark1"], "answers": answers}}, DEPLOYS[role], mode)
-    assert result.failed == ["spark1"], result.said
+    assert result.failed == ["spark1"], result.reported
     assert answers.sent == [], answers.sent
     assert "Traceback" not in result.log
     return result.log
@@ -57,8 +56,8 @@ def test_an_unknown_answer(role: str, key: str, fault: str, mode: str) -> None:
     about = role_file(role)
     if key in about["late"]:
         answers = Answers(node_of(role) | dict(about["late_node"]) | {key: FAULTS[fault]})
-    said = ended(role, answers, mode)
-    assert key in said
+    reported = ended(role, answers, mode)
+    assert key in reported
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -103,6 +102,6 @@ def test_other_hosts_go_on(mode: str) -> None:
         for name, answers in {"spark1": bad, "spark2": good}.items()
     }
     result = run(hosts, DEPLOYS["memory"], mode)
-    assert result.failed == ["spark1"], result.said
+    assert result.failed == ["spark1"], result.reported
     assert bad.sent == []
     assert len(good.sent) == (0 if mode == "dry" else 3)

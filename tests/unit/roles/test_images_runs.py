@@ -7,138 +7,137 @@ from functools import partial
 import pytest
 from pyinfra.api.config import Config
 
-from sparkrack.fleet import pins
-from sparkrack.fleet.pins import Pin
-from tests.unit.fleet.racks import ring
+from core.model import image_lock
+from core.model.image_lock import Pin
+from tests.unit.model.racks import ring
 from tests.unit.ops import fakenode
-
-from .dockers import Desk, Held
-from .images_runs import PINNED, A, B, C, D, X, all_have, fetched, lock, rack, write
+from tests.unit.roles.dockers import Held, Workdir
+from tests.unit.roles.images_runs import PINNED, A, B, C, D, X, all_have, fetched, lock, rack, write
 
 
 @pytest.mark.parametrize("mode", ["yes", "asked"])
-def test_one_pulls_the_others_take_it_over_the_fabric(desk: Desk, mode: str) -> None:
-    world = desk.world(rack(8))
+def test_one_pulls_the_others_take_it_over_the_fabric(workdir: Workdir, mode: str) -> None:
+    world = workdir.world(rack(8))
     world.registry[X] = (A, D)
-    ended = desk.run(world, mode)
+    ended = workdir.run(world, mode)
     assert ended.failed == [], ended.log
     assert all_have(world, A)
     pulls = {name: ways for name, ways in fetched(world).items() if ways[0].startswith("pull")}
     assert pulls == {"n0": [f"pull {X}"]}
     assert all(way.startswith("copy 192.168.100.") for ways in fetched(world).values() for way in ways[1:])
     assert world.most == 2, "no more than two take from one at a time, and two do"
-    assert lock(desk) == {X: Pin(D, A)}
+    assert lock(workdir) == {X: Pin(D, A)}
     assert "scitrera/x:1 from n0: 5 of 50 MB" in ended.log
 
 
-def test_a_second_run_finds_nothing_to_do(desk: Desk) -> None:
-    world = desk.world(rack())
+def test_a_second_run_finds_nothing_to_do(workdir: Workdir) -> None:
+    world = workdir.world(rack())
     world.registry[X] = (A, D)
-    desk.run(world)
-    before = (desk.folder / "rack.lock.json").stat().st_mtime_ns
+    workdir.run(world)
+    before = (workdir.folder / "rack.lock.json").stat().st_mtime_ns
     for docker in world.dockers.values():
         docker.sent.clear()
-    again = desk.run(world)
+    again = workdir.run(world)
     assert (again.failed, [docker.sent for docker in world.dockers.values()]) == ([], [[], []])
-    assert (desk.folder / "rack.lock.json").stat().st_mtime_ns == before
-    assert desk.run(world, "dry").changing == 0
+    assert (workdir.folder / "rack.lock.json").stat().st_mtime_ns == before
+    assert workdir.run(world, "dry").changing == 0
 
 
-def test_a_dry_run_touches_nothing(desk: Desk) -> None:
-    world = desk.world(rack())
-    ended = desk.run(world, "dry")
+def test_a_dry_run_touches_nothing(workdir: Workdir) -> None:
+    world = workdir.world(rack())
+    ended = workdir.run(world, "dry")
     assert ended.changing == 2
     assert "pull scitrera/x:1 on n0" in ended.log
     assert "copy scitrera/x:1 from n0 (fabric)" in ended.log
     assert not any(docker.sent for docker in world.dockers.values())
-    assert [path.name for path in desk.folder.iterdir()] == ["rack.yaml"]
+    assert [path.name for path in workdir.folder.iterdir()] == ["rack.yaml"]
 
 
-def test_what_the_nodes_agree_on_is_recorded_and_spread_without_a_pull(desk: Desk) -> None:
+def test_what_the_nodes_agree_on_is_recorded_and_spread_without_a_pull(workdir: Workdir) -> None:
     held = {"n1": {A: Held({X})}, "n2": {A: Held({X}, ("scitrera/x", D))}}
-    world = desk.world(rack(3), **held)
-    ended = desk.run(world)
+    world = workdir.world(rack(3), **held)
+    ended = workdir.run(world)
     assert ended.failed == [], ended.log
     assert list(fetched(world)) == ["n0"]
-    assert lock(desk) == {X: Pin(D, A)}
+    assert lock(workdir) == {X: Pin(D, A)}
 
 
-def test_the_same_everywhere_is_only_recorded(desk: Desk) -> None:
-    world = desk.world(rack(), n0={A: Held({X})}, n1={A: Held({X})})
-    assert desk.run(world, "dry").changing == 1
-    assert desk.run(world).failed == []
+def test_the_same_everywhere_is_only_recorded(workdir: Workdir) -> None:
+    world = workdir.world(rack(), n0={A: Held({X})}, n1={A: Held({X})})
+    assert workdir.run(world, "dry").changing == 1
+    assert workdir.run(world).failed == []
     assert fetched(world) == {}
-    assert lock(desk) == {X: Pin(None, A)}
+    assert lock(workdir) == {X: Pin(None, A)}
 
 
-def test_the_lock_file_is_asked_for_by_digest(desk: Desk) -> None:
-    write(desk, x=Pin(D, A))
-    world = desk.world(rack())
+def test_the_lock_file_is_asked_for_by_digest(workdir: Workdir) -> None:
+    write(workdir, x=Pin(D, A))
+    world = workdir.world(rack())
     world.registry[f"scitrera/x@{D}"] = (A, D)
     world.registry[X] = (B, C)
-    ended = desk.run(world)
+    ended = workdir.run(world)
     assert ended.failed == [], ended.log
     assert fetched(world)["n0"] == [f"pull scitrera/x@{D}"]
     assert all_have(world, A)
 
 
-def test_another_image_that_took_the_name(desk: Desk) -> None:
-    write(desk, x=Pin(D, A))
-    world = desk.world(rack(), n0={A: Held({X})}, n1={B: Held({X}), A: Held()})
-    ended = desk.run(world)
+def test_another_image_that_took_the_name(workdir: Workdir) -> None:
+    write(workdir, x=Pin(D, A))
+    world = workdir.world(rack(), n0={A: Held({X})}, n1={B: Held({X}), A: Held()})
+    ended = workdir.run(world)
     assert ended.failed == [], ended.log
     assert fetched(world) == {}
-    assert "scitrera/x:1: bbbbbbbbbbbb -> aaaaaaaaaaaa; the old one stays without a name" in ended.log
+    assert "scitrera/x:1: bbbbbbbbbbbb -> aaaaaaaaaaaa (the old one stays without a name)" in ended.log
     assert all_have(world, A)
     assert world.dockers["n1"].held[B] == Held(set())
 
 
-def test_another_image_and_the_right_one_gone(desk: Desk) -> None:
-    write(desk, x=Pin(D, A))
-    world = desk.world(rack(), n0={A: Held({X})}, n1={B: Held({X})})
-    assert desk.run(world).failed == []
+def test_another_image_and_the_right_one_gone(workdir: Workdir) -> None:
+    write(workdir, x=Pin(D, A))
+    world = workdir.world(rack(), n0={A: Held({X})}, n1={B: Held({X})})
+    assert workdir.run(world).failed == []
     assert (fetched(world), all_have(world, A)) == ({"n1": ["copy 192.168.100.1"]}, True)
 
 
-def test_one_pinned_by_digest_has_a_name_on_every_node(desk: Desk) -> None:
-    world = desk.world(rack(2, PINNED))
+def test_one_pinned_by_digest_has_a_name_on_every_node(workdir: Workdir) -> None:
+    world = workdir.world(rack(2, PINNED))
     world.registry[PINNED] = (A, D)
-    assert desk.run(world).failed == []
+    assert workdir.run(world).failed == []
     assert all_have(world, A, f"scitrera/x:{'d' * 12}")
-    assert lock(desk) == {PINNED: Pin(D, A)}
+    assert lock(workdir) == {PINNED: Pin(D, A)}
 
 
-def test_around_a_ring(desk: Desk) -> None:
-    world = desk.world(ring(5, [0] * 5) + f"images: ['{X}']\n", n0={A: Held({X})})
-    ended = desk.run(world)
+def test_around_a_ring(workdir: Workdir) -> None:
+    world = workdir.world(ring(5, [0] * 5) + f"images: ['{X}']\n", n0={A: Held({X})})
+    ended = workdir.run(world)
     assert ended.failed == [], ended.log
     assert all_have(world, A)
     assert all(way.startswith("copy 10.100.") for ways in fetched(world).values() for way in ways)
 
 
-def test_nodes_that_are_not_in_the_run_are_not_waited_for(desk: Desk) -> None:
-    write(desk, x=Pin(D, A))
-    world = desk.world(rack(3), n0={A: Held({X})})
+def test_nodes_that_are_not_in_the_run_are_not_waited_for(workdir: Workdir) -> None:
+    write(workdir, x=Pin(D, A))
+    world = workdir.world(rack(3), n0={A: Held({X})})
     world.registry[f"scitrera/x@{D}"] = (A, D)
-    assert desk.run(world, only=("n1", "n2")).failed == []
+    assert workdir.run(world, only=("n1", "n2")).failed == []
     assert fetched(world)["n1"] == [f"pull scitrera/x@{D}"]
 
 
-def test_two_images_and_an_entry_that_is_dropped(desk: Desk) -> None:
-    pins.write(desk.folder / "rack.lock.json", {"old:1": Pin(D, C)})
-    world = desk.world(rack(2, X, "other:1"), n1={B: Held({"other:1"})})
+def test_two_images_and_an_entry_that_is_dropped(workdir: Workdir) -> None:
+    image_lock.write(workdir.folder / "rack.lock.json", {"old:1": Pin(D, C)})
+    world = workdir.world(rack(2, X, "other:1"), n1={B: Held({"other:1"})})
     world.registry[X] = (A, D)
-    ended = desk.run(world)
+    ended = workdir.run(world)
     assert ended.failed == [], ended.log
-    assert lock(desk) == {X: Pin(D, A), "other:1": Pin(None, B)}
+    assert lock(workdir) == {X: Pin(D, A), "other:1": Pin(None, B)}
 
 
-def test_a_head_that_does_not_begin_is_not_waited_for_for_ever(desk: Desk) -> None:
+def test_a_head_that_does_not_begin_is_not_waited_for_for_ever(workdir: Workdir) -> None:
     """As with --parallel 1: its turn comes when the others are done."""
-    world = desk.world(rack())
+    world = workdir.world(rack())
     world.registry[X] = (A, D)
-    desk.patch.setattr(fakenode, "Config", partial(Config, PARALLEL=1))
-    ended = desk.run(world, only=("n1", "n0"), grace=0.05)
+    workdir.patch.setattr(fakenode, "Config", partial(Config, PARALLEL=1))
+    ended = workdir.run(world, only=("n1", "n0"), grace=0.05)
     assert ended.failed == [], ended.log
     # pyinfra takes hosts in no particular order; the head is the first of them in half of the runs.
     late_head = {"n1": [f"pull {X}"], "n0": ["copy 192.168.100.2"]}

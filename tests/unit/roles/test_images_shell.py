@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-import roles.images.view  # noqa: F401 - registers what is asked
-from roles.images import scripts, state
-from roles.images.spread import Route
-from sparkrack.fleet.images import Image, image
-from sparkrack.fleet.pins import Pin
-from sparkrack.ops import probe
+import roles.images.facts  # noqa: F401 - registers what is asked
+from core.model.image_lock import Pin
+from core.model.image_names import ImageName, image_name
+from core.ops import host_facts
+from core.ops.distribution import Route
+from roles.images import desired, scripts
 from tests.unit.ops.shells import calls, run, stand_in
 
 A, D = (f"sha256:{digit * 64}" for digit in "ad")
-X = image("scitrera/x:1")
+X = image_name("scitrera/x:1")
 ROUTE = Route("n2", "n1", "192.168.100.1", fabric=True)
-COMMANDS = probe._registered["images"].commands
+COMMANDS = host_facts._registered["images"].commands
 
 
 @pytest.fixture
@@ -41,53 +41,53 @@ def asked(node: Path, key: str) -> str:
 
 
 def test_what_it_holds(node: Path) -> None:
-    assert state.stock(asked(node, state.STOCK)).named(X)
+    assert desired.local_images(asked(node, desired.STOCK)).named(X)
     assert "image ls --no-trunc --digests" in calls(node)[0]
 
 
 @pytest.mark.parametrize("path", ["run/docker.pid", "proc/7/comm"])
 def test_an_engine_that_does_not_run_is_not_started_by_the_question(node: Path, path: str) -> None:
     (node / path).unlink()
-    assert asked(node, state.STOCK) == "no engine\n"
+    assert asked(node, desired.STOCK) == "no engine\n"
     assert calls(node) == []
 
 
 def test_a_number_that_another_program_has_got(node: Path) -> None:
     (node / "proc/7/comm").write_text("bash\n")
-    assert asked(node, state.STOCK) == "no engine\n"
+    assert asked(node, desired.STOCK) == "no engine\n"
 
 
 def test_an_engine_that_does_not_answer(node: Path) -> None:
     stand_in(node, "docker", "echo half; exit 1")
     with pytest.raises(ValueError, match="does not answer: half no answer, exit 1"):
-        state.stock(asked(node, state.STOCK))
+        desired.local_images(asked(node, desired.STOCK))
 
 
 def test_room(node: Path) -> None:
-    (free,) = state.room(asked(node, state.ROOM)).items()
+    (free,) = desired.free_space(asked(node, desired.ROOM)).items()
     assert free[0] == "/var/lib/docker"
     assert free[1] > 0
     (node / "var/lib/containerd").mkdir()
-    assert list(state.room(asked(node, state.ROOM))) == ["/var/lib/docker", "/var/lib/containerd"]
+    assert list(desired.free_space(asked(node, desired.ROOM))) == ["/var/lib/docker", "/var/lib/containerd"]
 
 
 def test_room_where_the_images_are_moved_to(node: Path) -> None:
     other = node / "da ta"
     other.mkdir()
     (node / "etc/docker/daemon.json").write_text(f'{{\n  "data-root" : "{other}"\n}}\n')
-    assert list(state.room(asked(node, state.ROOM))) == ["/da ta"]
+    assert list(desired.free_space(asked(node, desired.ROOM))) == ["/da ta"]
 
 
 def test_no_folder_is_no_room(node: Path) -> None:
     (node / "etc/docker/daemon.json").write_text('{"data-root": "/nowhere/$(touch /tmp/owned)"}')
-    with pytest.raises(ValueError, match="nothing was said"):
-        state.room(asked(node, state.ROOM))
+    with pytest.raises(ValueError, match="no probe output"):
+        desired.free_space(asked(node, desired.ROOM))
 
 
 def test_what_is_on_its_way(node: Path) -> None:
-    assert asked(node, state.TRANSFERS) == ""
+    assert asked(node, desired.TRANSFERS) == ""
     (node / f"sys/fs/cgroup/system.slice/{scripts.unit(X)}.service").mkdir()
-    assert asked(node, state.TRANSFERS) == f"{scripts.unit(X)}\n"
+    assert asked(node, desired.TRANSFERS) == f"{scripts.unit(X)}\n"
 
 
 def job(node: Path, script: str) -> list[str]:
@@ -123,14 +123,14 @@ def test_a_copy_that_fails(node: Path, ssh: str, docker: str, why: str) -> None:
     stand_in(node, "docker", docker)
     ended = scripts.progress(job(node, scripts.copy(ROUTE, A)))
     assert not ended.fine
-    assert "; ".join(ended.said) == why
+    assert "; ".join(ended.reported) == why
 
 
 def test_a_pull(node: Path) -> None:
     log = "0123456789ab: Pulling fs layer\n0123456789ac: Already exists\n0123456789ab: Pull complete\nDigest: x"
     stand_in(node, "docker", f"echo '{log}'")
     ended = scripts.progress(job(node, scripts.pull("scitrera/x:1")))
-    assert (ended.fine, ended.layers, ended.said) == (True, (2, 2), ("Digest: x",))
+    assert (ended.fine, ended.layers, ended.reported) == (True, (2, 2), ("Digest: x",))
 
 
 @pytest.mark.parametrize(
@@ -147,8 +147,8 @@ def test_a_pull(node: Path) -> None:
     ],
 )
 def test_progress(lines: list[str], running: bool, fine: bool) -> None:
-    said = scripts.progress(lines)
-    assert (said.running, said.fine) == (running, fine)
+    reported = scripts.progress(lines)
+    assert (reported.running, reported.fine) == (running, fine)
 
 
 def test_no_answer_is_no_progress() -> None:
@@ -166,7 +166,7 @@ def test_start(node: Path) -> None:
     assert done.returncode == 0, done.stderr
     (call,) = calls(node)
     assert f"--unit={scripts.unit(X)} --uid=ops" in call
-    body = (node / f"run/sparkrack-images/{scripts.unit(X)}.sh").read_text()
+    body = (node / f"run/sparkrack-images/{scripts.unit(X)}.script").read_text()
     assert body.endswith(scripts.pull("scitrera/x:1"))
 
 
@@ -182,8 +182,8 @@ def test_start_without_room(node: Path) -> None:
 def test_look(node: Path) -> None:
     (node / "run/sparkrack-images").mkdir()
     (node / f"run/sparkrack-images/{scripts.unit(X)}.log").write_text("1 bytes (1 B) copied\r2 bytes (2 B) copied")
-    for said, answer in (("echo active", "active"), ("echo inactive; exit 3", "inactive")):
-        stand_in(node, "systemctl", said)
+    for reported, answer in (("echo active", "active"), ("echo inactive; exit 3", "inactive")):
+        stand_in(node, "systemctl", reported)
         done = run(scripts.look(X), node)
         assert done.returncode == 0
         assert done.stdout.splitlines() == [answer, "1 bytes (1 B) copied", "2 bytes (2 B) copied"]
@@ -196,7 +196,7 @@ def test_what_is_read_or_declared_is_never_run(node: Path, hostile: str) -> None
     word = hostile.format(node)
     for tool in ("docker", "ssh", "systemd-run", "systemctl"):
         stand_in(node, tool, "cat >/dev/null")
-    foul = Image(word, word, word, None)
+    foul = ImageName(word, word, word, None)
     route = Route("n2", "n1", word, fabric=True)
     for script in (
         scripts.copy(route, word),
@@ -217,5 +217,5 @@ def test_inspected() -> None:
     assert scripts.inspected(X, [line]) == (Pin(D, A), 50)
     assert scripts.inspected(X, [f"{A} 50 null"]) == (Pin(None, A), 50)
     for garbage in ([], [""], ["a b c"], [f"{A} many []"], [f"{A} 5 []", "x"], ["x 5 []"], [f"{A} 5 {{"]):
-        with pytest.raises(ValueError, match=r"cannot be told|Expecting|invalid literal"):
+        with pytest.raises(ValueError, match=r"unexpected probe output|Expecting|invalid literal"):
             scripts.inspected(X, garbage)

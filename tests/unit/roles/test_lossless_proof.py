@@ -7,26 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from roles.lossless import boot, state, verify
-from sparkrack.fleet import Rack
-from tests.unit.fleet.racks import SWITCH, changed, loaded
+from core.model import Rack
+from roles.lossless import boot_unit, desired, verify
+from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import run, stand_in
-
-from .card import NAMES, Machine, card, driver_answers, traffic_class
+from tests.unit.roles.card import NAMES, Machine, card, driver_answers, traffic_class
 
 
 def rack(policy: str) -> Rack:
     return loaded(changed(SWITCH, ("    l2mtu: 9500\n", f"    l2mtu: 9500\n    lossless: {policy}\n")))
 
 
-def node(root: Path, policy: state.Policy) -> Path:
+def node(root: Path, policy: desired.Policy) -> Path:
     """A node with that policy, and a systemd that says its units are wanted and active."""
     card(root)
-    script = boot.script("two", dict.fromkeys(NAMES, policy))
+    script = boot_unit.script("two", dict.fromkeys(NAMES, policy))
     for name in NAMES:
         assert run(f"set -- {name}\n{script.decode()}", root).returncode == 0
     driver_answers(root)
-    for path, content in ((state.SCRIPT, script), (state.UNIT, boot.unit("two"))):
+    for path, content in ((desired.SCRIPT, script), (desired.UNIT, boot_unit.unit("two"))):
         Path(f"{root}{path}").parent.mkdir(parents=True, exist_ok=True)
         Path(f"{root}{path}").write_bytes(content)
     stand_in(
@@ -43,13 +42,13 @@ def failures(root: Path, policy: str) -> list[str]:
     two = rack(policy)
     machine = Machine(root)
     (leg,) = [pair for pair in two.cabling.legs("crs812") if pair[1].node == "spark1"]
-    said = []
+    reported = []
 
     def check(test: Callable[..., None], *arguments: object) -> None:
         try:
             test(*arguments)
         except AssertionError as error:
-            said.append(str(error).splitlines()[0])
+            reported.append(str(error).splitlines()[0])
 
     for half in verify.HALF:
         if policy != "none":
@@ -61,11 +60,11 @@ def failures(root: Path, policy: str) -> list[str]:
             check(verify.test_congestion_is_told_and_heard, leg, machine, half)
             check(verify.test_rdma_is_marked, leg, machine, half)
     check(verify.test_nothing_is_left_where_loss_is_left_alone, two, two.nodes["spark1"], machine)
-    return said
+    return reported
 
 
 @pytest.mark.parametrize("policy", ["pause", "roce"])
-def test_a_node_that_is_right(tmp_path: Path, policy: state.Policy) -> None:
+def test_a_node_that_is_right(tmp_path: Path, policy: desired.Policy) -> None:
     assert failures(node(tmp_path, policy), policy) == []
 
 
@@ -74,8 +73,8 @@ def test_a_node_that_was_never_touched(tmp_path: Path) -> None:
 
 
 def test_what_is_left_of_a_policy(tmp_path: Path) -> None:
-    said = failures(node(tmp_path, "pause"), "none")
-    assert said == [f"spark1: {state.SCRIPT}, {state.UNIT} is left, though no switch of the node has a policy"]
+    reported = failures(node(tmp_path, "pause"), "none")
+    assert reported == [f"spark1: {desired.SCRIPT}, {desired.UNIT} is left, though no switch of the node has a policy"]
 
 
 BROKEN = {
@@ -83,18 +82,18 @@ BROKEN = {
     "dcb pfc set dev enp1s0f1np1 prio-pfc 4:on": "spark1/enp1s0f1np1: lossless are priorities [3, 4], wanted [3]",
     "dcb app del dev enp1s0f1np1 dscp-prio 26:3": "spark1/enp1s0f1np1: DSCP 26 has priority [], wanted 3",
     "dcb app replace dev enp1s0f1np1 dscp-prio 48:3": "spark1/enp1s0f1np1: DSCP 48 has priority ['3'], wanted 6",
-    f"echo 0 > /sys/class/net/enp1s0f1np1/{state.REACT}": "enp1s0f1np1: roce_rp/enable/3 is 0, wanted 1",
-    f"echo 46 > /sys/class/net/enp1s0f1np1/{state.CNP}": "enp1s0f1np1: roce_np/cnp_dscp is 46, wanted 48",
+    f"echo 0 > /sys/class/net/enp1s0f1np1/{desired.REACT}": "enp1s0f1np1: roce_rp/enable/3 is 0, wanted 1",
+    f"echo 46 > /sys/class/net/enp1s0f1np1/{desired.CNP}": "enp1s0f1np1: roce_np/cnp_dscp is 46, wanted 48",
     "echo case > /usr/local/lib/sparkrack/lossless": "spark1: /usr/local/lib/sparkrack/lossless: ",
 }
 
 
 @pytest.mark.parametrize("script", BROKEN)
-def test_what_is_broken_is_told(tmp_path: Path, script: str) -> None:
+def test_what_is_broken_is_reported(tmp_path: Path, script: str) -> None:
     root = node(tmp_path, "roce")
     assert run(script, root).returncode == 0
-    said = failures(root, "roce")
-    assert any(BROKEN[script] in line for line in said), said
+    reported = failures(root, "roce")
+    assert any(BROKEN[script] in line for line in reported), reported
 
 
 def test_rdma_that_its_programs_mark(tmp_path: Path) -> None:
@@ -116,7 +115,7 @@ def test_rdma_that_its_programs_mark(tmp_path: Path) -> None:
 def test_a_unit_that_does_not_bring_it_back(tmp_path: Path, answers: str, line: str) -> None:
     root = node(tmp_path, "pause")
     stand_in(root, "systemctl", answers)
-    assert any(line in said for said in failures(root, "pause"))
+    assert any(line in reported for reported in failures(root, "pause"))
 
 
 def test_a_policy_the_node_does_not_have(tmp_path: Path) -> None:

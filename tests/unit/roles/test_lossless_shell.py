@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from roles.lossless import boot, state
+from roles.lossless import boot_unit, desired
 from tests.unit.ops.shells import calls, run, stand_in
+from tests.unit.roles.card import NAMES, asked, card, driver_answers, live, traffic_class
 
-from .card import NAMES, asked, card, driver_answers, live, traffic_class
-
-ROCE = boot.script("two", dict.fromkeys(NAMES, "roce")).decode()
-PAUSE = boot.script("two", dict.fromkeys(NAMES, "pause")).decode()
-NONE = boot.script("two", {}).decode()
+ROCE = boot_unit.script("two", dict.fromkeys(NAMES, "roce")).decode()
+PAUSE = boot_unit.script("two", dict.fromkeys(NAMES, "pause")).decode()
+NONE = boot_unit.script("two", {}).decode()
 
 
 @pytest.fixture
@@ -27,8 +26,8 @@ def set_by(script: str, node: Path, name: str = NAMES[0]) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def faults(node: Path, policy: state.Policy | None, name: str = NAMES[0]) -> list[str]:
-    return state.faults(name, policy, live(node, name))
+def faults(node: Path, policy: desired.Policy | None, name: str = NAMES[0]) -> list[str]:
+    return [event.message for event in desired.problems(name, policy, live(node, name))]
 
 
 def test_a_card_starts_as_pause_wants_it(node: Path) -> None:
@@ -36,7 +35,7 @@ def test_a_card_starts_as_pause_wants_it(node: Path) -> None:
     assert faults(node, "roce") == [
         "enp1s0f1np1: pause rx on -> off",
         "enp1s0f1np1: pause tx on -> off",
-        "enp1s0f1np1: flow control of priorities none -> 3, which takes its link down for a moment",
+        "enp1s0f1np1: flow control of priorities none -> 3 (takes its link down for a moment)",
         "enp1s0f1np1: priority of DSCP 26 none -> 3",
         "enp1s0f1np1: priority of DSCP 48 none -> 6",
         "enp1s0f1np1: RDMA traffic class none -> 106",
@@ -44,7 +43,7 @@ def test_a_card_starts_as_pause_wants_it(node: Path) -> None:
 
 
 def test_roce(node: Path) -> None:
-    for file in (state.NOTICE, state.REACT, state.CNP):
+    for file in (desired.NOTICE, desired.REACT, desired.CNP):
         (node / "sys/class/net/enp1s0f1np1" / file).write_text("0\n")
     assert set_by(ROCE, node) == (0, "")
     assert faults(node, "roce") == []
@@ -54,7 +53,7 @@ def test_roce(node: Path) -> None:
 
 @pytest.mark.parametrize("first", [ROCE, PAUSE, NONE])
 @pytest.mark.parametrize(("script", "policy"), [(ROCE, "roce"), (PAUSE, "pause"), (NONE, None)])
-def test_from_each_policy_to_each(node: Path, first: str, script: str, policy: state.Policy | None) -> None:
+def test_from_each_policy_to_each(node: Path, first: str, script: str, policy: desired.Policy | None) -> None:
     assert set_by(first, node)[0] == 0
     assert set_by(script, node) == (0, "")
     assert faults(node, policy) == []
@@ -75,7 +74,7 @@ def test_what_others_have_marked_stays(node: Path) -> None:
     assert set_by(PAUSE, node) == (0, "")
     assert faults(node, "pause") == []
     assert live(node)["priority of DSCP 26"] == "5"
-    assert live(node)[state.CLASS] == "96"
+    assert live(node)[desired.CLASS] == "96"
 
 
 def test_the_kernels_own_driver_can_pause(tmp_path: Path) -> None:
@@ -86,9 +85,9 @@ def test_the_kernels_own_driver_can_pause(tmp_path: Path) -> None:
 
 def test_the_kernels_own_driver_has_no_roce(tmp_path: Path) -> None:
     node = card(tmp_path, ofed=False)
-    code, said = set_by(ROCE, node)
-    assert (code, said) == (1, "enp1s0f1np1: its RDMA device has no traffic class to set\n")
-    assert calls(node).count("sleep 1") == boot.SECONDS
+    code, reported = set_by(ROCE, node)
+    assert (code, reported) == (1, "enp1s0f1np1: its RDMA device has no traffic class to set\n")
+    assert calls(node).count("sleep 1") == boot_unit.DEVICE_WAIT_SECONDS
     assert not [call for call in calls(node) if call.startswith(("ethtool", "dcb"))], "half of it was set"
 
 
@@ -120,7 +119,7 @@ def test_a_tool_that_fails_fails_the_unit(node: Path, script: str, tool: str) ->
 
 
 def test_a_file_that_cannot_be_written_fails_the_unit(node: Path) -> None:
-    path = node / "sys/class/net/enp1s0f1np1" / state.REACT
+    path = node / "sys/class/net/enp1s0f1np1" / desired.REACT
     path.unlink()
     path.mkdir()
     assert set_by(ROCE, node)[0] != 0
@@ -139,4 +138,4 @@ def test_a_node_without_such_interfaces_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "sys/class/net/enP7s7").mkdir(parents=True)
     (tmp_path / "sys/class/net/enp1s0f1np1_rep").mkdir()
     assert asked(tmp_path) == ""
-    assert state.live("", NAMES[0]) is None
+    assert desired.live("", NAMES[0]) is None

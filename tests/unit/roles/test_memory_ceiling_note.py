@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sparkrack.ops.account import Sort
-from sparkrack.run.drift import of
-from sparkrack.run.plan import CHANGES, Plan, Standing
+from core.util.event import EventKind
+from sparkrack.drift.findings import drift_of
+from sparkrack.engine.plan import CHANGES, HostState, Plan
+from tests.unit.engine.fake_rack import node_in, planned
 from tests.unit.ops.fakenode import Answers
-from tests.unit.run.fakerack import node_in, planned
-
-from .cases import OPERATIONS, rack_of, read
+from tests.unit.roles.cases import OPERATIONS, rack_of, read
 
 NOTE = "docker.memory: 100G is more than this node's 65536M: it bounds nothing here"
-START = "start sparkrack.slice with MemoryMax 100G, MemorySwapMax 0"
+START = "start sparkrack.slice: MemoryMax 100G, MemorySwapMax 0"
 
 
 def plan(name: str) -> Plan:
@@ -24,14 +23,14 @@ def plan(name: str) -> Plan:
 @pytest.mark.parametrize(
     ("name", "standing", "changes", "code"),
     [
-        ("ceiling-above-memory", Standing.IN_SYNC, [], 0),
-        ("ceiling-above-memory-not-there", Standing.CHANGES, [START], 2),
+        ("ceiling-above-memory", HostState.IN_SYNC, [], 0),
+        ("ceiling-above-memory-not-there", HostState.CHANGES, [START], 2),
     ],
 )
-def test_it_is_a_note(name: str, standing: Standing, changes: list[str], code: int) -> None:
+def test_it_is_a_note(name: str, standing: HostState, changes: list[str], code: int) -> None:
     found = plan(name)
-    (machine,) = found.machines
-    assert [said.text for _, said in machine.said(Sort.NOTE)] == [NOTE]
-    assert [said.text for _, said in machine.said(*CHANGES)] == changes
-    assert (machine.standing, found.changes, found.code) == (standing, len(changes), code)
-    assert (of(found).code, sum(of(found).counts.values())) == (code, len(changes))
+    (machine,) = found.hosts
+    assert [reported.message for _, reported in machine.events(EventKind.NOTE)] == [NOTE]
+    assert [reported.message for _, reported in machine.events(*CHANGES)] == changes
+    assert (machine.state, found.changes, found.code) == (standing, len(changes), code)
+    assert (drift_of(found).code, sum(drift_of(found).counts.values())) == (code, len(changes))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.memory.state import OFF, is_swap, without_swap
+from roles.memory.desired import OFF, is_swap, without_swap
 
 SWAP = [
     b"/swap.img none swap sw 0 0",

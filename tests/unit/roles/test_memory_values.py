@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.memory import state
-from sparkrack.fleet import Rack
-from tests.unit.fleet.racks import SWITCH, loaded
+from core.model import Rack
+from roles.memory import desired
+from roles.memory.options import MemoryOptions
+from tests.unit.model.racks import SWITCH, loaded
 
-OWN = state.DROPIN.rsplit("/", 1)[-1]
+OWN = desired.DROPIN.rsplit("/", 1)[-1]
 RACK = loaded(SWITCH)
 
 
@@ -22,7 +23,7 @@ def rack(**memory: int) -> Rack:
 
 
 def test_the_drop_in_says_what_the_rack_says() -> None:
-    lines = state.dropin(rack(min_free_kbytes=2000000, overcommit_memory=1)).decode().splitlines()
+    lines = desired.dropin(rack(min_free_kbytes=2000000, overcommit_memory=1)).decode().splitlines()
     assert lines == [
         "# Written by sparkrack for the rack two; a change here is overwritten.",
         "vm.min_free_kbytes = 2000000",
@@ -33,7 +34,7 @@ def test_the_drop_in_says_what_the_rack_says() -> None:
 def test_sysctl_reads_the_drop_in(tmp_path: Path) -> None:
     """A line that sysctl cannot parse is skipped with a complaint, so its own parser has the last word."""
     file = tmp_path / "x.conf"
-    file.write_bytes(state.dropin(RACK))
+    file.write_bytes(desired.dropin(RACK))
     done = subprocess.run(["sysctl", "--dry-run", "-p", str(file)], capture_output=True, text=True)
     if "--dry-run" in done.stderr:
         pytest.skip("this sysctl knows no --dry-run")
@@ -45,25 +46,25 @@ def test_it_is_read_after_every_usual_drop_in() -> None:
     assert all(name < OWN for name in usual)
 
 
-@pytest.mark.parametrize("key", state.sysctls(RACK))
+@pytest.mark.parametrize("key", desired.sysctls(RACK))
 def test_the_kernel_has_every_setting(key: str) -> None:
-    assert Path(state.live_path(key)).exists()
+    assert Path(desired.live_path(key)).exists()
 
 
 @pytest.mark.parametrize(
     ("total", "allowed"), [(2 * 1572864, True), (2 * 1572864 - 1, False), (128 * 1024**2, True), (0, False)]
 )
 def test_more_than_half_is_too_much(total: int, allowed: bool) -> None:
-    said = state.too_much_free(RACK, total)
-    assert (said is None) == allowed
-    assert said is None or f"at most {total // 2} " in said
+    reported = desired.too_much_free(RACK, total)
+    assert (reported is None) == allowed
+    assert reported is None or f"at most {total // 2} " in reported
 
 
 @given(st.integers(1024, 6 * 1024**2), st.integers(0, 2**40))
 def test_what_is_named_as_the_most_is_allowed(wanted: int, total: int) -> None:
-    said = state.too_much_free(RACK.model_copy(update={"memory": RACK.memory.model_copy(
-        update={"min_free_kbytes": wanted})}), total)  # fmt: skip
-    assert (said is None) == (2 * wanted <= total)
+    rack = RACK.model_copy(update={"memory": MemoryOptions(min_free_kbytes=wanted)})
+    reported = desired.too_much_free(rack, total)
+    assert (reported is None) == (2 * wanted <= total)
 
 
 WINS = "/etc/sysctl.d/zzz.conf"
@@ -83,8 +84,8 @@ WINS = "/etc/sysctl.d/zzz.conf"
     ],
 )
 def test_a_later_drop_in_that_differs_wins(line: str) -> None:
-    (said,) = state.overriders(line, RACK)
-    assert said.startswith(line.partition(":")[0] + " sets vm.")
+    (reported,) = desired.conflicting_settings(line, RACK)
+    assert reported.startswith(line.partition(":")[0] + " sets vm.")
 
 
 @pytest.mark.parametrize(
@@ -98,16 +99,16 @@ def test_a_later_drop_in_that_differs_wins(line: str) -> None:
         f"{WINS}:vm.overcommit_memory",
         f"{WINS}:vm.overcommit_ratio = 1",
         "/etc/sysctl.d/99-sysctl.conf:vm.overcommit_memory = 1",
-        f"{state.DROPIN}:vm.overcommit_memory = 1",
+        f"{desired.DROPIN}:vm.overcommit_memory = 1",
         "/etc/sysctl.d/10-a.conf:vm.min_free_kbytes = 1",
     ],
 )
 def test_what_does_not_win(line: str) -> None:
-    assert state.overriders(line, RACK) == []
+    assert desired.conflicting_settings(line, RACK) == []
 
 
-def test_each_that_wins_is_told() -> None:
+def test_each_that_wins_is_reported() -> None:
     listing = (
         f"{WINS}:vm.min_free_kbytes = 1\n{WINS}:vm.overcommit_memory = 1\n/run/sysctl.d/zzzz.conf:vm.swappiness=0\n"
     )
-    assert len(state.overriders(listing, RACK)) == 2
+    assert len(desired.conflicting_settings(listing, RACK)) == 2

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from roles.memory.apply import released
+from roles.memory.apply import zram_reset_script
 
 
 def _run(folder: Path, asks: int = 50) -> subprocess.CompletedProcess[str]:
-    script = released("zram0").replace("/sys/block", str(folder)).replace("-lt 50", f"-lt {asks}")
+    script = zram_reset_script("zram0").replace("/sys/block", str(folder)).replace("-lt 50", f"-lt {asks}")
     return subprocess.run(["dash", "-euc", script], capture_output=True, text=True, timeout=30, check=False)
 
 
@@ -49,7 +49,7 @@ def test_a_device_that_is_gone_is_done(tmp_path: Path) -> None:
     assert _run(tmp_path, asks=1).returncode == 0
 
 
-def test_a_device_in_use_is_told(busy: Path) -> None:
+def test_a_device_in_use_is_reported(busy: Path) -> None:
     ended = _run(busy.parents[1], asks=2)
     assert ended.returncode == 1
     assert "zram0 is still in use; lsof /dev/zram0 tells by whom\n" in ended.stderr

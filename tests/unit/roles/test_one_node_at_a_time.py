@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.ops.fakenode import Answers, Ended, run
-
-from .cases import DEPLOYS, node_of, rack_of
+from tests.unit.roles.cases import DEPLOYS, node_of, rack_of
 
 FACTORY = (
     '[{"ifname": "enp1s0f1np1", "flags": [], "mtu": 1500, "addr_info": []},'

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.ops.fakenode import MODES, run
-
-from .cases import DEPLOYS, OPERATIONS, answers_of, matches, rack_of, read
+from tests.unit.roles.cases import DEPLOYS, OPERATIONS, answers_of, matches, rack_of, read
 
 CASES = sorted(OPERATIONS.glob("*/*.yaml"))
 
@@ -21,18 +20,18 @@ def test_case(path: Path, mode: str) -> None:
     assert ends in ("right", "changed", "refused", "failed")
     data = {"rack": rack, "node": next(iter(rack.nodes.values())), "answers": answers}
     ended = run({"spark1": data}, DEPLOYS[role], mode)
-    said = ended.said
+    reported = ended.reported
     wanted = [] if mode == "dry" or ends in ("right", "refused") else case["sent"]
-    assert len(answers.sent) == len(wanted), (answers.sent, said)
+    assert len(answers.sent) == len(wanted), (answers.sent, reported)
     for sent, command in zip(answers.sent, wanted, strict=True):
         assert matches(sent, command), (sent, command)
     if ends == "refused" or (ends == "failed" and mode != "dry"):
-        assert ended.failed == ["spark1"], said
+        assert ended.failed == ["spark1"], reported
     else:
-        assert ended.failed == [], said
+        assert ended.failed == [], reported
     if ends == "refused" or mode != "dry":
         for text in case.get("says", []):
-            assert text in ended.log, said
+            assert text in ended.log, reported
     assert "Traceback" not in ended.log
     if mode == "dry":
         assert (ended.changing > 0) == (ends != "right")

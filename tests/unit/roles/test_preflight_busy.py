@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from tests.unit.ops.fakenode import MODES, Answers, Ended, run
-
-from .cases import DEPLOYS, OPERATIONS, node_of, rack_of, read
+from tests.unit.roles.cases import DEPLOYS, OPERATIONS, node_of, rack_of, read
 
 LOCK = "/run/sparkrack/run.lock"
 CASES = read(OPERATIONS / "preflight.busy.yaml")
-GONE = "when that run is gone"
+GONE = "if that run is dead"
 
 
 def preflight(mode: str, **locks: Any) -> Ended:
@@ -47,7 +46,7 @@ def test_another_run(case: dict[str, str], mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("lock", [{"exit": 1}, {"garbled": "%%"}, {"silent": True}])
-def test_a_lock_that_cannot_be_told_is_no_free_rack(lock: dict[str, Any], mode: str) -> None:
+def test_a_lock_that_is_unknown_is_no_free_rack(lock: dict[str, Any], mode: str) -> None:
     ended = preflight(mode, spark1=lock)
     assert ended.failed == ["spark1"]
     assert LOCK in ended.log

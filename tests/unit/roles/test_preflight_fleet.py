@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from sparkrack.ops import probe
+from core.ops import host_facts
 from tests.unit.ops.fakenode import MODES, Answers, Ended, run
-
-from .cases import DEPLOYS, node_of, rack_of
+from tests.unit.roles.cases import DEPLOYS, node_of, rack_of
 
 TWIN = "host key: ssh-ed25519 is the same as on"
 
@@ -44,7 +43,7 @@ def look(mode: str, *nodes: Answers) -> Ended:
 def test_two_that_are_right(mode: str) -> None:
     nodes = [Answers(node_of("preflight")), Answers(second())]
     ended = look(mode, *nodes)
-    assert ended.failed == [], ended.said
+    assert ended.failed == [], ended.reported
     assert ended.changing == 0
     assert "preflight: " not in ended.log, "nothing to tell"
     for answers in nodes:
@@ -60,10 +59,10 @@ def test_twins_are_refused_both(mode: str) -> None:
     assert f"[@fake/spark2] preflight: {TWIN} spark1, so each can pass for the other" in ended.log
 
 
-def test_a_difference_is_told_and_fails_nobody() -> None:
+def test_a_difference_is_reported_and_fails_no_one() -> None:
     ended = look("yes", Answers(node_of("preflight")), Answers(second(("6.17.0-1021", "6.17.0-1029"))))
     assert ended.failed == []
-    lines = [line for line in ended.said if "nodes differ in kernel" in line]
+    lines = [line for line in ended.reported if "nodes differ in kernel" in line]
     assert lines == [
         "[@fake/spark1] preflight: nodes differ in kernel: 6.17.0-1021-nvidia on spark1; 6.17.0-1029-nvidia on spark2"
     ]
@@ -76,8 +75,8 @@ def test_one_that_cannot_be_read_is_its_own_failure(mode: str, fault: str) -> No
     if fault == "lost":
         bad.probe_raises = TimeoutError("timed out")
     ended = look(mode, Answers(node_of("preflight")), bad)
-    assert ended.failed == ["spark2"], ended.said
-    assert [line for line in ended.said if "[@fake/spark1] preflight" in line] == []
+    assert ended.failed == ["spark2"], ended.reported
+    assert [line for line in ended.reported if "[@fake/spark1] preflight" in line] == []
     assert bad.probes == 1, "nobody waits for it twice"
 
 
@@ -95,5 +94,5 @@ def test_one_alone_is_compared_with_the_operators_clock() -> None:
 
 
 def test_what_no_operation_changes_is_asked_once() -> None:
-    lasting = probe._registered["preflight"].lasting
-    assert lasting == {"/etc/os-release", "/proc/cmdline", "/etc/machine-id", "preflight-machine"}
+    constant = host_facts._registered["preflight"].constant
+    assert constant == {"/etc/os-release", "/proc/cmdline", "/etc/machine-id", "preflight-machine"}

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roles.preflight import identity, state
-from sparkrack.fleet import Node, Rack
-from tests.unit.fleet.racks import SWITCH, changed, loaded
-
-from .cases import OPERATIONS, read
-from .nodefacts import facts
+from core.model import Node, Rack
+from roles.preflight import desired, dmi
+from tests.unit.model.racks import SWITCH, changed, loaded
+from tests.unit.roles.cases import OPERATIONS, read
+from tests.unit.roles.nodefacts import facts
 
 ASUS, PGX = "ASUSTeK COMPUTER INC.", "LENOVO"
 LINK = "LnkSta:\tSpeed 32GT/s (ok), Width x4 (ok)"
@@ -32,7 +31,7 @@ NODE = RACK.nodes["spark1"]
 
 
 def refused(*edits: tuple[str, str], rack: Rack = RACK, node: Node = NODE) -> list[str]:
-    return state.gates(rack, node, facts(*edits))
+    return desired.gates(rack, node, facts(*edits))
 
 
 @pytest.mark.parametrize(
@@ -66,19 +65,19 @@ def test_what_is_refused(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("LnkSta:\tSpeed 32GT/s, Width x4", "LnkSta:\tbroken", "PCIe links: cannot be told"),
-        ("3456789012 /", "much /", "room on disk: cannot be told"),
+        ("LnkSta:\tSpeed 32GT/s, Width x4", "LnkSta:\tbroken", "PCIe links: unexpected probe output"),
+        ("3456789012 /", "much /", "room on disk: unexpected probe output"),
         ("3456789012 /", "3456789012 /home", "room on disk: df does not say it of /"),
-        ("1800000000.000000000", "1800000000.%N", "clock: cannot be told"),
-        ("clock 0 1800000000.000000000", "clock 127", "clock: cannot be told"),
+        ("1800000000.000000000", "1800000000.%N", "clock: unexpected probe output"),
+        ("clock 0 1800000000.000000000", "clock 127", "clock: unexpected probe output"),
         (
             "hostkey 0 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIone root@spark1",
             "hostkey 0 none",
-            "host keys: cannot be told",
+            "host keys: unexpected probe output",
         ),
-        ("0123456789abcdef0123456789abcdef", "uninitialized", "/etc/machine-id: cannot be told"),
-        ("machine 0 aarch64", "machine aarch64", "preflight: cannot be told from 'machine aarch64'"),
-        ("machine 0 aarch64", "", "cannot be told from"),
+        ("0123456789abcdef0123456789abcdef", "uninitialized", "/etc/machine-id: unexpected probe output"),
+        ("machine 0 aarch64", "machine aarch64", "preflight: unexpected probe output 'machine aarch64'"),
+        ("machine 0 aarch64", "", "unexpected probe output"),
     ],
 )
 def test_what_is_no_answer(old: str, new: str, reason: str) -> None:
@@ -118,7 +117,7 @@ def test_roce_needs_the_driver() -> None:
     (one,) = refused(("interface 0 enp1", "interface 0 enp1s0f1np1\necn 0 enp1"), rack=roce)
     assert "enP2p1s0f1np1" in one
     gone = refused(*((f"interface 0 {name}", f"x 0 {name}") for name in names), rack=roce)
-    assert gone[0] == "lossless: enp1s0f1np1 is not there, so whether its driver can do roce cannot be told"
+    assert gone[0] == "lossless: enp1s0f1np1 is not there, so whether its driver can do roce is unknown"
     assert refused(rack=rack(lossless="pause")) == []
 
 
@@ -141,7 +140,7 @@ def test_roce_needs_the_driver() -> None:
     ],
 )
 def test_vendors(makers: tuple[str, ...], vendor: str | None) -> None:
-    assert identity.vendor_of(*makers) == vendor
+    assert dmi.vendor_of(*makers) == vendor
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,7 @@ def test_vendors(makers: tuple[str, ...], vendor: str | None) -> None:
     ],
 )
 def test_bios_versions(version: str, floor: str, older: bool) -> None:
-    assert identity.older(version, floor) == older
+    assert dmi.older(version, floor) == older
 
 
 @pytest.mark.parametrize(
@@ -173,7 +172,7 @@ def test_bios_versions(version: str, floor: str, older: bool) -> None:
 )  # fmt: skip
 def test_bios_versions_that_cannot_be_compared(version: str, floor: str) -> None:
     with pytest.raises(ValueError, match="number"):
-        identity.older(version, floor)
+        dmi.older(version, floor)
 
 
 @given(st.lists(st.integers(0, 9999), min_size=1, max_size=4), st.lists(st.integers(0, 9999), min_size=1, max_size=4))
@@ -181,4 +180,4 @@ def test_a_version_is_older_or_the_floor_is_met(one: list[int], other: list[int]
     length = max(len(one), len(other))
     padded = [part + [0] * (length - len(part)) for part in (one, other)]
     floor = ".".join(map(str, padded[1]))
-    assert identity.older(".".join(map(str, one)), floor) == (padded[0] < padded[1])
+    assert dmi.older(".".join(map(str, one)), floor) == (padded[0] < padded[1])

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from roles.preflight import answers, view
-from roles.preflight.state import ECN, HOTPLUG, Facts, Link
-from sparkrack.ops import probe
+from core.ops import host_facts
+from roles.preflight import parse
+from roles.preflight.desired import ECN, HOTPLUG, MachineFacts, PcieLink
+from roles.preflight.facts import CMDLINE, LASTING, MACHINE_ID, NOW, OS
 from tests.unit.ops.shells import calls, rooted, run, stand_in, write
+from tests.unit.roles.nodefacts import reported
 
-from .nodefacts import said
-
-COMMANDS = probe._registered["preflight"].commands
+COMMANDS = host_facts._registered["preflight"].commands
 LSPCI = """\
 0000:01:00.1 Ethernet controller: Mellanox Technologies MT2910 Family [ConnectX-7]
 \tSubsystem: Mellanox Technologies Device 0001
@@ -39,8 +39,8 @@ esac"""
 
 def node(root: Path) -> Path:
     """A node with a card, tools and a host key."""
-    for key, path in ((view.OS, view.OS), (view.CMDLINE, view.CMDLINE), (view.MACHINE_ID, view.MACHINE_ID)):
-        write(root, path, said()[key])
+    for key, path in ((OS, OS), (CMDLINE, CMDLINE), (MACHINE_ID, MACHINE_ID)):
+        write(root, path, reported()[key])
     for name in ("enp1s0f1np1", "enP2p1s0f1np1"):
         (root / "sys/class/net" / name).mkdir(parents=True)
     write(root, f"/sys/class/net/enp1s0f1np1/{ECN}", "1\n")
@@ -62,22 +62,22 @@ def asked(root: Path, key: str) -> str:
     return done.stdout
 
 
-def facts(root: Path) -> Facts:
-    texts = [Path(f"{root}{path}").read_text() for path in (view.OS, view.CMDLINE, view.MACHINE_ID)]
-    texts += [asked(root, key) for key in (view.LASTING, view.NOW)]
-    return answers.facts(answers.Texts(*texts), (0.0, 0.0))
+def facts(root: Path) -> MachineFacts:
+    texts = [Path(f"{root}{path}").read_text() for path in (OS, CMDLINE, MACHINE_ID)]
+    texts += [asked(root, key) for key in (LASTING, NOW)]
+    return parse.facts(parse.Texts(*texts), (0.0, 0.0))
 
 
 def test_a_whole_node(tmp_path: Path) -> None:
     found = facts(node(tmp_path))
-    assert found.untold == {}
+    assert found.unknown == {}
     assert (found.machine, found.kernel) == ("aarch64", "6.17.0-1021-nvidia")
     assert (found.maker, found.product, found.bios) == ("LENOVO", "ThinkStation  PGX", "5.36_1.2")
     assert found.board == 'a\\tb  $(reboot) * ; "x"', "as it is: neither run nor read as an escape"
     assert (found.driver, found.engine, found.firmware) == ("580.159.03", "docker.io 26.1.5", "28.45.4028 (NVD1)")
     assert found.interfaces == {"enp1s0f1np1", "enP2p1s0f1np1"}
     assert found.ecn == {"enp1s0f1np1"}
-    assert found.links == {"0000:01:00.1": Link("32GT/s", "x4"), "0002:01:00.1": Link("32GT/s", "x2")}
+    assert found.links == {"0000:01:00.1": PcieLink("32GT/s", "x4"), "0002:01:00.1": PcieLink("32GT/s", "x2")}
     assert found.host_keys == {"AAAA": "ssh-ed25519", "BBBB\\n": "ssh-rsa"}
     assert not found.hotplug
     assert "/" in found.room
@@ -85,8 +85,19 @@ def test_a_whole_node(tmp_path: Path) -> None:
     assert found.clock[0] == found.clock[1] > 1_700_000_000
 
 
+def test_wifi_that_is_up(tmp_path: Path) -> None:
+    node(tmp_path)
+    for name, flags in (("wlP9s9", "0x1003"), ("wlan1", "0x1002"), ("enP7s7", "0x1003")):
+        write(tmp_path, f"/sys/class/net/{name}/flags", f"{flags}\n")
+    (tmp_path / "sys/class/net/wlP9s9/phy80211").mkdir()
+    (tmp_path / "sys/class/net/wlan1/phy80211").mkdir()
+    assert facts(tmp_path).wifi == ("wlP9s9",)
+    (tmp_path / "sys/class/net/wlan1/flags").unlink()
+    assert run(COMMANDS[NOW], tmp_path).returncode == 9, "flags that cannot be read are not taken for off"
+
+
 def test_each_tool_is_started_once(tmp_path: Path) -> None:
-    asked(node(tmp_path), view.LASTING)
+    asked(node(tmp_path), LASTING)
     assert calls(tmp_path) == [
         "uname -m",
         "uname -r",
@@ -105,13 +116,13 @@ def test_a_bare_node_answers(tmp_path: Path) -> None:
     """Each tool is missing: that is an answer, and which gate it closes is not the probe's to say."""
     for tool in ("uname", "dmidecode", "nvidia-smi", "dpkg-query", "ethtool", "lspci"):
         stand_in(tmp_path, tool, "exit 127")
-    for path in (view.OS, view.CMDLINE, view.MACHINE_ID):
-        write(tmp_path, path, said()[path])
+    for path in (OS, CMDLINE, MACHINE_ID):
+        write(tmp_path, path, reported()[path])
     write(tmp_path, "/proc/locks")
     found = facts(tmp_path)
-    assert found.untold["maker"] == "dmidecode is not installed"
-    assert found.untold["links"] == "lspci is not installed (package pciutils)"
-    assert found.untold["driver"] == "nvidia-smi is not installed"
+    assert found.unknown["maker"] == "dmidecode is not installed"
+    assert found.unknown["links"] == "lspci is not installed (package pciutils)"
+    assert found.unknown["driver"] == "nvidia-smi is not installed"
     assert (found.interfaces, found.firmware, found.host_keys) == (frozenset(), "", {})
 
 
@@ -122,7 +133,7 @@ def test_hotplug(tmp_path: Path) -> None:
 
 def test_a_host_key_that_cannot_be_read_is_unknown(tmp_path: Path) -> None:
     write(node(tmp_path), "/etc/ssh/ssh_host_z_key.pub", "")
-    assert run(COMMANDS[view.LASTING], tmp_path).returncode == 9
+    assert run(COMMANDS[LASTING], tmp_path).returncode == 9
 
 
 @pytest.mark.parametrize(
@@ -141,9 +152,7 @@ def test_where_docker_keeps_images(tmp_path: Path, daemon: str | None, wanted: l
     if daemon is not None:
         write(tmp_path, "/etc/docker/daemon.json", rooted(daemon, tmp_path))
     stand_in(tmp_path, "df", 'shift 3; echo "   Avail Mounted on"; for p; do echo "  7 $p"; done')
-    places = [
-        line.removeprefix("room 0 7 ").replace(str(tmp_path), "") for line in asked(tmp_path, view.NOW).splitlines()
-    ]
+    places = [line.removeprefix("room 0 7 ").replace(str(tmp_path), "") for line in asked(tmp_path, NOW).splitlines()]
     assert [place or "/" for place in places if not place.startswith(("clock", "room"))] == wanted
     assert not (tmp_path / "etc/hacked").exists()
 

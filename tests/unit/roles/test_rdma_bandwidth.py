@@ -12,13 +12,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from core.model import Address, Rack, reachable
+from core.model.rdma_flows import Flow
 from roles.rdma import bandwidth
-from roles.rdma.bandwidth import Flow, client, measured, server
+from roles.rdma.bandwidth import client, measured, server
 from roles.rdma.bandwidth import tests as runs_of
-from roles.rdma.verdict import judge
-from sparkrack.fleet import Address, Rack, reachable
-from tests.unit.fleet.racks import DIRECT, RING, SWITCH, changed, loaded
-from tests.unit.fleet.random_racks import any_rack
+from roles.rdma.bandwidth_verdict import judge
+from tests.unit.model.racks import DIRECT, RING, SWITCH, changed, loaded
+from tests.unit.model.random_racks import any_rack
 from tests.unit.ops.shells import rooted, stand_in
 
 FAST = changed(SWITCH, ("4x100G", "2x200G"), ("qsfp56-dd-1-3", "qsfp56-dd-1-5"))
@@ -136,10 +137,10 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize(
-    ("which", "first", "second", "said"),
+    ("which", "first", "second", "reported"),
     [(0, 109.0, 13.2, "stale ConnectX-7"), (2, 98.0, 51.0, "too low")],
 )
-def test_both_ends(tmp_path: Path, which: int, first: float, second: float, said: str) -> None:
+def test_both_ends(tmp_path: Path, which: int, first: float, second: float, reported: str) -> None:
     rack = loaded(DIRECT)
     flows = local(runs_of(rack, "left")[which], free_port())
     sender = node(tmp_path / "left", rocep1s0f1=first, roceP2p1s0f1=second)
@@ -151,7 +152,7 @@ def test_both_ends(tmp_path: Path, which: int, first: float, second: float, said
     found = measured(rack, flows, here.stdout, there.stdout)
     assert (found.link, found.lanes, found.leg, found.switched, found.moved) == (200.0, 4, 200, False, None)
     assert found.figures == ((min(first, second),) if not which else (first, second))
-    assert judge(found).name == said
+    assert judge(found).name == reported
 
 
 def test_a_node_without_the_tool(tmp_path: Path) -> None:
@@ -237,5 +238,5 @@ def test_the_live_gid_is_used(tmp_path: Path) -> None:
     flows = runs_of(loaded(SWITCH), "spark1")[0]
     assert on(tmp_path, client(flows)).returncode == 0
     assert (tmp_path / "calls").read_text() == (
-        "ib_write_bw -d mlx5_1 -D 5 -q 4 --report_gbits -x 5 -p 18600 -s 1048576 192.168.100.2\n"
+        "ib_write_bw -d mlx5_1 -x 5 -p 18600 -D 5 -q 4 --report_gbits -s 1048576 192.168.100.2\n"
     )

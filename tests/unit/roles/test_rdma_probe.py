@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from roles.rdma import environment, state, view
-from sparkrack.fleet.dropins import overriders
-from sparkrack.ops import probe
-from tests.unit.fleet.racks import SWITCH, loaded
+from core.ops import host_facts
+from core.probes.systemd_dropins import overriders
+from roles.rdma import desired, environment, facts
+from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import rooted, run, stand_in, write
 
-COMMANDS = probe._registered["rdma"].commands
+COMMANDS = host_facts._registered["rdma"].commands
 RACK = loaded(SWITCH)
 NODE = RACK.nodes["spark1"]
 
@@ -24,7 +24,7 @@ def asked(node: Path, key: str) -> str:
 
 
 def test_a_bare_node_answers_with_nothing(tmp_path: Path) -> None:
-    keys = (view.MODES, view.DEVICES, view.LIMITS, view.MANAGER, view.ARP)
+    keys = (facts.MODES, facts.DEVICES, facts.LIMITS, facts.MANAGER, facts.ARP)
     assert [asked(tmp_path, key) for key in keys] == [""] * 5
 
 
@@ -33,7 +33,7 @@ def test_modes(tmp_path: Path) -> None:
     write(tmp_path, environment.GID_INDEX)
     (tmp_path / environment.GID_INDEX[1:]).chmod(0o755)
     (tmp_path / environment.ENV[1:]).chmod(0o640)
-    assert asked(tmp_path, view.MODES) == f"{environment.ENV}:640:root:root\n{environment.GID_INDEX}:755:root:root\n"
+    assert asked(tmp_path, facts.MODES) == f"640 root:root {environment.ENV}\n755 root:root {environment.GID_INDEX}\n"
 
 
 def test_devices(tmp_path: Path) -> None:
@@ -41,18 +41,18 @@ def test_devices(tmp_path: Path) -> None:
     write(tmp_path, "/sys/class/net/enP2p1s0f1np1/device/infiniband/mlx5_3/node_type")
     write(tmp_path, "/sys/class/net/enP7s7/device/infiniband/other/node_type")
     write(tmp_path, "/sys/class/net/enp1s0f0np0/device/x")
-    live = environment.live_devices(asked(tmp_path, view.DEVICES))
+    live = environment.live_devices(asked(tmp_path, facts.DEVICES))
     assert live == {"enp1s0f1np1": "mlx5_1", "enP2p1s0f1np1": "mlx5_3"}
 
 
 def test_limits(tmp_path: Path) -> None:
     write(tmp_path, "/etc/security/limits.d/99-a b.conf", "ops - memlock 64\nops - nofile 1\n")
     write(tmp_path, "/etc/security/limits.d/99-x.conf.bak", "ops - memlock 64\n")
-    (said,) = state.outlimited(asked(tmp_path, view.LIMITS), RACK)
-    assert said.startswith("/etc/security/limits.d/99-a b.conf limits memlock of ops to 64 ")
+    (reported,) = desired.outlimited(asked(tmp_path, facts.LIMITS), RACK)
+    assert reported.startswith("/etc/security/limits.d/99-a b.conf limits memlock of ops to 64 ")
 
 
-@pytest.mark.parametrize("key", [view.ARP, view.MANAGER, view.LIMITS])
+@pytest.mark.parametrize("key", [facts.ARP, facts.MANAGER, facts.LIMITS])
 def test_what_cannot_be_read_is_unknown(tmp_path: Path, key: str) -> None:
     for folder in ("sysctl.d", "systemd/system.conf.d", "security/limits.d"):
         write(tmp_path, f"/etc/{folder}/a.conf", "x\n")
@@ -65,35 +65,35 @@ def test_drop_ins(tmp_path: Path) -> None:
     write(tmp_path, "/usr/lib/sysctl.d/zzz.conf", text)
     write(tmp_path, "/run/sysctl.d/zzz z.conf", "-net/ipv4/conf/default/arp_announce = 0\n")
     write(tmp_path, "/etc/sysctl.d/zzzz.conf.bak", text)
-    wanted = state.sysctls(RACK, NODE)
-    faults = overriders(asked(tmp_path, view.ARP), wanted, state.ARP_DROPIN)
+    wanted = desired.sysctls(RACK, NODE)
+    faults = overriders(asked(tmp_path, facts.ARP), wanted, desired.ARP_DROPIN)
     assert [fault.partition(" sets")[0] for fault in faults] == [
         "/run/sysctl.d/zzz z.conf",
         "/usr/lib/sysctl.d/zzz.conf",
     ]
     # A file of the same name in /etc hides it, a link to /dev/null too.
     (tmp_path / "etc/sysctl.d/zzz.conf").symlink_to("/dev/null")
-    assert len(overriders(asked(tmp_path, view.ARP), wanted, state.ARP_DROPIN)) == 1
+    assert len(overriders(asked(tmp_path, facts.ARP), wanted, desired.ARP_DROPIN)) == 1
 
 
 def test_manager_settings(tmp_path: Path) -> None:
     write(tmp_path, "/usr/lib/systemd/system.conf.d/60-x.conf", "[Manager]\nDefaultLimitMEMLOCK=8M\n")
     write(tmp_path, "/etc/systemd/system.conf.d/10-x.conf", "[Manager]\n#DefaultLimitMEMLOCK=8M\n")
-    faults = overriders(asked(tmp_path, view.MANAGER), {state.MEMLOCK: "infinity"}, state.MANAGER)
+    faults = overriders(asked(tmp_path, facts.MANAGER), {desired.MEMLOCK: "infinity"}, desired.MANAGER)
     assert [fault.partition(" sets")[0] for fault in faults] == ["/usr/lib/systemd/system.conf.d/60-x.conf"]
 
 
 def test_live_values(tmp_path: Path) -> None:
     for place in ("all", "default", "enp1s0f1np1", "fabric0", "eth0"):
         for name, value in (("arp_ignore", "1"), ("arp_announce", "10")):
-            write(tmp_path, f"{state.CONF}/{place}/{name}", f"{value}\n")
-    live = state.live_sysctls(asked(tmp_path, view.ARP_LIVE))
+            write(tmp_path, f"{desired.CONF}/{place}/{name}", f"{value}\n")
+    live = desired.live_sysctls(asked(tmp_path, facts.ARP_LIVE))
     assert live["net.ipv4.conf.fabric0.arp_announce"] == 10
     assert {key.split(".")[3] for key in live} == {"all", "default", "enp1s0f1np1", "fabric0"}
 
 
 def test_no_live_values_are_unknown(tmp_path: Path) -> None:
-    assert run(COMMANDS[view.ARP_LIVE], tmp_path).returncode != 0
+    assert run(COMMANDS[facts.ARP_LIVE], tmp_path).returncode != 0
 
 
 def test_the_stand_in_folder_is_really_used() -> None:

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from roles.rdma import bandwidth, environment, state, verify
-from sparkrack.fleet import Rack
-from sparkrack.proof.found import parsed
-from sparkrack.proof.machines import Machines
-from sparkrack.proof.shell import UnreachableError
-from sparkrack.proof.told import FAULT, MEASURED, UNKNOWN, Told, UnknownError, of
-from tests.unit.fleet.racks import SWITCH, loaded
+from core.model import Rack
+from core.probes.protocol import UnknownError
+from core.ssh.client import NodeConnections
+from core.ssh.root_shell import UnreachableError
+from core.verify.measurements import parse_measurement
+from core.verify.reporter import FAULT, MEASURED, UNKNOWN, CheckReporter, properties_named
+from roles.rdma import bandwidth, desired, environment, verify
+from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import run, stand_in
-
-from .card import Machine
+from tests.unit.roles.card import Machine
 
 RACK = loaded(SWITCH)
 NODE = RACK.nodes["spark1"]
@@ -28,8 +28,8 @@ READ = f'while IFS= read -r l; do case $l in [A-Z]*) export "$l";; esac; done < 
 
 def node(root: Path) -> Path:
     """A node with our files, and tools that answer as on one that has read them."""
-    files = [*environment.files(RACK, NODE, "enP7s7", {}), state.limits(RACK), state.manager(RACK)]
-    for file in [*files, state.arp_dropin(RACK, NODE)]:
+    files = [*environment.files(RACK, NODE, "enP7s7", {}), desired.limits(RACK), desired.manager(RACK)]
+    for file in [*files, desired.arp_dropin(RACK, NODE)]:
         path = Path(f"{root}{file.path}")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file.content)
@@ -40,30 +40,30 @@ def node(root: Path) -> Path:
     stand_in(root, "su", f"{read} echo unlimited; env")
     stand_in(root, "systemd-run", f"{read} echo unlimited; env")
     stand_in(root, "sysctl", 'for k in "$@"; do case $k in *ignore) echo "$k = 1";; *) echo "$k = 2";; esac; done')
-    stand_in(root, "systemd-analyze", f"cat {root}{state.ARP_DROPIN}")
+    stand_in(root, "systemd-analyze", f"cat {root}{desired.ARP_DROPIN}")
     return root
 
 
 def failures(root: Path, rack: Rack = RACK) -> list[str]:
     """What the checks say."""
     machine = Machine(root)
-    said: list[str] = []
+    reported: list[str] = []
     wanted_of: Callable[..., dict[str, str]] = getattr(verify.wanted, "__wrapped__", verify.wanted)
     wanted = wanted_of(rack, NODE, machine)
 
     def check(test: Callable[..., None], *arguments: Any) -> None:
         properties: list[tuple[str, object]] = []
         try:
-            test(*(Told(properties) if argument is Told else argument for argument in arguments))
+            test(*(CheckReporter(properties) if argument is CheckReporter else argument for argument in arguments))
         except AssertionError as error:
-            said.extend(of(properties, FAULT) or [str(error).splitlines()[0]])
+            reported.extend(properties_named(properties, FAULT) or [str(error).splitlines()[0]])
 
-    check(verify.test_a_login_has_the_environment_and_may_pin_memory, NODE, machine, rack, wanted, Told)
-    check(verify.test_a_service_has_the_environment_and_may_pin_memory, NODE, machine, wanted, Told)
+    check(verify.test_a_login_has_the_environment_and_may_pin_memory, NODE, machine, rack, wanted, CheckReporter)
+    check(verify.test_a_service_has_the_environment_and_may_pin_memory, NODE, machine, wanted, CheckReporter)
     check(verify.test_nccl_conf_does_not_turn_rdma_off, NODE, machine)
-    check(verify.test_each_half_answers_for_itself, NODE, machine, rack, Told)
-    check(verify.test_each_half_answers_for_itself_after_a_boot, NODE, machine, rack, Told)
-    return said
+    check(verify.test_each_half_answers_for_itself, NODE, machine, rack, CheckReporter)
+    check(verify.test_each_half_answers_for_itself_after_a_boot, NODE, machine, rack, CheckReporter)
+    return reported
 
 
 def test_a_node_that_is_right(tmp_path: Path) -> None:
@@ -83,11 +83,11 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("script", BROKEN)
-def test_what_is_broken_is_told(tmp_path: Path, script: str) -> None:
+def test_what_is_broken_is_reported(tmp_path: Path, script: str) -> None:
     root = node(tmp_path)
     assert run(script, root).returncode == 0
-    said = failures(root)
-    assert any(BROKEN[script] in line for line in said), said
+    reported = failures(root)
+    assert any(BROKEN[script] in line for line in reported), reported
 
 
 TOOLS = {
@@ -104,18 +104,18 @@ TOOLS = {
 def test_what_a_tool_says(tmp_path: Path, tool: str, script: str) -> None:
     root = node(tmp_path)
     stand_in(root, tool, script)
-    said = failures(root)
-    assert any(TOOLS[tool, script] in line for line in said), said
+    reported = failures(root)
+    assert any(TOOLS[tool, script] in line for line in reported), reported
 
 
-def test_an_address_that_nobody_holds(tmp_path: Path) -> None:
+def test_an_address_that_no_one_holds(tmp_path: Path) -> None:
     root = node(tmp_path)
     stand_in(root, "ip", "echo '[{},{}]'")
     with pytest.raises(AssertionError, match=r"spark1: 0 interfaces hold 10\.77\.0\.11, wanted one"):
         failures(root)
 
 
-class Nodes(Machines):
+class Nodes(NodeConnections):
     """As many nodes as are asked for, each the same folder."""
 
     def __init__(self, root: Path) -> None:
@@ -135,8 +135,10 @@ def measured(root: Path, figures: str, monkeypatch: pytest.MonkeyPatch) -> tuple
     monkeypatch.setattr(bandwidth, "server", lambda _: "true")
     properties: list[tuple[str, object]] = []
     with suppress(AssertionError, UnknownError):
-        verify.test_bandwidth(NODE, RACK, Nodes(root), True, frozenset(), Told(properties))
-    return [*of(properties, FAULT), *of(properties, UNKNOWN)], list(of(properties, "note"))
+        verify.test_bandwidth(NODE, RACK, Nodes(root), True, frozenset(), CheckReporter(properties))
+    return [*properties_named(properties, FAULT), *properties_named(properties, UNKNOWN)], list(
+        properties_named(properties, "note")
+    )
 
 
 def test_a_healthy_figure_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,21 +163,24 @@ def test_a_deaf_end_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(bandwidth, "server", lambda _: "echo no device >&2; exit 1")
     properties: list[tuple[str, object]] = []
     with pytest.raises(UnknownError):
-        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), True, frozenset(), Told(properties))
-    assert of(properties, UNKNOWN)[0] == "spark1/enp1s0f1np1 -> spark2: the other end cannot receive: no device"
+        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), True, frozenset(), CheckReporter(properties))
+    assert (
+        properties_named(properties, UNKNOWN)[0]
+        == "spark1/enp1s0f1np1 -> spark2: the other end cannot receive: no device"
+    )
 
 
 def test_nothing_is_measured_unasked(tmp_path: Path) -> None:
     with pytest.raises(pytest.skip.Exception, match="bandwidth is measured with --bandwidth"):
-        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), False, frozenset(), Told([]))
+        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), False, frozenset(), CheckReporter([]))
 
 
 def values(root: Path, excluded: frozenset[str] = frozenset()) -> list[tuple[object, ...]]:
     """What a report is told of each measurement."""
     properties: list[tuple[str, object]] = []
     with suppress(AssertionError, UnknownError):
-        verify.test_bandwidth(NODE, RACK, Nodes(root), True, excluded, Told(properties))
-    found = [parsed(text) for text in of(properties, MEASURED)]
+        verify.test_bandwidth(NODE, RACK, Nodes(root), True, excluded, CheckReporter(properties))
+    found = [parse_measurement(text) for text in properties_named(properties, MEASURED)]
     assert all(value.kind == "bandwidth" for value in found)
     return [(v.halves, v.sender, v.receiver, v.gbps, v.verdict, v.good) for v in found if v.kind == "bandwidth"]
 
@@ -188,7 +193,7 @@ def values(root: Path, excluded: frozenset[str] = frozenset()) -> list[tuple[obj
         ("nan", ((), "not measured", None)),
     ],
 )
-def test_a_report_is_told_every_figure(
+def test_a_report_is_reported_every_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, figures: str, wanted: tuple[object, ...]
 ) -> None:
     measured(tmp_path, figures, monkeypatch)

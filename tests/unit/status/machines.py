@@ -1,4 +1,4 @@
-"""Machines of the reference rack that answer as declared, until a test changes what they say."""
+"""Hosts of the reference rack with answers as declared, until a test changes them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sparkrack.fleet import Half, Port, Rack, load
-from sparkrack.ops import lock
-from sparkrack.ops.lock import Holder
-from sparkrack.status.ask import Said, Silent
-from sparkrack.status.collect import collect
+from core.model import Half, Port, Rack, load
+from core.ops import run_lock
+from core.ops.run_lock import Holder
+from sparkrack.status.build import build_status
+from sparkrack.status.collect_answers import Answer, NoAnswer
 from sparkrack.status.model import Status
-from sparkrack.status.question import halves
-from sparkrack.status.switch import SwitchSaid
+from sparkrack.status.probe_script import halves
+from sparkrack.status.switch import SwitchAnswers
 from switch.offload import Forwarding
+from tests.unit.probe_output import probe_output
 
-REFERENCE = Path(__file__).parents[3] / "group_data/rack.yaml"
+EXAMPLE = Path(__file__).parents[3] / "examples/rack.yaml"
+REFERENCE = EXAMPLE.read_text().partition("# The weights of models")[0]
+"""The reference rack without models and serving, of which status shows nothing."""
 IMAGE = "scitrera/dgx-spark-sglang:0.5.12"
 ID, OTHER, DIGEST = (f"sha256:{sign * 64}" for sign in "abd")
 NOW = datetime(2026, 11, 22, 9, 30, tzinfo=UTC)
@@ -34,7 +37,7 @@ Answers = dict[str, tuple[int, list[str]]]
 def reference(folder: Path, text: str = "", pinned: str | None = None) -> Rack:
     """The reference rack, or another text of it, with a lock file beside it."""
     path = folder / "rack.yaml"
-    path.write_text(text or REFERENCE.read_text())
+    path.write_text(text or REFERENCE)
     pins = {"images": {IMAGE: {"digest": DIGEST, "id": ID}}}
     (folder / "rack.lock.json").write_text(json.dumps(pins) if pinned is None else pinned)
     return load(path)
@@ -42,8 +45,9 @@ def reference(folder: Path, text: str = "", pinned: str | None = None) -> Rack:
 
 @dataclass
 class Machines:
-    """What each machine says. `nodes`: the answers by question; `links`: the monitor of the switch by leg; `raw`: an
-    output as a whole, in place of a node's answers; `silent`: why a machine does not answer."""
+    """Answers of the hosts. `nodes`: the answers by question; `links`: the monitor of the switch by leg; `raw`: a whole
+    output, in place of a node's answers; `silent`: why a host does not answer.
+    """
 
     rack: Rack
     nodes: dict[str, Answers] = field(default_factory=dict)
@@ -58,25 +62,27 @@ class Machines:
     silent: dict[str, str] = field(default_factory=dict)
 
     def output(self, node: str) -> str:
-        """What a node prints."""
+        """Return the output of a node."""
         if node in self.raw:
             return self.raw[node]
-        lines = []
-        for question, (code, said) in self.nodes[node].items():
-            lines += [f"{question} {code}", *(f"{question} {code} {line}" for line in said)]
-        return "".join(f"{line}\n" for line in [*lines, "end 0"])
+        answers = self.nodes[node].items()
+        return probe_output(
+            {key: (code, "".join(f"{line}\n" for line in reported)) for key, (code, reported) in answers}
+        )
 
-    def said(self) -> dict[str, Said]:
-        """What comes of asking them all."""
-        found: dict[str, Said] = {name: self.output(name) for name in self.nodes}
-        found["crs812"] = SwitchSaid(
+    def answers(self) -> dict[str, Answer]:
+        """Return the answers of all hosts."""
+        found: dict[str, Answer] = {name: self.output(name) for name in self.nodes}
+        found["crs812"] = SwitchAnswers(
             self.resource, self.identity, self.links, self.health, self.armed, self.safe_mode, self.frames
         )
-        return found | {name: Silent(why) for name, why in self.silent.items()}
+        return found | {name: NoAnswer(why) for name, why in self.silent.items()}
 
     def status(self, state: Path | None = None) -> Status:
         """The status of all of them."""
-        return collect(self.rack, [*self.rack.nodes, *self.rack.switches], self.said(), state or Path("/none"), NOW)
+        return build_status(
+            self.rack, [*self.rack.nodes, *self.rack.switches], self.answers(), state or Path("/none"), NOW
+        )
 
 
 Change = Callable[[Machines], object]
@@ -97,7 +103,7 @@ def machines(rack: Rack) -> Machines:
             **{half.interface: (0, ethtool(_speed(rack, half))) for half in halves(rack, name)},
             "images": (0, [f"{ID} scitrera/dgx-spark-sglang 0.5.12 {DIGEST} 22.4GB"]),
         }
-    made.nodes["spark1"]["lock"] = (lock.GONE, [])
+    made.nodes["spark1"]["lock"] = (run_lock.GONE, [])
     for leg, _ in rack.cabling.legs("crs812"):
         made.links[leg.interface] = {"status": "link-ok", "rate": "100Gbps", "fec": "fec91"}
     made.resource = {"version": "7.23.1 (stable)", "uptime": "1w3d4h5m6s", "board-name": "CRS812-8DS-2DQ-2DDQ"}
@@ -119,16 +125,18 @@ def _speed(rack: Rack, half: Half) -> str:
 
 
 def ethtool(speed: str, link: str = "yes") -> list[str]:
-    """What ethtool prints of a half, shortened."""
+    """Return ethtool's output for a half, shortened."""
     return ["Settings for x:", "\tSupported ports: [ Backplane ]", f"\tSpeed: {speed}", f"\tLink detected: {link}"]
 
 
 def answers(node: str, question: str, code: int = 0, *lines: str) -> Change:
-    """A node answers one question otherwise."""
+    """Change one answer of a node."""
     return lambda made: made.nodes[node].update({question: (code, list(lines))})
 
 
-def held(holder: Holder | str) -> tuple[int, list[str]]:
-    """The head node's answer while a run holds the rack, or while this is in the lock file."""
+def held(holder: Holder | str, silence: int | None = None) -> tuple[int, list[str]]:
+    """The head node's answer while a run holds the rack, or while this is in the lock file. `silence`: seconds since
+    the lock was renewed."""
     text = holder if isinstance(holder, str) else holder.text
-    return 0, base64.encodebytes(text.encode()).decode().splitlines()
+    age = [] if silence is None else [f"age:{silence}"]
+    return 0, [*base64.encodebytes(text.encode()).decode().splitlines(), *age]

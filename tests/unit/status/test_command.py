@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from core.model import Rack
+from core.routeros.errors import LoginError, SentenceError, SessionError
+from core.ssh import node_shells
+from core.ssh.root_shell import UnreachableError
 from sparkrack.cli.main import sparkrack
-from sparkrack.fleet import Rack
-from sparkrack.proof.shell import UnreachableError
-from sparkrack.status import ask
+from sparkrack.rebuild.subcommands import WITHIN
+from sparkrack.status import collect_answers
 from sparkrack.status.model import Status
-from switch.errors import LoginError, SentenceError, SessionError
-from switch.look import Look
+from switch.verify_client import SwitchChecks
 from tests.unit.status.machines import Machines, machines, reference
 
 ALL = [f"spark{number}" for number in range(1, 9)]
@@ -38,7 +40,7 @@ class Network:
         self.end = threading.Event()
 
     def shell(self, node: str, config: Path, seconds: float) -> Any:
-        assert seconds == ask.ANSWER_SECONDS
+        assert seconds == collect_answers.ANSWER_SECONDS
         text = config.read_text()
         assert text.startswith("ConnectTimeout 5\n"), "what comes first counts"
         assert f"Host {node}\n" in text
@@ -46,7 +48,7 @@ class Network:
         def run(script: str) -> Any:
             self.asked.append((node, script))
             if node in self.slow:
-                self.end.wait(20)
+                self.end.wait(60)
             if why := self.made.silent.get(node):
                 raise UnreachableError(node, why)
             return SimpleNamespace(stdout_bytes=self.made.output(node).encode("utf-8", "surrogateescape"))
@@ -55,7 +57,7 @@ class Network:
 
     def session(self, name: str) -> Any:
         if name in self.slow:
-            self.end.wait(20)
+            self.end.wait(60)
         if name in self.made.silent:
             raise SessionError(self.made.silent[name])
         return SimpleNamespace(
@@ -107,8 +109,8 @@ def start(monkeypatch: pytest.MonkeyPatch, rack: Rack, tmp_path: Path) -> Start:
         for change in changes:
             change(made)
         network = Network(made)
-        monkeypatch.setattr(ask, "RootShell", network.shell)
-        monkeypatch.setattr(Look, "_open", lambda look: network.session(look.switch.name))
+        monkeypatch.setattr(node_shells, "RootShell", network.shell)
+        monkeypatch.setattr(SwitchChecks, "_open", lambda look: network.session(look.switch.name))
         return network
 
     return begin
@@ -146,7 +148,7 @@ EXITS = {
     "dead": ((dead,), 1, "spark4: unknown: cannot be reached: Connection timed out"),
     "no switch": ((no_switch,), 1, "crs812: unknown: could not be read over the API as sparkrack, who may also write"),
     "garbage": ((garbage,), 1, "spark2: unknown: cannot be understood: it did not answer to the end"),
-    "binary": ((binary,), 1, "spark2: unknown: kernel: cannot be told from \\xff\\xfe\\x00"),
+    "binary": ((binary,), 1, "spark2: unknown: kernel: unexpected output: \\xff\\xfe\\x00"),
     "both": ((slow, dead), 1, "9 machines: 8 reachable, 1 not as declared, 1 unknown"),
 }
 
@@ -170,11 +172,46 @@ def test_json(case: str, start: Start) -> None:
     ended = run("--json", "--quiet")
     assert (ended.exit_code, ended.stderr) == (code, "")
     data = json.loads(ended.stdout)
-    assert data["schema"] == "sparkrack.status/1"
+    assert data["schema"] == "sparkrack.status/2"
     found = Status.model_validate_json(ended.stdout)
     assert found.code == code
     assert [one.name for one in found.machines] == [*ALL, "crs812"]
     assert (found.drift, found.run) == (None, None)
+
+
+def unreachable(*names: str, why: str = "Host key verification failed.") -> Callable[[Machines], object]:
+    return lambda made: made.silent.update(dict.fromkeys(names, why))
+
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPkOmIEEQFcdWhvyVUTHZeIWyzdnbKHN8OkJ1HLlK3hM"
+DENIED = "Permission denied (publickey)."
+FIRST_CONTACT = {
+    "nothing was set up": ((unreachable(*ALL, "crs812"),), "", ["bootstrap"]),
+    "no node was set up": ((unreachable(*ALL),), "", ["bootstrap", "nodes"]),
+    "one node is new": ((unreachable("spark4"),), "", ["bootstrap", "nodes", "spark4"]),
+    "the switch is new": ((unreachable("crs812"),), "", ["bootstrap", "switch", "crs812"]),
+    "our key is refused": (
+        (unreachable("spark4", why="Permission denied (publickey)."),),
+        KEY,
+        ["bootstrap", "nodes", "spark4"],
+    ),
+    "it is off": ((unreachable("spark4", why="Connection timed out"),), KEY, ["drift"]),
+    "all is well": ((), KEY, ["drift"]),
+}
+
+
+@pytest.mark.parametrize("case", FIRST_CONTACT)
+def test_the_next_step_before_the_first_contact(
+    case: str, start: Start, rack: Rack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(WITHIN)
+    changes, key, words = FIRST_CONTACT[case]
+    lines = "".join(f"{node.address} {key}\n" for node in rack.nodes.values() if key)
+    rack.access.known_hosts.write_text(lines)
+    start(*changes)
+    last = run().stderr.splitlines()[-1]
+    purpose = ", for the first contact" if words[0] == "bootstrap" else ""
+    assert last == f"Next{purpose}: sparkrack {' '.join(words)} --rack {rack.source}"
 
 
 def test_each_machine_is_asked_once_and_let_go(start: Start) -> None:
@@ -219,7 +256,7 @@ def test_only_some(words: tuple[str, ...], who: list[str], start: Start) -> None
         (("--limit", "spark1", "--exclude", "spark1"), "leave no machine"),
     ],
 )
-def test_nobody_is_meant(words: tuple[str, ...], why: str, start: Start) -> None:
+def test_no_one_is_meant(words: tuple[str, ...], why: str, start: Start) -> None:
     network = start()
     ended = run(*words)
     assert (ended.exit_code, ended.stdout, network.asked) == (1, "", [])
@@ -240,49 +277,46 @@ def test_a_switch_that_refuses(sentence: str, start: Start) -> None:
 
 
 def test_a_password_that_is_not_there(start: Start, monkeypatch: pytest.MonkeyPatch, rack: Rack) -> None:
-    original = Look._open
+    original = SwitchChecks._open
     start()
-    monkeypatch.setattr(Look, "_open", original)
+    monkeypatch.setattr(SwitchChecks, "_open", original)
     monkeypatch.delenv("CRS812_PASSWORD", raising=False)
     ended = run("--quiet", "--limit", "crs812")
     assert (ended.exit_code, "CRS812_PASSWORD" in ended.stdout) == (1, True)
 
 
 @pytest.mark.parametrize("name", ["spark4", "crs812"])
-def test_nobody_is_waited_for_too_long(name: str, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ask, "SECONDS", 0.5)
+def test_no_one_is_waited_for_too_long(name: str, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect_answers, "ALL_ANSWERS_SECONDS", 5.0)  # the others answer in time on a busy machine, too
     network = start()
     network.slow.add(name)
-    began = time.monotonic()
     ended = run("--quiet")
-    took = time.monotonic() - began
     waiting = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     network.end.set()
     assert [thread for thread in waiting if not thread.daemon] == [], "the program would wait for it at its end"
-    assert took < 5
     assert (ended.exit_code, ended.stdout.splitlines()[0]) == (
         1,
-        f"{name}: unknown: cannot be reached: no answer within 0.5 s",
+        f"{name}: unknown: cannot be reached: no answer within 5 s",
     )
 
 
 def test_a_fault_of_the_program_is_no_silence(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     start()
-    monkeypatch.setattr(ask, "script", lambda *_: 1 // 0)
+    monkeypatch.setattr(collect_answers, "script", lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):
         run()
 
 
 def test_a_real_ssh_that_hangs_ends_in_time(rack: Rack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 30\n")
+    (tmp_path / "ssh").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(ask, "ANSWER_SECONDS", 0.2)
-    monkeypatch.setattr(ask, "SECONDS", 1.0)
+    monkeypatch.setattr(collect_answers, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(collect_answers, "ALL_ANSWERS_SECONDS", 1.0)
     began = time.monotonic()
-    said = ask.ask(rack, ["spark1", "spark2"])
-    assert time.monotonic() - began < 4
-    assert [one.why for one in said.values() if isinstance(one, ask.Silent)] == [
+    reported = collect_answers.collect_answers(rack, ["spark1", "spark2"])
+    assert time.monotonic() - began < 60, "it waited for ssh to end"
+    assert [one.why for one in reported.values() if isinstance(one, collect_answers.NoAnswer)] == [
         "cannot be reached: no answer within 1 s"
     ] * 2
 
@@ -290,8 +324,8 @@ def test_a_real_ssh_that_hangs_ends_in_time(rack: Rack, tmp_path: Path, monkeypa
 def test_a_login_that_is_refused(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     start()
 
-    def refuse(_look: Look) -> Any:
+    def refuse(_look: SwitchChecks) -> Any:
         raise LoginError("login as sparkrack refused")
 
-    monkeypatch.setattr(Look, "_open", refuse)
+    monkeypatch.setattr(SwitchChecks, "_open", refuse)
     assert "crs812: unknown: could not be read over the API" in run("--quiet").stdout

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.fleet import Rack
-from sparkrack.ops import lock
-from sparkrack.ops.lock import Holder
-from sparkrack.status.judging import Judging
+from core.model import Rack
+from core.ops import run_lock
+from core.ops.run_lock import Holder
+from core.probes.protocol import END
 from sparkrack.status.model import About, NodeStatus, Status
-from tests.unit.fleet.racks import changed
+from sparkrack.status.node_evaluation import NodeEvaluation
+from tests.unit.model.racks import changed
 from tests.unit.status.machines import (
     ID,
     IMAGE,
@@ -60,7 +61,7 @@ def test_a_healthy_node(rack: Rack) -> None:
     assert [(link.there, link.carrier, link.gbps, link.wanted) for link in found.links] == [(True, True, 100, 100)] * 2
     assert (found.images.declared, found.images.right) == (1, 1)
     assert (found.wrong, found.unknown, found.notes) == ((), (), ())
-    assert status.lock.told
+    assert status.lock.known
     assert status.lock.holder is None
     assert status.code == 0
 
@@ -86,6 +87,11 @@ WRONG: dict[str, tuple[str, list[str], str]] = {
     "down, with a speed": (HALF, ethtool("100000Mb/s", "no"), f"{HALF} has no carrier"),
     "removed": (HALF, ["absent"], f"there is no interface {HALF}"),
     "no image": ("images", [], f"image {IMAGE} is missing"),
+    "no engine": (
+        "images",
+        ["no engine"],
+        "docker does not run; start it (systemctl start docker), or run sparkrack apply",
+    ),
     "another tag": ("images", [f"{ID} {ROW.replace('0.5.12', '0.5.11')}"], f"image {IMAGE} is missing"),
     "another image": ("images", [f"{OTHER} {ROW}"], f"image {IMAGE} is bbbbbbbbbbbb, wanted aaaaaaaaaaaa"),
 }
@@ -99,19 +105,18 @@ def test_not_as_declared(case: str, rack: Rack) -> None:
     assert (found.unknown, status.code) == ((), 2)
 
 
-UNTOLD: dict[str, tuple[str, int, list[str], str]] = {
-    "memory: half": ("memory", 0, MEMINFO[:1], "/proc/meminfo does not tell"),
+UNKNOWN: dict[str, tuple[str, int, list[str], str]] = {
+    "memory: half": ("memory", 0, MEMINFO[:1], "/proc/meminfo does not report"),
     "memory: more than there is": ("memory", 0, ["MemTotal: 5 kB", "MemAvailable: 6 kB"], "/proc/meminfo"),
     "memory: less than none": ("memory", 0, ["MemTotal: 5 kB", "MemAvailable: -6 kB"], "/proc/meminfo"),
     "memory: none": ("memory", 0, ["MemTotal: 0 kB", "MemAvailable: 0 kB"], "/proc/meminfo"),
-    "kernel: two": ("kernel", 0, ["6.17", "6.11"], "cannot be told from 6.17 6.11"),
-    "driver: garbage below": ("driver", 0, ["580.159.03", "No devices"], "cannot be told"),
-    "links: no speed": (HALF, 0, ethtool("Unknown!"), "does not tell the speed"),
-    "links: no number": (HALF, 0, ethtool("1e5Mb/s"), "does not tell the speed"),
-    "links: half": (HALF, 1, ethtool("100000Mb/s")[:-1], "does not tell whether there is a link"),
-    "images: no engine": ("images", 0, ["no engine"], "docker does not run"),
-    "images: half": ("images", 0, [f"{ID} {ROW}", ID], "cannot be told"),
-    "reboot: both": ("reboot", 0, ["held none"], "cannot be told"),
+    "kernel: two": ("kernel", 0, ["6.17", "6.11"], "unexpected output: 6.17 6.11"),
+    "driver: garbage below": ("driver", 0, ["580.159.03", "No devices"], "unexpected output"),
+    "links: no speed": (HALF, 0, ethtool("Unknown!"), "does not report the speed"),
+    "links: no number": (HALF, 0, ethtool("1e5Mb/s"), "does not report the speed"),
+    "links: half": (HALF, 1, ethtool("100000Mb/s")[:-1], "does not report whether there is a link"),
+    "images: half": ("images", 0, [f"{ID} {ROW}", ID], "unexpected probe output"),
+    "reboot: both": ("reboot", 0, ["held none"], "unexpected output"),
 }
 QUESTIONS = {
     **{name: (name, name) for name in ("uptime", "memory", "swap", "reboot")},
@@ -123,20 +128,20 @@ QUESTIONS = {
 }
 """What a finding is about: the question, and what a failure of its tool is called."""
 for field, (question, tool) in QUESTIONS.items():
-    UNTOLD[f"{field}: in time"] = (question, 124, [], f"{tool} does not answer in time")
-    UNTOLD[f"{field}: killed"] = (question, 137, [], f"{tool} does not answer in time")
-    UNTOLD[f"{field}: no tool"] = (question, 127, [], f"{tool} is not installed")
-    UNTOLD[f"{field}: refused"] = (question, 1, [], f"{tool}: ends with exit 1")
+    UNKNOWN[f"{field}: in time"] = (question, 124, [], f"{tool} does not answer in time")
+    UNKNOWN[f"{field}: killed"] = (question, 137, [], f"{tool} does not answer in time")
+    UNKNOWN[f"{field}: no tool"] = (question, 127, [], f"{tool} is not installed")
+    UNKNOWN[f"{field}: refused"] = (question, 1, [], f"{tool}: ends with exit 1")
     for number, garbage in enumerate(GARBAGE):
-        UNTOLD[f"{field}: garbage {number}"] = (question, 0, [garbage], "")
+        UNKNOWN[f"{field}: garbage {number}"] = (question, 0, [garbage], "")
     # Nothing at all is an answer where a list is asked for: there are none.
     if field not in ("containers", "images"):
-        UNTOLD[f"{field}: empty"] = (question, 0, [], "")
+        UNKNOWN[f"{field}: empty"] = (question, 0, [], "")
 
 
-@pytest.mark.parametrize("case", UNTOLD)
+@pytest.mark.parametrize("case", UNKNOWN)
 def test_unknown(case: str, rack: Rack) -> None:
-    question, code, lines, text = UNTOLD[case]
+    question, code, lines, text = UNKNOWN[case]
     found, status = after(rack, answers("spark2", question, code, *lines))
     about = About(case.partition(":")[0])
     assert [finding.about for finding in found.unknown] == [about]
@@ -161,8 +166,8 @@ def test_a_question_without_an_answer(question: str, rack: Rack) -> None:
 @pytest.mark.parametrize(
     "output",
     [
-        *("", "\n", "end 0", "end 0\n\n", "uptime 0\n", "Last login: today\nend 0\n", "kernel \nend 0\n"),
-        *("kernel x\nend 0\n", "kernel ²\nend 0\n", "\x1b]0;x\x07\nend 0\n", "bash: sudo: not found\n"),
+        *("", "\n", END, f"{END}\n\n", "uptime MQow\n", f"Last login: today\n{END}\n", f"kernel \n{END}\n"),
+        *(f"kernel x\n{END}\n", f"kernel ²\n{END}\n", f"\x1b]0;x\x07\n{END}\n", "bash: sudo: not found\n"),
     ],
 )
 def test_no_whole_answer(output: str, rack: Rack) -> None:
@@ -184,7 +189,7 @@ def test_an_answer_cut_off_anywhere(rack: Rack) -> None:
         assert (bool(found.unknown), found.kernel, status.code) == (True, None, 1)
 
 
-def test_ethtool_may_fail_for_what_nobody_asked(rack: Rack) -> None:
+def test_ethtool_may_fail_for_what_no_one_asked(rack: Rack) -> None:
     found, status = after(rack, answers("spark2", HALF, 75, *ethtool("100000Mb/s")))
     assert (found.links[0].gbps, status.code) == (100, 0)
 
@@ -201,12 +206,12 @@ def test_a_link_that_is_down_has_no_speed(rack: Rack) -> None:
 
 
 def test_whatever_a_parser_complains_of_is_one_line(rack: Rack) -> None:
-    judging = Judging(rack, "spark2", {})
+    judging = NodeEvaluation(rack, "spark2", {})
 
     def read() -> None:
         raise ValueError("what\x1b[2J\n")
 
-    assert judging.told(About.KERNEL, read) is None
+    assert judging.value_or_unknown(About.KERNEL, read) is None
     assert [finding.text for finding in judging.unknown] == ["what\\x1b[2J\\n"]
 
 
@@ -228,21 +233,40 @@ def test_the_lock_is_a_note(rack: Rack) -> None:
     assert status.lock.holder
     assert status.lock.holder.model_dump() == {
         "id": holder.id,
-        "who": holder.who,
+        "operator": holder.who,
         "since": holder.since,
-        "what": holder.what,
+        "scope": holder.what,
+        "silence": None,
+        "expired": False,
     }
     assert status.code == 0
 
 
 @pytest.mark.parametrize(
-    ("code", "lines"),
-    [(1, []), (127, []), (0, []), (0, ["\x1b[2J"]), (lock.GONE, ["x"]), held("{"), held("{}"), held("[" * 9999)],
+    ("beat", "silence", "told"),
+    [
+        (run_lock.BEAT, 0, (0, False)),
+        (run_lock.BEAT, run_lock.EXPIRED, (run_lock.EXPIRED, False)),
+        (run_lock.BEAT, run_lock.EXPIRED + 1, (run_lock.EXPIRED + 1, True)),
+        (0, run_lock.EXPIRED + 1, (None, False)),  # of a version that renews nothing
+    ],
 )
-def test_a_lock_that_cannot_be_told(code: int, lines: list[str], rack: Rack) -> None:
+def test_a_lock_without_a_heartbeat_expires(beat: int, silence: int, told: tuple[int | None, bool], rack: Rack) -> None:
+    holder = Holder("20261122T080000-1a2b", "ann@desk", "2026-11-22T08:00:00+00:00", "spark1", beat=beat)
+    _, status = after(rack, lambda made: made.nodes["spark1"].update(lock=held(holder, silence)))
+    assert status.lock.holder
+    assert (status.lock.holder.silence, status.lock.holder.expired) == told
+    assert status.code == 0, "a note"
+
+
+@pytest.mark.parametrize(
+    ("code", "lines"),
+    [(1, []), (127, []), (0, []), (0, ["\x1b[2J"]), (run_lock.GONE, ["x"]), held("{"), held("{}"), held("[" * 9999)],
+)
+def test_a_lock_that_is_unknown(code: int, lines: list[str], rack: Rack) -> None:
     found, status = after(rack, answers("spark1", "lock", code, *lines), node="spark1")
     assert [finding.about for finding in found.unknown] == [About.LOCK]
-    assert (status.lock.told, status.code) == (False, 1)
+    assert (status.lock.known, status.code) == (False, 1)
 
 
 @pytest.mark.parametrize(
@@ -258,20 +282,21 @@ def test_no_word_on_which_image_is_right(pinned: str, why: str, tmp_path: Path) 
     assert (found.images.right, status.code) == (None, 1)
 
 
-def test_an_image_that_nobody_has_is_missing_whatever_it_is(tmp_path: Path) -> None:
+def test_an_image_that_no_one_has_is_missing_whatever_it_is(tmp_path: Path) -> None:
     found, status = after(reference(tmp_path, pinned='{"images": {}}'), answers("spark2", "images", 0))
     assert [finding.text for finding in found.wrong] == [f"image {IMAGE} is missing"]
     assert (found.images.right, status.code) == (0, 1)
 
 
 def test_a_broken_lock_file_does_not_matter_without_images(tmp_path: Path) -> None:
-    text = "\n".join(line for line in REFERENCE.read_text().split("\n") if not line.startswith(("images:", "  - ")))
+    text = "\n".join(line for line in REFERENCE.split("\n") if not line.startswith(("images:", "  - ")))
     assert after(reference(tmp_path, text, pinned="{"))[1].code == 0
 
 
 def test_what_is_not_declared_is_not_judged(tmp_path: Path) -> None:
-    text = changed(REFERENCE.read_text(), ("  swap: false\n", "  swap: true\n"))
-    text = "\n".join(line for line in text.split("\n") if not line.startswith(("driver:", "images:", "  - ")))
+    text = changed(REFERENCE, ("  swap: false ", "  swap: true "))
+    undeclared = ("driver:", "  version:", "  kernel:", "images:", "  - ")
+    text = "\n".join(line for line in text.split("\n") if not line.startswith(undeclared))
     other = (answers("spark2", "swap", 0, SWAPS, "/swap.img file 8 0 -2"), answers("spark2", "kernel", 0, "6.1"))
     found, status = after(reference(tmp_path, text), *other, answers("spark2", "driver", 0, "1"))
     assert (found.swap, found.kernel, found.driver, found.images.declared) == (("/swap.img",), "6.1", "1", 0)
@@ -279,10 +304,10 @@ def test_what_is_not_declared_is_not_judged(tmp_path: Path) -> None:
 
 
 def test_what_is_left_alone_is_not_judged(tmp_path: Path) -> None:
-    text = REFERENCE.read_text() + "leave: [driver, memory, images]\n"
+    text = REFERENCE + "leave: [driver, memory, images]\n"
     meminfo = [line.replace("102760448", "1024") for line in MEMINFO]
-    said = {"swap": [SWAPS, "/swap.img file 8 0 -2"], "kernel": ["6.1"], "driver": ["1"], "memory": meminfo}
-    other = [answers("spark2", question, 0, *lines) for question, lines in said.items()]
+    reported = {"swap": [SWAPS, "/swap.img file 8 0 -2"], "kernel": ["6.1"], "driver": ["1"], "memory": meminfo}
+    other = [answers("spark2", question, 0, *lines) for question, lines in reported.items()]
     found, status = after(reference(tmp_path, text), *other)
     assert (found.swap, found.kernel, found.driver, found.images.declared) == (("/swap.img",), "6.1", "1", 0)
     assert (found.wrong, found.unknown, status.code) == ((), (), 0)
@@ -291,5 +316,5 @@ def test_what_is_left_alone_is_not_judged(tmp_path: Path) -> None:
 
 
 def test_a_package_version_is_declared(tmp_path: Path) -> None:
-    text = changed(REFERENCE.read_text(), ('version: "580.159"', 'version: "580.159.03-0ubuntu1"'))
+    text = changed(REFERENCE, ('version: "580.159"', 'version: "580.159.03-0ubuntu1"'))
     assert after(reference(tmp_path, text))[1].code == 0

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.fleet import Rack
+from core.model import Rack
 from sparkrack.status.model import Status, SwitchStatus
 from switch.offload import REMEDY, Forwarding
-from tests.unit.fleet.racks import RING
+from tests.unit.model.racks import RING
 from tests.unit.status.machines import Machines, machines, reference
 
 LEG = "qsfp56-dd-1-3"
@@ -45,11 +45,11 @@ def test_a_healthy_switch(rack: Rack) -> None:
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"status": "no-link"}, "has no link, the switch says no-link"),
+        ({"status": "no-link"}, "has no link, the switch reports no-link"),
         ({"rate": "50Gbps"}, "rate 50Gbps, wanted 100Gbps"),
         ({"fec": "off"}, "fec off, wanted fec91"),
         ({"fec": "\x1b[2J"}, "fec \\x1b[2J, wanted fec91"),
-        ({"status": "no\nlink"}, "has no link, the switch says no\\nlink"),
+        ({"status": "no\nlink"}, "has no link, the switch reports no\\nlink"),
     ],
 )
 def test_a_leg_that_is_not_as_declared(fields: dict[str, str], text: str, rack: Rack) -> None:
@@ -64,7 +64,7 @@ def test_a_leg_that_does_not_tell_whether_it_is_linked(told: str | None, rack: R
         rack, lambda made: made.links.pop(LEG) if told is None else made.links[LEG].update(status=told)
     )
     assert [finding.text for finding in found.unknown] == [
-        f"leg {LEG} (spark2/1): the switch does not tell whether it is linked"
+        f"leg {LEG} (spark2/1): the switch does not report whether it is linked"
     ]
     assert (found.wrong, status.code) == ((), 1)
     assert {one.interface: one.up for one in found.legs}[LEG] is None
@@ -73,9 +73,9 @@ def test_a_leg_that_does_not_tell_whether_it_is_linked(told: str | None, rack: R
 @pytest.mark.parametrize(
     ("fields", "text"),
     [
-        ({"rate": ""}, "the switch does not tell its speed"),
-        ({"rate": "\x1b[2J"}, "the switch does not tell its speed"),
-        ({"fec": ""}, "the switch does not tell its FEC"),
+        ({"rate": ""}, "the switch does not report its speed"),
+        ({"rate": "\x1b[2J"}, "the switch does not report its speed"),
+        ({"fec": ""}, "the switch does not report its FEC"),
     ],
 )
 def test_a_linked_leg_that_does_not_tell_all(fields: dict[str, str], text: str, rack: Rack) -> None:
@@ -88,11 +88,11 @@ def test_a_linked_leg_that_does_not_tell_all(fields: dict[str, str], text: str, 
 @pytest.mark.parametrize(
     ("change", "unknown"),
     [
-        (lambda made: made.resource.pop("version"), "the switch does not tell its version"),
-        (lambda made: made.resource.update(version=""), "the switch does not tell its version"),
-        (lambda made: made.resource.update(uptime="soon"), "the switch does not tell its uptime"),
-        (lambda made: made.resource.pop("uptime"), "the switch does not tell its uptime"),
-        (lambda made: made.identity.clear(), "the switch does not tell its identity"),
+        (lambda made: made.resource.pop("version"), "the switch does not report its version"),
+        (lambda made: made.resource.update(version=""), "the switch does not report its version"),
+        (lambda made: made.resource.update(uptime="soon"), "the switch does not report its uptime"),
+        (lambda made: made.resource.pop("uptime"), "the switch does not report its uptime"),
+        (lambda made: made.identity.clear(), "the switch does not report its identity"),
     ],
 )
 def test_unknown(change: Callable[[Machines], object], unknown: str, rack: Rack) -> None:
@@ -139,7 +139,7 @@ def test_a_rack_without_a_switch(tmp_path: Path) -> None:
     assert (status.switches, status.code) == ((), 0)
 
 
-def test_a_rollback_timer_that_a_run_left_is_told(rack: Rack) -> None:
+def test_a_rollback_timer_that_a_run_left_is_reported(rack: Rack) -> None:
     found, status = after(rack, lambda made: made.armed.append("sparkrack-undo-1"))
     assert [finding.text for finding in found.wrong] == [
         "rollback timer sparkrack-undo-1 is armed and will undo an interrupted run; disarm it: sparkrack apply"
@@ -157,7 +157,7 @@ def test_the_rollback_timer_of_a_run_in_progress_is_no_fault(rack: Rack) -> None
     assert (found.wrong, status.code) == ((), 0)
 
 
-def test_a_leg_that_the_cpu_forwards_is_told(rack: Rack) -> None:
+def test_a_leg_that_the_cpu_forwards_is_reported(rack: Rack) -> None:
     def stale(made: Machines) -> None:
         made.frames = Forwarding(by_cpu=(LEG,))
 

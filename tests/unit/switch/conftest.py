@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from .memory import Clock, Device
-from .racks import MakeRack, make_rack
+from tests.unit.switch.in_memory_switch import Clock, Device
+from tests.unit.switch.racks import MakeRack, make_rack
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def rack(tmp_path: Path) -> MakeRack:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    for module in ("transaction", "conduct", "settling"):
+    for module in ("transaction", "executor", "wait_for_links", "leg_recovery"):
         monkeypatch.setattr(f"switch.{module}.time", clock)
     return clock
 

@@ -15,7 +15,7 @@ Say = Callable[[socket.socket], None]
 
 @contextlib.contextmanager
 def server(*says: Say) -> Iterator[int]:
-    """A port on loopback. After each sentence that it hears it says the next of `says`."""
+    """Open a port on loopback. After each received sentence it sends the next of `says`."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         stop = threading.Event()
 
@@ -56,7 +56,7 @@ def again(piece: bytes, pause: float = 0.0, times: int = 10**6) -> Say:
 
 
 def login(connection: socket.socket) -> None:
-    """Any password is right."""
+    """Accept any password."""
     connection.sendall(b"\x05!done\x06.tag=1\x00")
 
 

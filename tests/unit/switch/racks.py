@@ -8,7 +8,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from sparkrack.fleet import Rack, Switch, load
+from core.model import Rack, Switch, load
 
 SWITCH: Mapping[str, Any] = {
     "address": "10.77.0.2",

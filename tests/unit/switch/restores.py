@@ -6,17 +6,16 @@ from typing import Any
 
 import pytest
 
-from switch.batch import Plan
-from switch.errors import RefusedError
-from switch.restore import Restored
+from core.routeros.change_plan import ChangePlan
+from core.routeros.errors import RefusedError
+from switch.restore import BackupTarget
+from tests.unit.switch.racks import MakeRack
+from tests.unit.switch.rows import QOS, Tables, factory, reading
 
-from .racks import MakeRack
-from .rows import QOS, Tables, factory, reading
 
-
-def planned(rack: MakeRack, now: Tables, kept: Tables | None = None, **keys: Any) -> Plan:
-    """What brings `now` back to a factory's state, or to `kept`."""
-    return Restored(*rack(**keys), reading(factory() if kept is None else kept)).plan(reading(now))
+def planned(rack: MakeRack, now: Tables, kept: Tables | None = None, **keys: Any) -> ChangePlan:
+    """Return the plan that restores `now` to the factory state, or to `kept`."""
+    return BackupTarget(*rack(**keys), reading(factory() if kept is None else kept)).plan(reading(now))
 
 
 def told(rack: MakeRack, now: Tables, kept: Tables | None = None, **keys: Any) -> str:

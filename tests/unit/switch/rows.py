@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from sparkrack.fleet.secrets import SecretRef
-from switch.diff import Change
-from switch.errors import SentenceError
-from switch.menus import MENUS, OLDEST, USER, Release, Sentence
-from switch.reading import Reading, read
-from switch.values import canonical
+from core.model.secrets import SecretRef
+from core.routeros.diff import RowChange
+from core.routeros.errors import SentenceError
+from core.routeros.menus import MENUS, OLDEST, USER, Release, Sentence
+from core.routeros.reading import SwitchReading, read_switch
+from core.routeros.values import canonical
 
 LANES = {"qsfp56-dd-1": 8, "qsfp56-dd-2": 8, "qsfp56-1": 4, "qsfp56-2": 4} | {f"sfp56-{n}": 1 for n in range(1, 9)}
 PORTS = (
@@ -143,12 +143,12 @@ def asking(tables: Tables, asked: list[str] | None = None) -> Callable[[Sentence
     return ask
 
 
-def reading(tables: Tables) -> Reading:
-    """What a run makes of all these tables."""
-    return read(asking(tables), MENUS, MENUS)
+def reading(tables: Tables) -> SwitchReading:
+    """Return the reading that a run makes of these tables."""
+    return read_switch(asking(tables), MENUS, MENUS)
 
 
-def carry_out(tables: Tables, changes: Iterable[Change], release: Release = OLDEST) -> None:
+def carry_out(tables: Tables, changes: Iterable[RowChange], release: Release = OLDEST) -> None:
     """Do to the tables what a switch does when it is sent these changes; it prints flags as true and false,
     and no password."""
     printed = {"yes": "true", "no": "false"}
@@ -175,10 +175,10 @@ def row(tables: Tables, name: str, path: str = "/interface/ethernet", key: str =
 
 
 def meaning(tables: Tables) -> dict[str, list[dict[str, str]]]:
-    """What tables say, in one spelling, rows in one order and without ids; secrets are never printed.
+    """Return the meaning of tables, in one spelling, rows in one order and without ids; secrets are never printed.
 
-    Whether a user is disabled is left out: a dead man puts a removed one back without its password, disabled
-    (test_undo has a test of its own for that).
+    Whether a user is disabled is left out: a rollback timer restores a removed one without its password, disabled
+    (test_rollback_script tests that separately).
     """
     found = {}
     for menu in MENUS:

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from sparkrack.fleet.secrets import SecretRef
+from core.model.secrets import SecretRef
+from core.routeros.errors import CheckError
+from core.routeros.menus import SERVICE
+from core.routeros.reading import read_switch
 from switch.backup import KEPT, Keeper, dump, folder, load, names
-from switch.errors import CheckError
-from switch.menus import SERVICE
-from switch.reading import read
-
-from .memory import Device
-from .rows import asking, factory
+from tests.unit.switch.in_memory_switch import Device
+from tests.unit.switch.rows import asking, factory
 
 
 def keeper(place: Path, most: int = 3) -> Keeper:
@@ -32,7 +31,7 @@ def test_a_backup_holds_what_the_switch_gave(device: Device, place: Path) -> Non
     assert (kept / "export.rsc").read_bytes() == b"# export\n" + b"/ip/service\n" * 5000
     assert (kept / "unit.backup").read_bytes() == bytes(range(256)) * 256
     assert device.files == {}, "nothing is left on the switch"
-    rows, before = load(kept / "rows.json"), read(asking(factory()), KEPT, KEPT)
+    rows, before = load(kept / "rows.json"), read_switch(asking(factory()), KEPT, KEPT)
     assert [rows.rows(menu) for menu in KEPT] == [before.rows(menu) for menu in KEPT]
 
 
@@ -44,9 +43,9 @@ def test_only_its_owner_may_read_it(device: Device, place: Path) -> None:
 
 def test_the_unit_is_saved_encrypted_and_the_password_is_said_once(device: Device, place: Path) -> None:
     keeper(place).keep(device.line(), "run-1")
-    said = [words for words in device.heard if any("swordfish" in word for word in words)]
-    assert [words[0] for words in said] == ["/system/backup/save"]
-    assert "=encryption=aes-sha256" in said[0]
+    reported = [words for words in device.heard if any("swordfish" in word for word in words)]
+    assert [words[0] for words in reported] == ["/system/backup/save"]
+    assert "=encryption=aes-sha256" in reported[0]
     everything = b"".join(path.read_bytes() for path in (place / "run-1").iterdir())
     assert b"swordfish" not in everything
 
@@ -102,12 +101,12 @@ def test_rows_no_switch_has_leave_nothing_behind(device: Device, place: Path) ->
 
 
 def test_an_empty_file_is_no_backup(device: Device, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.unit.switch.memory.Session.talk_bytes", lambda *_: [])
+    monkeypatch.setattr("tests.unit.switch.in_memory_switch.Session.talk_bytes", lambda *_: [])
     with pytest.raises(CheckError, match=r"run-1\.rsc is empty"):
         keeper(place).keep(device.line(), "run-1")
 
 
-def test_a_folder_that_cannot_be_made_is_told(device: Device, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(device: Device, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CheckError, match="no backup could be kept"):
         keeper(tmp_path / "file" / "x").keep(device.line(), "run-1")
@@ -127,7 +126,7 @@ def test_a_backup_is_never_written_over(device: Device, place: Path) -> None:
 def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     tables = factory()
     del tables["/interface/ethernet/switch/qos/settings"]
-    reading = read(asking(tables), KEPT, KEPT)
+    reading = read_switch(asking(tables), KEPT, KEPT)
     path = tmp_path / "rows.json"
     path.write_bytes(dump(reading))
     assert load(path) == reading

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from lab.crs812.schema import tree
-from sparkrack.fleet import Switch, load
+from core.model import Switch, load
+from core.routeros.errors import RefusedError, UnreadableError
+from core.routeros.menus import BRIDGE, GROUP, SERVICE, USER, Row
+from core.routeros.reading import SwitchReading
+from core.routeros.rollback_timer import POLICY
+from lab.routeros_emulator.schema import tree
 from switch.bootstrap.certificates import Choice, choose, sign, template
-from switch.bootstrap.needs import Situation, needs
-from switch.bootstrap.tables import ADDRESS, CERTIFICATE, CLOCK, GATE, OWNER_GROUP, OWNER_POLICY, PLACEHOLDER, READ
-from switch.deadman import POLICY
-from switch.errors import RefusedError, UnreadableError
-from switch.menus import BRIDGE, GROUP, SERVICE, USER, Row
-from switch.reading import Reading
-from switch.wanted.access import READER_POLICY
+from switch.bootstrap.menus import ADDRESS, CERTIFICATE, CLOCK, GATE, OWNER_GROUP, OWNER_POLICY, PLACEHOLDER, READ
+from switch.bootstrap.missing import Situation, missing
+from switch.desired.access import READER_POLICY
 
 TODAY = date(2026, 11, 20)
 PIN, OTHER = "ab" * 32, "cd" * 32
@@ -27,10 +27,10 @@ MADE = {"private-key": "true", "key-size": "2048", "key-usage": "digital-signatu
 
 @pytest.fixture(scope="module")
 def switch() -> Switch:
-    return load(Path(__file__).parents[3] / "group_data/rack.yaml").switches["crs812"]
+    return load(Path(__file__).parents[3] / "examples/rack.yaml").switches["crs812"]
 
 
-def reading(certificates: tuple[Row, ...] = (), **tables: tuple[Row, ...]) -> Reading:
+def reading(certificates: tuple[Row, ...] = (), **tables: tuple[Row, ...]) -> SwitchReading:
     """A switch from its box, some of its tables replaced (by the last word of their path)."""
     rows: dict[str, tuple[Row, ...]] = {
         CERTIFICATE.path: certificates,
@@ -45,7 +45,7 @@ def reading(certificates: tuple[Row, ...] = (), **tables: tuple[Row, ...]) -> Re
         CLOCK.path: ({"date": "2026-11-20", "time": "10:00:00"},),
     }
     rows |= {path: tables[name] for path in rows if (name := path.rpartition("/")[2]) in tables}
-    return Reading((7, 23, 7, 0), rows)
+    return SwitchReading((7, 23, 7, 0), rows)
 
 
 def row(name: str, **more: str) -> Row:
@@ -55,8 +55,8 @@ def row(name: str, **more: str) -> Row:
 BOX = Situation(host="192.168.88.1", given="192.168.88.1", prefix=24, today=TODAY)
 
 
-def lines(switch: Switch, found: Reading, situation: Situation = BOX) -> list[str]:
-    return list(needs(switch, found, situation).lines)
+def lines(switch: Switch, found: SwitchReading, situation: Situation = BOX) -> list[str]:
+    return list(missing(switch, found, situation).lines)
 
 
 # Certificates
@@ -156,12 +156,12 @@ def test_admin_is_left_on_when_it_gets_a_password(switch: Switch) -> None:
 
 @pytest.mark.parametrize(("day", "told"), [("2026-11-19", ""), ("2026-11-21", ""), ("1970-01-02", "1970-01-02")])
 def test_the_clock(switch: Switch, day: str, told: str) -> None:
-    assert needs(switch, reading(clock=({"date": day},)), BOX).clock == told
+    assert missing(switch, reading(clock=({"date": day},)), BOX).clock == told
 
 
 def test_a_clock_that_cannot_be_read(switch: Switch) -> None:
     with pytest.raises(UnreadableError, match=r"/system/clock date: 'nov/20/2026' is no date"):
-        needs(switch, reading(clock=({"date": "nov/20/2026"},)), BOX)
+        missing(switch, reading(clock=({"date": "nov/20/2026"},)), BOX)
 
 
 # The address
@@ -200,25 +200,27 @@ def test_its_address(switch: Switch, rows: tuple[Row, ...], host: str, told: lis
     assert [line for line in found if "/ip/address" in line] == told
 
 
-def test_the_old_address_stays_when_told_to(switch: Switch) -> None:
+def test_the_old_address_stays_when_asked_to(switch: Switch) -> None:
     situation = replace(BOX, host="10.77.0.2", stay=True)
-    assert needs(switch, reading(address=(FACTORY, RIGHT)), situation).old == ()
+    assert missing(switch, reading(address=(FACTORY, RIGHT)), situation).old == ()
 
 
 def test_the_address_that_was_named_goes_too(switch: Switch) -> None:
-    gone = needs(switch, reading(address=(FACTORY, RIGHT, THIRD)), replace(BOX, host="10.77.0.2", given="10.9.0.1")).old
+    gone = missing(
+        switch, reading(address=(FACTORY, RIGHT, THIRD)), replace(BOX, host="10.77.0.2", given="10.9.0.1")
+    ).old
     assert [change.row for change in gone] == ["192.168.88.1/24", "10.9.0.1/24"]
 
 
 def test_a_right_address_that_is_the_factorys_stays(switch: Switch) -> None:
     same = switch.model_copy(update={"address": IPv4Address("192.168.88.1")})
-    found = needs(same, reading(), BOX)
+    found = missing(same, reading(), BOX)
     assert (found.address, found.old) == ((), ())
 
 
 def test_no_interface_to_give_an_address_to(switch: Switch) -> None:
     with pytest.raises(RefusedError, match=r"no interface has 10\.9\.9\.9, and there is no bridge bridge"):
-        needs(switch, reading(bridge=()), replace(BOX, host="10.9.9.9"))
+        missing(switch, reading(bridge=()), replace(BOX, host="10.9.9.9"))
 
 
 # What is sent

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkrack.fleet import SecretError, SecretRef
+from core.model import SecretError, SecretRef
 from switch.bootstrap.passwords import Password, weakness
 
 STRONG = "correct-horse-battery-Staple"

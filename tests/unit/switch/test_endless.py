@@ -8,12 +8,11 @@ import threading
 import pytest
 from pydantic import SecretStr
 
-from switch import limits
-from switch.api import Session
-from switch.errors import SessionError, SwitchError
-from switch.rest import Rest
-
-from .endless import PIECE, Say, again, login, server, word
+from core.routeros import limits
+from core.routeros.api import ApiSession
+from core.routeros.errors import SessionError, SwitchError
+from core.routeros.rest import Rest
+from tests.unit.switch.endless import PIECE, Say, again, login, server, word
 
 LOGIN_SECONDS, ANSWER_SECONDS = 5.0, 1.0
 ROW = b"\x03!re" + word() + b"\x06=n=abc\x00"
@@ -29,9 +28,9 @@ def handshake(connection: socket.socket) -> None:
     again(b"\x02", 0.1)(connection)
 
 
-def session(port: int, **limits: float) -> Session:
-    limits = {"patience": ANSWER_SECONDS, "connect": LOGIN_SECONDS, **limits}
-    return Session("127.0.0.1", port, tls=None, user="me", password=SecretStr("canary"), **limits)
+def session(port: int, **limits: float) -> ApiSession:
+    limits = {"timeout": ANSWER_SECONDS, "connect": LOGIN_SECONDS, **limits}
+    return ApiSession("127.0.0.1", port, tls=None, user="me", password=SecretStr("canary"), **limits)
 
 
 @pytest.mark.parametrize(
@@ -48,8 +47,8 @@ def session(port: int, **limits: float) -> Session:
     ids=["word", "sentence", "rows", "empty sentences", "slow word", "slow rows", "slow empty sentences"],
 )
 def test_an_endless_answer(say: Say, why: str) -> None:
-    patience = ANSWER_SECONDS if why == LATE else 60.0
-    with server(login, say) as port, session(port, patience=patience) as open_:
+    timeout = ANSWER_SECONDS if why == LATE else 60.0
+    with server(login, say) as port, session(port, timeout=timeout) as open_:
         with pytest.raises(SessionError) as fault:
             open_.talk("/interface/print")
         assert str(fault.value) == f"the session with 127.0.0.1:{port} broke: {why}"
@@ -65,7 +64,7 @@ def test_an_endless_login(say: Say) -> None:
 
 def test_an_endless_handshake() -> None:
     with server(handshake) as port, pytest.raises(SwitchError) as fault:
-        Session("127.0.0.1", port, tls="00" * 32, user="me", password=SecretStr("canary"), connect=0.7)
+        ApiSession("127.0.0.1", port, tls="00" * 32, user="me", password=SecretStr("canary"), connect=0.7)
     assert str(fault.value) == "no TLS: no whole answer in time; does the switch's api-ssl have a certificate?"
 
 
@@ -73,7 +72,7 @@ def test_answers_are_counted_one_by_one() -> None:
     half = b"\x03!re" + word() + b"\xd0\x00\x00=n=" + b"x" * (2**20 - 3) + b"\x00"
     done = [b"\x05!done" + word(tag) + b"\x00" for tag in range(2, 20)]
     says: list[Say] = [lambda sock, end=end: sock.sendall(half.replace(word(), end[6:-1]) + end) for end in done]  # type: ignore[misc]
-    with server(login, *says) as port, session(port, patience=60.0) as open_:
+    with server(login, *says) as port, session(port, timeout=60.0) as open_:
         for _ in done:
             assert len(open_.talk("/interface/print")) == 1
     assert len(done) * 2**20 > limits.MOST_BYTES
@@ -81,14 +80,14 @@ def test_answers_are_counted_one_by_one() -> None:
 
 def test_no_thread_is_left() -> None:
     before = threading.active_count()
-    with server(login, again(ROW, 0.1)) as port, session(port, patience=0.3) as open_, pytest.raises(SessionError):
+    with server(login, again(ROW, 0.1)) as port, session(port, timeout=0.3) as open_, pytest.raises(SessionError):
         open_.talk("/interface/print")
     assert threading.active_count() <= before + 1
 
 
 def test_rest_that_does_not_finish_its_handshake() -> None:
     with server(handshake) as port:
-        rest = Rest("127.0.0.1", port, sha256="00" * 32, user="me", password=SecretStr("canary"), patience=0.7)
+        rest = Rest("127.0.0.1", port, sha256="00" * 32, user="me", password=SecretStr("canary"), timeout=0.7)
         with rest, pytest.raises(SessionError) as fault:
             rest.ask(("/interface/print",))
         assert str(fault.value) == f"no answer from 127.0.0.1:{port} over REST: no answer in time"

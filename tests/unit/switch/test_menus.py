@@ -11,18 +11,17 @@ from typing import Any
 
 import pytest
 
-from switch.conduct import conduct
-from switch.goal import Declared
-from switch.line import Line
-from switch.menus import MENUS, OLDEST, SERVICE, Menu, Release, Sentence
+from core.routeros.menus import MENUS, OLDEST, SERVICE, Menu, Release, Sentence
+from core.routeros.session import SwitchConnection
+from core.routeros.values import ValueKind
+from switch.executor import execute
+from switch.target_state import DeclaredTarget
 from switch.transaction import Transaction
-from switch.values import Kind
-
-from . import script as console
-from .memory import Device
-from .racks import EVERY_KEY, MakeRack
-from .rows import asking
-from .test_backup import keeper
+from tests.unit.switch import routeros_console as console
+from tests.unit.switch.in_memory_switch import Device
+from tests.unit.switch.racks import EVERY_KEY, MakeRack
+from tests.unit.switch.rows import asking
+from tests.unit.switch.test_backup import keeper
 
 SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "schema.json").read_text())
 API = {".id": "numbers", ".proplist": None}
@@ -68,18 +67,18 @@ def sent(rack: MakeRack, device: Device, keys: dict[str, Any], folder: Path) -> 
     """Everything a whole run says: backup, dead man, safe mode, writes, links, disarming."""
     device.tables["/system/script"].append({".id": "*1", "name": "mine", "source": ""})
     device.tables["/interface/bridge/vlan"] = [{".id": "*1", "bridge": "bridge", "vlan-ids": "20"}]
-    goal = Declared(*rack(**keys))
+    goal = DeclaredTarget(*rack(**keys))
     before = goal.read(asking(device.tables))
     todo = goal.plan(before)
     line = device.line()
 
-    def keep(line: Line) -> None:
+    def keep(line: SwitchConnection) -> None:
         keeper(folder).keep(line, "x")
 
     transaction = Transaction("sparkrack-undo-x", goal, before, todo, keep=keep)
-    ended = conduct(transaction, line)
+    ended = execute(transaction, line)
     assert ended.done, ended.text
-    return [*device.heard, transaction.dead_man.fire, ("/safe-mode/unroll",)]
+    return [*device.heard, transaction.rollback_timer.fire, ("/safe-mode/unroll",)]
 
 
 @pytest.fixture(autouse=True)
@@ -90,9 +89,16 @@ def _secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("lossless", ["none", "pause", "roce"])
 def test_every_sentence_of_a_run_is_in_the_tree(rack: MakeRack, device: Device, tmp_path: Path, lossless: str) -> None:
-    said = sent(rack, device, {**EVERY_KEY, "lossless": lossless}, tmp_path)
-    assert {sentence[0].rpartition("/")[2] for sentence in said} >= {"add", "set", "remove", "monitor", "run", "save"}
-    for sentence in said:
+    reported = sent(rack, device, {**EVERY_KEY, "lossless": lossless}, tmp_path)
+    assert {sentence[0].rpartition("/")[2] for sentence in reported} >= {
+        "add",
+        "set",
+        "remove",
+        "monitor",
+        "run",
+        "save",
+    }
+    for sentence in reported:
         path, _, command = sentence[0].rpartition("/")
         taken = arguments("7.23", path or "/", command)
         assert taken is not None, sentence
@@ -145,5 +151,5 @@ def test_a_field_is_asked_for_by_the_name_it_has() -> None:
 def test_flags_have_a_default_that_is_a_flag() -> None:
     for menu in MENUS:
         for name, told in menu.fields.items():
-            if told.kind is Kind.FLAG:
+            if told.kind is ValueKind.FLAG:
                 assert told.default in (None, "yes", "no"), (menu.path, name)

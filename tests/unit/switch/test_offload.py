@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from switch.batch import SPARE, Batch, Plan
-from switch.menus import ETHERNET
+from core.routeros.change_plan import SPARE, ChangeBatch, ChangePlan
+from core.routeros.menus import ETHERNET
 from switch.offload import LEAST_FRAMES, Forwarding, forwarding, rebinds
 from switch.plan import plan
 from switch.transaction import MOST_WRITES
-
-from .racks import EVERY_KEY, MakeRack
-from .rows import QOS, factory, reading, row
+from tests.unit.switch.racks import EVERY_KEY, MakeRack
+from tests.unit.switch.rows import QOS, factory, reading, row
 
 LEG = "qsfp56-dd-1-1"
 PORT = "/interface/bridge/port"
@@ -42,7 +41,7 @@ def test_the_counters_tell(before: list[dict[str, str]], after: list[dict[str, s
     assert forwarding(before, after, [LEG]) == found
 
 
-def test_the_ports_of_legs_that_are_offloaded_are_bound_anew(rack: MakeRack) -> None:
+def test_the_ports_of_legs_that_are_offloaded_are_bound_again(rack: MakeRack) -> None:
     tables = factory()
     row(tables, "qsfp56-dd-1-1")["name"] = "rack-a"
     row(tables, LEG, PORT, "interface")["interface"] = "rack-a"
@@ -57,16 +56,16 @@ def test_the_ports_of_legs_that_are_offloaded_are_bound_anew(rack: MakeRack) -> 
     assert rebinds(reading(tables), ()) == ()
 
 
-def test_each_leg_is_bound_anew_once_after_the_last_that_takes_it_down(rack: MakeRack) -> None:
+def test_each_leg_is_bound_again_once_after_the_last_that_takes_it_down(rack: MakeRack) -> None:
     batches = [b for b in plan(*rack(), reading(factory())).batches if b.changes[0].menu is ETHERNET]
     assert [len(batch.rebinds) for batch in batches] == [0, 4, 1]
 
 
-def test_what_is_bound_anew_counts_among_the_rows_of_one_safe_mode(rack: MakeRack) -> None:
+def test_what_is_bound_again_counts_among_the_rows_of_one_safe_mode(rack: MakeRack) -> None:
     todo = plan(*rack(**EVERY_KEY), reading(factory()))
     assert max(sum(batch.size for batch in portion) for portion in todo.portions(MOST_WRITES)) <= 96
     change = todo.changes[0]
     ports = tuple(f"*{number}" for number in range(SPARE))
-    two = Plan((Batch("a", "", (change,), rebinds=ports), Batch("b", "", (change,))))
+    two = ChangePlan((ChangeBatch("a", "", (change,), rebinds=ports), ChangeBatch("b", "", (change,))))
     assert [len(portion) for portion in two.portions(3)] == [1, 1]
     assert [len(portion) for portion in two.portions(2 * SPARE)] == [2]

@@ -4,23 +4,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from switch.batch import Batch, Plan
+from core.routeros.change_plan import ChangeBatch, ChangePlan
+from core.routeros.diff import DesiredRow, diff, surplus
+from core.routeros.errors import RefusedError, UnreadableError
+from core.routeros.menus import COMMUNITY, Sentence
+from core.routeros.sentences import writes
 from switch.cages import describe
-from switch.diff import Wanted, diff, surplus
-from switch.errors import RefusedError, UnreadableError
-from switch.menus import COMMUNITY, Sentence
 from switch.plan import plan
-from switch.sentences import writes
-
-from .racks import EVERY_KEY, UNCABLED, MakeRack, make_rack
-from .rows import LANES, QOS, Tables, carry_out, factory, reading, row
+from tests.unit.switch.racks import EVERY_KEY, UNCABLED, MakeRack, make_rack
+from tests.unit.switch.rows import LANES, QOS, Tables, carry_out, factory, reading, row
 
 
-def sentences(batch: Batch) -> tuple[Sentence, ...]:
+def sentences(batch: ChangeBatch) -> tuple[Sentence, ...]:
     return tuple(write.sentence for write in writes(batch.changes))
 
 
-def planned(rack: MakeRack, tables: Tables, **switch: object) -> Plan:
+def planned(rack: MakeRack, tables: Tables, **switch: object) -> ChangePlan:
     return plan(*rack(**switch), reading(tables))
 
 
@@ -155,7 +154,7 @@ def test_no_cages_and_no_identity_is_no_plan(rack: MakeRack) -> None:
     assert planned(rack, factory(), nodes=UNCABLED, cages={}, identity=None).batches == ()
 
 
-def test_every_reason_to_refuse_is_told(rack: MakeRack) -> None:
+def test_every_reason_to_refuse_is_reported(rack: MakeRack) -> None:
     tables = factory()
     tables["/system/resource"][0]["version"] = "7.20.8"
     tables["/system/package"] = []
@@ -237,5 +236,5 @@ def test_nor_is_the_name_of_a_community_without_security() -> None:
     (gone,) = surplus(COMMUNITY, [], [row])
     assert str(gone) == "- /snmp/community (hidden)"
     assert "canary" not in writes((gone,))[0].title
-    (back,) = diff(COMMUNITY, [Wanted(("canary-v2c",), {"security": "none"})], [])
+    (back,) = diff(COMMUNITY, [DesiredRow(("canary-v2c",), {"security": "none"})], [])
     assert "canary" not in str(back)

@@ -6,21 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from switch.batch import Plan
-from switch.diff import Wanted
-from switch.errors import RefusedError
-from switch.goal import Declared
-from switch.menus import IDENTITY, Field, Menu
+from core.routeros.change_plan import ChangePlan
+from core.routeros.diff import DesiredRow
+from core.routeros.errors import RefusedError
+from core.routeros.menus import IDENTITY, Menu, MenuField
+from core.routeros.sentences import writes
+from switch.desired import ChangeGroup, MenuDesired
 from switch.plan import plan
-from switch.sentences import writes
+from switch.target_state import DeclaredTarget
 from switch.transaction import MOST_WRITES
-from switch.wanted import Part, Share
-
-from .racks import EVERY_KEY, UNCABLED, MakeRack
-from .rows import Tables, asking, carry_out, factory, reading
+from tests.unit.switch.racks import EVERY_KEY, UNCABLED, MakeRack
+from tests.unit.switch.rows import Tables, asking, carry_out, factory, reading
 
 
-def planned(rack: MakeRack, tables: Tables, **switch: object) -> Plan:
+def planned(rack: MakeRack, tables: Tables, **switch: object) -> ChangePlan:
     return plan(*rack(**switch), reading(tables))
 
 
@@ -32,7 +31,7 @@ def test_what_carries_traffic_first_and_what_could_lock_out_last(rack: MakeRack)
         "cage qsfp56-dd-2, auto-negotiated -> 4x100G optic",
         "VLANs of the fabric",
         "traffic classes",
-        "priority flow control told to the nodes",
+        "priority flow control announced to the nodes",
         "traffic classes of the legs",
         "identity",
         "time zone",
@@ -74,7 +73,7 @@ def test_a_bridge_that_is_not_there_is_made_once(rack: MakeRack) -> None:
 
 
 @pytest.mark.parametrize("path", ["/system/script", "/system/scheduler"])
-def test_a_dead_man_is_never_purged(rack: MakeRack, path: str) -> None:
+def test_a_rollback_timer_is_never_purged(rack: MakeRack, path: str) -> None:
     """The plan is made anew in the middle of the run that armed it."""
     tables = factory()
     tables[path] += [{".id": "*1", "name": "sparkrack-undo-1"}, {".id": "*2", "name": "mine"}]
@@ -82,16 +81,16 @@ def test_a_dead_man_is_never_purged(rack: MakeRack, path: str) -> None:
     assert [change.row for change in changes if change.removes] == ["mine"]
 
 
-def test_rows_that_are_not_declared_are_left_and_told(rack: MakeRack) -> None:
+def test_rows_that_are_not_declared_are_left_and_reported(rack: MakeRack) -> None:
     tables = factory()
     tables["/interface/bridge/vlan"] = [{".id": "*1", "bridge": "bridge", "vlan-ids": "20", "comment": "mine"}]
     found = planned(rack, tables, **{**EVERY_KEY, "purge": []})
     assert not [change for change in found.changes if change.removes]
-    assert found.unmanaged == ("/interface/bridge/vlan bridge 20", "/user admin")
+    assert tuple(map(str, found.unmanaged)) == ("/interface/bridge/vlan bridge 20", "/user admin")
     assert "left alone, not managed: /user admin" in found.notes
 
 
-def test_purged_rows_are_removed_and_told_row_by_row(rack: MakeRack) -> None:
+def test_purged_rows_are_removed_and_reported_row_by_row(rack: MakeRack) -> None:
     tables = factory()
     tables["/interface/bridge/vlan"] = [{".id": "*1", "bridge": "bridge", "vlan-ids": "20"}]
     tables["/interface/bridge/port"].append({".id": "*F0", "interface": "vxlan1", "bridge": "bridge", "hw": "false"})
@@ -103,7 +102,7 @@ def test_purged_rows_are_removed_and_told_row_by_row(rack: MakeRack) -> None:
         ("/user", "admin"),
     }
     assert "  - /user admin" in found.lines
-    assert found.unmanaged == ()
+    assert tuple(map(str, found.unmanaged)) == ()
 
 
 def test_no_secret_is_shown(rack: MakeRack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,13 +121,13 @@ def test_large_plans_are_dealt_into_portions_without_cutting_a_batch(rack: MakeR
     assert sum(portions, ()) == found.batches
     assert all(sum(len(batch.changes) for batch in portion) <= 20 for portion in portions)
     assert sum(found.portions(most=1), ()) == found.batches
-    assert Plan(()).portions(MOST_WRITES) == ()
+    assert ChangePlan(()).portions(MOST_WRITES) == ()
 
 
 def test_a_field_the_release_does_not_have_is_refused(rack: MakeRack, monkeypatch: pytest.MonkeyPatch) -> None:
-    new = Field(default="", since=(7, 25, 0, 0))
+    new = MenuField(default="", since=(7, 25, 0, 0))
     later = Menu(IDENTITY.path, key=(), fields={**IDENTITY.fields, "note": new})
-    part = Part("identity", (Share(later, (Wanted((), {"note": "x"}),)),))
+    part = ChangeGroup("identity", (MenuDesired(later, (DesiredRow((), {"note": "x"}),)),))
     monkeypatch.setattr("switch.plan.parts", lambda *_: (part,))
     with pytest.raises(RefusedError) as refused:
         planned(rack, factory(), nodes=UNCABLED, cages={})
@@ -150,7 +149,7 @@ def test_a_later_release_is_read_and_written_in_its_own_words(rack: MakeRack) ->
     tables = factory()
     tables["/system/resource"][0]["version"] = "7.24 (stable)"
     rename_services(tables)
-    goal = Declared(*rack(**EVERY_KEY))
+    goal = DeclaredTarget(*rack(**EVERY_KEY))
     before = goal.read(asking(tables))
     changes = goal.plan(before).changes
     sent = {word for write in writes(changes, before.release) for word in write.sentence}

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from switch.errors import SentenceError, SessionError, UnreadableError
-from switch.menus import (
+from core.routeros.errors import SentenceError, SessionError, UnreadableError
+from core.routeros.menus import (
     BRIDGE,
     BRIDGE_PORT,
     ETHERNET,
@@ -16,14 +16,13 @@ from switch.menus import (
     SETTINGS,
     Sentence,
 )
-from switch.reading import read
-
-from .rows import Tables, asking, factory, reading, row
+from core.routeros.reading import read_switch
+from tests.unit.switch.rows import Tables, asking, factory, reading, row
 
 
 def test_the_unit_is_read_first_and_each_menu_once() -> None:
     asked: list[str] = []
-    read(asking(factory(), asked), (*MENUS, *MENUS))
+    read_switch(asking(factory(), asked), (*MENUS, *MENUS))
     assert asked[:3] == ["/system/resource", "/system/routerboard", "/system/package"]
     assert sorted(set(asked)) == sorted(menu.path for menu in MENUS)
     assert asked.count("/interface/ethernet") == 1
@@ -34,7 +33,7 @@ def test_of_a_release_that_is_too_old_only_the_unit_is_read(version: str) -> Non
     tables = factory()
     tables["/system/resource"][0]["version"] = version
     asked: list[str] = []
-    found = read(asking(tables, asked), (ETHERNET, SERVICE))
+    found = read_switch(asking(tables, asked), (ETHERNET, SERVICE))
     assert found.release < OLDEST
     assert len(asked) == 3
     with pytest.raises(KeyError):
@@ -44,11 +43,11 @@ def test_of_a_release_that_is_too_old_only_the_unit_is_read(version: str) -> Non
 def test_a_menu_the_switch_does_not_have() -> None:
     tables = factory()
     del tables[QOS_PORT.path]
-    found = read(asking(tables), (QOS_PORT, IDENTITY), (QOS_PORT,))
+    found = read_switch(asking(tables), (QOS_PORT, IDENTITY), (QOS_PORT,))
     assert found.rows(QOS_PORT) == ()
     assert found.absent == {QOS_PORT.path}
     with pytest.raises(SentenceError):
-        read(asking(tables), (QOS_PORT,))
+        read_switch(asking(tables), (QOS_PORT,))
 
 
 @pytest.mark.parametrize("fault", [SentenceError("not enough permissions (9)"), SessionError("no such host")])
@@ -61,7 +60,7 @@ def test_a_menu_that_cannot_be_read_is_not_absent(fault: Exception) -> None:
         return asking(tables)(sentence)
 
     with pytest.raises(type(fault)):
-        read(ask, (QOS_PORT,), (QOS_PORT,))
+        read_switch(ask, (QOS_PORT,), (QOS_PORT,))
 
 
 def test_what_belongs_to_the_switch_itself_is_left_out() -> None:
@@ -130,7 +129,7 @@ def test_a_row_more_or_less_is_not_the_same() -> None:
     assert reading(tables).same(reading(factory()), [IDENTITY, BRIDGE])
 
 
-def test_a_dead_man_is_not_a_difference_but_any_other_schedule_is() -> None:
+def test_a_rollback_timer_is_not_a_difference_but_any_other_schedule_is() -> None:
     tables = factory()
     tables["/system/scheduler"].append({".id": "*1", "name": "sparkrack-undo-x", "next-run": "soon"})
     assert reading(tables).same(reading(factory()), [SCHEDULER])

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from core.routeros.errors import CertificateError, LoginError, SentenceError, SessionError, SwitchError
+from core.routeros.rest import Rest, request
 from lab import certificate
-from switch.errors import CertificateError, LoginError, SentenceError, SessionError, SwitchError
-from switch.rest import Rest, request
 
 CANARY = "canary-pä8-R"
 SENTENCE = ("/interface/bridge/port/print", "=.proplist=.id,interface")
@@ -107,7 +107,7 @@ class Server:
                 for name, value in headers.items():
                     self.send_header(name, value)
                 self.send_header("Content-Length", str(len(body)))
-                with contextlib.suppress(OSError):  # a reader that lost its patience is gone
+                with contextlib.suppress(OSError):  # a reader whose timeout passed is gone
                     self.end_headers()
                     self.wfile.write(body)
 
@@ -136,7 +136,7 @@ def rest(server: Server) -> Iterator[Callable[..., Rest]]:
     made: list[Rest] = []
 
     def make(**changed: Any) -> Rest:
-        options = {"sha256": server.sha256, "user": "reader", "password": SecretStr(CANARY), "patience": 10.0}
+        options = {"sha256": server.sha256, "user": "reader", "password": SecretStr(CANARY), "timeout": 10.0}
         made.append(Rest("127.0.0.1", server.port, **{**options, **changed}))
         return made[-1]
 
@@ -181,7 +181,7 @@ def test_one_connection_serves_all_questions(server: Server, rest: Callable[...,
 
 def test_a_switch_that_falls_silent(server: Server, rest: Callable[..., Rest]) -> None:
     server.speaks.clear()
-    assert str(fault(rest(patience=0.1))).endswith("no answer in time")
+    assert str(fault(rest(timeout=0.1))).endswith("no answer in time")
     server.speaks.set()
 
 
@@ -232,7 +232,7 @@ def test_a_missing_menu_is_not_an_empty_one(server: Server, rest: Callable[..., 
     assert str(fault(rest())) == "Not Found"
 
 
-def test_nobody_is_followed_elsewhere(server: Server, rest: Callable[..., Rest]) -> None:
+def test_no_one_is_followed_elsewhere(server: Server, rest: Callable[..., Rest]) -> None:
     server.answer = (302, b"", {"Location": f"https://127.0.0.1:{server.port}/elsewhere"})
     assert isinstance(fault(rest()), SessionError)
     assert len(server.requests) == 1
@@ -250,11 +250,21 @@ def test_neither_proxy_nor_netrc_comes_between(
     assert headers["Authorization"] == "Basic " + base64.b64encode(f"reader:{CANARY}".encode()).decode()
 
 
-def test_nobody_listens(server: Server, rest: Callable[..., Rest]) -> None:
+def test_no_one_listens(server: Server, rest: Callable[..., Rest]) -> None:
     server.close()
     assert str(fault(rest())) == (
-        f"no answer from 127.0.0.1:{server.port} over REST: connection refused; is www-ssl enabled for this machine?"
+        f"no answer from 127.0.0.1:{server.port} over REST: connection refused; "
+        "the first sparkrack apply enables REST (www-ssl) and creates reader"
     )
+
+
+def test_no_one_listens_any_longer(server: Server, rest: Callable[..., Rest]) -> None:
+    """After an answer its user exists; on a new connection, since the server has closed the old one."""
+    one = rest()
+    one.ask(SENTENCE)
+    server.close()
+    one.close()
+    assert str(fault(one)) == f"no answer from 127.0.0.1:{server.port} over REST: connection refused"
 
 
 def test_a_password_that_is_not_utf8_is_refused_and_not_repeated(server: Server, rest: Callable[..., Rest]) -> None:

@@ -7,16 +7,15 @@ import copy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.routeros.change_plan import ChangePlan
+from core.routeros.menus import BRIDGE, ETHERNET, PROFILE
+from core.routeros.sentences import writes
 from switch.backup import KEPT
-from switch.batch import Plan
-from switch.menus import BRIDGE, ETHERNET, PROFILE
-from switch.restore import Restored
-from switch.sentences import writes
-from switch.stages import STAGES
-
-from .racks import MakeRack
-from .restores import planned, set_up, told
-from .rows import QOS, Tables, carry_out, factory, meaning, reading, row
+from switch.restore import BackupTarget
+from switch.restore_order import STAGES
+from tests.unit.switch.racks import MakeRack
+from tests.unit.switch.restores import planned, set_up, told
+from tests.unit.switch.rows import QOS, Tables, carry_out, factory, meaning, reading, row
 
 PORTS = "/interface/bridge/port"
 
@@ -28,7 +27,7 @@ def test_every_menu_of_a_backup_has_its_place() -> None:
 
 
 def test_nothing_differs(rack: MakeRack) -> None:
-    assert planned(rack, set_up(), set_up()) == Plan(())
+    assert planned(rack, set_up(), set_up()) == ChangePlan(())
 
 
 EDITS = {
@@ -75,7 +74,7 @@ def spoilt(draw: st.DrawFn) -> Tables:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(now=spoilt())
 def test_what_was_spoilt_comes_back_and_then_nothing_differs(rack: MakeRack, now: Tables) -> None:
-    goal = Restored(*rack(), reading(set_up()))
+    goal = BackupTarget(*rack(), reading(set_up()))
     carry_out(now, goal.plan(reading(now)).changes)
     for port in now[PORTS]:
         port |= {"hw-offload": "true"}  # what the chip makes of a port again by itself
@@ -141,7 +140,7 @@ def test_the_speed_of_a_lane_that_negotiates_again_is_left(rack: MakeRack) -> No
     assert planned(rack, now).empty
 
 
-def test_what_has_no_value_to_go_back_to_is_told(rack: MakeRack) -> None:
+def test_what_has_no_value_to_go_back_to_is_reported(rack: MakeRack) -> None:
     now, kept = set_up(), set_up()
     del row(kept, "mine", PROFILE.path, "name")["dscp"]
     assert planned(rack, now, kept).changes == ()
@@ -158,7 +157,7 @@ def test_links_are_waited_for_where_the_backup_has_them(rack: MakeRack) -> None:
         row(kept, f"qsfp56-dd-1-{lane}").update({"auto-negotiation": "false", "speed": "100G-baseCR2"})
     (batch,) = planned(rack, factory(), kept).batches
     assert [str(link.leg) for link in batch.settles] == [f"crs812/qsfp56-dd-1-{lane}" for lane in (1, 3, 5, 7)]
-    (batch,) = Restored(*rack(), reading(kept), wait=False).plan(reading(factory())).batches
+    (batch,) = BackupTarget(*rack(), reading(kept), wait=False).plan(reading(factory())).batches
     assert batch.settles == ()
 
 

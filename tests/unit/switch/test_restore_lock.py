@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import signal
 import stat
 from collections.abc import Callable, Iterator
@@ -13,24 +14,25 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from core.ops import run_lock
+from core.routeros.session import SessionConnection
 from sparkrack.cli import switch as command
 from sparkrack.cli.main import sparkrack
-from sparkrack.ops import lock
+from sparkrack.engine.ssh_locking import RackLock
 from switch import backup
-from switch.line import SessionLine
 from tests.generated import REPOSITORY
-from tests.unit.cli.test_unlock import OTHER, Head, send
-from tests.unit.fleet.racks import SWITCH, changed
-from tests.unit.switch.memory import Device
+from tests.unit.cli.test_unlock import OTHER, Head, eventually, send
+from tests.unit.model.racks import SWITCH, changed
+from tests.unit.switch.in_memory_switch import Device
+from tests.unit.switch.lock_trouble import Trouble
 from tests.unit.switch.rows import factory, reading
-from tests.unit.switch.trouble import Trouble
 
 BACKUP = "sparkrack-undo-1"
 WRITE = "/system/identity/set"
 """The one write of these restores."""
 
 
-class Desk(Trouble):
+class Workdir(Trouble):
     """An operator with a backup, at a switch that has another name since. `during`: what happens at the write."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, device: Device) -> None:
@@ -46,11 +48,11 @@ class Desk(Trouble):
         self.spoilt = copy.deepcopy(device.tables)
         monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
         monkeypatch.setenv("CRS812_PASSWORD", "swordfish")
-        monkeypatch.setattr(command, "dialled", self.dialled)
+        monkeypatch.setattr(command, "open_connection", self.dialled)
 
     @contextmanager
-    def dialled(self, _switch: object, say: Callable[[str], None]) -> Iterator[SessionLine]:
-        line = self.device.line()
+    def dialled(self, _switch: object, say: Callable[[str], None]) -> Iterator[SessionConnection]:
+        self.line = line = self.device.line()
         line._say = say
         self.device.main.trap = self.looks
         try:
@@ -98,115 +100,193 @@ class Case:
     switch is as in the backup. `left`: what lies on the head node afterwards."""
 
     code: int
-    said: str
+    reported: str
     restored: bool
-    before: Callable[[Desk], object] = lambda _desk: None
-    during: Callable[[Desk], object] = lambda _desk: None
+    before: Callable[[Workdir], object] = lambda _desk: None
+    during: Callable[[Workdir], object] = lambda _desk: None
     words: tuple[str, ...] = ("-y",)
     left: str | None = None
 
 
-AWAY = "spark1 keeps the lock of the rack and cannot be reached: "
-REFUSED = "; nothing was changed. If nobody else is at work: --no-lock\n"
+AWAY = "spark1, which stores the lock of the rack, is unreachable: "
+REFUSED = "; nothing was changed. If no other run is active: --no-lock\n"
 NO_ROUTE = "ssh: connect: No route to host"
 NO_SUDO = "sudo: a password is required"
 NO_LOCK = ("-y", "--no-lock")
 
 CASES = {
     "free": Case(0, "crs812: the switch is as in the backup\n", True),
-    "held": Case(1, f"Error: {OTHER.busy}\n", False, Desk.held, left=OTHER.text),
-    "held and --no-lock": Case(1, f"Error: {OTHER.busy}\n", False, Desk.held, words=NO_LOCK, left=OTHER.text),
-    "held by garbage": Case(1, "sparkrack unlock unknown\n", False, Desk.garbled, left="\x1b[2J"),
-    "head away": Case(1, f"Error: {AWAY}{NO_ROUTE}{REFUSED}", False, Desk.off),
-    "head without sudo": Case(1, f"Error: {AWAY}{NO_SUDO}{REFUSED}", False, Desk.no_sudo),
+    "held": Case(1, f"Error: {OTHER.busy}\n", False, Workdir.held, left=OTHER.text),
+    "held and --no-lock": Case(1, f"Error: {OTHER.busy}\n", False, Workdir.held, words=NO_LOCK, left=OTHER.text),
+    "held by garbage": Case(1, "sparkrack unlock unknown\n", False, Workdir.garbled, left="\x1b[2J"),
+    "head away": Case(1, f"Error: {AWAY}{NO_ROUTE}{REFUSED}", False, Workdir.off),
+    "head without sudo": Case(1, f"Error: {AWAY}{NO_SUDO}{REFUSED}", False, Workdir.no_sudo),
     "head away and --no-lock": Case(
-        0, f"crs812: {AWAY}{NO_ROUTE}; going on without it\n", True, Desk.off, words=NO_LOCK
+        0, f"crs812: {AWAY}{NO_ROUTE}; going on without it\n", True, Workdir.off, words=NO_LOCK
     ),
     "head there and --no-lock": Case(0, "crs812: the switch is as in the backup\n", True, words=NO_LOCK),
-    "no room": Case(1, "Error: spark1: the lock of the rack cannot be taken: ", False, Desk.no_room),
-    "no room and --no-lock": Case(1, "the lock of the rack cannot be taken: ", False, Desk.no_room, words=NO_LOCK),
-    "unlocked meanwhile": Case(1, "Error: spark1: the lock was gone before the end", True, during=Desk.unlocked),
+    "no room": Case(1, "Error: spark1: the lock of the rack cannot be taken: ", False, Workdir.no_room),
+    "no room and --no-lock": Case(1, "the lock of the rack cannot be taken: ", False, Workdir.no_room, words=NO_LOCK),
+    "unlocked meanwhile": Case(1, "Error: spark1: the lock was gone before the end", True, during=Workdir.unlocked),
     "taken meanwhile": Case(
-        1, "Error: spark1: the lock is now that of run 2026", True, during=Desk.held, left=OTHER.text
+        1, "Error: spark1: the lock is now that of run 2026", True, during=Workdir.held, left=OTHER.text
     ),
     "head dies meanwhile": Case(
-        *(1, f"Error: spark1: the lock could not be given back ({NO_ROUTE}); sparkrack unlock ", True),
-        during=Desk.off,
+        *(1, f"Error: spark1: the lock could not be released ({NO_ROUTE}); sparkrack unlock ", True),
+        during=Workdir.off,
         left="ours",
     ),
-    "ctrl-c": Case(1, "crs812: interrupted", False, during=Desk.interrupted),
-    "sigterm": Case(1, "crs812: interrupted", False, during=Desk.ended),
-    "sighup": Case(1, "crs812: interrupted", False, during=Desk.hung_up),
-    "the switch refuses": Case(1, "looked again: the switch is as it was before the run\n", False, during=Desk.trapped),
+    "ctrl-c": Case(1, "crs812: interrupted", False, during=Workdir.interrupted),
+    "sigterm": Case(1, "crs812: interrupted", False, during=Workdir.ended),
+    "sighup": Case(1, "crs812: interrupted", False, during=Workdir.hung_up),
+    "the switch refuses": Case(
+        1, "looked again: the switch is as it was before the run\n", False, during=Workdir.trapped
+    ),
 }
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Device) -> Desk:
-    return Desk(tmp_path, monkeypatch, device)
+def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Device) -> Workdir:
+    return Workdir(tmp_path, monkeypatch, device)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_lock_of_the_rack(name: str, desk: Desk) -> None:
+def test_the_lock_of_the_rack(name: str, workdir: Workdir) -> None:
     case = CASES[name]
-    case.before(desk)
-    desk.during = lambda: case.during(desk)
-    done = desk.restore(*case.words)
-    assert (done.exit_code, desk.restored) == (case.code, case.restored), done.output
-    assert case.said in done.output
+    case.before(workdir)
+    workdir.during = lambda: case.during(workdir)
+    done = workdir.restore(*case.words)
+    assert (done.exit_code, workdir.restored) == (case.code, case.restored), done.output
+    assert case.reported in done.output
     # What is ended by a person leaves its dead man, which finds nothing to undo, and the next run disarms.
-    assert bool(desk.device.armed) == ("interrupted" in case.said)
+    assert bool(workdir.device.armed) == ("interrupted" in case.reported)
     assert "Traceback" not in done.output
     assert isinstance(done.exception, SystemExit | None), done.exception
     wrote = case.restored or case.during is not Case.during
-    assert len(desk.seen) == int(wrote)
-    if desk.seen and not (desk.head.folder / "off").exists() | (case.before is Desk.off):
-        assert lock.holder(desk.seen[0]).what == f"restore of crs812 to {BACKUP}"
+    assert len(workdir.seen) == int(wrote)
+    if workdir.seen and not (workdir.head.folder / "off").exists() | (case.before is Workdir.off):
+        assert run_lock.holder(workdir.seen[0]).what == f"restore of crs812 to {BACKUP}"
     if not wrote:
-        assert desk.device.tables == desk.spoilt
-        assert len(backup.names(desk.backups)) == 1, "no backup was kept of what was not touched"
+        assert workdir.device.tables == workdir.spoilt
+        assert len(backup.names(workdir.backups)) == 1, "no backup was kept of what was not touched"
     if case.restored:
         assert "crs812: the switch is as in the backup\n" in done.output
     if case.left == "ours":
-        assert f"sparkrack unlock {lock.holder(desk.head.lock.read_text()).id}\n" in done.output
+        assert f"sparkrack unlock {run_lock.holder(workdir.head.lock.read_text()).id}\n" in done.output
     elif case.left is not None:
-        assert desk.head.lock.read_text() == case.left
+        assert workdir.head.lock.read_text() == case.left
     else:
-        assert not desk.head.lock.exists()
+        assert not workdir.head.lock.exists()
 
 
 @pytest.mark.parametrize(("words", "code"), [(("--dry",), 2), (("--list",), 0), ((), 1)])
-def test_what_writes_nothing_asks_for_no_lock(words: tuple[str, ...], code: int, desk: Desk) -> None:
-    (desk.head.folder / "desk/ssh").write_text(f"#!/bin/sh\ntouch {desk.head.folder}/asked\nexit 255\n")
-    done = desk.restore(*words)
+def test_what_writes_nothing_asks_for_no_lock(words: tuple[str, ...], code: int, workdir: Workdir) -> None:
+    (workdir.head.folder / "desk/ssh").write_text(f"#!/bin/sh\ntouch {workdir.head.folder}/asked\nexit 255\n")
+    done = workdir.restore(*words)
     assert done.exit_code == code, done.output
-    assert not (desk.head.folder / "asked").exists()
-    desk.device.tables = factory()
-    assert desk.restore("-y").exit_code == 0, "nothing to do"
-    assert not (desk.head.folder / "asked").exists()
+    assert not (workdir.head.folder / "asked").exists()
+    workdir.device.tables = factory()
+    assert workdir.restore("-y").exit_code == 0, "nothing to do"
+    assert not (workdir.head.folder / "asked").exists()
+
+
+def test_a_run_whose_lock_another_has_taken_sends_nothing_more(
+    workdir: Workdir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RackLock.renewing, "__defaults__", (0.01,))
+
+    def taken() -> None:
+        workdir.held()
+        assert eventually(lambda: bool(workdir.line.stopped()))
+
+    workdir.during = taken
+    done = workdir.restore("-y")
+    assert (done.exit_code, workdir.restored) == (1, False)
+    assert f"spark1: the lock is now that of {OTHER}; " in done.output
+    assert "nothing more is sent; all changes since safe mode was taken are reverted" in done.output
+    assert "looked again: the switch is as it was before the run\n" in done.output
+    after = workdir.device.commands[workdir.device.commands.index(WRITE) + 1 :]
+    assert after == ["/safe-mode/print", "/safe-mode/unroll"]
+    assert workdir.device.armed == []
+    assert workdir.head.lock.read_text() == OTHER.text
+
+
+def test_a_run_whose_lock_has_expired_sends_nothing_more(workdir: Workdir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after the operator's machine slept: the head node was not asked since."""
+    real = run_lock.clock
+    workdir.during = lambda: monkeypatch.setattr(run_lock, "clock", lambda: real() + run_lock.EXPIRED + 1)
+    done = workdir.restore("-y")
+    assert (done.exit_code, workdir.restored) == (1, False)
+    assert "spark1: the lock could not be renewed for 12" in done.output
+    assert "so another run may have taken it; nothing more is sent" in done.output
+    assert workdir.device.commands[-1] == "/safe-mode/unroll"
 
 
 def test_the_runbook_has_what_is_said() -> None:
     text = (REPOSITORY / "docs/runbooks/switch-restore.md").read_text()
-    said = (AWAY, REFUSED.strip(), "the lock of the rack cannot be taken: ", "the lock was gone before the end")
-    for words in (*said, "the lock is now that of", "the lock could not be given back (", "interrupted;"):
+    reported = (AWAY, REFUSED.strip(), "the lock of the rack cannot be taken: ", "the lock was gone before the end")
+    for words in (*reported, "the lock is now that of", "the lock could not be released (", "interrupted;"):
         assert words in text, words
 
 
-def test_it_can_be_taken_again_and_again(desk: Desk) -> None:
+def test_it_can_be_taken_again_and_again(workdir: Workdir) -> None:
     for name in ("spoilt", "another"):
-        desk.device.tables["/system/identity"][0]["name"] = name
-        desk.device.sessions = 0
-        assert desk.restore("-y").exit_code == 0
-        assert desk.restored
-        assert not desk.head.lock.exists()
+        workdir.device.tables["/system/identity"][0]["name"] = name
+        workdir.device.sessions = 0
+        assert workdir.restore("-y").exit_code == 0
+        assert workdir.restored
+        assert not workdir.head.lock.exists()
 
 
-def test_without_any_ssh(desk: Desk, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_any_ssh(workdir: Workdir, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir(mode=stat.S_IRWXU)
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    done = desk.restore("-y")
-    assert (done.exit_code, desk.restored) == (1, False)
+    done = workdir.restore("-y")
+    assert (done.exit_code, workdir.restored) == (1, False)
     assert f"Error: {AWAY}ssh: No such file or directory{REFUSED}" in done.output
-    assert desk.restore(*NO_LOCK).exit_code == 0
-    assert desk.restored
+    assert workdir.restore(*NO_LOCK).exit_code == 0
+    assert workdir.restored
+
+
+def with_reader(workdir: Workdir, variable: str) -> Path:
+    """A backup with the reader that rack.yaml declares and the switch lacks; return the rack file."""
+    rack = workdir.head.folder / "rack.yaml"
+    reader = f"    reader: {{password: {{env: {variable}}}}}\n    user: sparkrack"
+    text = changed(rack.read_text(), ("tls: false #", "tls: {sha256: "), ("    user: sparkrack", reader))
+    rack.write_text(text)
+    kept = factory()
+    kept["/user"].append({".id": "*8", "name": "sparkrack-reader", "group": "full"})
+    (workdir.backups / BACKUP / "rows.json").write_bytes(backup.dump(reading(kept)))
+    return rack
+
+
+def test_a_missing_secret_is_refused_before_the_lock(workdir: Workdir) -> None:
+    rack = with_reader(workdir, "NO_SUCH_READER")
+    done = workdir.restore("-y")
+    line = next(number for number, text in enumerate(rack.read_text().splitlines(), 1) if "NO_SUCH_READER" in text)
+    assert done.exit_code == 1
+    assert f"Error: {rack}:{line}: switches.crs812.reader.password: environment variable NO_SUCH_READER" in done.output
+    assert done.output.splitlines()[-1] == "nothing was changed"
+    assert not workdir.restored
+    assert workdir.device.tables == workdir.spoilt
+    assert not workdir.head.lock.exists()
+    assert not list((workdir.head.folder / "state").rglob("*.ndjson"))
+
+
+def test_a_restore_keeps_a_journal_and_a_log_without_secrets(workdir: Workdir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("READER", "canary-of-the-reader")
+    with_reader(workdir, "READER")
+    done = workdir.restore("-y")
+    assert done.exit_code == 0, done.output
+    (path,) = (workdir.head.folder / "state").rglob("*.ndjson")
+    begun, *_, ended = map(json.loads, path.read_text().splitlines())
+    assert (begun["scope"], ended["result"]) == (f"restore of crs812 to {BACKUP}", "done")
+    assert begun["run"] in workdir.seen[0], "the lock is that of the run"
+    text = path.with_suffix(".log").read_text()
+    assert "spark1: ssh: " in text
+    assert "canary-of-the-reader" not in text + path.read_text()
+
+
+def test_a_dry_restore_keeps_no_journal(workdir: Workdir) -> None:
+    assert workdir.restore("--dry").exit_code == 2
+    assert not list((workdir.head.folder / "state").rglob("*.ndjson"))

@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparkrack.fleet.secrets import SecretRef
-from switch.diff import Change, FieldChange
-from switch.facts import spoken
-from switch.menus import BRIDGE_PORT, ETHERNET, IDENTITY, SERVICE, USER, Menu
-from switch.sentences import parse, writes
+from core.model.secrets import SecretRef
+from core.routeros.diff import FieldChange, RowChange
+from core.routeros.menus import BRIDGE_PORT, ETHERNET, IDENTITY, SERVICE, USER, Menu
+from core.routeros.pyinfra_facts import to_command
+from core.routeros.sentences import parse, writes
 
 VALUES = st.text(st.characters(codec="utf-8"))
 
@@ -16,7 +16,7 @@ VALUES = st.text(st.characters(codec="utf-8"))
 @given(VALUES)
 def test_every_value_arrives_byte_for_byte(value: str) -> None:
     sentence = ("/system/identity/set", f"=name={value}")
-    assert parse(spoken(sentence).get_raw_value()) == sentence
+    assert parse(to_command(sentence).get_raw_value()) == sentence
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_a_query_typed_in_a_shell() -> None:
     )
 
 
-def change(menu: Menu, row: str, id_: str | None, **fields: str) -> Change:
+def change(menu: Menu, row: str, id_: str | None, **fields: str) -> RowChange:
     changed = tuple(FieldChange(name.replace("_", "-"), None, value) for name, value in fields.items())
-    return Change(menu, (row,) if row else (), id_, changed)
+    return RowChange(menu, (row,) if row else (), id_, changed)
 
 
 def test_neighbours_with_the_same_values_share_a_sentence() -> None:
@@ -96,14 +96,14 @@ def test_no_row_is_lost_or_moved_by_sharing(rows: list[tuple[int, str]]) -> None
 
 
 def test_removed_neighbours_share_a_sentence_and_say_no_values() -> None:
-    gone = [Change(BRIDGE_PORT, (name,), id_, (), removes=True) for name, id_ in (("a", "*1"), ("b", "*2"))]
+    gone = [RowChange(BRIDGE_PORT, (name,), id_, (), removes=True) for name, id_ in (("a", "*1"), ("b", "*2"))]
     assert [write.sentence for write in writes(gone)] == [("/interface/bridge/port/remove", "=.id=*1,*2")]
 
 
 def test_a_secret_is_not_in_the_sentence_until_it_is_sent() -> None:
     secret = SecretRef(env="READER_PASSWORD")
     fields = (FieldChange("name", None, "eve"), FieldChange("password", None, secret))
-    (write,) = writes([Change(USER, ("eve",), None, fields)])
+    (write,) = writes([RowChange(USER, ("eve",), None, fields)])
     assert write.sentence == ("/user/add", "=name=eve")
     assert write.secrets == (("password", secret),)
     assert write.title == "writing /user eve"

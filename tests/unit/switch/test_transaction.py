@@ -7,25 +7,24 @@ from typing import Any
 
 import pytest
 
-from switch.conduct import Ended, conduct
-from switch.goal import Declared
+from switch.executor import TransactionOutcome, execute
+from switch.target_state import DeclaredTarget
 from switch.transaction import MARGIN_SECONDS, Check, Say, Step, Transaction
-
-from .memory import Clock, Device
-from .racks import EVERY_KEY, MakeRack
-from .rows import asking, row
+from tests.unit.switch.in_memory_switch import Clock, Device
+from tests.unit.switch.racks import EVERY_KEY, MakeRack
+from tests.unit.switch.rows import asking, row
 
 OTHER = {"enabled": "true", "current": "false", "user": "eve"}
 
 
 def prepared(rack: MakeRack, device: Device, **options: Any) -> Transaction:
-    goal = Declared(*rack())
+    goal = DeclaredTarget(*rack())
     before = goal.read(asking(device.tables))
     return Transaction("sparkrack-undo-x", goal, before, goal.plan(before), **options)
 
 
-def run(todo: Transaction, device: Device, before: Callable[[Step], None] = lambda _step: None) -> Ended:
-    return conduct(todo, device.line(), before)
+def run(todo: Transaction, device: Device, before: Callable[[Step], None] = lambda _step: None) -> TransactionOutcome:
+    return execute(todo, device.line(), before)
 
 
 def at(title: str, do: Callable[[], object]) -> Callable[[Step], None]:
@@ -40,7 +39,7 @@ def at(title: str, do: Callable[[], object]) -> Callable[[Step], None]:
     return look
 
 
-def test_somebody_else_holds_safe_mode(rack: MakeRack, device: Device) -> None:
+def test_another_user_holds_safe_mode(rack: MakeRack, device: Device) -> None:
     device.safe = OTHER
     ended = run(prepared(rack, device), device)
     assert ended.text.startswith("stopped at: looking whether safe mode is free: safe mode is held by eve")
@@ -65,7 +64,7 @@ def test_a_hold_that_was_lost_ends_it_before_the_release(rack: MakeRack, device:
     device.down["qsfp56-dd-1-3"] = {"name": "qsfp56-dd-1-3", "status": "no-link"}
     ended = run(prepared(rack, device), device, at(title, lambda: setattr(device, "safe", OTHER)))
     assert "not ours any more (held by eve)" in ended.text
-    assert "safe mode was taken from us, what was written since is not taken back by it" in ended.text
+    assert "another session has taken safe mode, so later writes are not reverted by it" in ended.text
     assert "/safe-mode/release" not in device.commands
 
 
@@ -97,8 +96,8 @@ def test_another_switch_behind_the_address_ends_it(rack: MakeRack, device: Devic
 
 def test_a_fuse_that_has_nearly_burnt_down_ends_it(rack: MakeRack, device: Device, clock: Clock) -> None:
     todo = prepared(rack, device, fuse=100)
-    ended = run(todo, device, at("logging in anew", lambda: clock.sleep(80)))
-    assert "stopped at: looking whether there is time left: the dead man on the switch acts in 20 s" in ended.text
+    ended = run(todo, device, at("logging in again", lambda: clock.sleep(80)))
+    assert "stopped at: looking whether there is time left: the rollback timer on the switch acts in 20 s" in ended.text
     assert "/safe-mode/release" not in device.commands
     assert ended.text.splitlines()[-1] == "looked again: the switch is as it was before the run"
 
@@ -107,8 +106,8 @@ def test_the_fuse_is_longer_than_the_run_may_take(rack: MakeRack, device: Device
     todo = prepared(rack, device, settle=60)
     waits = sum(1 for batch in todo.todo.batches if batch.settles)
     assert waits == 2
-    assert todo.dead_man.fuse >= MARGIN_SECONDS + waits * 60
-    assert prepared(rack, device, fuse=7).dead_man.fuse == 7
+    assert todo.rollback_timer.fuse >= MARGIN_SECONDS + waits * 60
+    assert prepared(rack, device, fuse=7).rollback_timer.fuse == 7
     assert todo.armed_for is None
 
 
@@ -123,7 +122,7 @@ def test_without_an_uptime_nothing_is_armed_and_nothing_written(
     )
     ended = run(todo, device)
     assert ended.text == (
-        "stopped at: arming the dead man: the switch does not tell its uptime, by which the dead man is timed"
+        "stopped at: arming the rollback timer: the switch does not report its uptime, which sets the rollback timer"
     )
     assert "/safe-mode/take" not in device.commands
 
@@ -131,21 +130,21 @@ def test_without_an_uptime_nothing_is_armed_and_nothing_written(
 def test_a_script_the_switch_cannot_read_ends_it_before_the_first_write(
     rack: MakeRack, device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tests.unit.switch.script.readable", lambda _source: False)
+    monkeypatch.setattr("tests.unit.switch.routeros_console.readable", lambda _source: False)
     ended = run(prepared(rack, device), device)
-    assert "the switch cannot read the script of the dead man" in ended.text
+    assert "the switch cannot read the script of the rollback timer" in ended.text
     assert "/safe-mode/take" not in device.commands
     assert device.armed == []
 
 
-def test_a_large_plan_is_released_in_portions_under_one_dead_man(rack: MakeRack, device: Device) -> None:
+def test_a_large_plan_is_released_in_portions_under_one_rollback_timer(rack: MakeRack, device: Device) -> None:
     assert run(prepared(rack, device, most=20), device).done
     assert device.commands.count("/safe-mode/take") == device.commands.count("/safe-mode/release") == 2
     assert device.commands.count("/system/script/add") == 1
 
 
 def test_no_step_shows_a_secret(rack: MakeRack, device: Device) -> None:
-    goal = Declared(*rack(**EVERY_KEY))
+    goal = DeclaredTarget(*rack(**EVERY_KEY))
     before = goal.read(asking(device.tables))
     todo = Transaction("sparkrack-undo-x", goal, before, goal.plan(before))
     secrets = [step.secrets for step in todo.steps() if isinstance(step, Say) and step.secrets]

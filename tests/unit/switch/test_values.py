@@ -4,60 +4,60 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from switch.values import Kind, bits_per_second, canonical, milliseconds
+from core.routeros.values import ValueKind, bits_per_second, canonical, milliseconds
 
 
 @pytest.mark.parametrize(
     ("kind", "texts"),
     [
-        (Kind.FLAG, ("yes", "true")),
-        (Kind.FLAG, ("no", "false")),
-        (Kind.COUNT, ("9000", "09000")),
-        (Kind.RATE, ("200G", "200Gbps", "200000000000", "200000M", "0.2T")),
-        (Kind.RATE, ("0", "0bps")),
-        (Kind.RATE, ("2.5Gbps", "2500M")),
-        (Kind.DURATION, ("5m", "00:05:00", "300s", "300", "4m60s")),
-        (Kind.DURATION, ("1d2h", "26h", "1d02:00:00")),
-        (Kind.DURATION, ("1w", "7d", "168:00:00")),
-        (Kind.DURATION, ("1s500ms", "00:00:01.5", "1500ms")),
-        (Kind.LIST, ("a,b", "b,a", "b, a")),
+        (ValueKind.FLAG, ("yes", "true")),
+        (ValueKind.FLAG, ("no", "false")),
+        (ValueKind.COUNT, ("9000", "09000")),
+        (ValueKind.RATE, ("200G", "200Gbps", "200000000000", "200000M", "0.2T")),
+        (ValueKind.RATE, ("0", "0bps")),
+        (ValueKind.RATE, ("2.5Gbps", "2500M")),
+        (ValueKind.DURATION, ("5m", "00:05:00", "300s", "300", "4m60s")),
+        (ValueKind.DURATION, ("1d2h", "26h", "1d02:00:00")),
+        (ValueKind.DURATION, ("1w", "7d", "168:00:00")),
+        (ValueKind.DURATION, ("1s500ms", "00:00:01.5", "1500ms")),
+        (ValueKind.LIST, ("a,b", "b,a", "b, a")),
     ],
 )
-def test_spellings_of_one_value(kind: Kind, texts: tuple[str, ...]) -> None:
+def test_spellings_of_one_value(kind: ValueKind, texts: tuple[str, ...]) -> None:
     assert len({canonical(kind, text) for text in texts}) == 1
 
 
 @pytest.mark.parametrize(
     ("kind", "one", "other"),
     [
-        (Kind.FLAG, "yes", "no"),
-        (Kind.COUNT, "9000", "9500"),
-        (Kind.RATE, "200G", "200M"),
-        (Kind.DURATION, "5m", "5s"),
-        (Kind.WORD, "true", "yes"),
-        (Kind.WORD, "100G-baseCR2", "100G-baseCR4"),
+        (ValueKind.FLAG, "yes", "no"),
+        (ValueKind.COUNT, "9000", "9500"),
+        (ValueKind.RATE, "200G", "200M"),
+        (ValueKind.DURATION, "5m", "5s"),
+        (ValueKind.WORD, "true", "yes"),
+        (ValueKind.WORD, "100G-baseCR2", "100G-baseCR4"),
     ],
 )
-def test_different_values_stay_different(kind: Kind, one: str, other: str) -> None:
+def test_different_values_stay_different(kind: ValueKind, one: str, other: str) -> None:
     assert canonical(kind, one) != canonical(kind, other)
 
 
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        (Kind.FLAG, ""),
-        (Kind.FLAG, "maybe"),
-        (Kind.COUNT, "9k"),
-        (Kind.COUNT, ""),
-        (Kind.COUNT, "٩"),
-        (Kind.RATE, "fast"),
-        (Kind.RATE, "1.5bps"),
-        (Kind.DURATION, ""),
-        (Kind.DURATION, "soon"),
-        (Kind.DURATION, "5:0"),
+        (ValueKind.FLAG, ""),
+        (ValueKind.FLAG, "maybe"),
+        (ValueKind.COUNT, "9k"),
+        (ValueKind.COUNT, ""),
+        (ValueKind.COUNT, "٩"),
+        (ValueKind.RATE, "fast"),
+        (ValueKind.RATE, "1.5bps"),
+        (ValueKind.DURATION, ""),
+        (ValueKind.DURATION, "soon"),
+        (ValueKind.DURATION, "5:0"),
     ],
 )
-def test_what_is_none_of_its_kind_is_refused(kind: Kind, text: str) -> None:
+def test_what_is_none_of_its_kind_is_refused(kind: ValueKind, text: str) -> None:
     with pytest.raises(ValueError, match="is n"):
         canonical(kind, text)
 
@@ -76,11 +76,11 @@ def test_a_duration_reads_back_in_units_and_as_a_clock(seconds: int) -> None:
     assert {milliseconds(text) for text in spelled} == {seconds * 1000}
 
 
-@given(st.sampled_from(Kind), st.text(max_size=12))
-def test_any_text_is_a_value_or_refused(kind: Kind, text: str) -> None:
+@given(st.sampled_from(ValueKind), st.text(max_size=12))
+def test_any_text_is_a_value_or_refused(kind: ValueKind, text: str) -> None:
     try:
         once = canonical(kind, text)
     except ValueError:
         return
-    if kind in (Kind.WORD, Kind.FLAG, Kind.COUNT, Kind.LIST, Kind.RATE):
+    if kind in (ValueKind.WORD, ValueKind.FLAG, ValueKind.COUNT, ValueKind.LIST, ValueKind.RATE):
         assert canonical(kind, once) == once

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from switch.goal import Declared
-from switch.menus import MENUS
-from switch.wanted import Seen, menus_of, optional_of, parts
-
-from .racks import EVERY_KEY, UNCABLED, MakeRack
-from .rows import PORTS, QOS, asking, factory, reading, row
+from core.routeros.menus import MENUS
+from switch.desired import DeviceContext, menus_of, optional_of, parts
+from switch.target_state import DeclaredTarget
+from tests.unit.switch.racks import EVERY_KEY, UNCABLED, MakeRack
+from tests.unit.switch.rows import PORTS, QOS, asking, factory, reading, row
 
 ALWAYS = {
     "/interface/ethernet",
@@ -37,10 +36,12 @@ SNMP = {"user": "monitor", "authentication": {"env": "A"}, "encryption": {"env":
 LEGS = tuple(f"qsfp56-dd-{cage}-{lane}" for cage in (1, 2) for lane in (1, 3, 5, 7))
 
 
-def rows(rack: MakeRack, seen: Seen | None = None, **switch: Any) -> dict[str, dict[tuple[str, ...], dict[str, str]]]:
+def rows(
+    rack: MakeRack, seen: DeviceContext | None = None, **switch: Any
+) -> dict[str, dict[tuple[str, ...], dict[str, str]]]:
     """What is wanted, by menu and key."""
     found: dict[str, dict[tuple[str, ...], dict[str, str]]] = {}
-    for part in parts(*rack(**switch), seen or Seen()):
+    for part in parts(*rack(**switch), seen or DeviceContext()):
         for share in part.shares:
             for want in share.rows:
                 fields = {name: str(value) for name, value in want.fields.items()}
@@ -184,7 +185,7 @@ def test_without_tls_the_plain_api_stays_on_and_is_limited(rack: MakeRack) -> No
 
 
 def test_the_reader_is_limited_and_sees_the_certificate_of_the_api(rack: MakeRack) -> None:
-    found = rows(rack, Seen(certificate="own"), **SSL, **READER, management=["10.77.0.0/24"])
+    found = rows(rack, DeviceContext(certificate="own"), **SSL, **READER, management=["10.77.0.0/24"])
     assert found["/ip/service"][("www-ssl",)] == {
         "disabled": "no",
         "port": "8443",
@@ -197,7 +198,7 @@ def test_the_reader_is_limited_and_sees_the_certificate_of_the_api(rack: MakeRac
 def test_legs_go_by_the_name_they_have_now(rack: MakeRack) -> None:
     tables = factory()
     row(tables, "qsfp56-dd-1-1")["name"] = "rack-a"
-    found = rows(rack, Seen.of(reading(tables)), vlans=[1100, 1101], lossless="roce")
+    found = rows(rack, DeviceContext.of(reading(tables)), vlans=[1100, 1101], lossless="roce")
     for path in ("/interface/bridge/port", f"{QOS}/port"):
         assert ("rack-a",) in found[path]
         assert ("qsfp56-dd-1-1",) not in found[path]
@@ -241,7 +242,7 @@ NEW = {
 @pytest.mark.parametrize("key", NEW)
 def test_a_key_makes_its_own_menus_be_read_and_no_others(rack: MakeRack, key: str) -> None:
     asked: list[str] = []
-    goal = Declared(*rack(**{key: EVERY_KEY[key]}))
+    goal = DeclaredTarget(*rack(**{key: EVERY_KEY[key]}))
     goal.read(asking(factory(), asked))
     assert set(asked) - ALWAYS - {"/system/resource", "/system/routerboard", "/system/package"} == NEW[key]
     assert len(asked) == len(set(asked)), "each menu once"
@@ -255,14 +256,14 @@ def test_every_menu_is_reached_by_some_key(rack: MakeRack) -> None:
 
 def test_only_without_roce_a_switch_may_lack_the_tables_of_the_chip(rack: MakeRack) -> None:
     tables = {path: rows for path, rows in factory().items() if not path.startswith(QOS)}
-    assert [menu.path for menu in optional_of(*rack())] == [f"{QOS}/port", "/system/device-mode"]
-    goal = Declared(*rack(lossless="none"))
+    assert [menu.path for menu in optional_of(*rack())] == [f"{QOS}/port"]
+    goal = DeclaredTarget(*rack(lossless="none"))
     assert not any(change.menu.path.startswith(QOS) for change in goal.plan(goal.read(asking(tables))).changes)
     with pytest.raises(OSError, match="no such command"):
-        Declared(*rack(lossless="roce")).read(asking(tables))
+        DeclaredTarget(*rack(lossless="roce")).read(asking(tables))
 
 
-def test_without_cages_the_ports_are_nobodys_business(rack: MakeRack) -> None:
+def test_without_cages_the_ports_are_no_ones_business(rack: MakeRack) -> None:
     found = rows(rack, nodes=UNCABLED, cages={}, lossless="roce")
     assert set(found) == {"/system/identity"}
     assert len(PORTS) == 34

@@ -1,4 +1,4 @@
-"""Machines that answer as declared, until a test changes what they say: raw output of a node, rows of a switch."""
+"""Hosts with answers as declared, until a test changes them: raw output of a node, rows of a switch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sparkrack.fleet import Half, Rack, addresses_of, load
-from sparkrack.topology.said import Seen, SwitchSaid, understood
-from tests.unit.fleet.racks import ACCESS, DIRECT, KEPT, RING, SUBNETS, SWITCH, loaded
-from tests.unit.fleet.racks import node as node_line
+from core.model import Half, Rack, addresses_of, load
+from sparkrack.topology.observed import Observations, SwitchObservation, parse_observation
+from tests.unit.model.racks import ACCESS, DIRECT, KEPT, RING, SUBNETS, SWITCH, loaded
+from tests.unit.model.racks import node as node_line
+from tests.unit.probe_output import probe_output
 
 RACKS: Mapping[str, Rack] = {
     "switch": loaded(SWITCH),
@@ -19,13 +20,13 @@ RACKS: Mapping[str, Rack] = {
     "ring": loaded(RING),
     "vlans": loaded(KEPT),
     "lone": loaded(f"rack: lone\n{ACCESS}nodes:\n{node_line('solo', 0, {})}{SUBNETS}"),
-    "eight": load(Path(__file__).parents[3] / "group_data/rack.yaml"),
+    "eight": load(Path(__file__).parents[3] / "examples/rack.yaml"),
 }
 
 
 @dataclass
 class Card:
-    """What a node says of one half. `device`: its row of `ip -j address`; `vlan`: the same of its VLAN, if any."""
+    """A node's answer about one half. `device`: its row of `ip -j address`; `vlan`: the same of its VLAN, if any."""
 
     mac: str
     link: str
@@ -51,26 +52,29 @@ class Answers:
     silent: dict[str, str] = field(default_factory=dict)
 
     def output(self, node: str) -> str:
-        """What the node prints when it is asked."""
+        """Return the output of the node."""
         cards = {half: card for half, card in self.cards.items() if half.node == node and card}
-        links = [{"ifname": half.interface, "address": card.mac} for half, card in cards.items()]
-        halves = {half.interface: card.ethtool for half, card in cards.items()}
         absent = {half.interface: "netlink error: No such device" for half in self.cards if half.node == node}
-        sections = "".join(f"sparkrack-half {name}\n{text}\n" for name, text in (absent | halves).items())
-        devices = [device for card in cards.values() for device in (card.device, card.vlan) if device]
-        return f"{json.dumps(links)}\n{sections}sparkrack-devices\n{json.dumps(devices)}\n"
+        halves = {half.interface: card.ethtool for half, card in cards.items()}
+        return probe_output({"links": json.dumps(self.devices(node)), **absent, **halves})
 
-    def seen(self) -> Seen:
-        """What was said, as the drawing takes it."""
+    def devices(self, node: str) -> list[dict[str, Any]]:
+        """Return the rows that `ip -d -j address` prints on the node."""
+        cards = [(half, card) for half, card in self.cards.items() if half.node == node and card]
+        lower = [{"ifname": half.interface, **card.device, "address": card.mac} for half, card in cards]
+        return [*lower, *(card.vlan for _, card in cards if card.vlan)]
+
+    def seen(self) -> Observations:
+        """Return the observations."""
         nodes = {
-            name: self.silent.get(name) or understood(self.output(name), self.rack.cabling.ports_of(name))
+            name: self.silent.get(name) or parse_observation(self.output(name), self.rack.cabling.ports_of(name))
             for name in self.rack.nodes
         }
         switches = {
-            name: self.silent.get(name) or SwitchSaid(self.monitor, self.ethernet, self.heard)
+            name: self.silent.get(name) or SwitchObservation(self.monitor, self.ethernet, self.heard)
             for name in self.rack.switches
         }
-        return Seen(nodes, switches)
+        return Observations(nodes, switches)
 
 
 def answers(rack: Rack) -> Answers:
@@ -103,15 +107,15 @@ Change = Callable[[Answers], object]
 
 
 def node(name: str, change: Callable[[Card], object]) -> Change:
-    """Each half of a node answers otherwise."""
+    """Change the answer of each half of a node."""
 
-    def apply(said: Answers) -> None:
-        for card in cards(said, name):
+    def apply(reported: Answers) -> None:
+        for card in cards(reported, name):
             change(card)
 
     return apply
 
 
-def cards(said: Answers, name: str) -> Iterable[Card]:
+def cards(reported: Answers, name: str) -> Iterable[Card]:
     """The halves of a node."""
-    return [card for half, card in said.cards.items() if half.node == name and card]
+    return [card for half, card in reported.cards.items() if half.node == name and card]

@@ -11,26 +11,26 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from sparkrack.cli import seeing
+from core.model import load
+from core.routeros.errors import SessionError
+from core.ssh import node_shells
+from core.ssh.root_shell import UnreachableError
 from sparkrack.cli.topology import topology
-from sparkrack.fleet import load
-from sparkrack.proof.shell import UnreachableError
-from sparkrack.topology import svg
-from switch.errors import SessionError
-from switch.look import Look
+from sparkrack.topology import collect, render_svg
+from sparkrack.topology.build import draw
+from switch.verify_client import SwitchChecks
 from tests.unit.cli.runs import command, guarded
-from tests.unit.fleet.racks import VALID
-
-from .answers import Answers, Change, answers, cards
+from tests.unit.model.racks import VALID
+from tests.unit.topology.answers import Answers, Change, answers, cards
 
 SWITCH, DIRECT = VALID / "switch.yaml", VALID / "direct.yaml"
 
 
 class Network:
-    """Shells of nodes and sessions of switches that answer what `said` says, and what they were asked."""
+    """Shells of nodes and sessions of switches that answer what `reported` says, and what they were asked."""
 
-    def __init__(self, said: Answers) -> None:
-        self.said = said
+    def __init__(self, reported: Answers) -> None:
+        self.reported = reported
         self.asked: list[tuple[str, Any]] = []
         self.closed: list[str] = []
         self.rc = 0
@@ -42,14 +42,14 @@ class Network:
 
         def run(script: str) -> Any:
             self.asked.append((node, script))
-            if why := self.said.silent.get(node):
+            if why := self.reported.silent.get(node):
                 raise UnreachableError(node, why)
-            return SimpleNamespace(rc=self.rc, stdout=self.said.output(node), stderr="sudo: no\nreally")
+            return SimpleNamespace(rc=self.rc, stdout=self.reported.output(node), stderr="sudo: no\nreally")
 
         return SimpleNamespace(run=run, close=lambda: self.closed.append(node))
 
     def session(self, name: str) -> Any:
-        if why := self.said.silent.get(name):
+        if why := self.reported.silent.get(name):
             raise SessionError(why)
         return SimpleNamespace(
             talk=lambda *sentence: self.answer(name, sentence), close=lambda: self.closed.append(name)
@@ -57,15 +57,15 @@ class Network:
 
     def answer(self, name: str, sentence: tuple[str, ...]) -> list[dict[str, str]]:
         self.asked.append((name, sentence[0]))
-        said = self.said
+        reported = self.reported
         if sentence[0] == "/interface/ethernet/print":
-            rows = enumerate(said.ethernet.items())
+            rows = enumerate(reported.ethernet.items())
             return [{".id": f"*{at}", "name": f"my-{leg}", "default-name": leg, **row} for at, (leg, row) in rows]
         if sentence[0] == "/interface/ethernet/monitor":
-            return [{"name": f"my-{leg}", **row} for leg, row in said.monitor.items()]
+            return [{"name": f"my-{leg}", **row} for leg, row in reported.monitor.items()]
         assert sentence[0] == "/interface/bridge/host/print"
         self.late -= 1
-        heard = said.heard.items() if self.late < 0 else []
+        heard = reported.heard.items() if self.late < 0 else []
         return [{"mac-address": mac.upper(), "on-interface": f"my-{leg}"} for mac, leg in heard]
 
 
@@ -79,10 +79,10 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Start:
     def begin(rack: Path, *changes: Change) -> Network:
         network = Network(answers(load(rack)))
         for change in changes:
-            change(network.said)
-        monkeypatch.setattr(seeing, "RootShell", network.shell)
-        monkeypatch.setattr(Look, "_open", lambda look: network.session(look.switch.name))
-        monkeypatch.setattr(seeing, "HEARD_SECONDS", 0.0)
+            change(network.reported)
+        monkeypatch.setattr(node_shells, "RootShell", network.shell)
+        monkeypatch.setattr(SwitchChecks, "_open", lambda look: network.session(look.switch.name))
+        monkeypatch.setattr(collect, "HEARD_SECONDS", 0.0)
         return network
 
     return begin
@@ -94,20 +94,20 @@ def run(*words: str | Path) -> Result:
     return ended
 
 
-def slow(said: Answers) -> None:
-    said.monitor["qsfp56-dd-1-3"]["rate"] = "50Gbps"
+def slow(reported: Answers) -> None:
+    reported.monitor["qsfp56-dd-1-3"]["rate"] = "50Gbps"
 
 
-def silent(said: Answers) -> None:
-    said.silent["spark1"] = "Connection refused"
+def silent(reported: Answers) -> None:
+    reported.silent["spark1"] = "Connection refused"
 
 
-def no_switch(said: Answers) -> None:
-    said.silent["crs812"] = "connection refused"
+def no_switch(reported: Answers) -> None:
+    reported.silent["crs812"] = "connection refused"
 
 
-def garbage(said: Answers) -> None:
-    cards(said, "spark2")[0].device["addr_info"] = 7  # type: ignore[index]
+def garbage(reported: Answers) -> None:
+    cards(reported, "spark2")[0].device["addr_info"] = 7  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -161,11 +161,24 @@ def test_a_limit_asks_only_what_it_needs(start: Start) -> None:
     assert {who for who, _ in network.asked} == {"spark2", "crs812"}
 
 
+def test_excluded_hosts_are_not_contacted(start: Start) -> None:
+    rack = load(SWITCH)
+    network = start(SWITCH)
+    seen = collect.collect_observations(rack, excluded={"spark2"})
+    assert {who for who, _ in network.asked} == {"spark1", "crs812"}
+    first, second = draw(rack, seen).edges
+    assert (first.state, second.unknown) == ("fine", ("spark2: was not asked",))
+    network = start(SWITCH)
+    seen = collect.collect_observations(rack, excluded={"crs812"})
+    assert {who for who, _ in network.asked} == {"spark1", "spark2"}
+    assert draw(rack, seen).edges[0].unknown == ("crs812 was not asked",)
+
+
 def test_the_switch_may_take_a_moment_to_hear(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     network = start(SWITCH)
-    monkeypatch.setattr(seeing, "HEARD_SECONDS", 5.0)
-    monkeypatch.setattr(seeing, "time", SimpleNamespace(monotonic=lambda: float(len(slept)), sleep=slept.append))
+    monkeypatch.setattr(collect, "HEARD_SECONDS", 5.0)
+    monkeypatch.setattr(collect, "time", SimpleNamespace(monotonic=lambda: float(len(slept)), sleep=slept.append))
     network.late = 2
     assert run("--rack", SWITCH, "--seen").exit_code == 0
     assert slept == [1, 1]
@@ -196,9 +209,9 @@ def test_nothing_is_connected_to_without_seen(tmp_path: Path) -> None:
     [
         (
             ("--limit", "spark1", "--limit", "spark9"),
-            "--limit spark9: not in the rack; there are spark1, spark2, crs812",
+            "--limit spark9: not in the rack; there are spark1, spark2, crs812; did you mean spark2?",
         ),
-        (("--json", "--format", "svg"), "--json and --format are two formats; say one of them"),
+        (("--json", "--format", "svg"), "--json and --format are two formats; pass one of them"),
         (("--out", "/proc/version/at/all"), "/proc/version/at/all: cannot be written: Not a directory"),
     ],
 )
@@ -221,7 +234,7 @@ def test_a_file_holds_what_would_be_printed(words: tuple[str, ...], begin: str, 
 
 
 def test_no_program_that_draws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(svg, "PROGRAM", str(tmp_path / "dot"))
+    monkeypatch.setattr(render_svg, "PROGRAM", str(tmp_path / "dot"))
     ended = run("--rack", SWITCH, "--format", "svg", "--out", tmp_path / "x.svg")
     assert ended.exit_code == 1
     assert ended.stderr == f"Error: there is no program {tmp_path}/dot, which draws SVG: install the package graphviz\n"

@@ -6,20 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from sparkrack.fleet import Port
+from core.model import Port
+from sparkrack.topology.build import draw
 from sparkrack.topology.model import Edge
-from sparkrack.topology.picture import draw
-from sparkrack.topology.said import Seen
-
-from .answers import RACKS, Answers, Card, Change, answers, cards, node
+from sparkrack.topology.observed import Observations
+from tests.unit.topology.answers import RACKS, Answers, Card, Change, answers, cards, node
 
 BOTH = "spark2 enp1s0f1np1 and enP2p1s0f1np1"
 
 
 def edge_of(rack: str, change: Change, end: str) -> Edge:
-    said = answers(RACKS[rack])
-    change(said)
-    picture = draw(RACKS[rack], said.seen())
+    reported = answers(RACKS[rack])
+    change(reported)
+    picture = draw(RACKS[rack], reported.seen())
     assert picture.compared
     return next(edge for edge in picture.edges if end in (edge.a, edge.b))
 
@@ -27,8 +26,8 @@ def edge_of(rack: str, change: Change, end: str) -> Edge:
 def part(name: str, key: str, value: str | None) -> Change:
     """The switch says otherwise of the leg of spark2, or nothing."""
 
-    def apply(said: Answers) -> None:
-        row = getattr(said, name)["qsfp56-dd-1-3"]
+    def apply(reported: Answers) -> None:
+        row = getattr(reported, name)["qsfp56-dd-1-3"]
         row.pop(key) if value is None else row.update({key: value})
 
     return apply
@@ -40,24 +39,24 @@ def address(*texts: str) -> Callable[[Card], object]:
     )
 
 
-def one_half(said: Answers) -> None:
+def one_half(reported: Answers) -> None:
     half = Port("spark2", 1).halves[1]
-    said.cards[half] = None
+    reported.cards[half] = None
 
 
-def swapped(said: Answers) -> None:
+def swapped(reported: Answers) -> None:
     legs = {"qsfp56-dd-1-1": "qsfp56-dd-1-3", "qsfp56-dd-1-3": "qsfp56-dd-1-1"}
-    said.heard.update({mac: legs[leg] for mac, leg in said.heard.items()})
+    reported.heard.update({mac: legs[leg] for mac, leg in reported.heard.items()})
 
 
 def behind(leg: str) -> Change:
     """spark2 is heard behind this leg, or behind none."""
 
-    def apply(said: Answers) -> None:
-        for card in cards(said, "spark2"):
-            said.heard.pop(card.mac.lower())
+    def apply(reported: Answers) -> None:
+        for card in cards(reported, "spark2"):
+            reported.heard.pop(card.mac.lower())
             if leg:
-                said.heard[card.mac.lower()] = leg
+                reported.heard[card.mac.lower()] = leg
 
     return apply
 
@@ -79,8 +78,8 @@ def test_as_declared(rack: str) -> None:
 
 MISMATCHES: list[tuple[Change, str]] = [
     (part("monitor", "rate", "50Gbps"), "leg qsfp56-dd-1-3 is at 50G, wanted 100G"),
-    (part("monitor", "status", "no-link"), "leg qsfp56-dd-1-3: no carrier (the switch says no-link)"),
-    (part("monitor", "status", "initializing"), "leg qsfp56-dd-1-3: no carrier (the switch says initializing)"),
+    (part("monitor", "status", "no-link"), "leg qsfp56-dd-1-3: no carrier (the switch reports no-link)"),
+    (part("monitor", "status", "initializing"), "leg qsfp56-dd-1-3: no carrier (the switch reports initializing)"),
     (part("ethernet", "mtu", "1500"), "leg qsfp56-dd-1-3: MTU 1500, wanted 9000"),
     (part("ethernet", "l2mtu", "1584"), "leg qsfp56-dd-1-3: L2MTU 1584, wanted 9500"),
     (node("spark2", lambda card: setattr(card, "link", "no")), f"{BOTH}: no carrier"),
@@ -129,13 +128,13 @@ def test_addresses_that_are_others() -> None:
 
 
 UNKNOWN: list[tuple[Change, str]] = [
-    (lambda said: said.silent.update(spark2="cannot be asked: no route"), "spark2: cannot be asked: no route"),
+    (lambda reported: reported.silent.update(spark2="cannot be asked: no route"), "spark2: cannot be asked: no route"),
     (
-        lambda said: said.silent.update(crs812="crs812 could not be read over REST: refused"),
+        lambda reported: reported.silent.update(crs812="crs812 could not be read over REST: refused"),
         "crs812 could not be read over REST: refused",
     ),
-    (part("monitor", "status", None), "leg qsfp56-dd-1-3: the switch does not tell whether it is linked"),
-    (part("monitor", "status", "unknown"), "leg qsfp56-dd-1-3: the switch does not tell whether it is linked"),
+    (part("monitor", "status", None), "leg qsfp56-dd-1-3: the switch does not report whether it is linked"),
+    (part("monitor", "status", "unknown"), "leg qsfp56-dd-1-3: the switch does not report whether it is linked"),
     (part("monitor", "rate", None), "leg qsfp56-dd-1-3: its speed is unknown"),
     (part("monitor", "rate", "soon"), "leg qsfp56-dd-1-3: its speed is unknown"),
     (part("ethernet", "mtu", None), "leg qsfp56-dd-1-3: MTU unknown"),
@@ -155,14 +154,16 @@ def test_what_is_unknown_is_not_fine(change: Change, text: str) -> None:
     assert (edge.state, edge.mismatches, edge.unknown) == ("unknown", (), (text,))
 
 
-def test_what_nobody_was_asked() -> None:
-    (edge,) = draw(RACKS["switch"], Seen(), ["spark2"]).edges
+def test_what_no_one_was_asked() -> None:
+    (edge,) = draw(RACKS["switch"], Observations(), ["spark2"]).edges
     assert edge.unknown == ("spark2: was not asked", "crs812 was not asked")
     assert edge.seen is None
 
 
 def test_a_mismatch_beside_what_is_unknown() -> None:
-    edge = edge_of("direct", lambda said: (said.silent.update(right="gone"), node("left", mtu)(said)), "left/1")
+    edge = edge_of(
+        "direct", lambda reported: (reported.silent.update(right="gone"), node("left", mtu)(reported)), "left/1"
+    )
     assert edge.state == "mismatch"
     assert edge.unknown == ("right: gone",)
     assert edge.mismatches == ("left enp1s0f1np1 and enP2p1s0f1np1: MTU 1500, wanted 9000",)
@@ -211,9 +212,9 @@ def test_an_address_below_the_vlan() -> None:
 
 
 def test_who_has_no_carrier_is_not_said_to_be_elsewhere() -> None:
-    def cut(said: Answers) -> None:
-        behind("")(said)
-        node("spark2", lambda card: setattr(card, "link", "no"))(said)
+    def cut(reported: Answers) -> None:
+        behind("")(reported)
+        node("spark2", lambda card: setattr(card, "link", "no"))(reported)
 
     edge = edge_of("switch", cut, "spark2/1")
     assert edge.mismatches == (f"{BOTH}: no carrier",)
@@ -222,10 +223,10 @@ def test_who_has_no_carrier_is_not_said_to_be_elsewhere() -> None:
 
 
 def test_words_of_machines_are_one_line_without_controls() -> None:
-    def rude(said: Answers) -> None:
-        said.silent["spark1"] = "first\n\x1b[31msecond"
-        said.monitor["qsfp56-dd-1-3"]["status"] = "\x07" * 1000
-        node("spark2", address("\x1b]0;x\x07/24"))(said)
+    def rude(reported: Answers) -> None:
+        reported.silent["spark1"] = "first\n\x1b[31msecond"
+        reported.monitor["qsfp56-dd-1-3"]["status"] = "\x07" * 1000
+        node("spark2", address("\x1b]0;x\x07/24"))(reported)
 
     for end in ("spark1/1", "spark2/1"):
         edge = edge_of("switch", rude, end)

@@ -14,41 +14,40 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from sparkrack.fleet.errors import one_line
-from sparkrack.topology import mermaid, svg, text
-from sparkrack.topology.model import Picture
-from sparkrack.topology.picture import draw
+from core.model.errors import printable_line
+from sparkrack.topology import render_mermaid, render_svg, render_text
+from sparkrack.topology.build import draw
+from sparkrack.topology.model import Topology
+from tests.unit.topology.answers import RACKS, Answers, answers, cards
 
-from .answers import RACKS, Answers, answers, cards
-
-needs_dot = pytest.mark.skipif(shutil.which(svg.PROGRAM) is None, reason="the package graphviz is not installed")
+needs_dot = pytest.mark.skipif(shutil.which(render_svg.PROGRAM) is None, reason="the package graphviz is not installed")
 
 
-def troubled(said: Answers) -> None:
+def troubled(reported: Answers) -> None:
     """The first node is silent, the second one has too small an MTU."""
-    first, second, *_ = said.rack.nodes
-    said.silent[first] = "cannot be asked: no route"
-    for card in cards(said, second):
+    first, second, *_ = reported.rack.nodes
+    reported.silent[first] = "cannot be asked: no route"
+    for card in cards(reported, second):
         (card.vlan or card.device).update(mtu=1500)
 
 
-def pictures(name: str) -> Mapping[str, Picture]:
-    said = answers(RACKS[name])
-    well = said.seen()
-    troubled(said)
+def pictures(name: str) -> Mapping[str, Topology]:
+    reported = answers(RACKS[name])
+    well = reported.seen()
+    troubled(reported)
     return {
         "declared": draw(RACKS[name]),
         "fine": draw(RACKS[name], well),
-        "troubled": draw(RACKS[name], said.seen()),
+        "troubled": draw(RACKS[name], reported.seen()),
     }
 
 
 ALL = {f"{rack} {kind}": picture for rack in RACKS if rack != "lone" for kind, picture in pictures(rack).items()}
 
 
-def shown(picture: Picture, width: int = 100) -> str:
+def shown(picture: Topology, width: int = 100) -> str:
     paper = io.StringIO()
-    Console(file=paper, width=width, highlight=False).print(text.render(picture))
+    render_text.render(picture, Console(file=paper, width=width, highlight=False))
     return paper.getvalue()
 
 
@@ -57,17 +56,17 @@ def words_of(element: str) -> str:
     return "\n".join(" ".join(part.split()) for part in ElementTree.fromstring(element).itertext() if part.strip())  # noqa: S314
 
 
-FORMATS: Mapping[str, Callable[[Picture], str]] = {
+FORMATS: Mapping[str, Callable[[Topology], str]] = {
     "text": shown,
-    "mermaid": mermaid.render,
-    "svg": lambda picture: words_of(svg.render(picture)),
+    "mermaid": render_mermaid.render,
+    "svg": lambda picture: words_of(render_svg.render(picture)),
 }
 each_format = pytest.mark.parametrize(
     "form", [pytest.param(name, marks=[needs_dot] if name == "svg" else []) for name in FORMATS]
 )
 
 
-def everything(picture: Picture) -> set[str]:
+def everything(picture: Topology) -> set[str]:
     """What every format must show."""
     nodes = {text for node in picture.nodes for text in (node.name,)}
     ports = {half for node in picture.nodes for port in node.ports for half in port.halves}
@@ -111,6 +110,15 @@ def test_text_fits_into_100_columns(name: str) -> None:
     assert not [line for line in shown(ALL[name]).splitlines() if len(line) > 100]
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
+@pytest.mark.parametrize("name", ALL)
+def test_names_and_addresses_stay_whole(name: str, width: int) -> None:
+    words, picture = shown(ALL[name], width).split(), ALL[name]
+    halves = [half for node in picture.nodes for port in node.ports for half in port.halves]
+    ends = {end for edge in picture.edges for end in (edge.a, edge.b)}
+    assert (ends | {text for half in halves for text in (half.interface, half.address)}) <= set(words)
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_the_states_are_counted(name: str) -> None:
     picture, last = ALL[name], shown(ALL[name]).splitlines()[-1]
@@ -131,14 +139,14 @@ LINE = re.compile(
 
 def test_mermaid_is_made_of_known_lines() -> None:
     for picture in [*ALL.values(), hostile(ALL["eight troubled"])]:
-        lines = mermaid.render(picture).splitlines()
+        lines = render_mermaid.render(picture).splitlines()
         assert [line for line in lines if not LINE.fullmatch(line) or "direction " in line] == []
         assert sum("subgraph" in line for line in lines) == lines.count("    end") + lines.count("        end")
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_mermaid_joins_what_is_cabled(name: str) -> None:
-    made, picture = mermaid.render(ALL[name]), ALL[name]
+    made, picture = render_mermaid.render(ALL[name]), ALL[name]
     labels = dict(re.findall(r"^ +(\w+)\[\"(.*)\"\]$", made, re.MULTILINE))
     joined = re.findall(r"(\w+) ---\|.*\| (\w+)$", made, re.MULTILINE)
     assert len(joined) == len(picture.edges)
@@ -153,7 +161,7 @@ def test_mermaid_joins_what_is_cabled(name: str) -> None:
 BAD = '"]>&<b>--></svg>]]>`;%%{}\\N\\\n\x1b[31m\x00 end direction TB style:#35; |x| [red]é \u202e'
 
 
-def hostile(picture: Picture) -> Picture:
+def hostile(picture: Topology) -> Topology:
     """The same picture, with every word of the rack and of the machines made as bad as can be."""
 
     def worse(part: Any, key: str = "") -> Any:
@@ -164,7 +172,7 @@ def hostile(picture: Picture) -> Picture:
             return [worse(value) for value in part]
         return part + BAD if isinstance(part, str) and key not in ("schema", "topology") else part
 
-    return Picture.model_validate_json(json.dumps(worse(json.loads(picture.json_text()))))
+    return Topology.model_validate_json(json.dumps(worse(json.loads(picture.json_text()))))
 
 
 @each_format
@@ -177,15 +185,15 @@ def test_hostile_words_stay_words(form: str, name: str) -> None:
     if form == "text":
         assert "[red]" in made
     elif form == "svg":
-        assert " ".join(one_line(BAD).split()) in made
+        assert " ".join(printable_line(BAD).split()) in made
     else:
         assert "#27;" not in made
 
 
 @needs_dot
 def test_hostile_words_change_nothing_else_of_an_svg() -> None:
-    def tags(picture: Picture) -> set[str]:
-        return {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(svg.render(picture)).iter()}  # noqa: S314
+    def tags(picture: Topology) -> set[str]:
+        return {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(render_svg.render(picture)).iter()}  # noqa: S314
 
     assert (
         tags(hostile(ALL["switch troubled"])) == tags(ALL["switch troubled"]) == {"svg", "g", "path", "polygon", "text"}
@@ -195,21 +203,21 @@ def test_hostile_words_change_nothing_else_of_an_svg() -> None:
 @needs_dot
 @pytest.mark.parametrize("name", ["eight troubled", "ring declared"])
 def test_svg_stands_alone_and_is_always_the_same(name: str) -> None:
-    made = svg.render(ALL[name])
+    made = render_svg.render(ALL[name])
     assert made.startswith("<svg ")
     assert made.endswith("</svg>\n")
     for word in ("<!", "<?", "href", "url(", "@import", "<script", "<title", "graphviz"):
         assert word not in made, word
     assert set(re.findall(r"https?://[^\"/]+", made)) == {"http://www.w3.org"}
-    assert svg.render(ALL[name]) == made
+    assert render_svg.render(ALL[name]) == made
 
 
 @needs_dot
 def test_states_differ_by_more_than_colour() -> None:
-    made = svg.render(ALL["eight troubled"])
+    made = render_svg.render(ALL["eight troubled"])
     assert "stroke-dasharray" in made
     assert 'stroke-width="2"' in made
-    assert "stroke-dasharray" not in svg.render(ALL["eight fine"])
+    assert "stroke-dasharray" not in render_svg.render(ALL["eight fine"])
 
 
 def program(folder: Path, text: str) -> str:
@@ -231,17 +239,19 @@ def program(folder: Path, text: str) -> str:
     ],
 )
 def test_a_program_that_fails(script: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(svg, "PROGRAM", program(tmp_path, script))
+    monkeypatch.setattr(render_svg, "PROGRAM", program(tmp_path, script))
     if "sleep" in script:
-        monkeypatch.setattr(svg, "SECONDS", 0.2)
-    with pytest.raises(svg.DrawingError, match=re.escape(why)):
-        svg.render(ALL["direct declared"])
+        monkeypatch.setattr(render_svg, "LAYOUT_SECONDS", 0.2)
+    with pytest.raises(render_svg.DrawingError, match=re.escape(why)):
+        render_svg.render(ALL["direct declared"])
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["missing", "no program"])
 def test_no_program(there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(svg, "PROGRAM", str(tmp_path / "dot"))
+    monkeypatch.setattr(render_svg, "PROGRAM", str(tmp_path / "dot"))
     if there:
         (tmp_path / "dot").write_text("")
-    with pytest.raises(svg.DrawingError, match="cannot be started: Permission" if there else "install .* graphviz"):
-        svg.render(ALL["direct declared"])
+    with pytest.raises(
+        render_svg.DrawingError, match="cannot be started: Permission" if there else "install .* graphviz"
+    ):
+        render_svg.render(ALL["direct declared"])

@@ -1,0 +1,136 @@
+"""The compared tools: their commands, and their reported changes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks import BenchError
+from benchmarks.fixture import BenchmarkFixture
+
+HERE = Path(__file__).parent
+BIN = Path(sys.executable).parent
+FORKS = 40
+"""Hosts at a time, for all: what pyinfra takes on two cores."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool that reaches the desired state, or a part of the work.
+
+    `changed` parses the number of changed hosts from the output of the command, None where it does not report it.
+    `brings`: it can begin with a factory-fresh target; otherwise it is measured after the tool that it names.
+    """
+
+    name: str
+    title: str
+    command: Callable[[BenchmarkFixture], list[str]]
+    changed: Callable[[str], int | None]
+    brings: bool = True
+    after: str = "sparkrack"
+
+
+def environment(place: BenchmarkFixture) -> dict[str, str]:
+    """Return the environment of every command, without the user's own."""
+    return {
+        "PATH": f"{BIN}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": str(place.folder / "home"),
+        "LC_ALL": "C.UTF-8",
+        "COLUMNS": "200",
+        "RACK": str(place.folder / "rack.yaml"),
+        "BENCH_SWITCH": "not used: no switch is asked",
+        "BENCH_WORK": str(place.folder),
+        "ANSIBLE_CONFIG": str(HERE / "ansible/ansible.cfg"),
+        "ANSIBLE_FORKS": str(min(FORKS, place.count)),
+        "ANSIBLE_HOME": str(place.folder / "home/.ansible"),
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(place.folder / "control"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+
+
+def _pyinfra(inventory: str, deploy: str, *words: str) -> Callable[[BenchmarkFixture], list[str]]:
+    return lambda _: [str(BIN / "pyinfra"), inventory, deploy, "-y", *words]
+
+
+def _ours(*words: str) -> Callable[[BenchmarkFixture], list[str]]:
+    def command(place: BenchmarkFixture) -> list[str]:
+        left_out = [f"--exclude={name}" for name in place.rack.switches]
+        return [sys.executable, str(HERE / "run_sparkrack.py"), *words, *left_out]
+
+    return command
+
+
+def _ansible(place: BenchmarkFixture) -> list[str]:
+    program = str(place.others / "ansible-playbook")
+    return [program, "-i", str(place.folder / "inventory.json"), str(HERE / "ansible/playbook.yml")]
+
+
+def _mitogen(place: BenchmarkFixture) -> list[str]:
+    plugins = next(place.others.parent.glob("lib/python*/site-packages/ansible_mitogen/plugins/strategy"))
+    settings = ["ANSIBLE_STRATEGY=mitogen_linear", f"ANSIBLE_STRATEGY_PLUGINS={plugins}"]
+    return ["env", *settings, *_ansible(place)]
+
+
+def _ssh(place: BenchmarkFixture) -> list[str]:
+    ssh = f"ssh -F {place.folder}/ssh_config"
+    return ["xargs", f"-P{FORKS}", "-n1", "-a", str(place.folder / "addresses"), "sh", "-c", f'exec {ssh} "$0" true']
+
+
+def recap(output: str) -> int:
+    """Parse the number of hosts that Ansible changed. Raises BenchError when one failed or there is no recap."""
+    lines = re.findall(r"^(\S+)\s+: ok=\d+ +changed=(\d+) +unreachable=(\d+) +failed=(\d+)", output, re.MULTILINE)
+    if not lines or any(unreachable != "0" or failed != "0" for _, _, unreachable, failed in lines):
+        raise BenchError(f"Ansible failed:\n{output[-1500:]}")
+    return sum(changed != "0" for _, changed, _, _ in lines)
+
+
+def results(output: str) -> int:
+    """Parse the number of operations that pyinfra executed on a host, from its table of results. Raises BenchError
+    without one.
+    """
+    found = re.search(r"^ +Grand total +\d+ +(\d+|-) +(\d+|-) +(\d+|-) *$", output, re.MULTILINE)
+    if not found or found[2] != "-":
+        raise BenchError(f"pyinfra failed:\n{output[-1500:]}")
+    return 0 if found[1] == "-" else int(found[1])
+
+
+def applied(output: str) -> int:
+    """Parse the number of hosts that `sparkrack apply` changed. Raises BenchError when it is missing."""
+    if re.search(r"^nothing to do$", output, re.MULTILINE):
+        return 0
+    found = re.findall(r"^\S+: (?:(\d+) operations? changed it|nothing was changed)$", output, re.MULTILINE)
+    if not found or not re.search(r"^done; ", output, re.MULTILINE):
+        raise BenchError(f"sparkrack apply failed:\n{output[-1500:]}")
+    return sum(bool(count) for count in found)
+
+
+def nothing(output: str) -> None:
+    """Parse the output of a command that changes nothing and reports no number."""
+
+
+STOCK = str(HERE / "stock")
+TOOLS = (
+    Tool(
+        "sparkrack",
+        "sparkrack, by pyinfra deploy.py",
+        _pyinfra("inventory.py", "benchmarks/deploy.py", "--limit", "nodes"),
+        results,
+    ),
+    Tool("apply", "sparkrack apply -y", _ours("apply", "-y"), applied),
+    Tool("plan", "sparkrack plan", _ours("plan"), nothing, brings=False),
+    Tool("drift", "sparkrack drift", _ours("drift"), nothing, brings=False),
+    Tool("stock", "stock pyinfra operations", _pyinfra(f"{STOCK}/inventory.py", f"{STOCK}/deploy.py"), results),
+    Tool("mitogen", "Ansible with mitogen", _mitogen, recap),
+    Tool("ansible", "Ansible with pipelining", _ansible, recap),
+    Tool(
+        "connect",
+        "pyinfra, connect only",
+        _pyinfra("inventory.py", "benchmarks/connect.py", "--limit", "nodes"),
+        nothing,
+        brings=False,
+    ),
+    Tool("ssh", "ssh true, in parallel", _ssh, nothing, brings=False),
+)

@@ -1,0 +1,159 @@
+"""The measurements, inside a network, process and mount namespace of their own.
+
+Process 1 of that namespace runs this; when it ends, for whatever reason, the kernel ends every target and every tool,
+and removes links and mounts.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks import BenchError, targets
+from benchmarks import desired_state as wanted
+from benchmarks import fixture as places
+from benchmarks.contenders import TOOLS, Tool, environment
+from benchmarks.fixture import BenchmarkFixture
+from benchmarks.targets import Target
+
+REPOSITORY = Path(__file__).parent.parent
+LONGEST = 3600.0
+"""Seconds that one command may take."""
+FRESH, SAME = "fresh", "unchanged"
+
+
+@dataclass(frozen=True)
+class BenchmarkRun:
+    """One measured command. `cpu` and `wall` in seconds, `peak` in bytes; `remote_cpu` and `sessions` (commands and
+    transfers over ssh) are those of all hosts together."""
+
+    tool: str
+    hosts: int
+    state: str
+    round: int
+    wall: float
+    cpu: float
+    peak: int
+    remote_cpu: float
+    sessions: int
+
+
+def measure(
+    work: Path,
+    root: Path,
+    others: Path,
+    tools: list[Tool],
+    counts: list[int],
+    rounds: int,
+    most: Mapping[str, int],
+) -> Iterator[BenchmarkRun]:
+    """Return every run, tool by tool within a round, so that noise affects all tools alike. `most`: the largest number
+    of hosts for a tool, by its name.
+
+    Raises BenchError when a tool fails, leaves another state than the others, or changes a target that is in the
+    desired state.
+    """
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=700", "tmpfs", str(work)], check=True)
+    targets.bridge()
+    for count in counts:
+        place = places.made(work / str(count), count, others)
+        (place.folder / "home").mkdir()
+        states: dict[str, dict[str, str]] = {}
+        taking_part = [tool for tool in tools if count <= most.get(tool.name, count)]
+        for number in range(rounds):
+            for tool in taking_part:
+                if tool.brings:
+                    beside = [one for one in taking_part if one.after == tool.name and not one.brings]
+                    yield from _one(place, root, tool, beside, number, states)
+
+
+def _one(
+    place: BenchmarkFixture, root: Path, tool: Tool, beside: list[Tool], number: int, states: dict[str, dict[str, str]]
+) -> Iterator[BenchmarkRun]:
+    """Run one tool on separate targets: fresh, then without changes; then the tools that bring no state."""
+    started = targets.start(place.folder / "targets", root, place.addresses, place.seed)
+    try:
+        yield _command(place, started, tool, number, FRESH)
+        states[tool.name] = {target.name: _state(place, target) for target in started}
+        _alike(states, tool.name)
+        for one in (tool, *beside):
+            yield _command(place, started, one, number, SAME)
+        if {target.name: _state(place, target) for target in started} != states[tool.name]:
+            raise BenchError(f"{tool.title}: a run without changes has changed something")
+    finally:
+        targets.end(started)
+
+
+def _command(place: BenchmarkFixture, started: list[Target], tool: Tool, number: int, state: str) -> BenchmarkRun:
+    result, log = place.folder / "result.json", place.folder / "log"
+    cpu, sessions = _sum(started)
+    meter = ["unshare", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", sys.executable, "-m"]
+    command = [*meter, "benchmarks.measure", str(result), str(log), str(LONGEST), *tool.command(place)]
+    subprocess.run(command, env={**environment(place), "PYTHONPATH": str(REPOSITORY)}, cwd=REPOSITORY, check=True)
+    targets.idle(started)
+    after_cpu, after_sessions = _sum(started)
+    found = json.loads(result.read_text())
+    output = log.read_text(errors="replace")
+    where = f"{tool.title}, {place.count} hosts, {state}"
+    if found.pop("exit") != 0:
+        raise BenchError(f"{where}: the command failed:\n{output[-3000:]}")
+    changed = tool.changed(output)
+    if changed is not None and bool(changed) != (state == FRESH):
+        raise BenchError(f"{where}: it reports {changed} changes:\n{output[-3000:]}")
+    return BenchmarkRun(
+        tool=tool.name,
+        hosts=place.count,
+        state=state,
+        round=number,
+        remote_cpu=after_cpu - cpu,
+        sessions=after_sessions - sessions,
+        **found,
+    )
+
+
+def _sum(started: list[Target]) -> tuple[float, int]:
+    return sum(target.cpu for target in started), sum(target.sessions for target in started)
+
+
+def _state(place: BenchmarkFixture, target: Target) -> str:
+    """All that the desired state is about: content, owner and mode, and what the kernel and systemd have live."""
+    node = place.rack.nodes[target.name]
+    paths, keys = wanted.managed(place.rack, node), wanted.settings(place.rack, node)
+    return target.ask(
+        f"set -e; stat -c '%n %F %a %U:%G' {shlex.join(paths)}; "
+        f"for f in {shlex.join(paths)}; do [ -d $f ] || sha256sum $f; done; "
+        f"/usr/sbin/sysctl {shlex.join(keys)}; cat /run/memlock"
+    )
+
+
+def _alike(states: Mapping[str, Mapping[str, str]], tool: str) -> None:
+    """Raises BenchError when a tool left a host in another state than the first tool did."""
+    first = next(iter(states))
+    for host, state in states[tool].items():
+        lines = difflib.unified_diff(
+            states[first][host].splitlines(), state.splitlines(), first, tool, lineterm="", n=0
+        )
+        if differ := "\n".join(lines):
+            raise BenchError(f"{host} is not the same after {first} and after {tool}:\n{differ}")
+
+
+def main() -> None:
+    """Read what to do from the file that is named, and write each run as a line of JSON."""
+    asked = json.loads(Path(sys.argv[1]).read_text())
+    tools = [tool for tool in TOOLS if tool.name in asked["tools"]]
+    work, root, others = (Path(asked[name]) for name in ("work", "root", "others"))
+    try:
+        for run in measure(work, root, others, tools, asked["hosts"], asked["rounds"], asked["most"]):
+            print(json.dumps(asdict(run)), flush=True)
+    except BenchError as error:
+        sys.exit(f"bench: {error}")
+
+
+if __name__ == "__main__":
+    main()

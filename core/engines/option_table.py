@@ -1,0 +1,177 @@
+"""Which options each release of an inference engine takes: options.json, made by scripts/engine_options.py."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+Engine = Literal["vllm", "sglang"]
+
+TITLES: Mapping[Engine, str] = {"vllm": "vLLM", "sglang": "SGLang"}
+TABLE = Path(__file__).with_name("options.json")
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?:\.?(a|b|rc|dev|post)(\d+))?(?:\+[0-9a-z.]+)?")
+_PHASES = {"dev": -4, "a": -3, "b": -2, "rc": -1, None: 0, "post": 1}
+
+
+@dataclass(frozen=True)
+class EngineOption:
+    """One name of an option in one release.
+
+    `dest`: where the parser keeps the value; names with the same `dest` are one option. `count`: number of values: 0,
+    1, or one of ? + * as argparse has them. `kind`: of a flag on, off, flag or refused; of a value text, int, float,
+    size, json or object (JSON with keys), and words that it takes besides (`size|auto`). `choices`: the values that the
+    engine takes; empty if it does not limit them. `repeats`: whether the option may stand more than once.
+    """
+
+    dest: str
+    count: int | Literal["?", "+", "*"]
+    kind: str
+    choices: tuple[str, ...] = ()
+    repeats: bool = False
+
+    @property
+    def takes_json(self) -> bool:
+        """Whether the value is JSON."""
+        return self.kind.startswith(("json", "object"))
+
+
+@dataclass(frozen=True)
+class Presence:
+    """An option as it is in all known releases from `since` to `until`."""
+
+    since: str
+    until: str
+    option: EngineOption
+
+    def row(self) -> list[object]:
+        """Return the row of options.json."""
+        option = self.option
+        value = (option.dest, option.count, option.kind, option.choices, option.repeats)
+        return [self.since, self.until, *value]
+
+
+@dataclass(frozen=True)
+class EngineTable:
+    """The options of one engine in all known releases, oldest first, and the SHA-256 of the archive of each release."""
+
+    engine: Engine
+    releases: Mapping[str, str]
+    options: Mapping[str, tuple[Presence, ...]]
+
+    @cached_property
+    def order(self) -> Mapping[str, int]:
+        """The place of each release."""
+        return {release: place for place, release in enumerate(self.releases)}
+
+    def of(self, release: str) -> dict[str, EngineOption]:
+        """Return the options of a known release by name, with their dashes."""
+        place = self.order[release]
+        return {
+            name: presence.option
+            for name, presences in self.options.items()
+            for presence in presences
+            if self.order[presence.since] <= place <= self.order[presence.until]
+        }
+
+    def judging(self, version: str) -> str | None:
+        """Return the known release that judges a version, or None if no known release is near enough.
+
+        A version between two known releases of vLLM is judged by the one with the same first two numbers, any other by
+        the nearest older one.
+
+        Raises:
+            ValueError: the version is not one.
+        """
+        wanted = version_key(version)
+        known = sorted(self.releases, key=version_key)
+        if not version_key(known[0]) <= wanted <= version_key(known[-1]):
+            return None
+        older = [release for release in known if version_key(release) <= wanted]
+        if self.engine == "vllm" and version_key(older[-1])[:2] != wanted[:2]:
+            newer = known[len(older)]
+            if version_key(newer)[:2] == wanted[:2]:
+                return newer
+        return older[-1]
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """Return what a version is ordered by: 0.21.1rc1 < 0.21.1 < 0.21.1.post1; a suffix such as +cu130 does not count.
+
+    Raises:
+        ValueError: the text is not a version.
+    """
+    match = _VERSION.fullmatch(version)
+    if not match:
+        raise ValueError(f"{version!r} is not a version; write it as 0.21.0")
+    major, minor, patch, phase, number = match.groups()
+    return int(major), int(minor), int(patch), _PHASES[phase], int(number or 0)
+
+
+@cache
+def table(engine: Engine) -> EngineTable:
+    """Return the table of an engine."""
+    return parse_table(engine, json.loads(TABLE.read_text(encoding="utf-8"))[engine])
+
+
+def parse_table(engine: Engine, value: Mapping[str, Any]) -> EngineTable:
+    """Return the table that a part of options.json holds."""
+    return EngineTable(
+        engine,
+        value["releases"],
+        {
+            name: tuple(
+                Presence(since, until, EngineOption(dest, count, kind, tuple(choices), repeats))
+                for since, until, dest, count, kind, choices, repeats in rows
+            )
+            for name, rows in value["options"].items()
+        },
+    )
+
+
+def build(engine: Engine, releases: Mapping[str, str], dumps: Mapping[str, Mapping[str, EngineOption]]) -> EngineTable:
+    """Return the table of releases.
+
+    Args:
+        engine: the engine.
+        releases: the SHA-256 of the archive of each release.
+        dumps: the options of each release.
+    """
+    ordered = sorted(releases, key=version_key)
+    found: dict[str, list[Presence]] = {}
+    previous: Mapping[str, EngineOption] = {}
+    for release in ordered:
+        for name, option in dumps[release].items():
+            rows = found.setdefault(name, [])
+            if previous.get(name) == option:
+                rows[-1] = Presence(rows[-1].since, release, option)
+            else:
+                rows.append(Presence(release, release, option))
+        previous = dumps[release]
+    return EngineTable(
+        engine,
+        {release: releases[release] for release in ordered},
+        {name: tuple(rows) for name, rows in sorted(found.items())},
+    )
+
+
+def render_tables(tables: Mapping[Engine, EngineTable]) -> str:
+    """Return the text of options.json, one line for each name of an option."""
+    return "{\n" + ",\n".join("\n".join(_part(part)) for part in tables.values()) + "\n}\n"
+
+
+def _part(part: EngineTable) -> Iterator[str]:
+    yield f'"{part.engine}": {{'
+    yield '"releases": ' + json.dumps(dict(part.releases), indent=0) + ","
+    yield '"options": {'
+    rows = [
+        f"{json.dumps(name)}: {json.dumps([presence.row() for presence in presences], separators=(',', ':'))}"
+        for name, presences in part.options.items()
+    ]
+    yield ",\n".join(rows)
+    yield "}}"

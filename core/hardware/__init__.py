@@ -1,0 +1,1 @@
+"""Facts of devices, a file each."""

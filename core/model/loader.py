@@ -1,0 +1,244 @@
+"""Read a rack file, validate it as a whole, and return the typed rack or every error at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from core.model import calibration, error_messages, lock_file, model_lock, moved_keys, validation, yaml_reader
+from core.model.errors import ConfigError, ConfigProblem, RuleViolation, truncate
+from core.model.errors import Path as Place
+from core.model.partial_rack import partial_from_invalid, partial_from_rack
+from core.model.schema import Rack, rack_model
+from core.util import regular_file
+
+DEFAULT = Path("rack.yaml")
+"""The rack file of the working folder."""
+IN_CLONE = Path("group_data/rack.yaml")
+"""The rack file of a clone: beside what pyinfra reads of a group of its inventory."""
+_LARGEST = 1024 * 1024
+_WHERE = "write one with `sparkrack init`, or name another with RACK=path"
+
+
+def rack_path() -> Path:
+    """The rack file in use: what the environment variable RACK names, else `default_path`. Raises ConfigError."""
+    named = os.environ.get("RACK")
+    return Path(named) if named else default_path()
+
+
+def default_path() -> Path:
+    """The rack file of a command that names none: rack.yaml of the working folder, else group_data/rack.yaml there.
+
+    Raises ConfigError when both exist and differ: a guess could change another rack than the one that is meant.
+    """
+    if not _exists(IN_CLONE):
+        return DEFAULT
+    if not _exists(DEFAULT):
+        return IN_CLONE
+    if _content(DEFAULT) != _content(IN_CLONE):
+        right = f"name one of them: RACK={DEFAULT} or RACK={IN_CLONE}"
+        raise ConfigError([ConfigProblem(str(DEFAULT), None, "", f"differs from {IN_CLONE}", right)])
+    return DEFAULT
+
+
+def is_default(path: Path) -> bool:
+    """Whether a command that names no rack file uses this one."""
+    try:
+        return default_path().absolute() == path.absolute()
+    except ConfigError:
+        return False
+
+
+def new_path() -> Path:
+    """Where a command that names no file writes a new one: what RACK names, else rack.yaml of the working folder.
+
+    Raises ConfigError where group_data/rack.yaml exists: beside a new rack.yaml each command would have to name one.
+    """
+    named = os.environ.get("RACK")
+    if not named and _exists(IN_CLONE):
+        right = f"name the file to write: --out {IN_CLONE} or --out {DEFAULT}"
+        raise ConfigError([ConfigProblem(str(IN_CLONE), None, "", "is a rack file already", right)])
+    return Path(named) if named else DEFAULT
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def _content(path: Path) -> bytes | Path:
+    """What is in a file. Without it the path stands for a file that cannot be read, which equals no other."""
+    try:
+        return regular_file.read_bytes(path, _LARGEST)
+    except OSError:
+        return path
+
+
+_at_hand: Rack | None = None
+
+
+def current() -> Rack:
+    """The rack that a command of this process has loaded, else the one in the file in use. Raises ConfigError."""
+    return _at_hand or load(rack_path())
+
+
+@contextmanager
+def handed(rack: Rack) -> Iterator[None]:
+    """Inside it `current` gives this rack, so that a file that is edited while a command runs is not read again.
+
+    pyinfra runs inventory.py as a file and can hand nothing to it.
+    """
+    global _at_hand
+    before, _at_hand = _at_hand, rack
+    try:
+        yield
+    finally:
+        _at_hand = before
+
+
+def load(path: str | os.PathLike[str]) -> Rack:
+    """Load the rack in the file at `path`; no other file is read.
+
+    Raises ConfigError with every problem, each with its line.
+    """
+    name = os.fspath(path)
+    document = yaml_reader.parse(_text(name))
+    if document.data is None and not document.problems:
+        raise ConfigError(
+            [ConfigProblem(name, 1, "", "the file is empty", "write at least the keys rack, access, nodes and fabric")]
+        )
+    found = [*document.problems, *moved_keys.move(document, name, moved_keys.MOVED)]
+    rack: Rack | None = None
+    locked: tuple[ConfigProblem, ...] = ()
+    if document.whole:
+        records, locked = _records(document, Path(name).absolute())
+        rack, problems = _validate(document, Path(name).absolute(), {problem.path for _, problem in found}, records)
+        found += [(document.line(problem.path), problem) for problem in problems]
+    if found or locked or rack is None:
+        raise ConfigError([*_faults(name, found), *locked])
+    # Computed once, here: pyinfra copies a host's data at every access, and a copy keeps the computed values.
+    _ = rack.addresses_by_node, rack.topology
+    return rack
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """What the lock file beside the rack file has of the models that units serve."""
+
+    records: Mapping[str, model_lock.ModelRecord] = field(default_factory=dict)
+    calibrations: Mapping[str, calibration.Calibration] = field(default_factory=dict)
+
+
+def _records(document: yaml_reader.YamlDocument, path: Path) -> tuple[_Recorded, tuple[ConfigProblem, ...]]:
+    """Return what the lock file has, and its problems; it is not read for a rack file that serves nothing."""
+    if not isinstance(document.data, dict) or "serving" not in document.data:
+        return _Recorded(), ()
+    lock = lock_file.lock_path(path)
+    try:
+        return _Recorded(model_lock.read(lock), calibration.read(lock)), ()
+    except ConfigError as error:
+        return _Recorded(), error.faults
+
+
+def _faults(name: str, found: Iterable[tuple[int, RuleViolation]]) -> Iterator[ConfigProblem]:
+    reported = set()
+    for line, problem in sorted(found, key=lambda pair: pair[0]):
+        fault = problem.at(name, line)
+        if fault not in reported:
+            reported.add(fault)
+            yield fault
+
+
+def _text(name: str) -> str:
+    try:
+        raw = regular_file.read_bytes(name, _LARGEST + 1)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        # It is read once for each look, and pyinfra runs in another folder: what can be read only once is no rack file.
+        right = "write the rack to a file and name that" if isinstance(error, regular_file.NotRegularError) else _WHERE
+        raise ConfigError([ConfigProblem(name, None, "", f"cannot be read: {reason}", right)]) from None
+    if len(raw) > _LARGEST:
+        raise ConfigError(
+            [ConfigProblem(name, None, "", f"is larger than {_LARGEST} bytes, which no rack file is", _WHERE)]
+        )
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise ConfigError([ConfigProblem(name, line, "", "is not UTF-8 text", "save the file as UTF-8")]) from None
+
+
+def _validate(
+    document: yaml_reader.YamlDocument, path: Path, faulty: set[Place], recorded: _Recorded
+) -> tuple[Rack | None, list[RuleViolation]]:
+    """The rack if its sections are sound, and every problem in and between them but those at `faulty`."""
+    if not isinstance(document.data, dict):
+        return None, [RuleViolation((), "the file is not a mapping", "begin with a line like rack: spark8")]
+    data, problems = _with_names(document)
+    complete = not (problems or faulty)
+    context = {"folder": path.parent}
+    rack: Rack | None = None
+    try:
+        rack = rack_model().model_validate({**data, "source": path}, context=context)
+    except ValidationError as error:
+        problems += [
+            problem
+            for problem in error_messages.problems(error, rack_model(), document.spelling)
+            if problem.path not in faulty
+        ]
+        partial = partial_from_invalid(data, context, complete)
+    else:
+        partial = partial_from_rack(rack, complete)
+    problems += validation.check(
+        dataclasses.replace(partial, records=recorded.records, calibrations=recorded.calibrations)
+    )
+    return rack, problems
+
+
+def _with_names(document: yaml_reader.YamlDocument) -> tuple[dict[str, Any], list[RuleViolation]]:
+    """Return the data, with the key of each node, switch, cage, model and unit added as its name, and the problems of
+    these names.
+    """
+    problems: list[RuleViolation] = []
+
+    def entries(section: Any, place: Place) -> Any:
+        if not isinstance(section, dict):
+            return section
+        named: dict[str, Any] = {}
+        for key, entry in section.items():
+            if not isinstance(key, str):
+                word = truncate(key)
+                problems.append(
+                    RuleViolation((*place, key), "the name is not a text to YAML", f'write it in quotes: "{word}"')
+                )
+                continue
+            if isinstance(entry, dict):
+                if "name" in entry:
+                    problems.append(
+                        RuleViolation((*place, key, "name"), "unknown key", "remove it, the name stands above")
+                    )
+                entry = {**entry, "name": key}
+                if place == ("switches",) and "cages" in entry:
+                    entry["cages"] = entries(entry.get("cages"), (*place, key, "cages"))
+            named[key] = entry
+        return named
+
+    data = dict(document.data)
+    if "source" in data:
+        problems.append(RuleViolation(("source",), "unknown key", "remove it"))
+    for section in ("nodes", "switches", "models"):
+        if section in data:
+            data[section] = entries(data[section], (section,))
+    serving = data.get("serving")
+    if isinstance(serving, dict) and "units" in serving:
+        data["serving"] = {**serving, "units": entries(serving["units"], ("serving", "units"))}
+    return data, problems

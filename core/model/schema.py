@@ -1,0 +1,234 @@
+"""The rack as typed, frozen data: one class for each section of the file, one field for each key."""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, create_model, model_validator
+
+from core.model import addressing, cable_resolver
+from core.model.cabling import Cabling
+from core.model.fields import (
+    SSH_PORT,
+    Address,
+    End,
+    Frozen,
+    FrozenDict,
+    HostName,
+    Image,
+    Mtu,
+    Name,
+    NotEmpty,
+    Pool,
+    Section,
+    SshPath,
+    Subnet,
+    TcpPort,
+    UserName,
+    Vendor,
+    invalid,
+)
+from core.model.models import Model
+from core.model.role import roles
+from core.model.serving import Serving
+from core.model.switch_schema import Switch
+
+Options = TypeVar("Options", bound=Section)
+
+CONTAINER_SLICE = "sparkrack.slice"
+"""The systemd slice that all containers of a node are in; its MemoryMax bounds their sum, as far as a kernel counts."""
+
+Vlan = Annotated[StrictInt, Field(ge=2, le=4094)]
+"""A VLAN's number; 1 is the VLAN of untagged frames on an unconfigured bridge."""
+
+
+class Access(Section):
+    """Access of the operator's machine to the nodes: by ssh key only, to pinned host keys.
+
+    `hardening` disables every other ssh login: passwords, and root.
+    """
+
+    user: UserName = Field(examples=["ops"])
+    key: SshPath = Field(examples=["~/.ssh/id_ed25519"])
+    known_hosts: SshPath = Field(examples=["known_hosts"])
+    port: TcpPort = SSH_PORT
+    hardening: StrictBool = True
+
+
+def _port_number(value: object) -> object:
+    if isinstance(value, str) and value in ("0", "1"):
+        raise invalid("the port number is in quotes", f"write {value} without them")
+    if type(value) is not int or value not in (0, 1):
+        raise invalid("a node has no such port", "write 0 (the cage next to the RJ45) or 1")
+    return value
+
+
+PortNumber = Annotated[int, BeforeValidator(_port_number)]
+
+
+class Node(Section):
+    """A GB10 machine. `ports` has the end of the cable in each of its two cages.
+
+    `ports` may be empty when the cable is written at its other end; `Rack.cabling` has both ends. `host` is the node's
+    number in each of the fabric's subnets; None means its rank, from 1.
+    """
+
+    name: HostName
+    address: Address = Field(examples=["10.77.0.11"])
+    vendor: Vendor = Field(examples=["asus"])
+    ports: Frozen[PortNumber, End] = Field(examples=["{1: crs812/qsfp56-dd-1-1}"])
+    host: Annotated[Annotated[StrictInt, Field(ge=1, le=2**24 - 2)] | None, NotEmpty] = None
+
+
+class Fabric(Section):
+    """The fast network: its MTU in bytes, and the source of its addresses, `subnets` or `pool`.
+
+    `vlans` are two, the tagged VLAN of each half of a port; None sends the frames untagged. `adopt`: an existing
+    netplan file that defines only fabric interfaces is not refused: it stays while it has the same effect as ours, and
+    is taken over as soon as anything differs. `hotplug`: whether DGX OS may remove a ConnectX-7 function whose cable or
+    peer is down (/etc/nvidia/cx7-hotplug-enabled); None does not manage that.
+    """
+
+    mtu: Mtu = 9000
+    subnets: Annotated[tuple[Subnet, ...] | None, NotEmpty] = Field(
+        default=None, examples=["[192.168.100.0/24, 192.168.101.0/24]"]
+    )
+    pool: Annotated[Pool | None, NotEmpty] = Field(default=None, examples=["10.100.0.0/20"])
+    vlans: Annotated[tuple[Vlan, ...] | None, NotEmpty] = Field(default=None, examples=["[1100, 1101]"])
+    adopt: StrictBool = False
+    hotplug: Annotated[StrictBool | None, NotEmpty] = None
+
+    @model_validator(mode="after")
+    def _one_source_of_addresses(self) -> Fabric:
+        if (self.subnets is None) == (self.pool is None):
+            raise invalid(
+                "has neither subnets nor pool" if self.pool is None else "has both subnets and pool",
+                "write one: subnets for two nodes or a switch, pool for a ring",
+            )
+        return self
+
+
+class RackMachines(Section):
+    """The keys of a rack file that stand before the sections of roles."""
+
+    rack: Name = Field(examples=["spark8"])
+    access: Access = Field(examples=["{user: ops, key: ~/.ssh/id_ed25519, known_hosts: known_hosts}"])
+    nodes: Frozen[str, Node] = Field(examples=["{spark1: {address: 10.77.0.11, vendor: asus, ports: {1: spark2/1}}}"])
+    switches: Frozen[str, Switch] = FrozenDict({})
+    fabric: Fabric = Field(examples=["{subnets: [192.168.100.0/24, 192.168.101.0/24]}"])
+
+
+class Rack(RackMachines):
+    """One rack: its nodes in order of rank, its switches, and how they are cabled and kept.
+
+    Here stands what more than one part reads. The class of a loaded rack, `rack_model()`, also has a section for each
+    role with options; `options` and `declared` give those. `leave`: what is declared for these roles is neither applied
+    nor judged, as in a rack that is taken over bit by bit.
+    """
+
+    images: tuple[Image, ...] = Field(default=(), examples=["[scitrera/dgx-spark-sglang:0.5.12]"])
+    models: Frozen[str, Model] = FrozenDict({})
+    serving: Annotated[Serving | None, NotEmpty] = None
+    leave: tuple[str, ...] = ()
+    source: Path
+
+    def options(self, model: type[Options]) -> Options:
+        """The section of the role with these options. Raises LookupError when it has no default and is not in the
+        file."""
+        found = self.declared(model)
+        if found is None:
+            raise LookupError(f"{self.source} has no section for {model.__name__}")
+        return found
+
+    def declared(self, model: type[Options]) -> Options | None:
+        """The same; None when it has no default and is not in the file."""
+        for role in roles():
+            if role.options is model:
+                found: Options | None = getattr(self, role.key)
+                return found
+        raise LookupError(f"{model.__name__} is the options of no role")
+
+    def keeps(self, role: str) -> bool:
+        """Return whether a role is managed: applied and verified."""
+        return role not in self.leave
+
+    @cached_property
+    def cabling(self) -> Cabling:
+        """Every cable of the rack, known from both of its ends."""
+        return cable_resolver.resolve_cables(self.nodes, self.switches)[0]
+
+    @cached_property
+    def addresses(self) -> tuple[addressing.Address, ...]:
+        """The fabric address of every half of every cabled port, by rank, port and half."""
+        if self.fabric.pool is not None:
+            return tuple(addressing.from_pool(tuple(self.nodes), self.cabling, self.fabric.pool))
+        fabric, hosts = self.fabric, addressing.hosts(self.nodes)
+        return tuple(addressing.from_subnets(hosts, self.cabling, fabric.subnets or (), fabric.vlans))
+
+    @cached_property
+    def addresses_by_node(self) -> dict[str, tuple[addressing.Address, ...]]:
+        """The same by the name of the node; one without cables is not there."""
+        found: dict[str, list[addressing.Address]] = {}
+        for address in self.addresses:
+            found.setdefault(address.half.node, []).append(address)
+        return {name: tuple(held) for name, held in found.items()}
+
+    @cached_property
+    def addresses_by_subnet(self) -> dict[IPv4Network, tuple[addressing.Address, ...]]:
+        """The same by the subnet that they share."""
+        found: dict[IPv4Network, list[addressing.Address]] = {}
+        for address in self.addresses:
+            found.setdefault(address.interface.network, []).append(address)
+        return {subnet: tuple(held) for subnet, held in found.items()}
+
+    @cached_property
+    def topology(self) -> Literal["direct", "ring", "switch"]:
+        """Topology of the rack, derived from the cables and never declared."""
+        return cable_resolver.topology(self.cabling)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The class of a loaded rack is made at run time, so pickle cannot find it by its name.
+        return _restored, (self.__getstate__(),)
+
+
+def _restored(state: dict[Any, Any]) -> Rack:
+    model = rack_model()
+    rack = model.__new__(model)
+    rack.__setstate__(state)
+    return rack
+
+
+@cache
+def rack_model() -> type[Rack]:
+    """The class of a loaded rack: `Rack`, with the section of each role that has options, and `leave` limited to roles
+    that can be left alone."""
+    sections: dict[str, Any] = {}
+    for role in sorted(roles(), key=lambda role: role.gate):
+        if role.options:
+            sections[role.key] = _section(role.options, opt_in=role.opt_in)
+    if taken := [key for key in sections if hasattr(Rack, key) or key in Rack.model_fields]:
+        raise TypeError(f"{', '.join(taken)}: a role with options cannot be called like a part of every rack")
+    choice: Any = Literal[tuple(role.key for role in roles() if role.can_be_left)]
+    leave = Annotated[tuple[choice, ...], AfterValidator(_once)]
+    # Two steps, so that a message that lists the keys has them in the order in which a rack file is written.
+    middle = create_model("RackSections", __base__=RackMachines, __module__=__name__, **sections)
+    limited: Any = (leave, Field(default=(), examples=["[memory, docker]"]))
+    bases: Any = (Rack, middle)
+    make: Any = create_model
+    made: type[Rack] = make("Rack", __base__=bases, __module__=__name__, leave=limited)
+    return made
+
+
+def _section(model: type[Section], *, opt_in: bool) -> tuple[Any, Any]:
+    """The type of a role's section, and its default."""
+    return (Annotated[model | None, NotEmpty], None) if opt_in else (model, model())
+
+
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    for place, name in enumerate(names):
+        if name in names[:place]:
+            raise invalid(f"lists {name} twice", "list every role once")
+    return names

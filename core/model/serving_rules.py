@@ -1,0 +1,409 @@
+"""Rules for the units of a rack file: what would fail, or harm a node, only after minutes of loading weights."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+
+from core.engines.command_line import EngineArgumentsError, render
+from core.engines.memory_fit import GIB, MEMORY_GIB, Fit, default_parallel
+from core.engines.model_shape import ModelConfigError
+from core.engines.option_table import TITLES, table, version_key
+from core.hardware import gb10
+from core.model.cabling import Cabling, Leg
+from core.model.calibration import Calibration
+from core.model.errors import Path, RuleViolation, counted, truncate
+from core.model.fields import PLAIN_API_PORT, TLS_API_PORT, mebibytes
+from core.model.model_lock import ModelRecord
+from core.model.partial_rack import PartialRack
+from core.model.schema import Rack
+from core.model.serving import Serving, ServingUnit, plain_argument
+from core.model.serving_fit import (
+    UnitFit,
+    fitting_counts,
+    model_type,
+    needed_share,
+    parallel_of,
+    record_shape,
+    unit_fit,
+    weight_size,
+)
+
+MASTER_PORT = 29501
+"""The port by which the ranks of a unit find each other, on its head."""
+RAY_PORT = 6379
+"""The port of Ray on the head of a unit, where it is used."""
+LOCAL_PORTS = range(32768, 61000)
+"""Ports that the kernel gives to outgoing connections (net.ipv4.ip_local_port_range): one may be in use at a start."""
+BANDWIDTH_PORTS = range(18600, 18700)
+"""The ports of `sparkrack verify --bandwidth`."""
+RENDEZVOUS_SINCE = "0.11.2"
+"""The first release of vLLM whose ranks find each other without Ray (--nnodes)."""
+
+_SECRET_NAME = re.compile(r"(.*_)?(API_KEY|TOKEN|PASSWORD|SECRET|ACCESS_KEY)")
+_OWNED_ENVIRONMENT = {
+    "VLLM_HOST_IP": "the address of each node",
+    "SGLANG_HOST_IP": "the address of each node",
+    "HOST_IP": "the address of each node",
+    "MASTER_ADDR": "the address of the first node",
+    "MASTER_PORT": "the port of the first node",
+}
+_RDMA_OFF = re.compile(r"[ \t\v\f\r]*[+-]?(?:[1-9]|0+[1-7]|0[xX]0*[1-9a-fA-F])")
+"""A value that NCCL takes as true: strtoll with base 0 (src/misc/param.cc)."""
+
+
+def check(partial: PartialRack, serving: Serving, cabling: Cabling) -> Iterator[RuleViolation]:
+    """Yield every broken rule of the units."""
+    yield from _shared_nodes(partial, serving)
+    yield from _keeper_port(partial, serving)
+    for unit in serving.units.values():
+        for problem in _unit(partial, serving, unit, cabling):
+            yield RuleViolation(("serving", "units", unit.name, *problem.path), problem.what, problem.right)
+
+
+def _unit(
+    partial: PartialRack,
+    serving: Serving,
+    unit: ServingUnit,
+    cabling: Cabling,
+) -> Iterator[RuleViolation]:
+    yield from _names(partial, unit)
+    yield from _split(partial, unit)
+    yield from _options(unit)
+    yield from _ports(partial, serving, unit)
+    yield from _environment(unit)
+    if unit.kv and unit.kind == "sglang":
+        yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
+    yield from _reachable(partial, unit, cabling)
+    record = partial.records.get(unit.model)
+    if record:
+        yield from _next_token(unit, record)
+        yield from _fit(partial, unit, record)
+
+
+def _near(word: str, known: Mapping[str, object] | tuple[str, ...], otherwise: str) -> str:
+    near = get_close_matches(word, list(known), 1)
+    return f"did you mean {near[0]}?" if near else otherwise
+
+
+def _names(partial: PartialRack, unit: ServingUnit) -> Iterator[RuleViolation]:
+    if partial.sound and unit.image not in partial.images:
+        right = _near(unit.image, partial.images, "add it there, so that every node has it")
+        yield RuleViolation(("image",), f"{truncate(unit.image)} is not one of images", right)
+    if partial.sound and unit.model not in partial.models:
+        right = _near(unit.model, partial.models, "add it there, so that every node has it")
+        yield RuleViolation(("model",), f"{unit.model} is not one of models", right)
+    if unit.nodes == "all":
+        return
+    for place, name in enumerate(unit.nodes):
+        if name in unit.nodes[:place]:
+            yield RuleViolation(("nodes", place), f"{name} is listed twice", "list every node once")
+        elif partial.complete and name not in partial.nodes:
+            right = _near(name, partial.nodes, "write the name of a node in this file")
+            yield RuleViolation(("nodes", place), f"there is no node called {name}", right)
+
+
+def _split(partial: PartialRack, unit: ServingUnit) -> Iterator[RuleViolation]:
+    if unit.nodes == "all" and not partial.complete:
+        return
+    count, split = len(unit.ranks(partial.nodes)), parallel_of(unit)
+    if split.nodes != count:
+        usual = default_parallel(count)
+        yield RuleViolation(
+            ("parallel",),
+            f"tensor {split.tensor} x pipeline {split.pipeline} is {counted(split.nodes, 'rank')} "
+            f"for {counted(count, 'node')}",
+            f"write a product of {count}, like {{tensor: {usual.tensor}, pipeline: {usual.pipeline}}}",
+        )
+
+
+def _options(unit: ServingUnit) -> Iterator[RuleViolation]:
+    args = {key: plain_argument(value) for key, value in unit.args.items()}
+    try:
+        render(unit.kind, unit.version, args)
+    except EngineArgumentsError as refused:
+        for problem in refused.problems:
+            key = problem.option.removeprefix("--")
+            path: Path = ("args", key) if key in args else ("args",) if key else ("version",)
+            end = ". " if not key and ". " in problem.message else "; "
+            what, mark, right = problem.message.rpartition(end)
+            right = right[:1].lower() + right[1:] if mark else "write another value"
+            yield RuleViolation(path, what if mark else problem.message, right)
+        if any(not problem.option for problem in refused.problems):
+            return
+    if unit.engine == "vllm" and parallel_of(unit).nodes > 1:
+        try:
+            old = version_key(unit.version) < version_key(RENDEZVOUS_SINCE)
+        except ValueError:
+            return  # reported above
+        if old:
+            yield RuleViolation(
+                ("engine",),
+                f"vLLM {unit.version} joins nodes with Ray only; --nnodes is known since {RENDEZVOUS_SINCE}",
+                f"write vllm-ray, or a version from {RENDEZVOUS_SINCE}",
+            )
+
+
+def judged_by(unit: ServingUnit) -> str:
+    """Return the release whose options a unit is judged by, where it is not the declared version; else nothing."""
+    try:
+        release = table(unit.kind).judging(unit.version)
+    except ValueError:
+        return ""
+    return release if release and release != unit.version else ""
+
+
+def _shared_nodes(partial: PartialRack, serving: Serving) -> Iterator[RuleViolation]:
+    holders: dict[str, str] = {}
+    for unit in serving.units.values():
+        if unit.wish == "down":
+            continue
+        for name in unit.ranks(partial.nodes):
+            holder = holders.setdefault(name, unit.name)
+            if holder != unit.name:
+                yield RuleViolation(
+                    ("serving", "units", unit.name, "nodes"),
+                    f"{name} is a node of unit {holder} as well, and both are to be up",
+                    "write wish: down at one of them, or other nodes",
+                )
+                break
+
+
+def known_ports(partial: PartialRack) -> dict[int, str]:
+    """Return the ports that other parts of a rack use, each with what uses it."""
+    known = {
+        MASTER_PORT: "the port by which the ranks of a unit find each other",
+        RAY_PORT: "the port of Ray",
+        PLAIN_API_PORT: "the port of the API of a switch",
+        TLS_API_PORT: "the port of the API of a switch",
+        **dict.fromkeys(BANDWIDTH_PORTS, "a port of `sparkrack verify --bandwidth`"),
+    }
+    if partial.access:
+        known[partial.access.port] = "the port of sshd"
+    return known
+
+
+def port_problem(port: int, known: Mapping[int, str], example: int) -> tuple[str, str] | None:
+    """Return what is wrong with a port, and what would be right."""
+    right = f"write another, like {example}"
+    if port in known:
+        return f"{port} is already {known[port]}", right
+    if port in LOCAL_PORTS:
+        what = f"{port} is one of {LOCAL_PORTS[0]} to {LOCAL_PORTS[-1]}, which the kernel gives to outgoing connections"
+        return what, right
+    return None
+
+
+def _keeper_port(partial: PartialRack, serving: Serving) -> Iterator[RuleViolation]:
+    if found := port_problem(serving.port, known_ports(partial), 29400):
+        yield RuleViolation(("serving", "port"), *found)
+
+
+def _ports(partial: PartialRack, serving: Serving, unit: ServingUnit) -> Iterator[RuleViolation]:
+    known = {**known_ports(partial), serving.port: "serving.port, that of the keepers"}
+    if found := port_problem(unit.api.port, known, 8000):
+        yield RuleViolation(("api", "port"), *found)
+
+
+def _environment(unit: ServingUnit) -> Iterator[RuleViolation]:
+    for name, value in unit.env.items():
+        path: Path = ("env", name)
+        if _SECRET_NAME.fullmatch(name):
+            key = name in ("VLLM_API_KEY", "SGLANG_API_KEY")
+            right = "write a reference at api.key, like {file: qwen.key}" if key else "remove it"
+            yield RuleViolation(path, "a secret does not belong in this file", right)
+        elif name in _OWNED_ENVIRONMENT:
+            yield RuleViolation(path, f"is {_OWNED_ENVIRONMENT[name]}, which the launcher sets", "remove it")
+        elif name == "NCCL_IB_DISABLE" and _RDMA_OFF.match(value):
+            yield RuleViolation(path, "turns RDMA off, so that the ranks talk over TCP", "remove it")
+        elif name == "NCCL_IB_HCA" and (both := _both_halves(value)):
+            yield RuleViolation(
+                path,
+                f"names both halves of a port ({both}), with which NCCL does not start on a 100G cable",
+                "remove it: /etc/sparkrack/fabric.env names what fits the cable of each node",
+            )
+
+
+def _both_halves(value: str) -> str:
+    """Return the two devices of a port that NCCL_IB_HCA selects; empty if it selects one half of each port at most.
+
+    NCCL reads a list of names, each perhaps with a port; `=` in front asks for whole names, `^` for all others.
+    """
+    pattern = re.fullmatch(r"(\^?)(=?)(.*)", value, re.DOTALL)
+    inverted, exact, names = pattern.groups() if pattern else ("", "", "")
+    wanted = [name.partition(":")[0] for name in names.split(",") if name]
+
+    def selected(device: str) -> bool:
+        found = any(device == name if exact else device.startswith(name) for name in wanted)
+        return not found if inverted else found
+
+    for port in gb10.PORTS:
+        devices = [gb10.half_device(port, half) for half in (0, 1)]
+        if all(map(selected, devices)):
+            return " and ".join(devices)
+    return ""
+
+
+def _reachable(partial: PartialRack, unit: ServingUnit, cabling: Cabling) -> Iterator[RuleViolation]:
+    """The fabric gives a node one address that all others reach only behind a switch, or with one other node."""
+    if not partial.complete:
+        return
+    switched = any(isinstance(cable.b, Leg) for cable in cabling.cables)
+    head = unit.ranks(partial.nodes)[0]
+    if unit.api.listen == "fabric" and head in partial.nodes:
+        if not cabling.ports_of(head):
+            yield RuleViolation(
+                ("api", "listen"), f"{head} has no cable, so it has no fabric address", "write management"
+            )
+        elif not switched and len(partial.nodes) > 2:
+            what = f"{head} has an address for each of its cables, and none that all nodes reach"
+            yield RuleViolation(("api", "listen"), what, "write management")
+    if switched or len(partial.nodes) <= 2:
+        return
+    for place, name in enumerate(unit.ranks(partial.nodes)[1:], 1):
+        before = unit.ranks(partial.nodes)[place - 1]
+        if not {before, name} <= set(partial.nodes) or _neighbours(cabling, before, name):
+            continue
+        yield RuleViolation(
+            ("nodes",),
+            f"no cable joins {before} and {name}, which follow each other in rank, and there is no switch",
+            "list nodes in the order in which they are cabled",
+        )
+        return
+
+
+def _neighbours(cabling: Cabling, one: str, other: str) -> bool:
+    return any({one, other} == {port.node for port in cable.ports} for cable in cabling.cables)
+
+
+def _next_token(unit: ServingUnit, record: ModelRecord) -> Iterator[RuleViolation]:
+    """SGLang's multi-token prediction keeps state that the radix cache of a Mamba model overwrites (reported)."""
+    algorithm = str(unit.args.get("speculative-algorithm", "")).upper()
+    if (
+        unit.kind == "sglang"
+        and algorithm == "NEXTN"
+        and model_type(record) == "nemotron_h"
+        and unit.args.get("disable-radix-cache") is not True
+    ):
+        yield RuleViolation(
+            ("args", "speculative-algorithm"),
+            f"{algorithm} does not work with the radix cache of a Nemotron-H model",
+            "add disable-radix-cache: true to args",
+        )
+
+
+def _fit(
+    partial: PartialRack,
+    unit: ServingUnit,
+    record: ModelRecord,
+) -> Iterator[RuleViolation]:
+    split = parallel_of(unit)
+    if split.nodes != len(unit.ranks(partial.nodes)):
+        return  # reported
+    try:
+        shape = record_shape(unit.model, record)
+    except ModelConfigError:
+        return  # unknown, which `notes` reports
+    weights = weight_size(record)
+    found = unit_fit(unit, shape, weights, split, partial.calibrations.get(unit.name))
+    counts = fitting_counts(unit, shape, weights)
+    for blocker in found.fit.blockers:
+        yield RuleViolation(("parallel",), blocker, "write another split" + _fits_on(counts))
+    needed = found.fit.token_bytes * unit.context / GIB
+    if unit.kv and mebibytes(unit.kv) / 1024 < needed:
+        yield RuleViolation(
+            ("kv",),
+            f"{unit.kv} has no room for one sequence of {unit.context} tokens, which takes {needed:.1f} GiB",
+            f"write at least {math.ceil(needed)}G, or a shorter context",
+        )
+    if found.fit.blockers or found.fits or unit.fit:
+        return
+    path, what = _too_large(unit, found)
+    if unit.memory and (share := needed_share(found)) <= 0.90:
+        right = f"write at least {share:.2f}, or a shorter context"
+    else:
+        right = "write a shorter context, or fewer sequences" + _fits_on(counts)
+    yield RuleViolation((path,), what, right + "; or give the reason why it does at fit.override")
+
+
+def _fits_on(counts: list[int]) -> str:
+    if not counts:
+        return "; it fits on no number of nodes up to 8"
+    return f"; it fits on {', '.join(map(str, counts))} {'node' if counts == [1] else 'nodes'}"
+
+
+def _too_large(unit: ServingUnit, found: UnitFit) -> tuple[str, str]:
+    """Return the key to blame, and the sum in words."""
+    one: Fit = found.fit
+    needs = f"{unit.model} needs {one.total:.1f} GiB a node ({found.sum})"
+    if unit.memory:
+        return "memory", f"{needs}, and {unit.memory:.2f} of {MEMORY_GIB} GiB is {found.allowed:.1f}"
+    return "kv", f"{needs}, and a node gives an engine at most {found.allowed:.1f}"
+
+
+def notes(
+    rack: Rack, records: Mapping[str, ModelRecord], calibrations: Mapping[str, Calibration]
+) -> Iterator[RuleViolation]:
+    """Yield what is no mistake and still worth a warning: what cannot be known yet, and what was decided by hand.
+
+    Args:
+        rack: a rack whose rules hold.
+        records: the models of the lock file, by name.
+        calibrations: what the last good start of each unit measured, by unit.
+    """
+    for unit in rack.serving.units.values() if rack.serving else ():
+        for note in (*_unknowns(unit, records, calibrations), *_advice(unit)):
+            yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
+
+
+def _unknowns(
+    unit: ServingUnit, records: Mapping[str, ModelRecord], calibrations: Mapping[str, Calibration]
+) -> Iterator[RuleViolation]:
+    record = records.get(unit.model)
+    if record is None:
+        yield RuleViolation(
+            ("model",),
+            f"whether {unit.model} fits, and divides by the split, is unknown: the lock file has no record of it",
+            "`sparkrack apply` fetches the model and records it",
+        )
+        return
+    try:
+        shape = record_shape(unit.model, record)
+    except ModelConfigError as error:
+        what, _, right = str(error).rpartition("; ")
+        what = f"whether {unit.model} fits, and divides by the split, is unknown: {what}"
+        yield RuleViolation(("model",), what, right)
+        return
+    found = unit_fit(unit, shape, weight_size(record), parallel_of(unit), calibrations.get(unit.name))
+    if unit.fit and not found.fits:
+        path, what = _too_large(unit, found)
+        yield RuleViolation((path,), what, f"accepted by fit.override: {unit.fit.override}")
+
+
+def _advice(unit: ServingUnit) -> Iterator[RuleViolation]:
+    if release := judged_by(unit):
+        what = f"{TITLES[unit.kind]} {unit.version} is not in the table of options, {release} judges args"
+        yield RuleViolation(("version",), what, "what the image takes can differ")
+    if unit.api.listen != "local" and unit.api.key is None:
+        what = f"all machines that reach the {unit.api.listen} network can use the model, as there is no key"
+        yield RuleViolation(("api",), what, "write a reference at api.key, like {file: qwen.key}")
+    if unit.kind == "vllm" and unit.cache is None and _compiles_all(unit):
+        yield RuleViolation(
+            ("args", "compilation-config"),
+            "compiles all custom operations at each start, when the weights leave little memory for it",
+            "write cache, like 20G, which keeps what was compiled",
+        )
+
+
+def _compiles_all(unit: ServingUnit) -> bool:
+    config = plain_argument(unit.args.get("compilation-config"))
+    if isinstance(config, str):
+        try:
+            config = json.loads(config)
+        except ValueError:
+            return False
+    operations = config.get("custom_ops") if isinstance(config, dict) else None
+    return isinstance(operations, list) and "all" in operations

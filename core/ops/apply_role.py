@@ -1,0 +1,55 @@
+"""What deploy.py calls: a role on a machine, if the run is about both."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from pyinfra.api.host import Host
+from pyinfra.context import ctx_host
+
+from core.model.role import role_named, roles
+from core.model.selection import run_roles
+
+RUN_ROLES = "run_roles"
+"""The host data that names the roles of a run of `sparkrack`; plain pyinfra has none."""
+
+
+def is_plain_pyinfra() -> bool:
+    """Whether pyinfra itself was started, and no verb of `sparkrack` that selects roles and holds the run lock."""
+    return _selected() is None
+
+
+def runs(key: str) -> bool:
+    """Whether this run evaluates a role on this host: the host is a machine of the role's kind, the rack file does not
+    leave the role alone, and --only, where it is given, names it. Raises KeyError for an unknown role."""
+    data, role, selected = _host().data, role_named(key), _selected()
+    if selected is None:
+        selected = run_roles(data.rack)
+    return key in selected and data.get(role.machine) is not None
+
+
+def apply_role(key: str) -> None:
+    """Apply a role to this host if it runs here. Each call must stand on a line of its own in deploy.py."""
+    _import_roles()
+    if not runs(key):
+        return
+    role, data = role_named(key), _host().data
+    role.module("apply").apply(rack=data.rack, **{role.machine: data.get(role.machine)})
+
+
+@cache
+def _import_roles() -> None:
+    """Import what applies each role: the first look at a node asks what all of them need, in one command."""
+    for role in roles():
+        role.module("apply")
+
+
+def _selected() -> frozenset[str] | None:
+    """The roles that a verb of `sparkrack` has selected for this host. What --data of pyinfra sets is a text."""
+    selected = _host().data.get(RUN_ROLES)
+    return selected if isinstance(selected, frozenset) else None
+
+
+def _host() -> Host:
+    host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
+    return host

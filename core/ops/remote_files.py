@@ -1,0 +1,49 @@
+"""Write files of a node whole: a reader sees the old one or the new one, never a part, a wrong owner or mode."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import posixpath
+
+from pyinfra.api.command import StringCommand
+
+from core.ops.shell import quote, sudo_script
+from core.util.managed_file import ManagedFile
+
+BACKUPS = "/var/backups/sparkrack"
+
+
+def put(path: str, content: bytes, mode: str, before: bytes | None = None, check: str = "") -> StringCommand:
+    """Return the command that makes `path` hold `content`, owned by root.
+
+    The file is written beside its target under a private name, with its final mode, checked there, flushed and renamed.
+    `before`: the content of a file that is not ours; it is kept in /var/backups/sparkrack under the hash of its
+    content. `check`: shell text that must succeed, with the new file as "$new".
+    """
+    folder, name = posixpath.split(path)
+    keep = ""
+    if before is not None:
+        copy = backup(path, before)
+        keep = f"install -d -m 700 {BACKUPS}; [ -e {quote(copy)} ] || cp -a {quote(path, copy)}; "
+    return sudo_script(
+        f"umask 077; {keep}new=$(mktemp {quote(f'{folder}/.{name}.XXXXXX')}); trap 'rm -f \"$new\"' EXIT; "
+        f'base64 -d > "$new"; chown root:root "$new"; chmod {mode} "$new"; {check + "; " if check else ""}'
+        f'sync "$new"; mv -fT "$new" {quote(path)}; sync {quote(folder)}',
+        stdin=encoded(content),
+    )
+
+
+def put_managed(file: ManagedFile) -> StringCommand:
+    """Return the command that brings a managed file to its desired state; its folder must exist."""
+    return put(file.path, file.content, mode=file.mode, check=file.validate)
+
+
+def backup(path: str, before: bytes) -> str:
+    """Return the path of the backup of a file that is not ours."""
+    return f"{BACKUPS}/{posixpath.basename(path)}.{hashlib.sha256(before).hexdigest()[:12]}"
+
+
+def encoded(content: bytes) -> str:
+    """Bytes as text that survives a line-based channel; `base64 -d` on the node is its inverse."""
+    return base64.b64encode(content).decode()

@@ -1,0 +1,47 @@
+"""Commands on a node, as root."""
+
+from __future__ import annotations
+
+import shlex
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.host import Host
+
+from core.ops.patch_ssh_connector import COMMAND_SECONDS
+from core.probes.protocol import LOCALE
+
+ASK_SECONDS = 300
+"""Seconds for a probe without its own limit: docker's answer on a busy disk takes minutes."""
+
+
+def sudo_script(script: str, stdin: str | None = None, seconds: float = COMMAND_SECONDS) -> StringCommand:
+    """A script as a pyinfra command that stops at its first failure. What must not stand in argv goes to stdin."""
+    command = StringCommand(f"set -eu; {LOCALE}; {script}", _sudo=True, _timeout=int(seconds))
+    if stdin is not None:
+        command.connector_arguments["_stdin"] = stdin
+    return command
+
+
+def run_script(
+    host: Host, script: str, seconds: float = ASK_SECONDS, stdin: str | None = None
+) -> tuple[bool, list[str], list[str]]:
+    """Run a script on the node now, as root: whether it ended well, its output, its complaints.
+
+    `seconds`: how long it may take, from the first packet to the exit code. `stdin`: what must not stand in argv.
+    Raises OSError after that, and when the connection fails.
+    """
+    state = host.state
+    fine, output = host.run_shell_command(
+        StringCommand(script),
+        print_output=state.print_fact_output,
+        print_input=state.print_fact_input,
+        _sudo=True,
+        _timeout=seconds,
+        **({} if stdin is None else {"_stdin": stdin}),
+    )
+    return fine, output.stdout_lines, output.stderr_lines
+
+
+def quote(*words: str) -> str:
+    """Quote words for a shell."""
+    return shlex.join(words)

@@ -1,0 +1,1 @@
+"""Probes of hosts, and the parsers of their answers."""

@@ -1,0 +1,1 @@
+"""A RouterOS device: its API, menus, changes and rollback. It knows no rack."""

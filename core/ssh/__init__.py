@@ -1,0 +1,1 @@
+"""OpenSSH: how a machine is reached, and by which keys."""

@@ -1,0 +1,1 @@
+"""Small tools of the operator's machine: files, records, processes, signals."""

@@ -1,0 +1,65 @@
+"""Processes of our own that work side by side, and that end when this run does."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+def map_processes(work: Callable[..., Result], calls: Sequence[tuple[Any, ...]], most: int) -> list[Result | None]:
+    """Return the result of `work` for each call, in their order; None for a call whose process was killed, for example
+    when memory ran out.
+
+    `most`: processes at a time. Raises KeyboardInterrupt when the run is ended by Ctrl-C or SIGTERM; no process remains
+    then.
+    """
+    # Not forked from this process, whose locks and connections they would share, but from one that has only imported
+    # what they need: each would take 0.7 s of CPU time for that.
+    context = get_context("forkserver")
+    context.set_forkserver_preload([work.__module__])
+    pool = ProcessPoolExecutor(min(most, len(calls) or 1), mp_context=context)
+    with _handled(signal.SIGTERM, signal.default_int_handler), pool:
+        try:
+            # Ctrl-C reaches every process of the terminal, and each would print where it was.
+            with _handled(signal.SIGINT, signal.SIG_IGN):
+                futures = [_begun(pool, work, call) for call in calls]
+            return [_ended(future) for future in futures]
+        except BaseException:
+            for process in active_children():
+                process.terminate()
+            raise
+
+
+def _begun(pool: ProcessPoolExecutor, work: Callable[..., Result], call: tuple[Any, ...]) -> Future[Result] | None:
+    try:
+        return pool.submit(work, *call)
+    except BrokenProcessPool:
+        return None
+
+
+def _ended(future: Future[Result] | None) -> Result | None:
+    try:
+        return future.result() if future else None
+    except BrokenProcessPool:
+        return None
+
+
+@contextmanager
+def _handled(number: signal.Signals, handler: Any) -> Iterator[None]:
+    """Set a signal handler for the block; a no-op outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)

@@ -1,0 +1,72 @@
+"""Remove secrets from text that is kept or given away: the debug log of a run, and the files of a support bundle."""
+
+from __future__ import annotations
+
+import json
+import re
+from urllib.parse import quote
+
+MASK = "***"
+
+# Text in base64 has capital and small letters. A path begins with "/", and a hash has hexadecimal digits only.
+_BASE64 = re.compile(
+    r"(?<![A-Za-z0-9+/])(?!/)(?=[a-z0-9+/]*[A-Z])(?=[A-Z0-9+/]*[a-z])(?![0-9a-f]+(?![A-Za-z0-9+/=]))"
+    r"[A-Za-z0-9+/]{24,}={0,2}"
+)
+
+_NAME = r"(?:password|passwd|passphrase|token|secret|api[_-]?key|access[_-]?key|credential|private[_-]?key|psk)"
+_VALUE = r"(\\?[\"'])?(?(2)[^\"'\\\n]*|[^\s\"',;]+)"
+_KEPT_BEGIN = rf"\1\2{MASK}"
+_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
+    # A truncated text may lack the end of a key.
+    (
+        re.compile(r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+        rf"\1{MASK}",
+    ),
+    (re.compile(rf"(?i)((?:proxy-)?authorization\\?[\"']?\s*[:=]\s*){_VALUE}(?:[ \t]+[^\s\"',;]+)?"), _KEPT_BEGIN),
+    (re.compile(r"(?i)\b(bearer|basic)([ \t]+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1\2{MASK}"),
+    (re.compile(rf"(?i)(--?[\w-]*{_NAME}[ \t]+){_VALUE}"), _KEPT_BEGIN),
+    (re.compile(rf"(?i)([\w.-]*{_NAME}[\w.-]*\\?[\"']?\s*[=:]\s*){_VALUE}"), _KEPT_BEGIN),
+    (re.compile(r"(://[^\s/:@\"']*:)[^\s/@\"']+(?=@)"), rf"\1{MASK}"),
+    # Hugging Face, NVIDIA NGC, GitHub, GitLab, Slack, OpenAI and others, AWS; JSON web tokens; password hashes
+    (
+        re.compile(
+            r"\b(?:hf_|nvapi-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|AKIA|ASIA)[A-Za-z0-9_-]{8,}"
+            r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"
+            r"|\$(?:1|2[aby]|5|6|7|y|gy)\$[^\s:\"']+"
+        ),
+        MASK,
+    ),
+    # The comment of a public key names its owner, and may be anything.
+    (re.compile(r"((?:sk-)?(?:ssh|ecdsa)-[a-z0-9@.-]+ AAAA[A-Za-z0-9+/]+=*)[ \t]+[^\s\"'][^\"'\n]*"), r"\1"),
+)
+"""Forms of secrets that are not declared, with the part of each that stays."""
+
+_SHORTEST = 4
+"""Characters of a declared secret that is replaced inside of words, too."""
+_declared: set[str] = set()
+
+
+def declare(secret: str) -> None:
+    """Remember a secret of this process: `scrub` removes it from every later text, however it is spelled there."""
+    parts = [secret, *(line for line in secret.splitlines() if len(line) > 3)]
+    for part in filter(None, parts):
+        _declared.update((part, repr(part)[1:-1], json.dumps(part)[1:-1], quote(part, errors="surrogateescape")))
+
+
+def scrub(text: str) -> str:
+    """Return a text without declared secrets, private keys, tokens, and values of what is named like a secret."""
+    # The longest first: one secret may be a part of another.
+    for secret in sorted(_declared, key=len, reverse=True):
+        if len(secret) >= _SHORTEST:
+            text = text.replace(secret, MASK)
+        else:
+            text = re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", MASK, text)
+    for pattern, kept in _PATTERNS:
+        text = pattern.sub(kept, text)
+    return text
+
+
+def count_base64(text: str) -> str:
+    """Return a text with contents in base64 replaced by their lengths, wherever they stand in a command."""
+    return _BASE64.sub(lambda found: f"({len(found[0])} characters of base64)", text)

@@ -1,0 +1,381 @@
+#!/usr/bin/python3
+"""Stand-in for the engines of a served unit over several nodes, which fails as vLLM 0.32 was measured to fail.
+
+    vllm serve MODEL [--nnodes N --node-rank R --master-addr A --master-port P] [--headless] [--port PORT] ...
+    vllm serve MODEL --distributed-executor-backend ray [--tensor-parallel-size T --pipeline-parallel-size P] ...
+    sglang --model-path MODEL [--nnodes N --node-rank R --dist-init-addr A:P] [--config FILE] [--port PORT] ...
+
+It is the program `vllm`, and the module `sglang.launch_server`, in the lab's images of served units. A MODEL that is a
+folder must have a config.json. An image has the table of engine options beside it: an option that the release of the
+image does not take ends it with 2. The other options of the real ones have no effect.
+
+The ranks meet over TCP, or in Ray (ray_standin.py), and each completion is one round trip to every rank. What was
+measured with vLLM:
+
+- whatever ends it, its exit code is 0; only a failure to start gives 1;
+- /health answers 200 beside a dead, frozen or cut-off rank;
+- a request waits for a rank that does not answer until STANDIN_EXECUTE_SECONDS (300), then fails, and the head ends;
+  a rank whose connection was closed fails the next request at once;
+- a headless rank outlives its head; when a worker process dies, its own node ends STANDIN_GRACE_SECONDS (12) later;
+- a missing rank is waited for until --distributed-timeout-seconds (1800), then the head ends with 1;
+- SIGTERM ends a rank STANDIN_STOP_SECONDS (6) later;
+- SIGKILL leaves its shared memory behind, a file in STANDIN_SHM.
+  So does SIGTERM on a head while a rank does not answer.
+
+What differs by SGLang's source, and was not measured: the other ranks answer /health with 200, too; an engine that
+fails is killed (137); /metrics exists with --enable-metrics only; any name of a model is taken.
+
+A file in STANDIN_FAULTS injects a fault: `livelock` (completions hang, counters stand), `busy` (completions hang,
+counters rise), `completions` (/v1/completions hangs, /v1/chat/completions does not), `wrong` (another answer),
+`slow` (a stream stops after its first part). The key of the API, VLLM_API_KEY or `api-key` in SGLang's file of options,
+guards /v1, as in the real engines. Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+EXECUTE_SECONDS = float(os.environ.get("STANDIN_EXECUTE_SECONDS", "300"))
+GRACE_SECONDS = float(os.environ.get("STANDIN_GRACE_SECONDS", "12"))
+STOP_SECONDS = float(os.environ.get("STANDIN_STOP_SECONDS", "6"))
+FAULTS = Path(os.environ.get("STANDIN_FAULTS", "/nonexistent"))
+CHECK_MODEL = "STANDIN_NO_MODEL" not in os.environ
+"""Outside of a container the path of the model names no folder."""
+RELEASE = Path(__file__).resolve().parent
+"""Folder of an image with the release of its engine, and what judges command lines by it."""
+RAY = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray/ray_current_cluster")  # noqa: S108 - as in Ray
+"""The file in which the head of Ray has its address."""
+ANSWERS = {"2+2=": "4, as is 1+3="}
+REQUEST_COUNTERS = {
+    "vllm": ("num_requests_running", "num_requests_waiting"),
+    "sglang": ("num_running_reqs", "num_queue_reqs"),
+}
+"""Requests that run and that wait, by engine."""
+
+
+def arguments(words: list[str]) -> argparse.Namespace:
+    """Read a command line. The fields are those of vLLM, whichever engine it is."""
+    engine = "sglang" if words[0] == "sglang" else "vllm"
+    parser = argparse.ArgumentParser(prog=engine, allow_abbrev=False)
+    parser.add_argument("verb", choices=["serve", "sglang"])
+    parser.add_argument("--served-model-name")
+    parser.add_argument("--nnodes", type=int, default=1)
+    parser.add_argument("--node-rank", type=int, default=0)
+    if engine == "sglang":
+        parser.add_argument("--model-path", dest="model", required=True)
+        parser.add_argument("--dist-init-addr", default="127.0.0.1:29501")
+        parser.add_argument("--dist-timeout", type=float, default=1800, dest="distributed_timeout_seconds")
+        parser.add_argument("--config")
+        parser.add_argument("--enable-metrics", action="store_true")
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=30000)
+    else:
+        parser.add_argument("model")
+        parser.add_argument("--master-addr", default="127.0.0.1")
+        parser.add_argument("--master-port", type=int, default=29501)
+        parser.add_argument("--headless", action="store_true")
+        parser.add_argument("--distributed-executor-backend")
+        parser.add_argument("--tensor-parallel-size", type=int, default=1)
+        parser.add_argument("--pipeline-parallel-size", type=int, default=1)
+        parser.add_argument("--host", default="0.0.0.0")  # noqa: S104
+        parser.add_argument("--port", type=int, default=8000)
+        parser.add_argument("--distributed-timeout-seconds", type=float, default=1800)
+    given, _ = parser.parse_known_args(words)
+    given.engine = engine
+    if engine == "sglang":
+        given.headless = given.node_rank > 0
+        given.master_addr, _, port = given.dist_init_addr.rpartition(":")
+        given.master_port = int(port)
+        given.distributed_executor_backend = None
+    elif given.headless != (given.node_rank > 0):
+        parser.error("every rank but the first is headless")
+    if CHECK_MODEL and given.model.startswith("/") and not Path(given.model, "config.json").is_file():
+        parser.error(f"{given.model} has no config.json")
+    if problems := unknown_options(engine, words[1:]):
+        parser.error("; ".join(problems))
+    given.served_model_name = given.served_model_name or given.model
+    return given
+
+
+def unknown_options(engine: str, words: list[str]) -> list[str]:
+    """Return what the release of the image does not take of a command line; nothing outside of an image."""
+    release = RELEASE / "release.json"
+    if not release.exists():
+        return []
+    known = json.loads(release.read_text())
+    if known["engine"] != engine:
+        return [f"the image has {known['engine']}, not {engine}"]
+    sys.path.insert(0, str(RELEASE))
+    from core.engines.command_line import judge
+
+    return [problem.message for problem in judge(known["engine"], known["version"], words).problems]
+
+
+def api_key(given: argparse.Namespace) -> str | None:
+    """Return the key of the API, None when it has none."""
+    if given.engine == "vllm":
+        return os.environ.get("VLLM_API_KEY")
+    lines = Path(given.config).read_text().splitlines() if given.config else []
+    keys = [json.loads(line.partition(":")[2]) for line in lines if line.startswith("api-key:")]
+    return str(keys[0]) if keys else None
+
+
+# The worker process: the rank itself
+
+
+def head_worker(given: argparse.Namespace) -> None:
+    """Meet all ranks, then take `step` from standard input: one round trip to every rank, then `ok` or `error`."""
+    ranks: list[socket.socket] = []
+    with socket.create_server((given.master_addr, given.master_port)) as listener:
+        until = time.monotonic() + given.distributed_timeout_seconds
+        while len(ranks) < given.nnodes - 1:
+            listener.settimeout(max(0.01, until - time.monotonic()))
+            ranks.append(listener.accept()[0])
+    print("ready", flush=True)
+    take_steps(ranks)
+
+
+def ray_worker(given: argparse.Namespace) -> None:
+    """Ask Ray for a node for each rank, and then take steps by way of its head, which asks all nodes."""
+    address, _, port = RAY.read_text().rpartition(":")
+    head = socket.create_connection((address, int(port)))
+    nodes = given.tensor_parallel_size * given.pipeline_parallel_size
+    head.sendall(f"driver {nodes}\n".encode())
+    head.settimeout(given.distributed_timeout_seconds)
+    if head.recv(1) != b"r":
+        sys.exit(1)
+    print("ready", flush=True)
+    take_steps([head])
+
+
+def take_steps(ranks: list[socket.socket]) -> None:
+    """Answer each line of standard input when every rank has answered."""
+    for _ in sys.stdin:
+        try:
+            for rank in ranks:
+                rank.settimeout(EXECUTE_SECONDS)
+                rank.sendall(b"s")
+            for rank in ranks:
+                if rank.recv(1) != b"d":
+                    raise ConnectionResetError
+        except OSError:
+            print("error", flush=True)
+        else:
+            print("ok", flush=True)
+
+
+def other_worker(given: argparse.Namespace) -> None:
+    """Meet the head, answer its steps, and stay when it is gone."""
+    until = time.monotonic() + given.distributed_timeout_seconds
+    while True:
+        try:
+            head = socket.create_connection((given.master_addr, given.master_port), timeout=2)
+            break
+        except OSError:
+            if time.monotonic() > until:
+                sys.exit(1)
+            time.sleep(0.1)
+    print("ready", flush=True)
+    head.settimeout(None)
+    with contextlib.suppress(OSError):
+        while head.recv(1):
+            head.sendall(b"d")
+    while True:
+        time.sleep(3600)
+
+
+# The parent process: API and engine
+
+
+class StandInEngine:
+    """The worker process of this node and, on the head, the requests to it."""
+
+    def __init__(self, given: argparse.Namespace, words: list[str]) -> None:
+        self.given, self.key = given, api_key(given)
+        self.shm = Path(os.environ.get("STANDIN_SHM", "/dev/shm")) / f"standin_{os.getpid()}"  # noqa: S108
+        self.shm.write_bytes(bytes(65536))
+        self.worker = subprocess.Popen(
+            [sys.executable, __file__, "worker", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.lock, self.counting = threading.Lock(), threading.Lock()
+        self.tokens = self.requests = 0
+
+    def end(self, code: int) -> None:
+        """End in order: the shared memory goes."""
+        self.worker.kill()
+        self.shm.unlink(missing_ok=True)
+        os._exit(code)
+
+    def stop(self) -> None:
+        """Obey SIGTERM."""
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        waits = self.lock.locked()  # its worker is killed, and does not remove the shared memory
+        time.sleep(STOP_SECONDS)
+        if waits:
+            self.worker.kill()
+            os._exit(0)
+        self.end(0)
+
+    def wait_until_ready(self) -> None:
+        assert self.worker.stdout  # noqa: S101 - a pipe
+        if self.worker.stdout.readline() != "ready\n":
+            self.end(1)
+
+    def watch_worker(self) -> None:
+        self.worker.wait()
+        time.sleep(GRACE_SECONDS)
+        self.end(0)
+
+    def load(self) -> None:
+        """Requests of others, as long as the fault `busy` is injected."""
+        while True:
+            if (FAULTS / "busy").exists():
+                self.tokens += 7
+            time.sleep(0.05)
+
+    def step(self) -> bool:
+        assert self.worker.stdin  # noqa: S101 - a pipe
+        assert self.worker.stdout  # noqa: S101 - a pipe
+        while any((FAULTS / fault).exists() for fault in ("livelock", "busy")):
+            time.sleep(0.05)
+        with self.lock:
+            try:
+                self.worker.stdin.write("step\n")
+                self.worker.stdin.flush()
+                done = self.worker.stdout.readline() == "ok\n"
+            except OSError:
+                done = False
+            self.tokens += done
+        if not done:
+            code = 137 if self.given.engine == "sglang" else 0
+            threading.Timer(0.5, self.end, [code]).start()  # the engine is dead
+        return done
+
+
+class StandInApi(BaseHTTPRequestHandler):
+    """The OpenAI API of the head, as far as a probe needs it."""
+
+    engine: StandInEngine
+
+    def do_GET(self) -> None:
+        if self.path == "/health":
+            self._answer(200, {})
+        elif self.path == "/metrics":
+            engine = self.engine.given.engine
+            there = engine == "vllm" or self.engine.given.enable_metrics
+            counters = {"generation_tokens_total": self.engine.tokens}
+            running, waiting = REQUEST_COUNTERS[engine]
+            counters |= {running: self.engine.requests, waiting: 0}
+            lines = (f'{engine}:{name}{{engine="0"}} {float(value)}\n' for name, value in counters.items())
+            text = "# TYPE x counter\n" + "".join(lines)
+            self._answer(200 if there else 404, text if there else {"detail": "Not Found"})
+        elif self._allowed():
+            self._answer(200, {"object": "list", "data": [{"id": self.engine.given.served_model_name}]})
+
+    def do_POST(self) -> None:
+        self.log_message(" %s ", self.path)  # when it begins
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if not self._allowed():
+            return
+        if self.engine.given.engine == "vllm" and body["model"] != self.engine.given.served_model_name:
+            self._answer(404, {"error": "no such model"})
+            return
+        while self.path == "/v1/completions" and (FAULTS / "completions").exists():
+            time.sleep(0.05)
+        if not self._step():
+            self._answer(500, {"error": "EngineDeadError"})
+        elif self.path == "/v1/chat/completions":
+            self._answer(200, {"choices": [{"message": {"role": "assistant", "content": "a"}}]})
+        else:
+            text = "?!" if (FAULTS / "wrong").exists() else ANSWERS.get(body["prompt"], "a")
+            if body.get("stream"):
+                self._stream(text.split(","))
+                return
+            self._answer(200, {"choices": [{"text": text}], "usage": {"completion_tokens": 1}})
+
+    def _stream(self, parts: list[str]) -> None:
+        """Send an answer as server-sent events, a part each."""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        for number, part in enumerate(parts):
+            self.wfile.write(f"data: {json.dumps({'choices': [{'index': 0, 'text': part}]})}\n\n".encode())
+            while not number and (FAULTS / "slow").exists():
+                time.sleep(0.05)
+        self.wfile.write(b"data: [DONE]\n\n")
+
+    def _step(self) -> bool:
+        with self.engine.counting:
+            self.engine.requests += 1
+        try:
+            return self.engine.step()
+        finally:
+            with self.engine.counting:
+                self.engine.requests -= 1
+
+    def _allowed(self) -> bool:
+        key = self.engine.key
+        if key and self.headers["Authorization"] != f"Bearer {key}":
+            self._answer(401, {"error": f"Incorrect API key: {self.headers['Authorization']}"})  # as some proxies do
+            return False
+        return True
+
+    def _answer(self, status: int, content: Any) -> None:
+        text = content if isinstance(content, str) else json.dumps(content)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+
+class DummyApi(BaseHTTPRequestHandler):
+    """What SGLang answers on a node that is not the head."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+def main(words: list[str]) -> None:
+    if words[0] == "worker":
+        given = arguments(words[1:])
+        if given.distributed_executor_backend == "ray":
+            ray_worker(given)
+        else:
+            (other_worker if given.headless else head_worker)(given)
+        return
+    given = arguments(words)
+    begun = time.monotonic()
+    engine = StandInEngine(given, words)
+    signal.signal(signal.SIGTERM, lambda *_: engine.stop())
+    engine.wait_until_ready()
+    print(f"the ranks have met after {time.monotonic() - begun:.1f} s", flush=True)
+    threading.Thread(target=engine.watch_worker, daemon=True).start()
+    ThreadingHTTPServer.daemon_threads = True
+    if given.headless:
+        if given.engine == "sglang":
+            dummy = ThreadingHTTPServer((given.host, given.port), DummyApi)
+            threading.Thread(target=dummy.serve_forever, daemon=True).start()
+        engine.worker.wait()
+        time.sleep(GRACE_SECONDS * 2)
+        return
+    threading.Thread(target=engine.load, daemon=True).start()
+    StandInApi.engine = engine
+    ThreadingHTTPServer((given.host, given.port), StandInApi).serve_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,147 @@
+"""/system/scheduler at work: when each row runs next, and running it (MikroTik manual, 'Scheduler')."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from lab.routeros_emulator import durations
+from lab.routeros_emulator.errors import TrapError
+from lab.routeros_emulator.links import LinkTimer
+from lab.routeros_emulator.menu import EmulatedRow
+from lab.routeros_emulator.script.interpreter import SCRIPT, Course, client_of, course, script_course
+from lab.routeros_emulator.script.lexer import ScriptError
+from lab.routeros_emulator.store import StoreAction
+
+if TYPE_CHECKING:
+    from lab.routeros_emulator.device import EmulatedDevice
+
+SCHEDULER, CLOCK = "/system/scheduler", "/system/clock"
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+#: ``startup`` means so long after the start of the unit (s).
+_STARTUP = 3.0
+
+
+class Schedule:
+    """One timer for each row that has a next run. Rows that are saved go on after a restart of the unit from
+    the start they were saved with; a run that was due while it was off is left out (inferred)."""
+
+    def __init__(self, device: EmulatedDevice, later: Callable[[float, Callable[[], None]], LinkTimer]) -> None:
+        self._device, self._later = device, later
+        self._timers: dict[int, LinkTimer] = {}
+        self._next: dict[int, datetime] = {}
+        self._exact: dict[int, datetime] = {}
+        self._boot = self._now()
+        device.store.observers.append(self._changed)
+
+    def boot(self) -> None:
+        """Arm the saved rows: the unit is up."""
+        self._boot = self._now()
+        self._exact.clear()
+        self.arm_all()
+
+    def stop(self) -> None:
+        """Let no timer fire any more."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._next.clear()
+
+    def next_run(self, number: int) -> datetime | None:
+        """Return the time of a row's next run."""
+        return self._next.get(number)
+
+    def arm_all(self) -> None:
+        """Compute every row's next run again, for example after a change of the clock or its zone."""
+        self.stop()
+        for row in self._device.store.rows(CLOCK):
+            self._device.clock.live_in(row.values["time-zone-name"])
+        for row in self._device.store.rows(SCHEDULER):
+            self._arm(row)
+
+    def _now(self) -> datetime:
+        return self._device.clock.now().astimezone(UTC)
+
+    def _changed(self, action: StoreAction) -> None:
+        for change in action.changes:
+            if change.path == CLOCK:
+                self.arm_all()
+            elif change.path == SCHEDULER:
+                if timer := self._timers.pop(change.id, None):
+                    timer.cancel()
+                self._next.pop(change.id, None)
+                if change.after is not None:
+                    self._remember(change.id, change.after, change.fields())
+                    self._arm(EmulatedRow(change.id, change.after))
+
+    def _remember(self, number: int, values: dict[str, str], fields: frozenset[str]) -> None:
+        """A row that starts now starts at this very moment, although it keeps whole seconds only."""
+        if fields & {"start-date", "start-time"}:
+            self._exact.pop(number, None)
+            start, now = self._start(values), self._now()
+            if start is not None and timedelta() <= now - start < timedelta(seconds=1):
+                self._exact[number] = now
+
+    def _start(self, values: dict[str, str]) -> datetime | None:
+        if values["start-time"] == "startup":
+            return None
+        text = f"{values['start-date']} {values['start-time']}"
+        start = datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=self._device.clock.zone)
+        return start.astimezone(UTC)  # so that an interval stays as long as it is when summer ends
+
+    def _due(self, row: EmulatedRow) -> datetime | None:
+        if row.values["disabled"] == "true":
+            return None
+        start = self._exact.get(row.id) or self._start(row.values) or self._boot + timedelta(seconds=_STARTUP)
+        interval = timedelta(seconds=durations.seconds(row.values["interval"]))
+        now = self._now()
+        if start > now:
+            return start
+        return start + ((now - start) // interval + 1) * interval if interval else None
+
+    def _arm(self, row: EmulatedRow) -> None:
+        due = self._due(row)
+        if due is None:
+            return
+        self._next[row.id] = due
+        wait = (due - self._now()).total_seconds()
+        self._timers[row.id] = self._later(max(wait, 0.0), lambda: self._fire(row.id, due))
+
+    def _fire(self, number: int, due: datetime) -> None:
+        self._timers.pop(number, None)
+        self._next.pop(number, None)
+        row = self._device.store.get(SCHEDULER, number)
+        if self._now() < due:  # a timer may come a moment early; the run must not come twice
+            self._arm(row)
+            return
+        self._arm(row)
+        days = list(filter(None, row.values.get("days", "").split(",")))
+        if not days or DAYS[due.astimezone(self._device.clock.zone).weekday()] in days:
+            self._run(row)
+
+    def _run(self, row: EmulatedRow) -> None:
+        """Run the event as the row's owner, with the row's policies. An event that is just the name of a
+        script runs that with the script's own permissions."""
+        device, name, event = self._device, row.values["name"], row.values["on-event"]
+        device.jobs.started(SCHEDULER, row.id)
+        policies = frozenset(filter(None, row.values["policy"].split(",")))
+        named = device.store.find(SCRIPT, event.strip())
+        script = f" {event.strip()}" if named is not None else ""
+
+        def ended(error: ScriptError | TrapError | None) -> None:
+            if error is None:
+                return
+            text = f"executing script{script} from scheduler ({name}) failed, please check it manually"
+            device.tell("script,error", text)
+            prefix = "" if script else f"(scheduler:{name}) "
+            device.tell("script,error,debug", f"{prefix}{error}")
+
+        def steps() -> Course:
+            client = client_of(device, row.values.get("owner", ""), f"scheduler:{name}", policies)
+            if named is not None:
+                yield from script_course(device, client, event.strip(), own_permissions=True)
+            else:
+                yield from course(device, client, event)
+
+        device.jobs.start(steps(), ended)

@@ -1,0 +1,1 @@
+"""RouterOS scripts: from text to what they do."""

@@ -1,0 +1,236 @@
+"""One API connection: login, commands with and without tags, cancel, and injected faults."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+
+from lab.routeros_emulator.codec import ProtocolError, encode_sentence, read_sentence
+from lab.routeros_emulator.device import EmulatedDevice
+from lab.routeros_emulator.dispatch import dispatch, is_write
+from lab.routeros_emulator.errors import INTERRUPTED, TrapError
+from lab.routeros_emulator.faults import InjectedFault, InjectedFaults
+from lab.routeros_emulator.journal import CommandJournal
+from lab.routeros_emulator.login import authenticate
+from lab.routeros_emulator.request import Reply, RequestClient, Stream
+from lab.routeros_emulator.sentence import Sentence, mask, parse
+
+#: RouterOS answers a print that found nothing with ``!empty`` from this version on.
+_EMPTY_SINCE = (7, 18)
+
+
+class HangupError(Exception):
+    """The connection must be closed now; the final answer was sent."""
+
+
+class EmulatedSession:
+    """Reads sentences until the peer leaves. Commands without a tag run one after another, tagged ones side
+    by side, and a stream (monitor, listen) never blocks what follows."""
+
+    def __init__(
+        self,
+        number: int,
+        device: EmulatedDevice,
+        faults: InjectedFaults,
+        journal: CommandJournal,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        service: str,
+    ) -> None:
+        self._number, self._device, self._faults, self._journal = number, device, faults, journal
+        self._reader, self._writer, self._service = reader, writer, service
+        peer = writer.get_extra_info("peername") or ("?", 0)
+        self._peer, self._port = str(peer[0]), int(peer[1])
+        self._client: RequestClient | None = None
+        self._running: dict[asyncio.Task[None], str | None] = {}
+
+    async def run(self) -> None:
+        """Serve the connection to its end; never raises for what a peer does."""
+        end = "closed by the peer"
+        try:
+            while True:
+                if words := await read_sentence(self._reader):
+                    await self._accept(parse(words))
+        except HangupError as reason:
+            end = str(reason)
+        except ProtocolError as error:
+            end = f"protocol error: {error}"
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            await self._close(end)
+
+    async def _accept(self, sentence: Sentence) -> None:
+        if sentence.command == "/login":
+            self._login(sentence)
+        elif self._client is None:
+            self._fatal("not logged in", sentence)
+        elif sentence.command == "/quit":
+            self._fatal("session terminated on request", sentence)
+        elif sentence.command == "/cancel":
+            self._cancel(sentence)
+        elif sentence.tag is None and not _may_stream(sentence):
+            await self._execute(sentence, self._client)
+        else:
+            task = asyncio.create_task(self._guarded(sentence, self._client))
+            self._running[task] = sentence.tag
+            task.add_done_callback(lambda done: self._running.pop(done, None))
+        await self._writer.drain()
+
+    def _login(self, sentence: Sentence) -> None:
+        given = sentence.attributes
+        if not given:
+            # The first step of the login before 6.43: a challenge. Clients that ask for it may log in with name and
+            # password next; an answer to it is refused, as RouterOS 7 does.
+            self._finish(sentence, "session", ret=secrets.token_hex(16))
+            return
+        try:
+            user = authenticate(self._device, given.get("name", ""), given.get("password", ""))
+        except TrapError as trap:
+            self._trap(sentence, trap)
+            return
+        if self._client is not None:
+            self._device.left(self._client)
+        now = self._device.clock.stamp()
+        self._client = RequestClient(
+            self._number, user["name"], user["group"], self._peer, self._service, now, port=self._port
+        )
+        self._device.clients[self._number] = self._client
+        self._device.tell("system,info,account", f"user {user['name']} logged in from {self._peer} via api")
+        self._finish(sentence, "session")
+
+    def _cancel(self, sentence: Sentence) -> None:
+        wanted = sentence.attributes.get("tag")
+        for task, tag in list(self._running.items()):
+            if wanted is None or tag == wanted:
+                task.cancel()
+        self._finish(sentence, "session")
+
+    async def _guarded(self, sentence: Sentence, client: RequestClient) -> None:
+        try:
+            await self._execute(sentence, client)
+        except asyncio.CancelledError:
+            self._trap(sentence, TrapError("interrupted", INTERRUPTED))
+        except (HangupError, OSError):
+            self._writer.transport.abort()
+        except Exception:
+            # A fault of the emulator itself: better a lost connection than a client that waits for ever.
+            self._writer.transport.abort()
+            raise
+
+    async def _execute(self, sentence: Sentence, client: RequestClient) -> None:
+        fault = self._faults.strike(sentence.command, write=is_write(sentence.verb))
+        if fault is not None and await self._suffer(fault, sentence, client):
+            return
+        try:
+            reply = dispatch(self._device, client, sentence)
+            if isinstance(reply, Reply):
+                for row in reply.rows:
+                    self._row(sentence, row)
+                if reply.listing and not reply.rows and self._device.version >= _EMPTY_SINCE:
+                    self._send("!empty", sentence)
+                self._finish(sentence, ret=reply.ret)
+            else:
+                await self._stream(sentence, reply)
+        except TrapError as trap:
+            self._trap(sentence, trap)
+
+    async def _stream(self, sentence: Sentence, stream: Stream) -> None:
+        async for row in stream:
+            self._row(sentence, row)
+            await self._writer.drain()
+        self._finish(sentence)
+
+    async def _suffer(self, fault: InjectedFault, sentence: Sentence, client: RequestClient) -> bool:
+        """Apply a fault; True when the command ends with it."""
+        if fault.kind == "delay":
+            await asyncio.sleep(fault.seconds)
+            return False
+        if fault.kind == "ignore":
+            self._finish(sentence, result="ignored by fault")
+            return True
+        if fault.takes_effect:
+            await self._carry_out(sentence, client)
+        if fault.kind == "trap":
+            self._trap(sentence, TrapError(fault.message))
+            return True
+        self._note(sentence, f"fault: {fault.kind}")
+        if fault.kind == "hang":
+            await self._hang(sentence)
+        if fault.kind == "mute":
+            return True
+        if fault.kind == "garbage":
+            self._writer.write(b"\xff\xfe\xfd garbage")
+            return True
+        if fault.kind == "fatal":
+            self._writer.write(encode_sentence(["!fatal", fault.message]))
+        raise HangupError(f"fault: {fault.kind}")
+
+    async def _carry_out(self, sentence: Sentence, client: RequestClient) -> None:
+        """Execute a command without an answer."""
+        with suppress(TrapError):
+            reply = dispatch(self._device, client, sentence)
+            if not isinstance(reply, Reply) and not _may_stream(sentence):
+                async for _row in reply:
+                    pass
+
+    async def _hang(self, sentence: Sentence) -> None:
+        """Never come back, as long as the peer waits. Commands without a tag wait for one another."""
+        if sentence.tag is not None:
+            await asyncio.get_running_loop().create_future()
+        while await self._reader.read(65536):
+            pass
+        raise HangupError("fault: hang")
+
+    def _row(self, sentence: Sentence, row: Mapping[str, str]) -> None:
+        self._send("!re", sentence, *(f"={name}={value}" for name, value in row.items()))
+
+    def _finish(
+        self, sentence: Sentence, kind: str | None = None, ret: str | None = None, result: str = "done"
+    ) -> None:
+        self._note(sentence, result, kind)
+        self._send("!done", sentence, *([f"=ret={ret}"] if ret is not None else []))
+
+    def _trap(self, sentence: Sentence, trap: TrapError) -> None:
+        self._note(sentence, f"trap: {trap.message}")
+        category = [] if trap.category is None else [f"=category={trap.category}"]
+        self._send("!trap", sentence, *category, f"=message={trap.message}")
+        self._send("!done", sentence)
+
+    def _fatal(self, message: str, sentence: Sentence) -> None:
+        self._note(sentence, f"fatal: {message}", "session")
+        self._writer.write(encode_sentence(["!fatal", message]))
+        raise HangupError(message)
+
+    def _send(self, reply: str, sentence: Sentence, *words: str) -> None:
+        tag = [f".tag={sentence.tag}"] if sentence.tag is not None else []
+        if not self._writer.is_closing():
+            self._writer.write(encode_sentence([reply, *tag, *words]))
+
+    def _note(self, sentence: Sentence, result: str, kind: str | None = None) -> None:
+        if kind is None:
+            write = is_write(sentence.verb)
+            kind = "session" if sentence.command == "/login" else "write" if write else "read"
+        user = self._client.user if self._client else None
+        facts = {"session": self._number, "user": user, "peer": self._peer, "service": self._service}
+        menu = sentence.menu if sentence.menu in self._device.menus else "unknown"
+        command = mask(sentence.command)
+        self._journal.record(kind, menu, result, **facts, command=command, words=sentence.masked())
+
+    async def _close(self, end: str) -> None:
+        running = list(self._running)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        if self._client is not None:
+            self._device.left(self._client)
+            self._device.tell("system,info,account", f"user {self._client.user} logged out from {self._peer} via api")
+        facts = {"session": self._number, "user": self._client and self._client.user, "peer": self._peer}
+        self._journal.record("session", "", end, **facts, service=self._service, command="", words=[])
+        self._writer.close()
+
+
+def _may_stream(sentence: Sentence) -> bool:
+    return sentence.verb == "listen" or (sentence.verb == "monitor" and "once" not in sentence.attributes)

@@ -1,0 +1,180 @@
+"""Control socket for tests: a unix-domain socket with one JSON request and one JSON answer a line.
+
+``{"op": "stats"}`` → ``reads``, ``writes``, ``refused`` per menu
+``{"op": "state"}`` → ``tables``, ``links``, ``attached``, ``safe_mode``, ``cables``
+``{"op": "fault", "kind": …, "match": …, …}`` adds a fault (see faults.py); ``{"op": "heal"}`` ends all
+``{"op": "cable", "do": "pull"|"plug"|"deafen", "cage": …, "lane": n}``; ``"swap"`` needs ``"to": {cage,
+lane}``
+``{"op": "settle", "seconds": s}``; ``{"op": "unroll_delay", "seconds": s}``
+``{"op": "counters", "interface": …, "add": {counter: n}}`` increases counters; ``{"op": "stale", "interface": …}``
+leaves the frames of a bridge port to the CPU although its flags show offloaded; ``{"op": "retrain"}`` does so to every
+link that comes up from then on; ``{"op": "quiet"}`` stops all traffic except what ``counters`` adds
+``{"op": "learn", "address": …, "interface": …}`` sets the port (default name) of a client, ether1 otherwise
+``{"op": "file", "name": …, "path": …}`` puts a file of this machine on the unit, as an upload by hand would
+``{"op": "pass", "seconds": s}`` advances clock, uptime and schedules
+``{"op": "reset"}`` restores the state of the process start and closes all connections
+``{"op": "rewire"}`` attaches taps again; ``{"op": "disconnect"}`` closes all API connections
+Every answer has ``ok``; a refused request has the reason in ``error``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from lab.routeros_emulator.cabling import DEAF, PLUGGED, PULLED
+from lab.routeros_emulator.device import EmulatedDevice
+from lab.routeros_emulator.faults import InjectedFaults
+from lab.routeros_emulator.journal import CommandJournal
+from lab.routeros_emulator.print_verbs import listing
+from lab.routeros_emulator.server import Server
+
+Request = dict[str, Any]
+_CABLE_STATES = {"pull": PULLED, "plug": PLUGGED, "deafen": DEAF}
+
+
+class Control:
+    """Answers control requests."""
+
+    def __init__(self, device: EmulatedDevice, faults: InjectedFaults, journal: CommandJournal, server: Server) -> None:
+        self._faults, self._journal = faults, journal
+        self.attach(device, server)
+        self._listener: asyncio.Server | None = None
+        self._operations: dict[str, Callable[[Request], Request]] = {
+            "stats": lambda _request: dict(self._journal.stats()),
+            "state": self._state,
+            "fault": self._fault,
+            "heal": self._heal,
+            "cable": self._cable,
+            "settle": self._settle,
+            "unroll_delay": self._unroll_delay,
+            "counters": self._counters,
+            "stale": self._stale,
+            "retrain": self._retrain,
+            "quiet": self._quiet,
+            "learn": self._learn,
+            "file": self._file,
+            "pass": self._pass,
+            "reset": self._reset,
+            "rewire": self._rewire,
+            "disconnect": lambda _request: {"sessions": self._server.disconnect()},
+        }
+
+    def attach(self, device: EmulatedDevice, server: Server) -> None:
+        """Answer for this device from now on: the unit was restarted."""
+        self._device, self._server = device, server
+
+    async def start(self, path: Path) -> None:
+        """Listen on a socket file that only this user may open; one left by an earlier run is replaced."""
+        path.unlink(missing_ok=True)
+        self._listener = await asyncio.start_unix_server(self._serve, path)
+        path.chmod(0o600)
+
+    def stop(self) -> None:
+        """Take no further requests."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def answer(self, line: bytes) -> Request:
+        """Carry out one request."""
+        try:
+            request = json.loads(line)
+            operation = self._operations[request.pop("op")]
+            return {"ok": True, **operation(request)}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return {"ok": False, "error": f"{type(error).__name__}: {error}"}
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while line := await reader.readline():
+            writer.write(json.dumps(self.answer(line)).encode() + b"\n")
+            await writer.drain()
+        writer.close()
+
+    def _state(self, _request: Request) -> Request:
+        device = self._device
+        stored = [menu for menu in device.menus.values() if menu.rows is None]
+        links = {name: device.links.status(name) for name in device.links.downs}
+        holder = device.safe_mode.holder
+        return {
+            "tables": {menu.path: list(listing(device, menu)) for menu in stored},
+            "links": {n: {"status": s.status, "why": s.why, "downs": device.links.downs[n]} for n, s in links.items()},
+            "attached": device.links.attached,
+            "safe_mode": {"holder": holder and holder.owner, "pending": len(device.safe_mode.pending)},
+            "cables": [
+                {"cage": s.cage, "lane": s.lane, "node": s.node, "port": s.port, "state": s.state}
+                for s in device.links.plant.sockets
+            ],
+        }
+
+    def _fault(self, request: Request) -> Request:
+        self._faults.add(request)
+        return {}
+
+    def _heal(self, _request: Request) -> Request:
+        self._faults.clear()
+        return {}
+
+    def _rewire(self, _request: Request) -> Request:
+        self._device.links.rewire()
+        return {}
+
+    def _cable(self, request: Request) -> Request:
+        links = self._device.links
+        socket = links.plant.find(request["cage"], request["lane"])
+        cages = {socket.cage}
+        if request["do"] == "swap":
+            other = links.plant.find(request["to"]["cage"], request["to"]["lane"])
+            links.plant.swap(socket, other)
+            cages.add(other.cage)
+        else:
+            socket.state = _CABLE_STATES[request["do"]]
+        links.restart(cages)
+        return {}
+
+    def _counters(self, request: Request) -> Request:
+        self._device.chip.bump(request["interface"], request["add"])
+        return {}
+
+    def _stale(self, request: Request) -> Request:
+        self._device.chip.lose_offload(request["interface"])
+        return {}
+
+    def _retrain(self, request: Request) -> Request:
+        self._device.chip.retrains = bool(request.get("stale", True))
+        return {}
+
+    def _quiet(self, _request: Request) -> Request:
+        self._device.chip.quiet = True
+        return {}
+
+    def _learn(self, request: Request) -> Request:
+        self._device.neighbours.move(str(ipaddress.ip_address(request["address"])), request["interface"])
+        return {}
+
+    def _file(self, request: Request) -> Request:
+        self._device.files.write(request["name"], Path(request["path"]).read_bytes())
+        return {}
+
+    def _pass(self, request: Request) -> Request:
+        self._device.clock.skip(float(request["seconds"]))
+        self._device.schedule.arm_all()
+        return {}
+
+    def _reset(self, _request: Request) -> Request:
+        self._faults.clear()
+        cut = self._server.disconnect()
+        self._device.reset()
+        self._journal.forget()
+        return {"sessions": cut}
+
+    def _settle(self, request: Request) -> Request:
+        self._device.links.settle = float(request["seconds"])
+        return {}
+
+    def _unroll_delay(self, request: Request) -> Request:
+        self._device.unroll_delay = float(request["seconds"])
+        return {}

@@ -1,0 +1,230 @@
+"""Bring what a node leaves behind when it dies to the state in `desired`, `watchdog` and `clock_cap`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from posixpath import dirname
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.deploy import deploy
+
+from core.model import Node, Rack
+from core.ops import remote_files
+from core.ops.announce import managed_file_change
+from core.ops.operation import Changeset, managed_operation
+from core.ops.shell import quote, sudo_script
+from core.util.event import Action, Event, EventKind, acted, value_change
+from core.util.managed_file import ManagedFile
+from roles.blackbox import ROLE, clock_cap, desired, watchdog
+from roles.blackbox.facts import BlackboxFacts
+from roles.blackbox.options import BlackboxOptions
+
+
+@deploy(ROLE.title)
+def apply(rack: Rack, node: Node) -> None:
+    """Arm the watchdog, set the kernel's policy for panics, keep their records and the journal, and cap the GPU's
+    clock; nothing without a declaration.
+
+    Reboots nothing: what takes a reboot is reported.
+    """
+    if rack.declared(BlackboxOptions) is None:
+        return
+    feed_watchdog(name="Let systemd feed the watchdog", rack=rack, node=node)
+    set_panic_policy(name="Reboot after a panic of the kernel", rack=rack, node=node)
+    keep_panic_records(name="Keep the records of panics", rack=rack, node=node)
+    keep_journal(name="Keep the journal on the disk", rack=rack, node=node)
+    cap_clock(name="Cap the clock of the GPU", rack=rack, node=node)
+    report_reboot(name="Report whether a reboot is needed", rack=rack, node=node)
+
+
+@managed_operation("blackbox", BlackboxFacts)
+def feed_watchdog(facts: BlackboxFacts) -> Changeset:
+    """Write the drop-in of systemd, and execute systemd again where it feeds the watchdog otherwise."""
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    if not watchdog.limit(facts.rack):
+        return Changeset(in_sync_reason="the watchdog is left alone")
+    stale = facts.stale([watchdog.file(facts.rack, facts.device)])
+    wrong = facts.watchdog_differences
+    if not stale and not wrong:
+        return Changeset(in_sync_reason="systemd feeds the watchdog")
+    commands = _write(stale)
+    if wrong:
+        state = f"{watchdog.SYSFS}/{facts.device.name}/state"
+        silent = quote(f"systemd does not feed {facts.device.path}; journalctl --boot _PID=1")
+        commands.append(
+            sudo_script(
+                f"systemctl daemon-reexec; n=0; until grep -qx active {state}; do n=$((n + 1)); "
+                f"[ $n -lt 50 ] || {{ echo {silent} >&2; exit 1; }}; sleep 0.2; done"
+            )
+        )
+    return Changeset(events=(*_file_events(facts, stale), *wrong), commands=tuple(commands))
+
+
+@managed_operation("blackbox", BlackboxFacts)
+def set_panic_policy(facts: BlackboxFacts) -> Changeset:
+    """Set the kernel's policy for panics, live and at boot."""
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    stale = facts.stale([desired.panic_file(facts.rack)])
+    wrong = desired.wrong_sysctls(facts.rack, facts.sysctls)
+    warnings = desired.missing_sysctls(facts.rack, facts.sysctls)
+    if not stale and not wrong:
+        return Changeset(warnings=warnings, in_sync_reason="the kernel panics and reboots as declared")
+    commands = _write(stale)
+    if wrong:
+        commands.append(sudo_script(f"sysctl -qw {quote(*(f'{key}={value}' for key, value in wrong.items()))}"))
+    events = [value_change(key, facts.sysctls[key], value) for key, value in wrong.items()]
+    return Changeset(warnings=warnings, events=(*_file_events(facts, stale), *events), commands=tuple(commands))
+
+
+@managed_operation("blackbox", BlackboxFacts)
+def keep_panic_records(facts: BlackboxFacts) -> Changeset:
+    """Register the backend of pstore, and have its records archived at every boot and never deleted by age."""
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    if not facts.options.pstore:
+        return Changeset(in_sync_reason="pstore is left alone")
+    stale = facts.stale(desired.pstore_files(facts.rack))
+    unit = facts.units[desired.PSTORE_UNIT]
+    load = facts.backend.loadable
+    if not stale and not load and unit.file == "enabled":
+        return Changeset(in_sync_reason="records of panics are archived")
+    commands, events = _write(stale), _file_events(facts, stale)
+    if unit.file != "enabled":
+        events += _enabled(desired.PSTORE_UNIT, unit)
+        steps = [f"systemctl unmask --quiet {desired.PSTORE_UNIT}"] if unit.masked else []
+        commands.append(sudo_script("; ".join((*steps, f"systemctl enable --quiet {desired.PSTORE_UNIT}"))))
+    if load:
+        events.append(value_change("backend of pstore", None, desired.MODULE))
+        backend = "/sys/module/pstore/parameters/backend"
+        none = quote("pstore has no backend although efi_pstore is loaded; dmesg | grep pstore")
+        commands.append(
+            sudo_script(f"modprobe {desired.MODULE}; ! grep -qxF '(null)' {backend} || {{ echo {none} >&2; exit 1; }}")
+        )
+    return Changeset(events=tuple(events), commands=tuple(commands))
+
+
+@managed_operation("blackbox", BlackboxFacts)
+def keep_journal(facts: BlackboxFacts) -> Changeset:
+    """Keep the journal on the disk, synchronized in the declared interval; journald is restarted for new settings.
+
+    Services keep their connection to the journal: systemd stores it over the restart.
+    """
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    stale, flush = facts.stale([desired.journal_file(facts.rack)]), facts.units[desired.FLUSH_UNIT]
+    restart = bool(stale) or facts.pending("journal")
+    if not (restart or flush.masked) and facts.persistent:
+        return Changeset(in_sync_reason="the journal is on the disk")
+    events, commands = _file_events(facts, stale), [_mark("journal")] if restart else []
+    commands += _write(stale)
+    steps = []
+    if flush.masked:
+        events += acted(Action.UNMASK, desired.FLUSH_UNIT)
+        steps.append(f"systemctl unmask --quiet {desired.FLUSH_UNIT}")
+    if restart:
+        why = None if stale else "it has not read its settings"
+        events.append(Event(EventKind.RESTART, subject=desired.JOURNAL_UNIT, action=Action.RESTART, detail=why))
+        steps.append(f"systemctl restart {desired.JOURNAL_UNIT}")
+    if not facts.persistent:
+        events.append(value_change("journal", "in memory", "on the disk"))
+    if restart or not facts.persistent:
+        steps.append("journalctl --flush")
+    if restart:
+        steps.append(_unmark("journal"))
+    if steps:
+        commands.append(sudo_script("; ".join(steps)))
+    return Changeset(events=tuple(events), commands=tuple(commands))
+
+
+@managed_operation("blackbox", BlackboxFacts)
+def cap_clock(facts: BlackboxFacts) -> Changeset:
+    """Run the unit that caps the clock of the GPU, now and at boot; remove it where no cap is declared any more."""
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    now, pending = facts.units[clock_cap.NAME], facts.pending("clock")
+    if facts.cap is None:
+        return _without_cap(facts, pending)
+    stale = facts.stale([clock_cap.unit(facts.rack, facts.cap)])
+    above = facts.clock is not None and facts.clock > facts.cap + clock_cap.TOLERANCE
+    new = bool(stale) or now.reload or pending
+    restart = new or now.active != "active" or above
+    enable = now.file != "enabled"
+    if not (restart or enable):
+        return Changeset(in_sync_reason=f"the clock of the GPU is at most {facts.cap} MHz")
+    events, commands = _file_events(facts, stale), [_mark("clock")] if new else []
+    commands += _write(stale)
+    steps = ["systemctl daemon-reload"] if new else []
+    if enable:
+        events += _enabled(clock_cap.NAME, now)
+        steps += [f"systemctl unmask --quiet {clock_cap.NAME}"] if now.masked else []
+        steps.append(f"systemctl enable --quiet {clock_cap.NAME}")
+    if restart:
+        why = f"the clock is {facts.clock} MHz, the cap {facts.cap} MHz" if above else None
+        events.append(Event(EventKind.RESTART, subject=clock_cap.NAME, action=Action.RESTART, detail=why))
+        steps.append(f"systemctl restart {clock_cap.NAME}")
+    if new:
+        steps.append(_unmark("clock"))
+    if steps:
+        commands.append(sudo_script("; ".join(steps)))
+    return Changeset(events=tuple(events), commands=tuple(commands))
+
+
+def _without_cap(facts: BlackboxFacts, pending: bool) -> Changeset:
+    there = facts.before(clock_cap.UNIT) is not None or facts.units[clock_cap.NAME].load == "loaded"
+    if not there and not pending:
+        return Changeset(in_sync_reason="the clock of the GPU has no cap")
+    # The link is removed by hand: `systemctl disable` fails for a unit whose file is gone.
+    link = f"/etc/systemd/system/multi-user.target.wants/{clock_cap.NAME}"
+    steps = (
+        "nvidia-smi -rgc > /dev/null",
+        f"systemctl stop {clock_cap.NAME} 2> /dev/null || true",
+        f"rm -f {link} {clock_cap.UNIT}",
+        "systemctl daemon-reload",
+        _unmark("clock"),
+    )
+    return Changeset(
+        events=acted(Action.STOP_AND_REMOVE, clock_cap.NAME, detail="rack.yaml declares no clock_cap for this node"),
+        commands=(_mark("clock"), sudo_script("; ".join(steps))),
+    )
+
+
+@managed_operation("blackbox", BlackboxFacts)
+def report_reboot(facts: BlackboxFacts) -> Changeset:
+    """Report what takes effect at the next boot only."""
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    reasons = facts.backend.reboot if facts.options.pstore else ()
+    return Changeset(
+        warnings=tuple(Event(EventKind.NOTE, action=Action.REBOOT, detail=reason) for reason in reasons),
+        in_sync_reason="a reboot is needed" if reasons else "no reboot is needed",
+    )
+
+
+def _enabled(name: str, unit: desired.EvidenceUnit) -> tuple[Event, ...]:
+    return (*(acted(Action.UNMASK, name) if unit.masked else ()), *acted(Action.ENABLE, name))
+
+
+def _file_events(facts: BlackboxFacts, stale: Iterable[ManagedFile]) -> list[Event]:
+    return [managed_file_change(file, facts.before(file.path)) for file in stale]
+
+
+def _write(stale: Iterable[ManagedFile]) -> list[StringCommand]:
+    stale = list(stale)
+    folders = sorted({dirname(file.path) for file in stale})
+    commands = [sudo_script(f"umask 022; mkdir -p {quote(*folders)}")] if folders else []
+    return commands + [remote_files.put_managed(file) for file in stale]
+
+
+def _mark(name: str) -> StringCommand:
+    """Note that a program must read files that are about to change: a run that dies before that is then seen."""
+    return sudo_script(f"umask 077; mkdir -p {desired.MARKS}; : > {_path(name)}")
+
+
+def _unmark(name: str) -> str:
+    return f"rm -f {_path(name)}"
+
+
+def _path(name: str) -> str:
+    return f"{desired.MARKS}/blackbox-{name}.pending"

@@ -1,0 +1,193 @@
+"""Facts of a node about the evidence that it would leave, and their comparison with the rack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from core.model import Node, Rack
+from core.ops import host_facts, systemd_probes
+from core.probes import systemd_dropins
+from core.util import managed_file, resources
+from core.util.event import Event
+from core.util.managed_file import ManagedFile
+from roles.blackbox import clock_cap, desired, watchdog
+from roles.blackbox.options import BlackboxOptions
+
+UNITS = "blackbox-units"
+MANAGER = "blackbox-manager"
+LIVE = "blackbox-live"
+MODES = "blackbox-modes"
+MANAGER_SETTINGS = "blackbox-manager-settings"
+SYSCTL_SETTINGS = "blackbox-sysctl-settings"
+PSTORE_SETTINGS = "blackbox-pstore-settings"
+JOURNAL_SETTINGS = "blackbox-journal-settings"
+
+PATHS = (
+    watchdog.DROPIN,
+    desired.PANIC,
+    desired.MODULES,
+    desired.MODPROBE,
+    desired.PSTORE,
+    desired.TMPFILES,
+    desired.JOURNAL,
+    clock_cap.UNIT,
+)
+"""Paths of all files that are wholly ours."""
+ASKED_UNITS = (desired.PSTORE_UNIT, desired.JOURNAL_UNIT, desired.FLUSH_UNIT, clock_cap.NAME)
+
+
+def _folders(name: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/systemd/{name}.conf.d" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib"))
+
+
+def _lines(*keys: str) -> str:
+    return f"^[[:space:]]*({'|'.join(keys)})[[:space:]]*="
+
+
+host_facts.register(
+    "blackbox",
+    host_facts.Probe(
+        files=PATHS,
+        commands={
+            UNITS: "systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload "
+            + " ".join(ASKED_UNITS),
+            MANAGER: "systemctl show --property=RuntimeWatchdogUSec,RebootWatchdogUSec",
+            LIVE: resources.shell_text("roles.blackbox", "files/live-state.sh"),
+            MODES: managed_file.probe_permissions(PATHS),
+            MANAGER_SETTINGS: systemd_probes.dropin_settings(
+                systemd_probes.MANAGER, _lines("RuntimeWatchdogSec", "RebootWatchdogSec", "WatchdogDevice")
+            ),
+            SYSCTL_SETTINGS: systemd_probes.dropin_settings(systemd_probes.SYSCTL, "(kernel|vm)[./][a-z_]*panic"),
+            PSTORE_SETTINGS: systemd_probes.dropin_settings(_folders("pstore"), _lines(*desired.PSTORE_SETTINGS)),
+            JOURNAL_SETTINGS: systemd_probes.dropin_settings(
+                _folders("journald"), _lines("Storage", "SyncIntervalSec", "SystemMaxUse", "SystemKeepFree")
+            ),
+        },
+    ),
+)
+
+
+@dataclass(frozen=True)
+class BlackboxFacts:
+    """Facts of a node that declares `blackbox`. Properties raise UnknownError or ValueError for unknown facts."""
+
+    reading: host_facts.HostReading
+    rack: Rack
+    node: Node
+
+    @cached_property
+    def options(self) -> BlackboxOptions:
+        """The declared section."""
+        return self.rack.options(BlackboxOptions)
+
+    @cached_property
+    def live(self) -> Mapping[tuple[str, str], str]:
+        """The state of the node by subject and name."""
+        return desired.parse_live(self.reading.text(LIVE))
+
+    @cached_property
+    def units(self) -> Mapping[str, desired.EvidenceUnit]:
+        """The units by name."""
+        return desired.parse_units(self.reading.text(UNITS), ASKED_UNITS)
+
+    @cached_property
+    def manager(self) -> watchdog.ManagerWatchdog:
+        """The watchdog settings of the running systemd."""
+        return watchdog.manager(self.reading.text(MANAGER))
+
+    @cached_property
+    def devices(self) -> list[watchdog.WatchdogDevice]:
+        """The watchdogs of the node."""
+        return watchdog.devices(self.live)
+
+    @cached_property
+    def device(self) -> watchdog.WatchdogDevice:
+        """The watchdog to feed. Raises ValueError without one, which is a blocker before that."""
+        if (found := watchdog.chosen(self.devices)) is None:
+            raise ValueError("watchdog: there is none")
+        return found
+
+    @cached_property
+    def sysctls(self) -> dict[str, int | None]:
+        """The kernel's settings as they are; None for one that it lacks."""
+        return desired.live_sysctls(self.live, self.rack)
+
+    @cached_property
+    def backend(self) -> desired.PstoreBackend:
+        """What stores the kernel's last messages."""
+        return desired.pstore_backend(self.live)
+
+    @cached_property
+    def persistent(self) -> bool:
+        """Whether the journal of this machine is on the disk."""
+        return desired.yes_or_no(self.live, "journal", "persistent")
+
+    def pending(self, name: str) -> bool:
+        """Return whether an earlier run wrote files that no program has read yet."""
+        return desired.yes_or_no(self.live, name, "pending")
+
+    @cached_property
+    def cap(self) -> int | None:
+        """The declared cap of this node in MHz."""
+        return clock_cap.cap(self.rack, self.node)
+
+    @cached_property
+    def clock(self) -> int | None:
+        """The clock of the GPU in MHz; None where no unit of ours is."""
+        return clock_cap.clock(self.live)
+
+    def before(self, path: str) -> bytes | None:
+        """Return the actual content of a file of ours; None for missing."""
+        return self.reading.content(path)
+
+    def stale(self, files: Iterable[ManagedFile]) -> list[ManagedFile]:
+        """Return the files that differ in content, owner or mode."""
+        files = list(files)
+        contents = {file.path: self.before(file.path) for file in files}
+        return managed_file.differing(files, managed_file.states(self.reading.text(MODES), contents))
+
+    @cached_property
+    def blockers(self) -> tuple[str, ...]:
+        """Why the role may not change this node. Reads everything, so that an unknown fact is reported before a
+        change.
+        """
+        # Each text, also where a part is left alone: half a node that is known is no ground to change it.
+        _ = [self.before(path) for path in PATHS]
+        _ = (self.reading.text(MODES), self.units, self.manager, self.sysctls, self.persistent)
+        listings = {
+            key: self.reading.text(key)
+            for key in (MANAGER_SETTINGS, SYSCTL_SETTINGS, PSTORE_SETTINGS, JOURNAL_SETTINGS)
+        }
+        _ = [self.pending(name) for name in ("journal", "clock")]
+        lines: list[str] = []
+        if limit := watchdog.limit(self.rack):
+            action = self.live.get(("sbsa_gwdt", "action"), "no answer")
+            lines += watchdog.blockers(self.devices, self.manager, action, limit)
+            if not lines:
+                wanted = watchdog.settings(self.rack, self.device)
+                lines += systemd_dropins.overriders(listings[MANAGER_SETTINGS], wanted, watchdog.DROPIN)
+        kernel = {key: str(value) for key, value in desired.sysctls(self.rack).items()}
+        lines += systemd_dropins.overriders(listings[SYSCTL_SETTINGS], kernel, desired.PANIC)
+        if self.options.pstore:
+            lines += self.backend.blockers
+            if self.units[desired.PSTORE_UNIT].load == "not-found":
+                lines.append(
+                    f"systemd has no {desired.PSTORE_UNIT}; install it, or set blackbox.pstore: false in rack.yaml"
+                )
+            lines += systemd_dropins.overriders(listings[PSTORE_SETTINGS], desired.PSTORE_SETTINGS, desired.PSTORE)
+        journal = desired.journal_settings(self.rack)
+        lines += systemd_dropins.overriders(listings[JOURNAL_SETTINGS], journal, desired.JOURNAL)
+        tool, _ = desired.yes_or_no(self.live, "clock", "tool"), self.clock
+        if self.cap and not tool:
+            lines.append(
+                "nvidia-smi, which caps the clock, is not there; install the driver, or remove "
+                f"{self.node.name} and {self.node.vendor} from blackbox.clock_cap in rack.yaml"
+            )
+        return tuple(lines)
+
+    @cached_property
+    def watchdog_differences(self) -> list[Event]:
+        """What of the running systemd and of the watchdog differs."""
+        return watchdog.differences(self.rack, self.device, self.manager)

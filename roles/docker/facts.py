@@ -1,0 +1,288 @@
+"""Facts of a node about its docker, and their comparison with the rack."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from core.model import Rack, running_units
+from core.ops import host_facts
+from roles.docker import containers, desired, json_edit, scripts
+from roles.docker.options import DockerOptions
+
+ENGINE = "docker-engine"
+CONTAINERS = "docker-containers"
+USERS = "docker-users"
+
+host_facts.register(
+    "docker",
+    host_facts.Probe(
+        files=(desired.CONFIG, desired.DROPIN),
+        commands={
+            ENGINE: scripts.ENGINE,
+            CONTAINERS: scripts.CONTAINERS,
+            USERS: scripts.USERS,
+            running_units.FACT: running_units.PROBE,
+        },
+    ),
+)
+
+Act = Literal["start", "restart", "reload"]
+
+
+@dataclass(frozen=True)
+class DockerFacts:
+    """Docker facts of a node. Properties raise UnknownError or ValueError for unknown facts."""
+
+    reading: host_facts.HostReading
+    rack: Rack
+
+    @cached_property
+    def _said(self) -> Mapping[str, list[str]]:
+        reported: dict[str, list[str]] = {}
+        for line in self.reading.text(ENGINE).splitlines():
+            what, _, value = line.partition(" ")
+            if what not in _LINES or not (value or what == "with"):
+                raise ValueError(f"{ENGINE}: unexpected probe output {line[:80]!r}")
+            reported.setdefault(what, []).append(value)
+        return reported
+
+    def _one(self, what: str) -> str | None:
+        values = self._said.get(what, [])
+        return values[0] if values else None
+
+    @cached_property
+    def text(self) -> str:
+        """The daemon.json; an empty text when there is none."""
+        if self.reading.content(desired.CONFIG) is None:
+            return ""
+        return self.reading.text(desired.CONFIG)
+
+    @cached_property
+    def config(self) -> Mapping[str, Any]:
+        """Parsed daemon.json."""
+        return dict(_of(desired.CONFIG, lambda: json_edit.parse(self.text)))
+
+    @cached_property
+    def after(self) -> str:
+        """The desired daemon.json, without the additions of NVIDIA's tool."""
+        return str(_of(desired.CONFIG, lambda: desired.edited(self.text, self.rack.options(DockerOptions))))
+
+    @cached_property
+    def mode(self) -> str | None:
+        """Problem of owner, mode and kind of the daemon.json, or None."""
+        stat = self._one("stat")
+        return desired.mode_fault(stat) if stat else None
+
+    @property
+    def new_mode(self) -> str:
+        """Its mode after the run."""
+        return desired.mode_of(self._one("stat"))
+
+    @cached_property
+    def nvidia(self) -> bool:
+        """Whether NVIDIA's runtime must be added."""
+        return (
+            "nvidia-ctk" in self._said and _of(desired.CONFIG, lambda: desired.at(self.config, desired.NVIDIA)) is None
+        )
+
+    @property
+    def writes(self) -> bool:
+        """Whether the daemon.json must be written."""
+        return self.text != self.after or self.nvidia or self.mode is not None
+
+    @property
+    def installed(self) -> bool:
+        """Whether an engine is installed."""
+        return "dockerd" in self._said
+
+    @property
+    def packages(self) -> list[str]:
+        """The packages that make one, of those that apt knows; docker-ce if it can be had."""
+        known = self._said.get("candidate", [])
+        family = ("docker-ce", "docker-ce-cli") if "docker-ce" in known else ("docker.io", "docker-cli")
+        return [name for name in family if name in known] if family[0] in known else []
+
+    @property
+    def masked(self) -> list[str]:
+        """Links that forbid systemd to start a unit that docker needs."""
+        return self._said.get("masked", [])
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the engine starts at boot."""
+        return "enabled" in self._said
+
+    @property
+    def runs(self) -> bool:
+        """Whether the engine is running."""
+        return "command" in self._said
+
+    @cached_property
+    def command(self) -> list[str]:
+        """Command line of the running dockerd; empty when none runs."""
+        line = self._one("command")
+        words = _decoded(line).decode("utf-8", "surrogateescape").split("\0")[:-1] if line else []
+        if line and not words:
+            raise ValueError(f"{ENGINE}: the command line of dockerd is empty")
+        return words
+
+    @cached_property
+    def started(self) -> Mapping[str, Any] | None:
+        """The daemon.json that the running dockerd runs with; None when that is not known."""
+        line = self._one("with")
+        if line is None:
+            return None
+        try:
+            return json_edit.parse(_decoded(line).decode("utf-8", "replace"))
+        except ValueError:
+            # Written when /run was full, or by another program: dockerd would not have started with it.
+            return None
+
+    @property
+    def last(self) -> str | None:
+        """The id of the start that a daemon.json is kept for."""
+        return self._one("start") if self.started is not None else None
+
+    @cached_property
+    def pending(self) -> list[desired.Path]:
+        """Our settings that the running dockerd does not have yet."""
+        if self.started is None:
+            return []
+        started = self.started
+        found = list(desired.differences(started, self.rack.options(DockerOptions)))
+        has_tool = "nvidia-ctk" in self._said
+        return found + ([desired.NVIDIA] if has_tool and desired.at(started, desired.NVIDIA) is None else [])
+
+    @cached_property
+    def act(self) -> Act | None:
+        """Action that the engine needs in order to run with these settings."""
+        if not self.runs:
+            return "start"
+        if self.started is None or set(self.pending) - desired.RELOADED:
+            return "restart"
+        return "reload" if self.pending else None
+
+    @cached_property
+    def reason(self) -> str:
+        """Reason for `act`, as shown in the plan."""
+        if not self.runs:
+            return "it does not run" if self.installed else "it is new"
+        if self.started is None:
+            return "it is not known which daemon.json it was started with"
+        return ", ".join(" ".join(path) for path in self.pending)
+
+    @cached_property
+    def running(self) -> list[containers.Container]:
+        """Running containers and build steps."""
+        return containers.running(self.reading.text(CONTAINERS))
+
+    @property
+    def must_be_idle(self) -> bool:
+        """Whether no container may run while the engine is started: it would be ended, and rack.yaml forbids that."""
+        idle = self.rack.options(DockerOptions).restart == "idle"
+        return self.act in ("start", "restart") and not self._restores and idle
+
+    @cached_property
+    def _restores(self) -> bool:
+        """Whether containers survive the start. A dockerd without live-restore also ends those that it finds."""
+        does = self.started is not None and desired.at(self.started, desired.LIVE) is True
+        return self.rack.options(DockerOptions).live_restore and (does or not self.runs)
+
+    @cached_property
+    def victims(self) -> list[containers.Container]:
+        """Containers that the action would end."""
+        return self.running if self.act in ("start", "restart") and not self._restores else []
+
+    @cached_property
+    def unit_blockers(self) -> list[str]:
+        """Why the engine must not be started or restarted: a rank is a client of docker, so that it ends with any
+        restart, also where containers survive it.
+        """
+        units = running_units.parse_running_units(self.reading.text(running_units.FACT))
+        if self.act not in ("start", "restart"):
+            return []
+        return running_units.unit_blockers(self.rack, units, f"docker must be {self.act}ed ({self.reason})")
+
+    @property
+    def limits(self) -> dict[containers.Container, int]:
+        """Containers that get a limit."""
+        return containers.limits(self.running, self.rack.options(DockerOptions))
+
+    @cached_property
+    def apart(self) -> str | None:
+        """What the rack's user lacks to use docker, or None."""
+        return desired.missing_group_membership(self.rack.access.user, self.reading.text(USERS))
+
+    @property
+    def stale(self) -> bool:
+        """Whether the drop-in differs from the desired one."""
+        return self.reading.content(desired.DROPIN) != desired.dropin(self.rack.rack)
+
+    @property
+    def right(self) -> bool:
+        """Whether the engine needs no change."""
+        return not any((not self.installed, self.masked, not self.enabled, self.stale, self.writes, self.act))
+
+    @property
+    def obstacles(self) -> list[str]:
+        """Why the role may not change this node. Reads everything: an unknown fact is reported before any change."""
+        self.running, self.apart, self.after, self.mode, self.nvidia, self.pending, self.unit_blockers  # noqa: B018
+        faults = desired.flags_in_the_way(self.command)
+        cgroup = self._one("cgroup")
+        if cgroup and not cgroup.endswith("/docker.service"):
+            faults.append(f"dockerd runs in {cgroup.partition('::')[2]}, not as docker.service; stop that one first")
+        if not self.installed and not self.packages:
+            faults.append(
+                "no engine is installed, and apt knows neither docker-ce nor docker.io; is a repository there?"
+            )
+        if self.rack.options(DockerOptions).live_restore and "swarm" in self._said:
+            faults.append(
+                "docker.live_restore: this node is in a docker swarm, with which docker does not start then; "
+                "take it out (docker swarm leave), or write live_restore: false"
+            )
+        faults += self.unit_blockers
+        others = [one for one in self.victims if running_units.unit_of_cgroup(one.path) is None]
+        if others and self.must_be_idle:
+            names = [one.short for one in others]
+            some = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+            word = "containers run" if len(names) > 1 else "container runs"
+            faults.append(
+                f"docker must be {self.act}ed ({self.reason}), and {len(names)} {word} that would die of it ({some}); "
+                "stop them, or write docker.restart: always"
+            )
+        return faults
+
+
+_LINES = (
+    "dockerd",
+    "nvidia-ctk",
+    "candidate",
+    "enabled",
+    "masked",
+    "swarm",
+    "stat",
+    "cgroup",
+    "command",
+    "start",
+    "with",
+)
+
+
+def _decoded(line: str) -> bytes:
+    try:
+        return base64.b64decode(line, validate=True)
+    except binascii.Error:
+        raise ValueError(f"{ENGINE}: unexpected probe output {line[:60]!r}") from None
+
+
+def _of(file: str, do: Callable[[], Any]) -> Any:
+    """Return the result of `do`; a ValueError names the file."""
+    try:
+        return do()
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from None

@@ -1,0 +1,128 @@
+"""Netplan files of others that may be taken over. Pure: from what such a file holds to why it may not be, if so."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from core.hardware.gb10 import INTERFACES
+from roles.fabric.desired import KEPT, InterfaceState
+
+EMPTY_NETPLAN = b"network: {version: 2}\n"
+"""Content of the file in /run that netplan reads instead of the file of the same name in /etc, until the next boot."""
+PLACE = "/etc/netplan/"
+
+_FILES = "/etc/netplan/*.yaml /run/netplan/*.yaml /usr/lib/netplan/*.yaml"
+_NAMED = "^[^#]*(en(p1|P2p1|[*?[])|fabric[01])"
+NAMES_PROBE = f"""for f in {_FILES}; do [ ! -e "$f" ] || grep -HE '{_NAMED}' "$f" || [ $? -eq 1 ] || exit 9; done"""
+"""Prints only lines that name an interface of the fabric: the files of others may hold secrets (Wi-Fi)."""
+CONTENT_PROBE = (
+    f'for f in {PLACE}*.yaml; do [ -e "$f" ] || continue; '
+    f'[ "$f" != {KEPT} ] && grep -qE \'{_NAMED}\' "$f" || continue; '
+    "grep -qiE 'wifis|modems|tunnels|auth|password|key|secret|token' \"$f\" || "
+    'echo "$f $(base64 -w0 "$f")"; done'
+)
+"""Prints such files whole, but only those that can hold no secret."""
+RENDERERS_PROBE = (
+    f'for f in {_FILES}; do [ ! -e "$f" ] || '
+    'grep -HE \'^[[:space:]]*["]?renderer["]?[[:space:]]*:\' "$f" || [ $? -eq 1 ] || exit 9; done'
+)
+"""Command that prints the lines that set the renderer of all interfaces."""
+
+
+def adoption_blocker(path: str, content: bytes | None, renderers: Mapping[str, str]) -> str | None:
+    """Return why a file that defines an interface of ours cannot be taken over, or None when it can.
+
+    `content`: None when it was not read since it may hold a secret. `renderers`: the renderer of all interfaces in each
+    netplan file.
+    """
+    if not path.startswith(PLACE):
+        return f"it is not in {PLACE}"
+    if content is None:
+        return "it is more than a file of Ethernet interfaces"
+    try:
+        found = YAML(typ="safe", pure=True).load(content.decode())
+    except (YAMLError, UnicodeDecodeError):
+        return "it is no YAML"
+    network = found.get("network") if isinstance(found, dict) and set(found) == {"network"} else None
+    if not isinstance(network, dict):
+        return "it is no netplan file"
+    more = sorted(set(map(str, network)) - {"version", "renderer", "ethernets"})
+    names = sorted(map(str, _keys(network.get("ethernets")) - INTERFACES))
+    if more or names:
+        return f"it has {', '.join([*more, *names])}, too"
+    renderer = network.get("renderer")
+    elsewhere = {reported for other, reported in renderers.items() if other != path}
+    if renderer is not None and str(renderer) not in elsewhere:
+        return f"it is the only file that says renderer: {renderer}, which is for all interfaces"
+    return None
+
+
+def is_equivalent(contents: Iterable[bytes], wanted: Mapping[str, InterfaceState]) -> bool:
+    """Return whether these files, which could be taken over, give each interface of `wanted` its address and MTU, and
+    no other interface any: then ours in their place would change nothing.
+    """
+    found: dict[str, Any] = {}
+    for content in contents:
+        section = YAML(typ="safe", pure=True).load(content.decode())["network"].get("ethernets") or {}
+        if not isinstance(section, dict):
+            return False
+        if found.keys() & section.keys():
+            return False  # netplan merges two files for one interface to a third configuration
+        found |= section
+    return wanted.keys() <= found.keys() and all(_same(entry, wanted.get(name, _BARE)) for name, entry in found.items())
+
+
+def _same(entry: Any, want: InterfaceState) -> bool:
+    if not isinstance(entry, dict) or not entry.keys() <= {"addresses", "mtu", *_STATIC, *_HARMLESS}:
+        return False
+    if any(entry.get(key, False) is not False for key in _STATIC):
+        return False
+    addresses = entry.get("addresses") or []
+    return (
+        isinstance(addresses, list)
+        and all(isinstance(address, str) for address in addresses)
+        and frozenset(addresses) == want.addresses
+        and entry.get("mtu", 1500) == want.mtu
+        and want.tag is None
+    )
+
+
+_BARE = InterfaceState(known=True, up=True, mtu=1500, addresses=frozenset())
+_STATIC = ("dhcp4", "dhcp6")
+_HARMLESS = ("optional", "accept-ra")
+"""Keys that change neither address nor MTU."""
+
+
+def _keys(section: Any) -> set[Any]:
+    return set(section) if isinstance(section, dict) else set()
+
+
+def contents(listing: str) -> dict[str, bytes]:
+    """Parse the content of each file, from lines `path base64`. Raises ValueError for any other line."""
+    found = {}
+    for line in listing.splitlines():
+        path, _, text = line.rpartition(" ")
+        try:
+            found[path] = base64.b64decode(text, validate=True)
+        except ValueError:
+            raise ValueError(f"netplan-content: unexpected probe output {line[:40]!r}") from None
+    return found
+
+
+def renderers(listing: str) -> dict[str, str]:
+    """Parse the renderer of all interfaces in each file, from `path:  renderer: NAME` lines; the last one of a file.
+
+    Raises ValueError for any other line.
+    """
+    found = {}
+    for line in listing.splitlines():
+        path, _, text = line.partition(":")
+        if not path.startswith("/"):
+            raise ValueError(f"netplan-renderers: unexpected probe output {line[:80]!r}")
+        found[path] = text.partition(":")[2].partition("#")[0].strip().strip("\"'")
+    return found

@@ -1,0 +1,184 @@
+"""Bring images to one node: from another one when any has them, else from outside."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import gevent
+from pyinfra.api.host import Host
+
+from core.model import image_lock, lock_file, mebibytes
+from core.model.image_lock import Pin
+from core.ops import distribution
+from core.ops.detached_unit import POLL_SECONDS, TransferStoppedError
+from core.ops.shell import run_script
+from roles.images import desired, scripts
+from roles.images.facts import ImageStep
+from roles.images.image_sources import ImageSources, ImageTransfers
+from roles.images.transfer import Transfer, reason
+from roles.preflight.options import PreflightOptions
+
+GRACE = 30.0
+"""Seconds in which all nodes of a run should have begun; after that, those that have not are not waited for. Without
+`--parallel` or `--serial` all begin at once."""
+_UNKNOWN = "what it is was not recorded"
+
+
+@dataclass(frozen=True)
+class ImageDelivery:
+    """Deliveries of one node."""
+
+    host: Host
+    node: str
+    fleet: ImageSources
+
+    def deliver(self, step: ImageStep) -> None:
+        """Fetch an image and give it its name. Raises TransferStoppedError, or OSError for the line."""
+        transfers = self.fleet.transfers[step.goal.image.name]
+        transfers.begun.add(self.node)
+        try:
+            self._fetch(transfers)
+            self._transfer(transfers).send(scripts.name(transfers.goal.image, self._pin(transfers).id))
+            transfers.sources.setdefault(self.node, 0)
+        except TransferStoppedError as stopped:
+            raise TransferStoppedError(f"{transfers.goal.image.local}: {stopped}") from None
+        finally:
+            self.leave(transfers)
+
+    def leave(self, transfers: ImageTransfers) -> None:
+        """Record that other nodes need not wait for this node any more."""
+        transfers.begun.discard(self.node)
+        transfers.expected.discard(self.node)
+        if transfers.pulling == self.node:
+            transfers.pulling = None
+
+    def _transfer(self, transfers: ImageTransfers) -> Transfer:
+        survey = self.fleet.survey
+        return Transfer(self.host, transfers.goal.image, survey.rack.access.user, list(survey.views[self.node].room))
+
+    def _fetch(self, transfers: ImageTransfers) -> None:
+        if self._left_running(transfers):
+            return
+        begun = time.monotonic()
+        while True:
+            if transfers.broken and not transfers.sources:
+                raise TransferStoppedError(transfers.broken)
+            pending = transfers.begun if time.monotonic() - begun > GRACE else transfers.begun | transfers.expected
+            roads = self.fleet.survey.roads
+            match distribution.choose(
+                roads, self.node, transfers.sources, pending, transfers.pulling, transfers.failed
+            ):
+                case distribution.Route() as route:
+                    if self._copied(transfers, route):
+                        return
+                case distribution.Pull(last_resort):
+                    self._pull(transfers, last_resort)
+                    return
+                case distribution.Wait():
+                    gevent.sleep(POLL_SECONDS)
+
+    def _left_running(self, transfers: ImageTransfers) -> bool:
+        """Return whether a transfer of an earlier, killed run was still active, and has delivered the image."""
+        image = transfers.goal.image
+        if scripts.unit(image) not in self.fleet.survey.views[self.node].running:
+            return False
+        if not transfers.sources and transfers.pulling is None:
+            transfers.pulling = self.node
+        self.host.log(f"{image.local}: an earlier run still fetches it; waiting for that")
+        self._transfer(transfers).watch("an earlier run", transfers.size)
+        if self._came(transfers):
+            return True
+        if transfers.pulling == self.node:
+            transfers.pulling = None
+        return False
+
+    def _copied(self, transfers: ImageTransfers, route: distribution.Route) -> bool:
+        image, identity = transfers.goal.image, self._pin(transfers).id
+        transfer = self._transfer(transfers)
+        transfers.sources[route.source] += 1
+        try:
+            self.host.log(f"{image.local}: from {route}")
+            transfer.start(scripts.copy(route, identity), 2 * (transfers.size or 0) + desired.MARGIN)
+            done = transfer.watch(route.source, transfers.size)
+        finally:
+            transfers.sources[route.source] -= 1
+        if not done.fine:
+            transfers.failed.add(route)
+            self.host.log(f"{image.local}: {route} could not give it: {reason(done)}")
+            return False
+        if not self._came(transfers):
+            self._reject(transfers, done.loaded)
+        return True
+
+    def _pull(self, transfers: ImageTransfers, last_resort: bool) -> None:
+        image, pin = transfers.goal.image, transfers.pin
+        if pin and not pin.digest:
+            raise TransferStoppedError(
+                f"no node of this run can give {desired.short(pin.id)}, and it is from no registry: "
+                "it was made on a node"
+            )
+        reference = image.outside(pin.digest if pin else None)
+        if last_resort:
+            self.host.log(f"{image.local}: no node could give it; as the last resort it is pulled from outside")
+            self._pulled(transfers, reference)
+            return
+        transfers.pulling = self.node
+        try:
+            self._pulled(transfers, reference)
+        except TransferStoppedError:
+            transfers.broken = f"{self.node} could not pull it"
+            raise
+
+    def _pulled(self, transfers: ImageTransfers, reference: str) -> None:
+        self.host.log(f"{transfers.goal.image.local}: pulling {reference}")
+        transfer = self._transfer(transfers)
+        kept_free = self.fleet.survey.rack.options(PreflightOptions).disk_free
+        transfer.start(scripts.pull(reference), mebibytes(kept_free) << 20)
+        done = transfer.watch("outside", transfers.size)
+        if not done.fine:
+            raise TransferStoppedError(f"{reference} cannot be pulled: {reason(done)}")
+        if not self._came(transfers):
+            self._reject(transfers, self._inspected(transfers, reference)[0].id)
+
+    def _came(self, transfers: ImageTransfers) -> bool:
+        """Return whether the node has the image now. The identity of a new image goes to the lock file."""
+        image = transfers.goal.image
+        if transfers.pin:
+            fine, _, _ = run_script(self.host, scripts.inspect(transfers.pin.id))
+            return fine
+        try:
+            pin, size = self._inspected(transfers, image.outside(None))
+        except TransferStoppedError:
+            return False
+        rack = self.fleet.survey.rack
+        lock = lock_file.lock_path(rack.source)
+        try:
+            image_lock.record(lock, rack.images, {image.name: pin})
+        except OSError as error:
+            raise TransferStoppedError(f"{lock}: cannot be written: {error.strerror}") from None
+        self.host.log(f"{image.local}: recorded as {pin.digest or 'no digest'}, ID {desired.short(pin.id)}")
+        transfers.pin, transfers.size = pin, size
+        return True
+
+    def _inspected(self, transfers: ImageTransfers, reference: str) -> tuple[Pin, int]:
+        """Return the identity of an image on this node, and its size."""
+        lines = self._transfer(transfers).send(scripts.inspect(reference))
+        try:
+            return scripts.inspected(transfers.goal.image, lines)
+        except ValueError:
+            raise TransferStoppedError(f"docker does not say what {reference} is") from None
+
+    def _reject(self, transfers: ImageTransfers, identity: str | None) -> None:
+        """Reject a delivered image that is not the requested one: remove it, unless it existed before or is in use."""
+        if identity and self.fleet.survey.views[self.node].stock.of(identity) is None:
+            run_script(self.host, scripts.drop(identity))
+        raise TransferStoppedError(
+            f"what came has the ID {identity or 'unknown'}, wanted {self._pin(transfers).id}; "
+            "do all nodes keep images in the same kind of store (docker info, Storage Driver)?"
+        )
+
+    def _pin(self, transfers: ImageTransfers) -> Pin:
+        if transfers.pin is None:
+            raise TransferStoppedError(_UNKNOWN)
+        return transfers.pin

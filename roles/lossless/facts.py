@@ -1,0 +1,127 @@
+"""Facts of a node about flow control on its interfaces, and their comparison with the rack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from core.hardware import gb10
+from core.model import Node, Rack, running_units
+from core.ops import host_facts
+from core.util import managed_file, resources
+from core.util.event import Event
+from core.util.managed_file import ManagedFile
+from roles.lossless import boot_unit, desired
+
+OURS = "lossless-units"
+MODES = "lossless-modes"
+LIVE = "lossless-settings"
+
+_SETTINGS = resources.shell_text(
+    "roles.lossless",
+    "templates/live-settings.sh",
+    files=f"{desired.NOTICE} {desired.REACT} {desired.CNP}",
+    interfaces=gb10.SYSFS_INTERFACES,
+)
+"""Every answer has its exit status: a missing tool matters only where there is a policy."""
+
+host_facts.register(
+    "lossless",
+    host_facts.Probe(
+        files=(desired.SCRIPT, desired.UNIT),
+        commands={
+            OURS: f"for l in /etc/systemd/system/*.device.wants/{boot_unit.instance('*')}; do "
+            '[ ! -L "$l" ] || echo "${l##*/}"; done',
+            MODES: managed_file.probe_permissions((desired.SCRIPT, desired.UNIT)),
+            LIVE: _SETTINGS,
+            running_units.FACT: running_units.PROBE,
+        },
+    ),
+)
+
+
+@dataclass(frozen=True)
+class LosslessFacts:
+    """Flow control facts of a node. Properties raise UnknownError or ValueError for unknown facts."""
+
+    reading: host_facts.HostReading
+    rack: Rack
+    node: Node
+
+    @cached_property
+    def policies(self) -> Mapping[str, desired.Policy]:
+        """Interfaces with a desired policy."""
+        return desired.policies(self.rack, self.node)
+
+    @cached_property
+    def ours(self) -> list[str]:
+        """The interfaces that have a unit of ours."""
+        return re.findall(r"@(\w+)\.service$", self.reading.text(OURS), re.MULTILINE)
+
+    @cached_property
+    def gone(self) -> list[str]:
+        """Interfaces whose unit must be removed."""
+        return [name for name in self.ours if name not in self.policies]
+
+    @property
+    def new(self) -> bool:
+        """Whether an interface has no unit yet."""
+        return any(name not in self.ours for name in self.policies)
+
+    @cached_property
+    def now(self) -> Mapping[str, desired.Live | None]:
+        """The relevant interfaces, live."""
+        listing = self.reading.text(LIVE)
+        return {name: desired.live(listing, name) for name in (*self.policies, *self.gone)}
+
+    @cached_property
+    def before(self) -> Mapping[str, bytes | None]:
+        """Actual content of each file of ours; None for missing."""
+        return {path: self.reading.content(path) for path in (desired.SCRIPT, desired.UNIT)}
+
+    @cached_property
+    def stale(self) -> list[ManagedFile]:
+        """The files that differ in content, owner or mode."""
+        wanted = boot_unit.files(self.rack.rack, self.policies) if self.policies else []
+        return managed_file.differing(wanted, managed_file.states(self.reading.text(MODES), self.before))
+
+    @cached_property
+    def unwanted(self) -> list[str]:
+        """Our files that exist although no interface has a policy."""
+        return [] if self.policies else [path for path, content in self.before.items() if content is not None]
+
+    @cached_property
+    def wrong(self) -> Mapping[str, list[Event]]:
+        """Live differences, for each interface with any."""
+        found = {}
+        for name, now in self.now.items():
+            if now and (changes := desired.problems(name, self.policies.get(name), now)):
+                found[name] = changes
+        return found
+
+    @property
+    def right(self) -> bool:
+        """Whether there is nothing to do. Reads everything, so that an unknown fact is reported before any change."""
+        return not any((self.wrong, self.stale, self.unwanted, self.gone, self.new))
+
+    @cached_property
+    def unit_blockers(self) -> list[str]:
+        """Why what is live must not be changed now: the driver takes a link down for some of these settings."""
+        units = running_units.parse_running_units(self.reading.text(running_units.FACT))
+        if not self.wrong:
+            return []
+        return running_units.link_unit_blockers(self.rack, units, "flow control of the fabric would be changed")
+
+    @property
+    def obstacles(self) -> list[str]:
+        """Why the role may not change this node."""
+        lines = list(self.unit_blockers)
+        for name, policy in self.policies.items():
+            now = self.now[name]
+            if now is None:
+                lines.append(f"{name}: is not there; is its cable in, and its driver loaded?")
+            else:
+                lines += desired.blockers(name, policy, now)
+        return lines

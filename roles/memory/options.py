@@ -1,0 +1,50 @@
+"""How the kernel of a node treats memory: the section `memory` of rack.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field, StrictBool, StrictInt
+
+from core.engines.memory_fit import MEMORY_GIB
+from core.model.cabling import Cabling
+from core.model.errors import RuleViolation
+from core.model.fields import Floor, Section, mebibytes
+from core.model.partial_rack import PartialRack
+
+SYSTEM_GIB = 4
+"""GiB for the system, page tables and compilers beside an engine, above what the kernel and the guard keep free."""
+
+
+class MemoryOptions(Section):
+    """How the kernel of a node treats memory, which CPU and GPU share on a GB10.
+
+    `min_free_kbytes` is in KiB: below 1024 the kernel breaks (kernel documentation, "vm.min_free_kbytes"),
+    above about 5 % of the memory it starves what runs (inferred).
+    `overcommit_memory` 2 is not offered: CUDA reserves more address space than there is memory (inferred).
+    `floor`: all containers are ended when less memory than this is available; no limit of the kernel counts what CUDA
+    takes, this does. One site runs with 3 GiB (reported: christopherowen/spark-ds41f).
+    """
+
+    swap: StrictBool = False
+    overcommit_memory: Annotated[StrictInt, Field(ge=0, le=1)] = 0
+    min_free_kbytes: Annotated[StrictInt, Field(ge=1024, le=6 * 1024 * 1024)] = 1572864
+    floor: Floor = Field(default="3G", examples=["3G"])
+
+
+def check_host_share(partial: PartialRack, memory: MemoryOptions, _cabling: Cabling) -> Iterator[RuleViolation]:
+    """What a unit of `serving` leaves of a node must hold the floor of the guard, what the kernel keeps free, and the
+    system: the guard would end the engine while it loads."""
+    floor = mebibytes(memory.floor) / 1024 if memory.floor else 0.0
+    kept = memory.min_free_kbytes / 1024**2
+    needed = floor + kept + SYSTEM_GIB
+    for unit in partial.serving.units.values() if partial.serving and "memory" not in partial.leave else ():
+        left = (1 - (unit.memory or 0)) * MEMORY_GIB
+        if left < needed:
+            yield RuleViolation(
+                ("serving", "units", unit.name, "memory"),
+                f"{unit.memory:.2f} leaves {left:.1f} GiB for the host, which needs {needed:.1f} (memory.floor "
+                f"{floor:.1f}, memory.min_free_kbytes {kept:.1f}, system {SYSTEM_GIB})",
+                f"write at most {int((1 - needed / MEMORY_GIB) * 100) / 100:.2f}",
+            )

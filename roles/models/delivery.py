@@ -1,0 +1,310 @@
+"""Bring models to one node: from another one as soon as any has their files, else from outside."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import gevent
+from pyinfra.api.host import Host
+
+from core.model import SecretError, model_lock
+from core.model.lock_file import lock_path
+from core.model.model_lock import ModelRecord
+from core.ops import detached_unit, distribution
+from core.ops.detached_unit import POLL_SECONDS, TransferStoppedError
+from roles.models import desired, operator_folder, scripts
+from roles.models.desired import ModelGoal
+from roles.models.model_sources import ModelSources, ModelTransfers
+from roles.models.scripts import FetchState, LackingFile
+
+GRACE = 30.0
+"""Seconds in which all nodes of a run should have begun; after that, those that have not are not waited for."""
+LISTING_SECONDS = 1800.0
+"""Seconds for the list of a revision, with the small files that have no sha256 in it."""
+HUB = "https://huggingface.co"
+ENDPOINT = "HF_ENDPOINT"
+"""The variable by which the hub's own programs find a mirror."""
+
+
+@dataclass
+class _Rate:
+    """Bytes a second between two reports."""
+
+    received: int = 0
+    at: float = field(default_factory=time.monotonic)
+
+    def text(self, what: str, done: int, total: int, received: int) -> str:
+        """Return the progress as text, and begin the next interval."""
+        now = time.monotonic()
+        rate = max(received - self.received, 0) / max(now - self.at, 0.001)
+        self.received, self.at = received, now
+        if not total:
+            return f"{what}: begins"
+        left = f", {desired.amount(rate)}/s, {desired.time_left((total - done) / rate)} left" if rate >= 1 else ""
+        return f"{what}: {desired.amount(done)} of {desired.amount(total)}{left}"
+
+
+@dataclass(frozen=True)
+class ModelDelivery:
+    """Deliveries of one node."""
+
+    host: Host
+    node: str
+    fleet: ModelSources
+
+    def deliver(self, name: str) -> None:
+        """Bring a model to this node as a whole. Raises TransferStoppedError, or OSError for the line."""
+        transfers = self.fleet.transfers[name]
+        transfers.begun.add(self.node)
+        try:
+            self._list(transfers)
+            self._fetch(transfers)
+            transfers.holders.add(self.node)
+        except TransferStoppedError as stopped:
+            raise TransferStoppedError(f"{name}: {stopped}") from None
+        finally:
+            self.leave(transfers)
+
+    def leave(self, transfers: ModelTransfers) -> None:
+        """Record that other nodes need not wait for this node any more."""
+        transfers.begun.discard(self.node)
+        transfers.expected.discard(self.node)
+        self._stop_receiving(transfers)
+        if transfers.pulling == self.node:
+            transfers.pulling = None
+        if transfers.listing == self.node:
+            transfers.listing = None
+
+    def _stop_receiving(self, transfers: ModelTransfers) -> None:
+        transfers.receiving.pop(self.node, None)
+        transfers.started.discard(self.node)
+
+    def _pending(self, transfers: ModelTransfers, begun: float) -> set[str]:
+        return transfers.begun if time.monotonic() - begun > GRACE else transfers.begun | transfers.expected
+
+    def _list(self, transfers: ModelTransfers) -> None:
+        """Wait for the list of files, or make it on the first node."""
+        begun = time.monotonic()
+        while transfers.goal.record is None:
+            if transfers.broken:
+                raise TransferStoppedError(transfers.broken)
+            first = min({*self._pending(transfers, begun), self.node}, key=self.fleet.survey.roads.rank.__getitem__)
+            if transfers.listing is None and first == self.node:
+                transfers.listing = self.node
+                try:
+                    self._record(transfers)
+                except TransferStoppedError:
+                    transfers.broken = f"{self.node} could not list its files"
+                    raise
+                finally:
+                    transfers.listing = None
+            else:
+                gevent.sleep(POLL_SECONDS)
+
+    def _record(self, transfers: ModelTransfers) -> None:
+        model = transfers.goal.model
+        revision: str | None = None
+        if model.path is not None:
+            files, texts = operator_folder.listed(
+                model.path, lambda path: self.host.log(f"{model.name}: reading {path} on this machine")
+            )
+            found: dict[str, object] = {"files": files, "configurations": texts}
+        else:
+            self.host.log(f"{model.name}: listing {model.source} at {model.revision}")
+            endpoint, token = self._hub(transfers.goal)
+            job = {"endpoint": endpoint, "name": model.source, "revision": model.revision, "token": token}
+            script, stdin = scripts.resolve(model, {**job, "folder": str(model.folder)})
+            try:
+                found = scripts.resolved(detached_unit.send(self.host, script, stdin, LISTING_SECONDS))
+            except ValueError as unknown:
+                raise TransferStoppedError(f"the list of files cannot be used: {unknown}") from None
+            revision = str(found["revision"])
+        try:
+            record = desired.record_of(model, revision, found["files"], found["configurations"])
+        except ValueError as unknown:
+            raise TransferStoppedError(f"the list of files cannot be used: {unknown}") from None
+        self._keep(transfers, record)
+
+    def _keep(self, transfers: ModelTransfers, record: ModelRecord) -> None:
+        rack, model = self.fleet.survey.rack, transfers.goal.model
+        lock = lock_path(rack.source)
+        try:
+            model_lock.record(lock, rack.models, {model.name: record})
+        except OSError as error:
+            raise TransferStoppedError(f"{lock}: cannot be written: {error.strerror}") from None
+        what = f"commit {record.revision[:12]}" if record.revision else f"the folder {model.path}"
+        self.host.log(
+            f"{model.name}: recorded {what}: {len(record.files)} files, {desired.amount(record.size)}, in {lock.name}"
+        )
+        transfers.goal = ModelGoal(model, record)
+
+    def _hub(self, goal: ModelGoal) -> tuple[str, str | None]:
+        """Return the address of the hub, and the token for it."""
+        endpoint = (os.environ.get(ENDPOINT) or HUB).rstrip("/")
+        parts = urlsplit(endpoint)
+        if parts.scheme not in ("https", "http") or not parts.hostname or parts.username or parts.query:
+            raise TransferStoppedError(f"{ENDPOINT} is not the address of a hub; write it like {HUB}")
+        if goal.model.token is None:
+            return endpoint, None
+        if parts.scheme != "https":
+            raise TransferStoppedError(f"{ENDPOINT} has no TLS, and the model has a token; use an https address")
+        try:
+            return endpoint, goal.model.token.resolve().get_secret_value()
+        except SecretError as error:
+            raise TransferStoppedError(f"token: {error}") from None
+
+    def _fetch(self, transfers: ModelTransfers) -> None:
+        self._wait_for_earlier(transfers)
+        begun = time.monotonic()
+        while True:
+            sources = transfers.sources(self.node)
+            if transfers.broken and not sources:
+                raise TransferStoppedError(transfers.broken)
+            match distribution.choose(
+                self.fleet.survey.roads,
+                self.node,
+                sources,
+                self._pending(transfers, begun),
+                transfers.pulling,
+                transfers.failed,
+            ):
+                case distribution.Route() as route:
+                    if self._copied(transfers, route):
+                        return
+                    gevent.sleep(POLL_SECONDS)
+                case distribution.Pull(last_resort):
+                    self._pull(transfers, last_resort)
+                    return
+                case distribution.Wait():
+                    gevent.sleep(POLL_SECONDS)
+
+    def _wait_for_earlier(self, transfers: ModelTransfers) -> None:
+        """Wait for a transfer of an earlier, killed run that is still active. What it has brought is found after."""
+        name = transfers.goal.model.name
+        if scripts.unit(name).name not in self.fleet.survey.views[self.node].running:
+            return
+        transfers.receiving[self.node] = None
+        transfers.started.add(self.node)
+        try:
+            self.host.log(f"{name}: an earlier run still fetches it; waiting for that")
+            self._watch(transfers, "an earlier run")
+        finally:
+            self._stop_receiving(transfers)
+
+    def _copied(self, transfers: ModelTransfers, route: distribution.Route) -> bool:
+        name = transfers.goal.model.name
+        transfers.receiving[self.node] = route.source
+        try:
+            while route.source in transfers.receiving and route.source not in transfers.started:
+                gevent.sleep(POLL_SECONDS)
+            if route.source not in transfers.started | transfers.holders:
+                return False
+            self.host.log(f"{name}: from {route}")
+            user = self.fleet.survey.rack.access.user
+            done = self._run(transfers, scripts.from_node(transfers.goal.model, route, user), route.source)
+            if done.fine:
+                transfers.holders.add(self.node)
+                return True
+        finally:
+            self._stop_receiving(transfers)
+        if not done.source_stopped or route.source in transfers.holders:
+            transfers.failed.add(route)
+        self.host.log(f"{name}: {route} could not give it: {scripts.reason(done)}")
+        return False
+
+    def _pull(self, transfers: ModelTransfers, last_resort: bool) -> None:
+        goal = transfers.goal
+        if last_resort:
+            self.host.log(f"{goal.model.name}: no node could give it; as the last resort it comes from outside")
+        else:
+            transfers.pulling = self.node
+        try:
+            if goal.model.path is not None:
+                self._upload(transfers)
+            else:
+                self._download(transfers)
+            transfers.holders.add(self.node)
+        except TransferStoppedError:
+            if not last_resort:
+                transfers.broken = f"{self.node} could not fetch it"
+            raise
+        finally:
+            self._stop_receiving(transfers)
+
+    def _download(self, transfers: ModelTransfers) -> None:
+        goal = transfers.goal
+        if goal.record is None or goal.record.revision is None or goal.model.source is None:
+            raise TransferStoppedError("its commit was not recorded")
+        endpoint, token = self._hub(goal)
+        self.host.log(f"{goal.model.name}: fetching {goal.model.source} at {goal.record.revision[:12]}")
+        transfers.receiving[self.node] = None
+        done = self._run(
+            transfers, scripts.from_hub(endpoint, goal.model.source, goal.record.revision, token), "the hub"
+        )
+        if not done.fine:
+            raise TransferStoppedError(f"it cannot be fetched: {scripts.reason(done)}")
+
+    def _upload(self, transfers: ModelTransfers) -> None:
+        """Send what the node lacks; it checks each file itself, and what is wrong is sent once more."""
+        goal, times = transfers.goal, dict[str, int]()
+        while True:
+            done = self._run(transfers, None, "this machine")
+            if not done.fine:
+                raise TransferStoppedError(scripts.reason(done))
+            if not done.lacks:
+                return
+            for lacking in done.lacks:
+                times[lacking.path] = times.get(lacking.path, 0) + 1
+                if times[lacking.path] > 2:
+                    raise TransferStoppedError(
+                        f"{goal.model.path}: {lacking.path} has other bytes than in the lock file; "
+                        "restore the file, or remove the model from the lock file"
+                    )
+            self._send(transfers, done)
+
+    def _send(self, transfers: ModelTransfers, lacks: FetchState) -> None:
+        goal, rate = transfers.goal, _Rate()
+        files = {file.path: file for file in goal.files}
+        sizes = [files[lacking.path].size - lacking.start for lacking in lacks.lacks if lacking.path in files]
+        total, done, reported = sum(sizes), 0, time.monotonic()
+
+        def sent(number: int) -> None:
+            nonlocal done, reported
+            done += number
+            if time.monotonic() - reported >= detached_unit.PROGRESS_SECONDS:
+                reported = time.monotonic()
+                self.host.log(rate.text(f"{goal.model.name} from this machine", done, total, done))
+
+        for lacking in lacks.lacks:
+            self._send_one(transfers, lacking, sent)
+
+    def _send_one(self, transfers: ModelTransfers, lacking: LackingFile, sent: operator_folder.Sent) -> None:
+        model = transfers.goal.model
+        file = next((file for file in transfers.goal.files if file.path == lacking.path), None)
+        if file is None or model.path is None:
+            raise TransferStoppedError(f"the node asks for {lacking.path!r}, which is no file of the model")
+        try:
+            script = scripts.append(lacking.part, lacking.start)
+        except ValueError as unknown:
+            raise TransferStoppedError(str(unknown)) from None
+        operator_folder.send_rest(self.host, model.path, file, lacking.start, script, sent)
+
+    def _run(self, transfers: ModelTransfers, source: dict[str, object] | None, called: str) -> FetchState:
+        """Run the program on the node until it has ended."""
+        goal = transfers.goal
+        script, stdin = scripts.start(goal.model, scripts.job(goal.model, goal.files, source))
+        detached_unit.send(self.host, script, stdin)
+        if self.node in transfers.receiving:
+            transfers.started.add(self.node)
+        return self._watch(transfers, called)
+
+    def _watch(self, transfers: ModelTransfers, source: str) -> FetchState:
+        name, rate = transfers.goal.model.name, _Rate()
+
+        def report(now: FetchState) -> None:
+            self.host.log(rate.text(f"{name} from {source}", now.done, now.total, now.received))
+
+        return detached_unit.watch(self.host, scripts.unit(name), source, scripts.progress, report)

@@ -1,0 +1,601 @@
+"""Bring the files of one model into its folder on this node.
+
+It runs on a node as root with its python3 alone, so it imports nothing of sparkrack.
+
+    fetch_model.py fetch JOB      the job is a JSON file, which is removed when it has been read: it may hold a token
+    fetch_model.py resolve        the job is standard input; prints the list of files of a revision on the hub
+
+A job of `fetch`: folder; files, as lists of path, size and sha256; reserve, in bytes; and one source:
+    node    ssh, the command line up to the address; folder and unit, of the model on that node
+    hub     url, up to the path of a file; token or null
+    null    what the operator's machine has written to the parts: what is still missing is listed, and nothing fetched
+
+In the folder of a model, `.sparkrack/parts` has files that are not complete. `.sparkrack/record` has a line for each
+file whose sha256 was right, with its size and time of change then; while both are the same, the file is not read again.
+A file that is not declared is never touched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import http.client
+import io
+import json
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any
+
+BLOCK = 1 << 20
+WORKERS = 4
+"""Files that are fetched at a time: one ssh connection or one HTTP connection does not fill a fast link."""
+ATTEMPTS = 6
+"""Attempts without any progress between them before the hub counts as failed."""
+PAUSE = 1.0
+"""Seconds before the second attempt; doubled before each further one."""
+SECONDS = 60
+"""Seconds without a byte after which a connection to the hub is closed."""
+MAX_SMALL = 100 << 20
+"""Bytes of the largest file that the hub keeps without LFS, hence without a sha256 in its list."""
+MAX_LIST = 64 << 20
+CONFIGURATIONS = ("config.json", "hf_quant_config.json", "generation_config.json")
+MAX_CONFIGURATION = 1 << 20
+STOPPED = 75
+"""Exit status of the command on the other node when its own transfer ended without the file."""
+
+
+class FetchError(Exception):
+    """The model cannot be brought. The text is one line."""
+
+
+class DeclaredFile:
+    """A declared file: path within the folder, size in bytes, sha256."""
+
+    def __init__(self, path: str, size: int, sha256: str) -> None:
+        """Raises FetchError for values that could lead out of the folder."""
+        parts = path.split("/")
+        if (
+            any(part in ("", ".", "..") for part in parts)
+            or parts[0] == ".sparkrack"
+            or not path.isprintable()
+            or "\\" in path
+        ):
+            raise FetchError(f"{path!r} is not accepted as the path of a file")
+        if size < 0 or not re.fullmatch("[0-9a-f]{64}", sha256):
+            raise FetchError(f"{path!r} has no size or no sha256")
+        self.path, self.size, self.sha256 = path, size, sha256
+
+
+class ModelFolder:
+    """The folder of a model on this node."""
+
+    def __init__(self, top: str, reserve: int = 0) -> None:
+        """Make it, if it is missing. `reserve`: bytes to leave free. Raises FetchError where it is no folder."""
+        self.top, self.reserve = Path(top), reserve
+        self.own = self.top / ".sparkrack"
+        self.parts = self.own / "parts"
+        self.top.parent.mkdir(parents=True, exist_ok=True)
+        for folder in (self.top, self.own, self.parts):
+            _make(folder)
+        self._lock = os.open(self.own, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FetchError(f"{top}: another transfer writes this model") from None
+        self._writing = threading.Lock()
+        self._record: dict[str, tuple[str, int, int]] = {}
+        for line in self._recorded():
+            head, _, changed = line.rpartition("\t")
+            match head.split(" ", 2):
+                case [sha256, size, path] if size.isdigit() and changed.isdigit():
+                    self._record[path] = (sha256, int(size), int(changed))
+
+    def _recorded(self) -> list[str]:
+        try:
+            return (self.own / "record").read_text(encoding="utf-8").split("\n")
+        except (FileNotFoundError, UnicodeDecodeError):
+            return []
+
+    def place(self, file: DeclaredFile) -> Path:
+        """Where a file belongs. Its folders are made. Raises FetchError where one is a link or no folder."""
+        place = self.top
+        for part in file.path.split("/")[:-1]:
+            place = place / part
+            _make(place)
+        return place / file.path.rpartition("/")[2]
+
+    def part(self, path: str, sha256: str) -> Path:
+        """Where a file is while it is not complete."""
+        return self.parts / f"{hashlib.sha256(path.encode()).hexdigest()[:12]}-{sha256}"
+
+    def state(self, file: DeclaredFile) -> os.stat_result | None:
+        """What is in the place of a file; None for nothing. Raises FetchError for a link or a folder."""
+        place = self.place(file)
+        try:
+            found = place.lstat()
+        except FileNotFoundError:
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            raise FetchError(f"{place} is not a regular file; move it away")
+        return found
+
+    def is_recorded(self, file: DeclaredFile) -> bool:
+        """Whether a file is as it was when its sha256 was right."""
+        found = self.state(file)
+        return found is not None and self._record.get(file.path) == (file.sha256, file.size, found.st_mtime_ns)
+
+    def forget(self, files: list[DeclaredFile]) -> None:
+        """Remove these from the record: other nodes would take them from here."""
+        with self._writing:
+            kept = len(self._record)
+            for file in files:
+                self._record.pop(file.path, None)
+            if len(self._record) < kept:
+                self._write()
+
+    def confirm(self, file: DeclaredFile) -> None:
+        """Record a file whose sha256 is right."""
+        found = self.place(file).lstat()
+        with self._writing:
+            self._record[file.path] = (file.sha256, file.size, found.st_mtime_ns)
+            self._write()
+
+    def accept(self, file: DeclaredFile, part: Path) -> None:
+        """Move a complete part with the right sha256 to its place, and record it."""
+        part.chmod(0o644)
+        _flush(part)
+        part.replace(self.place(file))
+        _flush(self.place(file).parent)
+        self.confirm(file)
+
+    def _write(self) -> None:
+        new = self.own / "record.new"
+        lines = [f"{sha256} {size} {path}\t{changed}\n" for path, (sha256, size, changed) in self._record.items()]
+        new.write_text("".join(lines), encoding="utf-8")
+        new.chmod(0o644)
+        _flush(new)
+        new.replace(self.own / "record")
+
+
+class FetchProgress:
+    """Bytes that are here and right, or on their way; `received`: those that came since the start."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done, self.received = total, 0, 0
+        self._lock = threading.Lock()
+        self.stopped = threading.Event()
+
+    def add(self, done: int, received: int = 0) -> None:
+        """Count bytes; a negative number takes them back. Raises FetchError when another file has failed."""
+        if self.stopped.is_set():
+            raise FetchError("stopped")
+        with self._lock:
+            self.done += done
+            self.received += received
+
+    def report(self, ended: threading.Event) -> None:
+        """Print a line each second."""
+        while not ended.wait(1):
+            print(f"sparkrack: at {self.done} {self.total} {self.received}", flush=True)
+
+
+class NodeSource:
+    """Another node of the rack, which has the model or is about to have it."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self._ssh, self._folder, self._unit = list(map(str, job["ssh"])), str(job["folder"]), str(job["unit"])
+        self._running: set[subprocess.Popen[bytes]] = set()
+
+    def stop(self) -> None:
+        """End all copies: each may be waiting for the other node."""
+        for process in tuple(self._running):
+            process.kill()
+
+    def copy(self, file: DeclaredFile, part: Path, progress: FetchProgress) -> None:
+        """Append the rest of a file to its part. Raises FetchError."""
+        start = part.stat().st_size if part.exists() else 0
+        line = shlex.quote(f"{file.sha256} {file.size} {file.path}\t")
+        has = f"grep -qF -- {line} {shlex.quote(f'{self._folder}/.sparkrack/record')} 2>/dev/null"
+        gone = f"systemctl is-active -q {shlex.quote(self._unit)} || {{ {has} && break; exit {STOPPED}; }}"
+        send = f"exec tail -c +{start + 1} -- {shlex.quote(f'{self._folder}/{file.path}')}"
+        script = f"until {has}; do {gone}; sleep 1; done; {send}"
+        with (
+            subprocess.Popen(
+                [*self._ssh, script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            ) as process,
+            part.open("ab") as into,
+        ):
+            self._running.add(process)
+            try:
+                if progress.stopped.is_set():
+                    raise FetchError("stopped")
+                if isinstance(process.stdout, io.BufferedReader):
+                    _pour(process.stdout, into, file.size - start, progress)
+                words = process.stderr.read().decode(errors="replace").split("\n") if process.stderr else []
+                code = process.wait()
+            finally:
+                process.kill()
+                self._running.discard(process)
+        if code == STOPPED:
+            raise FetchError("the transfer of the other node ended before it had the model")
+        if code or part.stat().st_size < file.size:
+            text = "; ".join(word for word in words if word.strip())[-300:]
+            raise FetchError(f"{file.path}: {text or f'the other node sent too little, exit {code}'}")
+
+
+class HubSource:
+    """A hub with the files of a commit under one address."""
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        self._url, self._token = str(job["url"]), job["token"]
+
+    def stop(self) -> None:
+        """Nothing: a connection ends by itself."""
+
+    def copy(self, file: DeclaredFile, part: Path, progress: FetchProgress) -> None:
+        """Append the rest of a file to its part, by ranges, with some patience. Raises FetchError."""
+        failed = 0
+        while (start := part.stat().st_size if part.exists() else 0) < file.size:
+            try:
+                self._range(file, start, part, progress)
+            except (OSError, http.client.HTTPException) as error:
+                if isinstance(error, urllib.error.HTTPError) and error.code not in (408, 429) and error.code < 500:
+                    raise FetchError(_refusal(error, file.path)) from None
+                came = part.exists() and part.stat().st_size > start
+                failed = 1 if came else failed + 1
+                if failed >= ATTEMPTS:
+                    raise FetchError(f"{file.path}: the hub does not give it: {_reason(error)}") from None
+                if progress.stopped.wait(PAUSE * 2 ** (failed - 1)):
+                    raise FetchError("stopped") from None
+
+    def _range(self, file: DeclaredFile, start: int, part: Path, progress: FetchProgress) -> None:
+        url = self._url + urllib.parse.quote(file.path)
+        with _opened(url, self._token, {"Range": f"bytes={start}-"} if start else {}) as answer:
+            if start and answer.status == 206:
+                given = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+                if given is None or int(given[1]) != start:
+                    raise FetchError(f"{file.path}: the hub gives other bytes than the ones that it was asked for")
+            elif start:
+                progress.add(-start)
+                start = 0
+            with part.open("ab" if start else "wb") as into:
+                _pour(answer, into, file.size - start, progress)
+        if part.stat().st_size < file.size:
+            raise OSError("the connection ended early")
+
+
+def fetch(job: dict[str, Any]) -> None:
+    """Bring all files of a job. Raises FetchError."""
+    files = [DeclaredFile(*row) for row in job["files"]]
+    if len({file.path for file in files}) < len(files):
+        raise FetchError("a path is there twice")
+    source: NodeSource | HubSource | None = None
+    match job["source"]:
+        case {"ssh": _}:
+            source = NodeSource(job["source"])
+        case {"url": _}:
+            source = HubSource(job["source"])
+    folder = ModelFolder(job["folder"], int(job["reserve"]))
+    progress = FetchProgress(sum(file.size for file in files))
+    lacking = [file for file in files if not folder.is_recorded(file)]
+    progress.add(progress.total - sum(file.size for file in lacking))
+    folder.forget(lacking)
+    _check_room(folder, lacking)
+    ended = threading.Event()
+    reporter = threading.Thread(target=progress.report, args=(ended,), daemon=True)
+    reporter.start()
+    try:
+        _all(folder, lacking, source, progress)
+    finally:
+        ended.set()
+        reporter.join()
+    missing = [file for file in lacking if not folder.is_recorded(file)]
+    for file in missing:
+        part = folder.part(file.path, file.sha256)
+        here = part.stat().st_size if part.exists() else 0
+        print(f"sparkrack: lacks {here} {file.sha256} {part} {file.path}", flush=True)
+    if not missing:
+        _remove_parts(folder)
+    print(f"sparkrack: at {progress.total} {progress.total} {progress.received}", flush=True)
+
+
+def resolve(job: dict[str, Any]) -> None:
+    """Print the commit of a revision, its files and its configurations. Files without a sha256 in the hub's list are
+    fetched to the parts. Raises FetchError.
+    """
+    endpoint, name, token = str(job["endpoint"]).rstrip("/"), str(job["name"]), job["token"]
+    url = f"{endpoint}/api/models/{name}/revision/{urllib.parse.quote(str(job['revision']), safe='')}?blobs=true"
+    listed = _listed(url, token, name)
+    folder = ModelFolder(job["folder"])
+    base = f"{endpoint}/{name}/resolve/{listed['sha']}/"
+    rows: list[list[Any]] = []
+    texts: dict[str, str] = {}
+    for entry in listed["siblings"]:
+        path, size, large = entry["rfilename"], entry["size"], entry.get("lfs")
+        if large:
+            file = DeclaredFile(path, int(large["size"]), str(large["sha256"]))
+        else:
+            file = _small(folder, base, token, path, int(size), str(entry["blobId"]))
+        rows.append([file.path, file.size, file.sha256])
+        if path in CONFIGURATIONS and not large and file.size <= MAX_CONFIGURATION:
+            texts[path] = _content(folder, file).decode(errors="replace")
+    if len({row[0] for row in rows}) < len(rows):
+        raise FetchError(f"{name}: the hub lists a path twice")
+    print(json.dumps({"revision": listed["sha"], "files": rows, "configurations": texts}))
+
+
+def _listed(url: str, token: str | None, name: str) -> dict[str, Any]:
+    for attempt in range(ATTEMPTS):
+        try:
+            with _opened(url, token, {}) as answer:
+                text = answer.read(MAX_LIST + 1)
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, urllib.error.HTTPError) and error.code not in (408, 429) and error.code < 500:
+                raise FetchError(_refusal(error, name)) from None
+            if attempt == ATTEMPTS - 1:
+                raise FetchError(f"{name}: the hub does not answer: {_reason(error)}") from None
+            time.sleep(PAUSE * 2**attempt)
+        else:
+            break
+    try:
+        found = json.loads(text)
+        entries = found["siblings"]
+        sound = (
+            bool(entries)
+            and re.fullmatch("[0-9a-f]{40}", found["sha"])
+            and all(isinstance(entry["rfilename"], str) and isinstance(entry["size"], int) for entry in entries)
+            and all(entry.get("lfs") or re.fullmatch("[0-9a-f]{40}", entry["blobId"]) for entry in entries)
+            and all(
+                isinstance(entry["lfs"]["size"], int) and isinstance(entry["lfs"]["sha256"], str)
+                for entry in entries
+                if entry.get("lfs")
+            )
+        )
+    except (ValueError, KeyError, TypeError):
+        sound = False
+    if not sound:
+        raise FetchError(f"{name}: the hub's list of files cannot be used")
+    return dict(found)
+
+
+def _small(folder: ModelFolder, base: str, token: str | None, path: str, size: int, blob: str) -> DeclaredFile:
+    """A file of which the hub gives the hash of git alone: it is fetched, and its sha256 taken from its bytes."""
+    if size > MAX_SMALL:
+        raise FetchError(f"{path}: the hub gives no sha256 for this file of {size // 10**6} MB")
+    unknown = DeclaredFile(path, size, "0" * 64)
+    for place in (folder.place(unknown), *folder.parts.glob(f"{folder.part(path, '').name}*")):
+        if place.is_file() and not place.is_symlink() and place.stat().st_size == size:
+            content = place.read_bytes()
+            if _git(content) == blob:
+                return DeclaredFile(path, size, hashlib.sha256(content).hexdigest())
+    part = folder.part(path, "git")
+    part.unlink(missing_ok=True)
+    part.touch()
+    HubSource({"url": base, "token": token}).copy(unknown, part, FetchProgress(size))
+    content = part.read_bytes()
+    if _git(content) != blob:
+        part.unlink()
+        raise FetchError(f"{path}: the hub gives other bytes than its list says")
+    file = DeclaredFile(path, size, hashlib.sha256(content).hexdigest())
+    part.replace(folder.part(path, file.sha256))
+    return file
+
+
+def _content(folder: ModelFolder, file: DeclaredFile) -> bytes:
+    part = folder.part(file.path, file.sha256)
+    return (part if part.exists() else folder.place(file)).read_bytes()
+
+
+def _git(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _all(
+    folder: ModelFolder, files: list[DeclaredFile], source: NodeSource | HubSource | None, progress: FetchProgress
+) -> None:
+    """Bring files side by side; the first failure stops the others. Raises FetchError."""
+    failures: list[FetchError] = []
+
+    def one(file: DeclaredFile) -> None:
+        try:
+            _one(folder, file, source, progress)
+        except (FetchError, OSError) as error:
+            if not progress.stopped.is_set():
+                failures.append(
+                    error if isinstance(error, FetchError) else FetchError(f"{file.path}: {_reason(error)}")
+                )
+            progress.stopped.set()
+            if source is not None:
+                source.stop()
+
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for _ in pool.map(one, files):
+            pass
+    if failures:
+        raise failures[0]
+
+
+def _one(
+    folder: ModelFolder, file: DeclaredFile, source: NodeSource | HubSource | None, progress: FetchProgress
+) -> None:
+    if progress.stopped.is_set():
+        return
+    found = folder.state(file)
+    if found and found.st_size == file.size:
+        if _sha256(folder.place(file), progress) == file.sha256:
+            folder.confirm(file)
+            return
+        progress.add(-file.size)
+        _require(folder, file.size)
+    part = folder.part(file.path, file.sha256)
+    for _ in range(2):
+        start = part.stat().st_size if part.exists() else 0
+        if start > file.size:
+            part.unlink()
+            start = 0
+        if start < file.size or not part.exists():
+            if source is None:
+                return
+            part.touch()
+            progress.add(start)
+            source.copy(file, part, progress)
+            progress.add(-file.size)
+        if _sha256(part, progress) == file.sha256:
+            folder.accept(file, part)
+            return
+        progress.add(-file.size)
+        part.unlink()
+        if source is None:
+            return
+    raise FetchError(f"{file.path}: what came has another sha256 than the one that was recorded, twice")
+
+
+def _check_room(folder: ModelFolder, files: list[DeclaredFile]) -> None:
+    """Raises FetchError unless all that is missing has room, before the first byte."""
+    needed = 0
+    for file in files:
+        part, found = folder.part(file.path, file.sha256), folder.state(file)
+        if found is None or found.st_size != file.size:
+            needed += file.size - min(part.stat().st_size if part.exists() else 0, file.size)
+    _require(folder, needed)
+
+
+def _require(folder: ModelFolder, needed: int) -> None:
+    disk = os.statvfs(folder.top)
+    free = disk.f_bavail * disk.f_frsize
+    if needed and free < needed + folder.reserve:
+        what = f"{folder.top} has {free // 10**6} MB free"
+        raise FetchError(f"{what}, what it lacks needs {(needed + folder.reserve) // 10**6} MB")
+
+
+def _remove_parts(folder: ModelFolder) -> None:
+    """When a model is complete, parts are left of other revisions alone."""
+    for part in folder.parts.iterdir():
+        part.unlink()
+
+
+def _sha256(path: Path, progress: FetchProgress) -> str:
+    made = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            made.update(block)
+            progress.add(len(block))
+    return made.hexdigest()
+
+
+def _pour(
+    source: io.BufferedReader | http.client.HTTPResponse, into: IO[bytes], limit: int, progress: FetchProgress
+) -> None:
+    """Copy a stream. Raises FetchError when it has more than `limit` bytes."""
+    while block := source.read1(BLOCK):  # what is there: a slow line loses less when it is cut
+        limit -= len(block)
+        if limit < 0:
+            raise FetchError("more bytes came than the file has")
+        into.write(block)
+        progress.add(len(block), len(block))
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows to another host without the token, and never from https to http."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        """The request for the new address."""
+        old, new = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
+        if new.scheme != "https" and old.scheme == "https":
+            raise FetchError("the hub redirects to an address without TLS")
+        made = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if made is not None and (new.scheme, new.netloc) == (old.scheme, old.netloc):
+            for key, value in req.unredirected_hdrs.items():
+                if key == "Authorization":
+                    made.add_unredirected_header(key, value)
+        return made
+
+
+def _opened(url: str, token: str | None, headers: dict[str, str]) -> http.client.HTTPResponse:
+    if urllib.parse.urlsplit(url).scheme not in ("https", "http"):
+        raise FetchError("the address of the hub is neither https nor http")
+    request = urllib.request.Request(url, headers={"User-Agent": "sparkrack", **headers})  # noqa: S310
+    if token:
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    answer: http.client.HTTPResponse = urllib.request.build_opener(_Redirects).open(request, timeout=SECONDS)
+    return answer
+
+
+def _refusal(error: urllib.error.HTTPError, what: str) -> str:
+    known = {
+        401: "it needs a token, or the token is not valid",
+        403: "the token has no access to it",
+        404: "is not there",
+    }
+    return f"{what}: the hub answers {error.code}: {known.get(error.code, error.reason)}"
+
+
+def _reason(error: BaseException) -> str:
+    inner = error.reason if isinstance(error, urllib.error.URLError) else error
+    return " ".join(f"{getattr(inner, 'strerror', None) or inner or type(inner).__name__}".split())
+
+
+def _make(folder: Path) -> None:
+    """Make a folder. Raises FetchError where it is a link or something else."""
+    try:
+        folder.mkdir(mode=0o755)
+    except FileExistsError:
+        if not stat.S_ISDIR(folder.lstat().st_mode):
+            raise FetchError(f"{folder} is not a folder; move it away") from None
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def main(words: list[str]) -> int:
+    """Run one job; the exit status is 1 after a failure, whose reason is printed."""
+    os.umask(0o022)
+    code = 0
+    try:
+        match words:
+            case ["fetch", path]:
+                text = Path(path).read_text(encoding="utf-8")
+                Path(path).unlink()
+                fetch(json.loads(text))
+            case ["resolve"]:
+                resolve(json.loads(sys.stdin.read()))
+            case _:
+                code = 2
+                print("usage: fetch_model.py fetch JOB | resolve", file=sys.stderr)
+    except FetchError as error:
+        code = 1
+        print(error, file=sys.stderr, flush=True)
+    except OSError as error:
+        code = 1
+        print(f"{error.filename or 'the disk'}: {_reason(error)}", file=sys.stderr, flush=True)
+    if words[:1] == ["fetch"]:
+        print(f"sparkrack: ended {code}", flush=True)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

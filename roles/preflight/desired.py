@@ -1,0 +1,206 @@
+"""Gates of a node before any change. Pure: rack, node and its facts -> problems, one a line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from core.model import Node, Rack, mebibytes
+from roles.preflight.dmi import kernel_number, older, vendor_of
+from roles.preflight.options import PreflightOptions
+
+SYSTEMS = {"ubuntu": "24.04", "debian": "13"}
+"""DGX OS 7 is Ubuntu 24.04; Debian 13 is what the virtual rack has."""
+MACHINE = "aarch64"
+WIDTH, SPEED = "x4", "32GT/s"
+"""PCIe of each half of a port on a healthy GB10: Gen5, four lanes (confirmed by several sites)."""
+HOTPLUG = "/etc/nvidia/cx7-hotplug-enabled"
+"""If this file exists, DGX OS removes a ConnectX-7 function whose cable or peer is down (reported)."""
+# claim: lossless.driver-identity
+ECN = "ecn/roce_np/enable/3"
+"""File below an interface that only NVIDIA's driver (DOCA-OFED) has; the lossless role needs it for `roce`."""
+KHO = "kho=off"
+KHO_SINCE = (7, 0)
+"""Kexec HandOver is on by default from this kernel on and takes the contiguous memory that RDMA needs (reported by
+several sites with DGX OS 26.09); before it, `kho=off` was once seen with a slow card (one report)."""
+
+
+@dataclass(frozen=True)
+class PcieLink:
+    """Link of a PCIe function, as lspci prints it: "32GT/s" and "x4"."""
+
+    speed: str
+    width: str
+
+
+@dataclass(frozen=True)
+class MachineFacts:
+    """Facts of one node. An entry of `unknown` is the reason of an unknown fact; the fact is empty then."""
+
+    system: str
+    release: str
+    machine: str
+    kernel: str
+    cmdline: tuple[str, ...]
+    maker: str
+    board: str
+    product: str
+    bios: str
+    driver: str
+    firmware: str
+    engine: str
+    machine_id: str
+    host_keys: Mapping[str, str]
+    """Type of each host key by its text."""
+    interfaces: frozenset[str]
+    ecn: frozenset[str]
+    """Interfaces of the card, and those of them whose driver is NVIDIA's."""
+    links: Mapping[str, PcieLink]
+    hotplug: bool
+    room: Mapping[str, int]
+    """KiB that are free, by the place where a disk is mounted."""
+    clock: tuple[float, float]
+    """By how many seconds the node's clock is ahead of the operator's: at least, at most."""
+    lockers: tuple[str, ...]
+    wifi: tuple[str, ...]
+    """Wi-Fi interfaces that are up, with or without a connection."""
+    unknown: Mapping[str, str]
+
+
+def gates(rack: Rack, node: Node, facts: MachineFacts) -> list[str]:
+    """Return why this node may not be changed, without a comparison with other nodes."""
+    found = [
+        system(facts),
+        machine(facts),
+        vendor(node, facts),
+        *disks(rack, facts),
+        *links(rack, node, facts),
+        bios(rack, node, facts),
+        handover(facts),
+        *lossless(rack, node, facts),
+    ]
+    return [line for line in found if line]
+
+
+def system(facts: MachineFacts) -> str | None:
+    """The operating system that the roles are made for."""
+    if SYSTEMS.get(facts.system) == facts.release:
+        return None
+    return f"OS: {facts.system} {facts.release}, wanted ubuntu 24.04 (DGX OS 7)"
+
+
+def machine(facts: MachineFacts) -> str | None:
+    """Require the architecture of a GB10."""
+    if "machine" in facts.unknown:
+        return f"architecture: unknown: {facts.unknown['machine']}"
+    return None if facts.machine == MACHINE else f"architecture: {facts.machine}, wanted {MACHINE}"
+
+
+def vendor(node: Node, facts: MachineFacts) -> str | None:
+    """Require the vendor of rack.yaml."""
+    for key in ("maker", "board"):
+        if key in facts.unknown:
+            return f"vendor: unknown: {facts.unknown[key]}"
+    made = vendor_of(facts.maker, facts.board)
+    if made == node.vendor:
+        return None
+    named = f"{facts.maker or '?'} {facts.product or '?'} (board: {facts.board or '?'})"
+    return (
+        f"vendor: rack.yaml says {node.vendor}, the machine at {node.address} is {named}; "
+        "it is another machine, or vendor is wrong"
+    )
+
+
+def disks(rack: Rack, facts: MachineFacts) -> list[str]:
+    """Room on / and where docker keeps images."""
+    if "room" in facts.unknown:
+        return [f"disk: unknown: {facts.unknown['room']}"]
+    least = rack.options(PreflightOptions).disk_free
+    wanted = mebibytes(least)
+    return [
+        f"disk: {place} has {free / 1024 / 1024:.1f}G free, wanted {least} (preflight.disk_free)"
+        for place, free in facts.room.items()
+        if free < wanted * 1024
+    ]
+
+
+def slots(rack: Rack, node: Node) -> dict[str, str]:
+    """The PCIe functions behind a node's cabled ports, with the interface of each."""
+    return {
+        f"{('0000', '0002')[half.index]}:01:00.{half.port}": half.interface
+        for port in rack.cabling.ports_of(node.name)
+        for half in port.halves
+    }
+
+
+def links(rack: Rack, node: Node, facts: MachineFacts) -> list[str]:
+    """PCIe width and speed of both functions of each cabled port."""
+    if "links" in facts.unknown:
+        return [f"PCIe: unknown: {facts.unknown['links']}"]
+    return [line for slot, name in slots(rack, node).items() if (line := _link(node, facts, slot, name))]
+
+
+def _link(node: Node, facts: MachineFacts, slot: str, name: str) -> str | None:
+    link = facts.links.get(slot)
+    if link is None:
+        why = (
+            f"{HOTPLUG} is there, which removes a function while its cable or peer is down"
+            if facts.hotplug
+            else f"{HOTPLUG} is not there, so hotplug did not remove it"
+        )
+        return f"PCIe: function {slot} ({name}) is missing; {why}"
+    if (link.speed, link.width) == (SPEED, WIDTH):
+        return None
+    remedy = ""
+    if link.width == "x2" and node.vendor == "asus":
+        remedy = "; ASUS BIOS 0103 does that, 0104 fixes it"
+    return f"PCIe: {slot} ({name}) runs at {link.speed} {link.width}, wanted {SPEED} {WIDTH}{remedy}"
+
+
+def bios(rack: Rack, node: Node, facts: MachineFacts) -> str | None:
+    """The oldest BIOS of the node's vendor that rack.yaml accepts."""
+    floor = rack.options(PreflightOptions).bios.get(node.vendor)
+    if floor is None:
+        return None
+    if "bios" in facts.unknown:
+        return f"BIOS: unknown: {facts.unknown['bios']}"
+    try:
+        old = older(facts.bios, floor)
+    except ValueError as unknown:
+        return f"BIOS: unknown: {unknown}"
+    if not old:
+        return None
+    return f"BIOS: {facts.bios}, wanted at least {floor} (preflight.bios.{node.vendor}); update it with fwupdmgr"
+
+
+def handover(facts: MachineFacts) -> str | None:
+    """`kho=off` where the kernel needs it."""
+    if "kernel" in facts.unknown:
+        return f"kernel: unknown: {facts.unknown['kernel']}"
+    number = kernel_number(facts.kernel)
+    if number is None:
+        return f"kernel: unexpected probe output {facts.kernel[:40]!r}"
+    if number < KHO_SINCE or KHO in facts.cmdline:
+        return None
+    return (
+        f"kernel: {facts.kernel} was booted without {KHO}, so RDMA runs out of memory to register; install "
+        f"nvidia-spark-grub-kho, or put {KHO} into GRUB_CMDLINE_LINUX and run update-grub; then reboot"
+    )
+
+
+def lossless(rack: Rack, node: Node, facts: MachineFacts) -> list[str]:
+    """A driver that can do what the switch at the other end is declared to do."""
+    faults = []
+    for port in rack.cabling.ports_of(node.name):
+        leg = rack.cabling.leg_of(port)
+        if not leg or rack.switches[leg.switch].lossless != "roce":
+            continue
+        for name in (half.interface for half in port.halves):
+            if name not in facts.interfaces:
+                faults.append(f"lossless: {name} is not there, so whether its driver can do roce is unknown")
+            elif name not in facts.ecn:
+                faults.append(
+                    f"lossless: {leg.switch} is declared roce and the driver of {name} has no {ECN}; install "
+                    f"NVIDIA's DOCA-OFED, or declare pause; {leg.switch} was not changed"
+                )
+    return faults

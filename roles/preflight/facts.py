@@ -1,0 +1,110 @@
+"""Probe of preflight, and the facts of the nodes of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from gevent.lock import Semaphore
+from pyinfra.api.host import Host
+
+from core.hardware import gb10
+from core.ops import host_facts, run_lock
+from core.probes.protocol import UnknownError
+from core.util import resources
+from roles.preflight import parse
+from roles.preflight.desired import ECN, HOTPLUG, MachineFacts
+
+OS = "/etc/os-release"
+CMDLINE = "/proc/cmdline"
+MACHINE_ID = "/etc/machine-id"
+LASTING = "preflight-machine"
+NOW = "preflight-now"
+
+# Lines `question exit text`: a tool that is missing or fails is an answer, since only one gate needs it. What a tool
+# prints is put on one line, without the comments that dmidecode adds for a table newer than itself. nvidia-smi and
+# lspci hang where GPU or card do; `timeout` ends them.
+# claim: preflight.lspci-vpd
+_ASK = resources.file_text("roles.preflight", "files/ask.sh")
+
+_LASTING = resources.shell_text(
+    "roles.preflight", "templates/machine.sh", ecn=ECN, hotplug=HOTPLUG, interfaces=gb10.SYSFS_INTERFACES
+)
+
+# Every installer locks lock-frontend, dpkg itself as well. Another file system may have a locked file of the same
+# number, so the holder must have this one open.
+# docker keeps images below its data-root, since version 29 of a new engine below containerd's.
+_NOW = resources.shell_text("roles.preflight", "files/now.sh")
+
+host_facts.register(
+    "preflight",
+    host_facts.Probe(
+        files=(OS, CMDLINE, MACHINE_ID, run_lock.PATH),
+        commands={
+            LASTING: _ASK + _LASTING,
+            NOW: _ASK + _NOW,
+        },
+        constant=frozenset({OS, CMDLINE, MACHINE_ID, LASTING}),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Facts of one node in one stage of a run."""
+
+    stage: bool
+    facts: MachineFacts | Exception
+
+
+_kept: WeakKeyDictionary[Host, _Kept] = WeakKeyDictionary()
+_locks: WeakKeyDictionary[Host, Semaphore] = WeakKeyDictionary()
+
+
+def look(host: Host) -> MachineFacts:
+    """Return the facts of a node, once for each stage of a run: all hosts are compared with the same facts.
+
+    Raises UnknownError or ValueError for unknown facts; a node that does not answer is not waited for again.
+    """
+    stage = host.state.is_executing
+    with _locks.setdefault(host, Semaphore()):
+        kept = _kept.get(host)
+        if kept is None or kept.stage != stage:
+            kept = _kept[host] = _Kept(stage, _facts(host))
+    if isinstance(kept.facts, Exception):
+        raise kept.facts
+    return kept.facts
+
+
+def _facts(host: Host) -> MachineFacts | Exception:
+    try:
+        reading = host_facts.read(host, "preflight")
+        texts = parse.Texts(*map(reading.text, (OS, CMDLINE, MACHINE_ID, LASTING, NOW)))
+        return parse.facts(texts, asked=(reading.requested_at, reading.answered_at))
+    except (UnknownError, ValueError) as unknown:
+        return unknown
+
+
+def busy(host: Host) -> run_lock.Holder | None:
+    """Return another holder of the rack, by the lock file of this node, which is that of the rack only on its head
+    node.
+
+    Raises UnknownError if it is unknown.
+    """
+    content = host_facts.read(host, "preflight").content(run_lock.PATH)
+    return run_lock.other_holder(host.state, None if content is None else content.decode(errors="replace"))
+
+
+def fleet(host: Host) -> dict[str, MachineFacts]:
+    """The facts of every node of this run, by name and in the order of the rack; who cannot be read is left out."""
+    found = {}
+    for other in host.state.inventory.get_active_hosts():
+        node = other.data.get("node")
+        if node is None:
+            continue
+        try:
+            found[node.name] = look(other)
+        except (UnknownError, ValueError):
+            continue  # it is refused for that itself
+    order = list(host.data.rack.nodes)
+    return dict(sorted(found.items(), key=lambda item: order.index(item[0])))

@@ -1,0 +1,170 @@
+"""Comparison of the nodes of a rack, and the differing one. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from statistics import median
+
+from core.model import Node, Rack
+from roles.preflight.desired import KHO, KHO_SINCE, MachineFacts
+from roles.preflight.dmi import kernel_number
+from roles.preflight.options import PreflightOptions
+
+CMDLINE = "kernel command line"
+OWN_WORDS = (
+    "BOOT_IMAGE=",
+    "initrd=",
+    "root=",
+    "resume=",
+    "resume_offset=",
+    "cryptdevice=",
+    "rd.luks.",
+    "ip=",
+    "systemd.hostname=",
+    "systemd.machine_id=",
+    # A virtual node: its disk, its network, its name.
+    "ubd",
+    "uml_dir=",
+    "hostfs=",
+    "eth0=",
+    "vec",
+    "umid=",
+)
+"""Prefixes of words of a kernel command line that are allowed to differ between nodes."""
+
+
+def common(words: Iterable[str]) -> str:
+    """A kernel command line without what is one machine's own."""
+    return " ".join(word for word in words if not word.startswith(OWN_WORDS))
+
+
+def values(node: Node, facts: MachineFacts) -> dict[str, str]:
+    """Return the values of a node that should be equal on all nodes. A BIOS version includes its vendor."""
+
+    def reported(key: str, value: str) -> str:
+        return value or facts.unknown.get(key) or "none"
+
+    return {
+        "kernel": reported("kernel", facts.kernel),
+        CMDLINE: common(facts.cmdline),
+        "NVIDIA driver": reported("driver", facts.driver),
+        "NIC firmware": reported("firmware", facts.firmware),
+        f"BIOS ({node.vendor})": reported("bios", facts.bios),
+        "docker engine": reported("engine", facts.engine),
+    }
+
+
+def outlier(name: str, about: str, held: Mapping[str, str]) -> str | None:
+    """Return how one node differs in one value from the others; None if there is nothing to report.
+
+    The value of more than half of the nodes is the reference, and only a differing node is reported. Without a majority
+    all values are reported, by the first node.
+    """
+    counted = Counter(held.values())
+    if name not in held or len(counted) < 2:
+        return None
+    usual, holders = counted.most_common(1)[0]
+    if 2 * holders > len(held):
+        if held[name] == usual:
+            return None
+        there, here = held[name], usual
+        if about == CMDLINE:
+            there, here = _only(held[name], usual), _only(usual, held[name])
+        where = f"the other {holders}" if holders == len(held) - 1 else f"{holders} of {len(held)}"
+        return f"{name} differs in {about}: {there} there, {here} on {where}"
+    if name != next(iter(held)):
+        return None
+    sides = (
+        f"{_only(value, *counted) if about == CMDLINE else value} on "
+        f"{', '.join(node for node, reported in held.items() if reported == value)}"
+        for value in counted
+    )
+    return f"nodes differ in {about}: {'; '.join(sides)}"
+
+
+def _only(words: str, *others: str) -> str:
+    """Return the words that not all others have, or a text for none."""
+    rest = [other.split() for other in others if other != words]
+    own = [word for word in words.split() if not all(word in other for other in rest)]
+    return " ".join(own) or "nothing more"
+
+
+def differences(rack: Rack, name: str, fleet: Mapping[str, MachineFacts]) -> list[str]:
+    """Return how one node differs from the others, in every value that should be equal."""
+    each = {other: values(rack.nodes[other], facts) for other, facts in fleet.items()}
+    found = []
+    for about in each.get(name, {}):
+        held = {other: reported[about] for other, reported in each.items() if about in reported}
+        if line := outlier(name, about, held):
+            found.append(line)
+    return found
+
+
+def warnings(facts: MachineFacts) -> list[str]:
+    """Return warnings about a node by itself, which do not prevent a change."""
+    found = [f"dpkg is locked now by {holder}; packages wait for it" for holder in facts.lockers]
+    number = kernel_number(facts.kernel)
+    if KHO in facts.cmdline and number and number < KHO_SINCE:
+        found.append(f"{KHO} is on the command line of kernel {facts.kernel}, which does not need it")
+    found += [
+        f"Wi-Fi: {name} is on; its driver was reported to crash the kernel, which blocks all interfaces of the node "
+        "or, with blackbox.panic.oops, reboots it; turn it off: nmcli radio wifi off"
+        for name in facts.wifi
+    ]
+    return found
+
+
+def duplicates(name: str, fleet: Mapping[str, MachineFacts]) -> list[str]:
+    """Identities of a node that another one has too: each of them is refused, naming the other."""
+    facts = fleet[name]
+    faults = []
+    twins = [other for other, its in fleet.items() if other != name and its.machine_id == facts.machine_id]
+    if twins:
+        faults.append(
+            f"machine-id: the same as on {', '.join(twins)}; on one of them: rm /etc/machine-id "
+            "/var/lib/dbus/machine-id; systemd-machine-id-setup; reboot"
+        )
+    for key, kind in facts.host_keys.items():
+        twins = [other for other, its in fleet.items() if other != name and key in its.host_keys]
+        if twins:
+            faults.append(
+                f"host key: {kind} is the same as on {', '.join(twins)}, so each can pass for the other; on one of "
+                "them: rm /etc/ssh/ssh_host_*; ssh-keygen -A; then pin its new key"
+            )
+    return faults
+
+
+def skew(name: str, clocks: Mapping[str, tuple[float, float]]) -> float:
+    """By how many seconds a node's clock is off from the median of the fleet, at least; ahead of it is positive.
+
+    Each clock is known as "ahead of the operator's by at least, at most", since an answer takes its time. A node
+    alone is compared with the operator's clock.
+    """
+    least, most = clocks[name]
+    low, high = (0.0, 0.0) if len(clocks) == 1 else (median(c[0] for c in clocks.values()), _highest(clocks))
+    if least > high:
+        return least - high
+    return most - low if most < low else 0.0
+
+
+def _highest(clocks: Mapping[str, tuple[float, float]]) -> float:
+    return median(clock[1] for clock in clocks.values())
+
+
+def clock(rack: Rack, name: str, fleet: Mapping[str, MachineFacts]) -> str | None:
+    """Return the problem of a node's clock, if it is too far off."""
+    off = skew(name, {other: facts.clock for other, facts in fleet.items()})
+    most = rack.options(PreflightOptions).clock_skew
+    if abs(off) <= most:
+        return None
+    than = "the operator's machine" if len(fleet) == 1 else f"the median of {len(fleet)} nodes"
+    return (
+        f"clock: {abs(off):.1f} s {'ahead of' if off > 0 else 'behind'} {than}, at most {most} s is right "
+        "(preflight.clock_skew); look at `timedatectl`, then `timedatectl set-ntp true`"
+    )
+
+
+def refusals(rack: Rack, name: str, fleet: Mapping[str, MachineFacts]) -> list[str]:
+    """Return why a node may not be changed, from the comparison with the others."""
+    return [*([line] if (line := clock(rack, name, fleet)) else []), *duplicates(name, fleet)]

@@ -1,0 +1,187 @@
+"""Parser of the probe's answers. Pure. Raises ValueError with the reason for invalid answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from roles.preflight.desired import MachineFacts, PcieLink
+
+PACKAGES = {
+    "maker": "dmidecode",
+    "board": "dmidecode",
+    "product": "dmidecode",
+    "bios": "dmidecode",
+    "links": "pciutils",
+    "firmware": "ethtool",
+}
+"""The package of a tool that may be missing."""
+TOOLS = {"links": "lspci", "firmware": "ethtool", "driver": "nvidia-smi", "room": "df", "engine": "dpkg-query"}
+
+
+@dataclass(frozen=True)
+class ProbeAnswer:
+    """One answer of a node: exit status and output of the tool, on one line."""
+
+    code: int
+    text: str
+
+
+def probe_answers(listing: str) -> dict[str, list[ProbeAnswer]]:
+    """Lines `question exit text` by question, in order."""
+    found: dict[str, list[ProbeAnswer]] = {}
+    for line in listing.splitlines():
+        question, code, text = [*line.split(" ", 2), "", ""][:3]
+        if not code.isdigit():
+            raise ValueError(f"preflight: unexpected probe output {line[:60]!r}")
+        found.setdefault(question, []).append(ProbeAnswer(int(code), text.strip()))
+    return found
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Raw answers of a node: three files, and the listings of the probe's two commands."""
+
+    os_release: str
+    cmdline: str
+    machine_id: str
+    constant: str
+    now: str
+
+
+def facts(texts: Texts, asked: tuple[float, float]) -> MachineFacts:
+    """Parse the facts of a node. `asked`: when it was asked and had answered, by the operator's clock."""
+    reported, moment = probe_answers(texts.constant), probe_answers(texts.now)
+    name = release(texts.os_release)
+    unknown: dict[str, str] = {}
+
+    def one(question: str) -> str:
+        """Return the text of the only answer; empty, with the reason recorded, when the tool failed."""
+        (answer,) = reported.get(question) or moment.get(question) or [ProbeAnswer(127, "")]
+        if answer.code == 0 and answer.text:
+            return answer.text
+        unknown[question] = why(question, answer)
+        return ""
+
+    (listed,) = reported.get("links") or [ProbeAnswer(127, "")]
+    if listed.code:
+        unknown["links"] = why("links", listed)
+    for answer in moment.get("room") or [ProbeAnswer(127, "")]:
+        if answer.code:
+            unknown["room"] = why("room", answer)
+    return MachineFacts(
+        system=name.get("ID", "?"),
+        release=name.get("VERSION_ID", "?"),
+        machine=one("machine"),
+        kernel=one("kernel"),
+        cmdline=tuple(texts.cmdline.split()),
+        maker=one("maker"),
+        board=one("board"),
+        product=one("product"),
+        bios=one("bios"),
+        driver=one("driver"),
+        firmware=_firmware(one("firmware"), unknown) if "firmware" in reported else "",
+        engine=_engine(reported),
+        machine_id=_machine_id(texts.machine_id),
+        host_keys=_keys(reported),
+        interfaces=frozenset(answer.text for answer in reported.get("interface", [])),
+        ecn=frozenset(answer.text for answer in reported.get("ecn", [])),
+        links=links(answer.text for answer in reported.get("pci", [])),
+        hotplug="hotplug" in reported,
+        room={} if "room" in unknown else room(answer.text for answer in moment["room"]),
+        clock=_clock(moment, asked),
+        lockers=tuple(dict.fromkeys(answer.text for answer in moment.get("locked", []))),
+        wifi=tuple(answer.text for answer in moment.get("wifi", [])),
+        unknown=unknown,
+    )
+
+
+def why(question: str, answer: ProbeAnswer) -> str:
+    """Return why a tool did not answer."""
+    tool = TOOLS.get(question, "dmidecode" if question in PACKAGES else "uname")
+    if answer.code == 127:
+        package = PACKAGES.get(question)
+        return f"{tool} is not installed" + (f" (package {package})" if package not in (None, tool) else "")
+    if answer.code == 124:
+        return f"{tool} does not answer in time"
+    reported = f": {answer.text[:120]}" if answer.text else ""
+    return f"{tool} says nothing" if answer.code == 0 else f"{tool} ends with exit {answer.code}{reported}"
+
+
+def release(text: str) -> dict[str, str]:
+    """Return the fields of os-release."""
+    fields = (line.partition("=") for line in text.splitlines() if "=" in line and not line.startswith("#"))
+    return {key.strip(): value.strip().strip("\"'") for key, _, value in fields}
+
+
+def links(lines: Iterable[str]) -> dict[str, PcieLink]:
+    """Parse PCIe links by function, from the lines of `lspci -D -vv` that begin a function or contain `LnkSta:`."""
+    found: dict[str, PcieLink] = {}
+    slot = None
+    for line in lines:
+        begins = re.match(r"([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ", line)
+        if begins:
+            slot = begins[1]
+            continue
+        # claim: preflight.lspci-link
+        state = re.match(r"LnkSta:\s*Speed ([0-9.]+GT/s|unknown)[^,]*, Width (x\d+)", line)
+        if state is None or slot is None:
+            raise ValueError(f"PCIe links: unexpected probe output {line[:60]!r}")
+        found[slot] = PcieLink(state[1], state[2])
+    return found
+
+
+def room(lines: Iterable[str]) -> dict[str, int]:
+    """Free KiB by place, from the lines of `df --output=avail,target` below its header."""
+    found = {}
+    for line in lines:
+        match = re.fullmatch(r"(\d+) +(/.*)", line)
+        if match is None:
+            raise ValueError(f"room on disk: unexpected probe output {line[:60]!r}")
+        found[match[2]] = int(match[1])
+    if "/" not in found:
+        raise ValueError("room on disk: df does not say it of /")
+    return found
+
+
+def _clock(moment: Mapping[str, list[ProbeAnswer]], asked: tuple[float, float]) -> tuple[float, float]:
+    (answer,) = moment.get("clock") or [ProbeAnswer(127, "")]
+    if answer.code or not re.fullmatch(r"\d{1,12}\.\d{1,9}", answer.text):
+        raise ValueError(f"clock: unexpected probe output {answer.text[:40]!r}")
+    time, (before, after) = float(answer.text), asked
+    return time - after, time - before
+
+
+def _machine_id(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{32}", text.strip()):
+        raise ValueError(
+            f"/etc/machine-id: unexpected probe output {text[:40]!r}; `systemd-machine-id-setup` makes one"
+        )
+    return text.strip()
+
+
+def _keys(reported: Mapping[str, list[ProbeAnswer]]) -> dict[str, str]:
+    keys = {}
+    for answer in reported.get("hostkey", []):
+        kind, _, key = answer.text.partition(" ")
+        if not key:
+            raise ValueError(f"host keys: unexpected probe output {answer.text[:40]!r}")
+        keys[key.split()[0]] = kind
+    return keys
+
+
+def _firmware(text: str, unknown: dict[str, str]) -> str:
+    match = re.search(r"firmware-version: (.*?)(?: expansion-rom-version:| bus-info:|$)", text)
+    if not match and text:
+        unknown["firmware"] = "ethtool -i names no firmware"
+    return match[1].strip() if match else ""
+
+
+def _engine(reported: Mapping[str, list[ProbeAnswer]]) -> str:
+    """The engine's package and version; dpkg-query fails when it knows one of the two names only."""
+    for answer in reported.get("engine", []):
+        match = re.search(r"(?<!\S)installed (docker-ce|docker\.io) (\S+)", answer.text)
+        if match:
+            return f"{match[1]} {match[2]}"
+    return ""

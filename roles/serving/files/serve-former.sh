@@ -1,0 +1,88 @@
+#!/bin/sh
+# The former version of a served unit on this node: its files as they were while a completion had proven the unit.
+#
+#   serve-former.sh keep UNIT GENERATION      keep the files that are here now
+#   serve-former.sh forget UNIT GENERATION    remove what was kept of every other generation
+#   serve-former.sh list UNIT                 a line for each kept generation: generation, nodes, image, and same, other or
+#                                             absent: how the files here compare, or that docker no longer has the image
+#   serve-former.sh begin UNIT                note that files change: the gate refuses until `end`
+#   serve-former.sh restore UNIT GENERATION   put the kept files in the place of those here, and restart keeper and tether
+#   serve-former.sh end UNIT                  files are whole on each node
+#
+# A kept version is one file, which gets its name when all of it is on the disk. The lease secret is not in it: all nodes
+# share the present one. Exit codes: 0 done, else the reason is on stderr.
+set -eu
+umask 077
+etc=/etc/sparkrack/serve units=/etc/systemd/system folder=/var/lib/sparkrack/serve/former
+verb=$1 unit=$2 kept=$folder/$2.${3:-0}.tar
+
+present() { # the files of the unit here that are kept and put back, a line each
+    for file in "$etc/$unit".args "$etc/$unit".env "$etc/$unit".json "$etc/$unit".gate.json "$etc/$unit".key \
+        "$etc/$unit".token "$units/sparkrack-serve-$unit".service "$units/sparkrack-serve-$unit-tether".service \
+        "$units/sparkrack-serve-$unit-keeper".service "$units/sparkrack-$unit".slice; do
+        [ ! -e "$file" ] || echo "$file"
+    done
+}
+
+same() { # whether the files here have the content of the kept ones
+    [ "$(tar -tPf "$1")" = "$(present)" ] || return 1
+    for path in $(present); do tar -xPOf "$1" "$path" | cmp -s - "$path" || return 1; done
+}
+
+fail() {
+    echo "$*" >&2
+    exit 1
+}
+
+case $verb in
+keep)
+    [ ! -e "$etc/$unit.pending" ] || fail "files of unit $unit are not whole, $etc/$unit.pending; run sparkrack apply"
+    [ -e "$etc/$unit.args" ] || fail "this node has no files of unit $unit; run sparkrack apply"
+    mkdir -p "$folder"
+    new=$(mktemp "$folder/.$unit.XXXXXX")
+    trap 'rm -f "$new"' EXIT
+    present | tar -cPf "$new" -T -
+    sync "$new"
+    mv -f "$new" "$kept"
+    sync "$folder"
+    ;;
+forget)
+    [ -e "$kept" ] || fail "generation $3 of unit $unit is not kept"
+    for file in "$folder/$unit".*.tar; do [ "$file" = "$kept" ] || rm -f "$file"; done
+    ;;
+list)
+    for file in "$folder/$unit".*.tar; do
+        [ -e "$file" ] || continue
+        generation=${file#"$folder/$unit."}
+        image=$(tar -xPOf "$file" "$etc/$unit.args" | grep -Ex -m 1 'sha256:[0-9a-f]{64}') || image=-
+        state=other
+        if [ "$image" = - ] || ! docker image inspect "$image" > /dev/null 2>&1; then
+            state=absent
+        elif same "$file"; then
+            state=same
+        fi
+        nodes=$(tar -xPOf "$file" "$etc/$unit.json" | grep -o '"node": "[^"]*"' | cut -d '"' -f 4 | paste -sd , -)
+        echo "${generation%.tar} ${nodes:--} $image $state"
+    done
+    ;;
+begin)
+    : > "$etc/$unit.pending"
+    sync "$etc"
+    ;;
+restore)
+    tar -tPf "$kept" > /dev/null || fail "$kept cannot be read"
+    : > "$etc/$unit.pending"
+    present | while IFS= read -r file; do
+        tar -tPf "$kept" "$file" > /dev/null 2>&1 || rm -f "$file"
+    done
+    tar -xpPf "$kept"
+    sync
+    systemctl daemon-reload
+    systemctl restart "sparkrack-serve-$unit-tether.service"
+    [ ! -e "$units/sparkrack-serve-$unit-keeper.service" ] || systemctl restart "sparkrack-serve-$unit-keeper.service"
+    ;;
+end)
+    rm -f "$etc/$unit.pending"
+    ;;
+*) fail "unknown verb $verb" ;;
+esac

@@ -1,0 +1,475 @@
+"""The states of a served unit and what moves it between them: all ranks run, or none. No input or output of its own.
+
+    down ─ up ─> gating ─ all gates passed ─> starting ─ correct completion ─> ready <─> busy
+                   │ one gate failed             │ a rank ended, a lease expired  │      │ no progress
+                   v                             v                                v      v
+                  held <──────────────────── stopping <── draining <── asked to ──┘    stuck
+                                                └─ all ranks confirmed stopped ─> down, held, or gating again
+
+In draining the ranks go on until no request runs, at most for the time that the unit has for it.
+In gating, starting, ready, busy and draining a rank may run or get ready to; in every other state each rank is to stop.
+A new generation begins only when every rank has reported that it does not run: one that does not report is not stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple
+
+from serve_unit import ServedRank, ServedUnit, ServeError, line
+
+RUNNING = ("starting", "ready", "busy", "draining")
+STATES = ("down", "gating", *RUNNING, "stuck", "held", "stopping")
+SERVING = ("ready", "busy")
+TRANSITIONS_KEPT = 20
+
+
+@dataclass
+class UnitRecord:
+    """What outlives the keeper. Times are seconds since 1970. `boots`: the boot ID of each rank's node at the start of
+    the generation; `unplanned`: the same, once a node ended without a clean shutdown while the unit ran.
+    """
+
+    name: str
+    wish: str = "down"
+    state: str = "down"
+    reason: str = "never started"
+    cause: str = "asked"
+    generation: int = 0
+    since: float = 0.0
+    started: float = 0.0
+    proven: float = 0.0
+    restarts: list[float] = field(default_factory=list)
+    boots: list[str] = field(default_factory=list)
+    unplanned: list[str] = field(default_factory=list)
+    figures: dict[str, float] = field(default_factory=dict)
+    failed_gates: dict[str, str] = field(default_factory=dict)
+    transitions: list[list[Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, values: dict[str, Any], name: str) -> UnitRecord:
+        """Return a record from its JSON object. Raises ServeError when it is none."""
+        kinds = {one.name: type(getattr(cls(name), one.name)) for one in fields(cls)}
+        numbers = (int, float)
+        for key, value in values.items():
+            if key not in kinds or not isinstance(value, numbers if kinds[key] is float else kinds[key]):
+                raise ServeError(f"the state file: {line(key)} is {line(repr(value), 80)}")
+        record = cls(**{"name": name, **values})
+        if not all(isinstance(at, numbers) for at in record.restarts):
+            raise ServeError("the state file: restarts has a value that is no time")
+        if not all(isinstance(boot, str) for boot in record.boots + record.unplanned):
+            raise ServeError("the state file: boots has a value that is no boot ID")
+        if record.name != name or record.state not in STATES or record.wish not in ("up", "down"):
+            raise ServeError(f"the state file: name {record.name!r}, state {record.state!r}, wish {record.wish!r}")
+        return record
+
+
+class ClockSkew(NamedTuple):
+    """How far the clock of a node is ahead of that of the head: `ahead` seconds, known to within `bound` seconds."""
+
+    ahead: float
+    bound: float
+
+    @classmethod
+    def of(cls, sent: float, received: float, clock: object) -> ClockSkew:
+        """Return it from the times of the head at which it sent its challenge and received the report, and from the
+        node's time in between. Raises ServeError when that is no time.
+        """
+        if isinstance(clock, bool) or not isinstance(clock, int | float):
+            raise ServeError("the report has no valid clock")
+        return cls(clock - (sent + received) / 2, abs(received - sent) / 2)
+
+
+@dataclass(frozen=True)
+class TetherReport:
+    """The latest message of one tether. `state`: idle, gating, starting, running, stopping, ended or unknown.
+    `generation`: that of the rank it started last; None: a rank runs that it did not start. `gate`: generation,
+    verdict and reason of its last gate. `clean`: false after a boot of its machine that ended while the rank ran, and
+    not in order. `leaving`: its machine shuts down. `kernel`: why the kernel's log forbids another start.
+    `skew`: of the clock of its node.
+    """
+
+    state: str
+    generation: int | None
+    boot: str
+    clean: bool
+    leaving: bool
+    detail: str
+    gate: tuple[int, bool, str] | None
+    heard: float
+    skew: ClockSkew
+    kernel: str = ""
+
+    @classmethod
+    def of(cls, message: dict[str, Any], heard: float, skew: ClockSkew) -> TetherReport:
+        """Return a report from its message. Raises ServeError when a value has the wrong type."""
+        gate = message.get("gate")
+        if gate is not None:
+            if not (isinstance(gate, list) and [type(one) for one in gate] == [int, bool, str]):
+                raise ServeError("the report has no valid gate")
+            gate = (gate[0], gate[1], line(gate[2]))
+        expected = {"state": str, "boot": str, "clean": bool, "leaving": bool, "kernel": str, "detail": str}
+        if wrong := [key for key, kind in expected.items() if not isinstance(message.get(key), kind)]:
+            raise ServeError(f"the report has no valid {', '.join(wrong)}")
+        generation = message.get("generation")
+        if generation is not None and type(generation) is not int:
+            raise ServeError("the report has no valid generation")
+        return cls(
+            message["state"],
+            generation,
+            message["boot"],
+            message["clean"],
+            message["leaving"],
+            line(message["detail"]),
+            gate,
+            heard,
+            skew,
+            line(message["kernel"]),
+        )
+
+
+class UnitLifecycle:
+    """The state machine. The caller holds a lock; `now` is the monotonic clock, `clock` the time since 1970.
+
+    Args:
+        unit: the declared unit.
+        record: the state to go on from.
+        save: writes the record; it is called before a changed state has any effect. It may raise OSError.
+        now: the time of the start, from which a rank's lease counts until its first report.
+    """
+
+    def __init__(
+        self,
+        unit: ServedUnit,
+        record: UnitRecord,
+        save: Callable[[dict[str, Any]], None],
+        now: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.unit, self.record, self._save, self._clock = unit, record, save, clock
+        self.reports: dict[int, TetherReport] = {}
+        self.misses = 0
+        self.requests: int | None = None
+        self.last_probe = "no completion was tried"
+        self.unsaved = ""
+        self._entered = now
+        self._heard = dict.fromkeys(range(len(unit.ranks)), now)
+        self._confirmed = dict(self._heard)
+
+    # What comes in
+
+    def reported(self, rank: int, report: TetherReport) -> dict[str, Any]:
+        """Take the report of a rank and return what its tether is to do: gate, run or stop."""
+        self.reports[rank] = report
+        self._heard[rank] = report.heard
+        if report.state == "running" and report.generation == self.record.generation:
+            self._confirmed[rank] = report.heard
+        self.tick(report.heard)
+        record = self.record
+        current = report.generation == record.generation
+        if record.state == "gating" and report.state in ("idle", "gating"):
+            order = "gate"
+        elif (record.state in RUNNING and current) or (record.state == "starting" and report.state == "idle"):
+            order = "run"
+        else:
+            order = "stop"
+        return {"order": order, "generation": record.generation}
+
+    def wished(self, wish: str, anyway: bool, now: float) -> tuple[bool, str]:
+        """Take the operator's wish. Return whether it is accepted, and a sentence."""
+        record = self.record
+        if wish == "down":
+            if record.state == "down" and record.wish == "down":
+                return True, f"unit {record.name} is down already"
+            record.wish = "down"
+            if record.state in ("stopping", "stuck", "draining"):
+                self._store()
+            elif record.state in SERVING and self.unit.times.drain:
+                text = f"asked to stop; requests have {self.unit.times.drain:g} s to end"
+                self._enter("draining", text, now, cause="asked")
+                return True, f"unit {record.name} is draining, for at most {self.unit.times.drain:g} s"
+            else:
+                self._enter("stopping", "asked to stop", now, cause="asked")
+            return True, f"unit {record.name} is stopping"
+        if record.state in ("down", "held"):
+            if record.unplanned and not anyway:
+                names = [rank.node for rank in self.unit.ranks if not self._restarted(rank.number, record.unplanned)]
+                if names:
+                    return False, f"{record.reason}; reboot {', '.join(names)}, or use --anyway"
+            record.wish, record.unplanned = "up", []
+            self._gate("asked to start", now)
+            return True, f"unit {record.name} is starting: generation {record.generation}"
+        record.wish = "up"
+        self._store()
+        return True, f"unit {record.name} is {record.state}"
+
+    def proved(self, generation: int, seconds: float, busy: bool, now: float) -> None:
+        """Take a correct completion, which took so many seconds, or with `busy` a counter that rose instead."""
+        record = self.record
+        if generation != record.generation or record.state not in RUNNING:
+            return
+        self.misses = 0
+        if not busy:
+            record.figures["completion_s"] = round(seconds, 3)
+        if record.state == "starting":
+            if busy or not all(self._runs(rank) for rank in self.unit.ranks):
+                return
+            record.proven = self._clock()
+            record.figures["ready_s"] = round(record.proven - record.started, 1)
+            self._enter("ready", "a completion gave the known answer", now)
+        elif record.state == "ready" and busy:
+            self._enter("busy", "counters rise", now)
+        elif record.state == "busy" and not busy:
+            self._enter("ready", "a completion gave the known answer", now)
+
+    def drained(self, generation: int, requests: int | None, now: float) -> None:
+        """Take how many requests the engine has; None when it does not report it. Two times none ends the draining: one
+        that was just accepted may not be counted yet.
+        """
+        if generation != self.record.generation or self.record.state != "draining":
+            return
+        before, self.requests = self.requests, requests
+        if before == requests == 0:
+            self._enter("stopping", f"asked to stop; no request ran after {now - self._entered:.1f} s", now)
+
+    def missed(self, generation: int, reason: str, now: float) -> None:
+        """Take a completion that failed while no counter rose. The reason is a clause, such as `no answer in 60 s`."""
+        record = self.record
+        if generation != record.generation or record.state not in RUNNING:
+            return
+        self.last_probe = line(reason)
+        if record.state in ("starting", "draining"):
+            return
+        self.misses += 1
+        if self.misses >= self.unit.times.probe_misses:
+            text = f"{self.misses} completions in a row failed and no counter rose: {self.last_probe}"
+            self._enter("stuck", text, now, cause="failed")
+
+    def tick(self, now: float) -> None:
+        """Do what the time and the latest reports ask for."""
+        record, times = self.record, self.unit.times
+        if self.unsaved:
+            self._store()
+        if record.state in RUNNING:
+            if failure := self._failure(now):
+                # A unit that is asked to stop is not started again by an end of its own.
+                self._enter("stopping", failure, now, cause="asked" if record.state == "draining" else "failed")
+            elif record.state == "draining" and now - self._entered >= times.drain:
+                left = (
+                    "its engine does not report how many ran" if self.requests is None else f"{self.requests} ran still"
+                )
+                if self.requests == 0:
+                    left = "0 ran at the last look"
+                self._enter("stopping", f"asked to stop; {times.drain:g} s for requests are over, {left}", now)
+            elif record.state == "starting" and now - self._entered > times.ready_limit:
+                text = f"no correct completion within {times.ready_limit:g} s: {self.last_probe}"
+                self._enter("stopping", text, now, cause="failed")
+        elif record.state == "gating":
+            self._check_gates(now)
+        elif record.state in ("stopping", "stuck") and not self.unconfirmed(now):
+            self._stopped(now)
+
+    # What follows from it
+
+    def unconfirmed(self, now: float) -> list[ServedRank]:
+        """Return the ranks that are not known to be stopped."""
+        return [rank for rank in self.unit.ranks if not (self._fresh(rank, now) and self._idle(rank))]
+
+    def status(self, now: float) -> dict[str, Any]:
+        """Return the record, and of each rank what it last reported and how long ago, in seconds. `clock`: the time of
+        the answer, in seconds since 1970 as those of the record.
+        """
+        ranks = []
+        for rank in self.unit.ranks:
+            report = self.reports.get(rank.number)
+            values = {"rank": rank.number, "node": rank.node, "state": "unknown", "generation": None, "age_s": None}
+            if report:
+                age = round(now - report.heard, 1)
+                state = report.state if self._fresh(rank, now) else "unknown"
+                values |= {"state": state, "generation": report.generation, "age_s": age, "detail": report.detail}
+            ranks.append(values)
+        unconfirmed = [] if self.record.state in RUNNING else [rank.node for rank in self.unconfirmed(now)]
+        return {
+            **asdict(self.record),
+            "clock": round(self._clock(), 3),
+            "misses": self.misses,
+            "unsaved": self.unsaved,
+            "ranks": ranks,
+            "unconfirmed": unconfirmed,
+        }
+
+    def _check_gates(self, now: float) -> None:
+        record, times, limit = self.record, self.unit.times, self.unit.times.gate_limit
+        # A rank that has seen a later generation, as after a lost state file, obeys none before it.
+        latest = max((report.generation or 0 for report in self.reports.values()), default=0)
+        if latest >= record.generation:
+            record.generation = latest + 1
+            self._store()
+        failed, open_gates = [], []
+        record.failed_gates = {}
+        for rank in self.unit.ranks:
+            report = self.reports.get(rank.number)
+            gate = report.gate if report and report.gate and report.gate[0] == record.generation else None
+            if gate and not gate[1]:
+                # The gate names its node, for those who run it by hand.
+                reason = gate[2].removeprefix(f"{rank.node}: ")
+                failed.append(f"gate of {rank}: {reason}")
+                record.failed_gates[rank.node] = reason
+            elif report and (reason := self._wrong_clock(rank, report.skew)):
+                failed.append(f"gate of {rank}: {reason}")
+                record.failed_gates[rank.node] = reason
+            elif (
+                not (report and gate)
+                or not self._fresh(rank, now)
+                or not self._idle(rank)
+                or abs(report.skew.ahead) + report.skew.bound > times.clock_limit
+            ):
+                open_gates.append(rank)
+        if self.unsaved:
+            failed.append(f"the state file cannot be written: {self.unsaved}")
+        if failed:
+            self._enter("held", "; ".join(failed), now, cause="gate")
+        elif not open_gates:
+            record.boots = [self.reports[rank.number].boot for rank in self.unit.ranks]
+            record.started = self._clock()
+            record.figures = {"gates_s": round(record.started - record.since, 1)}
+            self.misses, self.last_probe = 0, "no completion was tried"
+            self._enter("starting", "all gates passed", now)
+        elif now - self._entered > limit:
+            states = []
+            for rank in open_gates:
+                report = self.reports.get(rank.number)
+                fresh = report and self._fresh(rank, now)
+                state = f"is {report.state}" if report and fresh else "does not report"
+                if report and fresh and report.gate and abs(report.skew.ahead) + report.skew.bound > times.clock_limit:
+                    state = f"answers so late that its clock is known to {report.skew.bound:.1f} s only"
+                states.append(f"{rank} {state}")
+            self._enter("held", f"no verdict of every gate within {limit:g} s: {', '.join(states)}", now, cause="gate")
+
+    def _wrong_clock(self, rank: ServedRank, skew: ClockSkew) -> str:
+        """Return why a node must not start its rank: its clock is certainly further from the head's than the limit."""
+        limit, head = self.unit.times.clock_limit, self.unit.ranks[0].node
+        if abs(skew.ahead) - skew.bound <= limit:
+            return ""
+        way = "ahead of" if skew.ahead > 0 else "behind"
+        return (
+            f"its clock is {abs(skew.ahead):.1f} s {way} that of {head}, at most {limit:g} s are allowed; "
+            f"`timedatectl` on {rank.node} and {head} shows which is not synchronized"
+        )
+
+    def _failure(self, now: float) -> str:
+        """Return why the running generation has failed, or nothing. A rank that reports an end explains more than one
+        that does not report, and comes first.
+        """
+        record, lease = self.record, self.unit.times.lease
+        ended, lost = [], []
+        for rank in self.unit.ranks:
+            report = self.reports.get(rank.number)
+            if not self._fresh(rank, now):
+                lost.append(str(rank))
+            elif report is None:
+                continue
+            elif record.boots and report.boot != record.boots[rank.number]:
+                ended.append(f"the machine of {rank} restarted")
+            elif report.state == "ended" and report.generation == record.generation:
+                ended.append(f"{rank} ended without being asked to: {report.detail or 'no reason reported'}")
+            elif report.state in ("idle", "stopping") and report.generation == record.generation:
+                ended.append(f"{rank} stopped: {report.detail or 'no reason reported'}")
+            elif report.state in ("starting", "running") and report.generation != record.generation:
+                ended.append(f"{rank} runs outside of generation {record.generation}")
+            elif record.state == "starting" and report.state == "idle" and now - self._entered > lease:
+                # Its tether lost the verdict of its gate, or could not write its record.
+                detail = report.gate[2] if report.gate else ""
+                ended.append(f"{rank} did not start within {lease:g} s{f': {detail}' if detail else ''}")
+            elif record.state != "starting" and now - max(self._confirmed[rank.number], self._entered) > lease:
+                ended.append(f"{rank} is {report.state} for more than {lease:g} s")
+        if lost:
+            ended.append(f"no report from {', '.join(lost)} for {lease:g} s")
+        return "; ".join(ended)
+
+    def _stopped(self, now: float) -> None:
+        """Every rank is confirmed stopped: decide what comes next."""
+        record, budget = self.record, self.unit.restart
+        reason = record.reason
+        rebooted = [rank for rank in self.unit.ranks if record.boots and self._restarted(rank.number, record.boots)]
+        unclean = [rank.node for rank in rebooted if not self.reports[rank.number].clean]
+        if unclean:
+            record.unplanned = record.boots
+            reason = f"{', '.join(unclean)} ended without a clean shutdown while the unit ran"
+        if record.wish == "down":
+            self._enter("down", reason, now)
+        elif record.cause == "asked":
+            self._gate("asked to start", now)
+        elif unclean:
+            self._enter("held", reason, now, cause="machine")
+        elif rebooted:
+            names = ", ".join(rank.node for rank in rebooted)
+            if self.unit.boot == "start":
+                self._gate(f"{names} rebooted after a clean shutdown", now)
+            else:
+                self._enter("held", f"{names} rebooted, and boot is hold", now, cause="machine")
+        elif kernel := [
+            f"{rank.node}: {self.reports[rank.number].kernel}"
+            for rank in self.unit.ranks
+            if self.reports[rank.number].kernel
+        ]:
+            self._enter("held", f"{reason}; not restarted: {'; '.join(kernel)}", now)
+        elif record.proven <= record.started:
+            self._enter("held", f"{reason}; not restarted: it was never ready", now)
+        elif record.since - record.started < budget.uptime:
+            text = f"{reason}; not restarted: it ended within {budget.uptime:g} s of its start"
+            self._enter("held", text, now)
+        else:
+            clock = self._clock()
+            # A time in the future, after the clock was set back, counts too.
+            record.restarts = [at for at in record.restarts if clock - at < budget.within]
+            if len(record.restarts) >= budget.times:
+                text = f"{reason}; not restarted: {len(record.restarts)} restarts within {budget.within:g} s"
+                self._enter("held", text, now)
+            else:
+                record.restarts.append(clock)
+                self._gate(f"restart {len(record.restarts)} of {budget.times}: {reason}", now)
+
+    def _gate(self, reason: str, now: float) -> None:
+        self.record.generation += 1
+        self.record.boots, self.record.failed_gates = [], {}
+        self._enter("gating", reason, now, cause="failed")
+
+    def _enter(self, state: str, reason: str, now: float, cause: str = "") -> None:
+        record = self.record
+        record.state, record.reason, record.since = state, reason, self._clock()
+        self.requests = None
+        record.cause = cause or record.cause
+        record.transitions = [
+            *record.transitions[1 - TRANSITIONS_KEPT :],
+            [round(record.since, 3), state, record.generation, reason],
+        ]
+        self._entered = now
+        self._store()
+
+    def _store(self) -> None:
+        """Save the record. A running unit outlives a full disk; no generation starts until the record is saved."""
+        try:
+            self._save(asdict(self.record))
+        except OSError as error:
+            self.unsaved = error.strerror or str(error)
+        else:
+            self.unsaved = ""
+
+    def _fresh(self, rank: ServedRank, now: float) -> bool:
+        return now - self._heard[rank.number] <= self.unit.times.lease
+
+    def _idle(self, rank: ServedRank) -> bool:
+        report = self.reports.get(rank.number)
+        return bool(report and report.state == "idle" and not report.leaving)
+
+    def _runs(self, rank: ServedRank) -> bool:
+        report = self.reports.get(rank.number)
+        return bool(report and report.state == "running" and report.generation == self.record.generation)
+
+    def _restarted(self, rank: int, boots: list[str]) -> bool:
+        """Return whether the rank's machine reports another boot ID than then."""
+        report = self.reports.get(rank)
+        return bool(report and report.boot != boots[rank])

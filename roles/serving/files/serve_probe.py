@@ -1,0 +1,130 @@
+"""Proof that an engine serves: a completion with a known answer through its OpenAI API, or counters that rise.
+
+/health is not asked: an engine answers it with 200 beside a dead rank (seen with vLLM 0.32).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import socket
+import threading
+from collections.abc import Collection, Mapping
+
+from serve_unit import ServedUnit, ServeError, line, read_private
+
+ANSWER_LIMIT = 4 * 1024 * 1024
+_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{.*\})? ([0-9.eE+-]+)(?: -?[0-9]+)?")
+
+
+class WrongAnswerError(ServeError):
+    """The engine completed the prompt, and not with the known answer. What it computed for that is no progress."""
+
+
+class ApiRequest:
+    """One HTTP request with a limit for all of it, which another thread may cancel."""
+
+    def __init__(self, unit: ServedUnit, limit: float) -> None:
+        self._connection = http.client.HTTPConnection(*unit.api, timeout=limit)
+        self._limit = limit
+        self._over = threading.Event()
+
+    def cancel(self) -> None:
+        """End the request: `send` raises ServeError."""
+        self._over.set()
+        with contextlib.suppress(OSError, AttributeError):
+            self._connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def send(self, method: str, path: str, body: object = None, key: str | None = None) -> tuple[int, bytes]:
+        """Return status and body of the answer. Raises ServeError with a clause that says what failed."""
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        timer = threading.Timer(self._limit, self.cancel)
+        timer.daemon = True
+        timer.start()
+        try:
+            self._connection.connect()
+            if self._over.is_set():
+                raise ServeError(f"no answer within {self._limit:g} s")
+            self._connection.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = self._connection.getresponse()
+            content = answer.read(ANSWER_LIMIT)
+        except (OSError, http.client.HTTPException) as error:
+            if self._over.is_set() or isinstance(error, TimeoutError):
+                raise ServeError(f"no answer within {self._limit:g} s") from None
+            raise ServeError(f"{type(error).__name__}: {line(error, 120)}") from None
+        else:
+            if self._over.is_set():
+                raise ServeError(f"no answer within {self._limit:g} s")
+            return answer.status, content
+        finally:
+            timer.cancel()
+            self._connection.close()
+
+
+def read_key(unit: ServedUnit) -> str | None:
+    """Return the API key, None when the unit has none. Raises ServeError, which never quotes it."""
+    if unit.key_file is None:
+        return None
+    key = read_private(unit.key_file).strip()
+    if not key or not all(33 <= byte <= 126 for byte in key):
+        raise ServeError(f"{unit.key_file}: expected a key of printable characters without spaces")
+    return key.decode("ascii")
+
+
+def complete(unit: ServedUnit, request: ApiRequest) -> None:
+    """Ask for the known answer. Raises ServeError with a clause that says why this is no proof, WrongAnswerError when
+    there is another answer.
+    """
+    probe = unit.probe
+    body = {"model": unit.model, "prompt": probe.prompt, "max_tokens": probe.max_tokens, "temperature": 0}
+    key = read_key(unit)
+    status, content = request.send("POST", "/v1/completions", body, key)
+    # An engine may quote the key that it refuses.
+    shown = line(content.decode(errors="replace").replace(key or "\0", "(key)"), 120)
+    if status != 200:
+        raise ServeError(f"HTTP status {status}: {shown}")
+    try:
+        text = json.loads(content)["choices"][0]["text"]
+    except (ValueError, LookupError, TypeError):
+        raise ServeError(f"no completion: {shown}") from None
+    if not isinstance(text, str) or probe.answer not in text:
+        raise WrongAnswerError(f"the answer is {line(repr(text), 80)}, expected {probe.answer!r}")
+
+
+def counters(unit: ServedUnit, request: ApiRequest) -> Mapping[str, float]:
+    """Return the progress counters of the engine, each summed over its labels; nothing when they cannot be read."""
+    return _samples(request, unit.probe.counters)
+
+
+def requests(unit: ServedUnit, request: ApiRequest) -> int | None:
+    """Return how many requests the engine has, running and waiting. None: it does not report both numbers."""
+    found = _samples(request, unit.requests)
+    # What is no number is not 0.
+    known = len(found) == len(unit.requests) and all(0 <= value < 1e9 for value in found.values())
+    return round(sum(found.values())) if known else None
+
+
+def _samples(request: ApiRequest, names: Collection[str]) -> dict[str, float]:
+    """Return these metrics of the engine, each summed over its labels; nothing when they cannot be read."""
+    try:
+        status, content = request.send("GET", "/metrics")
+    except ServeError:
+        return {}
+    if status != 200:
+        return {}
+    found: dict[str, float] = {}
+    for text in content.decode(errors="replace").splitlines():
+        sample = _SAMPLE.fullmatch(text)
+        if sample and sample[1] in names:
+            with contextlib.suppress(ValueError):
+                found[sample[1]] = found.get(sample[1], 0.0) + float(sample[2])
+    return found
+
+
+def rose(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
+    """Return whether a counter is higher than before."""
+    return any(value > before[name] for name, value in after.items() if name in before)

@@ -1,0 +1,421 @@
+#!/usr/bin/python3
+"""The tether of one rank of a served unit: it runs the rank's service only as long as the keeper asks for it.
+
+    serve_tether.py UNIT-FILE RANK
+
+It reports the state of its rank to the keeper (serve_keeper.py) every few seconds and obeys the answer: `gate` runs the
+gate command and reports its verdict, `run` starts the service, `stop` stops it. Without an authentic answer it stops
+the service when the lease expires. It never starts a service twice for one generation, and never without a gate passed
+for that generation.
+
+The service must not restart by itself (Restart=no) and must not start at boot. The exit code of an engine means
+nothing: a service that ended without being asked to is `ended`. Files: serve_unit.py has the unit file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, NoReturn
+
+from serve_unit import (
+    ServedRank,
+    ServedUnit,
+    ServeError,
+    ask,
+    line,
+    load_unit,
+    log,
+    read_record,
+    read_secret,
+    report_alive,
+    write_record,
+)
+
+STATE_FOLDER = "/var/lib/sparkrack/serve"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+QUESTION_LIMIT = 5.0
+"""Seconds that one question to systemd may take."""
+OUTPUT_LIMIT = 65536
+FATAL = re.compile(
+    r"sparkrack-memory-guard: .* ended every |NVRM: Xid|NV_ERR_NO_MEMORY|[Oo]ut of memory: Killed process"
+)
+"""Lines of the kernel's log after which a restart of the rank repeats the fault, or makes it worse: the memory guard or
+the kernel ended a process, or the GPU or its driver failed. After NV_ERR_NO_MEMORY it leaks memory (reported)."""
+NO_JOURNAL = b"No journal files were "
+"""What journalctl prints where it finds no files, or may open none."""
+
+
+@dataclass
+class RankRecord:
+    """What outlives the tether. `generation`: that of the latest start; `running`: started and not confirmed stopped;
+    `ended_clean`: this boot ends in order; `clean`: since the latest start, no boot ended otherwise while the rank ran.
+    `started`: seconds since 1970; `kernel`: why the kernel's log of the latest run of the rank forbids another one.
+    """
+
+    boot: str
+    generation: int = 0
+    running: bool = False
+    invocation: str = ""
+    ended_clean: bool = False
+    clean: bool = True
+    started: float = 0.0
+    kernel: str = ""
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    """The rank's service as systemd reports it. `active`: ActiveState, or unknown. `ended`: it has no main process."""
+
+    active: str
+    detail: str = ""
+    invocation: str = ""
+    ended: bool = False
+
+
+class ServeTask:
+    """A command that runs beside the questions to the keeper, with a limit."""
+
+    def __init__(self, words: Sequence[str], limit: float) -> None:
+        self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - read when the command has ended
+        self._until = time.monotonic() + limit
+        self._limit = limit
+        self.reason = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=self._output, stderr=self._output, start_new_session=True
+            )
+        except OSError as error:
+            self.reason = f"{words[0]}: {error.strerror}"
+
+    def done(self) -> bool:
+        """Return whether it has ended; past its limit it is killed. `reason` is then empty, or why it failed."""
+        if self._process is None:
+            return True
+        if self._process.poll() is None and time.monotonic() > self._until:
+            self.kill()
+            self.reason = f"no end within {self._limit:g} s"
+        if self._process.returncode is None:
+            return False
+        if self._process.returncode and not self.reason:
+            self._output.seek(0)
+            text = self._output.read(OUTPUT_LIMIT).decode(errors="replace").strip()
+            self.reason = line(text.splitlines()[-1]) if text else f"exit code {self._process.returncode}"
+        return True
+
+    def kill(self) -> None:
+        """End it and what it started."""
+        if self._process and self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+class Tether:
+    """The loop of one rank."""
+
+    def __init__(self, unit: ServedUnit, rank: ServedRank, folder: str, boot_file: str) -> None:
+        self.unit, self.rank = unit, rank
+        self.secret = read_secret(unit)
+        Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
+        self._path = f"{folder}/{unit.name}.rank.json"
+        with Path(boot_file).open(encoding="ascii") as file:
+            self.record = self._begin(file.read().strip())
+        self._save()
+        self._detail = ""
+        self._verdict: tuple[int, bool, str] | None = None
+        self._gate: tuple[int, ServeTask] | None = None
+        self._start: ServeTask | None = None
+        self._stop: ServeTask | None = None
+        self._heard = time.monotonic()
+        self._lost = False
+        self._ended = False
+        self._service = ServiceState("unknown")
+
+    def run(self) -> NoReturn:
+        """Ask, obey, wait."""
+        times = self.unit.times
+        log(
+            f"unit {self.unit.name}: the tether of rank {self.rank.number} asks {self.unit.head[0]}:{self.unit.head[1]}"
+        )
+        while True:
+            begun = time.monotonic()
+            report_alive()
+            self._finish_tasks()
+            self._service = self._look()
+            left = self._heard + times.lease - time.monotonic()
+            # Once the lease has expired nothing must be done in time, and a slow keeper must be heard again.
+            limit = times.ask if self._lost else max(0.1, min(times.ask, left))
+            try:
+                order, generation = self._ask(limit)
+            except (OSError, ServeError) as error:
+                self._not_heard(error)
+            else:
+                if self._lost:
+                    log("the keeper answers again")
+                # The lease counts from the question: what the keeper knew is not younger.
+                self._heard, self._lost = begun, False
+                self._obey(order, generation)
+            wait = begun + times.ask - time.monotonic()
+            if not self._lost:
+                wait = min(wait, self._heard + times.lease - time.monotonic())
+            time.sleep(max(0.05, wait))
+
+    def _ask(self, limit: float) -> tuple[str, int]:
+        answer = ask(self.unit, self.secret, self._report(), limit, self.rank.address)
+        order, generation = answer.get("order"), answer.get("generation")
+        if order not in ("gate", "run", "stop") or type(generation) is not int:
+            raise ServeError("the answer has no valid order")
+        return order, generation
+
+    def leave(self) -> NoReturn:
+        """End in order, as at a shutdown. The service goes on: systemd ends it, or the next tether finds it."""
+        self.record.ended_clean = True
+        with contextlib.suppress(OSError):
+            self._save()
+        if self._gate:
+            self._gate[1].kill()
+        os._exit(0)
+
+    def _begin(self, boot: str) -> RankRecord:
+        values = read_record(self._path)
+        if values is None:
+            return RankRecord(boot)
+        default = asdict(RankRecord(boot))
+        if values.keys() != default.keys() or any(type(values[key]) is not type(default[key]) for key in default):
+            raise ServeError(f"{self._path}: not the state of a rank; stop the rank and remove the file")
+        record = RankRecord(**values)
+        if record.boot != boot:
+            # An end out of order counts until the next start, however many boots are in between.
+            return RankRecord(
+                boot, record.generation, clean=record.clean and (record.ended_clean or not record.running)
+            )
+        record.ended_clean = False
+        return record
+
+    def _save(self) -> None:
+        write_record(self._path, asdict(self.record))
+
+    # What is
+
+    def _look(self) -> ServiceState:
+        """Ask systemd for the rank's service."""
+        names = ("ActiveState", "Result", "ExecMainStatus", "InvocationID", "MainPID")
+        try:
+            found = self._systemctl("show", f"--property={','.join(names)}", self.unit.service)
+        except (OSError, subprocess.SubprocessError) as error:
+            return ServiceState("unknown", f"systemctl does not answer: {line(error, 120)}")
+        if not all(name in found for name in names):
+            return ServiceState("unknown", "systemctl does not report the service")
+        detail = f"exit code {found['ExecMainStatus']}, result {found['Result']}"
+        return ServiceState(found["ActiveState"], detail, found["InvocationID"], found["MainPID"] == "0")
+
+    def _systemctl(self, *words: str) -> dict[str, str]:
+        command = [*self.unit.systemctl, *words]
+        report_alive()
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=QUESTION_LIMIT, check=True
+        )
+        return dict(text.split("=", 1) for text in done.stdout.splitlines() if "=" in text)
+
+    def _leaving(self) -> bool:
+        """Return whether this machine shuts down. It is asked only while no rank runs here, and could be started."""
+        if self._service.active not in ("inactive", "failed"):
+            return False
+        try:
+            return self._systemctl("show", "--property=SystemState").get("SystemState") == "stopping"
+        except (OSError, subprocess.SubprocessError):
+            return True
+
+    def _state(self) -> str:
+        active = self._service.active
+        if active in ("active", "reloading", "refreshing"):
+            return "running"
+        if active == "activating":
+            return "starting"
+        if active == "deactivating":
+            return "stopping"
+        if active not in ("inactive", "failed"):
+            return "unknown"
+        if self._start:
+            return "starting"
+        if self._stop:
+            return "stopping"
+        if self.record.running:
+            return "stopping" if self._ended else "ended"
+        return "gating" if self._gate else "idle"
+
+    def _report(self) -> dict[str, object]:
+        state = self._state()
+        if state == "running":
+            self._adopt()
+        own = state != "running" or self.record.invocation == self._service.invocation
+        detail = self._detail or (self._service.detail if state in ("ended", "unknown") else "")
+        if state == "stopping" and not self._ended:
+            detail = (
+                f"its process has ended, {self._service.detail}, and its tether did not stop it"
+                if self._service.ended
+                else f"{self.unit.service} is being stopped on the node, not by its tether"
+            )
+        return {
+            "kind": "report",
+            "rank": self.rank.number,
+            "state": state,
+            "generation": self.record.generation if own else None,
+            "boot": self.record.boot,
+            "clean": self.record.clean,
+            "leaving": self._leaving(),
+            "kernel": self.record.kernel,
+            "detail": detail,
+            "gate": self._verdict,
+        }
+
+    def _adopt(self) -> None:
+        """Remember which start of the service is the one that this tether ordered."""
+        if self.record.running and not self.record.invocation and not self._stop:
+            self.record.invocation = self._service.invocation
+            with contextlib.suppress(OSError):  # asked again at the next look
+                self._save()
+
+    # What is done
+
+    def _obey(self, order: str, generation: int) -> None:
+        if order == "stop":
+            self._end("the keeper ordered it")
+        elif generation < self.record.generation or self._state() == "unknown":
+            pass  # a keeper that lost its state asks for a later generation once it has this report
+        elif order == "gate":
+            self._check(generation)
+        elif (
+            generation > self.record.generation and self._state() == "idle" and self._verdict == (generation, True, "")
+        ):
+            self._begin_rank(generation)
+
+    def _check(self, generation: int) -> None:
+        if self._gate and self._gate[0] != generation:
+            self._gate[1].kill()
+            self._gate = None
+        if self._state() == "idle" and (self._verdict is None or self._verdict[0] != generation):
+            self._verdict = None
+            self._detail = self.record.kernel = ""
+            self._gate = generation, ServeTask(self.unit.gate, self.unit.times.gate_limit)
+
+    def _begin_rank(self, generation: int) -> None:
+        before = asdict(self.record)
+        self.record = RankRecord(self.record.boot, generation, running=True, started=time.time())
+        try:
+            self._save()  # first: a tether that ends here must not start the same generation again
+        except OSError as error:
+            self.record = RankRecord(**before)
+            self._verdict = generation, False, f"{self._path}: {error.strerror}"
+            return
+        self._ended = False
+        log(f"generation {generation}: start {self.unit.service}")
+        self._start = ServeTask([*self.unit.systemctl, "start", self.unit.service], self.unit.times.ready_limit)
+
+    def _end(self, reason: str) -> None:
+        """Bring the rank to a stop, step by step: it is called until nothing is left."""
+        self._ended = True
+        if self._gate:
+            self._gate[1].kill()
+            self._gate = None
+        self._verdict = None
+        if self._stop:
+            return
+        if self._service.active not in ("inactive", "failed") or self._start:
+            if self._start:
+                self._start.kill()
+                self._start = None
+            self._detail = self._detail or reason
+            log(f"stop {self.unit.service}: {reason}")
+            self._stop = ServeTask([*self.unit.systemctl, "stop", self.unit.service], self.unit.times.stop_limit)
+        elif self.record.running:
+            self.record.kernel = self._kernel_fault()
+            self.record.running, self.record.invocation = False, ""
+            with contextlib.suppress(OSError):
+                self._save()
+
+    def _kernel_fault(self) -> str:
+        """Return what the kernel logged since the start of the rank and forbids another start, or nothing. A log that
+        cannot be read forbids it, too.
+        """
+        since = f"--since=@{int(self.record.started)}"
+        command = [*self.unit.journalctl, "--dmesg", "--output=cat", "--no-pager", since]
+        report_alive()
+        try:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=QUESTION_LIMIT)
+        except (OSError, subprocess.SubprocessError) as error:
+            return f"the kernel's log cannot be read: {line(error, 120)}"
+        text = done.stdout.decode(errors="replace")
+        # Without files, such as those of another machine-id, journalctl ends with 0; with --quiet it does not say so.
+        if done.returncode or NO_JOURNAL in done.stderr:
+            shown = line(done.stderr.decode(errors="replace").strip() or f"exit code {done.returncode}", 120)
+            return f"the kernel's log cannot be read: {shown}"
+        found = (one for one in text.splitlines() if FATAL.search(one))
+        return next((f"the kernel logged: {line(one, 200)}" for one in found), "")
+
+    def _not_heard(self, error: Exception) -> None:
+        lease = self.unit.times.lease
+        if time.monotonic() - self._heard < lease:
+            return
+        if not self._lost:
+            log(f"no authentic answer of the keeper for {lease:g} s: {line(error, 120)}")
+        self._lost = True
+        if self._service.active not in ("inactive", "failed"):
+            self._detail = f"no answer of the keeper for {lease:g} s"
+        self._end(f"no answer of the keeper for {lease:g} s")
+
+    def _finish_tasks(self) -> None:
+        if self._gate and self._gate[1].done():
+            generation, task = self._gate
+            self._gate, self._verdict = None, (generation, not task.reason, task.reason)
+            log(f"generation {generation}: gate {'passed' if not task.reason else f'failed: {task.reason}'}")
+        if self._start and self._start.done():
+            if self._start.reason:
+                self._detail = f"systemctl start failed: {self._start.reason}"
+            self._start = None
+        if self._stop and self._stop.done():
+            if self._stop.reason:
+                log(f"systemctl stop failed: {self._stop.reason}; its processes are killed")
+                words = [*self.unit.systemctl, "kill", "--signal=KILL", self.unit.service]
+                with contextlib.suppress(OSError, subprocess.SubprocessError):
+                    subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=QUESTION_LIMIT)
+            self._stop = None
+
+
+def main(words: list[str]) -> int:
+    """Run the program. Returns its exit code."""
+    parser = argparse.ArgumentParser(
+        prog="serve-tether", description="Run one rank of a served unit while its keeper asks."
+    )
+    parser.add_argument("unit", metavar="UNIT-FILE")
+    parser.add_argument("rank", metavar="RANK", type=int)
+    parser.add_argument("--state", metavar="FOLDER", default=STATE_FOLDER, help="default: %(default)s")
+    parser.add_argument("--boot-id", metavar="FILE", default=BOOT_ID, help="default: %(default)s")
+    given = parser.parse_args(words)
+    try:
+        unit = load_unit(given.unit)
+        tether = Tether(unit, unit.rank(given.rank), given.state, given.boot_id)
+        signal.signal(signal.SIGTERM, lambda *_: tether.leave())
+        tether.run()
+    except ServeError as error:
+        print(f"serve-tether: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"serve-tether: {error.filename or given.unit}: {error.strerror or error}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main(sys.argv[1:]))

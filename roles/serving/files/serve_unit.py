@@ -1,0 +1,438 @@
+"""The unit file of a served model, and the authenticated messages between its keeper and its tethers.
+
+Standard library only, Python 3.10 or later. serve_keeper.py and serve_tether.py import it from their own folder.
+
+A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAME.json:
+
+    name         of the unit: lower-case letters, digits, _
+    model        as the engine's API names it
+    engine       vllm or sglang: it selects the counters that count as progress, and those of requests
+    ranks        [{"node": "spark1", "address": "10.0.0.1"}, ...] in the order of ranks; rank 0 is the head
+    head         {"address": "10.0.0.1", "port": 29400}: where the keeper listens
+    api          {"address": "10.0.0.1", "port": 8000}: the head's OpenAI API; "key_file" where it wants a key
+    secret_file  the shared secret of keeper and tethers, 32 bytes or more; only its owner may read it
+    gate         command that ends with 0 when this node may start its rank, otherwise prints the reason
+    service      the rank's systemd service; default sparkrack-serve-NAME.service
+    systemctl    command that controls it; default ["systemctl"]
+    journalctl   command that prints the kernel's log; default ["journalctl"]
+    probe        {"prompt": "2+2=", "answer": "4", "max_tokens": 8, "counters": [...]}
+    times        seconds: ask 2, lease 10, gate_limit 180, stop_limit 90, ready_limit 1800, first_limit 300,
+                 probe_interval 60, probe_limit 60, drain 0, clock_limit 1; and probe_misses 2
+    restart      {"times": 1, "within": 21600, "uptime": 600}
+    boot         hold or start
+
+A message is one line: HMAC-SHA256 as hex, a space, a JSON object. The keeper speaks first, with a random challenge, and
+both MACs cover it, so that no message of another connection is accepted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import re
+import secrets
+import socket
+import stat
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+LINE_LIMIT = 65536
+COUNTERS = {
+    "vllm": ("vllm:iteration_tokens_total_count", "vllm:generation_tokens_total", "vllm:prompt_tokens_total"),
+    "sglang": ("sglang:generation_tokens_total", "sglang:prompt_tokens_total"),
+}
+"""Counters that rise while an engine computes, whatever its requests wait for."""
+REQUESTS = {
+    "vllm": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
+    "sglang": ("sglang:num_running_reqs", "sglang:num_queue_reqs"),
+}
+"""Gauges of the requests that an engine computes, and of those that wait for it."""
+_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,30}")
+_CHALLENGE = re.compile(r"[0-9a-f]{32}")
+_Value = TypeVar("_Value")
+
+
+class ServeError(Exception):
+    """A fault that the program reports in one sentence."""
+
+
+@dataclass(frozen=True)
+class ServedRank:
+    """One rank: its number, its node's name and the address from which the node asks the keeper."""
+
+    number: int
+    node: str
+    address: str
+
+    def __str__(self) -> str:
+        return f"{self.node} (rank {self.number})"
+
+
+@dataclass(frozen=True)
+class ServeTimes:
+    """Periods in seconds, and how many failed probes in a row make a unit stuck.
+
+    `clock_limit`: how far the clock of a node may be from that of the head at a start. Leases count by the monotonic
+    clock of each machine. It is the journals of the ranks that need it: they are read in one order, in which an end
+    must come before what follows from it at the next question (`ask`). Certificates tolerate minutes.
+    """
+
+    ask: float = 2.0
+    lease: float = 10.0
+    gate_limit: float = 180.0
+    stop_limit: float = 90.0
+    ready_limit: float = 1800.0
+    first_limit: float = 300.0
+    probe_interval: float = 60.0
+    probe_limit: float = 60.0
+    drain: float = 0.0
+    clock_limit: float = 1.0
+    probe_misses: int = 2
+
+    @property
+    def busy_interval(self) -> float:
+        """Return the seconds between two looks at the counters of a busy engine, which cost less than a completion.
+
+        An engine that gets stuck between two looks is found at the second one after it. So both together are not
+        longer than what an idle unit waits, or a unit would be stuck for longer under load.
+        """
+        return min(self.probe_interval / 2, self.lease / 2)
+
+
+@dataclass(frozen=True)
+class RestartBudget:
+    """At most `times` restarts `within` so many seconds, and none of a unit that ended before `uptime` seconds."""
+
+    times: int = 1
+    within: float = 21600.0
+    uptime: float = 600.0
+
+
+@dataclass(frozen=True)
+class CompletionProbe:
+    """The completion that proves a unit, and the counters whose rise proves it without one.
+
+    `answer`: a text that the completion has; with an empty one any completion does.
+    """
+
+    prompt: str = "2+2="
+    answer: str = "4"
+    max_tokens: int = 8
+    counters: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ServedUnit:
+    """One unit, as its file declares it."""
+
+    name: str
+    model: str
+    ranks: tuple[ServedRank, ...]
+    head: tuple[str, int]
+    api: tuple[str, int]
+    key_file: str | None
+    secret_file: str
+    gate: tuple[str, ...]
+    service: str
+    systemctl: tuple[str, ...]
+    journalctl: tuple[str, ...]
+    requests: tuple[str, ...] = REQUESTS["vllm"]
+    probe: CompletionProbe = field(default_factory=CompletionProbe)
+    times: ServeTimes = field(default_factory=ServeTimes)
+    restart: RestartBudget = field(default_factory=RestartBudget)
+    boot: str = "hold"
+
+    def rank(self, number: int) -> ServedRank:
+        """Return a rank by its number. Raises ServeError when there is none."""
+        if not 0 <= number < len(self.ranks):
+            raise ServeError(f"unit {self.name} has no rank {number}, expected 0 to {len(self.ranks) - 1}")
+        return self.ranks[number]
+
+
+class _Section:
+    """One object of a unit file. Each reader takes a key; `end` refuses the keys that nothing took."""
+
+    def __init__(self, place: str, value: object) -> None:
+        if not isinstance(value, dict):
+            raise ServeError(f"{place}: expected an object")
+        self.place, self.values = place, dict(value)
+
+    def take(
+        self, key: str, kind: type[_Value], right: Callable[[_Value], bool], expected: str, *default: _Value
+    ) -> _Value:
+        """Return the value of a key. Raises ServeError when it is missing without a default, or wrong."""
+        if key not in self.values:
+            if default:
+                return default[0]
+            raise ServeError(f"{self.place}: {key} is missing, expected {expected}")
+        value = self.values.pop(key)
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if not isinstance(value, kind) or isinstance(value, bool) or not right(value):
+            raise ServeError(f"{self.place}: {key} is {value!r}, expected {expected}")
+        return value
+
+    def text(self, key: str, *default: str) -> str:
+        """Return a text that is not empty."""
+        return self.take(key, str, lambda text: bool(text) and text.isprintable(), "a text", *default)
+
+    def words(self, key: str, *default: list[Any]) -> tuple[str, ...]:
+        """Return a list of texts."""
+
+        def right(words: list[Any]) -> bool:
+            return bool(words) and all(isinstance(word, str) and word for word in words)
+
+        found: list[Any] = self.take(key, list, right, "a list of texts", *default)
+        return tuple(found)
+
+    def one_of(self, key: str, *choices: str, default: str) -> str:
+        """Return one of the choices."""
+        return self.take(key, str, lambda text: text in choices, " or ".join(choices), default)
+
+    def endpoint(self, key: str) -> tuple[tuple[str, int], str | None]:
+        """Return address and port, and the path of a key file where there is one."""
+        section = _Section(f"{self.place}: {key}", self.values.pop(key, None))
+        port = section.take("port", int, lambda number: 0 < number < 65536, "a port")
+        found = (section.text("address"), port), section.text("key_file", "") or None
+        section.end()
+        return found
+
+    def numbers(self, key: str, of: type[_Value]) -> _Value:
+        """Return a dataclass of positive numbers, with its defaults for the keys that are left out."""
+        section = _Section(f"{self.place}: {key}", self.values.pop(key, {}))
+        values: dict[str, float] = {}
+        for one in fields(of):  # type: ignore[arg-type]
+            default: Any = one.default
+            if isinstance(default, int):
+                values[one.name] = section.take(one.name, int, lambda number: number >= 0, "a whole number", default)
+            else:
+                values[one.name] = section.take(one.name, float, lambda number: 0 <= number < 1e9, "seconds", default)
+        section.end()
+        return of(**values)
+
+    def end(self) -> None:
+        """Refuse the keys that are left."""
+        if self.values:
+            raise ServeError(f"{self.place}: unknown key {', '.join(map(repr, sorted(self.values)))}")
+
+
+def load_unit(path: str) -> ServedUnit:
+    """Read a unit file. Raises ServeError with its path, the key and what is expected."""
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            top = _Section(path, json.load(file))
+    except OSError as error:
+        raise ServeError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ServeError(f"{path}: not JSON: {error}") from None
+    name = top.take("name", str, lambda text: bool(_NAME.fullmatch(text)), "lower-case letters, digits, _")
+    engine = top.one_of("engine", *COUNTERS, default="vllm")
+    ranks = []
+    declared: list[Any] = top.take("ranks", list, bool, "a list of ranks")
+    for number, value in enumerate(declared):
+        section = _Section(f"{path}: ranks[{number}]", value)
+        ranks.append(ServedRank(number, section.text("node"), section.text("address")))
+        section.end()
+    head, no_key = top.endpoint("head")
+    if no_key:
+        raise ServeError(f"{path}: head: unknown key 'key_file'")
+    api, key_file = top.endpoint("api")
+    probe = _Section(f"{path}: probe", top.values.pop("probe", {}))
+    default = CompletionProbe()
+    unit = ServedUnit(
+        name=name,
+        model=top.text("model"),
+        ranks=tuple(ranks),
+        head=head,
+        api=api,
+        key_file=key_file,
+        secret_file=top.text("secret_file"),
+        gate=top.words("gate"),
+        service=top.text("service", f"sparkrack-serve-{name}.service"),
+        systemctl=top.words("systemctl", ["systemctl"]),
+        journalctl=top.words("journalctl", ["journalctl"]),
+        probe=CompletionProbe(
+            probe.text("prompt", default.prompt),
+            probe.take("answer", str, str.isprintable, "a text", default.answer),
+            probe.take("max_tokens", int, lambda number: 0 < number <= 4096, "1 to 4096", default.max_tokens),
+            probe.words("counters", list(COUNTERS[engine])),
+        ),
+        requests=REQUESTS[engine],
+        times=top.numbers("times", ServeTimes),
+        restart=top.numbers("restart", RestartBudget),
+        boot=top.one_of("boot", "hold", "start", default="hold"),
+    )
+    probe.end()
+    top.end()
+    times = unit.times
+    if not 0 < 2 * times.ask <= times.lease:
+        raise ServeError(f"{path}: times: lease is {times.lease:g} s, expected at least twice ask ({times.ask:g} s)")
+    if times.probe_misses < 1:
+        raise ServeError(f"{path}: times: probe_misses is {times.probe_misses}, expected 1 or more")
+    if len({rank.address for rank in ranks}) < len(ranks):
+        raise ServeError(f"{path}: ranks: two ranks have the same address")
+    return unit
+
+
+def read_private(path: str) -> bytes:
+    """Return the content of a file that only its owner, root or this user, may read. Raises ServeError without it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise ServeError(f"{path}: {error.strerror}") from None
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise ServeError(f"{path}: not a regular file")
+        if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o077:
+            raise ServeError(f"{path}: owner or mode {found.st_mode & 0o777:03o} is wrong: set owner root, mode 600")
+        return file.read(LINE_LIMIT)
+
+
+def read_secret(unit: ServedUnit) -> bytes:
+    """Return the shared secret. Raises ServeError when it cannot be read or is too short."""
+    secret = read_private(unit.secret_file).strip()
+    if len(secret) < 32:
+        raise ServeError(f"{unit.secret_file}: {len(secret)} bytes, expected at least 32")
+    return secret
+
+
+def write_record(path: str, record: Mapping[str, Any], durable: bool = True) -> None:
+    """Replace a JSON file; with `durable` it is on the disk before this returns. Raises OSError."""
+    temporary = Path(f"{path}.new")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(record, file, indent=1)
+        file.write("\n")
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+    temporary.replace(path)
+    if not durable:
+        return
+    folder = os.open(temporary.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_record(path: str) -> dict[str, Any] | None:
+    """Return a JSON object from a file, None when there is no file. Raises ServeError for anything else."""
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            found = json.load(file)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ServeError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise ServeError(f"{path}: not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ServeError(f"{path}: expected an object")
+    return found
+
+
+def line(text: object, limit: int = 300) -> str:
+    """Return text as one printable line of at most `limit` characters."""
+    words = " ".join("".join(c if c.isprintable() else " " for c in str(text)).split())
+    return words if len(words) <= limit else f"{words[: limit - 3]}..."
+
+
+def log(text: str) -> None:
+    """Print a line for the journal."""
+    print(line(text, 1000), flush=True)
+
+
+def report_alive() -> None:
+    """Tell systemd that this program goes on, as WatchdogSec= of its service expects. Without systemd, do nothing."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    if not address:
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as to:
+        to.sendto(b"WATCHDOG=1", f"\0{address[1:]}" if address.startswith("@") else address)
+
+
+# Messages
+
+
+def challenge() -> str:
+    """Return a random challenge."""
+    return secrets.token_hex(16)
+
+
+def seal(secret: bytes, direction: str, context: str, content: Mapping[str, Any]) -> bytes:
+    """Return a message as the line that is sent: `direction` is question or answer, `context` what its MAC covers."""
+    payload = json.dumps(content, separators=(",", ":"))
+    return f"{_mac(secret, direction, context, payload)} {payload}\n".encode()
+
+
+def unseal(secret: bytes, direction: str, context: str, text: str) -> dict[str, Any]:
+    """Return the content of a received line. Raises ServeError when its MAC is wrong; only then it is parsed."""
+    mac, _, payload = text.partition(" ")
+    if not hmac.compare_digest(mac.encode(), _mac(secret, direction, context, payload).encode()):
+        raise ServeError("wrong authentication code")
+    try:
+        content = json.loads(payload)
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise ServeError("the message is not a JSON object")
+    return content
+
+
+def _mac(secret: bytes, direction: str, context: str, payload: str) -> str:
+    return hmac.new(secret, f"{direction}\n{context}\n{payload}".encode(), hashlib.sha256).hexdigest()
+
+
+def read_line(connection: socket.socket, deadline: float) -> str:
+    """Return the next line from a connection, until `deadline` of the monotonic clock.
+
+    Raises OSError when it does not come in time, or the connection ends; ServeError when it is too long or no text.
+    """
+    received = b""
+    while not received.endswith(b"\n"):
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("no complete line in time")
+        connection.settimeout(left)
+        part = connection.recv(LINE_LIMIT)
+        if not part:
+            raise ConnectionResetError("the connection ended")
+        received += part
+        if len(received) > LINE_LIMIT:
+            raise ServeError("the line is too long")
+    try:
+        return received.decode().removesuffix("\n")
+    except UnicodeDecodeError:
+        raise ServeError("the line is not text") from None
+
+
+def ask(unit: ServedUnit, secret: bytes, content: Mapping[str, Any], limit: float, source: str = "") -> dict[str, Any]:
+    """Send one message to the keeper, from the address `source`, and return its answer, within `limit` seconds.
+
+    Raises OSError when the keeper does not answer, ServeError when its answer is not authentic.
+    """
+    return ask_at(unit.head, secret, {**content, "unit": unit.name}, limit, source)
+
+
+def ask_at(
+    address: tuple[str, int], secret: bytes, content: Mapping[str, Any], limit: float, source: str = ""
+) -> dict[str, Any]:
+    """Send one message to another program of the unit, with the time of this node, and return the answer. Raises as
+    `ask`.
+    """
+    deadline = time.monotonic() + limit
+    with socket.create_connection(address, limit, (source, 0) if source else None) as connection:
+        once = read_line(connection, deadline)
+        if not _CHALLENGE.fullmatch(once):
+            raise ServeError("the challenge has the wrong form")
+        nonce = challenge()
+        # Between challenge and receipt, so that the other end knows the time of this node as well as it knows its own.
+        connection.sendall(seal(secret, "question", once, {**content, "nonce": nonce, "clock": time.time()}))
+        return unseal(secret, "answer", once + nonce, read_line(connection, deadline))

@@ -1,0 +1,122 @@
+"""What the gate of a node asks for before its rank may start. Pure: from rack.yaml and its lock file."""
+
+from __future__ import annotations
+
+from core.hardware import gb10
+from core.model import Rack
+from core.model.addressing import Address, reachable
+from core.model.fields import mebibytes
+from core.model.model_lock import ModelRecord
+from core.model.models import MODEL_STORE
+from core.model.rdma_flows import (
+    STALE,
+    STALE_REMEDY,
+    TOOL_OPTIONS,
+    Flow,
+    enough_for_half,
+    half_flows,
+    leg_gbps,
+    used,
+)
+from core.model.serving import ServingUnit
+from core.model.serving_fit import demand_of, weight_size
+from roles.memory.options import MemoryOptions
+from roles.time.options import TimeOptions
+
+GUARD = "sparkrack-memory-guard.service"
+MEETING_PORT = 18664
+"""Where the gates of a unit meet, on each half: above the ports of their tools."""
+
+
+def guard(rack: Rack) -> str | None:
+    """Return the unit of the memory guard; None where rack.yaml wants none, or leaves memory to its owner."""
+    return GUARD if rack.options(MemoryOptions).floor and "memory" not in rack.leave else None
+
+
+def model(unit: ServingUnit, record: ModelRecord) -> dict[str, object]:
+    """Return the folder of the model, and its files with their sizes in bytes."""
+    return {
+        "name": unit.model,
+        "folder": str(MODEL_STORE / unit.model),
+        "files": {file.path: file.size for file in sorted(record.files, key=lambda file: file.path)},
+    }
+
+
+def echoes(rack: Rack, node: str, members: tuple[str, ...]) -> list[dict[str, object]]:
+    """Return the peers that each half must reach with packets of full size: nodes of the unit in its subnet."""
+    return [
+        {
+            "peer": there.half.node,
+            "device": here.device,
+            "address": str(there.interface.ip),
+            "mtu": rack.fabric.mtu,
+        }
+        for here, there in reachable(rack, node)
+        if there.half.node in members
+    ]
+
+
+def proof(rack: Rack, node: str, members: tuple[str, ...], secret_file: str) -> dict[str, object] | None:
+    """Return what a node measures and has measured of RDMA, in the form of files/serve_proof.py: each half that NCCL
+    uses sends to the next node of the unit. None where rack.yaml wants no proof, or no node shares a subnet.
+    """
+    if rack.serving is None or rack.serving.rdma_proof == "none":
+        return None
+    flows = [flow for name in members for flow in _flows(rack, name, members)]
+    sends = [_sends(rack, flow) for flow in flows if flow.here.half.node == node]
+    receives = [
+        {"peer": flow.here.half.node, **_end(flow.there, flow)} for flow in flows if flow.there.half.node == node
+    ]
+    if not sends and not receives:
+        return None
+    return {
+        "secret_file": secret_file,
+        "meeting_port": MEETING_PORT,
+        "options": list(TOOL_OPTIONS),
+        "stale_remedy": STALE_REMEDY,
+        "sends": sends,
+        "receives": receives,
+    }
+
+
+def _flows(rack: Rack, node: str, members: tuple[str, ...]) -> list[Flow]:
+    carrying = {address for name in members for address in used(rack, name)}
+    return [flow for flow in half_flows(rack, node, members) if flow.here in carrying and flow.there in carrying]
+
+
+def _sends(rack: Rack, flow: Flow) -> dict[str, object]:
+    leg = leg_gbps(rack, flow.here)
+    return {
+        "peer": flow.there.half.node,
+        **_end(flow.here, flow),
+        "peer_address": str(flow.there.interface.ip),
+        "least": enough_for_half(leg),
+        "stale": list(STALE) if leg >= gb10.HALF_GBPS else None,
+    }
+
+
+def _end(address: Address, flow: Flow) -> dict[str, object]:
+    half = address.half
+    return {
+        "half": half.interface,
+        "device": gb10.half_device(half.port, half.index),
+        "address": str(address.interface.ip),
+        "port": flow.port,
+    }
+
+
+def time(rack: Rack) -> bool:
+    """Return whether the clock must be synchronized: rack.yaml declares servers."""
+    return rack.declared(TimeOptions) is not None and rack.keeps("time")
+
+
+def memory(rack: Rack, unit: ServingUnit, record: ModelRecord, ranks: int) -> dict[str, object]:
+    """Return the memory that must be available: what the engine takes, and the floor below which the guard ends it."""
+    floor = rack.options(MemoryOptions).floor
+    add = mebibytes(floor) * 2**20 if floor else 0
+    if unit.memory is not None:
+        return {"share": unit.memory, "add": add}
+    demand, _ = demand_of(unit)
+    weights = record.size if (known := weight_size(record)) is None else known
+    cache = mebibytes(unit.kv) * 2**20 if unit.kv else 0
+    return {"bytes": int(weights / ranks + cache + demand.overhead_gib * 2**30) + add}

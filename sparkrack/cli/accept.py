@@ -1,0 +1,170 @@
+"""`sparkrack accept`: what a real rack shows of the claims that this project rests on. Nothing is changed."""
+
+from __future__ import annotations
+
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sparkrack.cli.loading import loading
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
+
+if TYPE_CHECKING:
+    from core.claims.claims import Claim
+    from sparkrack.accept.model import AcceptReport
+
+PAGE, DOCUMENT = "accept.html", "accept.json"
+
+
+def _ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from core.claims.claims import known_claims
+
+    return [claim.id for claim in known_claims() if claim.id.startswith(incomplete)]
+
+
+@click.command()
+@rack_option
+@limit_option
+@exclude_option
+@click.option(
+    "--level",
+    type=click.Choice(["look"]),
+    default="look",
+    show_default=True,
+    help="What an observation may do to the rack; `look` only reads.",
+)
+@click.option(
+    "--claim",
+    "ids",
+    multiple=True,
+    metavar="ID",
+    shell_complete=_ids,
+    help="Only this claim of docs/unproven.md; may be given again.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help=f"Write {PAGE} and {DOCUMENT} with all evidence into this folder.",
+)
+@json_option
+@quiet_option
+def accept(
+    rack: Path,
+    limit: tuple[str, ...],
+    exclude: tuple[str, ...],
+    level: str,  # noqa: ARG001 - the only level that there is
+    ids: tuple[str, ...],
+    output: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Read from a real rack which claims about the hardware hold: each is observed, refuted or not observed.
+
+    \b
+      sparkrack accept --output accept
+      sparkrack accept --claim switch.monitor.fields --claim preflight.dmi
+      sparkrack accept --json | jq '.claims[] | select(.result == "refuted")'
+
+    The claims are those of docs/unproven.md. Nothing is changed and no lock is taken. A claim is not observed when a
+    host does not answer, when its answer is not understood, or when it needs a change or load.
+    Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read.
+    """
+    with loading():
+        from rich.console import Console
+
+        from core.model import load
+        from core.model.selection import SelectionError, select
+        from core.util.provenance import origin
+        from sparkrack.accept import collect, render
+        from sparkrack.cli.progress import show_progress
+        from sparkrack.status.render import WIDTH
+
+    claims = _selected(ids)
+    found = load(rack)
+    try:
+        machines = select(found, limit, exclude).machines
+    except SelectionError as fault:
+        raise click.ClickException(str(fault)) from None
+    if output:
+        _make_folder(output)  # now: minutes later the readings would be for nothing
+    begun = origin(rack)
+    with show_progress(silent=as_json or quiet) as progress:
+        report = collect.accept(found, list(machines), claims, begun, progress)
+    if output:
+        _write(output, report)
+    if as_json:
+        click.echo(report.to_json())
+    else:
+        width = None if sys.stdout.isatty() else WIDTH
+        render.show(report, Console(highlight=False, markup=False, width=width), quiet=quiet)
+        if output:
+            click.echo(str(output / PAGE))
+    _next(report, rack, limit, exclude, ids, output, silent=as_json or quiet)
+    sys.exit(report.exit)
+
+
+def _selected(ids: tuple[str, ...]) -> tuple[Claim, ...]:
+    """The claims with these ids, or all. Raises UsageError."""
+    from core.claims.claims import known_claims
+
+    known = {claim.id: claim for claim in known_claims()}
+    for one in ids:
+        if one not in known:
+            near = get_close_matches(one, known, 1)
+            hint = f"did you mean {near[0]}?" if near else "docs/unproven.md has the ids"
+            raise click.UsageError(f"--claim {one}: there is no such claim; {hint}")
+    return tuple(known[one] for one in dict.fromkeys(ids)) or tuple(known.values())
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise click.ClickException(f"{folder}: {fault.strerror}; choose another folder") from None
+
+
+def _write(folder: Path, report: AcceptReport) -> None:
+    """Write the page and the document, readable by their owner only."""
+    from core.util.atomic_file import write_atomic
+    from sparkrack.accept.report_html import page
+
+    try:
+        write_atomic(folder / PAGE, page(report))
+        write_atomic(folder / DOCUMENT, report.to_json() + "\n")
+    except OSError as fault:
+        raise click.ClickException(f"{folder}: {fault.strerror}") from None
+
+
+def _next(
+    report: AcceptReport,
+    rack: Path,
+    limit: tuple[str, ...],
+    exclude: tuple[str, ...],
+    ids: tuple[str, ...],
+    output: Path | None,
+    *,
+    silent: bool,
+) -> None:
+    """Print the next step: find out why no host answers, leave out the hosts that do not, write the evidence, or check
+    that the rack works.
+    """
+    again = ["sparkrack", "accept", *(word for one in ids for word in ("--claim", one))]
+    away = [host.host for host in report.hosts if not host.answered]
+    if report.exit == 1:
+        next_step(["sparkrack", "status"], "to see which hosts answer", rack=rack, silent=silent)
+    elif away:
+        again += ["--output", str(output)] if output else []
+        reason, exclude = "without the hosts that do not answer", (*exclude, *away)
+        next_step(again, reason, rack=rack, limit=limit, exclude=exclude, silent=silent)
+    elif output is None:
+        again += ["--output", "accept"]
+        next_step(again, "for a page with the evidence", rack=rack, limit=limit, exclude=exclude, silent=silent)
+    elif report.exit == 2:
+        next_step(["sparkrack", "support"], "for a report of what is refuted", rack=rack, silent=silent)
+    else:
+        next_step(["sparkrack", "verify"], rack=rack, silent=silent)

@@ -1,0 +1,254 @@
+"""Sequence of `init` and `adopt`: choose the hosts, verify their identity, and collect their reports."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+from pydantic import SecretStr, ValidationError
+
+from core.model import Access, SecretError, SecretRef
+from core.model.error_messages import problems
+from core.model.errors import format_path, printable_line
+from core.model.fields import PLAIN_API_PORT, SSH_PORT, TLS_API_PORT
+from core.routeros.errors import SwitchError, UnreadableError
+from core.ssh.fingerprint_file import read_fingerprints
+from core.ssh.host_keys import HostKey, HostKeyError, pin
+from core.util import regular_file
+from sparkrack.cli.discovery_options import DiscoveryOptions, validate_host
+from sparkrack.cli.progress import show_progress
+from sparkrack.cli.prompts import hidden_prompt
+from sparkrack.discovery import collect, neighbours
+from sparkrack.discovery.advertisements import Advertised
+from sparkrack.discovery.collect import Endpoint
+from sparkrack.discovery.describe import NO_CERTIFICATE, FoundNode, FoundRack, FoundSwitch
+from sparkrack.discovery.host_trust import HostIdentityError, verify_host_key
+from sparkrack.discovery.node_facts import NodeFacts
+from sparkrack.discovery.switch_facts import SwitchFacts
+from switch.bootstrap.first_contact import offered_services
+from switch.bootstrap.menus import FACTORY_USER
+
+USER, KEY = "ops", "~/.ssh/id_ed25519"
+_NO_TERMINAL = "there is no terminal for a prompt"
+
+Pins = dict[str, tuple[HostKey, ...]]
+"""The keys that are to be pinned, by the address of the node."""
+
+
+class Discovery:
+    """Facts found about one rack. `strict`: a host that does not answer is an error, not a gap."""
+
+    def __init__(self, options: DiscoveryOptions, *, strict: bool) -> None:
+        self.options, self.strict = options, strict
+        self.pins: Pins = {}
+        self.facts: dict[str, NodeFacts] = {}
+        self.switches: dict[str, SwitchFacts] = {}
+        self.file = options.out.absolute().parent / Path(options.known_hosts).expanduser()
+
+    def run(self) -> FoundRack:
+        """Collect from all hosts. Raises ClickException; nothing is written."""
+        addresses = dict(self.options.nodes) or self._choose_nodes()
+        at = dict(self.options.switch) or self._choose_switch()
+        user = self.options.user or _asked("user that the nodes let in", USER)
+        key = self.options.key or _asked("key that they let in", KEY)
+        access: dict[str, Any] = {"user": user, "key": key, "known_hosts": self.options.known_hosts}
+        if self.options.ssh_port != SSH_PORT:
+            access |= {"port": self.options.ssh_port}
+        unread_reasons = self._verify_hosts(addresses)
+        machines = self._nodes(addresses, access, unread_reasons)
+        return FoundRack(
+            self.options.name, access, machines, {name: self._find_switch(name, host) for name, host in at.items()}
+        )
+
+    # --- nodes -------------------------------------------------------------------------------------------------------
+
+    def _choose_nodes(self) -> dict[str, str]:
+        say(f"looking for nodes for {neighbours.LISTEN_SECONDS:g} s")
+        found, why = neighbours.nodes()
+        for one in found:
+            say(f"neighbour: {one.name} {one.address}")
+        if why:
+            say(why)
+        if not sys.stdin.isatty():
+            near = ", ".join(f"--node {one.name}={one.address}" for one in found)
+            raise click.ClickException(f"no node is named: {near or 'pass --node NAME=ADDRESS'}; {_NO_TERMINAL}")
+        chosen = {one.name: one.address for one in found if _yes(f"is {one.name} ({one.address}) a node of this rack?")}
+        while not chosen:
+            text = _asked("a node, as NAME=ADDRESS", "spark1=10.77.0.11")
+            name, _, address = text.partition("=")
+            try:
+                validate_host(name, address)
+            except click.UsageError as fault:
+                say(fault.message)
+            else:
+                chosen[name] = address
+        return chosen
+
+    def _verify_hosts(self, addresses: Mapping[str, str]) -> dict[str, str]:
+        """Verify the identity of each host; return the reason for those without a host key."""
+        unread_reasons = {}
+        try:
+            vouched = read_fingerprints(self.options.host_keys) if self.options.host_keys else None
+            for name, address in addresses.items():
+                met = verify_host_key(name, address, self.options.ssh_port, self.file, vouched, _confirmed)
+                if met.why:
+                    unread_reasons[name] = met.why
+                elif met.fresh:
+                    self.pins[address] = met.fresh
+        except (HostIdentityError, HostKeyError) as fault:
+            raise click.ClickException(f"{fault}; nothing was written") from None
+        return unread_reasons
+
+    def _nodes(self, addresses: Mapping[str, str], access: Mapping[str, Any], unread_reasons: Mapping[str, str]) -> Any:
+        with TemporaryDirectory(prefix="sparkrack-") as folder:
+            known = Path(folder) / "known_hosts"
+            try:
+                known.write_bytes(regular_file.read_bytes(self.file) if self.file.exists() else b"")
+            except OSError as fault:
+                raise click.ClickException(f"{self.file} cannot be read: {fault.strerror}") from None
+            for address, keys in self.pins.items():
+                pin(known, address, self.options.ssh_port, keys)
+            try:
+                settings = Access.model_validate(
+                    {**access, "known_hosts": str(known)}, context={"folder": self.options.out.absolute().parent}
+                )
+            except ValidationError as error:
+                wrong = next(problems(error, Access, {}))
+                where = f"access.{format_path(wrong.path)}"
+                raise click.ClickException(f"{where}: {wrong.what}; {wrong.right}; nothing was written") from None
+            with show_progress(silent=False) as progress:
+                answers = collect.nodes(
+                    settings, {name: host for name, host in addresses.items() if name not in unread_reasons}, progress
+                )
+        found = {}
+        for name, address in addresses.items():
+            facts = answers.get(name, unread_reasons.get(name, ""))
+            why = "" if isinstance(facts, NodeFacts) else printable_line(facts)
+            if isinstance(facts, NodeFacts):
+                self.facts[name] = facts
+            else:
+                self._report_unread(name, why)
+            vendor, ports = self.options.vendors.get(name), self.options.cables.get(name, {})
+            found[name] = FoundNode(address, self.facts.get(name), why, vendor, ports)
+        return found
+
+    # --- switch ------------------------------------------------------------------------------------------------------
+
+    def _choose_switch(self) -> dict[str, str]:
+        if self.options.alone or not sys.stdin.isatty():
+            return {}
+        say(f"looking for switches for {neighbours.LISTEN_SECONDS:g} s")
+        found: tuple[Advertised, ...] = neighbours.switches()
+        for one in found:
+            say(f"neighbour: {one.name} {one.address} {one.what}")
+        text = _asked("address of the switch; - for none", found[0].address if found else "-")
+        if text != "-":
+            validate_host(self.options.model.name, text)
+        return {} if text == "-" else {self.options.model.name: text}
+
+    def _find_switch(self, name: str, host: str) -> FoundSwitch:
+        options = self.options
+        port = options.api_port or (PLAIN_API_PORT if options.plain else TLS_API_PORT)
+        kept = _written(options.password, options.out) if options.password else {"env": _variable(name)}
+        tls, why = (None, "") if options.plain else self._certificate(name, host, port)
+        facts: SwitchFacts | None = None
+        if not why:
+            try:
+                facts = self._read(name, Endpoint(host, port, tls, options.switch_user))
+            except (SwitchError, UnreadableError, SecretError) as fault:
+                why = printable_line(str(fault))
+        if facts:
+            self.switches[name] = facts
+        else:
+            self._report_unread(name, why)
+            say(f"{name}: model {options.model.board} is written, since it was not read; --switch-model names another")
+        user = options.switch_user
+        if not self.strict and (options.plain or user == FACTORY_USER):
+            # In factory state: the file declares what bootstrap will create.
+            port, tls, user = TLS_API_PORT, NO_CERTIFICATE, "sparkrack" if user == FACTORY_USER else user
+            kept = {"env": _variable(name)} if user == "sparkrack" else kept
+        return FoundSwitch(host, port, tls, user, kept, facts, why, options.cages, options.model)
+
+    def _certificate(self, name: str, host: str, port: int) -> tuple[str, str]:
+        """The fingerprint of the switch's certificate, and why it cannot be logged in to, if so."""
+        found = offered_services(host, port)
+        if found is None:
+            return NO_CERTIFICATE, f"no TLS at {host}:{port}; with --plain the password would go in the clear"
+        if self.options.fingerprint:
+            if found != self.options.fingerprint:
+                raise click.ClickException(f"{name} shows certificate {found}, not the one of --fingerprint")
+            return found, ""
+        if not sys.stdin.isatty():
+            if self.strict or self.options.password:
+                raise click.ClickException(
+                    f"{name} shows certificate {found}; pass it as --fingerprint once you have verified it; "
+                    f"{_NO_TERMINAL}"
+                )
+            return NO_CERTIFICATE, f"it shows certificate {found}, which was not confirmed"
+        say(f"{name} shows certificate {found}; /certificate/print on its console shows it, too")
+        return (
+            (found, "") if _yes("is this the certificate?") else (NO_CERTIFICATE, "its certificate was not confirmed")
+        )
+
+    def _read(self, name: str, way: Endpoint) -> SwitchFacts:
+        halves = [half for facts in self.facts.values() for half in facts.halves.values()]
+        expected = {half.mac: half.up for half in halves if half.mac}
+        password = self._password(name)
+        with show_progress(silent=False) as progress:
+            progress.phase("read the switch", [name])
+            return collect.switch(name, way, password, expected)
+
+    def _password(self, name: str) -> SecretStr:
+        if self.options.password:
+            return self.options.password.resolve()
+        if not sys.stdin.isatty():
+            raise SecretError(f"no password; pass --switch-password-env or --switch-password-file: {_NO_TERMINAL}")
+        return hidden_prompt(f"{name}: password of {self.options.switch_user}")
+
+    def _report_unread(self, name: str, why: str) -> None:
+        if self.strict:
+            raise click.ClickException(f"{name}: {why}; nothing was written")
+        say(f"{name}: not read: {why}")
+
+
+def say(text: str) -> None:
+    """Print progress, apart from the result."""
+    click.echo(printable_line(text), err=True)
+
+
+def _asked(what: str, default: str) -> str:
+    """Ask for a value; the default without a terminal."""
+    return str(click.prompt(what, default=default, err=True)) if sys.stdin.isatty() else default
+
+
+def _yes(question: str) -> bool:
+    return click.confirm(question, err=True)
+
+
+def _confirmed(name: str, keys: tuple[HostKey, ...]) -> bool:
+    if not sys.stdin.isatty():
+        first = f"{keys[0].kind} {keys[0].fingerprint}"
+        raise HostIdentityError(f"{name}: shows {first}, which is not pinned; pass --host-keys FILE: {_NO_TERMINAL}")
+    for key in keys:
+        say(f"{name}: {key.kind} {key.fingerprint}")
+    return _yes(f"are these the host keys of {name}, as its console shows them?")
+
+
+def _variable(switch: str) -> str:
+    """The environment variable for the password of a switch: CRS812_PASSWORD of crs812, CRS_1_PASSWORD of crs-1."""
+    words = re.sub(r"[^A-Z0-9]", "_", switch.upper())
+    return f"{'_' if words[0].isdigit() else ''}{words}_PASSWORD"
+
+
+def _written(password: SecretRef, out: Path) -> dict[str, Any]:
+    """A reference as the file writes it: a file from the file's own folder on, where it is below that."""
+    if password.file is None:
+        return {"env": password.env}
+    folder = out.absolute().parent
+    inside = password.file.is_relative_to(folder)
+    return {"file": str(password.file.relative_to(folder) if inside else password.file)}

@@ -1,0 +1,129 @@
+"""`sparkrack serve calibrate`: write what the engine of a running unit printed of its memory to the lock file."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import click
+
+from core.engines import engine_log
+from core.engines.engine_log import EngineLogError, RankMemory
+from core.engines.memory_fit import MEMORY_GIB
+from core.model import Rack, calibration, load, lock_file
+from core.model.calibration import Calibration
+from core.model.errors import printable_line
+from core.model.serving import ServingUnit
+from core.model.serving_launch import launches
+from core.ssh.node_shells import open_shells
+from core.ssh.root_shell import RootShell, UnreachableError
+from core.util import resources
+from roles.docker.options import DockerOptions
+from roles.rdma.options import socket_addresses
+from roles.serving.desired import service_name
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import declared_unit, rack_option
+from sparkrack.cli.progress import ProgressDisplay, show_progress
+from sparkrack.cli.serve_bench import BenchError, UnitHead
+
+ANSWER_SECONDS = 120
+"""Seconds for a node to search the log of one start."""
+ROUNDING = 1.02
+"""Factor by which printed figures may be above the share of the unit."""
+
+
+class CalibrationError(Exception):
+    """Why nothing is written. The text is one line."""
+
+
+@click.command()
+@click.argument("unit", metavar="UNIT")
+@rack_option
+def calibrate(unit: str, rack: Path) -> None:
+    """Write the memory that the engine of a running unit printed to the lock file, for `sparkrack serve check`.
+
+    \b
+      sparkrack serve calibrate qwen
+      sparkrack serve check qwen
+
+    Each node is asked for the log of the current start: weights, and the cache of keys and values, of the fullest rank.
+    They replace the estimate of the overhead. The unit has to be ready or busy, and to run with the arguments that
+    rack.yaml declares. A unit with `kv` instead of `memory` has no share of the node, so there is nothing to calibrate.
+
+    Exit 0, or 1 when lines are missing or contradict each other, or a node does not answer; then nothing is written.
+    """
+    found = load(rack)
+    chosen = declared_unit(found, unit)
+    if chosen.memory is None:
+        raise click.ClickException(
+            f"unit {unit} has the size of its cache (kv) and no share of a node (memory), from which its overhead is "
+            "computed; declare its overhead"
+        )
+    nodes = chosen.ranks(found.nodes)
+    lock = lock_file.lock_path(found.source)
+    try:
+        with show_progress(silent=False) as screen, open_shells(found, nodes, ANSWER_SECONDS) as shells:
+            UnitHead(chosen, nodes[0], shells[nodes[0]]).state()
+            logs = {node: _log(found, chosen, node, shells[node], screen) for node in nodes}
+        drafts = any(key.startswith("speculative-") for key in chosen.args)
+        fullest = engine_log.fullest(chosen.engine, logs, stages=chosen.parallel.pipeline, drafts=drafts)
+        measured = _measured(chosen, fullest)
+    except (BenchError, UnreachableError, EngineLogError, CalibrationError) as error:
+        raise click.ClickException(printable_line(f"{error}; nothing is written")) from None
+    try:
+        calibration.record(lock, found.serving.units if found.serving else (), unit, measured)
+    except OSError as error:
+        raise click.ClickException(f"{lock}: cannot be written: {error.strerror or error}") from None
+    parts = {"weights": measured.weights, "keys and values": measured.kv, "state": measured.state}
+    sizes = ", ".join(f"{name} {size:.2f}" for name, size in parts.items() if size)
+    click.echo(
+        f"{unit}: {sizes} GiB and {measured.kv_tokens} tokens of cache on {printable_line(fullest.rank)}, the fullest "
+        f"of {len(nodes)} ranks; overhead {measured.overhead:.2f} GiB"
+    )
+    click.echo(f"written to {lock}")
+    next_step(["sparkrack", "serve", "check", unit], rack=rack)
+
+
+def _log(rack: Rack, unit: ServingUnit, node: str, shell: RootShell, screen: ProgressDisplay) -> str:
+    """Return the lines of the current start on a node. Raises CalibrationError."""
+    screen.step(node, "read the log of the engine")
+    script = resources.shell_text("sparkrack.cli", "files/engine-log.sh")
+    words = ("sh", "-c", script, "engine-log", service_name(unit), f"sparkrack-{unit.name}", engine_log.LINES)
+    done = shell.run(shlex.join(words))
+    if done.rc != 0:
+        raise CalibrationError(f"{node}: {done.stderr.strip() or f'exit {done.rc}'}")
+    first, _, rest = str(done.stdout).partition("\n")
+    memory = rack.options(DockerOptions).memory
+    found = launches(rack, unit, socket_addresses(rack), memory, None)
+    (launch,) = (one for one in found if one.node == node)
+    try:
+        running = json.loads(first)
+    except ValueError:
+        running = None
+    if running != list(launch.argv[1:]):
+        raise CalibrationError(
+            f"{node}: unit {unit.name} runs with other arguments than {rack.source} declares; apply and start it again"
+        )
+    return rest
+
+
+def _measured(unit: ServingUnit, rank: RankMemory) -> Calibration:
+    """Return the figures of the lock file. Raises CalibrationError when they cannot be true."""
+    share = unit.memory or 0.0
+    found = Calibration(
+        tensor=unit.parallel.tensor,
+        pipeline=unit.parallel.pipeline,
+        share=share,
+        weights=round(rank.weights, 2),
+        kv=round(rank.kv, 2),
+        kv_tokens=rank.kv_tokens,
+        state=round(rank.state, 2),
+    )
+    total = found.weights + found.kv + found.state
+    if not (found.weights and found.kv) or total > share * MEMORY_GIB * ROUNDING:
+        raise CalibrationError(
+            f"{rank.rank}: the engine printed {found.weights} GiB of weights and {total - found.weights:.2f} GiB of "
+            f"cache, and was given {share * MEMORY_GIB:.1f} GiB"
+        )
+    return found

@@ -1,0 +1,128 @@
+"""A unit with the files that rack.yaml declares; when it does not serve with them, its former version again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sparkrack.cli.serve_run import UnitRun, UnitSession
+
+if TYPE_CHECKING:
+    from sparkrack.serving.former import FormerVersion
+    from sparkrack.serving.keeper import KeeperStatus
+
+KEEPER_SECONDS = 30.0
+"""Seconds for a keeper to answer after its files were written, which restarts it."""
+
+
+class UnitRecreation:
+    """Stop a unit, write its files, start it, and go back when that fails. All of it is under one lock."""
+
+    def __init__(self, work: UnitRun, file: Path, anyway: bool, timeout: int | None) -> None:
+        self.work, self.file, self.name = work, file, work.unit.name
+        self._start: Callable[[UnitSession], bool] = work.start(anyway, timeout, KEEPER_SECONDS)
+
+    def run(self, session: UnitSession) -> bool:
+        """Return whether a completion has proven the unit with the declared files. Raises KeeperError."""
+        from sparkrack.serving.former import FormerVersion
+
+        former = FormerVersion(self.work.rack, self.work.unit, session.shells)
+        if not self._keep(session, former, session.first_status(0), "nothing was changed"):
+            return False
+        if not self.work.stop(session):
+            return False
+        applied = self._apply(session)
+        if applied and self._started(session):
+            last = self.work.last
+            return last is None or self._keep(session, former, last, "the unit serves")
+        if self.work.interrupted:
+            click.echo(f"ended during apply; {self.work.left()}", err=True)
+            return False
+        return self._go_back(session, former, applied=applied)
+
+    def _keep(self, session: UnitSession, former: FormerVersion, now: KeeperStatus, then: str) -> bool:
+        """Keep the files of a unit that a completion has proven. `then`: the state of things if that fails."""
+        from sparkrack.serving.former import FormerError
+        from sparkrack.serving.keeper import SERVING
+
+        if now.state not in SERVING:
+            return True  # what is kept is of the latest time that it was
+        served = tuple(rank.node for rank in now.ranks)
+        if served != former.nodes:
+            session.screen.say(f"{self.name}: its nodes change, so that it cannot go back to its former version")
+            return True
+        session.check()
+        try:
+            former.keep(now.generation)
+        except FormerError as fault:
+            session.fail(f"its files cannot be kept for a way back: {fault}; {then}")
+            return False
+        return True
+
+    def _apply(self, session: UnitSession) -> bool:
+        """Write the files of the unit on its nodes, under the lock of this run."""
+        from sparkrack.rebuild.subcommands import CommandRunner, InterruptedCommandError
+
+        work = self.work
+        work.then = ["recreate", self.name]
+        words = ["apply", "-y", "--rack", str(self.file), "--only", "serving"]
+        words += [word for name in work.unit.ranks(work.rack.nodes) for word in ("--limit", name)]
+        session.check()
+        caller = CommandRunner(None, as_json=False, environment=session.lock.environment)
+        try:
+            with session.screen.hidden(), caller.listening():
+                done = caller.call(words)
+                caller.check()
+        except InterruptedCommandError:
+            work.interrupted = True
+            return False
+        if done.exit:
+            session.fail(f"apply failed (exit {done.exit}); {work.left()}")
+            work.reason = "when this is fixed"
+        return done.exit == 0
+
+    def _started(self, session: UnitSession) -> bool:
+        """Start the unit. A keeper that never answered since its files were written is a failed start."""
+        from sparkrack.serving.keeper import KeeperError
+
+        self.work.asked, self.work.last = "", None
+        try:
+            return self._start(session)
+        except KeeperError as fault:
+            if self.work.asked:
+                raise  # it may be starting
+            session.fail(str(fault))
+            return False
+
+    def _go_back(self, session: UnitSession, former: FormerVersion, *, applied: bool) -> bool:
+        """Put the files of the former version back, and start it. Never returns True: the declared one has failed."""
+        from sparkrack.serving.former import FormerError
+        from sparkrack.serving.keeper import STOPPED
+
+        reason, last = session.failure, self.work.last
+        if last is not None and last.state not in STOPPED:
+            return False  # the wait was ended, and the keeper continues
+        session.check()
+        try:
+            generation = former.find(changed=not applied)
+            session.screen.say(f"{self.name}: goes back to its former version, that of generation {generation}")
+            former.restore(generation)
+        except FormerError as fault:
+            session.fail(f"does not serve ({reason}), and does not go back: {fault}")
+            return False
+        if self._started(session):
+            session.fail(
+                f"does not serve as rack.yaml declares it ({reason}); its former version, that of generation "
+                f"{generation}, serves again. `sparkrack drift` reports the difference until rack.yaml is corrected"
+            )
+            self.work.then, self.work.reason = ["recreate", self.name], "when rack.yaml is corrected"
+        else:
+            session.fail(
+                f"does not serve as rack.yaml declares it ({reason}), and its former version does not either "
+                f"({session.failure}); {self.work.left()}"
+            )
+            self.work.then, self.work.reason = ["logs", self.name], ""
+        return False

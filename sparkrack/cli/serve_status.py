@@ -1,0 +1,131 @@
+"""`sparkrack serve status`: the state of the units, as their keepers report it. Nothing is changed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sparkrack.cli.loading import loading
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import declared_unit, json_option, quiet_option, rack_option, units
+
+if TYPE_CHECKING:
+    from sparkrack.serving.unit_status import ServeStatus, UnitStatus
+
+_FIGURES = {"gates_s": "gates", "ready_s": "start to ready", "completion_s": "latest completion"}
+
+
+@click.command()
+@click.argument("unit", required=False, metavar="[UNIT]", shell_complete=units)
+@rack_option
+@json_option
+@quiet_option
+def status(unit: str | None, rack: Path, as_json: bool, quiet: bool) -> None:
+    """Show the state of each unit of rack.yaml, or of UNIT, as its keeper reports it.
+
+    \b
+      sparkrack serve status
+      sparkrack serve status qwen --json | jq -r '.units[0].state'
+
+    A unit with `wish: up` is as wished while it is ready or busy; one with `wish: down` when every rank is stopped. A
+    unit whose head or keeper does not answer is unknown, never down. Restarts are those that count towards the budget.
+    Exit 0 when all are as wished, 2 when one is not, 1 when one is unknown.
+    """
+    with loading():
+        from core.model import load
+        from sparkrack.cli.progress import show_progress
+        from sparkrack.serving.keeper import ask_keepers
+        from sparkrack.serving.unit_status import build_serve_status
+
+    found = load(rack)
+    if unit is None and not found.serving:
+        raise click.ClickException(f"{found.source} has no serving section")
+    chosen = [declared_unit(found, unit)] if unit else list(found.serving.units.values() if found.serving else ())
+    with show_progress(silent=as_json or quiet) as progress:
+        answers = ask_keepers(found, chosen, progress)
+    now = build_serve_status(found, chosen, answers)
+    if as_json:
+        click.echo(now.model_dump_json(by_alias=True, indent=1))
+    else:
+        _show(now, whole=unit is not None, quiet=quiet)
+    next_step(["sparkrack", *_then(now)], rack=rack, silent=as_json or quiet)
+    sys.exit(now.code)
+
+
+def _then(now: ServeStatus) -> list[str]:
+    """Return the command that follows from the first unit that is not as wished."""
+    for one in now.units:
+        if one.state == "absent" and not one.as_wished:
+            return ["apply"]
+        if one.as_wished is False and one.state not in ("gating", "starting", "draining", "stopping", "stuck"):
+            return ["serve", "start" if one.wish == "up" else "stop", one.unit]
+        if not one.as_wished:
+            return ["serve", "logs", one.unit]
+    return ["status"]
+
+
+def _show(now: ServeStatus, *, whole: bool, quiet: bool) -> None:
+    """Print the table, what is to be known of each unit, and a last line. `whole`: each rank, whatever its state."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from core.model.errors import printable_line
+    from core.util.tables import print_whole
+    from sparkrack.status.render import span
+
+    if not quiet:
+        table = Table(box=None, pad_edge=False)
+        for title in ("unit", "wish", "state", "for", "generation", "ranks", "restarts"):
+            table.add_column(title, no_wrap=True)
+        for one in now.units:
+            table.add_row(
+                one.unit,
+                one.wish,
+                one.state if one.as_wished else f"{one.state}!",
+                "-" if one.seconds is None else span(int(one.seconds)),
+                "-" if one.generation is None else str(one.generation),
+                _ranks(one),
+                f"{'?' if one.restarts.used is None else one.restarts.used}/{one.restarts.allowed}",
+            )
+        print_whole(Console(highlight=False, markup=False), table)
+    for one in now.units:
+        if not quiet or not one.as_wished:
+            for line in _lines(one, whole=whole):
+                click.echo(printable_line(line))
+    wrong, unknown = (sum(one.as_wished is value for one in now.units) for value in (False, None))
+    count = len(now.units)
+    click.echo(
+        f"{count} unit{'' if count == 1 else 's'}: {count - wrong - unknown} as wished, {wrong} not as wished, "
+        f"{unknown} unknown"
+    )
+
+
+def _ranks(one: UnitStatus) -> str:
+    """Return how many ranks have each state: "2 running", "1 running, 1 unknown"."""
+    from core.model.errors import printable_line
+
+    states = [rank.state for rank in one.ranks]
+    return printable_line(", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))) or "-"
+
+
+def _lines(one: UnitStatus, *, whole: bool) -> Iterator[str]:
+    reason = one.reason if one.state != "held" or not one.failed_gates else "a gate failed"
+    yield f"{one.unit}: {one.state}: {reason}"
+    for node, gate in one.failed_gates.items():
+        yield f"{one.unit}: {node}: gate: {gate}"
+    if one.asked and one.asked != one.wish:
+        yield f"{one.unit}: rack.yaml has wish: {one.wish}, and the latest command was to {_VERBS[one.asked]} it"
+    if whole or len({rank.state for rank in one.ranks}) > 1:
+        for rank in one.ranks:
+            heard = "no report" if rank.age is None else f"report {rank.age:.0f} s ago"
+            detail = f": {rank.detail}" if rank.detail else ""
+            yield f"{one.unit}: {rank.node} (rank {rank.rank}): {rank.state}, {heard}{detail}"
+    if figures := [f"{name} {one.figures[key]:g} s" for key, name in _FIGURES.items() if key in one.figures]:
+        yield f"{one.unit}: {', '.join(figures)}"
+
+
+_VERBS = {"up": "start", "down": "stop"}

@@ -1,0 +1,140 @@
+"""Write a described rack to a file: validated first, shown if a file exists, and then written whole."""
+
+from __future__ import annotations
+
+import difflib
+import stat
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatch
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+
+from core.model import ConfigError, Rack, load
+from core.model.errors import ConfigProblem, printable_line
+from core.ssh.host_keys import HostKeyError, pin
+from core.util import regular_file
+from core.util.atomic_file import write_atomic
+from sparkrack.cli.discovery_run import Pins, say
+from sparkrack.discovery.draft import Gap, RackDraft
+from sparkrack.discovery.yaml_writer import text
+
+LARGEST = 1024 * 1024
+SECRETS = ("*.password", "*.secret", "*.key", "*.pem", "*.env", "id_ed25519", "id_ecdsa", "id_rsa")
+"""What git must not keep of a folder with a rack file: names that files with secrets commonly have. Rack file,
+known_hosts and rack.lock.json hold no secret."""
+
+
+def validated_text(content: str, out: Path) -> tuple[Rack | None, tuple[ConfigProblem, ...]]:
+    """Return the rack in the text, for the folder of the file; or the output of `sparkrack check` for it."""
+    with TemporaryDirectory(prefix="sparkrack-") as folder:
+        draft = Path(folder) / "rack.yaml"
+        draft.write_text(content, encoding="utf-8")
+        try:
+            return load(draft), ()
+        except ConfigError as wrong:
+            return None, tuple(replace(fault, file=str(out)) for fault in wrong.faults)
+
+
+def written(
+    sheet: RackDraft,
+    out: Path,
+    pins: Pins,
+    known_hosts: Path,
+    port: int,
+    *,
+    yes: bool,
+    prepare: Callable[[], None] = lambda: None,
+) -> None:
+    """Write file and host keys. A file that is there is shown as a difference first, and stays unless that is agreed
+    to. `prepare`: called directly before the file is written, for the files that it refers to. Raises ClickException;
+    then the file was not written."""
+    content = text(sheet)
+    mode = 0o644
+    try:
+        if out.exists():
+            before = regular_file.read_bytes(out, LARGEST).decode(errors="backslashreplace")
+            mode = stat.S_IMODE(out.stat().st_mode)
+            if before != content:
+                _shown(before, content, out)
+                if not yes:
+                    confirm_overwrite(out)
+        known_hosts.parent.mkdir(parents=True, exist_ok=True)
+        for address, keys in pins.items():
+            pin(known_hosts, address, port, keys)
+        ignore_secrets(out.absolute().parent, sheet.data)
+        prepare()
+        write_atomic(out, content, mode)
+    except OSError as fault:
+        raise click.ClickException(f"{out}: cannot be written: {fault.strerror or fault}") from None
+    except HostKeyError as fault:
+        raise click.ClickException(f"{fault}; {out} was not written") from None
+    say(f"{out}: written" + (f", and {len(pins)} host keys in {known_hosts}" if pins else ""))
+
+
+def ignore_secrets(folder: Path, data: Mapping[str, Any]) -> None:
+    """Keep the secrets of the folder out of git: write a .gitignore, or report which lines the existing one lacks.
+
+    `data`: the rack; the files that it refers to and that are below the folder are ignored too. Raises OSError.
+    """
+    own = folder / ".gitignore"
+    files = [f"/{name}" for name in _secret_files(data) if not any(fnmatch(Path(name).name, one) for one in SECRETS)]
+    ignored = _ignored(folder)
+    missing = [line for line in (*SECRETS, *files) if line not in ignored]
+    if not missing:
+        return
+    if own.exists():
+        say(f"{own}: add these lines, so that git keeps no secret: {' '.join(missing)}")
+        return
+    write_atomic(
+        own, "\n".join(("# Secrets; rack.yaml, known_hosts and rack.lock.json are for git.", *missing, "")), 0o644
+    )
+    say(f"{own}: written; it keeps secrets out of git")
+
+
+def _secret_files(data: Mapping[str, Any]) -> Iterator[str]:
+    """The files with secrets that the rack refers to by a path from its own folder on."""
+    for key, value in data.items():
+        if isinstance(value, Mapping):
+            yield from _secret_files(value)
+        elif key in ("file", "key") and isinstance(value, str) and not value.startswith(("/", "~", "../")):
+            yield value
+
+
+def _ignored(folder: Path) -> set[str]:
+    """The lines of every .gitignore that git reads for the folder; of its own alone where there is no repository."""
+    places = [folder, *folder.parents]
+    top = next((place for place in places if (place / ".git").exists()), folder)
+    found: set[str] = set()
+    for place in places[: places.index(top) + 1]:
+        file = place / ".gitignore"
+        if file.exists():
+            found.update(regular_file.read_bytes(file, LARGEST).decode(errors="replace").splitlines())
+    return found
+
+
+def _shown(before: str, after: str, out: Path) -> None:
+    lines = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), f"{out} (as it is)", f"{out} (new)", lineterm=""
+    )
+    for line in lines:
+        click.echo(printable_line(line))
+
+
+def confirm_overwrite(out: Path) -> None:
+    if not sys.stdin.isatty():
+        raise click.ClickException(f"{out} is there and differs; pass --yes to write over it; nothing was written")
+    if not click.confirm(f"write over {out}?", err=True):
+        raise click.ClickException("nothing was written")
+
+
+def print_list(title: str, lines: Mapping[str, None] | tuple[Gap | ConfigProblem | str, ...] | list[Gap]) -> None:
+    """A list with its title; nothing for an empty one."""
+    if lines:
+        click.echo(f"{title}:")
+        for line in dict.fromkeys(map(str, lines)):
+            click.echo(f"  {printable_line(line)}")

@@ -1,0 +1,132 @@
+"""Read the facts of nodes and switches. Nothing is changed on any of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from pydantic import SecretStr
+
+from core.model import Access
+from core.probes.protocol import parse_commands
+from core.routeros.api import ApiSession
+from core.routeros.errors import SentenceError, UnreadableError
+from core.routeros.menus import BRIDGE, BRIDGE_HOST, BRIDGE_PORT, ETHERNET, IDENTITY, MENUS, Row
+from core.routeros.reading import Ask, SwitchReading, read_switch
+from core.routeros.values import visible_row
+from core.ssh.node_shells import open_shells_at
+from core.ssh.root_shell import RootShell, UnreachableError
+from core.util.progress import NO_PROGRESS, ProgressObserver
+from sparkrack.discovery.node_facts import NodeFacts, parse_node_facts, with_neighbours
+from sparkrack.discovery.probe_script import neighbour_script, script
+from sparkrack.discovery.switch_facts import Neighbour, SwitchFacts, factory_names, neighbours
+from switch.leg_health import monitor
+from switch.link_ends import HEARD_SECONDS
+
+NODE_SECONDS = 60
+"""Seconds for the answers of a node: its tools have limits of their own."""
+NEEDED = (ETHERNET, BRIDGE, BRIDGE_PORT, BRIDGE_HOST, IDENTITY)
+"""What every switch has; the other menus it may lack."""
+_NEIGHBOURS = ("/ip/neighbor/print", "=.proplist=interface,mac-address,identity")
+
+
+def nodes(
+    access: Access, addresses: Mapping[str, str], progress: ProgressObserver = NO_PROGRESS
+) -> dict[str, NodeFacts | str]:
+    """Return the facts of each node, read after all have sent frames, or why there are none; all at the same time."""
+    with open_shells_at(access, addresses, NODE_SECONDS) as shells, ThreadPoolExecutor(max_workers=16) as pool:
+        progress.phase("read the nodes", shells)
+
+        def facts_of(name: str) -> NodeFacts | str:
+            facts = _read(name, shells[name])
+            progress.finish(name, "read" if isinstance(facts, NodeFacts) else "not read")
+            return facts
+
+        found = dict(zip(shells, pool.map(facts_of, shells), strict=True))
+        read = {name: facts for name, facts in found.items() if isinstance(facts, NodeFacts)}
+        progress.phase("read the neighbours of the nodes", read)
+        after = pool.map(lambda facts: _read_neighbours(facts, shells[facts.name], tuple(read.values())), read.values())
+        return {**found, **dict(zip(read, after, strict=True))}
+
+
+def _read(name: str, shell: RootShell) -> NodeFacts | str:
+    try:
+        done = shell.run(script())
+        return parse_node_facts(name, parse_commands(bytes(done.stdout_bytes).decode(errors="backslashreplace")))
+    except UnreachableError as gone:
+        return gone.why
+    except ValueError as fault:
+        return str(fault)
+    except OSError as fault:
+        return f"ssh: {fault.strerror or fault}"
+
+
+def _read_neighbours(facts: NodeFacts, shell: RootShell, nodes: tuple[NodeFacts, ...]) -> NodeFacts:
+    try:
+        done = shell.run(neighbour_script(facts, nodes))
+    except UnreachableError:
+        return facts
+    return with_neighbours(facts, str(done.stdout))
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """How a switch is reached. `tls`: the fingerprint of its certificate, None for the plain API."""
+
+    address: str
+    port: int
+    tls: str | None
+    user: str
+
+
+def switch(name: str, way: Endpoint, password: SecretStr, expected: Mapping[str, bool]) -> SwitchFacts:
+    """Return the facts of a switch. `expected`: the nodes' MAC addresses, and whether the switch should know each.
+
+    Raises SwitchError or UnreadableError.
+    """
+    with ApiSession(way.address, way.port, tls=way.tls, user=way.user, password=password) as session:
+        return described(name, lambda sentence: [visible_row(row) for row in session.talk(*sentence)], expected)
+
+
+def described(
+    name: str, ask: Ask, expected: Mapping[str, bool], sleep: Callable[[float], None] = time.sleep
+) -> SwitchFacts:
+    """Return the facts of a switch by way of `ask`, which sends one sentence."""
+    reading = read_switch(ask, MENUS, [menu for menu in MENUS if menu not in NEEDED])
+    if ETHERNET.path not in reading.tables:
+        raise UnreadableError("its RouterOS is too old for this project, so nothing else was read")
+    names = factory_names(reading)
+    hosts = _hosts(ask, names)
+    until = time.monotonic() + HEARD_SECONDS
+    # An address that was just learned is listed later.
+    while not {mac for mac, up in expected.items() if up} <= set(hosts) and time.monotonic() < until:
+        sleep(1)
+        hosts = _hosts(ask, names)
+    hosts = {mac: place for mac, place in hosts.items() if mac in expected}
+    facts = SwitchFacts(name, reading, hosts, _neighbours(ask, names))
+    return replace(facts, monitor=_monitor(ask, reading, hosts))
+
+
+def _hosts(ask: Ask, names: Mapping[str, str]) -> dict[str, str]:
+    rows = ask(BRIDGE_HOST.sentence())
+    return {
+        row.get("mac-address", "").lower(): names.get(row.get("on-interface", ""), row.get("on-interface", ""))
+        for row in rows
+    }
+
+
+def _neighbours(ask: Ask, names: Mapping[str, str]) -> tuple[Neighbour, ...]:
+    try:
+        return neighbours(ask(_NEIGHBOURS), names)
+    except SentenceError:
+        return ()
+
+
+def _monitor(ask: Ask, reading: SwitchReading, hosts: Mapping[str, str]) -> dict[str, Row]:
+    ids = {row[".id"]: name for name, row in reading.ethernet.items() if name in hosts.values() and ".id" in row}
+    if not ids:
+        return {}
+    names = factory_names(reading)
+    return {names.get(row.get("name", ""), ""): row for row in ask(monitor(ids))}

@@ -1,0 +1,162 @@
+"""Inference engines of a node: units of another rack.yaml, and containers that were started by hand. They are reported,
+and suggested as units; nothing of them is changed. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.model.serving_launch import UNIT_FILES
+from core.model.serving_recipe import RecipeChoices, RecipeError, import_recipe, unit_name
+from core.util.scrub import scrub
+from sparkrack.discovery.draft import Gap
+
+TOOL_SECONDS = 5
+QUESTION = f"""for g in {UNIT_FILES}/*.gate.json; do
+[ -f "$g" ] || continue; n=${{g%.gate.json}}
+a=$(base64 -w0 < "$n.json") && b=$(base64 -w0 < "$g") || exit 9
+echo "unit ${{n##*/}} $a $b"
+done
+p=$(cat /run/docker.pid 2>/dev/null) && [ "$(cat "/proc/$p/comm" 2>/dev/null)" = dockerd ] || exit 0
+i=$(timeout {TOOL_SECONDS} docker ps -q --no-trunc) || exit 9
+[ -z "$i" ] || timeout {TOOL_SECONDS} docker inspect --format \
+'container [{{{{json .Name}}}},{{{{json .Config.Image}}}},{{{{json .Path}}}},{{{{json .Args}}}}]' $i"""
+"""Prints the units that the node has files of, and the command of each running container. Its environment, which may
+hold secrets, does not leave the node.
+"""
+_ENGINE = re.compile(
+    r"(?:^|[\s/'\"])vllm\s+serve\b|\bvllm\.entrypoints\.|\bsglang\.launch_server\b|(?:^|[\s/'\"])sglang\s+serve\b"
+)
+_SHELLS = ("sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/bash")
+_LONGEST = 600
+"""Characters of a command that are shown."""
+
+
+@dataclass(frozen=True)
+class EngineContainer:
+    """A running container with an engine: `argv` is its command, as docker has it."""
+
+    name: str
+    image: str
+    argv: tuple[str, ...]
+
+    @property
+    def shown(self) -> str:
+        """The command without secrets, as it is shown."""
+        text = scrub(shlex.join(self.argv))
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+@dataclass(frozen=True)
+class InstalledUnit:
+    """A unit of which a node has files, as they describe it."""
+
+    name: str
+    engine: str
+    nodes: tuple[str, ...]
+    image: str
+    model: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Engines:
+    """What a node has of inference engines."""
+
+    units: tuple[InstalledUnit, ...] = ()
+    containers: tuple[EngineContainer, ...] = ()
+
+
+def parse_engines(text: str) -> Engines:
+    """Return what a node has, from the output of QUESTION. Raises ValueError for any other output."""
+    units, containers = [], []
+    for line in text.splitlines():
+        kind, _, rest = line.partition(" ")
+        if kind == "unit":
+            units.append(_unit(*rest.split(" ")))
+        elif kind == "container":
+            containers.append(_container(json.loads(rest)))
+        else:
+            raise ValueError(f"unexpected output {line[:40]!r}")
+    own = {f"sparkrack-{unit.name}" for unit in units}
+    return Engines(
+        tuple(units),
+        tuple(one for one in containers if one.name not in own and _ENGINE.search(" ".join(one.argv))),
+    )
+
+
+def _unit(name: str = "", described: str = "", gate: str = "") -> InstalledUnit:
+    try:
+        unit, checks = (json.loads(base64.b64decode(raw, validate=True)) for raw in (described, gate))
+        return InstalledUnit(
+            name=str(unit["name"]),
+            engine=str(unit["engine"]),
+            nodes=tuple(str(rank["node"]) for rank in unit["ranks"]),
+            image=str(checks["image"]["name"]),
+            model=str(checks["model"]["name"]),
+            port=int(unit["api"]["port"]),
+        )
+    except (binascii.Error, ValueError, KeyError, TypeError):
+        raise ValueError(f"the files of unit {name[:40]!r} are not those of sparkrack") from None
+
+
+def _container(row: Any) -> EngineContainer:
+    match row:
+        case [str(name), str(image), str(path), list(words)] if all(isinstance(word, str) for word in words):
+            return EngineContainer(name.removeprefix("/"), image, (path, *words))
+    raise ValueError("unexpected output of docker inspect")
+
+
+def engine_gaps(nodes: Mapping[str, Engines]) -> Iterator[Gap]:
+    """Yield a line for each unit and container that the file does not declare."""
+    units = {unit.name: unit for engines in nodes.values() for unit in engines.units}
+    for unit in units.values():
+        there = ", ".join(name for name, engines in nodes.items() if unit in engines.units)
+        yield Gap(
+            ("serving", "units", unit.name),
+            f"{there} {'has' if ',' not in there else 'have'} files of it from another rack.yaml: {unit.engine} on "
+            f"{', '.join(unit.nodes)}, image {unit.image}, model {unit.model}, port {unit.port}; declare it with that "
+            f"name and these nodes before `serving` is managed, or remove its files ({UNIT_FILES})",
+        )
+    for name, engines in nodes.items():
+        for one in engines.containers:
+            yield Gap(
+                ("nodes", name),
+                f"container {one.name} (image {one.image}) runs an engine: {one.shown}; it stays as it is, and no key "
+                "of the file declares it",
+            )
+
+
+def suggestions(nodes: Mapping[str, Engines]) -> list[str]:
+    """Return entries of rack.yaml for the containers that were started by hand, as lines of comment."""
+    lines = []
+    for name, engines in nodes.items():
+        for one in engines.containers:
+            lines += [f"container {one.name} of {name} as a unit:", *_suggestion(one, name)]
+    return ["", "Suggested, and not in force:", *lines] if lines else []
+
+
+def _suggestion(one: EngineContainer, node: str) -> Iterable[str]:
+    words = one.argv
+    if words[0] in _SHELLS and len(words) > 2 and words[-2] in ("-c", "-lc"):
+        command = words[-1]
+    else:
+        begin = next((place for place, word in enumerate(words) if word.rpartition("/")[2] in _BEGINS), 0)
+        command = shlex.join(words[begin:])
+    recipe = json.dumps({"container": one.image, "command": scrub(command)})
+    try:
+        found = import_recipe(recipe, RecipeChoices(unit_name(one.name), nodes=(node,)))
+    except RecipeError as error:
+        return [f"  none: {scrub(str(error))}"]
+    return [*(f"  {line}" for line in found.yaml().splitlines()), *(f"  ({line})" for line in found.warnings)]
+
+
+_BEGINS = frozenset(["vllm", "sglang", "python", "python3"])
+"""Programs with which the command of an engine begins, behind the entrypoint of the image."""

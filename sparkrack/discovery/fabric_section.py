@@ -1,0 +1,200 @@
+"""The fabric of a rack from the addresses that its nodes have. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network
+from typing import Any
+
+from core.model import VLAN_DEVICES, Cabling, Half
+from core.model.addressing import CARVED, pool_need
+from roles.fabric.desired import foreign
+from roles.fabric.foreign_netplan import adoption_blocker, contents, renderers
+from sparkrack.discovery.draft import Gap, majority
+from sparkrack.discovery.node_facts import HalfFacts, NodeFacts
+
+DEFAULTS = (IPv4Network("192.168.100.0/24"), IPv4Network("192.168.101.0/24"))
+POOL = IPv4Network("10.100.0.0/20")
+
+
+@dataclass
+class FabricKeys:
+    """The section `fabric`, the host numbers of nodes that have another one than their rank, notes by key, and what
+    has no key. `found` is False when no node has any address on its fabric."""
+
+    data: dict[str, Any] = field(default_factory=dict)
+    hosts: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+    unrepresentable: list[Gap] = field(default_factory=list)
+    found: bool = True
+
+    def add_gap(self, key: str, why: str) -> None:
+        self.unrepresentable.append(Gap(("fabric", key), why))
+
+
+def keys(
+    nodes: Mapping[str, NodeFacts], cabling: Cabling, switched: bool, taken: Collection[IPv4Address]
+) -> FabricKeys:
+    """The fabric of these nodes, in the order of their rank. `taken`: addresses of machines, which stand in no subnet
+    of the fabric."""
+    keys = FabricKeys()
+    used = {half: facts for node in nodes.values() for half, facts in node.halves.items() if facts.addresses}
+    keys.found = bool(used)
+    sizes = {str(half): facts.mtu for half, facts in used.items()}
+    if sizes:
+        mtu, others = majority(sizes)
+        keys.data["mtu"] = mtu
+        for name, other in others.items():
+            keys.add_gap("mtu", f"{name} has {other}, most have {mtu}")
+    if switched or len(cabling.cables) < 2:
+        _subnets(keys, nodes, used, taken)
+        _vlans(keys, used, switched)
+    else:
+        _pool(keys, cabling, used, taken)
+    _files(keys, nodes)
+    known = {name: node.hotplug for name, node in nodes.items() if node.hotplug is not None}
+    if known:
+        hotplug, others = majority(known)
+        if others:
+            keys.add_gap("hotplug", f"on some nodes it is on: {', '.join(name for name, on in known.items() if on)}")
+        elif hotplug:
+            keys.data["hotplug"] = True
+    return keys
+
+
+def _one(facts: HalfFacts | None) -> IPv4Interface | None:
+    return facts.addresses[0] if facts and facts.addresses else None
+
+
+def _subnets(
+    keys: FabricKeys,
+    nodes: Mapping[str, NodeFacts],
+    used: Mapping[Half, HalfFacts],
+    taken: Collection[IPv4Address],
+) -> None:
+    """A subnet for each half, and the number of each node in both."""
+    nets: list[IPv4Network | None] = [None, None]
+    own: dict[str, dict[int, int]] = {}
+    for index in (0, 1):
+        there = {half.node: one for half, facts in used.items() if half.index == index and (one := _one(facts))}
+        if not there:
+            continue
+        net, others = majority({name: one.network for name, one in there.items()})
+        why = _unfit(net, taken)
+        if why:
+            keys.add_gap("subnets", f"{net}, where half {index} of the ports is, {why}")
+            continue
+        nets[index] = net
+        for name, other in others.items():
+            keys.add_gap("subnets", f"half {index} of {name} is in {other}, others are in {net}")
+        for name, one in there.items():
+            if one.network == net:
+                own.setdefault(name, {})[index] = int(one.ip) - int(net.network_address)
+    if nets[0] and nets[1] and nets[0].overlaps(nets[1]):
+        keys.add_gap("subnets", f"both halves are in {nets[0]}: answers leave by the wrong one, so each gets its own")
+        nets[1] = None
+    free = (net for net in _candidates() if not _unfit(net, taken) and not any(n and n.overlaps(net) for n in nets))
+    for index in (0, 1):
+        if nets[index] is None:
+            nets[index] = next(free)
+            if keys.found:
+                keys.add_gap("subnets", f"half {index} of the ports has no address; {nets[index]} was chosen for it")
+    keys.data["subnets"] = [str(net) for net in nets]
+    if not keys.found:
+        keys.notes["subnets"] = "chosen, since no node has an address on its fabric yet"
+    for half, facts in used.items():
+        if len(facts.addresses) > 1:
+            keys.add_gap("subnets", f"{half} has several addresses: {', '.join(map(str, facts.addresses))}")
+    _hosts(keys, nodes, own)
+
+
+def _hosts(keys: FabricKeys, nodes: Mapping[str, NodeFacts], own: Mapping[str, Mapping[int, int]]) -> None:
+    """Numbers are written where rank does not give them; one that another node has is not."""
+    numbers: dict[str, int] = {}
+    for rank, name in enumerate(nodes, 1):
+        found = own.get(name, {})
+        if found.get(0) != found.get(1) and len(found) == 2:
+            keys.add_gap("subnets", f"{name} is host {found[0]} in one subnet and host {found[1]} in the other")
+        if found:
+            numbers[name] = next(iter(found.values()))
+            if numbers[name] != rank:
+                keys.hosts[name] = numbers[name]
+    # A node without an address takes the number of its rank, which another node may have.
+    for rank, name in enumerate(nodes, 1):
+        if name not in numbers and rank in numbers.values():
+            free = next(number for number in range(1, 255) if number not in numbers.values())
+            numbers[name] = keys.hosts[name] = free
+        numbers.setdefault(name, rank)
+
+
+def _candidates() -> list[IPv4Network]:
+    return [*DEFAULTS, *(IPv4Network(f"10.{200 + number}.0.0/24") for number in range(20))]
+
+
+def _unfit(net: IPv4Network, taken: Collection[IPv4Address]) -> str | None:
+    if not 8 <= net.prefixlen <= 30:
+        return "has an unfit size"
+    if any(address in net for address in taken):
+        return "has machines in it by their management address"
+    if net.is_loopback or net.is_link_local or net.is_multicast:
+        return "cannot be used between machines"
+    return None
+
+
+def _vlans(keys: FabricKeys, used: Mapping[Half, HalfFacts], switched: bool) -> None:
+    found: list[int | None] = []
+    for index in (0, 1):
+        numbers = {str(half): facts.vlan for half, facts in used.items() if half.index == index}
+        common, others = majority(numbers) if numbers else (None, {})
+        found.append(common)
+        for name, other in others.items():
+            keys.add_gap("vlans", f"{name} is on VLAN {other or 'none'}, others on {common or 'none'}")
+    if found == [None, None]:
+        return
+    if None in found or found[0] == found[1] or not switched:
+        keys.add_gap("vlans", f"the halves are on VLANs {found[0] or 'none'} and {found[1] or 'none'}; two are needed")
+        return
+    keys.data["vlans"] = found
+    for half, facts in used.items():
+        if facts.vlan and facts.device != VLAN_DEVICES[half.index]:
+            keys.add_gap("vlans", f"{half} has its VLAN as {facts.device}; a run makes {VLAN_DEVICES[half.index]}")
+
+
+def _pool(keys: FabricKeys, cabling: Cabling, used: Mapping[Half, HalfFacts], taken: Collection[IPv4Address]) -> None:
+    """A subnet for each half of each cable, carved from one pool in the order of the cables."""
+    keys.data["pool"] = str(POOL)
+    nets = [one.network for facts in used.values() if (one := _one(facts))]
+    if not nets:
+        keys.notes["pool"] = "chosen, since no node has an address on its fabric yet"
+        return
+    first = min(nets)
+    need = pool_need(cabling)
+    length = CARVED - (need - 1).bit_length()
+    pool = IPv4Network((int(first.network_address) & ~((1 << (32 - length)) - 1), length))
+    why = _unfit(pool, taken)
+    if pool.network_address != first.network_address or {net.prefixlen for net in nets} != {CARVED}:
+        why = f"the subnets from {first} on are not carved from one pool"
+    if why:
+        keys.add_gap("pool", f"{pool}: {why}; a run gives every half another address, from {POOL}")
+        return
+    keys.data["pool"] = str(pool)
+
+
+def _files(keys: FabricKeys, nodes: Mapping[str, NodeFacts]) -> None:
+    """Netplan files of others that define the fabric: they are taken over, or stay in the way."""
+    halves = [Half("", port, index).interface for port in (0, 1) for index in (0, 1)]
+    for name, node in nodes.items():
+        try:
+            theirs = foreign(node.naming, halves)
+            held, rendered = contents(node.whole), renderers(node.rendering)
+        except ValueError as fault:
+            keys.add_gap("adopt", f"{name}: {fault}")
+            continue
+        for path in theirs:
+            why = adoption_blocker(path, held.get(path), rendered)
+            if why:
+                keys.add_gap("adopt", f"{name}: {path} cannot be taken over, {why}; a run refuses this node")
+            else:
+                keys.data["adopt"] = True
+                keys.notes["adopt"] = f"{path} of others stays, and is taken over when anything differs"

@@ -1,0 +1,56 @@
+"""Changes that a run would make to the discovered machines, if the file is used as it was written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from core.hardware.gb10 import INTERFACES
+from core.model import VLAN_DEVICES, Rack
+from core.model.errors import printable_line
+from core.routeros.change_plan import ChangeBatch
+from core.routeros.errors import RefusedError, UnreadableError
+from roles.fabric import desired
+from sparkrack.discovery.node_facts import NodeFacts
+from sparkrack.discovery.switch_facts import SwitchFacts
+from switch.plan import plan
+
+SHOWN = 4
+"""Rows of a table that are listed by name; more of them are counted."""
+
+
+def changes(rack: Rack, nodes: Mapping[str, NodeFacts], switches: Mapping[str, SwitchFacts]) -> tuple[str, ...]:
+    """Live values of fabric and switch that differ from the rack's, by the comparison that a run makes, a line each.
+
+    Files and units of this project, which no rack has that was configured by hand, are not values and not listed.
+    """
+    lines = [*_fabric(rack, nodes), *(line for name, facts in switches.items() for line in _switch(rack, name, facts))]
+    return tuple(map(printable_line, lines))
+
+
+def _fabric(rack: Rack, nodes: Mapping[str, NodeFacts]) -> Iterator[str]:
+    for name, facts in nodes.items():
+        if not facts.links:
+            yield f"{name}: its interfaces could not be read, so the changes of a run there are unknown"
+            continue
+        live = desired.live(facts.links, [*sorted(INTERFACES), *VLAN_DEVICES])
+        node = rack.nodes[name]
+        for change in desired.problems(rack, node, desired.managed_interfaces(rack, node, None, live)):
+            yield f"{name}: {change.message}"
+
+
+def _switch(rack: Rack, name: str, facts: SwitchFacts) -> Iterator[str]:
+    try:
+        found = plan(rack, rack.switches[name], facts.reading)
+    except (RefusedError, UnreadableError) as fault:
+        yield f"{name}: a run refuses it: {fault}"
+        return
+    for batch in found.batches:
+        yield f"{name}: {batch.title} ({batch.effect}): {_rows(batch)}"
+    for line in found.faults:
+        yield f"{name}: {line}"
+
+
+def _rows(batch: ChangeBatch) -> str:
+    rows = [f"{change.row} {', '.join(map(str, change.fields)) or 'removed'}" for change in batch.changes]
+    more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
+    return "; ".join(rows[:SHOWN]) + more

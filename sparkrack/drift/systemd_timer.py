@@ -1,0 +1,91 @@
+"""A systemd service that looks for drift, and the timer that starts it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.util import resources
+
+SECRETS = "/etc/sparkrack/drift.env"
+"""Optional file with the environment variables that rack.yaml names for passwords."""
+
+
+class UnitError(Exception):
+    """A value that no unit file can hold. The text is one line."""
+
+
+@dataclass(frozen=True)
+class SystemdTimer:
+    """Parameters of the two units.
+
+    `program`: the absolute path of `sparkrack`. `file`: that of the rack file. `user`: an ordinary user who may log in
+    to the nodes. `every`: the interval, in the format of `sparkrack drift timer --every`. `state`: that user's state
+    folder, where history is kept. `prom`: the file for metrics, if any.
+    """
+
+    rack: str
+    program: Path
+    file: Path
+    user: str
+    every: str
+    state: Path
+    prom: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name of the units, without their suffix."""
+        return f"sparkrack-drift-{self.rack}"
+
+
+def units(timer: SystemdTimer) -> Mapping[str, str]:
+    """The text of each unit, by its file's name. Raises UnitError."""
+    return {f"{timer.name}.service": _service(timer), f"{timer.name}.timer": _timer(timer)}
+
+
+def _service(timer: SystemdTimer) -> str:
+    metrics = f" --prom {_word(timer.prom)}" if timer.prom else ""
+    # A dash: a missing path does not prevent the start of the service, and the program reports it.
+    folders = [timer.state / "sparkrack", *([timer.prom.parent] if timer.prom else [])]
+    writable = " ".join(_path(folder, "-") for folder in folders)
+    return resources.file_text(
+        "sparkrack.drift",
+        "templates/sparkrack-drift.service",
+        rack=timer.rack,
+        user=_plain(timer.user),
+        rack_file=_assigned("RACK", timer.file),
+        state=_assigned("XDG_STATE_HOME", timer.state),
+        secrets=SECRETS,
+        program=_word(timer.program),
+        metrics=metrics,
+        writable=writable,
+    )
+
+
+def _timer(timer: SystemdTimer) -> str:
+    return resources.file_text("sparkrack.drift", "templates/sparkrack-drift.timer", rack=timer.rack, every=timer.every)
+
+
+def _plain(text: str) -> str:
+    """Text as the value of a setting. Raises UnitError for what would end the line or mean something else."""
+    if not text.isprintable() or not text or text.endswith("\\"):
+        raise UnitError(f"{text!r} cannot stand in a unit file")
+    return text.replace("%", "%%")
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _word(path: Path) -> str:
+    """A word of ExecStart, where $ begins a variable."""
+    return _quoted(_plain(str(path)).replace("$", "$$"))
+
+
+def _path(path: Path, mark: str) -> str:
+    return _quoted(mark + _plain(str(path)))
+
+
+def _assigned(name: str, path: Path) -> str:
+    return _quoted(f"{name}={_plain(str(path))}")

@@ -1,0 +1,171 @@
+"""Commands of each phase, with their hosts. Pure.
+
+The words never contain a secret, only its reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from core.model import Rack, SecretRef
+from core.model.role import roles
+from sparkrack.rebuild.model import Request
+
+FLEET_ROLES = tuple(role for role in roles() if role.spreads)
+"""Roles of a rebuilt node that involve the other nodes: keys are exchanged, images copied."""
+FABRIC_PARTS = tuple(role.key for role in roles() if role.links)
+"""Parts that a rebuilt switch may affect."""
+
+
+@dataclass(frozen=True)
+class ForwardedOptions:
+    """Options of `sparkrack rebuild` that its verbs get. `login`: the account of the first-boot wizard. `packages`: the
+    folder of an upgrade of the switch, absolute.
+    """
+
+    login: str | None = None
+    node_password: SecretRef | None = None
+    host_keys: str | None = None
+    replace_host_key: bool = False
+    switch_password: SecretRef | None = None
+    switch_address: str | None = None
+    replace_fingerprint: bool = False
+    packages: str | None = None
+    timeout: float | None = None
+
+    def words(self, *, nodes: bool = True, switch: bool = True) -> tuple[str, ...]:
+        """Return the words of the command line of `sparkrack rebuild`."""
+        return (
+            *(_given("--as", self.login) if nodes else ()),
+            *(_password("node-", self.node_password) if nodes else ()),
+            *(_given("--host-keys", self.host_keys) if nodes else ()),
+            *(("--replace-host-key",) if nodes and self.replace_host_key else ()),
+            *(_password("switch-", self.switch_password) if switch else ()),
+            *(_given("--switch-address", self.switch_address) if switch else ()),
+            *(("--replace-fingerprint",) if switch and self.replace_fingerprint else ()),
+            *(_given("--packages", self.packages) if switch else ()),
+            *_given("--timeout", None if self.timeout is None else f"{self.timeout:g}"),
+        )
+
+
+def bootstrap_nodes(request: Request, forwarded: ForwardedOptions) -> tuple[str, ...]:
+    """First contact with the nodes; one that is ready costs a login."""
+    return (
+        *("bootstrap", "nodes", *request.nodes, "--rack", request.file),
+        *_given("--as", forwarded.login),
+        *_password("", forwarded.node_password),
+        *_given("--host-keys", forwarded.host_keys),
+        *(("--replace-host-key",) if forwarded.replace_host_key else ()),
+        *_timeout(forwarded),
+    )
+
+
+def bootstrap_switch(request: Request, forwarded: ForwardedOptions, name: str) -> tuple[str, ...]:
+    """Return the first contact with a switch."""
+    return (
+        *("bootstrap", "switch", name, "--rack", request.file),
+        *_given("--address", forwarded.switch_address),
+        *_password("", forwarded.switch_password),
+        *(("--replace-fingerprint",) if forwarded.replace_fingerprint else ()),
+        *_timeout(forwarded),
+    )
+
+
+def upgrade_switch(request: Request, forwarded: ForwardedOptions, name: str, folder: str) -> tuple[str, ...]:
+    """Return the upgrade of a switch, which is nothing to do if it runs that release. It waits by its own default."""
+    return (
+        *("switch", "upgrade", name, "-y", "--rack", request.file, "--packages", folder),
+        *_given("--address", forwarded.switch_address),
+        *_password("", forwarded.switch_password),
+        *(("--replace-fingerprint",) if forwarded.replace_fingerprint else ()),
+    )
+
+
+def apply(request: Request, rack: Rack) -> tuple[tuple[str, ...], ...]:
+    """Return the runs that bring the hosts to their declared state.
+
+    A single node first gets everything that involves no other node. Then its keys are exchanged with the other nodes,
+    and images are copied over the fabric; only these two roles run on the other nodes.
+    """
+    call = ("apply", "-y", "--rack", request.file)
+    if request.kind == "all":
+        return ((*call, *_each("--exclude", request.apart)),)
+    if request.kind == "switch":
+        return ((*call, *_each("--limit", request.switches)),)
+    present = tuple(name for name in rack.nodes if name not in request.apart)
+    if set(present) == set(request.nodes):
+        return ((*call, *_each("--limit", request.nodes)),)
+    alone = tuple(role.key for role in roles() if role.machine == "node" and role.alone and rack.keeps(role.key))
+    together = tuple(
+        role.key for role in FLEET_ROLES if rack.keeps(role.key) and role.declared(getattr(rack, role.key, None))
+    )
+    first = (*call, *_each("--limit", request.nodes), *_each("--only", alone))
+    return (first, (*call, *_each("--limit", present), *_each("--only", together))) if together else (first,)
+
+
+def reboot(request: Request, node: str, containers: bool) -> tuple[str, ...]:
+    """Return the command that restarts and verifies one node."""
+    call = ("reboot", "--rolling", "--rack", request.file, "--limit", node)
+    return (*call, "--containers") if containers else call
+
+
+def stop_unit(request: Request, name: str) -> tuple[str, ...]:
+    """Return the command that stops a unit on all its nodes."""
+    return ("serve", "stop", name, "--rack", request.file)
+
+
+def start_unit(request: Request, name: str) -> tuple[str, ...]:
+    """Return the command that starts a unit and waits until a completion has proven it."""
+    return ("serve", "start", name, "--rack", request.file)
+
+
+def verify(request: Request, rack: Rack) -> tuple[tuple[str, ...], ...]:
+    """Return the verifications: of what was rebuilt, and of its effects on the others."""
+    call = ("verify", "--rack", request.file)
+    apart = _each("--exclude", request.apart)
+    if request.kind == "all":
+        return ((*call, *apart),)
+    if request.kind == "switch":
+        return ((*call, *_each("--only", FABRIC_PARTS), *apart),)
+    others = tuple(name for name in rack.nodes if name not in (*request.nodes, *request.apart))
+    proofs = ((*call, *_each("--limit", request.nodes), *apart),)
+    if not (others and rack.keeps("access")):
+        return proofs
+    return (*proofs, (*call, "--quiet", *_each("--limit", others), "--only", "access", *apart))
+
+
+def affected_nodes(rack: Rack, request: Request) -> tuple[str, ...]:
+    """The nodes whose work a rebuild can end: those rebuilt, and those cabled to a switch that is."""
+    cabled = {
+        port.node for switch in request.switches for _, port in rack.cabling.legs(switch) if port.node in rack.nodes
+    }
+    return tuple(name for name in rack.nodes if (name in request.nodes or name in cabled) and name not in request.apart)
+
+
+def units_to_start(rack: Rack, request: Request) -> tuple[str, ...]:
+    """The units that a rebuild may end and that rack.yaml wants up, in its order."""
+    nodes = {*affected_nodes(rack, request)}
+    units = rack.serving.units.values() if rack.serving and rack.keeps("serving") else ()
+    return tuple(unit.name for unit in units if unit.wish == "up" and nodes & {*unit.ranks(rack.nodes)})
+
+
+def _given(option: str, value: str | None) -> tuple[str, ...]:
+    return () if value is None else (option, value)
+
+
+def _password(prefix: str, kept: SecretRef | None) -> tuple[str, ...]:
+    if kept is None:
+        return ()
+    return (
+        *_given(f"--{prefix}password-env", kept.env),
+        *_given(f"--{prefix}password-file", None if kept.file is None else str(kept.file)),
+    )
+
+
+def _timeout(forwarded: ForwardedOptions) -> tuple[str, ...]:
+    return _given("--timeout", None if forwarded.timeout is None else f"{forwarded.timeout:g}")
+
+
+def _each(option: str, names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for name in names for word in (option, name))

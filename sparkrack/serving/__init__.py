@@ -1,0 +1,1 @@
+"""Served units from the operator's machine: questions to their keepers, and their state as data."""

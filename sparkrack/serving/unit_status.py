@@ -1,0 +1,129 @@
+"""State of the declared units, as data; it is also the JSON of `sparkrack serve status`. None is an unknown value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+from pydantic import Field
+
+from core.model import Rack
+from core.model.errors import printable_line
+from core.model.fields import seconds
+from core.model.serving import ServingUnit
+from core.util.records import Record, Text
+from sparkrack.serving.keeper import KeeperError, KeeperStatus, UnitAbsentError, UnitState, as_wished
+
+
+class UnitRankStatus(Record):
+    """A rank. `state`: as its tether reports it; unknown without a recent report. `age`: seconds since that report."""
+
+    rank: int
+    node: str
+    state: Text
+    age: float | None = None
+    detail: Text = ""
+
+
+class RestartsUsed(Record):
+    """Restarts `used` within the latest `within` seconds, of the `allowed` ones."""
+
+    used: int | None = None
+    allowed: int
+    within: int
+
+
+class UnitStatus(Record):
+    """A declared unit.
+
+    `wish`: that of rack.yaml; `asked`: what the keeper was asked for last. `state`: absent when the head has no files
+    of the unit. `as_wished`: null when the state is unknown. `reason`: of the state, or why it is unknown. `seconds`:
+    since the state began. `figures`: of the latest generation, in seconds: gates_s, ready_s, completion_s.
+    `failed_gates`: the reason by node.
+    """
+
+    unit: str
+    head: str
+    wish: Literal["up", "down"]
+    asked: Literal["up", "down"] | None = None
+    state: UnitState | Literal["absent", "unknown"]
+    as_wished: bool | None = None
+    reason: Text
+    generation: int | None = None
+    seconds: float | None = None
+    ranks: tuple[UnitRankStatus, ...] = ()
+    restarts: RestartsUsed
+    figures: dict[str, float] = Field(default_factory=dict)
+    failed_gates: dict[str, Text] = Field(default_factory=dict)
+
+
+class ServeStatus(Record):
+    """The units of a rack, or one of them."""
+
+    schema_: Literal["sparkrack.serve-status/1"] = Field("sparkrack.serve-status/1", serialization_alias="schema")
+    rack: str
+    file: Text
+    made: datetime
+    units: tuple[UnitStatus, ...]
+
+    @property
+    def code(self) -> int:
+        """The exit code: 1 when a unit is unknown, 2 when one is not as wished, else 0."""
+        if any(one.as_wished is None for one in self.units):
+            return 1
+        return 0 if all(one.as_wished for one in self.units) else 2
+
+
+def build_serve_status(
+    rack: Rack, units: Iterable[ServingUnit], answers: Mapping[str, KeeperStatus | KeeperError]
+) -> ServeStatus:
+    """Return the state of units from the answers of their keepers.
+
+    Args:
+        rack: the rack.
+        units: some of its units.
+        answers: by the name of each of these units what its keeper answered, or why there is no answer.
+    """
+    return ServeStatus(
+        rack=rack.rack,
+        file=str(rack.source),
+        made=datetime.now(UTC).replace(microsecond=0),
+        units=tuple(_unit(rack, unit, answers[unit.name]) for unit in units),
+    )
+
+
+def _unit(rack: Rack, unit: ServingUnit, answer: KeeperStatus | KeeperError) -> UnitStatus:
+    nodes = unit.ranks(rack.nodes)
+    budget = RestartsUsed(allowed=unit.restart.times, within=seconds(unit.restart.within))
+    found = UnitStatus(
+        unit=unit.name, head=nodes[0], wish=unit.wish, state="unknown", reason=str(answer), restarts=budget
+    )
+    if isinstance(answer, UnitAbsentError):
+        return found.model_copy(update={"state": "absent", "as_wished": unit.wish == "down"})
+    if isinstance(answer, KeeperError):
+        return found
+    served = tuple(rank.node for rank in answer.ranks)
+    reasons = [answer.reason]
+    if answer.unsaved:
+        reasons.append(f"the keeper cannot write its record: {answer.unsaved}")
+    if served != nodes:
+        reasons.append(f"the head has the unit on {printable_line(', '.join(served))}; run `sparkrack apply`")
+    return UnitStatus(
+        unit=unit.name,
+        head=nodes[0],
+        wish=unit.wish,
+        asked=answer.wish,
+        state=answer.state,
+        as_wished=as_wished(unit, answer.state) and served == nodes,
+        reason="; ".join(reasons),
+        generation=answer.generation,
+        seconds=round(max(0.0, answer.clock - answer.since), 1) if answer.generation else None,
+        ranks=tuple(
+            UnitRankStatus(rank=rank.rank, node=rank.node, state=rank.state, age=rank.age_s, detail=rank.detail)
+            for rank in answer.ranks
+        ),
+        restarts=budget.model_copy(update={"used": sum(answer.clock - at < budget.within for at in answer.restarts)}),
+        figures=dict(answer.figures),
+        failed_gates=dict(answer.failed_gates),
+    )

@@ -1,0 +1,29 @@
+"""States of the served units, from the answer of a node that is the head of some. Pure."""
+
+from __future__ import annotations
+
+from core.model import Rack
+from core.model.serving import ServingUnit
+from core.probes.protocol import parse_commands
+from sparkrack.serving.keeper import ABSENT, KeeperError, as_wished, parse_status
+from sparkrack.status.model import ServedUnitState
+from sparkrack.status.probe_script import headed_units
+
+
+def unit_states(rack: Rack, node: str, output: str | None) -> tuple[ServedUnitState, ...]:
+    """Return the states of the units whose head is a node. `output`: of its script; None without an answer."""
+    return tuple(_state(rack, unit, node, output) for unit in headed_units(rack, node))
+
+
+def _state(rack: Rack, unit: ServingUnit, node: str, output: str | None) -> ServedUnitState:
+    found = ServedUnitState(name=unit.name, nodes=unit.ranks(rack.nodes), wish=unit.wish)
+    try:
+        answer = parse_commands(output or "").get(f"serve-{unit.name}")
+        if answer is not None and answer.code == ABSENT:
+            return found.model_copy(update={"state": "absent", "as_wished": unit.wish == "down"})
+        if answer is None or answer.code:
+            return found
+        state = parse_status(unit, node, answer.text).state
+    except (ValueError, KeeperError):
+        return found
+    return found.model_copy(update={"state": state, "as_wished": as_wished(unit, state)})

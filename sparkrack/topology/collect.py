@@ -1,0 +1,93 @@
+"""Observe nodes and switches to find the actual cables. Nothing is changed on any of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from core.model import Leg, Port, Rack
+from core.probes.protocol import UnknownError
+from core.ssh.node_shells import open_shells
+from core.ssh.root_shell import RootShell, UnreachableError
+from core.util.progress import NO_PROGRESS, ProgressObserver
+from sparkrack.topology.build import picked
+from sparkrack.topology.observed import NodeObservation, Observations, SwitchObservation, parse_observation
+from switch.link_ends import HEARD_SECONDS, mac_locations, node_end_script
+from switch.verify_client import SwitchChecks
+
+ANSWER_SECONDS = 30
+"""Seconds for an answer of a node."""
+
+
+def collect_observations(
+    rack: Rack,
+    limit: Collection[str] = (),
+    excluded: Collection[str] = (),
+    progress: ProgressObserver = NO_PROGRESS,
+) -> Observations:
+    """Return the observations of both ends of each cable, one command for each node; a host without an answer has its
+    reason.
+
+    With `limit`, only the cables of these hosts are observed. Hosts in `excluded` are not contacted.
+    """
+    cables = picked(rack, limit)
+    ports: dict[str, list[Port]] = {}
+    for port in sorted({port for cable in cables for port in cable.ports}):
+        if port.node not in excluded:
+            ports.setdefault(port.node, []).append(port)
+    progress.phase("read the links of the nodes", ports)
+    with open_shells(rack, ports, ANSWER_SECONDS) as shells, ThreadPoolExecutor(max_workers=16) as pool:
+
+        def node(name: str) -> NodeObservation | str:
+            found = _node(rack, shells[name], ports[name])
+            progress.finish(name, "answered" if isinstance(found, NodeObservation) else "no answer")
+            return found
+
+        nodes = dict(zip(ports, pool.map(node, ports), strict=True))
+    # After the nodes: from the frames that they just sent the switch learned their legs.
+    switches = dict.fromkeys(
+        cable.b.switch for cable in cables if isinstance(cable.b, Leg) and cable.b.switch not in excluded
+    )
+    progress.phase("read the switch", switches)
+    return Observations(nodes, {name: _switch(rack, name, nodes) for name in switches})
+
+
+def _node(rack: Rack, shell: RootShell, ports: list[Port]) -> NodeObservation | str:
+    try:
+        done = shell.run(node_end_script(rack, ports))
+    except UnreachableError as gone:
+        return f"cannot be asked: {gone.why}"
+    if done.rc != 0:
+        return f"cannot be asked: {done.stderr.strip() or f'exit {done.rc}'}"
+    try:
+        return parse_observation(done.stdout, ports)
+    except ValueError as fault:
+        return f"cannot be understood: {fault}"
+
+
+def _switch(rack: Rack, name: str, nodes: Mapping[str, NodeObservation | str]) -> SwitchObservation | str:
+    look = SwitchChecks(rack, rack.switches[name])
+    try:
+        links, ethernet, hosts = look.links, look.ethernet, look.hosts()
+        ends = [
+            end
+            for observed in nodes.values()
+            if isinstance(observed, NodeObservation)
+            for half, end in observed.ends.items()
+            if end.link == "yes" and _at(rack, Port(half.node, half.port), name)
+        ]
+        until = time.monotonic() + HEARD_SECONDS
+        while "" in mac_locations(ends, hosts) and time.monotonic() < until:
+            time.sleep(1)
+            hosts = look.hosts()
+    except UnknownError as fault:
+        return str(fault)
+    finally:
+        look.close()
+    return SwitchObservation(links, ethernet, hosts)
+
+
+def _at(rack: Rack, port: Port, switch: str) -> bool:
+    leg = rack.cabling.leg_of(port)
+    return leg is not None and leg.switch == switch

@@ -1,0 +1,155 @@
+"""The switch before and after an upgrade: identity, software, files, and what it lets us do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from core.routeros.errors import SentenceError, UnreadableError
+from core.routeros.menus import (
+    DEVICE_MODE,
+    IDENTITY,
+    RESOURCE,
+    ROUTERBOARD,
+    SAFE_MODE,
+    SCHEDULER,
+    Menu,
+    MenuField,
+    Row,
+    Sentence,
+)
+from core.routeros.menus.menu import FACT, STATE
+from core.routeros.reading import Ask, SwitchReading, read_switch
+from core.routeros.rollback_timer import PREFIX
+from core.routeros.safe_mode import enabled, holder
+from core.routeros.values import ValueKind, canonical, milliseconds
+
+SYSTEM = Menu(
+    "/system/resource",
+    key=(),
+    fixed=True,
+    fields={"architecture-name": FACT, "free-hdd-space": STATE, "uptime": STATE},
+)
+PACKAGES = Menu(
+    "/system/package",
+    key=("name",),
+    fixed=True,
+    fields={
+        "name": FACT,
+        "version": FACT,
+        "disabled": MenuField(ValueKind.FLAG, default="no", read_only=True),
+        # From 7.18 on packages that could be installed are printed, too.
+        "available": MenuField(ValueKind.FLAG, default="no", read_only=True),
+    },
+)
+FILES = Menu("/file", key=("name",), fields={"name": FACT, "size": FACT})
+
+
+@dataclass(frozen=True)
+class SwitchUnit:
+    """One reading of the unit. `packages`: installed ones, name to version. `disabled`: those that are disabled.
+    `files`: on the unit, name to size in bytes (None: not printed). `fetch`: why it does not download, "" when it does.
+    `held`: who holds safe mode, "" for no session. `armed`: the rollback timers.
+    """
+
+    reading: SwitchReading
+    name: str
+    architecture: str
+    free: int
+    uptime: float
+    packages: Mapping[str, str]
+    disabled: frozenset[str]
+    files: Mapping[str, int | None]
+    fetch: str
+    held: str
+    armed: tuple[str, ...]
+
+    @property
+    def version(self) -> str:
+        """The release as the switch prints it."""
+        return self.reading.only(RESOURCE).get("version", "")
+
+    @property
+    def serial(self) -> str:
+        return self.reading.only(ROUTERBOARD).get("serial-number", "")
+
+    @property
+    def firmware(self) -> tuple[str, str]:
+        """The firmware that runs, and the one that the release has."""
+        board = self.reading.only(ROUTERBOARD)
+        return board.get("current-firmware", ""), board.get("upgrade-firmware", "")
+
+
+def read_unit(ask: Ask) -> SwitchUnit:
+    """Read the unit. Raises UnreadableError for an answer no switch would give, and the exceptions of `ask`."""
+    reading = read_switch(ask, ())
+    system = _only(ask, SYSTEM)
+    rows = ask(PACKAGES.sentence())
+    installed = [row for row in rows if _flag(row, "available") == "no"]
+    return SwitchUnit(
+        reading=reading,
+        name=_only(ask, IDENTITY).get("name", ""),
+        architecture=system.get("architecture-name", ""),
+        free=_number(system, "free-hdd-space"),
+        uptime=_uptime(system),
+        packages={row.get("name", ""): row.get("version", "") for row in installed},
+        disabled=frozenset(row.get("name", "") for row in installed if _flag(row, "disabled") == "yes"),
+        files={row.get("name", ""): _size(row) for row in ask(FILES.sentence())},
+        fetch=_fetch(ask),
+        held=next((holder(row) for row in _if_there(ask, SAFE_MODE.sentence()) if enabled(row)), ""),
+        armed=tuple(name for row in ask(SCHEDULER.sentence()) if (name := row.get("name", "")).startswith(PREFIX)),
+    )
+
+
+def _only(ask: Ask, menu: Menu) -> Mapping[str, str]:
+    rows = ask(menu.sentence())
+    if len(rows) != 1:
+        raise UnreadableError(f"{menu.path} has {len(rows)} rows; 1 is expected")
+    return rows[0]
+
+
+def _flag(row: Mapping[str, str], name: str) -> str:
+    try:
+        return canonical(ValueKind.FLAG, row.get(name, "no"))
+    except ValueError as fault:
+        raise UnreadableError(f"{PACKAGES.path} {name}: {fault}") from None
+
+
+def _number(row: Mapping[str, str], name: str) -> int:
+    text = row.get(name, "")
+    if not text.isdecimal():
+        raise UnreadableError(f"{SYSTEM.path} {name}: {text!r} is not a number of bytes")
+    return int(text)
+
+
+def _uptime(row: Mapping[str, str]) -> float:
+    try:
+        return milliseconds(row.get("uptime", "")) / 1000
+    except ValueError as fault:
+        raise UnreadableError(f"{SYSTEM.path} uptime: {fault}") from None
+
+
+def _size(row: Mapping[str, str]) -> int | None:
+    text = row.get("size", "")
+    return int(text) if text.isdecimal() else None
+
+
+def _fetch(ask: Ask) -> str:
+    """Why /tool/fetch is off (MikroTik manual, 'Device-mode': off in mode home, and on a flagged device)."""
+    rows = _if_there(ask, (f"{DEVICE_MODE.path}/print", "=.proplist=mode,fetch,flagged"))
+    row = rows[0] if rows else {}
+    if row.get("flagged") in ("yes", "true"):
+        return "the device is flagged, which keeps /tool/fetch off; /system/device-mode/update flagged=no"
+    if row.get("fetch", "no" if row.get("mode") == "home" else "yes") in ("no", "false"):
+        return f"device mode {row.get('mode')} keeps /tool/fetch off; /system/device-mode/update fetch=yes"
+    return ""
+
+
+def _if_there(ask: Ask, sentence: Sentence) -> tuple[Row, ...]:
+    """The rows of a menu that an older release may not have; () then."""
+    try:
+        return tuple(ask(sentence))
+    except SentenceError as fault:
+        if "no such command" not in str(fault):
+            raise
+        return ()

@@ -1,0 +1,195 @@
+"""From factory to verified: what a run promises, in the order in which a user meets it."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import generated
+from tests.lab.conftest import NODES
+from tests.lab.virtual import REPOSITORY, VirtualRack
+
+README_ROLES = ("switch", "memory", "fabric")
+PAIRS = len(NODES) * (len(NODES) - 1) * 2
+
+
+UPGRADE = "export DEBIAN_FRONTEND=noninteractive; apt-get -qq update && apt-get -y -qq full-upgrade >/dev/null 2>&1"
+HELD = "apt-mark showhold | xargs dpkg-query -W | tr '\\t' ' '"
+VERSIONS = "dpkg-query -W 'nvidia-*' 'libnvidia-*' 'linux-*' docker.io containerd | tr '\\t' ' '"
+
+
+@pytest.fixture(scope="module")
+def factory() -> Iterator[VirtualRack]:
+    """A rack as it comes up, for the tests here alone. It is taken down whatever happens."""
+    found = VirtualRack(REPOSITORY / ".lab-test-road", NODES)
+    found.lab("down")
+    try:
+        found.lab("up", "--nodes", str(len(NODES)))
+        yield found
+    finally:
+        found.lab("down")
+
+
+@pytest.fixture(scope="module")
+def rack(factory: VirtualRack) -> VirtualRack:
+    """The same rack after a run."""
+    factory.deploy("-y")
+    return factory
+
+
+def unreached(reported: str) -> list[str]:
+    return re.findall(r"(spark\d)/\S+ does not reach (?:spark\d)/", reported)
+
+
+def test_a_factory_rack_is_not_proven(factory: VirtualRack) -> None:
+    done = factory.verify("--only", "memory", "--only", "fabric", check=False)
+    assert done.returncode == 2
+    assert len(unreached(done.stdout)) == PAIRS
+    assert "spark1: swap is on" in done.stdout
+    assert "/proc/swaps" not in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_dry_run_shows_the_change_and_makes_none(factory: VirtualRack) -> None:
+    before = factory.etc(), factory.writes(), factory.ssh("spark1", "cat /proc/swaps; ip -br address; ls -A /tmp /run")
+    done = factory.deploy("--dry", "--diff")
+    shown = done.stdout + done.stderr
+    assert "-/swap.img\tnone\tswap" in shown
+    assert "enp1s0f1np1: mtu 1500 -> 9000" in shown
+    assert "restarts cage qsfp56-dd-1 (spark1, spark2, spark3)" in shown
+    after = factory.etc(), factory.writes(), factory.ssh("spark1", "cat /proc/swaps; ip -br address; ls -A /tmp /run")
+    assert before == after
+
+
+def test_a_plan_shows_every_change_and_makes_none(factory: VirtualRack) -> None:
+    before = factory.etc(), factory.writes(), factory.ssh("spark1", "cat /proc/swaps; ip -br address; ls -A /tmp /run")
+    done = factory.command("plan")
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert re.sub(r"^\d+ s: .*\n", "", done.stderr, flags=re.MULTILINE) == ""  # nothing but progress
+    after = factory.etc(), factory.writes(), factory.ssh("spark1", "cat /proc/swaps; ip -br address; ls -A /tmp /run")
+    assert before == after
+    # What differs from lab to lab: its folder, its keys, and by some MiB what a kernel takes of a node's memory.
+    anywhere = re.sub(
+        r"(ssh-ed25519) [A-Za-z0-9+/=]{60,}", r"\1 AAAA...", done.stdout.replace(str(factory.folder), ".lab")
+    )
+    anywhere = re.sub(r"(this node's) \d+M", r"\1 8000M", anywhere)
+    whole = parts(anywhere, "spark1:", "crs812:")
+    generated.check("docs/reference/plan.md", "plan", whole)
+    generated.check("README.md", "plan", extract(whole))
+
+
+EXCERPT = 5
+"""Lines that the README shows of an operation."""
+
+
+def extract(plan: str) -> str:
+    """The excerpt in the README: the first operation of each role that a reader knows at once, without file
+    contents.
+    """
+    kept: list[str] = []
+    role, operations, lines = "", 0, 0
+    for line in plan.splitlines(keepends=True):
+        if not line.startswith(" "):
+            kept.append(line)
+        elif re.match(r" {2}\w", line):
+            role, operations = line.strip(), 0
+            kept += [line] if role in README_ROLES else []
+        elif role in README_ROLES and re.match(r" {4}\w", line):
+            operations, lines = operations + 1, 0
+            kept += [line] if operations == 1 else []
+        elif role in README_ROLES and operations == 1 and not re.match(r" {6}[-+~] /(?!etc)| {8}", line):
+            lines += 1
+            kept += [line] if lines <= EXCERPT else []
+            kept += ["      ...\n"] if lines == EXCERPT + 1 else []
+    return "".join(kept)
+
+
+def parts(shown: str, *machines: str) -> str:
+    """What a plan says of some machines, and its last line."""
+    lines, kept = shown.splitlines(), []
+    inside = False
+    for line in lines[:-1]:
+        if line[:1].strip():
+            inside = line.startswith(machines)
+        if inside:
+            kept.append(line.rstrip())
+    return "\n".join([*kept, "...", lines[-1]]) + "\n"
+
+
+def test_a_full_upgrade_moves_a_factory_node(factory: VirtualRack) -> None:
+    """What the hold is for, and the proof that the test of it can fail."""
+    factory.ssh("spark3", UPGRADE)
+    moved = factory.ssh("spark3", VERSIONS)
+    assert "nvidia-driver-580-open 580.173" in moved
+    assert "linux-image-nvidia-hwe-24.04 6.17.0-1029" in moved
+    factory.lab("reset", "spark3")
+
+
+def test_a_limited_run_changes_only_the_switch(factory: VirtualRack) -> None:
+    before = factory.etc()
+    factory.deploy("-y", "--limit", "switches")
+    assert factory.writes() > 0
+    assert factory.etc() == before
+
+
+def test_a_run_makes_it_so_and_it_is_proven_from_outside(rack: VirtualRack, tmp_path: Path) -> None:
+    junit = tmp_path / "verify.xml"
+    done = rack.verify("--junit", str(junit))
+    assert re.search(r"^\d+ passed, 0 failed$", done.stdout, re.MULTILINE)
+    cases = list(ElementTree.parse(junit).iter("testcase"))  # noqa: S314 - we wrote it
+    assert len([case for case in cases if "test_full_frames_reach" in str(case.get("name"))]) == PAIRS
+
+
+def test_a_second_run_changes_nothing_and_costs_one_command_a_node(rack: VirtualRack) -> None:
+    commands = "journalctl --quiet _COMM=sudo --grep 'base64|set -eu' --output=cat | grep -c COMMAND="
+
+    def sent() -> dict[str, int]:
+        return {node: int(rack.ssh(node, commands)) for node in NODES}
+
+    before = rack.etc(), rack.writes()
+    count = sent()
+    done = rack.deploy("-y")
+    grew = {node: number - count[node] for node, number in sent().items()}
+    assert re.search(r"Grand total +(\d+) +- +- +\1 *$", done.stderr + done.stdout, re.MULTILINE)
+    assert (rack.etc(), rack.writes()) == before
+    # Each look at the journal is a sudo command with these words in it as well.
+    assert grew == dict.fromkeys(NODES, 2)
+
+
+def test_a_full_upgrade_leaves_what_is_held(rack: VirtualRack) -> None:
+    before = rack.ssh("spark1", HELD)
+    assert "nvidia-driver-580-open 580.159" in before
+    rack.ssh("spark1", UPGRADE)
+    assert rack.ssh("spark1", HELD) == before
+    assert rack.ssh("spark1", "dpkg-query -W -f '${Version}' lab-sample") == "1.1", "nothing was upgraded at all"
+
+
+def test_a_reboot_brings_nothing_back(rack: VirtualRack) -> None:
+    rack.lab("reboot", "spark3")
+    assert rack.verify("--limit", "spark3").returncode == 0
+    assert "swap.img" not in rack.ssh("spark3", "cat /proc/swaps")
+    assert rack.ssh("spark3", "systemctl --failed --no-legend --plain").strip() == ""
+
+
+def test_a_secret_is_in_no_output_and_no_log(rack: VirtualRack) -> None:
+    password = (rack.paths.switch("crs812") / "password").read_text().strip()
+    done = rack.deploy("-y", "-vvv", "--diff", "--debug")
+    assert "/interface/ethernet/print" in done.stderr + done.stdout
+    assert password not in done.stdout + done.stderr
+    for path in [Path("pyinfra-debug.log"), *rack.paths.switch("crs812").glob("*.ndjson")]:
+        assert not path.exists() or password not in path.read_text()
+    data = rack.inside("pyinfra", "inventory.py", "debug-inventory")
+    assert password not in data.stdout + data.stderr
+
+
+def test_the_lab_is_out_of_the_machines_own_network(rack: VirtualRack) -> None:
+    links = json.loads(rack.run("ip", "-j", "address").stdout)
+    names = {link["ifname"] for link in links}
+    addresses = {entry["local"] for link in links for entry in link["addr_info"]}
+    assert not names & {"br-mgmt", "br-fabric", "n1-m", "n1-p1h0"}
+    assert not [address for address in addresses if address.startswith("10.77.0.")]

@@ -1,0 +1,314 @@
+"""A unit on two of three nodes, from `apply` to a completion; then what ends it. The engine is a stand-in in an image.
+
+Systemd, docker, slices, sandboxes, the guard and both networks are real; the GPU and the RDMA devices are not (lab.md).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import namespace as ns
+from lab.image import build
+from lab.layout import REGISTRY
+from lab.paths import cache
+from tests.lab.conftest import NODES
+from tests.lab.drift_table import IMAGE as OTHER
+from tests.lab.virtual import VirtualRack
+
+UNIT, IMAGE, KEY = "toy", "vllm/vllm-openai:v0.19.1", "sk-quiet-horse-1234567890"
+HEAD, WORKER = RANKS = ("spark1", "spark2")
+KEEPER = f"/usr/local/lib/sparkrack/serve/serve_keeper.py /etc/sparkrack/serve/{UNIT}.json"
+RECORD = f"/var/lib/sparkrack/serve/{UNIT}.json"
+SERVICE = f"sparkrack-serve-{UNIT}"
+ROLES = ("images", "models", "serving")
+ONLY = tuple(word for role in ROLES for word in ("--only", role))
+SECONDS = 120
+"""Until a test gives up waiting for a state."""
+CONFIG = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 256,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 8,
+    "num_hidden_layers": 4,
+    "intermediate_size": 512,
+    "vocab_size": 1000,
+    "max_position_embeddings": 4096,
+    "torch_dtype": "bfloat16",
+}
+SECTIONS = """
+models: {{{unit}: {{path: {model}}}}}
+serving:
+  units:
+    {unit}:
+      engine: vllm
+      version: 0.19.1
+      image: {image}
+      model: {unit}
+      nodes: [{ranks}]
+      parallel: {{tensor: 2}}
+      context: 1024
+      memory: 0.15
+      env: {{STANDIN_GRACE_SECONDS: "1"}}
+      api: {{listen: management, key: {{file: {unit}.key}}}}
+      shm: 1G
+      probe: {{answer: {{ask: "2+2=", say: "4"}}}}
+"""
+
+
+@dataclass
+class ServedRack:
+    """The rack with its unit."""
+
+    rack: VirtualRack
+    file: Path
+
+    def deploy(self) -> str:
+        done = self.rack.deploy("-y", rack=self.file, roles=ROLES)
+        return done.stdout + done.stderr
+
+    def record(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.rack.ssh(HEAD, f"cat {RECORD}"))
+        return found
+
+    def wait(self, *states: str) -> dict[str, Any]:
+        """Wait on the head until the unit has one of these states, and return its record."""
+        pattern = f'"state": "({"|".join(states)})"'
+        loop = f"for _ in $(seq {SECONDS * 4}); do grep -qE '{pattern}' {RECORD} && break; sleep 0.25; done"
+        self.rack.ssh(HEAD, loop)
+        found = self.record()
+        assert found["state"] in states, f"{found}\n{self.journal()}"
+        return found
+
+    def up(self, *words: str) -> dict[str, Any]:
+        """Wish it up, and return the record once it is ready or held."""
+        self.rack.ssh(HEAD, f"{KEEPER} up {' '.join(words)}")
+        return self.wait("ready", "busy", "held")
+
+    def journal(self) -> str:
+        script = f"journalctl -q -o short-precise -n 30 -u '{SERVICE}*'"
+        return "\n".join(self.rack.ssh(node, script) for node in RANKS)
+
+    def containers(self) -> list[str]:
+        """The containers of all ranks, running or not, by their IDs."""
+        return [one for node in RANKS for one in self.rack.ssh(node, "docker ps --all --quiet --no-trunc").split()]
+
+    def starts(self) -> list[int]:
+        """How often systemd has begun to start each rank."""
+        script = f"journalctl -q -o cat -u {SERVICE} | grep -c '^Starting ' || true"
+        return [int(self.rack.ssh(node, script)) for node in RANKS]
+
+    def complete(self, key: str = KEY) -> str:
+        """The answer to a client on a node that has no rank; the key is in no argument."""
+        script = (
+            'printf "header = \\"Authorization: Bearer %s\\"\\n" "$(cat /lab/api-key)" | curl -sS -m 20 -K - '
+            f"-H 'Content-Type: application/json' http://10.77.0.11:8000/v1/completions "
+            f"-d '{json.dumps({'model': UNIT, 'prompt': '2+2=', 'max_tokens': 8})}'"
+        )
+        (self.rack.paths.node("spark3") / "shared/api-key").write_text(key)
+        return self.rack.ssh("spark3", script)
+
+    def age(self) -> None:
+        """Let the running generation be 700 s older: one that ends within 600 s is not started again."""
+        older = f"import json; d = json.load(open('{RECORD}')); d['started'] -= 700; d['proven'] -= 600"
+        script = f"systemctl stop {SERVICE}-keeper && python3 -c \"{older}; json.dump(d, open('{RECORD}', 'w'))\""
+        self.rack.ssh(HEAD, f"{script} && systemctl start {SERVICE}-keeper")
+
+    def nothing_is_left(self) -> None:
+        """No container, no listener of the engine, no shared memory on any rank."""
+        assert self.containers() == []
+        listeners = "ss -Hltn 'sport = :8000 or sport = :29501'"
+        containers = "find /sys/fs/cgroup/sparkrack.slice -name 'docker-*'"
+        for node in RANKS:
+            left = self.rack.ssh(node, f"{listeners}; ls /dev/shm; {containers}")
+            assert left == "", f"{node}: {left}"
+
+
+@pytest.fixture(scope="module")
+def served(rack: VirtualRack) -> Iterator[ServedRack]:
+    """The rack file with a unit, whose image is in the registry; in the end the nodes are as they were."""
+    base = build.base(cache(), print)
+    operator = "10.77.0.1"
+    push = (sys.executable, "-m", "lab.images", "--engine", IMAGE, "vllm", "0.19.1", f"{operator}:{REGISTRY}")
+    rack.inside(*push, str(base.busybox), str(base.python), OTHER, IMAGE)
+    model = rack.folder / "model-source"
+    model.mkdir()
+    (model / "config.json").write_text(json.dumps(CONFIG))
+    (model / "model.safetensors").write_bytes(bytes(1 << 20))
+    file = rack.paths.rack.with_name("serving.yaml")
+    key = file.with_name(f"{UNIT}.key")
+    key.touch(mode=0o600)
+    key.write_text(f"{KEY}\n")
+    text, added = re.subn(r"^images:\n( *)- ", rf"\g<0>{IMAGE}\n\1- ", rack.paths.rack.read_text(), flags=re.MULTILINE)
+    assert added == 1
+    file.write_text(text + SECTIONS.format(unit=UNIT, model=model, image=IMAGE, ranks=", ".join(RANKS)))
+    for node in RANKS:
+        rack.ssh(node, "systemctl --quiet enable --now lab-rdma")
+    try:
+        yield ServedRack(rack, file)
+    finally:
+        units = f"/etc/systemd/system/{SERVICE}*.service"
+        clean = (
+            f"systemctl --quiet disable --now {SERVICE}-keeper {SERVICE}-tether lab-rdma; systemctl stop {SERVICE}; "
+            f"rm -rf {units} /etc/systemd/system/sparkrack-{UNIT}.slice /etc/sparkrack/serve /var/lib/sparkrack/serve "
+            f"/usr/local/lib/sparkrack/serve /srv/models/{UNIT}; systemctl daemon-reload; docker image rm {IMAGE}; true"
+        )
+        for node in NODES:
+            rack.ssh(node, f"({clean}) >/dev/null 2>&1", check=False)
+            (rack.paths.node(node) / "shared/api-key").unlink(missing_ok=True)
+        shutil.rmtree(model)
+        for kept in (file, key, file.with_name("serving.lock.json")):
+            kept.unlink(missing_ok=True)
+
+
+def test_apply_brings_the_unit_to_a_completion(served: ServedRack, capsys: pytest.CaptureFixture[str]) -> None:
+    begun = time.monotonic()
+    served.deploy()
+    applied = time.monotonic()
+    record = served.wait("ready", "busy", "held")
+    assert record["state"] != "held", record["reason"]
+    assert '"text": "4' in served.complete()
+    figures = {**record["figures"], "apply_s": round(applied - begun, 1), "all_s": round(time.monotonic() - begun, 1)}
+    with capsys.disabled():
+        print(f"\nfrom apply to a completion: {figures}")
+    assert "Incorrect API key" in served.complete("another")
+    for node in RANKS:
+        group = served.rack.ssh(node, f"cat /proc/$(docker inspect -f {{{{.State.Pid}}}} sparkrack-{UNIT})/cgroup")
+        assert group.startswith(f"0::/sparkrack.slice/sparkrack-{UNIT}.slice/docker-"), "what the guard ends"
+
+
+def test_the_key_is_on_the_head_alone_and_in_no_argument(served: ServedRack) -> None:
+    for node in RANKS:
+        (served.rack.paths.node(node) / "shared/api-key").write_text(KEY)
+        shown = "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done 2>/dev/null; journalctl -b -q"
+        files = "grep -rlF -f /lab/api-key /etc /var/lib/sparkrack /run/systemd 2>/dev/null"
+        if node != HEAD:
+            shown += f"; docker inspect sparkrack-{UNIT}"
+        script = f"({shown}) | grep -cF -f /lab/api-key; for f in $({files}); do stat -c '%a %U %n' $f; done"
+        counted, *holders = served.rack.ssh(node, script).splitlines()
+        assert counted == "0", f"{node}: {counted} lines show the key"
+        folder = f"600 root /etc/sparkrack/serve/{UNIT}"
+        assert sorted(holders) == ([f"{folder}.key", f"{folder}.token"] if node == HEAD else [])
+
+
+def test_a_second_apply_changes_nothing(served: ServedRack) -> None:
+    before = served.record()["generation"], served.starts(), served.containers()
+    again = served.deploy()
+    assert re.search(r"Grand total +(\d+) +- +- +\1 *$", again, re.MULTILINE), again
+    assert (served.record()["generation"], served.starts(), served.containers()) == before
+    drift = served.rack.command("drift", "--no-history", *ONLY, rack=served.file)
+    assert drift.returncode == 0, drift.stdout + drift.stderr
+    verified = served.rack.verify(*ONLY, rack=served.file)
+    assert re.search(r"passed, 0 failed$", verified.stdout, re.MULTILINE), verified.stdout
+
+
+def test_a_killed_keeper_comes_back_and_ends_nothing(served: ServedRack) -> None:
+    before = served.containers()
+    assert len(before) == len(RANKS)
+    script = f"for _ in $(seq {SECONDS}); do {KEEPER} status 2>/dev/null && exit; sleep 1; done; exit 1"
+    served.rack.ssh(HEAD, f"systemctl kill -s KILL {SERVICE}-keeper; {script}")
+    time.sleep(12)  # longer than a lease
+    assert served.containers() == before
+    assert served.wait("ready", "busy")["generation"] == 1
+
+
+def test_a_rank_that_is_killed_ends_all_then_they_start_once_and_then_they_are_held(served: ServedRack) -> None:
+    first = served.starts()
+    served.age()
+    served.rack.ssh(WORKER, f"docker kill sparkrack-{UNIT}")
+    served.wait("gating", "starting")
+    record = served.wait("ready", "held")
+    assert (record["state"], record["generation"], len(record["restarts"])) == ("ready", 2, 1), record["reason"]
+    second = served.starts()
+    assert second == [number + 1 for number in first]
+    states = [state for _, state, _, _ in record["transitions"]]
+    assert states[-4:] == ["stopping", "gating", "starting", "ready"]
+    served.age()
+    served.rack.ssh(HEAD, f"docker kill sparkrack-{UNIT}")
+    record = served.wait("held")
+    assert re.match(rf"{HEAD} \(rank 0\) .*ended.* exit code 137", record["reason"])
+    assert "not restarted: 1 restarts within" in record["reason"]
+    assert served.starts() == second
+    served.nothing_is_left()
+
+
+def test_a_gate_that_fails_on_one_node_starts_no_rank_anywhere(served: ServedRack) -> None:
+    before = served.starts()
+    weights = f"/srv/models/{UNIT}/model.safetensors"
+    served.rack.ssh(WORKER, f"systemctl stop sparkrack-memory-guard; mv {weights} /srv/models/kept")
+    try:
+        record = served.up()
+        assert record["state"] == "held"
+        assert WORKER in record["reason"]
+        assert "sparkrack-memory-guard.service does not run" in record["reason"]
+        served.rack.ssh(WORKER, "systemctl start sparkrack-memory-guard")
+        record = served.up()
+        assert record["state"] == "held"
+        assert f"1 of 2 files of model {UNIT} are wrong" in record["reason"]
+    finally:
+        served.rack.ssh(WORKER, f"systemctl start sparkrack-memory-guard; mv /srv/models/kept {weights}")
+    assert served.starts() == before
+    assert served.containers() == []
+
+
+def test_a_rank_without_its_keeper_ends_itself(served: ServedRack) -> None:
+    """Its management cable is disconnected, over which keeper and ranks speak: nothing can ask it to stop."""
+    assert served.up()["state"] == "ready"
+    cable = ("ip", "link", "set", "n2-m")  # at the switch: a tap that is down ends the interface of the node for good
+    served.rack.inside(*cable, "nomaster")
+    try:
+        record = served.wait("stopping")
+        assert record["reason"] == f"no report from {WORKER} (rank 1) for 10 s"
+        time.sleep(15)
+        assert served.record()["state"] == "stopping", "it is not known whether the other rank has ended"
+    finally:
+        served.rack.inside(*cable, "master", "br-mgmt")
+    assert served.wait("held")["cause"] == "failed"
+    served.nothing_is_left()
+    said = served.rack.ssh(WORKER, f"journalctl -q -o cat -u {SERVICE}-tether")
+    assert f"stop {SERVICE}.service: no answer of the keeper for 10 s" in said
+    assert said.index("no answer of the keeper for 10 s") < said.index("the keeper answers again")
+
+
+@pytest.mark.soak
+def test_after_a_loss_of_power_the_unit_is_held(served: ServedRack) -> None:
+    assert served.up()["state"] == "ready"
+    ns.end(ns.matching(served.rack.paths.namespace, f"umid={served.rack.paths.namespace}-{WORKER}"))
+    served.wait("stopping")
+    served.rack.lab("up", "--nodes", str(len(NODES)))
+    record = served.wait("held")
+    assert record["reason"] == f"{WORKER} ended without a clean shutdown while the unit ran"
+    served.nothing_is_left()
+    refused = served.rack.ssh(HEAD, f"{KEEPER} up 2>&1", check=False)
+    assert f"reboot {HEAD}, or use --anyway" in refused
+    assert served.up("--anyway")["state"] == "ready"
+
+
+ENDS = {
+    "docker stop": (f"docker stop -t 5 sparkrack-{UNIT}", "ended without being asked to"),
+    "docker restarts": ("systemctl restart docker", f"{WORKER} (rank 1)"),
+    "tether killed": (f"systemctl kill -s KILL {SERVICE}-tether", f"{WORKER} (rank 1)"),
+    "guard": ("timeout 2 /usr/local/lib/sparkrack/memory-guard 100000000; true", "exit code 137"),
+    "systemctl stop": (f"systemctl stop {SERVICE}", f"{WORKER} (rank 1)"),
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ENDS)
+def test_what_ends_a_rank_ends_the_unit(served: ServedRack, name: str) -> None:
+    script, reason = ENDS[name]
+    assert served.up()["state"] == "ready"
+    served.rack.ssh(WORKER, script)
+    record = served.wait("held")
+    assert reason in record["reason"]
+    served.nothing_is_left()

@@ -1,0 +1,430 @@
+"""The failures of a served unit, each with what must notice it, how it must end, and within which time."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from lab import namespace
+from tests.serving.engines import STAND_IN
+from tests.serving.serving_rack import ServingNode, ServingRack, freeze
+
+TIMES: Mapping[str, float] = {
+    **STAND_IN.times,
+    "ask": 2.0,
+    "lease": 10.0,
+    "probe_interval": 15.0,
+    "probe_limit": 20.0,
+    "probe_misses": 2,
+}
+"""ask and lease are the defaults of a unit file; the probe has the times of the prototype, whose figures are limits."""
+ENGINE_STOP = 3.5
+"""Seconds from TERM to the end of a stand-in that must be killed; others take 0.5. Real engines: up to 60."""
+ENDED, LOST, STUCK = 3.0, 10.0, 70.0
+"""Limits in seconds: to notice the end of a process, a lost machine or keeper, and a unit that is stuck."""
+FABRIC_PORT = 29501
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One failure.
+
+    `inject` brings it about. `detector`: how the reason begins that is reported first, as a regular expression; empty
+    where the failure must end nothing. `end`: the state afterwards and what its reason has. `noticed` and `gone`: the
+    limits, in seconds from the injection to the first report, and to the end of every rank. `repair` follows once all
+    ranks have ended, or `lasts` seconds after a failure that ends none. `when`: the state of the unit. `load`: clients
+    send requests. `slow`: one injection takes about a minute. `clock`: the clocks of keeper and tethers can be set.
+    """
+
+    name: str
+    event: str
+    inject: Callable[[ServingRack], object]
+    detector: str
+    end: tuple[str, str]
+    noticed: float = ENDED
+    gone: float | None = None
+    repair: Callable[[ServingRack], object] | None = None
+    load: bool = False
+    lasts: float = 0.0
+    when: Literal["gating", "starting", "ready"] = "ready"
+    slow: bool = False
+    clock: bool = False
+
+    @property
+    def gone_limit(self) -> float:
+        """The seconds within which every rank has ended."""
+        return self.noticed + 3.0 if self.gone is None else self.gone
+
+
+def kill(*pids: int) -> None:
+    assert pids, "nothing to kill"
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _worker(rack: ServingRack) -> ServingNode:
+    return rack.nodes[1]
+
+
+def _plug(connected: bool) -> Callable[[ServingRack], None]:
+    return lambda rack: _worker(rack).plug(connected)
+
+
+def _drop(node: ServingNode, *packets: str) -> None:
+    """Lose these arriving packets, which no process is told. The rule is asked before that for local addresses."""
+    ip = namespace.ip
+    rules = namespace.ip("rule", "show", namespace=node.namespace)
+    if "100:\tfrom all lookup local" not in rules:
+        ip("rule", "add", "pref", "100", "table", "local", namespace=node.namespace)
+        ip("rule", "delete", "pref", "0", namespace=node.namespace)
+    ip("rule", "add", "pref", "10", "iif", "eth0", *packets, "blackhole", namespace=node.namespace)
+
+
+def _let_through(node: ServingNode) -> None:
+    while "10:\t" in namespace.ip("rule", "show", namespace=node.namespace):
+        namespace.ip("rule", "delete", "pref", "10", namespace=node.namespace)
+
+
+def _one_direction(rack: ServingRack) -> None:
+    head, worker = rack.nodes[:2]
+    _drop(head, "from", worker.address)
+
+
+def _one_half(rack: ServingRack) -> None:
+    """Lose the ranks' packets and not those of keeper and tethers, as when these use the other half of the port."""
+    for node in rack.nodes:
+        for end in ("sport", "dport"):
+            _drop(node, "ipproto", "tcp", end, str(FABRIC_PORT))
+
+
+def _halves_back(rack: ServingRack) -> None:
+    for node in rack.nodes:
+        _let_through(node)
+
+
+def _boot(number: int) -> Callable[[ServingRack], None]:
+    def boot(rack: ServingRack) -> None:
+        rack.nodes[number].plug(True)
+        rack.nodes[number].boot()
+
+    return boot
+
+
+def _remove_keeper(rack: ServingRack) -> None:
+    """End the keeper, and what would start it again."""
+    head = rack.nodes[0]
+    assert head.keeper
+    head.keeper.kill()
+    head.keeper.wait()
+    kill(head.main_process("keeper"))
+
+
+def _lose_state(rack: ServingRack) -> None:
+    _remove_keeper(rack)
+    (rack.nodes[0].folder / "state/toy.json").unlink()
+    rack.nodes[0].start_keeper()
+
+
+def _other_secret(rack: ServingRack) -> None:
+    _remove_keeper(rack)
+    (rack.nodes[0].folder / "etc/unit.secret").write_text("1f" * 32)
+    rack.nodes[0].start_keeper()
+
+
+def _right_secret(rack: ServingRack) -> None:
+    _remove_keeper(rack)
+    secret = (_worker(rack).folder / "etc/unit.secret").read_text()
+    (rack.nodes[0].folder / "etc/unit.secret").write_text(secret)
+    rack.nodes[0].start_keeper()
+
+
+def _guard(rack: ServingRack) -> None:
+    text = "9 KiB of memory are available, less than the floor of 10 KiB: ended every container"
+    _worker(rack).kernel_log.write_text(f"sparkrack-memory-guard: {text}\n")
+    _worker(rack).systemctl("kill")
+
+
+def _clock(seconds: int) -> Callable[[ServingRack], None]:
+    def shift(rack: ServingRack) -> None:
+        for node in rack.nodes:
+            assert node.clock_error
+            node.clock_error.with_suffix(".new").write_text(str(seconds))
+            node.clock_error.with_suffix(".new").replace(node.clock_error)
+
+    return shift
+
+
+RANK, HEAD = r"spark2 \(rank 1\) ", r"spark1 \(rank 0\) "
+EITHER = r"spark[12] \(rank [01]\) "
+WITHOUT_ASKING = "ended without being asked to: exit code "
+NO_REPORT = r"no report from spark2 \(rank 1\) for 10 s"
+NO_ANSWER = "no answer of the keeper for 10 s"
+MISSES = "2 completions in a row failed and no counter rose: "
+AGAIN = ("ready", "restart counted")
+UNDISTURBED = ("ready", "the same ranks")
+UNPLANNED = ("held", "ended without a clean shutdown while the unit ran")
+
+CELLS = (
+    Cell(
+        "gate-fails",
+        "the gate of one node fails",
+        lambda rack: _worker(rack).gate_reason.write_text("12 GiB are available, 103 GiB are needed\n"),
+        r"gate of spark2 \(rank 1\): 12 GiB are available",
+        ("held", "gate of spark2"),
+        noticed=2 * ENDED,
+        when="gating",
+    ),
+    Cell(
+        "rank-killed-starting",
+        "processes of a rank killed while it starts",
+        lambda rack: kill(*_worker(rack).processes()),
+        f"{RANK}{WITHOUT_ASKING}137",
+        ("held", "not restarted: it was never ready"),
+        when="starting",
+    ),
+    Cell(
+        "rank-killed-idle",
+        "processes of a rank killed, idle",
+        lambda rack: kill(*_worker(rack).processes()),
+        f"{RANK}{WITHOUT_ASKING}137",
+        AGAIN,
+    ),
+    Cell(
+        "rank-killed-load",
+        "processes of a rank killed under load",
+        lambda rack: kill(*_worker(rack).processes()),
+        f"{EITHER}{WITHOUT_ASKING}",
+        AGAIN,
+        load=True,
+    ),
+    Cell(
+        "worker-killed-idle",
+        "worker process of a rank killed, idle: exit code 0 after 1 s",
+        lambda rack: kill(*_worker(rack).workers()),
+        f"{RANK}{WITHOUT_ASKING}0",
+        AGAIN,
+        noticed=ENDED + 1,
+    ),
+    Cell(
+        "head-killed",
+        "processes of the head's rank killed",
+        lambda rack: kill(*rack.nodes[0].processes()),
+        f"{HEAD}{WITHOUT_ASKING}137",
+        AGAIN,
+    ),
+    Cell(
+        "head-worker-killed",
+        "worker process of the head's rank killed: exit code 0 after 1 s",
+        lambda rack: kill(*rack.nodes[0].workers()),
+        f"{HEAD}{WITHOUT_ASKING}0",
+        AGAIN,
+        noticed=ENDED + 1,
+    ),
+    Cell(
+        "stopped-by-hand",
+        "service of a rank stopped by hand",
+        lambda rack: _worker(rack).systemctl("stop", "sparkrack-serve-toy.service"),
+        f"{RANK}(stopped: .* not by its tether|{WITHOUT_ASKING}0)",
+        AGAIN,
+    ),
+    Cell(
+        "guard",
+        "memory guard ends a rank",
+        _guard,
+        f"{RANK}{WITHOUT_ASKING}137",
+        ("held", "not restarted: spark2: the kernel logged: sparkrack-memory-guard"),
+    ),
+    Cell(
+        "rank-frozen-idle",
+        "rank frozen (SIGSTOP), idle",
+        lambda rack: freeze(*_worker(rack).processes()),
+        f"{MISSES}no answer within 20 s",
+        AGAIN,
+        noticed=STUCK,
+        gone=STUCK + 2 + ENGINE_STOP,
+        slow=True,
+    ),
+    Cell(
+        "rank-frozen-load",
+        "rank frozen (SIGSTOP) under load",
+        lambda rack: freeze(*_worker(rack).processes()),
+        f"{MISSES}no answer within 20 s",
+        AGAIN,
+        noticed=STUCK,
+        gone=STUCK + 2 + ENGINE_STOP,
+        load=True,
+        slow=True,
+    ),
+    Cell(
+        "livelock-load",
+        "livelock under load: no counter rises, `/health` 200",
+        lambda rack: rack.nodes[0].fault("livelock"),
+        f"{MISSES}no answer within 20 s",
+        AGAIN,
+        noticed=STUCK,
+        repair=lambda rack: rack.nodes[0].fault("livelock", False),
+        load=True,
+        slow=True,
+    ),
+    Cell(
+        "wrong-answers",
+        "completions give another answer",
+        lambda rack: rack.nodes[0].fault("wrong"),
+        f"{MISSES}the answer is '\\?!', expected '4'",
+        AGAIN,
+        noticed=STUCK,
+        repair=lambda rack: rack.nodes[0].fault("wrong", False),
+        slow=True,
+    ),
+    Cell(
+        "path-stuck-idle",
+        "completions hang, other paths answer, idle",
+        lambda rack: rack.nodes[0].fault("completions"),
+        f"{MISSES}no answer within 20 s",
+        AGAIN,
+        noticed=STUCK,
+        repair=lambda rack: rack.nodes[0].fault("completions", False),
+        slow=True,
+    ),
+    Cell(
+        "path-stuck-load",
+        "completions hang, chat answers under load, so that counters rise",
+        lambda rack: rack.nodes[0].fault("completions"),
+        "",
+        UNDISTURBED,
+        lasts=45.0,
+        repair=lambda rack: rack.nodes[0].fault("completions", False),
+        load=True,
+        slow=True,
+    ),
+    Cell(
+        "machine-gone",
+        "machine of a rank loses its power, boots later",
+        lambda rack: _worker(rack).kill(),
+        NO_REPORT,
+        UNPLANNED,
+        noticed=LOST + 0.5,
+        repair=_boot(1),
+    ),
+    Cell(
+        "head-machine-gone",
+        "machine of the head loses its power, boots later",
+        lambda rack: rack.nodes[0].kill(),
+        NO_ANSWER,
+        UNPLANNED,
+        noticed=LOST + 0.5,
+        repair=_boot(0),
+    ),
+    Cell("link-flaps", "link cut for 5 s", _plug(False), "", UNDISTURBED, lasts=5.0, repair=_plug(True)),
+    Cell(
+        "link-cut-back",
+        "link cut, back once all ranks have ended",
+        _plug(False),
+        f"{NO_REPORT}|{NO_ANSWER}",
+        AGAIN,
+        noticed=LOST + 0.5,
+        repair=_plug(True),
+    ),
+    Cell(
+        "link-cut",
+        "link cut for good",
+        _plug(False),
+        f"{NO_REPORT}|{NO_ANSWER}",
+        ("stopping", "spark2 is not known to be stopped"),
+        noticed=LOST + 0.5,
+    ),
+    Cell(
+        "link-one-direction",
+        "one direction of a link lost: the head receives nothing",
+        _one_direction,
+        f"{NO_REPORT}|{NO_ANSWER}",
+        AGAIN,
+        noticed=LOST + 0.5,
+        repair=lambda rack: _let_through(rack.nodes[0]),
+    ),
+    Cell(
+        "link-one-half",
+        "one half of a link lost: that of the ranks, not that of the keeper",
+        _one_half,
+        f"{MISSES}no answer within 20 s",
+        AGAIN,
+        noticed=STUCK,
+        gone=STUCK + 2 + ENGINE_STOP,
+        repair=_halves_back,
+        slow=True,
+    ),
+    Cell(
+        "keeper-killed",
+        "keeper killed; systemd starts it again after 2 s",
+        lambda rack: kill(rack.nodes[0].main_process("keeper")),
+        "",
+        UNDISTURBED,
+    ),
+    Cell(
+        "keeper-gone",
+        "keeper killed, does not start again until all ranks have ended",
+        _remove_keeper,
+        NO_ANSWER,
+        AGAIN,
+        noticed=LOST + 0.5,
+        repair=lambda rack: rack.nodes[0].start_keeper(),
+    ),
+    Cell(
+        "keeper-frozen",
+        "keeper frozen (SIGSTOP)",
+        lambda rack: freeze(rack.nodes[0].main_process("keeper")),
+        NO_ANSWER,
+        AGAIN,
+        noticed=LOST + 0.5,
+    ),
+    Cell(
+        "keeper-state-lost",
+        "keeper killed, and its state lost",
+        _lose_state,
+        "the keeper ordered it",
+        ("down", "never started"),
+    ),
+    Cell(
+        "other-secret",
+        "keeper started again with another secret",
+        _other_secret,
+        NO_ANSWER,
+        AGAIN,
+        noticed=LOST + 0.5,
+        repair=_right_secret,
+    ),
+    Cell(
+        "tether-killed",
+        "tether killed; systemd ends its rank and starts it again after 2 s",
+        lambda rack: kill(_worker(rack).main_process("tether")),
+        f"{EITHER}(ended without being asked to|stopped)",
+        AGAIN,
+        noticed=ENDED + 2,
+    ),
+    Cell(
+        "tether-frozen",
+        "tether frozen (SIGSTOP)",
+        lambda rack: freeze(_worker(rack).main_process("tether")),
+        NO_REPORT,
+        AGAIN,
+        noticed=LOST + 0.5,
+        gone=30.0 + 3.0,
+    ),
+    Cell("clock-forward", "clocks set forward by a day", _clock(86400), "", UNDISTURBED, clock=True),
+    Cell("clock-back", "clocks set back by a day", _clock(-86400), "", UNDISTURBED, clock=True),
+)
+REAL: Mapping[str, str] = {
+    "rank-killed-starting": "vLLM 0.9 / 4.0",
+    "head-worker-killed": "vLLM, idle 5.4 / 17.4",
+    "head-killed": "vLLM 0.8 / 14.0",
+    "head-machine-gone": "vLLM lease / 17.9",
+    "link-cut-back": "vLLM 9.2, 9.6 / 25.4, 19.9; Ray 9.7 / 41.0",
+    "rank-frozen-idle": "vLLM 55.0, 55.2 / 118, 119 (KILL after 60 s)",
+    "worker-killed-idle": "Ray, actor 6.8 / 39.9, before `drain` was 0",
+    "rank-killed-idle": "Ray, raylet 1.0 / 10.0",
+    "keeper-state-lost": "vLLM, stale rank - / 9.1",
+}
+"""Seconds until noticed / gone with vLLM 0.32.0 on CPUs, and with Ray 2.60.0: one run for each pair of figures."""

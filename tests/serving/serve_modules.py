@@ -1,0 +1,22 @@
+"""The modules of the node's programs, imported as their programs do: from their own folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[2] / "roles/serving/files"
+_before = sys.dont_write_bytecode
+sys.dont_write_bytecode = True
+sys.path.append(str(FOLDER))
+import serve_gate  # noqa: E402
+import serve_lifecycle  # noqa: E402
+import serve_probe  # noqa: E402
+import serve_proof  # noqa: E402
+import serve_question  # noqa: E402
+import serve_unit  # noqa: E402
+
+sys.path.remove(str(FOLDER))
+sys.dont_write_bytecode = _before
+
+__all__ = ["serve_gate", "serve_lifecycle", "serve_probe", "serve_proof", "serve_question", "serve_unit"]

@@ -1,0 +1,37 @@
+"""Each failure of the matrix once: what reports it, how it ends, and that nothing is left. No test judges its times."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.serving.failure_cells import CELLS, Cell
+from tests.serving.failure_matrix import PAGE, RECORD, read, renewed, tables
+from tests.serving.failure_run import run
+
+FIRST_TIER = ("rank-killed-load", "keeper-state-lost", "tether-frozen")
+"""The others of the matrix have a test of their own kind in this folder, or take longer; so they are soak tests."""
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param(
+            cell, id=cell.name, marks=() if cell.name in FIRST_TIER else pytest.mark.soak(sampled=not cell.slow)
+        )
+        for cell in CELLS
+    ],
+)
+def test_a_failure_is_named_and_leaves_nothing(cell: Cell) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    outcome = run(cell)
+    assert outcome.faults == []
+
+
+def test_the_page_has_the_recorded_runs() -> None:
+    found = read(RECORD)
+    assert any(found.values())
+    page = PAGE.read_text()
+    assert renewed(page, tables(found)) == page, "renew it: python -m tests.serving.failure_matrix --runs 0 --docs"

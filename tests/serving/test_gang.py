@@ -1,0 +1,38 @@
+"""All ranks or none: keeper, tethers and engines as processes on nodes with a network between them."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.serving.serving_rack import ServingRack
+
+
+def test_one_failed_gate_starts_no_rank(rack: ServingRack) -> None:
+    rack.nodes[1].gate_reason.write_text("spark2: 12 GiB are available, 103 GiB are needed\n")
+    rack.up()
+    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    record = rack.wait_for("held")
+    assert record["reason"] == "gate of spark2 (rank 1): 12 GiB are available, 103 GiB are needed"
+    assert [node.starts for node in rack.nodes] == [0, 0]
+    rack.nodes[1].gate_reason.unlink()
+    rack.start()
+    assert rack.record()["generation"] == 2
+
+
+@pytest.mark.parametrize("rack", [4], indirect=True)
+def test_four_nodes_start_and_stop_together(rack: ServingRack) -> None:
+    rack.nodes[3].gate_reason.write_text("the image differs\n")
+    rack.up(restart={"times": 0})
+    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    assert rack.wait_for("held")["reason"] == "gate of spark4 (rank 3): the image differs"
+    assert [node.starts for node in rack.nodes] == [0, 0, 0, 0]
+    rack.nodes[3].gate_reason.unlink()
+    rack.start()
+    for pid in rack.nodes[2].processes():
+        os.kill(pid, signal.SIGKILL)
+    record = rack.wait_for("held")
+    assert record["reason"].startswith("spark3 (rank 2) ended without being asked to: exit code 137")
+    assert not any(node.processes() for node in rack.nodes)

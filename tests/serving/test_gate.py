@@ -1,0 +1,458 @@
+"""The gate of a rank, with stand-ins for the commands and files of a node that pass, fail and do not answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving.serve_modules import serve_gate, serve_question
+
+IMAGE = f"sha256:{'0123456789abcdef' * 4}"
+WANTED: dict[str, Any] = {
+    "node": "spark1",
+    "unit": "qwen",
+    "guard": "sparkrack-memory-guard.service",
+    "image": {"name": "nvcr.io/nvidia/vllm:26.04-py3", "id": IMAGE},
+    "model": {"name": "qwen3", "folder": "/srv/models/qwen3", "files": {"config.json": 7, "sub/part 1.bin": 5}},
+    "ports": {"8000": "the API of unit qwen"},
+    "cache": {"folder": "/var/cache/sparkrack/serve/qwen/0123", "bytes": 4096},
+    "gids": "/etc/sparkrack/fabric.env",
+    "echoes": [
+        {"peer": "spark2", "device": "enp1s0f1np1", "address": "192.168.100.2", "mtu": 9000},
+        {"peer": "spark3", "device": "enP2p1s0f1np1", "address": "192.168.101.3", "mtu": 9000},
+    ],
+    "proof": {
+        "secret_file": "/etc/sparkrack/serve/qwen.secret",
+        "meeting_port": 18664,
+        "options": ["-D", "5"],
+        "stale_remedy": "leave the cables, reboot both ends",
+        "sends": [
+            {
+                "peer": "spark2",
+                "half": "enp1s0f1np1",
+                "device": "rocep1s0f1",
+                "address": "192.168.100.1",
+                "peer_address": "192.168.100.2",
+                "port": 18600,
+                "least": 80.0,
+                "stale": [8.0, 25.0],
+            }
+        ],
+        "receives": [],
+    },
+    "time": True,
+    "memory": {"share": 0.5, "add": 1048576},
+}
+PROVEN = {
+    "half": "enp1s0f1np1",
+    "peer": "spark2",
+    "gbps": 109.2,
+    "least": 80.0,
+    "measured": "2026-11-23T10:00:00Z",
+    "here": {"boot": "b1", "carrier_changes": 3},
+    "there": {"boot": "b2", "carrier_changes": 5},
+}
+PROOF_FILE = "var/lib/sparkrack/serve/rdma/enp1s0f1np1.spark2.json"
+TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:72D8 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1
+   1: 0100007F:1F40 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 2 1
+"""
+"""A process listens on 29400, and a connection from 8000 is open."""
+GATE_PROGRAMS = "usr/local/lib/sparkrack"
+STAND_INS = {
+    "systemctl": "echo active",
+    "docker": f"case $1 in image) echo {IMAGE} ;; esac",
+    "nvidia-smi": "case $1 in *pstate*) echo 'P8, 208, Active' ;; esac",
+    "ping": "",
+    "timedatectl": "echo yes",
+    f"{GATE_PROGRAMS}/gid-index": "echo 3",
+    f"{GATE_PROGRAMS}/memory-gate": "",
+}
+
+
+class GateNode:
+    """A folder that stands for / of a node; its commands write what they were asked to `calls`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.calls_file = root / "calls"
+        for name, text in STAND_INS.items():
+            self.command(name, text)
+        for name, file_text in {
+            "proc/net/tcp": TCP,
+            "proc/net/tcp6": TCP.splitlines(keepends=True)[0],
+            "proc/meminfo": "MemTotal:       1048576 kB\nMemFree:          1 kB\n",
+            "etc/sparkrack/fabric.env": "# comment\nNCCL_IB_HCA==rocep1s0f1,roceP2p1s0f1\nUCX_NET_DEVICES=x:1\n",
+            "proc/sys/kernel/random/boot_id": "b1\n",
+            "sys/class/net/enp1s0f1np1/carrier_changes": "3\n",
+            PROOF_FILE: json.dumps(PROVEN),
+            "srv/models/qwen3/config.json": "x" * 7,
+            "srv/models/qwen3/sub/part 1.bin": "x" * 5,
+        }.items():
+            self.file(name, file_text)
+
+    def file(self, name: str, text: str) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def command(self, name: str, text: str) -> None:
+        name = name if "/" in name else f"bin/{name}"
+        self.file(name, f'#!/bin/sh\necho "{name.rpartition("/")[2]} $*" >> {self.calls_file}\n{text}\n')
+        (self.root / name).chmod(0o755)
+
+    def remove_command(self, name: str) -> None:
+        (self.root / (name if "/" in name else f"bin/{name}")).unlink()
+
+    def calls(self, program: str) -> list[str]:
+        """What a command was asked, in order."""
+        lines = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
+        return [line.partition(" ")[2] for line in lines if line.split()[0] == program]
+
+    def gate(self, capsys: pytest.CaptureFixture[str], **changes: Any) -> str:
+        """Run the gate and return its line, which must agree with its exit code."""
+        self.file("gate.json", json.dumps(WANTED | changes))
+        code = serve_gate.main([str(self.root / "gate.json"), "--root", str(self.root)])
+        output = capsys.readouterr().out
+        assert output.count("\n") == 1
+        assert (code == 0) == (output == "spark1: ready\n"), output
+        return output.rstrip("\n").removeprefix("spark1: ")
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GateNode:
+    made = GateNode(tmp_path)
+    monkeypatch.setitem(serve_question.ENVIRONMENT, "PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    return made
+
+
+def test_a_node_on_which_all_checks_pass_is_ready(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    assert node.gate(capsys) == "ready"
+    assert node.calls("systemctl") == ["is-active sparkrack-memory-guard.service"]
+    assert node.calls("docker") == [
+        "ps --all --filter=name=^/?sparkrack-qwen$ --format={{.State}}",
+        f"image inspect --format={{{{.Id}}}} {IMAGE}",
+    ]
+    assert node.calls("gid-index") == ["rocep1s0f1", "roceP2p1s0f1"]
+    # 9000 bytes less the headers of IPv4 and ICMP; nothing may fragment them.
+    assert sorted(node.calls("ping")) == [
+        "-4 -n -q -c 3 -i 0.3 -W 2 -M do -s 8972 -I enP2p1s0f1np1 192.168.101.3",
+        "-4 -n -q -c 3 -i 0.3 -W 2 -M do -s 8972 -I enp1s0f1np1 192.168.100.2",
+    ]
+    # Half of 1 GiB and 1 MiB beside it.
+    assert node.calls("memory-gate") == ["513M --seconds 60"]
+
+
+@pytest.mark.parametrize(
+    ("command", "text", "reason"),
+    [
+        (
+            "systemctl",
+            "echo inactive; exit 3",
+            (
+                "sparkrack-memory-guard.service does not run (inactive); start it: `systemctl start "
+                "sparkrack-memory-guard.service`"
+            ),
+        ),
+        (
+            "docker",
+            "case $1 in ps) echo exited ;; esac",
+            "container sparkrack-qwen is left (exited); remove it: `docker rm -f sparkrack-qwen`",
+        ),
+        (
+            "docker",
+            "case $1 in image) echo 'Error: No such image: x' >&2; exit 1 ;; esac",
+            "image 0123456789ab of nvcr.io/nvidia/vllm:26.04-py3 is missing; run `sparkrack apply --only images`",
+        ),
+        (
+            "docker",
+            "case $1 in image) echo sha256:beef ;; esac",
+            "image 0123456789ab of nvcr.io/nvidia/vllm:26.04-py3 is missing; run `sparkrack apply --only images`",
+        ),
+        (
+            "docker",
+            "case $1 in image) echo 'Cannot connect to the Docker daemon' >&2; exit 1 ;; esac",
+            "`docker image` ends with 1: Cannot connect to the Docker daemon; look at `systemctl status docker`",
+        ),
+        (
+            "docker",
+            "echo 'Cannot connect to the Docker daemon' >&2; exit 1",
+            "`docker ps` ends with 1: Cannot connect to the Docker daemon; look at `systemctl status docker`",
+        ),
+        (
+            "nvidia-smi",
+            "case $1 in *apps*) echo '4711, python3'; echo '4712, x' ;; *) echo 'P8, 208, Active' ;; esac",
+            "2 processes use the GPU: 4711, python3; end it",
+        ),
+        (
+            "nvidia-smi",
+            "case $1 in *pstate*) echo 'P0, 851, Not Active' ;; esac",
+            (
+                "the GPU runs at 851 MHz in state P0 and is not idle, at least 1000 are expected; shut the node "
+                "down and disconnect its power supply for 5 minutes"
+            ),
+        ),
+        ("nvidia-smi", "", "nvidia-smi shows no GPU; restart the node"),
+        (
+            "nvidia-smi",
+            "case $1 in *pstate*) echo ERR! ;; esac",
+            "nvidia-smi shows 'ERR!' for state and clock; restart the node",
+        ),
+        (
+            "nvidia-smi",
+            "echo 'No devices were found'; exit 6",
+            "`nvidia-smi --query-compute-apps=pid,process_name` ends with 6: No devices were found; restart the node",
+        ),
+        (
+            f"{GATE_PROGRAMS}/gid-index",
+            'echo "gid-index: $1 has no RoCE v2 GID" >&2; exit 1',
+            (
+                "rocep1s0f1 has no usable GID: gid-index: rocep1s0f1 has no RoCE v2 GID; run `sparkrack verify` for "
+                "this node"
+            ),
+        ),
+        (
+            "ping",
+            "case $* in *192.168.101.3) echo 'ping: local error: message too long, mtu=1500' >&2; exit 1 ;; esac",
+            (
+                "no echo of 9000 bytes over enP2p1s0f1np1 to spark3 (192.168.101.3): ping: local error: message too "
+                "long, mtu=1500; `sparkrack verify` names the cause: "
+                "cable, MTU of the switch, or a node that does not run"
+            ),
+        ),
+        (
+            f"{GATE_PROGRAMS}/memory-gate",
+            "echo 'memory-gate: 900 KiB of memory are available after 60 s, 525312 KiB (513M) are needed' >&2; exit 1",
+            (
+                "memory-gate: 900 KiB of memory are available after 60 s, 525312 KiB (513M) are needed; end what holds "
+                "memory (`docker ps`, `ps -e --sort=-rss`), or lower the memory of unit qwen in rack.yaml"
+            ),
+        ),
+    ],
+)
+def test_what_a_command_reports_is_the_reason(
+    node: GateNode, capsys: pytest.CaptureFixture[str], command: str, text: str, reason: str
+) -> None:
+    node.command(command, text)
+    assert node.gate(capsys) == reason
+
+
+@pytest.mark.parametrize("command", STAND_INS)
+def test_a_command_that_is_missing_is_a_refusal(
+    node: GateNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setitem(serve_question.ENVIRONMENT, "PATH", f"{node.root}/bin")
+    node.remove_command(command)
+    reason = node.gate(capsys)
+    assert reason.endswith("cannot be run: No such file or directory; run `sparkrack apply`")
+    assert command.rpartition("/")[2] in reason
+
+
+@pytest.mark.parametrize("command", STAND_INS)
+def test_a_command_that_does_not_answer_is_a_refusal(
+    node: GateNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr(serve_question, "LIMIT", 2.0)
+    monkeypatch.setattr(serve_gate, "MEMORY_WAIT", 1.0)
+    monkeypatch.setattr(serve_gate, "SYNC_LIMIT", 1.0)
+    # What it leaves behind keeps its output open, as a helper of the driver does.
+    node.command(command, "sleep 600 & echo $! >> sleepers; wait".replace("sleepers", str(node.root / "sleepers")))
+    reason = node.gate(capsys)
+    for pid in (node.root / "sleepers").read_text().split():
+        os.kill(int(pid), 9)
+    assert "has not answered within 2 s; " in reason
+    assert command.rpartition("/")[2] in reason
+
+
+@pytest.mark.parametrize(
+    "clock",
+    ["P0, 2418, Not Active", "P0, 345, Active", "P8, 208, Active", "P0, [N/A]", "[N/A], [N/A]", "[Not Supported], 300"],
+)
+def test_a_clock_that_is_high_or_idle_or_not_reported_is_no_reason(
+    node: GateNode, capsys: pytest.CaptureFixture[str], clock: str
+) -> None:
+    node.command("nvidia-smi", f"case $1 in *pstate*) echo '{clock}' ;; esac")
+    assert node.gate(capsys) == "ready"
+
+
+def test_a_file_of_the_model_that_is_missing_short_or_a_link(
+    node: GateNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    part = node.root / "srv/models/qwen3/sub/part 1.bin"
+    part.write_text("x")
+    remedy = "run `sparkrack apply --only models`"
+    place = "/srv/models/qwen3/sub/part 1.bin"
+    assert node.gate(capsys) == f"1 of 2 files of model qwen3 are wrong: {place} has 1 of 5 bytes; {remedy}"
+    part.unlink()
+    assert node.gate(capsys) == f"1 of 2 files of model qwen3 are wrong: {place}: No such file or directory; {remedy}"
+    part.symlink_to("config.json")
+    assert node.gate(capsys) == f"1 of 2 files of model qwen3 are wrong: {place}: not a regular file; {remedy}"
+
+
+def test_a_file_with_a_hostile_name_is_shown_on_one_line(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {"a\nspark1: ready\x1b[2J; rm -rf /": 5}
+    reason = node.gate(capsys, model=WANTED["model"] | {"files": files})
+    assert reason.startswith("1 of 1 files of model qwen3 are wrong: /srv/models/qwen3/a spark1: ready [2J; rm -rf /:")
+    assert "\x1b" not in reason
+
+
+def test_a_port_on_which_a_process_listens(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    taken = "a process listens on port 8000, which is the API of unit qwen; end it: `ss -ltnp 'sport = :8000'` names it"
+    for table in ("tcp", "tcp6"):
+        before = (node.root / "proc/net" / table).read_text()
+        node.file(f"proc/net/{table}", before + f"   2: {'0' * 32}:1F40 {'0' * 32}:0000 0A 0:0 0:0 0 0 0 3 1\n")
+        assert node.gate(capsys) == taken
+        node.file(f"proc/net/{table}", before)
+    assert node.gate(capsys) == "ready"
+    (node.root / "proc/net/tcp6").unlink()
+    assert node.gate(capsys) == "ready"
+    node.file("proc/net/tcp", TCP + "   odd line\n")
+    assert node.gate(capsys) == "/proc/net/tcp: unexpected line ' odd line'; look at `ss -ltn`"
+    (node.root / "proc/net/tcp").unlink()
+    assert node.gate(capsys) == "/proc/net/tcp cannot be read: No such file or directory; run `sparkrack apply`"
+
+
+def test_a_process_that_really_listens_is_found(capsys: pytest.CaptureFixture[str], node: GateNode) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        for table in ("tcp", "tcp6"):
+            source = Path("/proc/net") / table
+            if source.exists():
+                node.file(f"proc/net/{table}", source.read_text())
+        port = server.getsockname()[1]
+        assert f"a process listens on port {port}," in node.gate(capsys, ports={str(port): "a test"})
+
+
+def test_a_disk_without_room_for_the_cache(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    disk = os.statvfs(node.root)
+    size = disk.f_bavail * disk.f_frsize + (64 << 30)
+    reason = node.gate(capsys, cache=WANTED["cache"] | {"bytes": size})
+    assert reason.startswith("the disk of /var/cache/sparkrack/serve/qwen/0123 has room for ")
+    assert reason.endswith(
+        f"GiB, cache is {size / 2**30:.1f}; remove files, such as caches of former images in "
+        "/var/cache/sparkrack/serve/qwen"
+    )
+
+
+def test_what_the_cache_holds_already_counts_as_room(
+    node: GateNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.file("var/cache/sparkrack/serve/qwen/0123/inductor/a", "x" * 100000)
+
+    class FullDisk:
+        f_bavail, f_frsize = 0, 4096
+
+    monkeypatch.setattr(os, "statvfs", lambda _place: FullDisk)
+    assert node.gate(capsys, cache=WANTED["cache"] | {"bytes": 90000}) == "ready"
+    assert "has room for 0.0 GiB" in node.gate(capsys, cache=WANTED["cache"] | {"bytes": 900000})
+
+
+def test_an_environment_without_devices(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    node.file("etc/sparkrack/fabric.env", "NCCL_IB_DISABLE=0\n")
+    reason = "/etc/sparkrack/fabric.env names no RDMA device; run `sparkrack apply --only rdma`"
+    assert node.gate(capsys) == reason
+    (node.root / "etc/sparkrack/fabric.env").unlink()
+    assert node.gate(capsys).startswith("/etc/sparkrack/fabric.env cannot be read: No such file or directory; ")
+
+
+def test_a_meminfo_without_a_total(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    node.file("proc/meminfo", "MemFree: 1 kB\n")
+    assert node.gate(capsys) == "/proc/meminfo has no MemTotal; look at `free`"
+
+
+def test_an_amount_of_memory_in_bytes_is_rounded_up(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    assert node.gate(capsys, memory={"bytes": (7 << 20) + 1}) == "ready"
+    assert node.calls("memory-gate") == ["8M --seconds 60"]
+
+
+def test_memory_is_asked_for_last(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    """It drops cached files: a node that is refused for another reason keeps them."""
+    node.command("ping", "exit 1")
+    node.gate(capsys)
+    assert node.calls("memory-gate") == []
+
+
+def test_a_unit_of_one_node_without_guard_and_cache(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("systemctl", "ping", "timedatectl", f"{GATE_PROGRAMS}/gid-index"):
+        node.remove_command(command)
+    assert node.gate(capsys, guard=None, cache=None, gids=None, echoes=[], proof=None, time=False) == "ready"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps(WANTED | {"more": 1}), "\x00"])
+def test_a_file_that_is_not_its_own_is_refused(node: GateNode, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    node.file("gate.json", text)
+    assert serve_gate.main([str(node.root / "gate.json"), "--root", str(node.root)]) == 1
+    assert capsys.readouterr().out.endswith("; run `sparkrack apply`\n")
+
+
+@pytest.mark.parametrize("change", [{"image": 5}, {"model": {}}, {"echoes": [{}]}, {"memory": []}, {"ports": {"x": 1}}])
+def test_a_value_of_another_kind_is_refused_without_a_traceback(
+    node: GateNode, capsys: pytest.CaptureFixture[str], change: dict[str, Any]
+) -> None:
+    assert "is not what this program reads" in node.gate(capsys, **change)
+
+
+def test_files_that_are_not_whole_are_a_refusal(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    node.file(f"{WANTED['unit']}.pending", "")
+    mark = f"{node.root}/{WANTED['unit']}.pending"
+    assert node.gate(capsys) == f"{mark} is there: a change of its files was not finished; run `sparkrack apply`"
+    assert node.calls("docker") == []
+
+
+def test_a_file_that_is_missing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert serve_gate.main(["/nowhere/gate.json"]) == 1
+    assert (
+        capsys.readouterr().out
+        == f"{os.uname().nodename}: /nowhere/gate.json cannot be read: No such file or directory; "
+        "run `sparkrack apply`\n"
+    )
+
+
+# What was measured of RDMA
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            {"here": {"boot": "b0", "carrier_changes": 3}},
+            "spark1 has booted, or its carrier has changed, since 2026-11-23",
+        ),
+        (
+            {"here": {"boot": "b1", "carrier_changes": 1}},
+            "spark1 has booted, or its carrier has changed, since 2026-11-23",
+        ),
+        ({"here": None}, "spark1 has booted, or its carrier has changed, since 2026-11-23"),
+        ({"gbps": 13.2}, "it carried 13.2 Gbit/s, at least 80 are expected"),
+        ({"gbps": None}, f"{PROOF_FILE} has no figure"),
+        ({"gbps": True}, f"{PROOF_FILE} has no figure"),
+        ({"gbps": float("nan")}, "it carried nan Gbit/s, at least 80 are expected"),
+    ],
+)
+def test_a_record_that_proves_nothing(
+    node: GateNode, capsys: pytest.CaptureFixture[str], change: dict[str, Any], reason: str
+) -> None:
+    node.file(PROOF_FILE, json.dumps(PROVEN | change))
+    found = node.gate(capsys)
+    assert found.startswith("RDMA over enp1s0f1np1 to spark2 is not proven: ")
+    assert reason in found
+    assert found.endswith("; `sparkrack serve start qwen` measures it")
+    assert node.calls("memory-gate") == []
+
+
+def test_what_the_peer_was_does_not_count_when_it_is_not_asked(
+    node: GateNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its own gate compares that; this one runs alone."""
+    node.file(PROOF_FILE, json.dumps(PROVEN | {"there": {"boot": "other", "carrier_changes": 99}}))
+    assert node.gate(capsys) == "ready"
+
+
+def test_a_clock_that_is_synchronized_after_a_while(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    node.command("timedatectl", f"[ -e {node.root}/later ] && echo yes || echo no; touch {node.root}/later")
+    assert node.gate(capsys) == "ready"
+    assert node.calls("timedatectl") == 2 * ["show --property=NTPSynchronized --value"]

@@ -1,0 +1,145 @@
+"""Keeper and tethers obey only what their secret vouches for, and no key is seen."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from lab import namespace
+from tests.serving.serve_modules import serve_unit
+from tests.serving.serving_rack import KEY, SECRET, ServingRack
+
+REPORT = {
+    "kind": "report",
+    "unit": "toy",
+    "nonce": "0" * 32,
+    "rank": 1,
+    "state": "ended",
+    "generation": 1,
+    "boot": "x",
+    "clean": True,
+    "leaving": False,
+    "kernel": "",
+    "detail": "forged",
+    "gate": None,
+}
+
+
+def exchange(rack: ServingRack, secret: str, context: str = "") -> bytes:
+    """Send a report of rank 1's end from its node and return the answer. `context`: another challenge."""
+    with rack.connect(1) as connection:
+        once = serve_unit.read_line(connection, time.monotonic() + 30)
+        connection.sendall(
+            serve_unit.seal(secret.encode(), "question", context or once, {**REPORT, "clock": time.time()})
+        )
+        connection.settimeout(30)
+        return connection.recv(65536)
+
+
+@pytest.mark.parametrize(
+    ("secret", "context"), [("1f" * 32, ""), (SECRET, "0" * 32)], ids=["another secret", "of an earlier connection"]
+)
+def test_a_forged_or_repeated_report_is_refused(rack: ServingRack, secret: str, context: str) -> None:
+    rack.up(restart={"times": 0})
+    rack.start()
+    assert exchange(rack, secret, context) == b""
+    assert rack.record()["state"] != "stopping"
+    rack.wait(
+        lambda: "is refused: wrong authentication code" in rack.nodes[0].log.read_text(), "the refusal in the log"
+    )
+    assert exchange(rack, SECRET), "the true report is not heard"
+    rack.wait_for("held")
+    assert "spark2 (rank 1) ended" in rack.reason("stopping") or "machine of spark2" in rack.reason("stopping")
+
+
+def test_a_tether_with_another_secret_starts_nothing(rack: ServingRack) -> None:
+    rack.up(times={"gate_limit": 10.0})
+    node = rack.nodes[1]
+    assert node.tether
+    node.tether.kill()
+    node.tether.wait()
+    (node.folder / "etc/unit.secret").write_text("1f" * 32)
+    node.start_tether()
+    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    record = rack.wait_for("held")
+    assert "spark2 (rank 1) does not report" in record["reason"]
+    assert [node.starts for node in rack.nodes] == [0, 0]
+
+
+def test_a_stranger_is_not_heard(rack: ServingRack) -> None:
+    """An address that is no rank's gets no challenge, so it cannot occupy a connection."""
+    rack.up()
+    node = rack.nodes[1]
+    rack.wait(lambda: rack.wish("status").returncode == 0, "the keeper answers")
+    namespace.ip("address", "add", "10.77.0.99/24", "dev", "eth0", namespace=node.namespace)
+    namespace.ip("route", "add", "10.77.0.11/32", "dev", "eth0", "src", "10.77.0.99", namespace=node.namespace)
+    with rack.connect(1) as connection:
+        connection.settimeout(30)
+        assert connection.getsockname()[0] == "10.77.0.99"
+        assert connection.recv(100) == b""
+    assert "10.77.0.99 is refused" in rack.nodes[0].log.read_text()
+
+
+def test_key_and_secret_are_in_no_argument_log_or_state(rack: ServingRack) -> None:
+    rack.up()
+    rack.start()
+    for node in rack.nodes:
+        for pid in namespace.processes(node.namespace):
+            arguments = " ".join(namespace._arguments(pid))
+            assert KEY not in arguments
+            assert SECRET not in arguments
+        for file in (node.log, *(node.folder / "state").iterdir(), node.folder / "service/log"):
+            assert KEY not in file.read_text(), file
+            assert SECRET not in file.read_text(), file
+    assert KEY not in rack.wish("status").stdout
+
+
+def test_a_key_that_the_engine_refuses_is_not_quoted(rack: ServingRack) -> None:
+    rack.up(times={"ready_limit": 10.0})
+    command = rack.nodes[0].folder / "service/command"
+    command.write_text(re.sub(r"VLLM_API_KEY=.*", "VLLM_API_KEY=another", command.read_text()))
+    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    record = rack.wait_for("held")
+    assert 'HTTP status 401: {"error": "Incorrect API key: Bearer (key)"}' in record["reason"]
+
+
+@pytest.mark.parametrize("name", ["unit.key", "unit.secret"])
+def test_a_key_that_others_may_read_is_refused(rack: ServingRack, name: str) -> None:
+    rack.up()
+    file = rack.nodes[0].folder / "etc" / name
+    file.chmod(0o644)
+    done = rack.wish("run")
+    assert done.returncode == 1
+    assert done.stderr == f"serve-keeper: {file}: owner or mode 644 is wrong: set owner root, mode 600\n"
+
+
+def test_an_answer_of_a_keeper_without_the_secret_is_not_obeyed(rack: ServingRack, tmp_path: Path) -> None:
+    """A program on the keeper's port that orders every rank to run."""
+    rack.nodes[0].configure()
+    rack.up()
+    assert rack.nodes[0].keeper
+    rack.nodes[0].keeper.kill()
+    rack.nodes[0].keeper.wait()
+    forger = tmp_path / "forger.py"
+    forger.write_text(FORGER)
+    rack.nodes[0].spawn(str(forger))
+    rack.wait(lambda: rack.nodes[1].log.read_text().count("wrong authentication code"), "the tether refuses it")
+    assert not (rack.nodes[1].folder / "service/starts").exists()
+
+
+FORGER = """
+import json, socket
+server = socket.create_server(("10.77.0.11", 29400))
+while True:
+    connection, _ = server.accept()
+    try:
+        connection.sendall(b"0" * 32 + b"\\n")
+        connection.recv(65536)
+        connection.sendall(b"0" * 64 + b" " + json.dumps({"order": "gate", "generation": 1}).encode() + b"\\n")
+    except OSError:
+        pass
+    connection.close()
+"""

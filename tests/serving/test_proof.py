@@ -1,0 +1,230 @@
+"""The proof of RDMA between two nodes in network namespaces: real gates that meet, over links whose carrier the kernel
+counts. The tool is the lab's stand-in, which meets its peer over the link: no namespace has RDMA.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import namespace
+from roles.serving import desired
+from tests.serving.serve_modules import FOLDER
+from tests.serving.test_gate import WANTED, GateNode
+from tests.unit.model.serving_racks import unit
+from tests.unit.roles.serving_units import LEASE, locked
+from tests.unit.test_project import TOP
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
+
+STAND_IN = TOP / "lab/image/rootfs/usr/lib/sparkrack-lab/ib_write_bw"
+RUN = """
+import sys
+sys.path.insert(0, {folder!r})
+import serve_gate, serve_proof, serve_question
+serve_proof.MEETING_LIMIT = {limit}
+# A machine that is busy with other tests takes longer for a process than a node does.
+serve_proof.MESSAGE_LIMIT, serve_proof.LISTEN_LIMIT, serve_proof.TOOL_LIMIT, serve_question.LIMIT = 20, 50, 50, 50
+sys.exit(serve_gate.main(sys.argv[1:]))
+"""
+HALVES = ("enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1")
+
+
+class ProofNode(GateNode):
+    """One end of two cables, in a namespace of its own; its /proc/net and /sys are those of the namespace."""
+
+    def __init__(self, root: Path, name: str, wanted: dict[str, Any]) -> None:
+        super().__init__(root)
+        self.name, self.namespace = name, f"sp{os.getpid()}{name}"
+        (root / "proc/net/tcp").unlink()
+        (root / "proc/net/tcp6").unlink()
+        (root / "proc/net").rmdir()
+        (root / "proc/net").symlink_to("/proc/net")
+        shutil.rmtree(root / "sys", ignore_errors=True)
+        (root / "sys").symlink_to("/sys")
+        self.boot("first")
+        self.carry(109.0)
+        self.secret(LEASE)
+        shutil.rmtree(root / "var")
+        program = STAND_IN.read_text().replace("/lab/hardware.json", str(root / "hardware.json"))
+        self.file("bin/tool", program)
+        self.command("ib_write_bw", f'exec {sys.executable} {root}/bin/tool "$@"')
+        own = ("proof", "node", "unit")
+        self.wanted = WANTED | {key: wanted[key] for key in own} | {"ports": {}, "time": False}
+        self.file("gate.json", json.dumps(self.wanted))
+
+    def boot(self, name: str) -> None:
+        (self.root / "proc/sys/kernel/random").mkdir(parents=True, exist_ok=True)
+        (self.root / "proc/sys/kernel/random/boot_id").write_text(f"{self.name} {name}\n")
+
+    def carry(self, gbps: float, *devices: str) -> None:
+        """Have its RDMA devices carry so much."""
+        names = devices or [f"roce{half.removeprefix('en').rsplit('np', 1)[0]}" for half in HALVES]
+        file = self.root / "hardware.json"
+        before = json.loads(file.read_text())["rdma"] if file.exists() else {}
+        file.write_text(json.dumps({"rdma": before | {name: {"gbps": gbps} for name in names}}))
+
+    def secret(self, text: str) -> None:
+        file = self.root / "etc/sparkrack/serve/one.secret"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+        file.chmod(0o600)
+
+    def begin(self, *words: str, limit: float = 40.0) -> subprocess.Popen[str]:
+        """Start its gate."""
+        program = RUN.format(folder=str(FOLDER), limit=limit)
+        inside = ["ip", "netns", "exec", self.namespace, sys.executable, "-B", "-c", program]
+        environment = {**os.environ, "PATH": f"{self.root}/bin:{os.environ['PATH']}"}
+        words = (*words, str(self.root / "gate.json"), "--root", str(self.root))
+        return subprocess.Popen([*inside, *words], stdout=subprocess.PIPE, text=True, env=environment)
+
+    def records(self) -> dict[str, dict[str, Any]]:
+        """Its records by half."""
+        folder = self.root / "var/lib/sparkrack/serve/rdma"
+        found = [json.loads(file.read_text()) for file in sorted(folder.iterdir())]
+        return {one["half"]: one for one in found}
+
+    def measurements(self) -> int:
+        """How often its tool has run, as sender or receiver; the count begins again."""
+        count = len(self.calls("ib_write_bw"))
+        self.calls_file.unlink(missing_ok=True)
+        return count
+
+
+class ProofRack:
+    """Two nodes with two cables of 200G between them, so four halves each."""
+
+    def __init__(self, folder: Path) -> None:
+        found = locked(unit(), 2, "ring")
+        self.nodes = [ProofNode(folder / name, name, desired.gate_configuration(found, name)) for name in ("n0", "n1")]
+        for node in self.nodes:
+            namespace.create(node.namespace)
+        sends = {one["half"]: one for one in self.nodes[0].wanted["proof"]["sends"]}
+        back = {one["peer_address"]: one for one in self.nodes[1].wanted["proof"]["sends"]}
+        assert set(sends) == set(HALVES)
+        for half, one in sends.items():
+            self._cable(half, one["address"], back[one["address"]]["half"], one["peer_address"])
+
+    def _cable(self, half: str, address: str, other: str, other_address: str) -> None:
+        here, there = (node.namespace for node in self.nodes)
+        words = ("link", "add", half, "type", "veth", "peer", "name", other, "netns", there)
+        namespace.ip(*words, namespace=here)
+        for inside, device, own in ((here, half, address), (there, other, other_address)):
+            namespace.ip("address", "add", f"{own}/24", "dev", device, namespace=inside)
+            namespace.ip("link", "set", device, "up", namespace=inside)
+
+    def together(self, limit: float = 40.0) -> list[str]:
+        """Run both gates at the same time; their lines."""
+        running = [node.begin("--together", limit=limit) for node in self.nodes]
+        return [one.communicate(timeout=60)[0].strip() for one in running]
+
+    def alone(self) -> list[str]:
+        """Run each gate by itself, as the service of a rank does."""
+        return [node.begin().communicate(timeout=60)[0].strip() for node in self.nodes]
+
+    def measurements(self) -> list[int]:
+        return [node.measurements() for node in self.nodes]
+
+    def down(self) -> None:
+        for node in self.nodes:
+            namespace.delete(node.namespace)
+
+
+READY = ["n0: ready", "n1: ready"]
+
+
+@pytest.fixture
+def rack(tmp_path: Path) -> Iterator[ProofRack]:
+    made = ProofRack(tmp_path)
+    try:
+        yield made
+    finally:
+        made.down()
+
+
+def test_what_has_no_proof_is_measured_once(rack: ProofRack) -> None:
+    for node, line in zip(rack.nodes, rack.alone(), strict=True):
+        assert line.startswith(f"{node.name}: RDMA over enp1s0f0np0 to n")
+        assert line.endswith("is not proven: it was never measured; `sparkrack serve start one` measures it")
+    assert rack.measurements() == [0, 0]
+    assert rack.together() == READY
+    assert rack.measurements() == [8, 8], "each of four halves sends, and receives"
+    here, there = rack.nodes
+    assert set(here.records()) == set(HALVES)
+    record = here.records()["enp1s0f0np0"]
+    assert (record["peer"], record["gbps"], record["least"]) == ("n1", 109.0, 80.0)
+    assert (record["here"]["boot"], record["there"]["boot"]) == ("n0 first", "n1 first")
+    for half, one in here.records().items():
+        counter = ["ip", "netns", "exec", here.namespace, "cat", f"/sys/class/net/{half}/carrier_changes"]
+        assert one["here"]["carrier_changes"] == int(subprocess.check_output(counter, text=True))
+    assert rack.alone() == READY
+    assert rack.together() == READY
+    assert rack.measurements() == [0, 0]
+    assert there.records()["enp1s0f1np1"]["peer"] == "n0"
+
+
+def test_a_link_that_was_down_is_measured_again_and_no_other(rack: ProofRack) -> None:
+    assert rack.together() == READY
+    before = rack.nodes[0].records()
+    rack.measurements()
+    for state in ("down", "up"):
+        namespace.ip("link", "set", "enP2p1s0f0np0", state, namespace=rack.nodes[0].namespace)
+    for node, line in zip(rack.nodes, rack.alone(), strict=True):
+        assert f"{node.name} has booted, or its carrier has changed, since 20" in line
+        assert line.endswith("; `sparkrack serve start one` measures it")
+    assert rack.together() == READY
+    # Both ends of the cable changed, so that each of them sends and receives once.
+    assert rack.measurements() == [2, 2]
+    after = rack.nodes[0].records()
+    assert {half for half in HALVES if after[half] != before[half]} == {"enP2p1s0f0np0"}
+
+
+def test_a_node_that_was_booted_is_measured_by_both_ends(rack: ProofRack) -> None:
+    assert rack.together() == READY
+    rack.measurements()
+    rack.nodes[1].boot("second")
+    # The gate of the other node alone cannot know it; with the gate of this one it does.
+    assert rack.alone()[0] == READY[0]
+    assert rack.together() == READY
+    assert rack.measurements() == [8, 8]
+    assert rack.nodes[0].records()["enp1s0f0np0"]["there"]["boot"] == "n1 second"
+
+
+def test_a_half_in_the_known_fault_is_a_refusal_until_it_is_measured_well(rack: ProofRack) -> None:
+    device = "rocep1s0f0"
+    rack.nodes[0].carry(13.2, device)
+    line = rack.together(limit=3.0)[0]
+    assert line == (
+        "n0: RDMA over enp1s0f0np0 to n1 carries 13.2 Gbit/s, at least 80 are expected; stale ConnectX-7: leave the "
+        "cables as they are, reboot both ends and measure again; if it stays, shut both down and take them off power "
+        "for 60 s"
+    )
+    assert rack.nodes[0].records()["enp1s0f0np0"]["gbps"] == 13.2
+    rack.nodes[0].carry(40.0, device)
+    line = rack.together(limit=3.0)[0]
+    assert "carries 40.0 Gbit/s, at least 80 are expected; `sparkrack verify --only rdma --bandwidth`" in line
+    rack.nodes[0].carry(109.0, device)
+    assert rack.together() == READY
+
+
+def test_a_gate_whose_peer_does_not_come_is_a_refusal(rack: ProofRack) -> None:
+    line = rack.nodes[0].begin("--together", limit=1.0).communicate(timeout=60)[0].strip()
+    assert line.startswith("n0: the gate of n1 does not answer over enp1s0f0np0 at ")
+    assert line.endswith("so RDMA is not proven; look at `journalctl -u sparkrack-serve-one-tether` there")
+
+
+def test_gates_with_different_secrets_do_not_meet(rack: ProofRack) -> None:
+    rack.nodes[1].secret("1e" * 32)
+    for node, line in zip(rack.nodes, rack.together(limit=3.0), strict=True):
+        peer = "n1" if node.name == "n0" else "n0"
+        assert line.startswith((f"{node.name}: the gate of {peer} at ", f"{node.name}: the gate of {peer} does not"))
+    assert not any((node.root / "var").exists() for node in rack.nodes)
+    assert rack.measurements() == [0, 0]

@@ -1,0 +1,186 @@
+"""What ends a running unit, and what does not. Each fault is real: a signal, a cut link, a process that is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.serving.serving_rack import ServingRack, freeze
+
+
+def test_a_livelock_is_stuck_though_health_is_200(rack: ServingRack) -> None:
+    rack.up(restart={"times": 0})
+    rack.start()
+    rack.nodes[0].fault("livelock")
+    assert rack.health() == 200
+    record = rack.wait_for("held")
+    assert rack.reason("stuck") == "2 completions in a row failed and no counter rose: no answer within 3 s"
+    assert record["reason"].startswith(rack.reason("stuck"))
+    assert not any(node.processes() for node in rack.nodes)
+
+
+def test_a_busy_engine_is_not_stuck(rack: ServingRack) -> None:
+    rack.up()
+    rack.start()
+    rack.nodes[0].fault("busy")  # no completion ends any more
+    rack.wait_for("busy")
+    looks = rack.requests("/metrics")
+    rack.wait(lambda: rack.requests("/metrics") > looks + 12, "12 more looks at the counters")
+    assert rack.record()["state"] == "busy"
+    asked = rack.requests("/v1/completions")
+    rack.nodes[0].fault("busy", False)
+    rack.wait(lambda: rack.requests("/v1/completions") > asked, "a completion")
+    rack.wait_for("ready", 1)
+    assert [node.starts for node in rack.nodes] == [1, 1]
+
+
+def test_a_wrong_answer_is_no_proof(rack: ServingRack) -> None:
+    rack.nodes[0].fault("wrong")
+    rack.up(times={"ready_limit": 10.0})
+    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    record = rack.wait_for("held")
+    assert "no correct completion within 10 s: the answer is '?!', expected '4'" in record["reason"]
+    assert "not restarted: it was never ready" in record["reason"]
+    assert ("ready", 1) not in rack.states()
+    assert not any(node.processes() for node in rack.nodes)
+
+
+def test_an_engine_that_begins_to_answer_wrong_is_stuck(rack: ServingRack) -> None:
+    rack.up(restart={"times": 0})
+    rack.start()
+    rack.nodes[0].fault("wrong")  # the probe's own tokens raise the counters
+    rack.wait_for("held")
+    assert rack.reason("stuck").endswith("no counter rose: the answer is '?!', expected '4'")
+
+
+def test_a_keeper_that_stays_away_ends_all_ranks(rack: ServingRack) -> None:
+    rack.up()
+    rack.start()
+    assert rack.nodes[0].keeper
+    rack.nodes[0].keeper.kill()
+    rack.nodes[0].keeper.wait()
+    rack.wait_until_gone()
+    assert rack.wish("status").stderr.startswith(
+        "serve-keeper: the keeper of unit toy does not answer at 10.77.0.11:29400"
+    )
+    rack.nodes[0].start_keeper()
+    rack.wait_for("ready", 2)
+    assert "stopped: no answer of the keeper for 8 s" in rack.reason("stopping")
+    assert len(rack.record()["restarts"]) == 1
+
+
+SLOW = """
+import socket, threading, time
+def forward(source, target):
+    while part := source.recv(65536):
+        time.sleep(0.3)
+        target.sendall(part)
+listener = socket.create_server(("10.77.0.12", 29401))
+while True:
+    near = listener.accept()[0]
+    try:
+        far = socket.create_connection(("10.77.0.11", 29400))
+    except OSError:
+        near.close()
+        continue
+    for ends in ((near, far), (far, near)):
+        threading.Thread(target=forward, args=ends, daemon=True).start()
+"""
+
+
+def test_a_keeper_that_answers_slowly_is_heard_again_after_a_lease(rack: ServingRack) -> None:
+    times = {"ask": 3.0, "gate_limit": 30.0}
+    rack.up(times=dict(times))
+    node = rack.nodes[1]
+    relay = node.spawn("-c", SLOW)
+    assert node.tether
+    node.tether.kill()
+    node.tether.wait()
+    node.configure(times=dict(times), head={"address": node.address, "port": 29401})
+    node.start_tether()
+    rack.start()
+    assert rack.nodes[0].keeper
+    rack.nodes[0].keeper.kill()
+    rack.nodes[0].keeper.wait()
+    rack.wait_until_gone()
+    rack.nodes[0].start_keeper()
+    rack.wait_for("ready", 2)
+    relay.kill()
+    relay.wait()
+
+
+def test_a_tether_that_comes_back_disturbs_no_rank(rack: ServingRack) -> None:
+    rack.up()
+    rack.start()
+    before = [node.processes() for node in rack.nodes]
+    assert rack.nodes[1].tether
+    rack.nodes[1].tether.kill()
+    rack.nodes[1].tether.wait()
+    rack.nodes[1].start_tether()
+    rack.wait(lambda: rack.nodes[1].log.read_text().count("the tether of rank 1 asks") == 2, "the tether asks")
+    answered = rack.requests("/v1/completions")
+    rack.wait(lambda: rack.requests("/v1/completions") > answered + 8, "more probes than a lease is long")
+    assert [node.processes() for node in rack.nodes] == before
+    assert rack.record()["generation"] == 1
+
+
+def test_a_service_that_is_started_by_hand_is_not_taken_for_a_rank(rack: ServingRack) -> None:
+    rack.up()
+    rack.start()
+    node = rack.nodes[1]
+    assert node.tether
+    freeze(node.tether.pid)
+    for verb in ("stop", "start"):
+        node.systemctl(verb, "sparkrack-serve-toy.service")
+    freeze(node.tether.pid, thaw=True)
+    rack.wait(lambda: ("stopping", 1) in rack.states(), "state stopping")
+    assert rack.reason("stopping") == "spark2 (rank 1) runs outside of generation 1"
+    rack.wait_for("ready", 2)
+
+
+def test_a_service_that_is_stopped_by_hand_ends_the_unit(rack: ServingRack) -> None:
+    rack.up(restart={"times": 0})
+    rack.start()
+    rack.nodes[1].systemctl("stop", "sparkrack-serve-toy.service")
+    record = rack.wait_for("held")
+    by_hand = "stopped: sparkrack-serve-toy.service is being stopped on the node, not by its tether"
+    assert record["reason"].startswith(("spark2 (rank 1) ended without being asked to", f"spark2 (rank 1) {by_hand}"))
+    assert not any(node.processes() for node in rack.nodes)
+
+
+@pytest.mark.parametrize(
+    "logged",
+    [
+        "sparkrack-memory-guard: 9 KiB of memory are available, less than the floor of 10 KiB: ended every container",
+        "NVRM: Xid (PCI:000f:01:00): 79, pid=1234, GPU has fallen off the bus.",
+        "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)",
+        "Memory cgroup out of memory: Killed process 4711 (VLLM::Worker) total-vm:104857600kB",
+    ],
+)
+def test_no_restart_follows_a_fault_that_the_kernel_logged(rack: ServingRack, logged: str) -> None:
+    rack.up()
+    rack.nodes[1].kernel_log.write_text("sparkrack-memory-guard: armed again: 9 KiB of memory are available\n")
+    rack.start()
+    with rack.nodes[1].kernel_log.open("a") as log:
+        log.write(f"{logged}\n")
+    rack.nodes[1].systemctl("kill")
+    record = rack.wait_for("held")
+    assert f"not restarted: spark2: the kernel logged: {logged}" in record["reason"]
+    assert [node.starts for node in rack.nodes] == [1, 1]
+    rack.nodes[1].kernel_log.unlink()
+    rack.start()
+    rack.nodes[1].systemctl("kill")
+    rack.wait_for("ready", 3)
+
+
+@pytest.mark.parametrize(
+    ("journalctl", "reason"),
+    [
+        (["false"], "exit code 1"),
+        (["sh", "-c", "echo 'No journal files were found.' >&2", "journalctl"], "No journal files were found."),
+    ],
+)
+def test_a_kernel_log_that_cannot_be_read_holds_the_unit(rack: ServingRack, journalctl: list[str], reason: str) -> None:
+    rack.up(journalctl=journalctl)
+    rack.start()
+    rack.nodes[0].systemctl("kill")
+    assert f"not restarted: spark1: the kernel's log cannot be read: {reason}" in rack.wait_for("held")["reason"]

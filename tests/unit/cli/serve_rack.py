@@ -1,0 +1,148 @@
+"""A rack of nodes that are shells of this machine, with a keeper that plays prepared answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from roles.serving.programs import KEEPER
+from sparkrack.cli import serve_recreate, serve_run
+from sparkrack.cli.main import sparkrack
+from tests.unit.model.serving_racks import machines, put, text, unit
+
+# A node is a folder: its files, and whether it is off.
+SSH = """\
+#!/bin/sh
+node="$NODES/$3"
+[ ! -e "$node/off" ] || { echo "ssh: connect: No route to host" >&2; exit 255; }
+export NODE="$node" PATH="$NODES/bin:$PATH"
+case $4 in
+"sudo -n sh") sed -u "s#/run/sparkrack#$node/run/sparkrack#g; s#/etc/sparkrack#$node/etc/sparkrack#g
+s#/usr/local/lib#$node/usr/local/lib#g; s#/var/lib/sparkrack#$node/var/lib/sparkrack#g
+s#/etc/systemd/system#$node/etc/systemd/system#g" | sh ;;
+*) exec sh -c "$4" ;;
+esac
+"""
+SUDO = """#!/bin/sh
+shift
+exec "$@"
+"""
+# `status` prints the next answer, the last one for good; `up` and `down` print what their file has.
+KEEPER_STANDIN = """\
+#!/bin/sh
+unit=$(basename "$1" .json)
+shift
+echo "$unit $*" >> "$NODE/asked"
+[ ! -e "$NODE/fault" ] || { cat "$NODE/fault" >&2; exit 1; }
+case $1 in
+status)
+    file=$(ls "$NODE/$unit."*.status | head -n 1)
+    cat "$file"
+    [ "$(ls "$NODE/$unit."*.status | wc -l)" = 1 ] || rm "$file" ;;
+*)
+    [ ! -e "$NODE/refusal" ] || { cat "$NODE/refusal" >&2; exit 1; }
+    echo "unit $unit is asked to go $1" ;;
+esac
+"""
+BEGIN = 1_790_000_000.0
+"""Seconds since 1970 at which the first transition of an answer was."""
+
+
+def answer(*states: str, name: str = "qwen", wish: str = "up", **values: Any) -> dict[str, Any]:
+    """What the keeper prints: the unit went through these states, 10 s each, and is in the last of them for 70 s."""
+    transitions: list[list[Any]] = [
+        [BEGIN + 10 * number, state, 7, f"reason {number}"] for number, state in enumerate(states)
+    ]
+    since, state, generation, reason = transitions[-1]
+    ranks = [
+        {"rank": number, "node": f"n{number}", "state": "running", "generation": 7, "age_s": 0.4, "detail": ""}
+        for number in range(2)
+    ]
+    return {
+        "name": name,
+        "wish": wish,
+        "state": state,
+        "reason": reason,
+        "cause": "asked",
+        "generation": generation,
+        "since": since,
+        "started": BEGIN,
+        "proven": 0.0,
+        "restarts": [],
+        "boots": [],
+        "unplanned": [],
+        "figures": {"gates_s": 10.0},
+        "failed_gates": {},
+        "transitions": transitions,
+        "clock": since + 70,
+        "misses": 0,
+        "unsaved": "",
+        "ranks": ranks,
+        "unconfirmed": [],
+        **values,
+    }
+
+
+class ServeRack:
+    """Two nodes n0 and n1, of which n0 stores the lock, and a unit qwen on both."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        (folder / "bin").mkdir()
+        for name, content in {"bin/ssh": SSH, "bin/sudo": SUDO}.items():
+            self.program(name, content)
+        for name in ("n0", "n1", "n2"):
+            (folder / name / "run").mkdir(parents=True)
+            (folder / name / "etc/sparkrack/serve").mkdir(parents=True)
+            (folder / f"{name}{KEEPER}").parent.mkdir(parents=True)
+            self.program(f"{name}{KEEPER}", KEEPER_STANDIN)
+        self.declare({"qwen": unit()})
+        monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
+        monkeypatch.setenv("NODES", str(folder))
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        monkeypatch.setenv("COLUMNS", "200")
+        monkeypatch.setattr(serve_run, "POLL_SECONDS", 0.01)
+        monkeypatch.setattr(serve_run, "SILENCE_SECONDS", 0.05)
+        monkeypatch.setattr(serve_recreate, "KEEPER_SECONDS", 0.5)
+
+    def program(self, name: str, content: str) -> None:
+        (self.folder / name).write_text(content)
+        (self.folder / name).chmod(stat.S_IRWXU)
+
+    def declare(self, units: dict[str, Any]) -> None:
+        """Write a rack file with these units; their heads have files of them."""
+        self.file = put(self.folder, text(units, machines(3)))
+        for name, one in units.items():
+            (self.folder / one["nodes"][0] / f"etc/sparkrack/serve/{name}.json").write_text("{}")
+
+    def answers(self, *answers: dict[str, Any] | str, head: str = "n0", name: str = "qwen") -> None:
+        """Set what the keeper prints, one after the other."""
+        for number, one in enumerate(answers):
+            content = one if isinstance(one, str) else json.dumps(one)
+            (self.folder / head / f"{name}.{number:03}.status").write_text(content)
+
+    def fail(self, kind: str, content: str, node: str = "n0") -> None:
+        """Let the keeper's program end with 1: `fault` for each call, `refusal` for a wish."""
+        (self.folder / node / kind).write_text(f"{content}\n")
+
+    def off(self, node: str) -> None:
+        (self.folder / node / "off").touch()
+
+    def run(self, *words: str) -> Result:
+        return CliRunner().invoke(sparkrack, ["serve", *words, "--rack", str(self.file)])
+
+    def asked(self, node: str = "n0") -> list[str]:
+        """The commands to the keeper, without the questions for its state."""
+        file = self.folder / node / "asked"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [line for line in lines if not line.endswith(" status")]
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "n0/run/sparkrack/run.lock"

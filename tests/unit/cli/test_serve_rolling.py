@@ -1,0 +1,299 @@
+"""`sparkrack serve restart|recreate` over several units, and the way back of one, with nodes that are shells here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkrack.rebuild import subcommands
+from tests.unit.cli.serve_rack import ServeRack, answer
+from tests.unit.model.serving_racks import unit
+
+GOOD, BAD = (f"sha256:{digit * 64}" for digit in "ab")
+APPLY = """\
+import os, pathlib, sys
+top, bad, code = pathlib.Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+lock = (top / "n0/run/sparkrack/run.lock").read_text()
+own = os.environ["SPARKRACK_RUN_LOCK"] == lock
+(top / "n0/asked").open("a").write(f"{' '.join(sys.argv[4:])} lock={own}\\n")
+for node in ("n0", "n1"):
+    file = top / node / "etc/sparkrack/serve/qwen.args"
+    file.write_text(file.read_text().replace("sha256:" + "a" * 64, bad))
+sys.exit(code)
+"""
+DOCKER = """\
+#!/bin/sh
+[ "$1 $2" = "image inspect" ] && ! grep -qs -- "$3" "$NODE/no-images"
+"""
+SYSTEMCTL = '#!/bin/sh\necho "$*" >> "$NODE/systemctl"\n'
+READY = answer("ready")
+DOWN = answer("ready", "stopping", "down", wish="down")
+STARTED = answer("stopping", "down", "gating", "starting", "ready")
+HELD = answer("down", "gating", "starting", "stopping", "held")
+
+
+@pytest.fixture
+def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServeRack:
+    made = ServeRack(tmp_path, monkeypatch)
+    made.program("bin/docker", DOCKER)
+    made.program("bin/systemctl", SYSTEMCTL)
+    for node in ("n0", "n1"):
+        etc = tmp_path / node / "etc"
+        (etc / "systemd/system").mkdir(parents=True)
+        (etc / "sparkrack/serve/qwen.args").write_text(f"--rm\n{GOOD}\nserve\n")
+        ranks = '"node": "n0"\n"node": "n1"\n'
+        (etc / "sparkrack/serve/qwen.json").write_text(ranks)
+        (etc / "sparkrack/serve/qwen.secret").write_text("lease\n")
+    return made
+
+
+def applies(rack: ServeRack, monkeypatch: pytest.MonkeyPatch, image: str = BAD, code: int = 0) -> None:
+    """Let `apply` write this image on both nodes and end so."""
+    words = (sys.executable, "-c", APPLY, str(rack.folder), image, str(code))
+    monkeypatch.setattr(subcommands, "CALL", words)
+
+
+def images(rack: ServeRack) -> list[str]:
+    return [(rack.folder / n / "etc/sparkrack/serve/qwen.args").read_text().split()[1] for n in ("n0", "n1")]
+
+
+def kept(rack: ServeRack, node: str = "n0") -> list[str]:
+    return sorted(path.name for path in (rack.folder / node / "var/lib/sparkrack/serve/former").glob("*"))
+
+
+def test_a_good_image_is_kept_for_the_next_time(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
+    applies(rack, monkeypatch)
+    rack.answers(READY, READY, DOWN, DOWN, {**STARTED, "generation": 8})
+    done = rack.run("recreate", "qwen")
+    assert done.exit_code == 0, done.output
+    applied = f"apply -y --rack {rack.file} --only serving --limit n0 --limit n1 lock=True"
+    assert rack.asked() == ["qwen down", applied, "qwen up"]
+    assert images(rack) == [BAD, BAD]
+    assert [kept(rack, node) for node in ("n0", "n1")] == [["qwen.8.tar"], ["qwen.8.tar"]]
+    assert not rack.lock.exists()
+
+
+def test_an_image_that_does_not_serve_goes_back(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
+    applies(rack, monkeypatch)
+    rack.answers(READY, READY, DOWN, DOWN, HELD, HELD, STARTED)
+    done = rack.run("recreate", "qwen")
+    assert done.exit_code == 1, done.output
+    assert rack.asked()[2:] == ["qwen up", "qwen up"]
+    assert images(rack) == [GOOD, GOOD]
+    assert "qwen: goes back to its former version, that of generation 7\n" in done.stdout
+    lines = done.stderr.splitlines()
+    assert (
+        "qwen: does not serve as rack.yaml declares it (held: reason 4); its former version, that of generation 7, "
+        "serves again. `sparkrack drift` reports the difference until rack.yaml is corrected"
+    ) in lines
+    for node in ("n0", "n1"):
+        assert kept(rack, node) == ["qwen.7.tar"]
+        etc = rack.folder / node / "etc/sparkrack/serve"
+        assert (etc / "qwen.secret").read_text() == "lease\n"
+        assert not (etc / "qwen.pending").exists()
+        calls = (rack.folder / node / "systemctl").read_text().splitlines()
+        assert calls == ["daemon-reload", "restart sparkrack-serve-qwen-tether.service"]
+    assert (rack.folder / "n0/var/lib/sparkrack/serve/former/qwen.7.tar").stat().st_mode & 0o77 == 0
+
+
+def test_a_former_version_that_does_not_serve_either_gives_both_reasons(
+    rack: ServeRack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applies(rack, monkeypatch)
+    second = answer("held", "gating", "held", failed_gates={"n1": "12 GiB are available"})
+    rack.answers(READY, READY, DOWN, DOWN, HELD, HELD, second)
+    done = rack.run("recreate", "qwen")
+    assert done.exit_code == 1
+    assert "(held: reason 4), and its former version does not either (n1: 12 GiB are available); unit qwen is held" in (
+        done.stderr
+    )
+
+
+REFUSALS: dict[str, tuple[str, str]] = {
+    "nothing kept": ("rm -r n1/var", "there is no former version: n1 keeps none"),
+    "other generations": ("cd n1/var/lib/sparkrack/serve/former; mv qwen.7.tar qwen.6.tar",
+                          "there is no former version: the nodes keep different generations"),
+    "no image": (f"echo {GOOD} > n1/no-images", f"n1 no longer has {GOOD}, the image of its former version"),
+    "same files": ("sed -i s/bbbb/aaaa/g n0/etc/sparkrack/serve/qwen.args n1/etc/sparkrack/serve/qwen.args",
+                   "its files are those of its last good start"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_there_is_no_way_back_without_a_whole_former_version(
+    rack: ServeRack, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    script, expected = REFUSALS[case]
+    more = f"import subprocess; subprocess.run({script!r}, shell=True, check=True, cwd=sys.argv[1])\nsys.exit(code)"
+    monkeypatch.setattr("tests.unit.cli.test_serve_rolling.APPLY", APPLY.replace("sys.exit(code)", more))
+    applies(rack, monkeypatch)
+    rack.answers(READY, READY, DOWN, DOWN, HELD)
+    done = rack.run("recreate", "qwen")
+    assert done.exit_code == 1
+    assert f"qwen: does not serve (held: reason 4), and does not go back: {expected}\n" in done.stderr
+    assert rack.asked()[2:] == ["qwen up"]
+
+
+def test_files_of_a_failed_apply_go_back_too(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
+    applies(rack, monkeypatch, code=1)
+    rack.answers(READY, READY, DOWN, DOWN, STARTED)
+    done = rack.run("recreate", "qwen")
+    assert done.exit_code == 1
+    assert images(rack) == [GOOD, GOOD]
+    assert "rack.yaml declares it (apply failed (exit 1); unit qwen is down); its former version" in done.stderr
+    assert rack.asked()[2:] == ["qwen up"]
+
+
+def test_a_unit_that_does_not_serve_keeps_what_was_kept(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a killed run: the unit is held with the bad image, and what is kept is the good one."""
+    applies(rack, monkeypatch)
+    rack.answers(READY, READY, DOWN, DOWN, HELD, HELD, STARTED)
+    assert rack.run("recreate", "qwen").exit_code == 1
+    for node in ("n0", "n1"):
+        file = rack.folder / node / "etc/sparkrack/serve/qwen.args"
+        file.write_text(file.read_text().replace(GOOD, BAD))
+    for file in (rack.folder / "n0").glob("*.status"):
+        file.unlink()
+    rack.answers(HELD, HELD, DOWN, DOWN, HELD, HELD, STARTED)
+    assert rack.run("recreate", "qwen").exit_code == 1
+    assert images(rack) == [GOOD, GOOD]
+
+
+def test_files_that_cannot_be_kept_change_nothing(rack: ServeRack) -> None:
+    (rack.folder / "n1/var").touch()
+    rack.answers(READY)
+    done = rack.run("recreate", "qwen")
+    assert done.exit_code == 1
+    assert "qwen: its files cannot be kept for a way back: n1: " in done.stderr
+    assert "; nothing was changed\n" in done.stderr
+    assert rack.asked() == []
+
+
+# Several units
+
+
+@pytest.fixture
+def three(rack: ServeRack) -> ServeRack:
+    rack.declare({name: unit(nodes=[node], parallel={"tensor": 1}) for name, node in UNITS.items()})
+    return rack
+
+
+UNKNOWN = "away for an unknown time: no figure of a good start is recorded"
+UNITS = {"a": "n0", "b": "n1", "c": "n2"}
+
+
+def plays(rack: ServeRack, name: str, *answers: dict[str, Any]) -> None:
+    ranks = [{"rank": 0, "node": UNITS[name], "state": "running", "generation": 7, "age_s": 0.4, "detail": ""}]
+    rack.answers(*({**one, "name": name, "ranks": ranks} for one in answers), head=UNITS[name], name=name)
+
+
+def asked(rack: ServeRack) -> dict[str, list[str]]:
+    return {name: rack.asked(node) for name, node in UNITS.items()}
+
+
+def test_units_are_restarted_one_after_the_other(three: ServeRack) -> None:
+    for name in UNITS:
+        plays(three, name, *[READY] * {"a": 2, "b": 3, "c": 4}[name], DOWN, DOWN, STARTED)
+    done = three.run("restart", "--all")
+    assert done.exit_code == 0, done.output
+    assert asked(three) == {name: [f"{name} down", f"{name} up"] for name in UNITS}
+    order = [line.split(":")[0] for line in done.stdout.splitlines() if "ready, generation" in line]
+    assert order == ["a", "b", "c"]
+
+
+def test_the_first_that_fails_ends_it(three: ServeRack) -> None:
+    plays(three, "a", READY, READY, DOWN, DOWN, HELD)
+    plays(three, "b", READY)
+    plays(three, "c", READY)
+    done = three.run("restart", "a", "b", "c")
+    assert done.exit_code == 1
+    assert "a: held: reason 4\nnot touched: b, c\n" in done.stderr
+    assert asked(three) == {"a": ["a down", "a up"], "b": [], "c": []}
+
+
+@pytest.mark.parametrize("state", ["held", "starting", "down"])
+def test_nothing_is_taken_away_beside_a_unit_that_does_not_serve(three: ServeRack, state: str) -> None:
+    plays(three, "a", READY)
+    plays(three, "b", READY)
+    plays(three, "c", answer(state))
+    done = three.run("restart", "a", "b")
+    assert done.exit_code == 1
+    assert (
+        f"Error: unit c is {state}: reason 0; `sparkrack serve start c`, or go on with --although-down c; nothing"
+        in (done.stderr)
+    )
+    assert asked(three) == {"a": [], "b": [], "c": []}
+
+
+def test_another_that_does_not_serve_is_accepted_by_name(three: ServeRack) -> None:
+    plays(three, "a", READY, READY, DOWN, DOWN, STARTED)
+    plays(three, "b", READY, READY, READY, DOWN, DOWN, STARTED)
+    plays(three, "c", answer("held"))
+    done = three.run("restart", "a", "b", "--although-down", "c")
+    assert done.exit_code == 0, done.output
+
+
+def test_one_that_fails_meanwhile_ends_it(three: ServeRack) -> None:
+    plays(three, "a", READY, READY, DOWN, DOWN, STARTED)
+    plays(three, "b", READY)
+    plays(three, "c", READY, answer("ready", "stopping", "held"))
+    done = three.run("restart", "a", "b")
+    assert done.exit_code == 1
+    assert "Error: unit c is held: reason 2; " in done.stderr
+    assert "; not touched: b\n" in done.stderr
+    assert asked(three)["b"] == []
+
+
+def test_a_named_unit_that_is_away_comes_first(three: ServeRack) -> None:
+    """Two that are away already: each comes before one that serves."""
+    plays(three, "a", *[READY] * 4, DOWN, DOWN, STARTED)
+    plays(three, "b", answer("held"), answer("held"), DOWN, DOWN, STARTED)
+    plays(three, "c", *[answer("held")] * 3, DOWN, DOWN, STARTED)
+    done = three.run("restart", "a", "b", "c")
+    assert done.exit_code == 0, done.output
+    order = [line.split(":")[0] for line in done.stdout.splitlines() if "ready, generation" in line]
+    assert order == ["b", "c", "a"]
+
+
+def test_an_unknown_unit_stops_it_before_the_first(three: ServeRack) -> None:
+    for name in ("a", "b"):
+        plays(three, name, READY)
+    three.off("n2")
+    done = three.run("restart", "a", "b")
+    assert done.exit_code == 1
+    assert "Error: unit c is unknown: n2: " in done.stderr
+    assert asked(three) == {"a": [], "b": [], "c": []}
+
+
+def test_dry_says_what_would_be_away(three: ServeRack) -> None:
+    plays(three, "a", {**READY, "figures": {"gates_s": 12.0, "ready_s": 131.2}})
+    plays(three, "b", {**READY, "figures": {"gates_s": 12.0}})
+    done = three.run("recreate", "a", "b", "--dry")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines() == [
+        "unit a is ready; `sparkrack serve recreate a`: away for about 3 min: its last start took 143 s",
+        f"unit b is ready; `sparkrack serve recreate b`: {UNKNOWN}",
+    ]
+    assert asked(three) == {"a": [], "b": [], "c": []}
+    assert not (three.folder / "state").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ((), "name one or more units, or pass --all"),
+        (("a", "--all"), "name one or more units, or pass --all"),
+        (("a", "b", "--although-down", "b"), "--although-down is for a unit that is not named; omit it for b"),
+        (("a", "b", "--although-down", "z"), "has no unit z"),
+    ],
+)
+def test_a_wrong_choice_is_refused_before_any_connection(
+    three: ServeRack, words: tuple[str, ...], expected: str
+) -> None:
+    done = three.run("restart", *words)
+    assert done.exit_code != 0
+    assert expected in done.stderr
+    assert asked(three) == {"a": [], "b": [], "c": []}

@@ -1,0 +1,167 @@
+"""`sparkrack serve status`, with nodes that are shells of this machine."""
+
+from __future__ import annotations
+
+import json
+import typing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkrack.rebuild import subcommands
+from sparkrack.serving.keeper import SERVING, STOPPED, UnitState
+from tests.serving.serve_modules import serve_lifecycle
+from tests.unit.cli.serve_rack import BEGIN, ServeRack, answer
+from tests.unit.model.serving_racks import unit
+
+
+@pytest.fixture
+def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServeRack:
+    monkeypatch.delenv(subcommands.WITHIN, raising=False)
+    return ServeRack(tmp_path, monkeypatch)
+
+
+def states(rack: ServeRack) -> dict[str, tuple[str, bool | None]]:
+    report = json.loads(rack.run("status", "--json").stdout)
+    assert report["schema"] == "sparkrack.serve-status/1"
+    return {one["unit"]: (one["state"], one["as_wished"]) for one in report["units"]}
+
+
+def test_the_states_are_those_of_the_keeper() -> None:
+    assert set(typing.get_args(UnitState)) == set(serve_lifecycle.STATES)
+    assert set(serve_lifecycle.RUNNING) > SERVING
+    assert not STOPPED & set(serve_lifecycle.RUNNING)
+
+
+def test_a_unit_that_serves_is_shown_with_its_figures(rack: ServeRack) -> None:
+    figures = {"gates_s": 12.0, "ready_s": 131.2, "completion_s": 0.8}
+    rack.answers(answer("starting", "ready", figures=figures, restarts=[BEGIN - 99999, BEGIN]))
+    done = rack.run("status")
+    assert done.exit_code == 0, done.output
+    assert [line.rstrip() for line in done.stdout.splitlines()] == [
+        "unit  wish  state  for  generation  ranks      restarts",
+        "qwen  up    ready  1m   7           2 running  1/1",
+        "qwen: ready: reason 1",
+        "qwen: gates 12 s, start to ready 131.2 s, latest completion 0.8 s",
+        "1 unit: 1 as wished, 0 not as wished, 0 unknown",
+    ]
+    assert "Next: sparkrack status" in done.stderr
+    assert rack.asked() == []
+    assert not rack.lock.exists()
+
+
+RANKS = [
+    {"rank": 0, "node": "n0", "state": "stopping", "generation": 7, "age_s": 0.4, "detail": "the keeper \x1b[2J"},
+    {"rank": 1, "node": "n1", "state": "unknown", "generation": None, "age_s": None},
+]
+
+
+def test_a_unit_that_is_not_as_wished_is_explained(rack: ServeRack) -> None:
+    rack.answers(answer("ready", "stopping", wish="down", ranks=RANKS, unsaved="No space left on device"))
+    done = rack.run("status", "--quiet")
+    assert done.exit_code == 2
+    assert done.stdout.splitlines() == [
+        "qwen: stopping: reason 1; the keeper cannot write its record: No space left on device",
+        "qwen: rack.yaml has wish: up, and the latest command was to stop it",
+        "qwen: n0 (rank 0): stopping, report 0 s ago: the keeper \\x1b[2J",
+        "qwen: n1 (rank 1): unknown, no report",
+        "qwen: gates 10 s",
+        "1 unit: 0 as wished, 1 not as wished, 0 unknown",
+    ]
+
+
+def test_failed_gates_are_a_line_for_each_node(rack: ServeRack) -> None:
+    rack.answers(answer("gating", "held", failed_gates={"n0": "12 GiB", "n1": "the image differs"}))
+    done = rack.run("status", "qwen")
+    assert done.exit_code == 2
+    lines = done.stdout.splitlines()
+    at = lines.index("qwen: held: a gate failed")
+    assert lines[at + 1 : at + 3] == ["qwen: n0: gate: 12 GiB", "qwen: n1: gate: the image differs"]
+    assert "Next: sparkrack serve start qwen" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("wish", "state", "as_wished", "code"),
+    [
+        ("up", "ready", True, 0),
+        ("up", "busy", True, 0),
+        ("up", "starting", False, 2),
+        ("up", "held", False, 2),
+        ("up", "down", False, 2),
+        ("down", "down", True, 0),
+        ("down", "held", True, 0),
+        ("down", "stopping", False, 2),
+        ("down", "ready", False, 2),
+    ],
+)
+def test_the_wish_of_the_rack_file_decides(rack: ServeRack, wish: str, state: str, as_wished: bool, code: int) -> None:
+    rack.declare({"qwen": unit(wish=wish)})
+    rack.answers(answer(state))
+    assert states(rack) == {"qwen": (state, as_wished)}
+    assert rack.run("status").exit_code == code
+
+
+UNKNOWN: dict[str, Any] = {
+    "off": "n0: cannot be asked: ssh: connect: No route to host",
+    "no keeper": "n0: the keeper of unit qwen does not answer at 10.0.0.1:29400: Connection refused",
+    "garbage": "n0: the answer of the keeper cannot be read: Invalid JSON",
+    "another unit": "n0: the keeper of unit qwen answers about unit other",
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+@pytest.mark.parametrize("wish", ["up", "down"])
+def test_what_is_not_known_is_unknown_and_never_down(rack: ServeRack, case: str, wish: str) -> None:
+    rack.declare({"qwen": unit(wish=wish)})
+    printed = {"garbage": "{", "another unit": json.dumps(answer("down", name="other"))}
+    rack.answers(printed.get(case, json.dumps(answer("down"))))
+    if case == "off":
+        rack.off("n0")
+    elif case == "no keeper":
+        rack.fail(
+            "fault", "serve-keeper: the keeper of unit qwen does not answer at 10.0.0.1:29400: Connection refused"
+        )
+    assert states(rack) == {"qwen": ("unknown", None)}
+    done = rack.run("status")
+    assert done.exit_code == 1
+    assert f"qwen: unknown: {UNKNOWN[case]}" in done.stdout
+    assert "1 unit: 0 as wished, 0 not as wished, 1 unknown" in done.stdout
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(("wish", "code"), [("up", 2), ("down", 0)])
+def test_a_unit_without_files_is_absent(rack: ServeRack, wish: str, code: int) -> None:
+    rack.declare({"qwen": unit(wish=wish)})
+    (rack.folder / "n0/etc/sparkrack/serve/qwen.json").unlink()
+    done = rack.run("status")
+    assert done.exit_code == code
+    assert "qwen: absent: n0: has no files of unit qwen; run `sparkrack apply`" in done.stdout
+    assert ("Next: sparkrack apply" in done.stderr) == (wish == "up")
+
+
+def test_heads_are_asked_for_all_their_units(rack: ServeRack) -> None:
+    """One of three is not known: that decides, and the others are shown."""
+    rack.declare({"one": unit(), "two": unit(wish="down"), "three": unit(nodes=["n2"], parallel={})})
+    rack.answers(answer("ready", name="one"), name="one")
+    rack.answers(answer("held", name="two"), name="two")
+    rack.off("n2")
+    assert states(rack) == {"one": ("ready", True), "two": ("held", True), "three": ("unknown", None)}
+    assert rack.run("status").exit_code == 1
+    assert rack.run("status", "two").exit_code == 0
+
+
+def test_other_nodes_than_those_of_the_rack_file_are_not_as_wished(rack: ServeRack) -> None:
+    rack.declare({"qwen": unit(nodes=["n0", "n2"])})
+    rack.answers(answer("ready"))
+    done = rack.run("status")
+    assert done.exit_code == 2
+    assert "qwen: ready: reason 0; the head has the unit on n0, n1; run `sparkrack apply`" in done.stdout
+
+
+def test_a_rack_without_units_has_no_status(rack: ServeRack) -> None:
+    text = rack.file.read_text()
+    rack.file.write_text(text[: text.index("serving:")])
+    done = rack.run("status")
+    assert done.exit_code == 1
+    assert f"Error: {rack.file} has no serving section\n" in done.stderr

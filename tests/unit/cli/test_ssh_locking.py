@@ -1,0 +1,121 @@
+"""The lock over OpenSSH when somebody ends the run at a bad moment: it does not stay, or it is said."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+import pytest
+
+from core.ssh.root_shell import RootShell
+from sparkrack.engine import ssh_locking as module
+from sparkrack.engine.ssh_locking import lock_if_reachable
+from tests.unit.cli.test_unlock import Head, send
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture
+def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Head:
+    return Head(tmp_path, monkeypatch)
+
+
+def after(number: int, do: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do something when the head node has carried out so many scripts, before its answer is seen."""
+    real, count = module.run_script, iter(range(1, 100))
+
+    def run_script(shell: RootShell, script: str) -> tuple[int, str]:
+        answer = real(shell, script)
+        if next(count) == number:
+            do()
+        return answer
+
+    monkeypatch.setattr(module, "run_script", run_script)
+
+
+def shell(head: Head) -> str:
+    """The newest shell on the head node."""
+    return (head.folder / "shell").read_text()
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_ends_it_as_ctrl_c_does(head: Head, number: int) -> None:
+    before = [signal.getsignal(one) for one in SIGNALS]
+    with pytest.raises(KeyboardInterrupt), head.held():  # noqa: PT012 - where it ends
+        send(number)
+        pytest.fail("it goes on")
+    assert not head.lock.exists()
+    assert [signal.getsignal(one) for one in SIGNALS] == before
+
+
+def test_one_that_is_ignored_stays_so(head: Head) -> None:
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with head.held():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+            send(signal.SIGHUP)
+            assert head.lock.exists()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_cut_off_while_it_is_taken(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And given back over another shell: what the first one still answers is not the answer to that."""
+    shells = []
+
+    def cut_off() -> None:
+        shells.append(shell(head))
+        raise KeyboardInterrupt
+
+    after(1, cut_off, monkeypatch)
+    with pytest.raises(KeyboardInterrupt), head.held():
+        pytest.fail("it began")
+    assert not head.lock.exists()
+    assert shells != [shell(head)]
+
+
+def test_cut_off_while_it_is_given_back(
+    head: Head, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    after(2, interrupt, monkeypatch)
+    with pytest.raises(KeyboardInterrupt), head.held():
+        interrupt()
+    assert "spark1: the lock could not be released (interrupted); sparkrack unlock 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_head_that_is_away_is_reported_once(head: Head, goes_on: bool) -> None:
+    (head.folder / "off").touch()
+    told = []
+
+    def alone(why: str) -> None:
+        told.append(why)
+        if not goes_on:
+            raise click.ClickException(why)
+
+    done = []
+    with (
+        nullcontext() if goes_on else pytest.raises(click.ClickException),
+        lock_if_reachable(head.rack, "restore of crs812", alone),
+    ):
+        done.append(True)
+    assert done == [True] * goes_on
+    assert told == ["spark1, which stores the lock of the rack, is unreachable: ssh: connect: No route to host"]
+
+
+def test_a_head_that_is_away_is_asked_once(head: Head) -> None:
+    """Each question to a dead machine costs the 10 s of a connection."""
+    ssh = head.folder / "desk/ssh"
+    ssh.write_text(f"#!/bin/sh\necho >> {head.folder}/asked\nexit 255\n")
+    with lock_if_reachable(head.rack, "restore of crs812", lambda _why: None):
+        pass
+    assert (head.folder / "asked").read_text() == "\n"

@@ -1,0 +1,97 @@
+"""The nodes of a rack as pyinfra hosts, under their own names: they give the configured answers, without a
+connection.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pyinfra
+from pyinfra.api.inventory import Inventory
+
+from core.model import Rack
+from core.model.selection import Selection, select
+from sparkrack.engine import session as engine
+from sparkrack.engine.evaluate import evaluate
+from sparkrack.engine.plan import Plan
+from tests.unit.ops import fakenode
+from tests.unit.ops.fakenode import Answers, Node
+from tests.unit.roles.cases import OPERATIONS, node_of, read
+
+FILE = Path("rack.yaml")
+usual = cache(node_of)
+
+
+def inventory(rack: Rack, nodes: Mapping[str, Answers]) -> Inventory:
+    """Return the inventory of these nodes of a rack."""
+    hosts = [(name, {"rack": rack, "node": rack.nodes[name], "answers": nodes[name]}) for name in nodes]
+    made = Inventory((hosts, {}), nodes=([name for name, _ in hosts], {}))  # type: ignore[no-untyped-call]
+    for host in made:
+        host.connector_cls = Node
+    return made
+
+
+@contextmanager
+def connected(rack: Rack, nodes: Mapping[str, Answers]) -> Iterator[None]:
+    """Sessions are about these nodes, whose answers are spoken without a shell: many tests need many of them."""
+    with (
+        patch.object(engine, "make_inventory", lambda *_, **__: inventory(rack, nodes)),
+        patch.object(fakenode, "answer", spoken),
+        patch.object(pyinfra, "is_cli", True),  # as sparkrack.engine.gevent_patch has it
+    ):
+        yield
+
+
+@contextmanager
+def prepared(rack: Rack, nodes: Mapping[str, Answers], selection: Selection) -> Iterator[engine.RunSession]:
+    """A session about these nodes whose operations are known."""
+    with connected(rack, nodes):
+        session = engine.RunSession(rack, FILE, selection)
+        try:
+            session.connect()
+            session.prepare()
+            yield session
+        finally:
+            session.close()
+
+
+def planned(rack: Rack, nodes: Mapping[str, Answers], *only: str) -> Plan:
+    """The plan of these nodes, for these roles or for all."""
+    with prepared(rack, nodes, select(rack, limit=nodes, only=only)) as session:
+        return evaluate(session, FILE)
+
+
+def node_in(role: str, case: dict[str, Any]) -> dict[str, Any]:
+    """The answers of a case's node, as tests.unit.roles.cases.node_in has them; the files are read once."""
+    like = dict(read(OPERATIONS / f"{role}.{case['from']}.yaml")) if "from" in case else {}
+    return dict(usual(role)) | like | dict(case.get("node", {}))
+
+
+def spoken(node: Mapping[str, Any]) -> list[str]:
+    """Return the output of the probe's script on such a node."""
+    return [*(line for key, value in node.items() if (line := _line(key, value))), "complete"]
+
+
+def _line(key: str, value: Any) -> str | None:
+    file = key.startswith("/")
+    match value:
+        case {"exit": code}:
+            return f"{key}  {code}" if file else f"{key} {_encoded('', code)}"
+        case {"garbled": text}:
+            return f"{key} {text} 0" if file else f"{key} {text}"
+        case {"silent": True}:
+            return None
+        case None:
+            return f"{key} absent"
+    return f"{key} {_encoded(value)} 0" if file else f"{key} {_encoded(value, 0)}"
+
+
+def _encoded(content: str | bytes, code: int | None = None) -> str:
+    end = b"" if code is None else f"\n{code}".encode()
+    return base64.b64encode((content if isinstance(content, bytes) else content.encode()) + end).decode()

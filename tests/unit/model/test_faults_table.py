@@ -1,0 +1,48 @@
+"""What a user is told about wrong files: the exact lines, for whole files and for edits of sound ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from core.model import ConfigError, load
+from tests.unit.model.racks import CASES, VALID, changed, faults
+
+EXPECTED = sorted(CASES.glob("*.expected"))
+EDITS = YAML(typ="safe", pure=True).load(CASES.with_name("rack_faults.yaml"))
+
+
+def test_the_promised_cases_are_all_there() -> None:
+    assert [path.stem for path in EXPECTED] == [
+        "duplicate-address",
+        "duplicate-key",
+        "empty-file",
+        "lane-not-in-split",
+        "leg-used-twice",
+        "missing-file",
+        "mtu-above-l2mtu",
+        "overlapping-subnets",
+        "syntax-error",
+        "typo-in-key",
+        "unknown-switch",
+        "wrong-type",
+    ]
+    assert {path.stem for path in CASES.glob("*.yaml")} == {path.stem for path in EXPECTED} - {"missing-file"}
+
+
+@pytest.mark.parametrize("expected", EXPECTED, ids=lambda path: path.stem)
+def test_wrong_file(expected: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(CASES)
+    with pytest.raises(ConfigError) as caught:
+        load(f"{expected.stem}.yaml")
+    assert str(caught.value) + "\n" == expected.read_text()
+
+
+@pytest.mark.parametrize("case", EDITS, ids=lambda case: case["about"])
+def test_edited_file(case: dict[str, Any]) -> None:
+    sound = (VALID / f"{case['base']}.yaml").read_text()
+    assert faults(sound) == []
+    assert faults(changed(sound, *map(tuple, case["edits"]))) == case["faults"]

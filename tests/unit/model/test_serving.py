@@ -1,0 +1,561 @@
+"""`serving:` of a rack file: what is refused at load, each by its line, and what is only a warning of `check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.engines.command_line import LAUNCHER_OPTIONS
+from core.engines.option_table import table
+from core.model import calibration, load, model_lock, serving_rules
+from core.model.declared_secrets import declared_secrets
+from core.model.lock_file import lock_path
+from tests.unit.model.serving_racks import (
+    NEMOTRON,
+    QWEN,
+    VLLM,
+    loaded,
+    machines,
+    put,
+    record,
+    refusals,
+    text,
+    unit,
+)
+
+QWEN_SIZE = 124 * 10**9
+RECORDS = {
+    "qwen": record("Qwen3-235B-A22B", QWEN_SIZE),
+    "nemotron": record("NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4", 326 * 10**9, model_type="nemotron_h"),
+}
+P = "serving.units.qwen"
+TWO_OF_FOUR = {"nodes": ["n0", "n1"]}
+
+
+def qwen(**keys: Any) -> dict[str, Any]:
+    """The units of a rack file: only this one."""
+    return {"qwen": unit(QWEN, **keys)}
+
+
+def nemotron(**keys: Any) -> dict[str, Any]:
+    return {"nemotron": unit(NEMOTRON, **keys)}
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        text(qwen()),
+        text(qwen(nodes="all")),
+        text(qwen(nodes=["n1"], parallel=None)),
+        text(qwen(memory=None, kv="20G")),
+        text(qwen(engine="vllm-ray", version="0.10.2")),
+        text(qwen(nodes=["n1"], parallel=None, version="0.10.2")),
+        text(qwen(parallel={"pipeline": 2})),
+        text({**qwen(nodes=["n0"], parallel=None), "other": unit(nodes=["n1"], parallel=None)}),
+        text({**qwen(), "other": unit(wish="down")}),
+        text(nemotron(), machines(8)),
+        text(qwen(), machines(4, "ring")),
+        text(qwen(env={"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "=rocep1s0f1", "NCCL_NET_PLUGIN": "none"})),
+        text(qwen(args={"compilation-config": {"cudagraph_mode": "PIECEWISE", "custom_ops": [None, {"a": []}]}})),
+    ],
+)
+def test_a_sound_unit_is_accepted(file: str) -> None:
+    assert refusals(file) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected"),
+    [
+        ({"engine": "vlm"}, f"{P}.engine @ engine: vlm is not known; did you mean vllm?"),
+        ({"version": 0.19}, f'{P}.version @ version: 0.19 is a number to YAML; write it in quotes: "0.19"'),
+        ({"version": "0.19"}, f"{P}.version @ version: vLLM: '0.19' is not a version; write it as 0.21.0"),
+        (
+            {"version": "0.9.2"},
+            (
+                f"{P}.version @ version: vLLM 0.9.2: its options are unknown; the table has releases from 0.10.2 "
+                "to 0.33.0; use one of them, or add this one with scripts/engine_options.py"
+            ),
+        ),
+        (
+            {"version": "0.10.2"},
+            (
+                f"{P}.engine @ engine: vLLM 0.10.2 joins nodes with Ray only; --nnodes is known since 0.11.2; "
+                "write vllm-ray, or a version from 0.11.2"
+            ),
+        ),
+        (
+            {"image": "nvcr.io/nvidia/vllm:26.05-py3"},
+            f"{P}.image @ image: nvcr.io/nvidia/vllm:26.05-py3 is not one of images; did you mean {VLLM}?",
+        ),
+        (
+            {"image": "acme/engine:1"},
+            f"{P}.image @ image: acme/engine:1 is not one of images; add it there, so that every node has it",
+        ),
+        ({"model": "qwem"}, f"{P}.model @ model: qwem is not one of models; did you mean qwen?"),
+        (
+            {"nodes": ["n0", "n9"]},
+            f"{P}.nodes.1 @ - n9: there is no node called n9; write the name of a node in this file",
+        ),
+        ({"nodes": ["n0", "n0"]}, f"{P}.nodes.1 @ - n0: n0 is listed twice; list every node once"),
+        (
+            {"nodes": []},
+            (
+                f"{P}.nodes @ nodes: is not a list of nodes; write their names in rank order, like [spark1, spark2], "
+                "or all"
+            ),
+        ),
+        (
+            {"parallel": {"tensor": 3}},
+            (
+                f"{P}.parallel @ parallel: tensor 3 x pipeline 1 is 3 ranks for 2 nodes; "
+                "write a product of 2, like {tensor: 2, pipeline: 1}"
+            ),
+        ),
+        (
+            {"parallel": None},
+            (
+                f"{P}.parallel @ qwen: tensor 1 x pipeline 1 is 1 rank for 2 nodes; "
+                "write a product of 2, like {tensor: 2, pipeline: 1}"
+            ),
+        ),
+        ({"context": None}, f"{P}.context @ qwen: is missing; write context: 65536"),
+        ({"memory": 0.92}, f"{P}.memory @ memory: 0.92 leaves 9.7 GiB for the host; write at most 0.90"),
+        ({"memory": "80%"}, f"{P}.memory @ memory: 80% is not a share; write a number, like 0.80"),
+        (
+            {"memory": None},
+            (
+                f"{P} @ qwen: has neither memory nor kv; write one: memory for the share of a node that the "
+                "engine takes, "
+                "kv for the size of its cache"
+            ),
+        ),
+        (
+            {"kv": "20G"},
+            (
+                f"{P} @ qwen: has both memory and kv; write one: memory for the share of a node that the engine takes, "
+                "kv for the size of its cache"
+            ),
+        ),
+        (
+            {"args": {"prefix-caching": True}},
+            (
+                f"{P}.args.prefix-caching @ prefix-caching: --prefix-caching is not an option of vLLM 0.19.1; "
+                "did you mean --enable-prefix-caching?"
+            ),
+        ),
+        (
+            {"version": "0.19.0", "args": {"prefix-caching": True}},
+            (
+                f"{P}.args.prefix-caching @ prefix-caching: --prefix-caching is not an option of vLLM 0.19.0 "
+                "(0.19.0 is "
+                "judged by 0.19.1); did you mean --enable-prefix-caching?"
+            ),
+        ),
+        (
+            {"args": {"max_num_batched_tokens": 8192}},
+            (
+                f"{P}.args.max_num_batched_tokens @ max_num_batched_tokens: max_num_batched_tokens is not the long "
+                "name of an option; write max-num-batched-tokens"
+            ),
+        ),
+        (
+            {"args": {"kv-cache-dtype": "fp7"}},
+            (
+                f"{P}.args.kv-cache-dtype @ kv-cache-dtype: --kv-cache-dtype takes one of auto, bfloat16, "
+                "float16, fp8, "
+                "fp8_ds_mla, fp8_e4m3, fp8_e5m2, fp8_inc in vLLM 0.19.1, not 'fp7'; did you mean fp8?"
+            ),
+        ),
+        (
+            {"args": {"block-size": "many"}},
+            (
+                f"{P}.args.block-size @ block-size: --block-size takes a whole number in vLLM 0.19.1, not 'many'; "
+                "write another value"
+            ),
+        ),
+        (
+            {"args": {"quantization": None}},
+            f"{P}.args.quantization @ quantization: is empty; give it a value, true for a flag, or remove the key",
+        ),
+        (
+            {"env": {"NCCL_IB_DISABLE": "1"}},
+            f"{P}.env.NCCL_IB_DISABLE @ NCCL_IB_DISABLE: turns RDMA off, so that the ranks talk over TCP; remove it",
+        ),
+        (
+            {"env": {"NCCL_IB_DISABLE": " 0x1"}},
+            f"{P}.env.NCCL_IB_DISABLE @ NCCL_IB_DISABLE: turns RDMA off, so that the ranks talk over TCP; remove it",
+        ),
+        (
+            {"env": {"NCCL_IB_DISABLE": 1}},
+            f'{P}.env.NCCL_IB_DISABLE @ NCCL_IB_DISABLE: 1 is not a text to YAML; write it in quotes: "1"',
+        ),
+        *(
+            (
+                {"env": {"NCCL_IB_HCA": devices}},
+                (
+                    f"{P}.env.NCCL_IB_HCA @ NCCL_IB_HCA: names both halves of a port ({pair}), with which NCCL "
+                    "does not "
+                    "start on a 100G cable; remove it: /etc/sparkrack/fabric.env names what fits the cable of each node"
+                ),
+            )
+            for devices, pair in [
+                ("rocep1s0f1,roceP2p1s0f1", "rocep1s0f1 and roceP2p1s0f1"),
+                ("=rocep1s0f1:1,roceP2p1s0f1:1", "rocep1s0f1 and roceP2p1s0f1"),
+                ("roce", "rocep1s0f0 and roceP2p1s0f0"),
+                ("^rocep1s0f0", "rocep1s0f1 and roceP2p1s0f1"),
+            ]
+        ),
+        (
+            {"env": {"HF_TOKEN": "hf_abcdef"}},
+            f"{P}.env.HF_TOKEN @ HF_TOKEN: a secret does not belong in this file; remove it",
+        ),
+        (
+            {"env": {"VLLM_API_KEY": "sk-abcdef"}},
+            (
+                f"{P}.env.VLLM_API_KEY @ VLLM_API_KEY: a secret does not belong in this file; "
+                "write a reference at api.key, like {file: qwen.key}"
+            ),
+        ),
+        (
+            {"env": {"VLLM_HOST_IP": "10.77.0.11"}},
+            f"{P}.env.VLLM_HOST_IP @ VLLM_HOST_IP: is the address of each node, which the launcher sets; remove it",
+        ),
+        (
+            {"api": {"port": 40000}},
+            (
+                f"{P}.api.port @ port: 40000 is one of 32768 to 60999, which the kernel gives to outgoing connections; "
+                "write another, like 8000"
+            ),
+        ),
+        (
+            {"api": {"port": 29400}},
+            f"{P}.api.port @ port: 29400 is already serving.port, that of the keepers; write another, like 8000",
+        ),
+        (
+            {"api": {"port": 29501}},
+            (
+                f"{P}.api.port @ port: 29501 is already the port by which the ranks of a unit find each other; "
+                "write another, like 8000"
+            ),
+        ),
+        ({"api": {"port": 22}}, f"{P}.api.port @ port: 22 is already the port of sshd; write another, like 8000"),
+        (
+            {"restart": {"within": "30"}},
+            f"{P}.restart.within @ within: 30 is not a duration; write a whole number of s, m or h, like 30s",
+        ),
+        ({"probe": {"ready": "25h"}}, f"{P}.probe.ready @ ready: 25h is too long; write at most 24h"),
+        ({"probe": {"answer": {"ask": "2+2="}}}, f"{P}.probe.answer.say @ answer: is missing; write say: 4"),
+        ({"fit": {"override": " "}}, f"{P}.fit.override @ override: is blank; write a text"),
+        ({"shm": "1M"}, f"{P}.shm @ shm: 1M is no fit size for shared memory; write 64M to 64G"),
+        ({"wish": "sideways"}, f"{P}.wish @ wish: sideways is not known; choose from up, down"),
+        ({"nnodes": 2}, f"{P}.nnodes @ nnodes: unknown key; did you mean nodes?"),
+    ],
+)
+def test_a_mistake_in_a_unit_is_refused(keys: dict[str, Any], expected: str) -> None:
+    assert refusals(text(qwen(**keys))) == [expected]
+
+
+@pytest.mark.parametrize("form", ["sk-abcdef", ["sk-abcdef"], {"sk-abcdef": 1}, {"file": ["sk-abcdef"]}])
+def test_a_literal_key_is_refused_and_is_not_repeated(form: object) -> None:
+    found = refusals(text(qwen(api={"key": form})))
+    assert found
+    assert "sk-abcdef" not in "".join(found)
+    if form == "sk-abcdef":
+        assert found == [
+            (
+                f"{P}.api.key @ key: a password does not belong in this file; "
+                "name where it is kept: {env: VARIABLE}, {file: path} or {command: [program, argument]}"
+            )
+        ]
+
+
+def test_a_literal_key_that_is_written_as_a_name_is_not_repeated() -> None:
+    file = text(qwen(api={"key": "HERE"})).replace("key: HERE", "key: {sk-abcdef: 1, sk-abcdef: 2}")
+    found = refusals(file)
+    assert f"{P}.api.key @ key: is written twice, first on line" in found[0]
+    assert "sk-abcdef" not in "".join(line.partition(" @ ")[0] + line.partition(": ")[2] for line in found)
+
+
+def test_the_key_of_a_unit_is_a_declared_secret() -> None:
+    rack = loaded(text(qwen(api={"key": {"env": "QWEN_KEY"}})))
+    (secret,) = (one for one in declared_secrets(rack) if one.path[0] == "serving")
+    assert secret.path == ("serving", "units", "qwen", "api", "key")
+    assert str(secret.ref) == "environment variable QWEN_KEY"
+
+
+@pytest.mark.parametrize("name", ["Qwen", "qwen-3", "", "_q", "q" * 32])
+def test_a_name_that_systemd_would_nest_is_refused(name: str) -> None:
+    (found,) = refusals(text({name: unit()}))
+    assert "cannot be the name of a unit" in found
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_each_option_of_the_launcher_is_refused_in_args(engine: Any) -> None:
+    version = {"vllm": "0.19.1", "sglang": "0.5.12"}[engine]
+    options = table(engine).of(version)
+    names = [name for name in LAUNCHER_OPTIONS if f"--{name}" in options]
+    needed = {
+        *("nnodes", "node-rank", "host", "port", "api-key", "tensor-parallel-size", "pipeline-parallel-size"),
+        *(
+            ("master-addr", "master-port", "headless", "distributed-executor-backend", "max-model-len", "max-num-seqs")
+            if engine == "vllm"
+            else ("dist-init-addr", "tp-size", "pp-size", "context-length", "mem-fraction-static", "ep-size")
+        ),
+    }
+    assert needed <= set(names)
+    keys = {"engine": engine, "version": version, "args": dict.fromkeys(names, 1)}
+    found = refusals(text(qwen(**keys)))
+    assert [line.partition(" @ ")[0] for line in found if "follows from" in line or "is a secret" in line] == [
+        f"{P}.args.{name}" for name in names if name != "config"
+    ]
+    assert all(line.endswith("; remove it from args") for line in found)
+
+
+def test_a_node_is_in_one_unit_only_that_is_up() -> None:
+    file = text({**qwen(), "other": unit(nodes=["n1"], parallel=None)})
+    assert refusals(file) == [
+        (
+            "serving.units.other.nodes @ nodes: n1 is a node of unit qwen as well, and both are to be up; "
+            "write wish: down at one of them, or other nodes"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("port", "expected"),
+    [
+        (29501, "29501 is already the port by which the ranks of a unit find each other; write another, like 29400"),
+        (
+            32768,
+            "32768 is one of 32768 to 60999, which the kernel gives to outgoing connections; write another, like 29400",
+        ),
+        (60999, "60999 is one of 32768 to 60999"),
+        (18600, "18600 is already a port of `sparkrack verify --bandwidth`; write another, like 29400"),
+    ],
+)
+def test_the_port_of_the_keepers_is_free(port: int, expected: str) -> None:
+    (found,) = refusals(text(qwen(), port=port))
+    assert found.startswith(f"serving.port @ port: {expected}")
+
+
+@pytest.mark.parametrize("port", [1, 29400, 32767, 61000])
+def test_other_ports_are_accepted(port: int) -> None:
+    assert refusals(text(qwen(), port=port)) == []
+
+
+def test_an_engine_leaves_the_host_what_it_needs() -> None:
+    memory = {"floor": "8G", "min_free_kbytes": 1572864}
+    assert refusals(text(qwen(memory=0.88), memory=memory)) == []
+    assert refusals(text(qwen(memory=0.89), memory=memory)) == [
+        (
+            f"{P}.memory @ memory: 0.89 leaves 13.4 GiB for the host, which needs 13.5 (memory.floor 8.0, "
+            "memory.min_free_kbytes 1.5, system 4); write at most 0.88"
+        )
+    ]
+    assert refusals(text(qwen(memory=0.89), memory=memory, leave=["memory"])) == []
+
+
+def test_a_ring_has_no_fabric_address_that_all_reach() -> None:
+    hosts = machines(3, "ring")
+    assert refusals(text(qwen(api={"listen": "fabric"}), hosts)) == [
+        (
+            f"{P}.api.listen @ listen: n0 has an address for each of its cables, and none that all nodes reach; "
+            "write management"
+        )
+    ]
+    assert refusals(text(qwen(), hosts, rdma={"sockets": "fabric"})) == [
+        (
+            "rdma.sockets @ sockets: cables between 3 nodes give each pair addresses of its own, and none that "
+            "all reach; "
+            "write management"
+        )
+    ]
+    assert refusals(text(qwen(api={"listen": "fabric"}))) == []
+
+
+def test_ranks_of_a_ring_follow_its_cables() -> None:
+    hosts = machines(4, "ring")
+    assert refusals(text(qwen(nodes=["n3", "n0"]), hosts)) == []
+    assert refusals(text(qwen(nodes=["n0", "n2"]), hosts)) == [
+        (
+            f"{P}.nodes @ nodes: no cable joins n0 and n2, which follow each other in rank, and there is no switch; "
+            "list nodes in the order in which they are cabled"
+        )
+    ]
+
+
+def test_sglang_takes_no_size_of_a_cache() -> None:
+    assert refusals(text(nemotron(memory=None, kv="20G"), machines(8))) == [
+        "serving.units.nemotron.kv @ kv: SGLang takes no size of its cache; write memory, the share of a node"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("config", "parallel", "nodes", "expected"),
+    [
+        ("Qwen3-235B-A22B", {"tensor": 3}, 3, "64 attention heads are not divisible by TP=3"),
+        ("Qwen3-235B-A22B", {"tensor": 3}, 3, "4 key-value heads and TP=3 do not divide one another"),
+        (
+            "MiniMax-M2.5",
+            {"tensor": 8},
+            8,
+            "the width 192 of an expert's slice at TP=8 is not divisible by the block of 128",
+        ),
+    ],
+)
+def test_a_split_that_the_model_refuses_is_refused(
+    config: str, parallel: dict[str, int], nodes: int, expected: str
+) -> None:
+    units = qwen(parallel=parallel, nodes="all", args={"kv-cache-dtype": "fp8"})
+    found = refusals(text(units, machines(nodes)), {"qwen": record(config, 100 * 10**9)})
+    assert f"{P}.parallel @ parallel: {expected}; write another split; it fits on " in "\n".join(found)
+    assert refusals(text(units, machines(nodes)), {}) == []
+
+
+def test_a_model_that_does_not_fit_is_refused_with_the_sum() -> None:
+    large = {"qwen": record("Qwen3-235B-A22B", 230 * 10**9)}
+    keys: dict[str, Any] = {"args": {"kv-cache-dtype": "fp8"}, "context": 131072}
+    assert refusals(text(qwen(**keys), machines(4)), large) == [
+        (
+            f"{P}.memory @ memory: qwen needs 121.0 GiB a node (weights 107.1, keys and values 5.9, overhead 8.0), and "
+            "0.80 of 121.69 GiB is 97.4; write a shorter context, or fewer sequences; it fits on 3, 4, 5, 6, 7, "
+            "8 nodes; "
+            "or give the reason why it does at fit.override"
+        )
+    ]
+    assert refusals(text(qwen(**keys, fit={"override": "seen to run"}), machines(4)), large) == []
+
+
+def test_a_share_that_is_too_small_names_the_one_that_is_enough() -> None:
+    units = qwen(memory=0.5, args={"kv-cache-dtype": "fp8"})
+    (found,) = refusals(text(units), RECORDS)
+    assert "and 0.50 of 121.69 GiB is 60.8; write at least 0.57, or a shorter context" in found
+    assert refusals(text(qwen(memory=0.57, args={"kv-cache-dtype": "fp8"})), RECORDS) == []
+
+
+def test_a_cache_of_a_given_size_must_fit_too() -> None:
+    (found,) = refusals(text(qwen(memory=None, kv="60G")), RECORDS)
+    assert found.startswith(f"{P}.kv @ kv: qwen needs 125.7 GiB a node (weights 57.7, keys and values 60.0, ")
+    (small,) = refusals(text(qwen(memory=None, kv="1G")), RECORDS)
+    assert small == (
+        f"{P}.kv @ kv: 1G has no room for one sequence of 65536 tokens, which takes 5.9 GiB; "
+        "write at least 6G, or a shorter context"
+    )
+
+
+def test_what_was_measured_replaces_the_estimate() -> None:
+    good = {"tensor": 2, "pipeline": 1, "share": 0.87, "weights": 57.64, "kv": 30.0, "kv_tokens": 700000}
+    units = qwen(memory=0.57, args={"kv-cache-dtype": "fp8"})
+    (found,) = refusals(text(units), RECORDS, {"qwen": {"calibration": good}})
+    assert "overhead 18.2" in found
+    assert refusals(text(units), RECORDS, {"qwen": {"calibration": {**good, "tensor": 4}}}) == []
+    assert refusals(text(units), RECORDS, {"qwen": {"calibration": {**good, "kv": "30"}}}) != []
+    assert refusals(text(units), RECORDS, {"qwen": {"calibration": {**good, "kv": None}}}) == []
+
+
+def test_multi_token_prediction_of_nemotron_needs_the_radix_cache_off() -> None:
+    args = {"speculative-algorithm": "NEXTN", "speculative-num-steps": 3, "kv-cache-dtype": "fp8_e4m3"}
+    hosts = machines(8)
+    assert refusals(text(nemotron(args=args), hosts), RECORDS) == [
+        (
+            "serving.units.nemotron.args.speculative-algorithm @ speculative-algorithm: NEXTN does not work "
+            "with the radix "
+            "cache of a Nemotron-H model; add disable-radix-cache: true to args"
+        )
+    ]
+    assert refusals(text(nemotron(args={**args, "disable-radix-cache": True}), hosts), RECORDS) == []
+    assert refusals(text(nemotron(args=args), hosts), {"nemotron": record("Qwen3-235B-A22B", QWEN_SIZE)}) == []
+
+
+def test_a_lock_file_that_cannot_be_used_is_refused_beside_the_mistakes(tmp_path: Path) -> None:
+    found = refusals(text(qwen(wish="sideways")), {"qwen": 5})
+    assert len(found) == 2
+    assert "rack.lock.json: models.qwen: " in found[1]
+
+
+def notes(file: str, tmp_path: Path, models: Any = None, units: Any = None) -> list[str]:
+    rack = load(put(tmp_path, file, models, units))
+    lock = lock_path(rack.source)
+    found = serving_rules.notes(rack, model_lock.read(lock), calibration.read(lock))
+    return [f"{'.'.join(map(str, note.path))}: {note.what}; {note.right}" for note in found]
+
+
+@pytest.mark.parametrize(
+    ("keys", "models", "expected"),
+    [
+        ({}, RECORDS, []),
+        (
+            {},
+            {},
+            [
+                (
+                    f"{P}.model: whether qwen fits, and divides by the split, is unknown: the lock file has no "
+                    "record of "
+                    "it; `sparkrack apply` fetches the model and records it"
+                )
+            ],
+        ),
+        (
+            {},
+            {"qwen": record("Qwen3-235B-A22B", QWEN_SIZE, quantization_config={"quant_method": "bitnet"})},
+            [
+                (
+                    f"{P}.model: whether qwen fits, and divides by the split, is unknown: quantisation bitnet "
+                    "is not known "
+                    "here; give the size of the weights with --weights"
+                )
+            ],
+        ),
+        (
+            {"version": "0.19.0"},
+            RECORDS,
+            [
+                (
+                    f"{P}.version: vLLM 0.19.0 is not in the table of options, 0.19.1 judges args; "
+                    "what the image takes can differ"
+                )
+            ],
+        ),
+        (
+            {"api": {"listen": "management"}},
+            RECORDS,
+            [
+                (
+                    f"{P}.api: all machines that reach the management network can use the model, as there is no key; "
+                    "write a reference at api.key, like {file: qwen.key}"
+                )
+            ],
+        ),
+        *(
+            (
+                {"args": {"compilation-config": config}},
+                RECORDS,
+                [
+                    (
+                        f"{P}.args.compilation-config: compiles all custom operations at each start, when the weights "
+                        "leave little memory for it; write cache, like 20G, which keeps what was compiled"
+                    )
+                ],
+            )
+            for config in ({"custom_ops": ["all"]}, '{"custom_ops": ["all"]}')
+        ),
+        ({"cache": "20G", "args": {"compilation-config": {"custom_ops": ["all"]}}}, RECORDS, []),
+        (
+            {"memory": 0.5, "fit": {"override": "seen to run"}},
+            RECORDS,
+            [
+                (
+                    f"{P}.memory: qwen needs 71.6 GiB a node (weights 57.7, keys and values 5.9, overhead 8.0), "
+                    "and 0.50 "
+                    "of 121.69 GiB is 60.8; accepted by fit.override: seen to run"
+                )
+            ],
+        ),
+    ],
+)
+def test_what_is_no_mistake_is_a_warning(
+    keys: dict[str, Any], models: Any, expected: list[str], tmp_path: Path
+) -> None:
+    assert notes(text(qwen(**keys)), tmp_path, models) == expected

@@ -1,0 +1,216 @@
+"""The proof of the role blackbox: it passes on a node that is right, and each thing broken fails it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.model import Rack
+from roles.blackbox import clock_cap, desired, verify, watchdog
+from roles.blackbox.options import BlackboxOptions
+from tests.unit.model.racks import SWITCH, changed, loaded
+from tests.unit.ops.shells import stand_in, write
+from tests.unit.roles.card import Machine
+
+JOURNAL_LINE = 'GPU clocks set to "(gpuClkMin 300, gpuClkMax 2200)" for GPU 0000000F:01:00.0'
+RIGHT = {
+    "manager": "RuntimeWatchdogUSec=1min\nRebootWatchdogUSec=10min",
+    "state": "active",
+    "timeout": "60",
+    "backend": "efi_pstore",
+    "mounted": "pstore",
+    "records": "",
+    "pstore unit": "enabled",
+    "flush unit": "static",
+    "pstore.conf": "[PStore]\nStorage=external\nUnlink=yes",
+    "tmpfiles": f"d {desired.ARCHIVE} 0755 root root 14d\nx {desired.ARCHIVE}/*",
+    "journald.conf": "[Journal]\nStorage=auto\n[Journal]\nStorage=persistent\nSyncIntervalSec=1s\nSystemMaxUse=2048M\n"
+    "SystemKeepFree=5G",
+    "entry": "1700000000.1 spark1 kernel: x",
+    "written": "1700000000",
+    "now": "1700000100",
+    "age": "   90",
+    "cap load": "loaded",
+    "cap active": "active",
+    "cap file": "enabled",
+    "cap line": JOURNAL_LINE,
+    "clock": "2177",
+    "sysctl.d": "",
+    "lacking": "",
+}
+
+
+def rack(section: str = "clock_cap: {asus: 2200}") -> Rack:
+    return loaded(changed(SWITCH, ("rack: two", f"rack: two\nblackbox: {{{section}}}")))
+
+
+def node(root: Path, found: Rack, **broken: str) -> Path:
+    """A node whose tools answer as one that is right, but for these; `sysctl NAME` stands for a live value."""
+    shown = {**RIGHT, **{key: value for key, value in broken.items() if key in RIGHT}}
+    live = {key: str(value) for key, value in desired.sysctls(found).items()}
+    live |= {key.removeprefix("sysctl "): value for key, value in broken.items() if key.startswith("sysctl ")}
+    boot = shown["sysctl.d"] or "\n".join(f"-{key} = {value}" for key, value in desired.sysctls(found).items())
+
+    def say(key: str) -> str:
+        return f"printf '%s\\n' {shlex.quote(shown[key])}"
+
+    cap = "\n".join(
+        f"{key}={shown[word]}"
+        for key, word in (("LoadState", "cap load"), ("ActiveState", "cap active"), ("UnitFileState", "cap file"))
+    )
+    stand_in(
+        root,
+        "systemctl",
+        f"""case "$*" in
+*RuntimeWatchdogUSec*) {say("manager")};;
+*{desired.PSTORE_UNIT}) echo UnitFileState={shown["pstore unit"]};;
+*{desired.FLUSH_UNIT}) echo UnitFileState={shown["flush unit"]};;
+*{desired.JOURNAL_UNIT}) echo MainPID=321;;
+*{clock_cap.NAME}) printf '%s\\n' {shlex.quote(cap)};;
+*) exit 1;; esac""",
+    )
+    stand_in(
+        root,
+        "systemd-analyze",
+        f"""case "$*" in *sysctl.d*) printf '%s\\n' {shlex.quote(boot)};;
+*pstore.conf*) {say("pstore.conf")};; *journald.conf*) {say("journald.conf")};; *) exit 1;; esac""",
+    )
+    stand_in(root, "systemd-tmpfiles", say("tmpfiles"))
+    stand_in(root, "findmnt", say("mounted"))
+    stand_in(root, "ps", say("age"))
+    stand_in(root, "stat", say("written"))
+    stand_in(root, "date", say("now"))
+    stand_in(root, "nvidia-smi", say("clock"))
+    stand_in(root, "journalctl", f'case "$*" in *--unit=*) {say("cap line")};; *) {say("entry")};; esac')
+    values = " ".join(f"{key}) echo '{value}';;" for key, value in live.items() if key != shown["lacking"])
+    stand_in(root, "sysctl", f'case "$2" in {values} *) echo "cannot stat $2" >&2; exit 255;; esac')
+    for key in live:
+        if key != shown["lacking"]:
+            write(root, "/proc/sys/" + key.replace(".", "/"))
+    if shown["state"]:
+        write(root, f"{watchdog.SYSFS}/watchdog0/state", f"{shown['state']}\n")
+        write(root, f"{watchdog.SYSFS}/watchdog0/timeout", f"{shown['timeout']}\n")
+    write(root, "/sys/module/pstore/parameters/backend", f"{shown['backend']}\n")
+    (root / "sys/fs/pstore").mkdir(parents=True)
+    for name in shown["records"].split():
+        write(root, f"/sys/fs/pstore/{name}")
+    return root
+
+
+class Report:
+    """The part of the reporter that these checks use."""
+
+    def judge(self, faults: Any) -> None:
+        found = list(faults)
+        assert not found, "; ".join(found)
+
+
+def outcomes(root: Path, found: Rack, name: str = "spark1") -> tuple[list[str], list[str]]:
+    """What fails, and what is skipped."""
+    one, machine, declared = found.nodes[name], Machine(root), found.options(BlackboxOptions)
+    failed: list[str] = []
+    skipped: list[str] = []
+
+    def check(test: Callable[..., Any], *arguments: object) -> None:
+        try:
+            test(*arguments)
+        except pytest.skip.Exception as error:
+            skipped.append(str(error))
+        except (AssertionError, pytest.fail.Exception) as error:
+            failed.append(str(error).splitlines()[0])
+
+    check(verify.test_systemd_feeds_the_watchdog, one, machine, declared, Report())
+    for key in verify.SETTINGS:
+        check(verify.test_kernel_setting_is_live, one, machine, found, declared, key)
+        check(verify.test_kernel_setting_comes_back_at_boot, one, machine, found, declared, key)
+    if declared.pstore:
+        check(verify.test_the_kernel_can_store_a_panic, one, machine)
+        check(verify.test_records_are_archived, one, machine, Report())
+    check(verify.test_the_journal_is_on_the_disk, one, machine, declared)
+    check(verify.test_the_journal_is_synchronized, one, machine, found, declared, Report())
+    check(verify.test_the_clock_is_capped, one, machine, found, declared, Report())
+    return failed, skipped
+
+
+def test_a_node_that_is_right(tmp_path: Path) -> None:
+    assert outcomes(node(tmp_path, rack()), rack()) == ([], [])
+
+
+BROKEN: list[tuple[dict[str, str], str]] = [
+    (
+        {"manager": "RuntimeWatchdogUSec=0\nRebootWatchdogUSec=10min"},
+        "RuntimeWatchdogUSec of systemd is 0 s, wanted 60 s",
+    ),
+    (
+        {"manager": "RuntimeWatchdogUSec=1min\nRebootWatchdogUSec=0"},
+        "RebootWatchdogUSec of systemd is 0 s, wanted 600 s",
+    ),
+    ({"state": "inactive"}, "no watchdog is active with 60 s: inactive 60"),
+    ({"timeout": "10"}, "no watchdog is active with 60 s: active 10"),
+    ({"state": ""}, "no watchdog is active with 60 s: there is none"),
+    ({"sysctl kernel.panic": "0"}, "kernel.panic is 0, wanted 10"),
+    ({"lacking": "kernel.softlockup_panic"}, "this kernel has no kernel.softlockup_panic (CONFIG_SOFTLOCKUP_DETECTOR)"),
+    ({"backend": "(null)"}, "pstore has no backend"),
+    ({"mounted": ""}, "/sys/fs/pstore is not mounted"),
+    (
+        {"records": "dmesg-efi-1 dmesg-efi-2"},
+        "2 records in /sys/fs/pstore are not archived; `systemctl start systemd-pstore.service`",
+    ),
+    ({"pstore unit": "disabled"}, "systemd-pstore.service is disabled, wanted enabled"),
+    ({"pstore.conf": "[PStore]\n#Storage=external"}, "Storage of systemd-pstore is unset, wanted external"),
+    (
+        {"tmpfiles": f"d {desired.ARCHIVE} 0755 root root 14d"},
+        "systemd-tmpfiles deletes records in /var/lib/systemd/pstore by age",
+    ),
+    ({"entry": ""}, "/var/log/journal has no entry of this boot"),
+    ({"flush unit": "masked"}, "systemd-journal-flush.service is masked: a boot's journal is lost"),
+    (
+        {"journald.conf": f"{RIGHT['journald.conf']}\nSyncIntervalSec=5m"},
+        "SyncIntervalSec of journald is 5m, wanted 1s",
+    ),
+    ({"age": "200"}, f"journald started before {desired.JOURNAL} was written and has not read it"),
+    ({"cap active": "failed"}, "sparkrack-clock-cap.service is failed, wanted active"),
+    ({"cap file": "disabled"}, "sparkrack-clock-cap.service is disabled, wanted enabled"),
+    ({"cap line": ""}, "nvidia-smi has set no range in this boot, wanted 300 to 2200 MHz"),
+    (
+        {"cap line": JOURNAL_LINE.replace("2200", "2600")},
+        "nvidia-smi has set 300 to 2600 in this boot, wanted 300 to 2200 MHz",
+    ),
+    ({"clock": "2405"}, "the clock of the GPU is 2405 MHz, wanted at most 2200 MHz"),
+    ({"clock": "[N/A]"}, "clock of the GPU is unknown: '[N/A]'"),
+]
+
+
+@pytest.mark.parametrize(("broken", "reported"), BROKEN, ids=[reported for _, reported in BROKEN])
+def test_what_is_broken_fails(tmp_path: Path, broken: dict[str, str], reported: str) -> None:
+    assert outcomes(node(tmp_path, rack(), **broken), rack())[0] == [f"spark1: {reported}"]
+
+
+def test_a_later_drop_in_wins(tmp_path: Path) -> None:
+    boot = "\n".join(f"{key} = {value}" for key, value in desired.sysctls(rack()).items())
+    failed, _ = outcomes(node(tmp_path, rack(), **{"sysctl.d": f"{boot}\nkernel.panic=0"}), rack())
+    assert failed == ["spark1: kernel.panic will be 0 after a boot, wanted 10"]
+
+
+def test_a_node_of_the_lab(tmp_path: Path) -> None:
+    """What a virtual node cannot have is declared off, and skipped with the reason; nothing of it passes unseen."""
+    found = rack("watchdog: false, pstore: false, panic: {softlockup: false, rcu_stalls: false}")
+    root = node(
+        tmp_path, found, state="", backend="(null)", lacking="kernel.softlockup_panic", **{"cap load": "not-found"}
+    )
+    failed, skipped = outcomes(root, found)
+    assert failed == []
+    assert skipped == [
+        "rack.yaml leaves the watchdog alone",
+        "this kernel has no kernel.softlockup_panic, and rack.yaml declares it off",
+        *["rack.yaml declares nothing that sets kernel.max_rcu_stall_to_panic"] * 2,
+    ]
+
+
+def test_a_cap_that_is_not_declared_any_more(tmp_path: Path) -> None:
+    failed, _ = outcomes(node(tmp_path, rack()), rack(), "spark2")
+    assert failed == ["spark2: sparkrack-clock-cap.service is there, and no cap is declared"]

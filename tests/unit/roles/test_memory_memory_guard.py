@@ -1,0 +1,216 @@
+"""The guard's script, run by a real bash that finds no program at all, on a node that runs out of memory."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from core.model import Rack
+from roles.memory import cgroups, memory_guard
+from tests.unit.model.racks import SWITCH, loaded
+from tests.unit.ops.shells import rooted
+
+RACK = loaded(SWITCH)
+TEXT = memory_guard.script(RACK).content.decode()
+FLOOR = 1000
+BASH = which("bash") or "/bin/bash"
+
+
+class Node:
+    """A folder like a node's, with the guard running in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.slice = root / "sys/fs/cgroup/sparkrack.slice"
+        for folder in (self.slice, root / "proc", root / "dev"):
+            folder.mkdir(parents=True)
+        (root / "dev/kmsg").touch()
+        self.has(2 * FLOOR)
+        self.populated(1)
+        self.process: subprocess.Popen[str] | None = None
+        self.armed = ""
+
+    def has(self, kib: int | str) -> None:
+        new = self.root / "proc/new"
+        new.write_text(
+            f"MemTotal:       125829120 kB\nMemFree:           1 kB\nMemAvailable:   {kib} kB\nBuffers: 1 kB\n"
+        )
+        new.replace(self.root / "proc/meminfo")
+
+    def populated(self, some: int) -> None:
+        (self.slice / "cgroup.events").write_text(f"populated {some}\nfrozen 0\n")
+        (self.slice / "cgroup.kill").write_text("")
+
+    def start(self) -> None:
+        script = self.root / "memory-guard"
+        script.write_text(rooted(TEXT, self.root).replace("> /dev/kmsg", f">> {self.root}/dev/kmsg"))
+        self.process = subprocess.Popen(
+            [BASH, str(script), str(FLOOR)], stdout=subprocess.PIPE, text=True, env={"PATH": "/nowhere"}
+        )
+        assert self.process.stdout
+        self.armed = self.process.stdout.readline()
+        self.until(lambda: self.children() == "")
+
+    def children(self) -> str:
+        assert self.process
+        return Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().strip()
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not holds():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def ended(self, times: int = 1) -> bool:
+        """Whether the kernel was told; the file here takes what is written to it."""
+        return (self.slice / "cgroup.kill").read_text() == "1\n" and len(self.told("ended every")) == times
+
+    def reported_at(self) -> float:
+        """When the kernel was told last, as the guard wrote it and not as the test saw it."""
+        return (self.root / "dev/kmsg").stat().st_mtime
+
+    def told(self, text: str) -> list[str]:
+        return [line for line in (self.root / "dev/kmsg").read_text().splitlines() if text in line]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    found = Node(tmp_path)
+    yield found
+    if found.process:
+        found.process.kill()
+        found.process.wait()
+
+
+def test_it_ends_what_is_there_says_so_and_is_armed_again(node: Node) -> None:
+    node.start()
+    time.sleep(0.6)
+    assert node.told("") == [], "it acted with enough memory"
+    node.has(FLOOR)
+    time.sleep(0.6)
+    assert node.told("") == [], "the floor itself is enough"
+    node.has(FLOOR - 1)
+    node.until(node.ended)
+    reported = (
+        "999 KiB of memory are available, less than the floor of 1000 KiB: ended every container in sparkrack.slice"
+    )
+    assert node.told("") == [f"<2>sparkrack-memory-guard: {reported}"]
+    node.has(2 * FLOOR)
+    node.until(lambda: bool(node.told("armed again: 2000 KiB of memory are available")))
+    node.populated(1)
+    node.has(5)
+    node.until(lambda: node.ended(times=2))
+    assert node.process
+    # The journal is told after the kernel: its end by an unknown amount comes after both.
+    node.has("lots")
+    out, _ = node.process.communicate(timeout=60)
+    assert node.armed.startswith("armed: ends every container in sparkrack.slice when less than 1000 KiB")
+    assert [line[:3] for line in out.splitlines()] == ["<2>", "<5>", "<2>", "<2>"], "the journal has it too"
+
+
+def test_it_does_not_fire_again_at_once_while_memory_is_late(node: Node) -> None:
+    node.start()
+    node.has(FLOOR - 1)
+    node.until(node.ended)
+    first = node.reported_at()
+    node.populated(1)
+    node.until(lambda: node.ended(times=2))
+    # bash counts whole seconds, and the kernel's time of a file is up to a tick old
+    assert node.reported_at() - first > memory_guard.AGAIN - 1.1
+
+
+@pytest.mark.parametrize(
+    ("gone", "reported"),
+    [
+        ("populated", "no container runs in sparkrack.slice, so nothing was ended"),
+        ("slice", "there is no sparkrack.slice to end anything in"),
+    ],
+)
+def test_nothing_to_end_is_reported(node: Node, gone: str, reported: str) -> None:
+    node.populated(0)
+    if gone == "slice":
+        node.slice.rename(node.root / "away")
+    node.start()
+    node.has(1)
+    node.until(lambda: len(node.told(reported)) == 1)
+    assert node.process
+    assert node.process.poll() is None
+
+
+def test_a_kernel_that_does_not_obey_is_reported(node: Node) -> None:
+    (node.slice / "cgroup.kill").unlink()
+    (node.slice / "cgroup.kill").mkdir()
+    node.start()
+    node.has(1)
+    node.until(lambda: bool(node.told("ending the containers in sparkrack.slice FAILED")))
+
+
+@pytest.mark.parametrize("kib", ["lots", "-5", ""])
+def test_what_is_unknown_ends_it_for_systemd_to_start_it_again(node: Node, kib: str) -> None:
+    node.start()
+    node.has(kib)
+    assert node.process
+    assert node.process.wait(timeout=60) == 1
+    assert node.told("") == []
+
+
+def test_its_loop_makes_no_process(node: Node) -> None:
+    """Not one program is found, and no part of the text after the start needs a process of its own."""
+    loop = TEXT[TEXT.index("look() {") :]
+    assert not re.search(r"\$\((?!\()|`|<\(|[^&]&\s*$|[^|]\|[^|]", loop, re.MULTILINE)
+    node.start()
+    for _ in range(50):
+        time.sleep(0.01)
+        assert node.children() == ""
+
+
+def rack(text: str) -> Rack:
+    return loaded(SWITCH + text)
+
+
+def test_the_floor_is_in_kib() -> None:
+    assert memory_guard.command_line(rack("  floor: 4G\n")).endswith("/memory-guard 4194304")
+    assert b"/memory-guard 524288\n" in memory_guard.unit(rack("  floor: 512M\n")).content
+    assert memory_guard.files(rack("  floor: false\n")) == []
+
+
+RUNNING = cgroups.MemoryCgroup(
+    there=True, runs=memory_guard.command_line(RACK), processes=[cgroups.Process(7, "memory-guard", -1000)]
+)
+
+
+def test_a_guard_that_is_right_is_left_alone() -> None:
+    assert memory_guard.restart(RACK, RUNNING, pending=False, stale=False) is None
+
+
+@pytest.mark.parametrize(
+    ("now", "pending", "stale", "why"),
+    [
+        (cgroups.MemoryCgroup(), False, False, "start sparkrack-memory-guard.service: it does not run"),
+        (
+            cgroups.MemoryCgroup(there=True, runs="/bin/bash /usr/local/lib/sparkrack/memory-guard 1048576"),
+            False,
+            False,
+            "1G -> 3G",
+        ),
+        (cgroups.MemoryCgroup(there=True, runs="sleep 5"), False, False, "memory.floor 'sleep 5' -> 3G"),
+        (RUNNING, True, False, "did not come to that"),
+        (RUNNING, False, True, "its files change"),
+        (
+            cgroups.MemoryCgroup(runs=RUNNING.runs, processes=[cgroups.Process(7, "memory-guard", 0)]),
+            False,
+            False,
+            "score is 0",
+        ),
+    ],
+)
+def test_why_it_is_restarted(now: cgroups.MemoryCgroup, pending: bool, stale: bool, why: str) -> None:
+    found = memory_guard.restart(RACK, now, pending, stale)
+    assert found
+    assert why in found.message

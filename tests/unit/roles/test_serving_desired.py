@@ -1,0 +1,509 @@
+"""The files of a served unit on its nodes: for head and worker, with hostile values, and what blocks them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.model.model_lock import ModelFile, ModelRecord
+from core.model.serving_launch import launches
+from core.util.managed_file import ManagedFile
+from roles.docker.options import DockerOptions
+from roles.serving import desired, programs
+from roles.serving.desired import LockedUnit
+from tests import generated
+from tests.serving.serve_modules import serve_gate, serve_proof, serve_question, serve_unit
+from tests.unit.model.serving_racks import NEMOTRON, loaded, text, unit
+from tests.unit.roles.serving_units import IMAGE_ID, KEY, LEASE, PINS, RECORDS, content, example, head_files, locked
+
+ANALYZE = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+WITH_KEY = unit(api={"port": 8000, "listen": "management", "key": {"env": "KEY"}}, cache="20G")
+SYSTEMD = "/etc/systemd/system"
+
+
+def names(files: tuple[ManagedFile, ...]) -> list[str]:
+    return [file.path for file in files]
+
+
+def configuration(found: LockedUnit, folder: Path, node: str) -> serve_unit.ServedUnit:
+    """The configuration as keeper and tethers of the node read it."""
+    file = folder / f"{node}.json"
+    file.write_text(content(desired.files(found, node), f"{found.unit.name}.json"))
+    return serve_unit.load_unit(str(file))
+
+
+def gate_file(found: LockedUnit, node: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(content(desired.files(found, node), f"{found.unit.name}.gate.json"))
+    return loaded
+
+
+def test_the_files_of_head_and_worker() -> None:
+    found = locked()
+    worker = [
+        "/etc/sparkrack/serve/one.args",
+        "/etc/sparkrack/serve/one.env",
+        "/etc/sparkrack/serve/one.json",
+        "/etc/sparkrack/serve/one.gate.json",
+        f"{SYSTEMD}/sparkrack-one.slice",
+        f"{SYSTEMD}/sparkrack-serve-one-tether.service",
+        f"{SYSTEMD}/sparkrack-serve-one.service",
+    ]
+    head = [*worker[:6], f"{SYSTEMD}/sparkrack-serve-one-keeper.service", worker[6]]
+    assert names(desired.files(found, "n0")) == head
+    assert names(desired.files(found, "n1")) == worker
+    assert {file.mode for node in ("n0", "n1") for file in desired.files(found, node)} == {"644"}
+
+
+def test_the_arguments_are_those_of_the_rank_with_the_id_of_the_image() -> None:
+    found = locked(WITH_KEY)
+    memory = found.rack.options(DockerOptions).memory
+    for rank, node in enumerate(("n0", "n1")):
+        words = content(desired.files(found, node), "one.args").split("\n")
+        launch = launches(found.rack, found.unit, found.addresses, memory, IMAGE_ID)[rank]
+        assert words == [*launch.command[2:], ""]
+        assert IMAGE_ID in words
+        assert found.unit.image not in words
+        pairs = list(pairwise(words))
+        for pair in (
+            ("--network", "host"),
+            ("--gpus", "all"),
+            ("--device", "/dev/infiniband"),
+            ("--cap-add", "IPC_LOCK"),
+            ("--ulimit", "memlock=-1"),
+            ("--shm-size", "16g"),
+            ("--cgroup-parent", "sparkrack-one.slice"),
+            ("--name", "sparkrack-one"),
+            ("--env-file", "/etc/sparkrack/serve/one.env"),
+        ):
+            assert pair in pairs, pair
+        assert not {"--privileged", "--ipc", "--restart", "-d", "--detach"} & {word.partition("=")[0] for word in words}
+        assert (("--env-file", "/etc/sparkrack/serve/one.key") in pairs) == (node == "n0")
+
+
+def test_keeper_and_tethers_read_the_configuration(tmp_path: Path) -> None:
+    keys = unit(
+        api={"port": 8001, "listen": "management", "key": {"env": "KEY"}},
+        args={"served-model-name": ["big", "large"]},
+        probe={
+            "every": "2m",
+            "limit": "90s",
+            "misses": 3,
+            "ready": "45m",
+            "answer": {"ask": 'Say "$HOME" \\ %n', "say": "é"},
+        },
+        restart={"times": 2, "within": "3h"},
+        boot="start",
+        drain="40s",
+    )
+    found = locked(keys)
+    read = configuration(found, tmp_path, "n0")
+    assert read == configuration(found, tmp_path, "n1")
+    assert (read.name, read.model, read.boot) == ("one", "big", "start")
+    assert [(rank.node, rank.address) for rank in read.ranks] == [("n0", "10.77.0.11"), ("n1", "10.77.0.12")]
+    assert (read.head, read.api) == (("10.77.0.11", 29400), ("10.77.0.11", 8001))
+    assert (read.key_file, read.secret_file) == ("/etc/sparkrack/serve/one.token", "/etc/sparkrack/serve/one.secret")
+    assert read.gate == (programs.GATE, "/etc/sparkrack/serve/one.gate.json", "--together")
+    assert read.service == "sparkrack-serve-one.service"
+    assert (read.probe.prompt, read.probe.answer) == ('Say "$HOME" \\ %n', "é")
+    times = read.times
+    assert (times.probe_interval, times.probe_limit, times.probe_misses, times.ready_limit) == (120, 90, 3, 2700)
+    assert (read.restart.times, read.restart.within) == (2, 10800)
+
+
+def test_without_an_answer_any_completion_does(tmp_path: Path) -> None:
+    assert configuration(locked(), tmp_path, "n0").probe.answer == ""
+
+
+def test_sglang_has_its_own_counters_and_a_worker_no_key(tmp_path: Path) -> None:
+    keys = unit(NEMOTRON, api={"port": 30000, "listen": "fabric", "key": {"env": "KEY"}})
+    found = locked(keys, 8)
+    read = configuration(found, tmp_path, "n0")
+    assert read.probe.counters == serve_unit.COUNTERS["sglang"]
+    assert read.api == ("192.168.100.1", 30000)
+    assert "/etc/sparkrack/serve/one.key:/run/sparkrack/key.yaml:ro" in content(desired.files(found, "n0"), "one.args")
+    assert "one.key" not in content(desired.files(found, "n7"), "one.args")
+
+
+@pytest.mark.parametrize("drain", ["1s", "30s", "10m"])
+def test_each_limit_of_a_stop_contains_the_one_inside(tmp_path: Path, drain: str) -> None:
+    found = locked(unit(drain=drain))
+    service = content(desired.files(found, "n1"), "sparkrack-serve-one.service")
+    (docker,) = re.findall(r"^ExecStop=\S+ stop -t (\d+) sparkrack-one$", service, re.MULTILINE)
+    (systemd,) = re.findall(r"^TimeoutStopSec=(\d+)$", service, re.MULTILINE)
+    (start,) = re.findall(r"^TimeoutStartSec=(\d+)$", service, re.MULTILINE)
+    read = configuration(found, tmp_path, "n1")
+    assert {"1s": 1, "30s": 30, "10m": 600}[drain] < int(docker) < int(systemd) < read.times.stop_limit
+    assert read.times.gate_limit < int(start)
+    proof = serve_proof.MEETING_LIMIT + serve_proof.MOST_HALVES * serve_proof.TOOL_LIMIT
+    memory = serve_gate.MEMORY_WAIT + serve_gate.SYNC_LIMIT
+    most = proof + serve_gate.TIME_WAIT + memory + 9 * serve_question.LIMIT
+    assert most < read.times.gate_limit
+
+
+def test_the_service_of_a_rank() -> None:
+    service = content(desired.files(locked(), "n1"), "sparkrack-serve-one.service").splitlines()
+    for line in (
+        "BindsTo=sparkrack-serve-one-tether.service",
+        f"ExecStartPre={programs.GATE} /etc/sparkrack/serve/one.gate.json",
+        f"ExecStart={programs.RUN} /etc/sparkrack/serve/one.args",
+        "ExecStopPost=-/usr/bin/docker rm -f sparkrack-one",
+        "Restart=no",
+    ):
+        assert line in service, line
+    # Only the tether starts it. The guard ends what is in the slice, so the client of docker is not there.
+    assert not [line for line in service if line.startswith(("[Install]", "WantedBy", "Slice=", "Requires="))]
+    keeper = content(desired.files(locked(), "n0"), "sparkrack-serve-one-keeper.service")
+    tether = content(desired.files(locked(), "n1"), "sparkrack-serve-one-tether.service")
+    assert f"\nExecStart={programs.KEEPER} /etc/sparkrack/serve/one.json run\n" in keeper
+    assert f"\nExecStart={programs.TETHER} /etc/sparkrack/serve/one.json 1\n" in tether
+    for light in (keeper, tether):
+        assert "\nRestart=always\n" in light
+        limit = re.search(r"^WatchdogSec=(\d+)$", light, re.MULTILINE)
+        assert limit
+        assert int(limit[1]) > serve_unit.ServeTimes().lease, "it would end what a lease lets go on"
+        assert "\nWatchdogSignal=SIGKILL\n" in light, "another signal leaves a core, which has the secret"
+        assert "\nWantedBy=multi-user.target\n" in light
+
+
+@ANALYZE
+@pytest.mark.parametrize("name", [path.rpartition("/")[2] for path in names(head_files())[4:]])
+def test_systemd_takes_the_units_and_only_good_ones(tmp_path: Path, name: str) -> None:
+    (file,) = (one for one in head_files() if one.path.endswith(f"/{name}"))
+
+    def verdict(good: str, bad: str = "") -> int:
+        new = tmp_path / "new"
+        shown = re.sub(r"/usr/(local/lib/sparkrack/serve/\S+|bin/docker)", "/bin/true", file.content.decode())
+        assert not good or good in shown
+        new.write_text(shown.replace(good, bad) if good else shown)
+        return subprocess.run(["sh", "-c", file.validate], env={"new": str(new), "PATH": "/usr/bin:/bin"}).returncode
+
+    assert verdict("") == 0
+    assert verdict("[Unit]", "[Unitt]") != 0
+    if name.endswith(".service"):
+        assert verdict("Type=exec", "Type=exce") != 0
+        assert verdict("ExecStart=/bin/true", "ExecStart=/nowhere") != 0
+    else:
+        assert verdict("MemoryMax=", "MemoryMux=") != 0
+
+
+def test_the_ceiling_of_the_slice_is_that_of_the_container() -> None:
+    found = locked(docker={"memory": "90G"})
+    assert "\nMemoryMax=90G\nMemorySwapMax=0\n" in content(desired.files(found, "n0"), "sparkrack-one.slice")
+    assert "\n--memory\n90g\n" in content(desired.files(found, "n0"), "one.args")
+
+
+# The gate
+
+
+def test_the_gate_reads_its_file(tmp_path: Path) -> None:
+    for node in ("n0", "n1"):
+        file = tmp_path / node
+        file.write_text(content(desired.files(locked(WITH_KEY), node), "one.gate.json"))
+        assert serve_gate.load(str(file))["node"] == node
+
+
+def test_what_the_gate_asks_for() -> None:
+    found = locked(WITH_KEY, memory={"floor": "4G"})
+    head, worker = gate_file(found, "n0"), gate_file(found, "n1")
+    assert head["ports"] == {"8000": "the API of unit one", "29501": "where the ranks meet"}
+    assert worker["ports"] == {}
+    assert head["image"] == {"name": found.unit.image, "id": IMAGE_ID}
+    assert head["model"]["folder"] == "/srv/models/qwen"
+    assert head["model"]["files"] == {"model-1-of-2.safetensors": 3 << 30, "config.json": 700}
+    assert f"{head['cache']['folder']}:/cache\n" in content(desired.files(found, "n0"), "one.args")
+    assert head["cache"]["bytes"] == 20 << 30
+    assert head["memory"] == {"share": 0.8, "add": 4 << 30}
+    assert head["guard"] == "sparkrack-memory-guard.service"
+    assert head["gids"] == "/etc/sparkrack/fabric.env"
+    assert [(one["peer"], one["device"], one["address"], one["mtu"]) for one in worker["echoes"]] == [
+        ("n0", "enp1s0f1np1", "192.168.100.1", 9000),
+        ("n0", "enP2p1s0f1np1", "192.168.101.1", 9000),
+    ]
+
+
+def test_the_gate_of_a_unit_of_one_node_asks_for_no_fabric() -> None:
+    wanted = gate_file(locked(unit(nodes=["n1"], parallel=None)), "n1")
+    assert (wanted["gids"], wanted["echoes"], wanted["proof"], wanted["cache"]) == (None, [], None, None)
+    assert list(wanted["ports"]) == ["8000"]
+
+
+def test_echoes_go_to_nodes_of_the_unit_that_a_half_reaches() -> None:
+    found = locked(unit(nodes=["n0", "n2"]), 4)
+    assert {one["peer"] for one in gate_file(found, "n0")["echoes"]} == {"n2"}
+    ring = locked(unit(nodes="all", parallel={"pipeline": 3}), 3, "ring")
+    assert {one["peer"] for one in gate_file(ring, "n0")["echoes"]} == {"n1", "n2"}
+    assert len(gate_file(ring, "n0")["echoes"]) == 4
+
+
+def proof_of(found: LockedUnit, node: str) -> tuple[list[str], list[str]]:
+    """What a node sends and receives for its proof, each flow with its halves and its port."""
+    wanted = gate_file(found, node)["proof"]
+    sends = [f"{one['half']} -> {one['peer']} {one['peer_address']}:{one['port']}" for one in wanted["sends"]]
+    return sends, [f"{one['half']} <- {one['peer']} {one['address']}:{one['port']}" for one in wanted["receives"]]
+
+
+def test_each_half_that_nccl_uses_is_proven_with_the_next_node_of_the_unit() -> None:
+    """A link of 100G is filled by one half; a ring has cables of 200G, which need both."""
+    found = locked()
+    assert proof_of(found, "n0") == (
+        ["enp1s0f1np1 -> n1 192.168.100.2:18600"],
+        ["enp1s0f1np1 <- n1 192.168.100.1:18608"],
+    )
+    assert proof_of(found, "n1") == (
+        ["enp1s0f1np1 -> n0 192.168.100.1:18608"],
+        ["enp1s0f1np1 <- n0 192.168.100.2:18600"],
+    )
+    apart = locked(unit(nodes=["n0", "n2"]), 4)
+    assert proof_of(apart, "n2") == (
+        ["enp1s0f1np1 -> n0 192.168.100.1:18616"],
+        ["enp1s0f1np1 <- n0 192.168.100.3:18600"],
+    )
+    ring = locked(unit(nodes="all", parallel={"pipeline": 3}), 3, "ring")
+    sends, receives = proof_of(ring, "n0")
+    assert [one.split()[2] for one in sends] == ["n1", "n1", "n2", "n2"]
+    assert [one.split()[2] for one in receives] == ["n1", "n1", "n2", "n2"]
+
+
+def test_each_flow_of_a_proof_has_two_ends_that_agree() -> None:
+    """Behind a switch each node uses the same port, so that the halves of both ends have one name."""
+    found = locked(unit(nodes="all", parallel={"pipeline": 8}), 8)
+    sides: tuple[list[str], list[str]] = ([], [])
+    for node in found.nodes:
+        for side, ends in zip(sides, proof_of(found, node), strict=True):
+            side += [f"{end.split()[0]} {end.split()[-1]}" for end in ends]
+    assert len(set(sides[0])) == 8
+    assert sorted(sides[0]) == sorted(sides[1])
+
+
+def test_the_rates_of_a_proof_are_those_of_verify() -> None:
+    wanted = gate_file(locked(), "n0")["proof"]
+    assert wanted["options"] == ["-D", "5", "-q", "4", "--report_gbits", "-s", "1048576"]
+    assert [(one["least"], one["stale"]) for one in wanted["sends"]] == [(80.0, [8.0, 25.0])]
+    assert wanted["secret_file"] == "/etc/sparkrack/serve/one.secret"
+
+
+def test_no_proof_is_asked_for_where_none_is_declared() -> None:
+    rack = loaded(text({"one": unit()}).replace("serving:", "serving:\n  rdma_proof: none"))
+    assert rack.serving
+    found = desired.locked_unit(rack, rack.serving.units["one"], PINS, RECORDS)
+    assert gate_file(found, "n0")["proof"] is None
+
+
+def test_the_clock_must_be_synchronized_where_servers_are_declared() -> None:
+    servers = {"ntp": ["10.77.0.1"]}
+    assert gate_file(locked(), "n0")["time"] is False
+    assert gate_file(locked(time=servers), "n0")["time"] is True
+    assert gate_file(locked(time=servers, leave=["time"]), "n0")["time"] is False
+
+
+def test_no_guard_is_asked_for_where_none_is_declared() -> None:
+    assert gate_file(locked(memory={"floor": False}), "n0")["guard"] is None
+    assert gate_file(locked(leave=["memory"]), "n0")["guard"] is None
+    assert gate_file(locked(memory={"floor": False}), "n0")["memory"]["add"] == 0
+
+
+def test_the_memory_of_a_unit_that_gives_the_size_of_its_cache() -> None:
+    wanted = gate_file(locked(unit(memory=None, kv="20G", overhead="6G"), memory={"floor": "3G"}), "n0")
+    # 3 GiB of weights on two ranks, cache, overhead, floor
+    assert wanted["memory"] == {"bytes": int((1.5 + 20 + 6 + 3) * 2**30)}
+
+
+def test_ray_has_a_port() -> None:
+    wanted = gate_file(locked(unit(engine="vllm-ray", version="0.19.0")), "n0")
+    assert wanted["ports"]["6379"] == "where Ray listens"
+
+
+# Blockers
+
+
+def test_an_image_and_a_model_that_the_lock_file_lacks_are_blockers() -> None:
+    rack = loaded(text({"one": unit()}))
+    assert rack.serving
+    one = rack.serving.units["one"]
+    place = f"{rack.source}: serving.units.one"
+    image = f"{place}.image: the lock file has no ID of {one.image}; run `sparkrack apply --only images`"
+    model = f"{place}.model: the lock file has no files of qwen; run `sparkrack apply --only models`"
+    assert desired.blockers(rack, one, {}, {}) == [image, model]
+    assert desired.blockers(rack, one, PINS, {}) == [model]
+    assert desired.blockers(rack, one, {}, RECORDS) == [image]
+    assert desired.blockers(rack, one, PINS, {"qwen": ModelRecord(None, None, (), {})}) == [model]
+    assert desired.blockers(rack, one, PINS, RECORDS) == []
+    with pytest.raises(ValueError, match="no ID of"):
+        desired.locked_unit(rack, one, {}, RECORDS)
+
+
+@pytest.mark.parametrize("value", ["a\nb", "a\0b"])
+def test_an_argument_that_cannot_be_a_line_is_a_blocker(value: str) -> None:
+    rack = loaded(text({"one": unit(args={"chat-template": "MARK"})}).replace("MARK", json.dumps(value)))
+    assert rack.serving
+    (line,) = desired.blockers(rack, rack.serving.units["one"], PINS, RECORDS)
+    assert "serving.units.one.args: an argument has a line break, or a character that is no text; remove it" in line
+
+
+def test_keepers_on_one_node_have_each_their_port() -> None:
+    down: dict[str, Any] = {"wish": "down"}
+    units = {
+        "a": unit(**down),
+        "b": unit(nodes=["n1", "n0"], **down),
+        "c": unit(**down),
+        "d": unit(nodes=["n0"], parallel=None),
+    }
+    rack = loaded(text(units))
+    assert rack.serving
+    ports = {name: desired.keeper_port(rack, one) for name, one in rack.serving.units.items()}
+    assert ports == {"a": 29400, "b": 29400, "c": 29401, "d": 29402}
+    rack = loaded(text({**units, "c": unit(**down, api={"port": 29401})}))
+    assert rack.serving
+    (line,) = desired.blockers(rack, rack.serving.units["c"], PINS, RECORDS)
+    assert line.startswith(f"{rack.source}: serving.port: the keeper of unit c would use 29401, ")
+
+
+# Hostile values
+
+HOSTILE = [
+    "",
+    " leading and trailing ",
+    "-x",
+    "$HOME `id` $(id) ${X}",
+    "%n %H %% %",
+    "a\\nb \\ \"q\" 'q'",
+    "#; rm -rf /",
+    "tab\there",
+    "é\u2028x",
+    "*",
+]
+
+
+def test_docker_gets_each_argument_as_it_is_declared(tmp_path: Path) -> None:
+    """Through the file and the program of the node: no shell and no systemd reads a value."""
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "docker").write_text("#!/bin/sh\nprintf '%s\\0' \"$@\"\n")
+    (bin_folder / "docker").chmod(0o755)
+    (program,) = (file for file in programs.programs() if file.path == programs.RUN)
+    script = tmp_path / "serve-run.sh"
+    script.write_bytes(program.content)
+    for value in HOSTILE:
+        found = locked(unit(args={"chat-template": value}))
+        expected = launches(found.rack, found.unit, found.addresses, "100G", IMAGE_ID)[0].command[1:]
+        assert any(value in word for word in expected)
+        arguments = tmp_path / "one.args"
+        arguments.write_text(content(desired.files(found, "n0"), "one.args"))
+        done = subprocess.run(
+            ["sh", str(script), str(arguments)],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PATH": f"{bin_folder}:/usr/bin:/bin"},
+        )
+        assert done.stdout.split("\0")[:-1] == list(expected), value
+
+
+@pytest.mark.parametrize("words", [(), ("/nowhere",), ("a", "b")])
+def test_the_program_refuses_to_run_without_arguments(tmp_path: Path, words: tuple[str, ...]) -> None:
+    (program,) = (file for file in programs.programs() if file.path == programs.RUN)
+    script = tmp_path / "serve-run.sh"
+    script.write_bytes(program.content)
+    done = subprocess.run(["sh", str(script), *words], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("serve-run: ")
+
+
+def test_no_declared_value_reaches_a_unit_of_systemd() -> None:
+    for value in HOSTILE[1:]:
+        found = locked(unit(args={"chat-template": value}, probe={"answer": {"ask": "x", "say": "Zyx%n"}}))
+        for file in desired.files(found, "n0"):
+            if file.path.startswith(SYSTEMD):
+                assert value not in file.content.decode().partition("\n")[2] or value in ("*",), file.path
+                assert "Zyx" not in file.content.decode()
+
+
+def test_a_value_of_the_environment_stays_one_line_of_the_file() -> None:
+    for value in ("$HOME", "a=b", "#x", "'q' \"q\"", " x", "%n"):
+        text = content(desired.files(locked(unit(env={"NCCL_DEBUG": value})), "n0"), "one.env")
+        assert f"\nNCCL_DEBUG={value}\n" in text
+
+
+def test_hostile_names_of_model_files_are_data() -> None:
+    paths = ["a b", "$(id)", "a\nb", '"', "é", "\u2028"]
+    found = locked()
+    record = ModelRecord(None, None, tuple(ModelFile(path, 1, "0" * 64) for path in paths), {})
+    hostile = LockedUnit(found.rack, found.unit, IMAGE_ID, record)
+    assert gate_file(hostile, "n0")["model"]["files"] == dict.fromkeys(paths, 1)
+
+
+# Secrets
+
+
+def test_the_files_with_secrets(tmp_path: Path) -> None:
+    found = locked(WITH_KEY)
+    head = desired.private_files(found, "n0", KEY, LEASE)
+    assert {file.path: file.content.get_secret_value().decode() for file in head} == {
+        "/etc/sparkrack/serve/one.secret": f"{LEASE}\n",
+        "/etc/sparkrack/serve/one.key": f"VLLM_API_KEY={KEY}\n",
+        "/etc/sparkrack/serve/one.token": f"{KEY}\n",
+    }
+    (worker,) = desired.private_files(found, "n1", KEY, LEASE)
+    assert worker.path == "/etc/sparkrack/serve/one.secret"
+    assert {file.mode for file in (*head, worker)} == {"600"}
+    for secret in (KEY, LEASE):
+        assert secret not in repr(head)
+        assert not any(secret.encode() in file.content for file in desired.files(found, "n0"))
+
+
+def test_keeper_reads_the_secrets(tmp_path: Path) -> None:
+    found = locked(WITH_KEY)
+    for file in desired.private_files(found, "n0", KEY, LEASE):
+        local = tmp_path / file.path.rpartition("/")[2]
+        local.write_bytes(file.content.get_secret_value())
+        local.chmod(int(file.mode, 8))
+    assert serve_unit.read_private(str(tmp_path / "one.token")).strip().decode() == KEY
+    assert serve_unit.read_private(str(tmp_path / "one.secret")).strip().decode() == LEASE
+
+
+def test_sglang_reads_the_key_from_a_file_of_options() -> None:
+    found = locked(unit(NEMOTRON, api={"port": 30000, "key": {"env": "KEY"}}), 8)
+    texts = [file.content.get_secret_value() for file in desired.private_files(found, "n0", 'a"b\\c', LEASE)]
+    assert texts[1] == b'api-key: "a\\"b\\\\c"\n'
+
+
+@pytest.mark.parametrize("key", ["", "two words", "a\nVLLM_PLUGINS=x", "caf\u00e9", "\0"])
+def test_a_key_that_cannot_be_written_is_refused_without_quoting_it(key: str) -> None:
+    with pytest.raises(ValueError, match=r"one\.api\.key: the key must have printable ASCII") as caught:
+        desired.private_files(locked(WITH_KEY), "n0", key, LEASE)
+    assert not key or key not in str(caught.value)
+
+
+def test_a_key_and_its_declaration_go_together() -> None:
+    with pytest.raises(ValueError, match="the key is not declared"):
+        desired.private_files(locked(), "n0", KEY, LEASE)
+    with pytest.raises(ValueError, match="the key is missing"):
+        desired.private_files(locked(WITH_KEY), "n0", None, LEASE)
+    with pytest.raises(ValueError, match="lease secret of unit one"):
+        desired.private_files(locked(), "n0", None, "short")
+
+
+# The page
+
+
+def test_the_example_of_the_page_is_what_is_written() -> None:
+    found = example()
+    lines = [f"{'path':<72}mode  nodes"]
+    head, worker = (desired.files(found, node) for node in found.nodes[:2])
+    private = [desired.private_files(found, node, KEY, LEASE) for node in found.nodes[:2]]
+    everywhere = {file.path for file in worker} | {file.path for file in private[1]}
+    everywhere |= {file.path for file in programs.programs()}
+    rows = [(file.path, file.mode) for file in (*programs.programs(), *head)]
+    rows += [(file.path, file.mode) for file in private[0]]
+    lines += [f"{path:<72}{mode:<6}{'all' if path in everywhere else 'head'}" for path, mode in rows]
+    generated.check("docs/serving.md", "unit files", "\n".join([*lines, ""]))
+    service = content(head, "sparkrack-serve-deepseek_v4_flash.service").partition("\n# This service")[0]
+    generated.check("docs/serving.md", "service of a rank", f"{service}")
+    generated.check("docs/serving.md", "arguments of a rank", content(worker, "deepseek_v4_flash.args"))

@@ -1,0 +1,202 @@
+"""The proof of the role serving on nodes like real ones: it passes after a run, and each thing broken fails it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from core.verify.reporter import CheckReporter
+from roles.serving import verify
+from tests.unit.model.serving_racks import unit
+from tests.unit.ops.shells import stand_in
+from tests.unit.roles.serving_nodes import ETC, ServingNode, ServingWorld
+from tests.unit.roles.serving_units import KEY
+
+PROGRAMS = "usr/local/lib/sparkrack/serve"
+
+
+class Api(BaseHTTPRequestHandler):
+    """An engine that answers as `answer` and `open_to_all` have it."""
+
+    answer = "4"
+    open_to_all = False
+
+    def do_GET(self) -> None:
+        self._send(200 if self._allowed() else 401, {})
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self._send(200 if self._allowed() else 401, {"choices": [{"text": self.answer}]})
+
+    def _allowed(self) -> bool:
+        return self.open_to_all or self.headers["Authorization"] == f"Bearer {KEY}"
+
+    def _send(self, status: int, content: object) -> None:
+        text = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class UnitMachine:
+    """The part of testinfra's host that verify uses, for a node in a folder."""
+
+    def __init__(self, node: ServingNode) -> None:
+        self.node = node
+        self.commands: list[str] = []
+
+    def run(self, command: str) -> SimpleNamespace:
+        self.commands.append(command)
+        own = command.replace("python3 -B -c", f"{sys.executable} -B -c")
+        for part in (PROGRAMS, ETC):
+            own = own.replace(f"/{part}", f"{self.node.root}/{part}")
+        own = own.replace(
+            f"{self.node.root}/{PROGRAMS}/serve_keeper.py {self.node.root}/etc", f"serve_keeper {self.node.root}/etc"
+        )
+        if "serve_probe" in own:
+            text = self.node.path("one.json").read_text().replace(f"/{ETC}", f"{self.node.root}/{ETC}")
+            (self.node.root / "ask.json").write_text(text)
+            own = own.replace(str(self.node.path("one.json")), f"{self.node.root}/ask.json")
+        done = self.node.shell(own)
+        output = done.stdout.decode().replace(f"{self.node.root}/", "/").replace(self.node.owner, "root:root")
+        return SimpleNamespace(rc=done.returncode, stdout=output, stderr=done.stderr.decode())
+
+
+def listening(handler: type[Api]) -> ThreadingHTTPServer:
+    """A server on a port that rack.yaml accepts: none that the kernel gives to outgoing connections."""
+    for port in range(18000, 18400):
+        with contextlib.suppress(OSError):
+            return ThreadingHTTPServer(("127.0.0.1", port), handler)
+    raise AssertionError("no port is free")
+
+
+@pytest.fixture
+def engine() -> Iterator[type[Api]]:
+    handler = type("OwnApi", (Api,), {})
+    server = listening(handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    handler.port = server.server_address[1]  # type: ignore[attr-defined]
+    yield handler
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Any) -> ServingWorld:
+    """A unit that is ready, with its API on loopback."""
+    monkeypatch.setenv("UNIT_KEY", KEY)
+    made = ServingWorld(tmp_path, monkeypatch)
+    probe = {"answer": {"ask": "2+2=", "say": "4"}, "limit": "5s"}
+    made.write({"one": unit(api={"port": engine.port, "key": {"env": "UNIT_KEY"}}, probe=probe)})
+    ended = made.run()
+    assert ended.failed == [], ended.log
+    for node in made.nodes.values():
+        ready(node)
+    return made
+
+
+def ready(
+    node: ServingNode, state: str = "ready", group: str = "/sparkrack.slice/sparkrack-one.slice/docker-1"
+) -> None:
+    """What systemctl, docker and the keeper answer on it."""
+    stand_in(
+        node.root, "systemctl", f"case $1 in is-active) cat {node.root}/active ;; *) cat {node.root}/enabled ;; esac"
+    )
+    (node.root / "active").write_text("active\n")
+    (node.root / "enabled").write_text("enabled\n")
+    stand_in(node.root, "serve_keeper", f"""echo '{{"state": "{state}", "reason": "a rank ended"}}'""")
+    stand_in(node.root, "docker", "echo 77")
+    (node.root / "proc/77").mkdir(parents=True, exist_ok=True)
+    (node.root / "proc/77/cgroup").write_text(f"0::{group}\n")
+
+
+def failures(world: ServingWorld) -> list[str]:
+    machines = {name: UnitMachine(node) for name, node in world.nodes.items()}
+    found: list[str] = []
+
+    def check(test: Callable[..., None], *arguments: object) -> None:
+        try:
+            test(*arguments)
+        except AssertionError as error:
+            found.append(str(error).splitlines()[0])
+        except pytest.skip.Exception:
+            pass
+
+    for name, machine in machines.items():
+        node = world.rack.nodes[name]
+        for test in (
+            verify.test_the_programs_are_those_of_this_release,
+            verify.test_the_files_are_those_of_the_rack,
+            verify.test_secrets_are_readable_by_root_only,
+            verify.test_tether_and_keeper_run_and_start_at_boot,
+            verify.test_each_unit_is_up_or_down_as_declared,
+            verify.test_a_completion_has_the_known_answer,
+            verify.test_each_rank_is_in_its_slice,
+        ):
+            check(test, node, machine, world.rack, CheckReporter([]))
+        check(
+            verify.test_all_nodes_of_a_unit_share_its_lease_secret,
+            node,
+            machines,
+            machine,
+            world.rack,
+            frozenset[str](),
+        )
+        assert not [command for command in machine.commands if KEY in command]
+    return found
+
+
+def test_nodes_that_are_right(world: ServingWorld) -> None:
+    assert failures(world) == []
+
+
+@pytest.mark.parametrize(
+    ("break_it", "line"),
+    [
+        (lambda n0, _: (n0.root / PROGRAMS / "serve_gate.py").write_text("x"), f"n0: /{PROGRAMS}/serve_gate.py is"),
+        (lambda n0, _: (n0.root / PROGRAMS / "serve-run.sh").unlink(), f"n0: /{PROGRAMS}/serve-run.sh is missing"),
+        (lambda _, n1: n1.path("one.args").chmod(0o666), f"n1: /{ETC}/one.args is 666 root:root"),
+        (lambda _, n1: n1.path("one.secret").chmod(0o604), f"n1: /{ETC}/one.secret is 604 root:root, wanted 600"),
+        (lambda _, n1: n1.path("one.token").write_text("x"), f"n1: /{ETC}/one.token is 644 root:root, wanted missing"),
+        (lambda n0, _: (n0.root / ETC).chmod(0o755), f"n0: /{ETC} is 755 root:root, wanted 700"),
+        (lambda _, n1: n1.path("one.secret").write_text("x"), f"n1: /{ETC}/one.secret is not that of n0"),
+        (lambda _, n1: (n1.root / "active").write_text("failed\n"), "n1: sparkrack-serve-one-tether.service is failed"),
+        (
+            lambda n0, _: (n0.root / "enabled").write_text("disabled\n"),
+            "n0: sparkrack-serve-one-tether.service is acti",
+        ),
+        (lambda n0, _: ready(n0, "held"), "n0: unit one is held (a rank ended), wanted ready or busy"),
+        (lambda _, n1: ready(n1, group="/system.slice/x"), "n1: container sparkrack-one is in /system.slice/x, wanted"),
+        (lambda _, n1: stand_in(n1.root, "docker", "exit 1"), "n1: container sparkrack-one: it does not run"),
+    ],
+)
+def test_each_thing_broken(world: ServingWorld, break_it: Callable[..., object], line: str) -> None:
+    break_it(*world.nodes.values())
+    found = failures(world)
+    assert len(found) == 1, found
+    assert found[0].startswith(line)
+
+
+def test_another_answer(world: ServingWorld, engine: type[Api]) -> None:
+    engine.answer = "five"
+    assert failures(world) == ["n0: unit one: the answer is 'five', expected '4'"]
+
+
+def test_an_engine_that_is_open(world: ServingWorld, engine: type[Api]) -> None:
+    engine.open_to_all = True
+    (found,) = failures(world)
+    assert "without the key /v1/models has HTTP status 200, wanted 401" in found
+    assert "with another key /v1/models has HTTP status 200, wanted 401" in found

@@ -1,0 +1,416 @@
+"""Whole runs on nodes in folders: what is installed, what a unit that runs refuses, and what its keeper is asked."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roles.serving import facts
+from roles.serving.programs import FILES
+from tests.serving.serve_modules import serve_lifecycle
+from tests.unit.model.serving_racks import unit
+from tests.unit.roles.serving_nodes import ETC, SYSTEMD, ServingWorld
+from tests.unit.roles.serving_units import KEY
+
+UP = f"serve_keeper /{ETC}/one.json up"
+TETHER, KEEPER = "sparkrack-serve-one-tether.service", "sparkrack-serve-one-keeper.service"
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServingWorld:
+    """Two nodes and a unit with a key, of which nothing is installed."""
+    monkeypatch.setenv("UNIT_KEY", KEY)
+    made = ServingWorld(tmp_path, monkeypatch)
+    made.write({"one": keyed()})
+    return made
+
+
+@pytest.fixture
+def installed(world: ServingWorld) -> ServingWorld:
+    """The same after a run: the unit is ready."""
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    world.nodes["n0"].record()
+    for node in world.nodes.values():
+        node.rank(runs=True)
+    world.forget()
+    return world
+
+
+def keyed(**keys: Any) -> dict[str, Any]:
+    return unit(api={"port": 8000, "listen": "management", "key": {"env": "UNIT_KEY"}}, **keys)
+
+
+def at_rest(world: ServingWorld, state: str = "down") -> None:
+    world.nodes["n0"].record(state=state, wish="down" if state == "down" else "up", reason="two ranks ended")
+    for node in world.nodes.values():
+        node.rank(runs=False)
+
+
+def sent(world: ServingWorld) -> list[int]:
+    return [len(node.changes) for node in world.nodes.values()]
+
+
+def test_the_first_run_installs_and_then_starts(world: ServingWorld) -> None:
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    n0, n1 = world.nodes.values()
+    for node in (n0, n1):
+        assert stat.S_IMODE((node.root / ETC).stat().st_mode) == 0o700
+        assert len(list((node.root / "usr/local/lib/sparkrack/serve").iterdir())) == len(FILES)
+        assert stat.S_IMODE(node.path("one.secret").stat().st_mode) == 0o600
+        assert not node.path("one.pending").exists()
+    assert n0.secret() == n1.secret()
+    assert re.fullmatch("[0-9a-f]{64}\n", n0.secret())
+    assert n0.path("one.key").read_text() == f"VLLM_API_KEY={KEY}\n"
+    assert n0.path("one.token").read_text() == f"{KEY}\n"
+    assert not any(n1.path(f"one.{ending}").exists() for ending in ("key", "token"))
+    assert n1.calls("systemctl") == [
+        f"systemctl --no-reload enable --quiet {TETHER}",
+        "systemctl daemon-reload",
+        f"systemctl restart {TETHER}",
+    ]
+    assert f"systemctl restart {TETHER} {KEEPER}" in n0.calls("systemctl")
+    assert n0.calls("serve_keeper") == [UP]
+    assert n1.calls("serve_keeper") == []
+
+
+def test_a_run_without_changes_is_one_command(installed: ServingWorld) -> None:
+    ended = installed.run()
+    assert (ended.failed, sent(installed)) == ([], [0, 0])
+    assert [len(node.texts) for node in installed.nodes.values()] == [1, 1]
+    assert installed.run("dry").changing == 0
+
+
+def test_a_plan_sends_nothing_and_names_everything(world: ServingWorld) -> None:
+    ended = world.run("dry")
+    assert sent(world) == [0, 0]
+    for text in (
+        f"write /{ETC}/one.secret",
+        f"write /{ETC}/one.token",
+        f"write /{ETC}/",
+        f"enable {TETHER}",
+        f"start {KEEPER}",
+        "start unit one: a completion proves it, within 1800 s",
+    ):
+        assert text in ended.log
+
+
+def test_no_secret_is_in_a_command_or_a_line(world: ServingWorld) -> None:
+    logs = [world.run("dry").log, world.run().log]
+    world.patch.setenv("UNIT_KEY", "another-quiet-horse-123")
+    at_rest_record(world)
+    logs.append(world.run("asked").log)
+    lease = world.nodes["n0"].secret().strip()
+    scripts = [script for node in world.nodes.values() for script in node.texts]
+    for secret in (KEY, "another-quiet-horse-123", lease):
+        assert not [text for text in (*logs, *scripts) if secret in text]
+    assert f"rewrite /{ETC}/one.token: differs" in logs[2]
+    assert world.nodes["n0"].path("one.token").read_text() == "another-quiet-horse-123\n"
+
+
+def at_rest_record(world: ServingWorld) -> None:
+    world.nodes["n0"].record(state="down", wish="down")
+
+
+@pytest.mark.parametrize("mode", ["dry", "asked", "yes"])
+def test_a_unit_that_runs_is_not_touched(installed: ServingWorld, mode: str) -> None:
+    installed.nodes["n0"].record(figures={"gates_s": 12.0, "ready_s": 131.2, "completion_s": "?"})
+    installed.write({"one": keyed(context=32768)})
+    ended = installed.run(mode)
+    assert ended.failed == ["n0", "n1"]
+    assert "and starts (away for about 3 min: its last start took 143 s), or `sparkrack serve stop one`" in ended.log
+    assert sent(installed) == [0, 0]
+    assert "unit one is up (its rank runs on n0), and one.args" in ended.log
+    assert "run `sparkrack serve recreate one`" in ended.log
+
+
+def test_a_unit_whose_rank_runs_elsewhere_is_not_touched(installed: ServingWorld) -> None:
+    """The difference is on one node, the only rank that runs on the other one."""
+    n0, n1 = installed.nodes.values()
+    n0.rank(runs=False)
+    n0.record(state="held")
+    n0.path("one.gate.json").write_text("{}")
+    ended = installed.run()
+    assert ended.failed == ["n0"]
+    assert "unit one is up (its rank runs on n1), and one.gate.json would change" in ended.log
+    assert sent(installed) == [0, 0]
+    n1.rank(runs=False)
+    assert installed.run().failed == []
+
+
+def test_a_unit_that_is_about_to_run_is_not_touched(installed: ServingWorld) -> None:
+    at_rest(installed)
+    installed.nodes["n0"].record(state="gating")
+    installed.nodes["n1"].path("one.args").write_text("x\n")
+    assert "unit one is up (its keeper reports gating), and one.args would change" in installed.run().log
+    assert sent(installed) == [0, 0]
+
+
+def test_programs_are_not_replaced_below_a_unit_that_runs(installed: ServingWorld) -> None:
+    program = installed.nodes["n1"].root / "usr/local/lib/sparkrack/serve/serve_gate.py"
+    program.write_text("exit 0\n")
+    assert "unit one is up (its rank runs on n0), and serve_gate.py would change" in installed.run().log
+    assert sent(installed) == [0, 0]
+    at_rest(installed, "held")
+    assert installed.run().failed == []
+    assert "The gate of a rank" in program.read_text()
+    assert f"systemctl restart {TETHER}" in installed.nodes["n1"].calls("systemctl")
+    assert sent(installed)[0] == 0
+
+
+def test_a_held_unit_is_brought_up_to_date_and_not_started(installed: ServingWorld) -> None:
+    at_rest(installed, "held")
+    installed.write({"one": keyed(context=32768)})
+    ended = installed.run()
+    assert ended.failed == [], ended.log
+    assert "unit one: held: two ranks ended; `sparkrack serve start one` starts it" in ended.log
+    for node in installed.nodes.values():
+        assert "32768" in node.path("one.args").read_text()
+    assert installed.nodes["n0"].calls("serve_keeper") == []
+    ended = installed.run("dry")
+    assert (ended.changing, "unit one: held" in ended.log) == (0, True)
+
+
+def test_a_unit_that_was_stopped_is_started_again(installed: ServingWorld) -> None:
+    at_rest(installed)
+    ended = installed.run()
+    assert ended.failed == [], ended.log
+    assert installed.nodes["n0"].calls("systemctl", "serve_keeper") == [UP]
+
+
+def test_the_wish_down_stops_a_unit(installed: ServingWorld) -> None:
+    installed.write({"one": keyed(wish="down")})
+    ended = installed.run()
+    assert ended.failed == [], ended.log
+    assert "stop unit one" in ended.log
+    assert installed.nodes["n0"].calls("systemctl", "serve_keeper") == [UP.replace(" up", " down")]
+    installed.forget()
+    assert (installed.run().failed, sent(installed)) == ([], [0, 0])
+
+
+def test_a_keeper_that_refuses_fails_the_run(installed: ServingWorld) -> None:
+    at_rest(installed)
+    (installed.nodes["n0"].root / "keeper-silent").touch()
+    assert installed.run().failed == ["n0"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        '{"name": "two", "wish": "up", "state": "ready", "reason": ""}',
+        '{"name": "one", "wish": "up", "state": "fine", "reason": ""}',
+        '{"name": "one", "wish": true, "state": "ready", "reason": ""}',
+        '{"name": "one", "wish": "up", "state": ["ready"], "reason": ""}',
+        '{"name": "one", "wish": {}, "state": "ready", "reason": ""}',
+        '{"name": "one", "wish": "up", "state": "ready"}',
+        "[" * 60000,
+        "\udcff",
+    ],
+    ids=range(11),
+)
+def test_a_record_that_cannot_be_read_is_unknown(installed: ServingWorld, content: str) -> None:
+    record = installed.nodes["n0"].root / "var/lib/sparkrack/serve/one.json"
+    record.write_bytes(content.encode(errors="surrogateescape"))
+    ended = installed.run("dry")
+    assert ended.failed == ["n0"]
+    assert "serving-records: /var/lib/sparkrack/serve/one.json is not the record of a keeper" in ended.log
+    assert sent(installed) == [0, 0]
+
+
+def test_what_a_hand_changed_is_put_right(installed: ServingWorld) -> None:
+    n0, n1 = installed.nodes.values()
+    at_rest(installed, "held")
+    n1.path("one.env").write_text("X=1\n")
+    n1.path("one.json").chmod(0o666)
+    n0.path("one.token").chmod(0o644)
+    (n0.root / ETC).chmod(0o755)
+    assert installed.run("dry").changing == 2
+    assert installed.run().failed == []
+    assert "X=1" not in n1.path("one.env").read_text()
+    assert [
+        stat.S_IMODE(path.stat().st_mode) for path in (n1.path("one.json"), n0.path("one.token"), n0.root / ETC)
+    ] == [
+        0o644,
+        0o600,
+        0o700,
+    ]
+    installed.forget()
+    assert (installed.run().failed, sent(installed)) == ([], [0, 0])
+
+
+def test_services_are_enabled_and_started_also_of_a_unit_that_runs(installed: ServingWorld) -> None:
+    """Neither disturbs a rank, and nothing is restarted."""
+    n1 = installed.nodes["n1"]
+    (n1.root / SYSTEMD / "multi-user.target.wants" / TETHER).unlink()
+    n1.shell(f"systemctl stop {TETHER}")
+    n1.forget()
+    ended = installed.run()
+    assert ended.failed == [], ended.log
+    assert n1.calls("systemctl") == [
+        f"systemctl --no-reload enable --quiet {TETHER}",
+        "systemctl daemon-reload",
+        f"systemctl start {TETHER}",
+    ]
+    assert sent(installed)[0] == 0
+
+
+@pytest.mark.parametrize("fault", ["other", "mode", "owner", "short", "letters", "missing", "link"])
+def test_a_lease_secret_that_is_not_shared_is_made_again_for_all(installed: ServingWorld, fault: str) -> None:
+    at_rest(installed, "held")
+    before = installed.nodes["n0"].secret()
+    path = installed.nodes["n1"].path("one.secret")
+    match fault:
+        case "other":
+            path.write_text("ab" * 32 + "\n")
+        case "mode":
+            for node in installed.nodes.values():
+                node.path("one.secret").chmod(0o640)
+        case "owner":
+            if os.geteuid() != 0:
+                pytest.skip("another owner needs root")
+            for node in installed.nodes.values():
+                os.chown(node.path("one.secret"), 65534, -1)
+        case "letters":
+            for node in installed.nodes.values():
+                node.path("one.secret").write_text("g" * 64 + "\n")
+        case "short":
+            for node in installed.nodes.values():
+                node.path("one.secret").write_text("0f\n")
+        case "missing":
+            path.unlink()
+        case "link":
+            path.rename(path.with_name("elsewhere"))
+            path.symlink_to("elsewhere")
+    ended = installed.run()
+    assert ended.failed == [], ended.log
+    n0, n1 = installed.nodes.values()
+    assert n0.secret() == n1.secret() != before
+    assert not n1.path("one.secret").is_symlink()
+    assert f"systemctl restart {TETHER} {KEEPER}" in n0.calls("systemctl")
+    installed.forget()
+    assert (installed.run().failed, sent(installed)) == ([], [0, 0])
+
+
+@pytest.mark.parametrize("mode", ["dry", "yes"])
+def test_a_lease_secret_is_not_made_for_a_part_of_the_nodes(world: ServingWorld, mode: str) -> None:
+    ended = world.run(mode, only=("n0",))
+    assert ended.failed == ["n0"]
+    assert "n1 of the same unit is not in this run, has failed, or cannot be read" in ended.log
+    assert sent(world) == [0, 0]
+
+
+def test_a_run_for_one_node_of_an_installed_unit(installed: ServingWorld) -> None:
+    assert (installed.run(only=("n1",)).failed, sent(installed)) == ([], [0, 0])
+
+
+def test_a_unit_is_not_started_when_a_node_failed(world: ServingWorld) -> None:
+    (world.nodes["n1"].root / "fails-restart").touch()
+    ended = world.run()
+    assert ended.failed == ["n0", "n1"]
+    assert "unit one is not started: n1 is not in this run, has failed, or cannot be read" in ended.log
+    assert world.nodes["n0"].calls("serve_keeper") == []
+
+
+@pytest.mark.parametrize("after", [0, 3, 9, 14, 18])
+def test_an_interrupted_run_is_finished_by_the_next(world: ServingWorld, after: int) -> None:
+    n1 = world.nodes["n1"]
+    n1.lost = after
+    assert "n1" in world.run().failed
+    n1.lost = None
+    world.forget()
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    assert f"systemctl restart {TETHER}" in n1.calls("systemctl")
+    assert world.nodes["n0"].secret() == n1.secret()
+    assert world.nodes["n0"].calls("serve_keeper") == [UP]
+
+
+def test_the_lock_file_is_read_when_the_operation_runs(world: ServingWorld) -> None:
+    world.write({"one": keyed()}, locked=False)
+    plan = world.run("dry")
+    assert plan.failed == []
+    assert "install unit one: its files are known when the images and models of this run" in plan.log
+    ended = world.run()
+    assert ended.failed == ["n0", "n1"]
+    assert "the lock file has no ID of nvcr.io/nvidia/vllm:26.04-py3" in ended.log
+    assert sent(world) == [0, 0]
+
+
+def test_a_broken_lock_file_is_unknown(world: ServingWorld) -> None:
+    (world.folder / "rack.lock.json").write_text("{")
+    ended = world.run("dry")
+    assert (ended.failed, "rack.lock.json" in ended.log) == (["n0", "n1"], True)
+
+
+def test_a_key_that_cannot_be_fetched_is_unknown(world: ServingWorld) -> None:
+    world.patch.delenv("UNIT_KEY")
+    ended = world.run()
+    assert "rack.yaml:" in ended.log
+    assert "serving.units.one.api.key: environment variable UNIT_KEY is not set; export it before the run" in ended.log
+    assert world.nodes["n0"].changes == []
+    assert "n0" in ended.failed
+
+
+def test_a_key_with_a_space_is_refused_without_it(world: ServingWorld) -> None:
+    world.patch.setenv("UNIT_KEY", "quiet horse")
+    ended = world.run("dry")
+    assert "the key must have printable ASCII characters only" in ended.log
+    assert "quiet horse" not in ended.log
+
+
+def test_a_unit_that_is_no_longer_declared_is_removed(installed: ServingWorld) -> None:
+    at_rest(installed)
+    for node in installed.nodes.values():
+        former = node.root / "var/lib/sparkrack/serve/former/one.7.tar"
+        former.parent.mkdir(parents=True)
+        former.touch()
+    installed.write({"two": keyed(wish="down")})
+    ended = installed.run()
+    assert ended.failed == [], ended.log
+    assert "stop and remove unit one" in ended.log
+    for node in installed.nodes.values():
+        left = [path for path in node.root.rglob("*one*") if path.name.partition(".")[0] != "calls"]
+        assert left == []
+        assert node.path("two.json").exists()
+    assert f"systemctl stop {KEEPER} {TETHER} sparkrack-serve-one.service" in installed.nodes["n0"].calls("systemctl")
+    installed.forget()
+    assert (installed.run().failed, sent(installed)) == ([], [0, 0])
+
+
+def test_a_unit_that_is_no_longer_declared_and_runs_is_reported(installed: ServingWorld) -> None:
+    installed.write({"two": keyed(wish="down", nodes=["n1"], parallel={"tensor": 1})})
+    ended = installed.run("dry")
+    assert "rack.yaml has no such unit on this node, and it is up (its rank runs on n0)" in ended.log
+    assert "stop and remove" not in ended.log
+
+
+def test_a_node_that_leaves_a_unit_loses_its_files(installed: ServingWorld) -> None:
+    at_rest(installed)
+    installed.write({"one": keyed(nodes=["n1"], parallel={"tensor": 1})})
+    ended = installed.run()
+    assert ended.failed == [], ended.log
+    n0, n1 = installed.nodes.values()
+    assert not n0.path(TETHER).exists()
+    assert n1.path(KEEPER).exists()
+    assert n1.path("one.token").exists()
+    assert n1.calls("serve_keeper") == [UP]
+
+
+def test_a_slice_of_another_program_stays(installed: ServingWorld) -> None:
+    other = installed.nodes["n0"].path("sparkrack-other.slice")
+    other.write_text("[Slice]\n")
+    assert (installed.run().failed, other.exists(), sent(installed)) == ([], True, [0, 0])
+
+
+def test_the_states_are_those_of_the_keeper() -> None:
+    assert facts.STATES == serve_lifecycle.STATES
+    assert set(facts.AT_REST) < set(facts.STATES)

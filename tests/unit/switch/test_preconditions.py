@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import pytest
+
+from core.routeros.errors import RefusedError, UnreadableError
+from core.routeros.menus import OLDEST
+from core.routeros.versions import release
+from switch.plan import plan
+from switch.preconditions import blockers
+from tests.unit.switch.racks import MakeRack
+from tests.unit.switch.rows import factory, reading
+
+
+def test_the_declared_switch_is_let_through(rack: MakeRack) -> None:
+    assert blockers(rack(serial="HX1")[1], reading(factory())) == ()
+
+
+@pytest.mark.parametrize("board", ["CRS812-8DS-2DQ-2DDQ-RM", "CRS812-8DS-2DQ-2DDQ"])
+def test_the_mounting_is_not_the_model(rack: MakeRack, board: str) -> None:
+    tables = factory()
+    tables["/system/routerboard"] = [{}]
+    tables["/system/resource"][0]["board-name"] = board
+    assert blockers(rack()[1], reading(tables)) == ()
+
+
+@pytest.mark.parametrize(
+    ("menu", "rows", "reported"),
+    [
+        ("/system/routerboard", [{"model": "CRS804-4DDQ"}], "is a CRS804-4DDQ; the rack file means a CRS812"),
+        ("/system/routerboard", [{"model": "CRS812-8DS-2DQ-2DDQ"}], "serial number (none)"),
+        (
+            "/system/routerboard",
+            [{"model": "CRS812-8DS-2DQ-2DDQ", "serial-number": "HX2"}],
+            "serial number HX2; the rack file means HX1",
+        ),
+        (
+            "/system/resource",
+            [{"version": "7.22.1 (stable)"}],
+            "runs RouterOS 7.22.1 (stable); at least 7.23",
+        ),
+        ("/system/resource", [{"version": "7.23beta4"}], "at least 7.23"),
+        ("/system/resource", [{"version": "banana"}], "not a version"),
+        ("/system/resource", [{}], "not a version"),
+        ("/system/package", [], "switch-marvell is not installed"),
+        ("/system/package", [{".id": "*1", "name": "switch-marvell", "disabled": "true"}], "is disabled"),
+        (
+            "/system/package",
+            [{".id": "*1", "name": "switch-marvell", "disabled": "true", "available": "true"}],
+            "switch-marvell is not installed",
+        ),
+        ("/interface/bridge", [{".id": "*1", "name": "br"}], "no bridge bridge; its bridges: br"),
+        (
+            "/interface/ethernet",
+            [{".id": "*1", "default-name": "a", "name": "a"}],
+            "no interface qsfp56-dd-1-1, ",
+        ),
+    ],
+)
+def test_what_is_not_meant_or_not_fit_is_refused(
+    rack: MakeRack, menu: str, rows: list[dict[str, str]], reported: str
+) -> None:
+    tables = factory()
+    if menu == "/system/routerboard":
+        del tables["/system/resource"][0]["board-name"]
+    tables[menu] = rows
+    assert any(reported in reason for reason in blockers(rack(serial="HX1")[1], reading(tables)))
+
+
+def test_a_device_without_a_model_is_refused(rack: MakeRack) -> None:
+    tables = factory()
+    tables["/system/routerboard"] = [{}]
+    del tables["/system/resource"][0]["board-name"]
+    (reason,) = blockers(rack()[1], reading(tables))
+    assert "does not report its model" in reason
+
+
+def test_a_bridge_is_made_where_there_is_none(rack: MakeRack) -> None:
+    tables = factory() | {"/interface/bridge": []}
+    assert blockers(rack()[1], reading(tables)) == ()
+
+
+def test_of_the_wrong_unit_nothing_else_is_judged(rack: MakeRack) -> None:
+    tables = factory() | {"/interface/bridge": [{".id": "*1", "name": "br"}]}
+    tables["/system/routerboard"][0]["serial-number"] = "HX9"
+    (reason,) = blockers(rack(serial="HX1")[1], reading(tables))
+    assert "serial number HX9" in reason
+
+
+@pytest.mark.parametrize(
+    ("text", "enough"),
+    [
+        ("7.23", True),
+        ("7.23.7 (long-term)", True),
+        ("7.24rc4 (testing)", True),
+        ("7.23_ab123", True),
+        ("8.0", True),
+        ("7.100", True),
+        ("7.23rc1", False),
+        ("7.22.3", False),
+        ("6.49.10", False),
+    ],
+)
+def test_releases_are_compared_as_numbers(text: str, enough: bool) -> None:
+    found = release(text)
+    assert found is not None
+    assert (found >= OLDEST) is enough
+
+
+@pytest.mark.parametrize("text", ["", "seven", "7", "7.23.", "7.x"])
+def test_what_is_no_release(text: str) -> None:
+    assert release(text) is None
+
+
+SMALL = (
+    "bridge bridge has mtu 9000 of its own and its port ether1 has l2mtu 1584: RouterOS refuses every change of the "
+    "bridge then; run /interface/bridge/set bridge mtu=auto, or raise l2mtu of ether1"
+)
+
+
+def test_a_change_of_a_bridge_that_routeros_would_refuse_is_refused_in_the_plan(rack: MakeRack) -> None:
+    tables = factory()
+    tables["/interface/bridge"][0]["mtu"] = "9000"
+    with pytest.raises(RefusedError) as refused:
+        plan(*rack(vlans=[1100, 1101]), reading(tables))
+    assert refused.value.reasons == (SMALL,)
+
+
+def test_a_bridge_that_is_not_changed_may_have_any_mtu(rack: MakeRack) -> None:
+    tables = factory()
+    tables["/interface/bridge"][0]["mtu"] = "9000"
+    assert plan(*rack(), reading(tables)).changes
+
+
+def test_the_l2mtu_that_the_plan_itself_writes_counts(rack: MakeRack) -> None:
+    tables = factory()
+    tables["/interface/bridge"][0]["mtu"] = "9000"
+    cages = ("qsfp56-dd-1-", "qsfp56-dd-2-")
+    ports = "/interface/bridge/port"
+    tables[ports] = [entry for entry in tables[ports] if entry["interface"].startswith(cages)]
+    assert plan(*rack(vlans=[1100, 1101]), reading(tables)).changes
+    tables["/interface/bridge"][0]["mtu"] = "9501"
+    with pytest.raises(RefusedError, match="its port qsfp56-dd-1-1 has l2mtu 9500"):
+        plan(*rack(vlans=[1100, 1101]), reading(tables))
+
+
+@pytest.mark.parametrize(
+    ("mode", "reported"),
+    [
+        ({"mode": "home"}, "device mode home keeps the scheduler off"),
+        ({"mode": "home", "scheduler": "false"}, "device mode home keeps the scheduler off"),
+        ({"mode": "advanced", "scheduler": "true", "flagged": "yes"}, "the device is flagged"),
+    ],
+)
+def test_a_device_that_would_run_no_rollback_timer_is_refused(
+    rack: MakeRack, mode: dict[str, str], reported: str
+) -> None:
+    tables = factory() | {"/system/device-mode": [mode]}
+    with pytest.raises(RefusedError, match=reported) as refused:
+        plan(*rack(), reading(tables))
+    assert "run /system/device-mode/update" in str(refused.value)
+    assert "press the reset or mode button of the device within 5 minutes" in str(refused.value)
+
+
+@pytest.mark.parametrize("rows", [[], [{"scheduler": "true"}]])
+def test_a_device_that_prints_no_mode_is_unknown(rack: MakeRack, rows: list[dict[str, str]]) -> None:
+    with pytest.raises(UnreadableError, match="/system/device-mode"):
+        plan(*rack(), reading(factory() | {"/system/device-mode": rows}))
+
+
+def test_a_device_may_print_no_more_than_its_mode(rack: MakeRack) -> None:
+    assert plan(*rack(), reading(factory() | {"/system/device-mode": [{"mode": "advanced"}]})).changes

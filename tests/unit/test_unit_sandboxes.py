@@ -1,0 +1,153 @@
+"""Units of the project are sandboxed: `systemd-analyze security` gives each an exposure below its limit."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from core.model import load
+from roles.blackbox import clock_cap
+from roles.lossless import boot_unit
+from roles.memory import memory_guard
+from sparkrack.drift import systemd_timer
+from tests.unit.drift import plans
+from tests.unit.roles import serving_units
+from tests.unit.test_project import PACKAGES, TOP
+
+RACK = load(TOP / "examples/rack.yaml")
+ANALYZE = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+
+
+@dataclass(frozen=True)
+class UnitLimit:
+    """The largest exposure of a unit, from 0 to 10. `reason`: what of its work needs the rest."""
+
+    text: Callable[[], str]
+    at_most: float
+    reason: str
+
+
+def served(name: str) -> str:
+    """The text of a service of a unit of the rack, on its head."""
+    file = next(file for file in serving_units.head_files() if file.path.endswith(f"/{name}"))
+    return file.content.decode()
+
+
+LIMITS = {
+    "roles/blackbox/templates/sparkrack-clock-cap.service": UnitLimit(
+        lambda: clock_cap.unit(RACK, 2200).content.decode(),
+        2.5,
+        # claim: blackbox.clock-cap
+        "root with CAP_SYS_ADMIN and the devices of the GPU: sets the range of its clock",
+    ),
+    "roles/lossless/templates/sparkrack-lossless@.service": UnitLimit(
+        lambda: boot_unit.unit("two").decode(),
+        2.5,
+        # claim: lossless.sysfs-capability
+        "root in the network namespace of the host, with CAP_NET_ADMIN: sets an interface and files below /sys",
+    ),
+    "roles/memory/templates/sparkrack-memory-guard.service": UnitLimit(
+        lambda: memory_guard.unit(RACK).content.decode(),
+        2.0,
+        "root: writes cgroup.kill and /dev/kmsg, reads /proc/meminfo",
+    ),
+    "roles/serving/templates/sparkrack-door.service": UnitLimit(
+        lambda: serving_units.door_file("sparkrack-door.service"),
+        3.0,
+        # claim: serving.door
+        "root in the network namespace of the host: opens a port, reads keys, and becomes www-data",
+    ),
+    "roles/serving/templates/sparkrack-serve-keeper.service": UnitLimit(
+        lambda: served("sparkrack-serve-deepseek_v4_flash-keeper.service"),
+        2.0,
+        "root in the network namespace of the host: reads a secret, answers tethers, asks the engine",
+    ),
+    "roles/serving/templates/sparkrack-serve-tether.service": UnitLimit(
+        lambda: served("sparkrack-serve-deepseek_v4_flash-tether.service"),
+        3.0,
+        "root with CAP_NET_RAW and the devices of the GPU: runs the gate, and systemctl",
+    ),
+    "roles/serving/templates/sparkrack-serve.service": UnitLimit(
+        lambda: served("sparkrack-serve-deepseek_v4_flash.service"),
+        3.0,
+        "root with CAP_NET_RAW and the devices of the GPU: runs the gate, and the client of docker",
+    ),
+    "sparkrack/drift/templates/sparkrack-drift.service": UnitLimit(
+        lambda: next(text for name, text in systemd_timer.units(plans.TIMER).items() if name.endswith(".service")),
+        2.5,
+        "the network and the home folder of its user: logs in to the nodes by ssh",
+    ),
+}
+"""Each service of the project, by its template."""
+
+
+def exposure(folder: Path, template: str, text: str) -> float:
+    """The exposure of a unit, as systemd-analyze calculates it from the file alone."""
+    file = folder / Path(template).name.replace("@.", "@x.")
+    file.write_text(text)
+    command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    found = re.search(r"Overall exposure level for \S+: ([0-9.]+) ", done.stdout)
+    assert found, done.stdout[-500:] + done.stderr
+    return float(found[1])
+
+
+def test_every_service_has_a_limit() -> None:
+    files = {str(path.relative_to(TOP)) for top in PACKAGES for path in (TOP / top).rglob("*.service")}
+    assert {path for path in files if not path.startswith("lab/")} == set(LIMITS)
+    assert all(limit.at_most < 4 for limit in LIMITS.values())
+
+
+@ANALYZE
+@pytest.mark.parametrize("template", sorted(LIMITS))
+def test_a_service_stays_below_its_limit(tmp_path: Path, template: str) -> None:
+    limit = LIMITS[template]
+    found = exposure(tmp_path, template, limit.text())
+    assert found <= limit.at_most, f"{template}: exposure {found}, wanted {limit.at_most} ({limit.reason})"
+
+
+@ANALYZE
+@pytest.mark.parametrize("template", sorted(LIMITS))
+def test_a_removed_option_is_found(tmp_path: Path, template: str) -> None:
+    limit = LIMITS[template]
+    lines = limit.text().splitlines(keepends=True)
+    weaker = [line for line in lines if not line.startswith("CapabilityBoundingSet=")]
+    assert weaker != lines
+    assert exposure(tmp_path, template, "".join(weaker)) > limit.at_most
+
+
+@pytest.mark.parametrize(
+    ("template", "option"),
+    [
+        # With each of these the guard starts, reports nothing and ends nothing.
+        ("roles/memory/templates/sparkrack-memory-guard.service", "ProtectControlGroups"),
+        ("roles/memory/templates/sparkrack-memory-guard.service", "ProtectKernelLogs"),
+        ("roles/memory/templates/sparkrack-memory-guard.service", "PrivateDevices"),
+        ("roles/memory/templates/sparkrack-memory-guard.service", "ProcSubset"),
+        ("roles/memory/templates/sparkrack-memory-guard.service", "PrivateUsers"),
+        ("roles/lossless/templates/sparkrack-lossless@.service", "ProtectKernelTunables"),
+        ("roles/lossless/templates/sparkrack-lossless@.service", "PrivateNetwork"),
+        ("roles/lossless/templates/sparkrack-lossless@.service", "PrivateUsers"),
+        # With each of these nvidia-smi finds no GPU.
+        ("roles/blackbox/templates/sparkrack-clock-cap.service", "PrivateDevices"),
+        ("roles/blackbox/templates/sparkrack-clock-cap.service", "ProtectClock"),
+        # With each of these the gate refuses for good: it drops cached files, sends echoes and asks the driver.
+        ("roles/serving/templates/sparkrack-serve.service", "ProtectKernelTunables"),
+        ("roles/serving/templates/sparkrack-serve.service", "PrivateDevices"),
+        ("roles/serving/templates/sparkrack-serve.service", "ProtectClock"),
+        ("roles/serving/templates/sparkrack-serve.service", "PrivateNetwork"),
+        ("roles/serving/templates/sparkrack-serve-tether.service", "ProtectKernelTunables"),
+        ("roles/serving/templates/sparkrack-serve-tether.service", "PrivateDevices"),
+        ("roles/serving/templates/sparkrack-serve-tether.service", "ProtectClock"),
+        ("roles/serving/templates/sparkrack-serve-tether.service", "PrivateNetwork"),
+        ("roles/serving/templates/sparkrack-serve-keeper.service", "PrivateNetwork"),
+    ],
+)
+def test_no_option_that_its_work_does_not_survive(template: str, option: str) -> None:
+    assert f"\n{option}=" not in LIMITS[template].text()

@@ -1,0 +1,1 @@
+"""A role that is added to a copy of the project, and what that takes."""

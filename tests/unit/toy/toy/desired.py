@@ -1,0 +1,14 @@
+"""What the toy's file shall hold. Pure."""
+
+from __future__ import annotations
+
+from core.model import Rack
+
+from .options import ToyOptions
+
+PATH = "/etc/toy.conf"
+
+
+def content(rack: Rack) -> bytes:
+    """The file."""
+    return f"level = {rack.options(ToyOptions).level}\n".encode()
