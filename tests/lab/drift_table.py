@@ -106,7 +106,7 @@ DRIFTS = {
         "grep -qx 107374182400 /sys/fs/cgroup/sparkrack.slice/docker-*.scope/memory.max && docker rm -f loose",
     ),
     "an image retagged": Drift(
-        f"docker commit $(docker create {IMAGE} sh) lab/other:1; docker tag lab/other:1 {IMAGE}",
+        f"c=$(docker create {IMAGE} sh); docker commit $c lab/other:1; docker rm $c; docker tag lab/other:1 {IMAGE}",
         f"{IMAGE} is ",
         IMAGE,
         f"[ $(docker image inspect -f '{{{{.Id}}}}' {IMAGE}) != $(docker image inspect -f '{{{{.Id}}}}' lab/other:1) ]",

@@ -14,6 +14,7 @@ import os
 import platform
 import re
 import shutil
+import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from core.model import Rack, load
+from core.model.selection import ROLES
 from core.model.serving import ServingUnit
 from core.model.serving_launch import api_address
 from core.model.serving_rules import MASTER_PORT, RAY_PORT
@@ -40,6 +42,7 @@ PAGE = REPOSITORY / "docs/serving-examples.md"
 MEMORY = 0.16
 """Share of a node's memory that a unit gets: a virtual node has 8 GiB, of which the guard keeps 3."""
 WEIGHTS = 1 << 20
+COST_ROUNDS = 5
 KEY = "sk-quiet-horse-1234567890"
 BEGIN, END = "<!-- recorded: tests/lab/serve_examples.py -->\n", "<!-- end -->\n"
 IN_SYNC = re.compile(r"\b0 changes, 0 unknown")
@@ -239,6 +242,17 @@ class ExampleWalk:
         assert self.containers() == containers
         self.checked += ["a second apply changes nothing", "drift 0", "verify passes"]
 
+    def costs(self) -> None:
+        """What the role costs a run without changes: `plan` of all roles, and of all others, in turns."""
+        others = [word for role in ROLES if role != "serving" for word in ("--only", role)]
+        seconds: dict[str, list[float]] = {"plan, median": [], "plan of the other roles, median": []}
+        for _ in range(COST_ROUNDS):
+            for name, words in zip(seconds, ([], others), strict=True):
+                begun = time.monotonic()
+                assert IN_SYNC.search(self.sparkrack("plan", *words))
+                seconds[name].append(time.monotonic() - begun)
+        self.seconds |= {name: round(statistics.median(values), 2) for name, values in seconds.items()}
+
     def restarts(self) -> None:
         """`restart`, then `recreate` with a rack file that asks for one more sequence."""
         before = self.containers()
@@ -297,7 +311,7 @@ def run(example: ServedExample) -> Iterator[dict[str, Any]]:
         print(f"{example.file}:", *(f"  {line}" for line in changes), sep="\n", flush=True)
         loads = [os.getloadavg()[0]]
         found.to_first_completion(file)
-        for part in (found.runs_undisturbed, found.restarts, found.stops, None):
+        for part in (found.runs_undisturbed, found.costs, found.restarts, found.stops, None):
             loads.append(os.getloadavg()[0])
             yield {
                 "date": datetime.now(UTC).date().isoformat(),
