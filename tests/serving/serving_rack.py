@@ -25,7 +25,8 @@ HERE = Path(__file__).parent
 UNIT_FILES = HERE.parents[1] / "roles/serving/templates"
 PATIENCE = 120.0
 """Seconds until a test gives up waiting; no test passes or fails by how long something takes."""
-KEY = "sk-quiet-horse-1234567890"
+KEY = f"sk-quiet-horse-{uuid.uuid4().hex}"
+"""Differs between processes: a test looks for it in the arguments of all processes, those of other workers too."""
 SECRET = "0f" * 32
 KEEPER_PORT, API_PORT = 29400, 8000
 
