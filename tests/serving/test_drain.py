@@ -115,6 +115,24 @@ def test_a_rank_that_ends_meanwhile_stops_the_unit_for_good(unit: SteppedUnit) -
     assert (unit.record.state, unit.record.restarts) == ("down", [])
 
 
+def test_a_rank_that_ends_while_it_is_asked_to_start_again_costs_no_restart(unit: SteppedUnit) -> None:
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.record.state == "draining"
+    unit.ended.add(1)
+    unit.pass_by(8)
+    assert (unit.record.generation, unit.record.restarts) == (2, [])
+
+
+def test_a_look_of_the_draining_before_does_not_count(unit: SteppedUnit) -> None:
+    unit.lifecycle.drained(1, 0, unit.clock)
+    unit.pass_by(38)
+    assert unit.record.state == "down"
+    unit.up()
+    unit.lifecycle.wished("down", False, unit.clock)
+    unit.lifecycle.drained(2, 0, unit.clock)
+    assert unit.record.state == "draining"
+
+
 def test_failed_completions_do_not_make_it_stuck(unit: SteppedUnit) -> None:
     for _ in range(3):
         unit.lifecycle.missed(1, "no answer", unit.clock)
