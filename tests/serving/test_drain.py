@@ -67,6 +67,17 @@ def test_a_request_that_does_not_end_delays_the_stop_for_its_time_only(rack: Ser
     assert waiting.returncode != 0
 
 
+def test_an_engine_that_does_not_report_its_requests_gets_the_whole_time(rack: ServingRack) -> None:
+    # The stand-in reports as vLLM does, which for SGLang are other names.
+    rack.up(engine="sglang", times={"drain": 2.0, "probe_interval": 3600.0})
+    rack.start()
+    assert rack.wish("down").returncode == 0
+    rack.wait_for("down")
+    assert (
+        rack.reason("stopping") == "asked to stop; 2 s for requests are over, its engine does not report how many ran"
+    )
+
+
 @pytest.fixture
 def unit(tmp_path: Path) -> SteppedUnit:
     made = SteppedUnit(tmp_path, times={"drain": 30.0})
