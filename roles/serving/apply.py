@@ -143,7 +143,7 @@ def _events(one: UnitDifferences, view: ServingFacts, restarts: bool) -> Iterato
     services = one.services if one.touching or restarts else one.stopped
     for service in services:
         action = Action.START if service in one.stopped else Action.RESTART
-        detail = "an earlier run was not finished" if one.pending and not one.contents else None
+        detail = "a change of its files was begun" if one.pending and not one.contents else None
         yield Event(EventKind.RESTART, subject=service, action=action, detail=detail)
 
 

@@ -34,7 +34,7 @@ class UnitRecreation:
             return False
         if not self.work.stop(session):
             return False
-        applied = self._apply(session)
+        applied = self._apply(session, former)
         if applied and self._started(session):
             last = self.work.last
             return last is None or self._keep(session, former, last, "the unit serves")
@@ -62,15 +62,25 @@ class UnitRecreation:
             return False
         return True
 
-    def _apply(self, session: UnitSession) -> bool:
-        """Write the files of the unit on its nodes, under the lock of this run."""
+    def _apply(self, session: UnitSession, former: FormerVersion) -> bool:
+        """Write the files of the unit on its nodes, under the lock of this run.
+
+        Each node gets the mark of a change before, which `apply` removes there: when this run is killed between two
+        nodes, no gate passes on one that `apply` has not reached.
+        """
         from sparkrack.rebuild.subcommands import CommandRunner, InterruptedCommandError
+        from sparkrack.serving.former import FormerError
 
         work = self.work
         work.then = ["recreate", self.name]
         words = ["apply", "-y", "--rack", str(self.file), "--only", "serving"]
         words += [word for name in work.unit.ranks(work.rack.nodes) for word in ("--limit", name)]
         session.check()
+        try:
+            former.begin()
+        except FormerError as fault:
+            session.fail(f"a change of its files cannot be begun: {fault}; {work.left()}")
+            return False
         caller = CommandRunner(None, as_json=False, environment=session.lock.environment)
         try:
             with session.screen.hidden(), caller.listening():

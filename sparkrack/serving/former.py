@@ -69,9 +69,13 @@ class FormerVersion:
             raise FormerError("its files are those of its last good start")
         return max(common)
 
+    def begin(self) -> None:
+        """Mark on each node that files change: its gate refuses until its mark is removed. Raises FormerError."""
+        self._each("begin")
+
     def restore(self, generation: int) -> None:
         """Put the kept files back on each node. An interruption leaves nodes whose gate refuses. Raises FormerError."""
-        self._each("begin")
+        self.begin()
         self._each("restore", str(generation))
         self._each("end")
 

@@ -67,6 +67,17 @@ def test_a_request_that_does_not_end_delays_the_stop_for_its_time_only(rack: Ser
     assert waiting.returncode != 0
 
 
+def test_an_engine_that_does_not_report_its_requests_gets_the_whole_time(rack: ServingRack) -> None:
+    # The stand-in reports as vLLM does, which for SGLang are other names.
+    rack.up(engine="sglang", times={"drain": 2.0, "probe_interval": 3600.0})
+    rack.start()
+    assert rack.wish("down").returncode == 0
+    rack.wait_for("down")
+    assert (
+        rack.reason("stopping") == "asked to stop; 2 s for requests are over, its engine does not report how many ran"
+    )
+
+
 @pytest.fixture
 def unit(tmp_path: Path) -> SteppedUnit:
     made = SteppedUnit(tmp_path, times={"drain": 30.0})
@@ -113,6 +124,24 @@ def test_a_rank_that_ends_meanwhile_stops_the_unit_for_good(unit: SteppedUnit) -
     unit.ended.add(1)
     unit.pass_by(8)
     assert (unit.record.state, unit.record.restarts) == ("down", [])
+
+
+def test_a_rank_that_ends_while_it_is_asked_to_start_again_costs_no_restart(unit: SteppedUnit) -> None:
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.record.state == "draining"
+    unit.ended.add(1)
+    unit.pass_by(8)
+    assert (unit.record.generation, unit.record.restarts) == (2, [])
+
+
+def test_a_look_of_the_draining_before_does_not_count(unit: SteppedUnit) -> None:
+    unit.lifecycle.drained(1, 0, unit.clock)
+    unit.pass_by(38)
+    assert unit.record.state == "down"
+    unit.up()
+    unit.lifecycle.wished("down", False, unit.clock)
+    unit.lifecycle.drained(2, 0, unit.clock)
+    assert unit.record.state == "draining"
 
 
 def test_failed_completions_do_not_make_it_stuck(unit: SteppedUnit) -> None:

@@ -1,19 +1,27 @@
-"""`serve recreate` with real keeper, tethers and scripts of the nodes: a bad image goes back.
+"""`serve recreate` with real keeper, tethers and scripts of the nodes: a bad image goes back, and so after kill -9.
 
-`apply` is a stand-in: it writes the environment of the container on each node and restarts keeper and tether, as the
-role does. The engine reads that environment, so a bad one is an image that ends.
+`apply` is a stand-in: on one node after the other it writes the mark of a change, the environment of the container and
+the unit file, restarts tether and keeper and removes the mark, as the role does. The engine reads that environment, so
+a bad one is an image that ends, or one that never becomes ready.
 """
 
 from __future__ import annotations
 
+import json
+import re
+import signal
 import stat
 import subprocess
 import sys
+from dataclasses import dataclass
+from shlex import join
 
 import pytest
+from click.testing import CliRunner
 
 from roles.serving.programs import FOLDER
-from tests.serving.serving_rack import ServingNode, ServingRack
+from sparkrack.cli.main import sparkrack
+from tests.serving.serving_rack import PATIENCE, ServingNode, ServingRack
 from tests.serving.test_serve_verbs import VerbRack
 
 SSH = """\
@@ -35,25 +43,62 @@ setsid sh "$NODE/$kind.sh" >> "$NODE/log" 2>&1 < /dev/null &
 echo $! > "$NODE/$kind.pid"
 """
 APPLY = """\
-import os, pathlib, subprocess, sys
-top, prefix, content = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+import json, os, pathlib, signal, subprocess, sys, time
+top, prefix, content, limit, at = pathlib.Path(sys.argv[1]), *sys.argv[2:6]
+def passed(point):
+    if point == at:
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)  # the kernel ends this process with its parent
 for number, node in enumerate(("spark1", "spark2")):
-    (top / node / "etc/toy.env").write_text(content)
-    (top / "applied").touch()
+    etc = top / node / "etc"
+    (etc / "toy.pending").touch()
+    (etc / "toy.env").write_text(content)
+    passed(f"apply, files written on {node}")
+    unit = json.loads((etc / "toy.json").read_text())
+    unit["times"]["ready_limit"] = float(limit)
+    (etc / "toy.json").write_text(json.dumps(unit))
     for kind in ("tether", "keeper")[:2 - number]:
         words = ["ip", "netns", "exec", f"{prefix}{number}", str(top / "tools/systemctl")]
         subprocess.run([*words, "restart", f"-{kind}.service"], check=True, env={**os.environ, "NODE": str(top / node)})
+    (etc / "toy.pending").unlink()
+    passed(f"apply, {node} is whole")
 """
 RUN = """\
-import sys
-from sparkrack.cli import serve_run
+import os, signal, sys
+from sparkrack.cli import serve_recreate, serve_run
 from sparkrack.cli.main import sparkrack
 from sparkrack.rebuild import subcommands
+from sparkrack.serving.former import FormerVersion
 serve_run.POLL_SECONDS = 0.2
-subcommands.CALL = tuple(sys.argv[1:7])
-sparkrack(sys.argv[7:])
+subcommands.CALL = tuple(sys.argv[1:9])
+at, done = sys.argv[9], []
+run, call = FormerVersion._run, subcommands.CommandRunner.call
+def passed(step):
+    done.append(step)
+    if f"{step}, {done.count(step)}" == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+def killed_before_a_script(self, node, verb, *words):
+    passed(f"before {verb} on {node}")
+    return run(self, node, verb, *words)
+def killed_around_apply(self, words, **options):
+    passed("before apply")
+    result = call(self, words, **options)
+    passed("after apply")
+    return result
+FormerVersion._run = killed_before_a_script
+subcommands.CommandRunner.call = killed_around_apply
+sparkrack(sys.argv[10:])
 """
-GOOD, ENDS = "# good\n", "# bad\nexit 1\n"
+GATE = """\
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import serve_gate
+try:
+    serve_gate.check_whole(pathlib.Path(sys.argv[2]))
+except serve_gate.GateError as refusal:
+    sys.exit(print(refusal) or 1)
+"""
+GOOD, NEW, ENDS, NEVER = "# good\n", "# new\n", "# bad\nexit 1\n", "# never ready\nexec sleep 1000\n"
 
 
 class RecreateRack(VerbRack):
@@ -73,8 +118,14 @@ class RecreateRack(VerbRack):
         etc = node.folder / "etc"
         (etc / "toy.args").write_text(f"sha256:{'a' * 64}\n")
         (etc / "toy.env").write_text(GOOD)
+        (etc / "gate.sh").write_text(
+            f"exec {join([sys.executable, '-c', GATE, str(self.rack.programs), str(etc / 'toy.pending')])}\n"
+        )
+        # What a rank starts with, and in which generation of the unit.
+        generation = f"tr -d ' ' < {self.rack.nodes[0].folder}/state/toy.json | grep -o '\"generation\":[0-9]*'"
+        noted = f'echo "$({generation}) $(head -n 1 {etc}/toy.env)" >> {node.folder}/started'
         command = node.folder / "service/command"
-        command.write_text(f". {etc}/toy.env\n{command.read_text()}")
+        command.write_text(f'[ "${{1-}}" = inside ] || {noted}\n. {etc}/toy.env\n{command.read_text()}')
         kinds = {
             "tether": (node.tether, node.program("serve_tether.py", str(node.rank), "--boot-id", str(node.boot_file)))
         }
@@ -86,12 +137,36 @@ class RecreateRack(VerbRack):
             (node.folder / f"{kind}.pid").write_text(f"{process.pid}\n")
             (node.folder / f"{kind}.sh").write_text(f"exec {sys.executable} {' '.join(words)}\n")
 
-    def recreate(self, content: str) -> subprocess.Popen[str]:
-        """Run `serve recreate` as a process of its own, with an `apply` that writes this environment."""
-        apply = (sys.executable, "-c", APPLY, str(self.rack.folder), f"{self.rack.prefix}n", content)
-        words = [sys.executable, "-c", RUN, *apply]
+    def recreate(self, content: str, at: str = "") -> subprocess.Popen[str]:
+        """Run `serve recreate` as a process of its own, with an `apply` that writes this environment.
+
+        It is killed `at` a step, such as "before keep on spark2, 1": the first time that this comes.
+        """
+        limit = "3" if content == NEVER else "120"
+        apply = (sys.executable, "-c", APPLY, str(self.rack.folder), f"{self.rack.prefix}n", content, limit, at)
+        words = [sys.executable, "-c", RUN, *apply, at]
         words += ["serve", "recreate", "toy", "--rack", str(self.file)]
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def unlock(self) -> None:
+        """End the lock of a killed run, as the message of a refused one says."""
+        refused = self.run("start")
+        found = re.search(r"sparkrack unlock (\S+)", refused.output)
+        assert refused.exit_code == 1, refused.output
+        assert found, refused.output
+        done = CliRunner().invoke(sparkrack, ["unlock", found[1], "--rack", str(self.file)])
+        assert done.exit_code == 0, done.output
+
+    def started(self) -> list[list[str]]:
+        """With what each node has started its rank: the generation of the unit, and the first line of the file."""
+        return [(node.folder / "started").read_text().splitlines() for node in self.rack.nodes]
+
+    def left(self) -> dict[str, list[str]]:
+        """The files that each node has in the folder of former versions."""
+        return {
+            node.name: sorted(path.name for path in (node.folder / "state/former").iterdir())
+            for node in self.rack.nodes
+        }
 
     def environments(self) -> list[str]:
         return [(node.folder / "etc/toy.env").read_text() for node in self.rack.nodes]
@@ -112,12 +187,121 @@ def back(verbs: RecreateRack, process: subprocess.Popen[str]) -> None:
     output, complaint = process.communicate(timeout=500)
     assert process.returncode == 1, output + complaint
     assert "; its former version, that of generation " in complaint, output + complaint
-    assert verbs.environments() == [GOOD, GOOD]
+    whole(verbs, GOOD)
+
+
+def forth(verbs: RecreateRack, process: subprocess.Popen[str]) -> None:
+    """The new version serves, proven by a completion."""
+    output, complaint = process.communicate(timeout=500)
+    assert process.returncode == 0, output + complaint
+    whole(verbs, NEW)
+
+
+def whole(verbs: RecreateRack, content: str) -> None:
+    """The unit serves with these files on each node, and nothing is left of what was on the way."""
+    record = verbs.rack.record()
+    assert verbs.environments() == [content, content]
     assert verbs.pending() == [False, False]
     assert verbs.state()[:2] == ("ready", ["running", "running"])
-    assert verbs.rack.record()["proven"] > verbs.rack.record()["started"]
+    assert record["proven"] > record["started"]
+    assert not (verbs.rack.nodes[0].folder / "run/run.lock").exists()
+    kept = verbs.left()
+    assert kept["spark1"] == kept["spark2"], kept
+    assert len(kept["spark1"]) == 1, kept
+    same_files(verbs)
+
+
+def same_files(verbs: RecreateRack) -> None:
+    """No rank was ever started with files that differ from those of the other node."""
+    first, second = (dict(line.split(" ", 1) for line in lines) for lines in verbs.started())
+    assert not {one for one in first.keys() & second.keys() if first[one] != second[one]}, (first, second)
+    assert first.keys() & second.keys(), "what ranks start with is not noted"
 
 
 def test_a_bad_image_goes_back_by_itself(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
     verbs = brought_up(rack, monkeypatch)
     back(verbs, verbs.recreate(ENDS))
+
+
+def test_an_image_that_never_becomes_ready_goes_back_by_itself(
+    rack: ServingRack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verbs = brought_up(rack, monkeypatch)
+    back(verbs, verbs.recreate(NEVER))
+    limits = [json.loads(node.unit_file.read_text())["times"]["ready_limit"] for node in rack.nodes]
+    assert limits == [120.0, 120.0], "the unit file is not put back"
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A kill -9 of `recreate` at a step. `mixed`: nodes have different files then, so that the unit must not start."""
+
+    at: str
+    content: str = NEW
+    mixed: bool = False
+
+    def __str__(self) -> str:
+        return self.at.replace(", ", "-").replace(" ", "-")
+
+
+KILLS = (
+    Kill("before keep on spark2, 1"),
+    Kill("before forget on spark1, 1"),
+    Kill("before forget on spark2, 1"),
+    Kill("before begin on spark1, 1"),
+    Kill("before begin on spark2, 1"),
+    Kill("before apply, 1"),
+    Kill("apply, files written on spark1", mixed=True),
+    Kill("apply, spark1 is whole", mixed=True),
+    Kill("apply, files written on spark2", mixed=True),
+    Kill("after apply, 1"),
+    Kill("before keep on spark1, 2"),
+    Kill("before keep on spark2, 2"),
+    Kill("before forget on spark1, 2"),
+    Kill("before forget on spark2, 2"),
+    Kill("before list on spark1, 1", ENDS),
+    Kill("before begin on spark1, 2", ENDS),
+    Kill("before begin on spark2, 2", ENDS),
+    Kill("before restore on spark1, 1", ENDS),
+    Kill("before restore on spark2, 1", ENDS, mixed=True),
+    Kill("before end on spark1, 1", ENDS),
+    Kill("before end on spark2, 1", ENDS),
+)
+FIRST = ("before keep on spark2, 1", "apply, spark1 is whole", "before restore on spark2, 1")
+
+
+@pytest.mark.parametrize(
+    "kill", [pytest.param(one, id=str(one), marks=() if one.at in FIRST else pytest.mark.soak) for one in KILLS]
+)
+def test_a_killed_run_is_repeated(rack: ServingRack, monkeypatch: pytest.MonkeyPatch, kill: Kill) -> None:
+    verbs = brought_up(rack, monkeypatch)
+    killed(verbs, verbs.recreate(kill.content, kill.at))
+    if kill.mixed:
+        started = verbs.started()
+        done = verbs.run("start")
+        assert done.exit_code == 1, done.output
+        assert ".pending is there: a change of its files was not finished" in done.stderr, done.output
+        assert verbs.started() == started
+    (back if kill.content == ENDS else forth)(verbs, verbs.recreate(kill.content))
+
+
+def killed(verbs: RecreateRack, process: subprocess.Popen[str]) -> None:
+    output, complaint = process.communicate(timeout=PATIENCE)
+    assert process.returncode == -signal.SIGKILL, output + complaint
+    verbs.unlock()
+
+
+@pytest.mark.parametrize(
+    "content", [pytest.param(NEW, marks=pytest.mark.soak), NEVER, ENDS], ids=["new", "never", "ends"]
+)
+def test_a_run_that_is_killed_while_it_waits_is_repeated(
+    rack: ServingRack, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    """`ends`: during the wait for the former version."""
+    verbs = brought_up(rack, monkeypatch)
+    process = verbs.recreate(content)
+    generation = rack.record()["generation"] + (2 if content == ENDS else 1)
+    rack.wait(lambda: (rack.record()["state"], rack.record()["generation"]) == ("starting", generation), "it starts")
+    process.kill()
+    killed(verbs, process)
+    (forth if content == NEW else back)(verbs, verbs.recreate(content))

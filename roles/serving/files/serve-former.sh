@@ -5,7 +5,8 @@
 #   serve-former.sh forget UNIT GENERATION    remove what was kept of every other generation
 #   serve-former.sh list UNIT                 a line for each kept generation: generation, nodes, image, and same, other or
 #                                             absent: how the files here compare, or that docker no longer has the image
-#   serve-former.sh begin UNIT                note that files change: the gate refuses until `end`
+#   serve-former.sh begin UNIT                note that files change: the gate refuses until `end`, or until apply has
+#                                             written them. A node without files of units needs none
 #   serve-former.sh restore UNIT GENERATION   put the kept files in the place of those here, and restart keeper and tether
 #   serve-former.sh end UNIT                  files are whole on each node
 #
@@ -39,6 +40,7 @@ keep)
     [ ! -e "$etc/$unit.pending" ] || fail "files of unit $unit are not whole, $etc/$unit.pending; run sparkrack apply"
     [ -e "$etc/$unit.args" ] || fail "this node has no files of unit $unit; run sparkrack apply"
     mkdir -p "$folder"
+    rm -f "$folder/.$unit".?????? # of a node that lost its power meanwhile
     new=$(mktemp "$folder/.$unit.XXXXXX")
     trap 'rm -f "$new"' EXIT
     present | tar -cPf "$new" -T -
@@ -66,6 +68,7 @@ list)
     done
     ;;
 begin)
+    [ -d "$etc" ] || exit 0
     : > "$etc/$unit.pending"
     sync "$etc"
     ;;

@@ -22,6 +22,7 @@ own = os.environ["SPARKRACK_RUN_LOCK"] == lock
 for node in ("n0", "n1"):
     file = top / node / "etc/sparkrack/serve/qwen.args"
     file.write_text(file.read_text().replace("sha256:" + "a" * 64, bad))
+    code or (top / node / "etc/sparkrack/serve/qwen.pending").unlink()
 sys.exit(code)
 """
 DOCKER = """\
@@ -74,6 +75,20 @@ def test_a_good_image_is_kept_for_the_next_time(rack: ServeRack, monkeypatch: py
     assert images(rack) == [BAD, BAD]
     assert [kept(rack, node) for node in ("n0", "n1")] == [["qwen.8.tar"], ["qwen.8.tar"]]
     assert not rack.lock.exists()
+
+
+def test_what_a_node_without_power_left_is_removed_when_files_are_kept(
+    rack: ServeRack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = rack.folder / "n1/var/lib/sparkrack/serve/former"
+    folder.mkdir(parents=True)
+    (folder / ".qwen.x1Y2z3").write_text("half")
+    (folder / ".qwen.two.x1Y2z3").write_text("of another unit")
+    applies(rack, monkeypatch)
+    rack.answers(READY, READY, DOWN, DOWN, {**STARTED, "generation": 8})
+    done = rack.run("recreate", "qwen")
+    assert done.exit_code == 0, done.output
+    assert kept(rack, "n1") == [".qwen.two.x1Y2z3", "qwen.8.tar"]
 
 
 def test_an_image_that_does_not_serve_goes_back(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,6 +271,50 @@ def test_a_named_unit_that_is_away_comes_first(three: ServeRack) -> None:
     assert done.exit_code == 0, done.output
     order = [line.split(":")[0] for line in done.stdout.splitlines() if "ready, generation" in line]
     assert order == ["b", "c", "a"]
+
+
+def test_one_that_goes_back_ends_it_although_it_serves(three: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = (
+        "import pathlib, sys; (pathlib.Path(sys.argv[1]) / 'n0/etc/sparkrack/serve/a.args').write_text(sys.argv[2])"
+    )
+    monkeypatch.setattr(subcommands, "CALL", (sys.executable, "-c", script, str(three.folder), BAD))
+    etc = three.folder / "n0/etc/sparkrack/serve"
+    (etc / "a.args").write_text(f"{GOOD}\n")
+    (etc / "a.json").write_text('"node": "n0"\n')
+    plays(three, "a", READY, READY, READY, DOWN, DOWN, HELD, HELD, *[STARTED] * 3)
+    plays(three, "b", *[READY] * 5)
+    plays(three, "c", *[READY] * 5)
+    done = three.run("recreate", "a", "b")
+    assert done.exit_code == 1
+    assert "its former version, that of generation 7, serves again" in done.stderr
+    assert "not touched: b\n" in done.stderr
+    assert asked(three)["b"] == []
+
+
+@pytest.mark.parametrize("state", ["starting", "draining", "stuck"])
+def test_a_named_unit_that_is_on_its_way_is_waited_for_by_the_operator(three: ServeRack, state: str) -> None:
+    plays(three, "a", answer(state))
+    for name in ("b", "c"):
+        plays(three, name, READY)
+    done = three.run("restart", "a", "b")
+    assert done.exit_code == 1
+    assert f"Error: unit a is {state}: reason 0; wait until it serves; nothing was changed\n" in done.stderr
+    assert asked(three) == {"a": [], "b": [], "c": []}
+
+
+def test_a_unit_that_is_declared_down_is_not_one_of_several_and_no_obstacle(three: ServeRack) -> None:
+    wishes = {"a": "up", "b": "up", "c": "down"}
+    three.declare({name: unit(nodes=[UNITS[name]], parallel={"tensor": 1}, wish=wish) for name, wish in wishes.items()})
+    plays(three, "c", answer("down", wish="down"))
+    refused = three.run("restart", "a", "c")
+    assert refused.exit_code == 1
+    assert "unit c has wish: down in rack.yaml; of several units each has wish: up" in refused.stderr
+    assert asked(three) == {"a": [], "b": [], "c": []}
+    plays(three, "a", READY, READY, DOWN, DOWN, STARTED)
+    plays(three, "b", READY, READY, READY, DOWN, DOWN, STARTED)
+    done = three.run("restart", "--all")
+    assert done.exit_code == 0, done.output
+    assert asked(three) == {"a": ["a down", "a up"], "b": ["b down", "b up"], "c": []}
 
 
 def test_an_unknown_unit_stops_it_before_the_first(three: ServeRack) -> None:
