@@ -13,6 +13,7 @@ import pytest
 import roles.fabric.facts
 import roles.lossless.facts
 import roles.preflight.facts
+import roles.serving.facts
 from core.model import Rack, load
 from core.ops import apt, host_facts
 from core.util import resources
@@ -61,6 +62,7 @@ RENDERED: dict[str, Callable[[], str]] = {
     "roles/rdma/templates/gid-index.sh": lambda: environment.gid_index(RACK, NODE, {}).decode(),
     "roles/rdma/templates/profile.sh": lambda: environment.profile(RACK).decode(),
     "roles/serving/templates/door-state.sh": lambda: probe("serving", door_facts.STATE),
+    "roles/serving/templates/running-ranks.sh": lambda: probe("serving", roles.serving.facts.CONTAINERS),
     "sparkrack/serving_export/templates/ray-serve.sh": lambda: ray_files(SOURCES["fabric"])[1].text,
     "sparkrack/serving_export/templates/slurm.sh": lambda: slurm_files(SOURCES["sglang"])[0].text,
     "sparkrack/serving_export/templates/with-fabric.sh": fabric_script,
