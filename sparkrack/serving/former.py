@@ -36,7 +36,7 @@ class FormerVersion:
     def __init__(self, rack: Rack, unit: ServingUnit, shells: Mapping[str, RootShell]) -> None:
         self.unit, self._shells = unit, shells
         self.nodes = unit.ranks(rack.nodes)
-        self._script = resources.file_text("roles.serving", "files/serve-former.sh")
+        self._script = resources.file_text("sparkrack.serving", "files/serve-former.sh")
 
     def keep(self, generation: int) -> None:
         """Keep the present files as those of a generation that a completion has proven. Raises FormerError."""
