@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -210,16 +211,23 @@ class LocalStore:
         return done.returncode, done.stdout, done.stderr.strip()
 
     def contents(self) -> dict[str, bytes]:
-        """The files of the model, without those of the program."""
+        """The files of the model, without those of the program. `os.walk` passes over a folder that a running transfer
+        removes.
+        """
+        paths = (Path(folder, name) for folder, _, names in os.walk(self.folder) for name in names)
         return {
             str(path.relative_to(self.folder)): path.read_bytes()
-            for path in self.folder.rglob("*")
-            if path.is_file() and ".sparkrack" not in path.parts
+            for path in paths
+            if ".sparkrack" not in path.relative_to(self.folder).parts
         }
 
     def parts(self) -> list[int]:
-        """The sizes of the files that are not complete."""
-        return [path.stat().st_size for path in self.folder.glob(".sparkrack/parts/*")]
+        """The sizes of the files that are not complete. A running transfer may rename one after it was listed."""
+        found = []
+        for path in self.folder.glob(".sparkrack/parts/*"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(path.stat().st_size)
+        return found
 
     def recorded(self) -> set[str]:
         """The paths that are recorded."""
