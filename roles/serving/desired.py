@@ -5,6 +5,7 @@ Two files hold secrets, which are fetched when they are written: see `private_fi
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -257,7 +258,7 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
     if unit.api.key:
         api["key_file"] = path(unit, "token")
     answer = {"prompt": probe.answer.ask, "answer": probe.answer.say} if probe.answer else {"answer": ""}
-    return {
+    found = {
         "name": unit.name,
         "model": served_name(unit),
         "engine": unit.kind,
@@ -281,6 +282,17 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
         "restart": {"times": unit.restart.times, "within": seconds(unit.restart.within)},
         "boot": unit.boot,
     }
+    return {**found, "version": _version(locked, found)}
+
+
+def _version(locked: LockedUnit, configured: Mapping[str, object]) -> str:
+    """Return a hash of what the ranks of all nodes run, and of what keeper and tethers read: it tells files of two
+    versions apart, which a run of `apply` that ended between two nodes leaves.
+    """
+    rack = locked.rack
+    found = launches(rack, locked.unit, locked.addresses, rack.options(DockerOptions).memory, locked.image_id)
+    ranks = [[launch.node, _arguments(launch), dict(launch.environment)] for launch in found]
+    return hashlib.sha256(_json([configured, ranks])).hexdigest()[:16]
 
 
 def served_name(unit: ServingUnit) -> str:

@@ -22,6 +22,25 @@ def test_one_failed_gate_starts_no_rank(rack: ServingRack) -> None:
     assert rack.record()["generation"] == 2
 
 
+def test_files_of_another_version_on_one_node_start_no_rank(rack: ServingRack) -> None:
+    rack.up()
+    _restart_tether(rack, version="0123456789abcdef")
+    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    assert "gate of spark2 (rank 1): its tether has another version" in rack.wait_for("held")["reason"]
+    assert [node.starts for node in rack.nodes] == [0, 0]
+    _restart_tether(rack)
+    rack.start()
+
+
+def _restart_tether(rack: ServingRack, **changes: str) -> None:
+    node = rack.nodes[1]
+    assert node.tether
+    node.tether.kill()
+    node.tether.wait()
+    node.configure(**changes)
+    node.start_tether()
+
+
 @pytest.mark.parametrize("rack", [4], indirect=True)
 def test_four_nodes_start_and_stop_together(rack: ServingRack) -> None:
     rack.nodes[3].gate_reason.write_text("the image differs\n")

@@ -26,6 +26,7 @@ class SteppedUnit:
         self.ended: set[int] = set()
         self.kernel = ""
         self.skews = [serve_lifecycle.ClockSkew(0.0, 0.01), serve_lifecycle.ClockSkew(0.0, 0.01)]
+        self.versions = [self.unit.version, self.unit.version]
 
     def save(self, values: dict[str, Any]) -> None:
         if self.full:
@@ -54,6 +55,7 @@ class SteppedUnit:
             heard=self.clock,
             skew=self.skews[rank],
             kernel=self.kernel,
+            version=self.versions[rank],
         )
         answer = self.lifecycle.reported(rank, report)
         if answer["order"] == "stop":
@@ -199,15 +201,39 @@ def test_a_garbled_record_is_refused(values: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"state": 1}, {"gate": [1, 1, "x"]}, {"gate": "passed"}, {"generation": True}, {"clean": None}, {"kernel": None}],
+    [
+        {"state": 1},
+        {"gate": [1, 1, "x"]},
+        {"gate": "passed"},
+        {"generation": True},
+        {"clean": None},
+        {"kernel": None},
+        {"version": None},
+    ],
 )
 def test_a_garbled_report_is_refused(change: dict[str, Any]) -> None:
     right = {"state": "idle", "generation": 0, "boot": "b", "clean": True, "leaving": False, "kernel": "", "detail": ""}
-    right["gate"] = None
+    right |= {"gate": None, "version": ""}
     skew = serve_lifecycle.ClockSkew(0.0, 0.01)
     serve_lifecycle.TetherReport.of(right, 0.0, skew)
     with pytest.raises(serve_unit.ServeError, match="the report has no valid"):
         serve_lifecycle.TetherReport.of(right | change, 0.0, skew)
+
+
+# The files of the nodes
+
+
+def test_a_node_with_files_of_another_version_is_a_refusal(unit: SteppedUnit) -> None:
+    """As after an `apply` that was killed between two nodes."""
+    unit.versions[1] = "0123456789abcdef"
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    unit.pass_by(8)
+    assert (unit.record.state, unit.running) == ("held", {})
+    assert "gate of spark2 (rank 1): its tether has another version of the unit's files" in unit.record.reason
+    assert list(unit.record.failed_gates) == ["spark2"]
+    unit.versions[1] = unit.unit.version
+    unit.up()
+    assert unit.record.state == "ready"
 
 
 # The clocks of the nodes

@@ -25,6 +25,7 @@ REPORT = {
     "kernel": "",
     "detail": "forged",
     "gate": None,
+    "version": "",
 }
 
 

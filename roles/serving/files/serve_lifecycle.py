@@ -88,7 +88,7 @@ class TetherReport:
     `generation`: that of the rank it started last; None: a rank runs that it did not start. `gate`: generation,
     verdict and reason of its last gate. `clean`: false after a boot of its machine that ended while the rank ran, and
     not in order. `leaving`: its machine shuts down. `kernel`: why the kernel's log forbids another start.
-    `skew`: of the clock of its node.
+    `skew`: of the clock of its node. `version`: of the unit's files as it read them.
     """
 
     state: str
@@ -100,7 +100,8 @@ class TetherReport:
     gate: tuple[int, bool, str] | None
     heard: float
     skew: ClockSkew
-    kernel: str = ""
+    kernel: str
+    version: str
 
     @classmethod
     def of(cls, message: dict[str, Any], heard: float, skew: ClockSkew) -> TetherReport:
@@ -110,7 +111,15 @@ class TetherReport:
             if not (isinstance(gate, list) and [type(one) for one in gate] == [int, bool, str]):
                 raise ServeError("the report has no valid gate")
             gate = (gate[0], gate[1], line(gate[2]))
-        expected = {"state": str, "boot": str, "clean": bool, "leaving": bool, "kernel": str, "detail": str}
+        expected = {
+            "state": str,
+            "boot": str,
+            "clean": bool,
+            "leaving": bool,
+            "kernel": str,
+            "detail": str,
+            "version": str,
+        }
         if wrong := [key for key, kind in expected.items() if not isinstance(message.get(key), kind)]:
             raise ServeError(f"the report has no valid {', '.join(wrong)}")
         generation = message.get("generation")
@@ -127,6 +136,7 @@ class TetherReport:
             heard,
             skew,
             line(message["kernel"]),
+            message["version"],
         )
 
 
@@ -317,7 +327,7 @@ class UnitLifecycle:
                 reason = gate[2].removeprefix(f"{rank.node}: ")
                 failed.append(f"gate of {rank}: {reason}")
                 record.failed_gates[rank.node] = reason
-            elif report and (reason := self._wrong_clock(rank, report.skew)):
+            elif report and (reason := self._wrong_clock(rank, report.skew) or self._wrong_version(report, gate)):
                 failed.append(f"gate of {rank}: {reason}")
                 record.failed_gates[rank.node] = reason
             elif (
@@ -347,6 +357,14 @@ class UnitLifecycle:
                     state = f"answers so late that its clock is known to {report.skew.bound:.1f} s only"
                 states.append(f"{rank} {state}")
             self._enter("held", f"no verdict of every gate within {limit:g} s: {', '.join(states)}", now, cause="gate")
+
+    def _wrong_version(self, report: TetherReport, gate: tuple[int, bool, str] | None) -> str:
+        """Return why a node must not start its rank: its files are not those of the same `apply` as the keeper's. Files
+        that `apply` was writing are refused by the gate, whose reason comes first.
+        """
+        if gate is None or report.version == self.unit.version:
+            return ""
+        return "its tether has another version of the unit's files; run `sparkrack apply --only serving`"
 
     def _wrong_clock(self, rank: ServedRank, skew: ClockSkew) -> str:
         """Return why a node must not start its rank: its clock is certainly further from the head's than the limit."""

@@ -279,6 +279,7 @@ class Tether:
             "kernel": self.record.kernel,
             "detail": detail,
             "gate": self._verdict,
+            "version": self.unit.version,
         }
 
     def _adopt(self) -> None:

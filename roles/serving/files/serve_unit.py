@@ -20,6 +20,7 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
                  probe_interval 60, probe_limit 60, drain 0, clock_limit 1; and probe_misses 2
     restart      {"times": 1, "within": 21600, "uptime": 600}
     boot         hold or start
+    version      of the files of all nodes: a rank starts only where keeper and tether have the same
 
 A message is one line: HMAC-SHA256 as hex, a space, a JSON object. The keeper speaks first, with a random challenge, and
 both MACs cover it, so that no message of another connection is accepted.
@@ -147,6 +148,7 @@ class ServedUnit:
     times: ServeTimes = field(default_factory=ServeTimes)
     restart: RestartBudget = field(default_factory=RestartBudget)
     boot: str = "hold"
+    version: str = ""
 
     def rank(self, number: int) -> ServedRank:
         """Return a rank by its number. Raises ServeError when there is none."""
@@ -267,6 +269,7 @@ def load_unit(path: str) -> ServedUnit:
         times=top.numbers("times", ServeTimes),
         restart=top.numbers("restart", RestartBudget),
         boot=top.one_of("boot", "hold", "start", default="hold"),
+        version=top.text("version", ""),
     )
     probe.end()
     top.end()

@@ -117,6 +117,21 @@ def test_keeper_and_tethers_read_the_configuration(tmp_path: Path) -> None:
     assert (read.restart.times, read.restart.within) == (2, 10800)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"context": 2048}, {"sequences": 7}, {"env": {"NCCL_DEBUG": "INFO"}}, {"boot": "start"}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_files_of_two_versions_are_told_apart(tmp_path: Path, changes: dict[str, Any]) -> None:
+    def version(found: LockedUnit, node: str) -> str:
+        return configuration(found, tmp_path, node).version
+
+    before, after = locked(), locked(unit(**changes))
+    assert len(version(before, "n0")) == 16
+    assert version(before, "n0") == version(before, "n1")
+    assert version(after, "n0") == version(after, "n1") != version(before, "n0")
+
+
 def test_without_an_answer_any_completion_does(tmp_path: Path) -> None:
     assert configuration(locked(), tmp_path, "n0").probe.answer == ""
 
