@@ -29,7 +29,7 @@ demo: setup ## Build a virtual rack, deploy it twice, verify it, reboot a node, 
 	@NODES=$(NODES) scripts/demo
 
 test: setup lint ## What guards every promise: unit, cases, emulator, the virtual rack, and a tenth of the soak tests
-	@$(BIN)/pytest $(WORKERS) $(SLOWEST)
+	@$(BIN)/python -m tests.run_twice $(WORKERS) $(SLOWEST)
 
 soak: setup ## All soak tests: the long rest, a tenth of which is part of `make test`
 	@$(BIN)/pytest -m soak $(WORKERS) $(SLOWEST)

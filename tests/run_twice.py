@@ -1,0 +1,47 @@
+"""Run pytest, and the tests that failed once more, alone: `python -m tests.run_twice [arguments of pytest]`.
+
+Thousands of tests share two cores with virtual racks, so a test can fail because another one took the processor. Such a
+test passes alone; a fault of the product fails again. At most `MOST` tests are run again, and each is named as unstable
+(docs/decisions/0024-a-failed-test-runs-twice.md).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+MOST = 3
+"""More failures in one run are no accident."""
+LAST_FAILED = ".pytest_cache/v/cache/lastfailed"
+TESTS_FAILED = 1
+"""The exit status of pytest when all tests ran and some failed; any other one is an error of the run itself."""
+
+
+def failed_tests(folder: Path) -> list[str]:
+    """Return the tests that failed in the last run of pytest in this folder; none when pytest has recorded none."""
+    try:
+        return list(json.loads((folder / LAST_FAILED).read_text()))
+    except FileNotFoundError:
+        return []
+
+
+def main(arguments: list[str], folder: Path) -> int:
+    """Return the exit status of the first run, or 0 when its failed tests passed alone."""
+    pytest = [sys.executable, "-m", "pytest"]
+    # Failures of an earlier run would be taken for failures of this one.
+    first = subprocess.run([*pytest, "--cache-clear", *arguments], cwd=folder).returncode
+    failed = failed_tests(folder)
+    if first != TESTS_FAILED or not 1 <= len(failed) <= MOST:
+        return first
+    print(f"\n{len(failed)} failed; running them once more, alone", flush=True)
+    if subprocess.run([*pytest, *failed], cwd=folder).returncode != 0:
+        return first
+    for test in failed:
+        print(f"unstable: {test} failed beside other tests and passed alone")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:], Path.cwd()))
