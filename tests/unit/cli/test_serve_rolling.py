@@ -262,6 +262,21 @@ def test_one_that_fails_meanwhile_ends_it(three: ServeRack) -> None:
     assert asked(three)["b"] == []
 
 
+@pytest.mark.parametrize("failed", ["a", "c"], ids=["done", "to-come"])
+def test_a_named_one_that_fails_meanwhile_ends_it(three: ServeRack, failed: str) -> None:
+    """One that was restarted already, or one whose turn has not come: another must not be taken away beside it."""
+    end = answer("ready", "stopping", "held")
+    plays(three, "a", READY, READY, DOWN, DOWN, *([STARTED, end] if failed == "a" else [STARTED]))
+    plays(three, "b", READY)
+    plays(three, "c", READY, *([end] if failed == "c" else [READY]))
+    done = three.run("restart", "a", "b", "c")
+    assert done.exit_code == 1
+    assert (
+        f"Error: unit {failed} is held: reason 2; `sparkrack serve start {failed}`; not touched: b, c\n" in done.stderr
+    )
+    assert asked(three) == {"a": ["a down", "a up"], "b": [], "c": []}
+
+
 def test_a_named_unit_that_is_away_comes_first(three: ServeRack) -> None:
     """Two that are away already: each comes before one that serves."""
     plays(three, "a", *[READY] * 4, DOWN, DOWN, STARTED)
