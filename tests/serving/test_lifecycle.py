@@ -237,6 +237,16 @@ def test_a_node_with_files_of_another_version_is_a_refusal(unit: SteppedUnit) ->
     assert unit.record.state == "ready"
 
 
+def test_the_gate_of_a_node_is_heard_before_its_version_is_judged(unit: SteppedUnit) -> None:
+    """Files that are half written have another version, too, and the gate has the better reason."""
+    unit.versions[1] = "0123456789abcdef"
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    unit.ask(1)
+    assert unit.record.state == "gating"
+    unit.ask(1)
+    assert unit.record.state == "held"
+
+
 def test_a_tether_that_is_older_than_versions_is_heard_and_starts_no_rank(unit: SteppedUnit) -> None:
     """Its report has no version. A keeper that refused it would wait until the limit of the gates, and not know why."""
     right = {"state": "idle", "generation": 0, "boot": "b", "clean": True, "leaving": False, "kernel": "", "detail": ""}

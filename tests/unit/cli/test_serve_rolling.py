@@ -139,9 +139,9 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "no image": (f"echo {GOOD} > n1/no-images", f"n1 no longer has {GOOD}, the image of its former version"),
     "same files": ("sed -i s/bbbb/aaaa/g n0/etc/sparkrack/serve/qwen.args n1/etc/sparkrack/serve/qwen.args",
                    "its files are those of its last good start"),
-    "other nodes": ("for n in n0 n1; do sed -i s/n1/n2/ $n/etc/sparkrack/serve/qwen.json; "
+    "other nodes": (("for n in n0 n1; do sed -i s/n1/n2/ $n/etc/sparkrack/serve/qwen.json; "
                     "k=$n/var/lib/sparkrack/serve/former/qwen.7.tar; tar -tPf $k > $n/names; "
-                    "tar -cPf $k -T $n/names; done", "its former version was on other nodes: n0,n2"),
+                    "tar -cPf $k -T $n/names; done"), "its former version was on other nodes: n0,n2"),
 }  # fmt: skip
 
 
