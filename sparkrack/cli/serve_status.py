@@ -125,7 +125,8 @@ def _lines(one: UnitStatus, *, whole: bool) -> Iterator[str]:
         yield f"{one.unit}: rack.yaml has wish: {one.wish}, and the latest command was to {_VERBS[one.asked]} it"
     if one.files == "former":
         verb = "serves" if one.state in SERVING else "has"
-        yield f"{one.unit}: {verb} its former version, the files of generation {one.former}: {_WENT_BACK}"
+        which = f"the files of generation {one.former}" if one.former else "the files of an unknown generation"
+        yield f"{one.unit}: {verb} its former version, {which}: {_WENT_BACK}"
     elif one.files == "other":
         yield f"{one.unit}: has other files than rack.yaml declares; `sparkrack drift` shows which"
     elif one.files_unknown:

@@ -78,7 +78,7 @@ class KeeperStatus(_Answer):
     """What `serve_keeper.py status` prints. Times are seconds since 1970, by the clock of the head.
 
     `version`: of the unit's files as the keeper has read them; None for a keeper that is older than versions are.
-    `former`: the generation whose files `recreate` has put back, None while they are no former ones.
+    `former`: the generation whose files `recreate` has put back, 0 when it is unknown which, None for no former ones.
     """
 
     name: Text

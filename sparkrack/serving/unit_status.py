@@ -43,8 +43,8 @@ class UnitStatus(Record):
     of the unit. `as_wished`: null when the state is unknown. `reason`: of the state, or why it is unknown. `seconds`:
     since the state began. `figures`: of the latest generation, in seconds: gates_s, ready_s, completion_s.
     `failed_gates`: the reason by node. `files`: those with which the keeper runs the unit. They are `declared` in
-    rack.yaml; `former`, those of generation `former`, which `recreate` went back to; or `other`. Null: unknown, because
-    of `files_unknown`.
+    rack.yaml; `former`, those of generation `former` (0: unknown), which `recreate` went back to; or `other`. Null:
+    unknown, because of `files_unknown`.
     """
 
     unit: str

@@ -287,22 +287,16 @@ def load_unit(path: str) -> ServedUnit:
 
 
 def read_former(path: str) -> int | None:
-    """Return the generation whose files were put back beside a unit file, None when they are no former ones.
-
-    Raises ServeError for a note that cannot be read.
+    """Return the generation whose files were put back beside a unit file; None when they are no former ones, 0 when
+    they are and the note does not say which. It keeps no unit from running.
     """
-    note = Path(path).with_suffix(".former")
     try:
-        text = note.read_text(encoding="ascii").strip()
+        text = Path(path).with_suffix(".former").read_text(encoding="ascii").strip()
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise ServeError(f"{note}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        text = ""
-    if not (text.isdigit() and len(text) < 19):
-        raise ServeError(f"{note}: expected the number of a generation; remove the file")
-    return int(text)
+    except (OSError, UnicodeDecodeError):
+        return 0
+    return int(text) if text.isdigit() and len(text) < 19 else 0
 
 
 def read_private(path: str) -> bytes:

@@ -199,6 +199,13 @@ def test_a_former_version_is_named(rack: ServeRack, state: str, verb: str) -> No
         assert f"qwen: {verb} its former version, the files of generation 5: {why}" in lines
 
 
+def test_a_former_version_of_an_unknown_generation_is_named(rack: ServeRack) -> None:
+    rack.version()
+    rack.answers(answer("ready", version="", former=0))
+    assert files(rack)[:2] == ["former", 0]
+    assert "qwen: serves its former version, the files of an unknown generation: " in rack.run("status").stdout
+
+
 def test_a_former_version_that_rack_yaml_declares_again_is_the_declared_one(rack: ServeRack) -> None:
     rack.answers(answer("ready", version=rack.version(), former=5))
     assert files(rack)[:2] == ["declared", None]
