@@ -29,6 +29,7 @@ from core.util.event import Action, Event, EventKind, FieldValue, acted
 from switch import ROLE, backup, leg_health, offload
 from switch.executor import TransactionOutcome, disarmed, execute
 from switch.link_witness import witness
+from switch.served_units import UNASKED, nodes_behind, unit_refusals
 from switch.target_state import DeclaredTarget
 from switch.transaction import Say, Step, Transaction
 from switch.wait_for_links import SETTLE_SECONDS
@@ -89,6 +90,10 @@ def bring(rack: Rack, switch: Switch, settle: float, fuse: float | None) -> Gene
         return
     if todo.empty:
         host.noop(f"{switch.name} is as declared")
+        return
+    asked = () if host.data.get(UNASKED) else nodes_behind(rack, switch, before, todo)
+    if busy := unit_refusals(rack, switch, asked, _asking_nodes(host.state)):
+        yield refusals.refuse(host, *busy, untouched=UNTOUCHED)
         return
     if not todo.batches:
         yield FunctionCommand(_disarm, (goal, todo.armed), {})

@@ -155,6 +155,8 @@ def _commands(one: UnitDifferences, restarts: bool) -> Iterator[StringCommand]:
         yield sudo_script(_removal(list(one.extra)))
     steps = [f"systemctl --no-reload enable --quiet {quote(*one.disabled)}"] if one.disabled else []
     if one.touching or restarts:
+        # The keeper reads at its start whether its files are former ones; now they are those of rack.yaml.
+        steps.append(f"rm -f {desired.path(one.unit, 'former')}")
         steps += ["systemctl daemon-reload", f"systemctl restart {quote(*one.services)}"]
         steps.append(f"rm -f {desired.path(one.unit, 'pending')}")
     elif one.disabled or one.stopped:

@@ -32,7 +32,7 @@ from core.util.managed_file import ManagedFile, header, validate_unit
 from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
 from roles.serving import gate
-from roles.serving.programs import GATE, KEEPER, RUN, TETHER
+from roles.serving.programs import GATE, KEEPER, RUN, TETHER, programs
 
 UNITS = "/etc/systemd/system"
 GATE_LIMIT = 480
@@ -175,15 +175,25 @@ def files(locked: LockedUnit, node: str) -> tuple[ManagedFile, ...]:
         locked: the unit.
         node: one of its nodes.
     """
+    launch = next(one for one in _launches(locked) if one.node == node)
+    arguments, environment, gate_file, *services = _beside_configuration(locked, launch)
+    configured = ManagedFile(path(locked.unit, "json"), _json(configuration(locked)))
+    return (arguments, environment, configured, gate_file, *services)
+
+
+def _launches(locked: LockedUnit) -> tuple[RankLaunch, ...]:
+    rack = locked.rack
+    return launches(rack, locked.unit, locked.addresses, rack.options(DockerOptions).memory, locked.image_id)
+
+
+def _beside_configuration(locked: LockedUnit, launch: RankLaunch) -> list[ManagedFile]:
+    """Return the files of the node of a rank, but for the one that keeper and tethers read."""
     rack, unit = locked.rack, locked.unit
-    found = launches(rack, unit, locked.addresses, rack.options(DockerOptions).memory, locked.image_id)
-    (launch,) = (one for one in found if one.node == node)
     environment = [f"{name}={value}\n" for name, value in launch.environment.items()]
     made = [
         ManagedFile(path(unit, "args"), "".join(f"{word}\n" for word in _arguments(launch)).encode()),
         ManagedFile(path(unit, "env"), f"{header(rack.rack)}\n{''.join(environment)}".encode()),
-        ManagedFile(path(unit, "json"), _json(configuration(locked))),
-        ManagedFile(path(unit, "gate.json"), _json(gate_configuration(locked, node))),
+        ManagedFile(path(unit, "gate.json"), _json(gate_configuration(locked, launch.node))),
         _slice(rack, unit),
         _service(rack, unit, "-tether", command=f"{TETHER} {path(unit, 'json')} {launch.rank}"),
     ]
@@ -206,7 +216,7 @@ def files(locked: LockedUnit, node: str) -> tuple[ManagedFile, ...]:
             stop=drain + STOP_GRACE,
         )
     )
-    return tuple(made)
+    return made
 
 
 def path(unit: ServingUnit, ending: str) -> str:
@@ -285,14 +295,22 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
     return {**found, "version": _version(locked, found)}
 
 
+def declared_version(locked: LockedUnit) -> str:
+    """Return the version of the files of a unit, which its keeper reports."""
+    return str(configuration(locked)["version"])
+
+
 def _version(locked: LockedUnit, configured: Mapping[str, object]) -> str:
-    """Return a hash of what the ranks of all nodes run, and of what keeper and tethers read: it tells files of two
+    """Return a hash of what all nodes have of the unit, but for its secrets: its files and the programs. It tells two
     versions apart, which a run of `apply` that ended between two nodes leaves.
     """
-    rack = locked.rack
-    found = launches(rack, locked.unit, locked.addresses, rack.options(DockerOptions).memory, locked.image_id)
-    ranks = [[launch.node, _arguments(launch), dict(launch.environment)] for launch in found]
-    return hashlib.sha256(_json([configured, ranks])).hexdigest()[:16]
+    found = hashlib.sha256(_json(configured))
+    for launch in _launches(locked):
+        for file in _beside_configuration(locked, launch):
+            found.update(f"{launch.node} {file.path} {len(file.content)}\n".encode() + file.content)
+    for program in programs():
+        found.update(f"{program.path} {len(program.content)}\n".encode() + program.content)
+    return found.hexdigest()[:16]
 
 
 def served_name(unit: ServingUnit) -> str:

@@ -154,8 +154,8 @@ class ServingSurvey:
         key = self.secrets.key(unit) if head or unit.api.key is None else "unused"
         private = desired.private_files(locked, node, key, lease)
         secret = desired.path(unit, "secret")
-        pending = desired.path(unit, "pending")
-        known = {pending, *(file.path for file in made), *(file.path for file in private)}
+        pending, former = desired.path(unit, "pending"), desired.path(unit, "former")
+        known = {pending, former, *(file.path for file in made), *(file.path for file in private)}
         services = tuple(desired.service_name(unit, one) for one in (("-tether", "-keeper") if head else ("-tether",)))
         return UnitDifferences(
             unit,
@@ -193,10 +193,14 @@ class ServingSurvey:
                 "has failed, or cannot be read; run for all nodes of the unit"
             )
         if up := self.up(unit.name):
+            # As it stands on the head: `sparkrack serve status` asks the keeper, which reads it there.
+            head = self.views.get(self.head(unit))
+            former = head is not None and desired.path(unit, "former") in head.files
+            version = " with its former version, which `recreate` went back to" if former else ""
             return (
-                f"unit {unit.name} is up ({up}), and {what} would change; run `sparkrack serve recreate {unit.name}`, "
-                f"which stops, applies and starts ({away(self.figures(unit))}), or `sparkrack serve stop {unit.name}` "
-                "and apply again"
+                f"unit {unit.name} is up{version} ({up}), and {what} would change; run "
+                f"`sparkrack serve recreate {unit.name}`, which stops, applies and starts "
+                f"({away(self.figures(unit))}), or `sparkrack serve stop {unit.name}` and apply again"
             )
         return ""
 

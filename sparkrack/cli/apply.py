@@ -8,7 +8,15 @@ from pathlib import Path
 import click
 
 from sparkrack.cli.loading import loading
-from sparkrack.cli.options import json_option, no_lock_option, quiet_option, rack_option, selection_options
+from sparkrack.cli.options import (
+    UNASKED_HELP,
+    json_option,
+    no_lock_option,
+    no_nodes_option,
+    quiet_option,
+    rack_option,
+    selection_options,
+)
 
 
 @click.command()
@@ -16,6 +24,7 @@ from sparkrack.cli.options import json_option, no_lock_option, quiet_option, rac
 @rack_option
 @selection_options
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@no_nodes_option(UNASKED_HELP)
 @no_lock_option
 @json_option
 @quiet_option
@@ -26,6 +35,7 @@ def apply(
     exclude: tuple[str, ...],
     only: tuple[str, ...],
     yes: bool,
+    no_nodes: bool,
     no_lock: bool,
     as_json: bool,
     quiet: bool,
@@ -53,6 +63,6 @@ def apply(
     terminal = bool(sys.stdin and sys.stdin.isatty())
     if kept is None and not yes and not terminal:
         raise click.ClickException("there is no terminal for a prompt; pass -y, or name a plan")
-    applying = ApplyRun(rack, quiet=quiet, as_json=as_json, no_lock=no_lock)
+    applying = ApplyRun(rack, quiet=quiet, as_json=as_json, no_nodes=no_nodes, no_lock=no_lock)
     ask = not yes and not kept
     sys.exit(applying.run(kept, limit, exclude, only, ask=ask, terminal=terminal and not yes))

@@ -91,8 +91,9 @@ def _never_agreed(_: Holder) -> bool:
 class ApplyRun:
     """One `sparkrack apply`. Text goes to stdout, or to stderr when stdout is JSON."""
 
-    def __init__(self, file: Path, *, quiet: bool, as_json: bool, no_lock: bool = False) -> None:
+    def __init__(self, file: Path, *, quiet: bool, as_json: bool, no_nodes: bool, no_lock: bool) -> None:
         self.file = file
+        self.no_nodes = no_nodes
         self.no_lock = no_lock
         self.quiet = quiet
         self.as_json = as_json
@@ -153,6 +154,7 @@ class ApplyRun:
     def _shown(self, rack: Rack, selection: Selection, terminal: bool) -> Plan:
         """Plan, and show the plan. The lock is not held during this: the review may take an hour."""
         with self._progress() as progress, open_run(rack, self.file, selection, self.log, progress) as session:
+            session.no_nodes(self.no_nodes)
             progress.phase("read the lock")
             try:
                 look(session, asks=terminal)
@@ -178,6 +180,7 @@ class ApplyRun:
                 open_run(rack, self.file, selection, self.log, progress) as session,
                 self._lock(session, own, terminal) as held,
             ):
+                session.no_nodes(self.no_nodes)
                 now = planned(session, self.file)
                 self._compare(shown, kept, now)
                 done = ApplyResult(result="nothing to do")

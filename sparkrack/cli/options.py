@@ -124,6 +124,14 @@ no_lock_option = click.option(
 )
 
 
+UNASKED_HELP = "Do not ask nodes whether units run there, before they are cut off from a switch."
+
+
+def no_nodes_option(text: str) -> Callable[..., Any]:
+    """Return the option for what asks nodes before it takes links down."""
+    return click.option("--no-nodes", is_flag=True, help=text)
+
+
 def switch_argument(rack: Rack, name: str | None) -> Switch:
     """The switch of that name, or the only one. Raises UsageError."""
     known = ", ".join(rack.switches) or "none"

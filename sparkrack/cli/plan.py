@@ -10,13 +10,21 @@ import click
 
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import after_plan, next_step
-from sparkrack.cli.options import json_option, quiet_option, rack_option, selection_options
+from sparkrack.cli.options import (
+    UNASKED_HELP,
+    json_option,
+    no_nodes_option,
+    quiet_option,
+    rack_option,
+    selection_options,
+)
 
 
 @click.command()
 @rack_option
 @selection_options
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Keep the plan, for `sparkrack apply`.")
+@no_nodes_option(UNASKED_HELP)
 @json_option
 @quiet_option
 def plan(
@@ -25,6 +33,7 @@ def plan(
     exclude: tuple[str, ...],
     only: tuple[str, ...],
     out: Path | None,
+    no_nodes: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -45,7 +54,10 @@ def plan(
         from sparkrack.engine.evaluated import evaluated, selected
 
     found, selection = selected(rack, limit, exclude, only)
-    with show_progress(silent=as_json or quiet) as progress, evaluated(found, rack, selection, progress) as run:
+    with (
+        show_progress(silent=as_json or quiet) as progress,
+        evaluated(found, rack, selection, progress, no_nodes=no_nodes) as run,
+    ):
         made = run.plan
     if out:
         try:

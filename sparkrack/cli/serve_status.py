@@ -33,6 +33,8 @@ def status(unit: str | None, rack: Path, as_json: bool, quiet: bool) -> None:
 
     A unit with `wish: up` is as wished while it is ready or busy; one with `wish: down` when every rank is stopped. A
     unit whose head or keeper does not answer is unknown, never down. Restarts are those that count towards the budget.
+    Files of a unit that rack.yaml does not declare, such as its former version, are named; the exit code is about
+    `wish`.
     Exit 0 when all are as wished, 2 when one is not, 1 when one is unknown.
     """
     with loading():
@@ -93,7 +95,7 @@ def _show(now: ServeStatus, *, whole: bool, quiet: bool) -> None:
             )
         print_whole(Console(highlight=False, markup=False), table)
     for one in now.units:
-        if not quiet or not one.as_wished:
+        if not quiet or not one.as_wished or one.files in ("former", "other") or one.files_unknown:
             for line in _lines(one, whole=whole):
                 click.echo(printable_line(line))
     wrong, unknown = (sum(one.as_wished is value for one in now.units) for value in (False, None))
@@ -113,12 +115,22 @@ def _ranks(one: UnitStatus) -> str:
 
 
 def _lines(one: UnitStatus, *, whole: bool) -> Iterator[str]:
+    from sparkrack.serving.keeper import SERVING
+
     reason = one.reason if one.state != "held" or not one.failed_gates else "a gate failed"
     yield f"{one.unit}: {one.state}: {reason}"
     for node, gate in one.failed_gates.items():
         yield f"{one.unit}: {node}: gate: {gate}"
     if one.asked and one.asked != one.wish:
         yield f"{one.unit}: rack.yaml has wish: {one.wish}, and the latest command was to {_VERBS[one.asked]} it"
+    if one.files == "former":
+        verb = "serves" if one.state in SERVING else "has"
+        which = f"the files of generation {one.former}" if one.former else "the files of an unknown generation"
+        yield f"{one.unit}: {verb} its former version, {which}: {_WENT_BACK}"
+    elif one.files == "other":
+        yield f"{one.unit}: has other files than rack.yaml declares; `sparkrack drift` shows which"
+    elif one.files_unknown:
+        yield f"{one.unit}: whether its files are those of rack.yaml is unknown: {one.files_unknown}"
     if whole or len({rank.state for rank in one.ranks}) > 1:
         for rank in one.ranks:
             heard = "no report" if rank.age is None else f"report {rank.age:.0f} s ago"
@@ -128,4 +140,5 @@ def _lines(one: UnitStatus, *, whole: bool) -> Iterator[str]:
         yield f"{one.unit}: {', '.join(figures)}"
 
 
+_WENT_BACK = "`serve recreate` went back to it, and rack.yaml declares another one"
 _VERBS = {"up": "start", "down": "stop"}

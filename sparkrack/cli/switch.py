@@ -22,8 +22,9 @@ from core.routeros.session import SessionConnection, open_connection
 from core.routeros.values import visible
 from core.ssh.node_shells import WITNESS_SECONDS, NodeShells, open_shells
 from sparkrack.cli.next_step import next_step
-from sparkrack.cli.options import no_lock_option, rack_option, switch_argument, switches
+from sparkrack.cli.options import no_lock_option, no_nodes_option, rack_option, switch_argument, switches
 from sparkrack.cli.progress import ProgressDisplay, show_progress
+from sparkrack.cli.running_units import refuse_running_units
 from sparkrack.cli.switch_password import password
 from sparkrack.cli.switch_upgrade import upgrade
 from sparkrack.engine.recorded_run import recorded_run
@@ -31,6 +32,7 @@ from switch import backup
 from switch.executor import FAULTS, TransactionOutcome, disarmed, execute
 from switch.link_witness import Witness, witness
 from switch.restore import BackupTarget
+from switch.served_units import nodes_behind
 from switch.transaction import Transaction
 from switch.wait_for_links import SETTLE_SECONDS
 
@@ -67,7 +69,7 @@ def _first(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
     help="Seconds a link may take to come up.",
 )
 @click.option("--no-wait", is_flag=True, help="Do not wait for links: a node is off, or its cable out.")
-@click.option("--no-nodes", is_flag=True, help="Do not ask the nodes whether they see their links, too.")
+@no_nodes_option("Do not ask the nodes whether units run there, nor whether they see their links.")
 @no_lock_option
 def restore(
     words: tuple[str, ...],
@@ -85,7 +87,7 @@ def restore(
 
     Each deploy that changes the switch keeps a backup first; so does this. It is guarded like a deploy: safe mode, a
     rollback timer on the switch, one cage after the other; and it holds the lock of the rack, as `sparkrack apply`
-    does.
+    does. It is refused while a unit of several nodes runs on a node that it would cut off.
     Exit 0 when the switch is as in the backup, else 1.
     """
     found = load(rack)
@@ -125,6 +127,8 @@ def restore(
                 own = run.begin(f"restore of {chosen.name} to {name}")
                 screen.phase("take the lock of the rack")
                 with _lock(goal, own, screen, no_lock=no_lock) as line.stopped:
+                    if not no_nodes:
+                        refuse_running_units(found, chosen, nodes_behind(found, chosen, before, todo))
                     screen.phase("restore the switch", [chosen.name])
                     ended = _carry_out(line, goal, before, todo, settle, screen, ask=not no_nodes)
                     if not ended.done:

@@ -15,10 +15,19 @@ from core.model import Rack, SecretRef, load
 from core.routeros.values import visible
 from sparkrack.cli.bootstrap_switch import an_address, typed_password
 from sparkrack.cli.next_step import next_step
-from sparkrack.cli.options import no_lock_option, password_options, rack_option, switch_argument, switches
+from sparkrack.cli.options import (
+    no_lock_option,
+    no_nodes_option,
+    password_options,
+    rack_option,
+    switch_argument,
+    switches,
+)
+from sparkrack.cli.running_units import refuse_running_units
 from switch import backup
 from switch.bootstrap.menus import FACTORY_ADDRESS, FACTORY_USER
 from switch.executor import FAULTS
+from switch.served_units import cabled_nodes
 from switch.upgrade.packages import read_folder
 from switch.upgrade.plan import UpgradePlan
 from switch.upgrade.runner import SwitchLogin, SwitchUpgrade, find_login, once_answered, unfinished
@@ -70,6 +79,7 @@ DIFFERS = 2
 )
 @click.option("--dry", is_flag=True, help="Only show the steps. Exit 2 when there are any.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@no_nodes_option("Do not ask the nodes whether units run there.")
 @no_lock_option
 def upgrade(
     name: str | None,
@@ -84,6 +94,7 @@ def upgrade(
     timeout: float,
     dry: bool,
     yes: bool,
+    no_nodes: bool,
     no_lock: bool,
 ) -> None:
     """Upgrade RouterOS and the firmware of a switch, from package files that you downloaded.
@@ -94,7 +105,8 @@ def upgrade(
     For a switch as it comes from its box, or one in service. It checks files and switch, keeps a backup, lets the
     switch download the files from this machine, restarts it, writes the firmware, restarts it again, and compares the
     configuration with the one before. All links of the switch are down during each restart. Run it again after any
-    interruption. A downgrade is refused.
+    interruption. A downgrade is refused, and so is an upgrade while a unit of several nodes runs on a node with a link
+    to the switch.
     Exit 0 when the switch runs this version, 2 when its configuration is not as before, else 1.
     """
     found = load(rack)
@@ -128,7 +140,7 @@ def upgrade(
             work, plan = once_answered(begin, wait)
             factory = work.login.factory
             try:
-                code = _upgrade(found, work, plan, dry=dry, yes=yes, no_lock=no_lock)
+                code = _upgrade(found, work, plan, dry=dry, yes=yes, no_nodes=no_nodes, no_lock=no_lock)
                 break
             except FAULTS as fault:
                 # A switch answers until seconds after the command to restart, which a killed run may have sent.
@@ -145,7 +157,9 @@ def upgrade(
     sys.exit(code)
 
 
-def _upgrade(rack: Rack, work: SwitchUpgrade, plan: UpgradePlan, *, dry: bool, yes: bool, no_lock: bool) -> int:
+def _upgrade(
+    rack: Rack, work: SwitchUpgrade, plan: UpgradePlan, *, dry: bool, yes: bool, no_nodes: bool, no_lock: bool
+) -> int:
     """Show, ask, carry out. Returns the exit code."""
     for line in plan.lines:
         work.say(line)
@@ -161,6 +175,9 @@ def _upgrade(rack: Rack, work: SwitchUpgrade, plan: UpgradePlan, *, dry: bool, y
     if not yes:
         click.confirm(f"{name}: upgrade it?", abort=True)
     with _lock(rack, name, work.login, no_lock=no_lock) as work.stopped:
+        # The nodes of a switch as it comes from its box may not exist yet; its links are down, or carry no unit.
+        if not (no_nodes or work.login.factory):
+            refuse_running_units(rack, work.switch, cabled_nodes(rack, work.switch))
         same = work.run(plan)
     work.say(f"upgraded to RouterOS {plan.version}")
     return 0 if same else DIFFERS

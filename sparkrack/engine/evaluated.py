@@ -66,10 +66,11 @@ def planned(session: RunSession, file: Path) -> Plan:
 
 @contextmanager
 def evaluated(
-    rack: Rack, file: Path, selection: Selection, progress: ProgressObserver = NO_PROGRESS
+    rack: Rack, file: Path, selection: Selection, progress: ProgressObserver = NO_PROGRESS, *, no_nodes: bool = False
 ) -> Iterator[EvaluatedRun]:
-    """Connect to the selection and evaluate it; how far it is goes to `progress`. Raises ClickException when pyinfra
-    cannot continue.
+    """Connect to the selection and evaluate it; how far it is goes to `progress`. `no_nodes`: see `RunSession`. Raises
+    ClickException when pyinfra cannot continue.
     """
     with open_run(rack, file, selection, progress=progress) as session:
+        session.no_nodes(no_nodes)
         yield EvaluatedRun(session, planned(session, file))

@@ -30,6 +30,7 @@ from core.util import project_files, regular_file
 from core.util.debug_log import LOG
 from core.util.progress import NO_PROGRESS, ProgressObserver
 from core.util.project_files import INVENTORY
+from switch.served_units import UNASKED
 
 DEPLOY = project_files.DEPLOY
 
@@ -79,6 +80,11 @@ class RunSession:
     def active(self) -> list[Host]:
         """The hosts that were reached, in the order of the rack."""
         return [self.hosts[name] for name in self.selection.machines if self.hosts[name] in self.state.active_hosts]
+
+    def no_nodes(self, unasked: bool) -> None:
+        """Have no node asked whether a unit runs there before links of a switch go down, if `unasked`."""
+        for host in self.hosts.values():
+            setattr(host.data, UNASKED, unasked)
 
     def connect(self) -> None:
         """Connect to all that are selected, side by side."""

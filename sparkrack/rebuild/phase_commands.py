@@ -73,9 +73,11 @@ def bootstrap_switch(request: Request, forwarded: ForwardedOptions, name: str) -
 
 
 def upgrade_switch(request: Request, forwarded: ForwardedOptions, name: str, folder: str) -> tuple[str, ...]:
-    """Return the upgrade of a switch, which is nothing to do if it runs that release. It waits by its own default."""
+    """Return the upgrade of a switch, which is nothing to do if it runs that release. It waits by its own default. It
+    asks no node: those that are cabled to the switch were asked before, and may be off.
+    """
     return (
-        *("switch", "upgrade", name, "-y", "--rack", request.file, "--packages", folder),
+        *("switch", "upgrade", name, "-y", "--no-nodes", "--rack", request.file, "--packages", folder),
         *_given("--address", forwarded.switch_address),
         *_password("", forwarded.switch_password),
         *(("--replace-fingerprint",) if forwarded.replace_fingerprint else ()),
@@ -89,10 +91,12 @@ def apply(request: Request, rack: Rack) -> tuple[tuple[str, ...], ...]:
     and images are copied over the fabric; only these two roles run on the other nodes.
     """
     call = ("apply", "-y", "--rack", request.file)
+    # As for the upgrade.
+    asked = ("--no-nodes",) if rack.serving else ()
     if request.kind == "all":
-        return ((*call, *_each("--exclude", request.apart)),)
+        return ((*call, *_each("--exclude", request.apart), *asked),)
     if request.kind == "switch":
-        return ((*call, *_each("--limit", request.switches)),)
+        return ((*call, *_each("--limit", request.switches), *asked),)
     present = tuple(name for name in rack.nodes if name not in request.apart)
     if set(present) == set(request.nodes):
         return ((*call, *_each("--limit", request.nodes)),)

@@ -75,7 +75,11 @@ class KeeperTransition(NamedTuple):
 
 
 class KeeperStatus(_Answer):
-    """What `serve_keeper.py status` prints. Times are seconds since 1970, by the clock of the head."""
+    """What `serve_keeper.py status` prints. Times are seconds since 1970, by the clock of the head.
+
+    `version`: of the unit's files as the keeper has read them; None for a keeper that is older than versions are.
+    `former`: the generation whose files `recreate` has put back, 0 when it is unknown which, None for no former ones.
+    """
 
     name: Text
     wish: Literal["up", "down"]
@@ -91,6 +95,8 @@ class KeeperStatus(_Answer):
     unsaved: Text
     ranks: tuple[KeeperRank, ...]
     unconfirmed: tuple[Text, ...]
+    version: Text | None = None
+    former: int | None = None
 
 
 class UnitKeeper:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
-from core.model import Rack
+from core.model import Rack, image_lock, model_lock
 from core.model.errors import printable_line
 from core.model.fields import seconds
+from core.model.lock_file import lock_path
 from core.model.serving import ServingUnit
 from core.util.records import Record, Text
+from roles.serving.desired import declared_version, locked_unit
 from sparkrack.serving.keeper import KeeperError, KeeperStatus, UnitAbsentError, UnitState, as_wished
 
 
@@ -40,7 +42,9 @@ class UnitStatus(Record):
     `wish`: that of rack.yaml; `asked`: what the keeper was asked for last. `state`: absent when the head has no files
     of the unit. `as_wished`: null when the state is unknown. `reason`: of the state, or why it is unknown. `seconds`:
     since the state began. `figures`: of the latest generation, in seconds: gates_s, ready_s, completion_s.
-    `failed_gates`: the reason by node.
+    `failed_gates`: the reason by node. `files`: those with which the keeper runs the unit. They are `declared` in
+    rack.yaml; `former`, those of generation `former` (0: unknown), which `recreate` went back to; or `other`. Null:
+    unknown, because of `files_unknown`.
     """
 
     unit: str
@@ -56,6 +60,9 @@ class UnitStatus(Record):
     restarts: RestartsUsed
     figures: dict[str, float] = Field(default_factory=dict)
     failed_gates: dict[str, Text] = Field(default_factory=dict)
+    files: Literal["declared", "former", "other"] | None = None
+    former: int | None = None
+    files_unknown: Text = ""
 
 
 class ServeStatus(Record):
@@ -126,4 +133,19 @@ def _unit(rack: Rack, unit: ServingUnit, answer: KeeperStatus | KeeperError) -> 
         restarts=budget.model_copy(update={"used": sum(answer.clock - at < budget.within for at in answer.restarts)}),
         figures=dict(answer.figures),
         failed_gates=dict(answer.failed_gates),
+        **_files(rack, unit, answer),
     )
+
+
+def _files(rack: Rack, unit: ServingUnit, answer: KeeperStatus) -> dict[str, Any]:
+    """Return the fields that compare the files with which a keeper runs a unit with those of rack.yaml."""
+    if answer.version is None:
+        return {"files_unknown": "its keeper does not report a version; `sparkrack apply --only serving` renews it"}
+    lock = lock_path(rack.source)
+    try:
+        declared = declared_version(locked_unit(rack, unit, image_lock.read(lock), model_lock.read(lock)))
+    except ValueError as fault:
+        return {"files_unknown": printable_line(str(fault))}
+    if answer.version == declared:
+        return {"files": "declared"}
+    return {"files": "other"} if answer.former is None else {"files": "former", "former": answer.former}

@@ -87,3 +87,29 @@ def test_a_run_that_selects_a_node_never_goes_on_without_it(operator: Operator, 
     assert "--no-lock is for a run that selects switches only, and this one selects spark" in ended.stderr
     assert "add --limit switches" in ended.stderr
     assert (operator.emulator.stats()["reads"], operator.emulator.writes()) == (reads, 0)
+
+
+UNITS = """
+images: [nvcr.io/nvidia/vllm:26.04-py3]
+models: {qwen: {source: Qwen/Small}}
+serving:
+  units:
+    one: {engine: vllm, version: 0.19.1, image: 'nvcr.io/nvidia/vllm:26.04-py3', model: qwen, nodes: [spark1, spark2],
+      parallel: {tensor: 2}, context: 65536, memory: 0.8}
+"""
+
+
+def test_below_units_of_which_nothing_is_known_a_run_is_refused_and_names_the_option(operator: Operator) -> None:
+    rack = operator.folder / "rack.yaml"
+    rack.write_text(rack.read_text() + UNITS)
+    for verb, words in (("plan", ()), ("apply", ("-y", "--no-lock"))):
+        ended = operator.sparkrack(verb, *words, *SWITCH)
+        assert ended.code == 1, ended.text
+        assert "whether a unit runs on spark8 is unknown: it does not answer; " in ended.text
+        assert operator.emulator.writes() == 0
+    assert operator.sparkrack("plan", *SWITCH, "--no-nodes").code == 2
+    ended = operator.sparkrack("apply", "-y", "--no-lock", "--no-nodes", *SWITCH)
+    assert ended.code == 0, ended.text
+    assert operator.row("qsfp56-dd-1-1")["speed"] == "100G-baseCR2"
+    again = operator.sparkrack("apply", "-y", *SWITCH)
+    assert (again.code, "nothing to do" in again.stdout) == (0, True), again.text

@@ -129,6 +129,10 @@ def test_a_switch_that_is_ours_over_the_pinned_certificate(make_owner: MakePacka
     assert code == 1, text
     assert "nothing was changed. If no other run is active: --no-lock" in text
     code, text = owner.run("-y", "--no-lock")
+    assert code == 1, text
+    assert text.count("is unknown: it does not answer; make it answer in this run, or pass --no-nodes") == 8, text
+    assert not {"/tool/fetch", "/system/reboot"} & set(owner.commands()[mark:])
+    code, text = owner.run("-y", "--no-lock", "--no-nodes")
     assert code == 0, text
     assert f"upgraded to RouterOS {TARGET}" in text
     assert {line["service"] for line in owner.workdir.log()[mark:] if line.get("command") == "/login"} == {"api-ssl"}

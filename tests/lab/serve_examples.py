@@ -253,6 +253,19 @@ class ExampleWalk:
                 seconds[name].append(time.monotonic() - begun)
         self.seconds |= {name: round(statistics.median(values), 2) for name, values in seconds.items()}
 
+    def switch_waits(self) -> None:
+        """A change of the switch that bounces all ports is refused while the unit runs, by its nodes' own answer."""
+        file = self.rack.paths.rack
+        text, before = file.read_text(), self.containers()
+        for name in self.declared.switches:
+            file.write_text(re.sub(rf"^  {name}:\n", r"\g<0>    l2mtu: 9400\n", text, count=1, flags=re.MULTILINE))
+            refused = self.sparkrack("apply", "-y", code=1)
+            nodes = ", ".join(self.rack.nodes)
+            assert f"runs, and {nodes} would be cut off from {name}; run `sparkrack serve stop" in refused, refused
+            file.write_text(text)
+            assert self.containers() == before
+            self.checked.append("a change of the switch below the unit is refused")
+
     def restarts(self) -> None:
         """`restart`, then `recreate` with a rack file that asks for one more sequence."""
         before = self.containers()
@@ -311,7 +324,7 @@ def run(example: ServedExample) -> Iterator[dict[str, Any]]:
         print(f"{example.file}:", *(f"  {line}" for line in changes), sep="\n", flush=True)
         loads = [os.getloadavg()[0]]
         found.to_first_completion(file)
-        for part in (found.runs_undisturbed, found.costs, found.restarts, found.stops, None):
+        for part in (found.runs_undisturbed, found.costs, found.switch_waits, found.restarts, found.stops, None):
             loads.append(os.getloadavg()[0])
             yield {
                 "date": datetime.now(UTC).date().isoformat(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,37 @@ def test_a_node_with_files_of_another_version_is_a_refusal(unit: SteppedUnit) ->
     assert "gate of spark2 (rank 1): its tether has another version of the unit's files" in unit.record.reason
     assert list(unit.record.failed_gates) == ["spark2"]
     unit.versions[1] = unit.unit.version
+    unit.up()
+    assert unit.record.state == "ready"
+
+
+def test_the_gate_of_a_node_is_heard_before_its_version_is_judged(unit: SteppedUnit) -> None:
+    """Files that are half written have another version, too, and the gate has the better reason."""
+    unit.versions[1] = "0123456789abcdef"
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    unit.ask(1)
+    assert unit.record.state == "gating"
+    unit.ask(1)
+    assert unit.record.state == "held"
+
+
+def test_a_tether_that_is_older_than_versions_is_heard_and_starts_no_rank(unit: SteppedUnit) -> None:
+    """Its report has no version. A keeper that refused it would wait until the limit of the gates, and not know why."""
+    right = {"state": "idle", "generation": 0, "boot": "b", "clean": True, "leaving": False, "kernel": "", "detail": ""}
+    report = serve_lifecycle.TetherReport.of({**right, "gate": None}, 0.0, serve_lifecycle.ClockSkew(0.0, 0.01))
+    assert report.version == ""
+    unit.unit = unit.lifecycle.unit = replace(unit.unit, version="0123456789abcdef")
+    unit.versions = [unit.unit.version, report.version]
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    unit.pass_by(8)
+    assert (unit.record.state, unit.running) == ("held", {})
+    assert "gate of spark2 (rank 1): its tether has another version of the unit's files" in unit.record.reason
+
+
+def test_former_files_that_have_no_version_start(unit: SteppedUnit) -> None:
+    """As `recreate` puts them back after an upgrade: all nodes have the same, and none has a version."""
+    assert unit.unit.version == ""
+    unit.versions = ["", ""]
     unit.up()
     assert unit.record.state == "ready"
 

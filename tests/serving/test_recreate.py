@@ -19,10 +19,12 @@ from shlex import join
 import pytest
 from click.testing import CliRunner
 
+from core.model import image_lock, model_lock
 from roles.serving.programs import FOLDER
 from sparkrack.cli.main import sparkrack
 from tests.serving.serving_rack import PATIENCE, ServingNode, ServingRack
 from tests.serving.test_serve_verbs import VerbRack
+from tests.unit.roles.serving_units import PINS, RECORDS
 
 SSH = """\
 #!/bin/sh
@@ -57,6 +59,7 @@ for number, node in enumerate(("spark1", "spark2")):
     unit = json.loads((etc / "toy.json").read_text())
     unit["times"]["ready_limit"] = float(limit)
     (etc / "toy.json").write_text(json.dumps(unit))
+    (etc / "toy.former").unlink(missing_ok=True)
     for kind in ("tether", "keeper")[:2 - number]:
         words = ["ip", "netns", "exec", f"{prefix}{number}", str(top / "tools/systemctl")]
         subprocess.run([*words, "restart", f"-{kind}.service"], check=True, env={**os.environ, "NODE": str(top / node)})
@@ -69,10 +72,11 @@ from sparkrack.cli import serve_recreate, serve_run
 from sparkrack.cli.main import sparkrack
 from sparkrack.rebuild import subcommands
 from sparkrack.serving.former import FormerVersion
+from sparkrack.serving.keeper import UnitKeeper
 serve_run.POLL_SECONDS = 0.2
 subcommands.CALL = tuple(sys.argv[1:9])
 at, done = sys.argv[9], []
-run, call = FormerVersion._run, subcommands.CommandRunner.call
+run, call, ask = FormerVersion._run, subcommands.CommandRunner.call, UnitKeeper._run
 def passed(step):
     done.append(step)
     if f"{step}, {done.count(step)}" == at:
@@ -85,6 +89,14 @@ def killed_around_apply(self, words, **options):
     result = call(self, words, **options)
     passed("after apply")
     return result
+def killed_around_a_wish(self, *words):
+    if words[0] == "status":
+        return ask(self, *words)
+    passed(f"before {words[0]}")
+    answer = ask(self, *words)
+    passed(f"after {words[0]}")
+    return answer
+UnitKeeper._run = killed_around_a_wish
 FormerVersion._run = killed_before_a_script
 subcommands.CommandRunner.call = killed_around_apply
 sparkrack(sys.argv[10:])
@@ -107,6 +119,8 @@ class RecreateRack(VerbRack):
     def __init__(self, rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(rack, monkeypatch)
         (rack.folder / "bin/ssh").write_text(SSH.format(folder=FOLDER))
+        image_lock.write(rack.folder / "rack.lock.json", PINS)
+        model_lock.write(rack.folder / "rack.lock.json", RECORDS)
         (rack.folder / "tools").mkdir()
         for name, content in {"systemctl": SYSTEMCTL, "docker": "#!/bin/sh\nexit 0\n"}.items():
             (rack.folder / "tools" / name).write_text(content)
@@ -186,8 +200,11 @@ def back(verbs: RecreateRack, process: subprocess.Popen[str]) -> None:
     """The former version serves again, proven by a completion, and the exit code and one line say so."""
     output, complaint = process.communicate(timeout=500)
     assert process.returncode == 1, output + complaint
-    assert "; its former version, that of generation " in complaint, output + complaint
+    found = re.search(r"; its former version, that of generation (\d+), serves again", complaint)
+    assert found, output + complaint
     whole(verbs, GOOD)
+    shown = verbs.run("status").stdout
+    assert f"toy: serves its former version, the files of generation {found[1]}: `serve recreate` went back" in shown
 
 
 def forth(verbs: RecreateRack, process: subprocess.Popen[str]) -> None:
@@ -195,6 +212,7 @@ def forth(verbs: RecreateRack, process: subprocess.Popen[str]) -> None:
     output, complaint = process.communicate(timeout=500)
     assert process.returncode == 0, output + complaint
     whole(verbs, NEW)
+    assert "former" not in verbs.run("status").stdout
 
 
 def whole(verbs: RecreateRack, content: str) -> None:
@@ -245,9 +263,12 @@ class Kill:
 
 
 KILLS = (
+    Kill("before keep on spark1, 1"),
     Kill("before keep on spark2, 1"),
     Kill("before forget on spark1, 1"),
     Kill("before forget on spark2, 1"),
+    Kill("before down, 1"),
+    Kill("after down, 1"),
     Kill("before begin on spark1, 1"),
     Kill("before begin on spark2, 1"),
     Kill("before apply, 1"),
@@ -255,17 +276,22 @@ KILLS = (
     Kill("apply, spark1 is whole", mixed=True),
     Kill("apply, files written on spark2", mixed=True),
     Kill("after apply, 1"),
+    Kill("before up, 1"),
+    Kill("after up, 1"),
     Kill("before keep on spark1, 2"),
     Kill("before keep on spark2, 2"),
     Kill("before forget on spark1, 2"),
     Kill("before forget on spark2, 2"),
     Kill("before list on spark1, 1", ENDS),
+    Kill("before list on spark2, 1", ENDS),
     Kill("before begin on spark1, 2", ENDS),
     Kill("before begin on spark2, 2", ENDS),
     Kill("before restore on spark1, 1", ENDS),
     Kill("before restore on spark2, 1", ENDS, mixed=True),
     Kill("before end on spark1, 1", ENDS),
     Kill("before end on spark2, 1", ENDS),
+    Kill("before up, 2", ENDS),
+    Kill("after up, 2", ENDS),
 )
 FIRST = ("before keep on spark2, 1", "apply, spark1 is whole", "before restore on spark2, 1")
 
@@ -305,3 +331,15 @@ def test_a_run_that_is_killed_while_it_waits_is_repeated(
     process.kill()
     killed(verbs, process)
     (forth if content == NEW else back)(verbs, verbs.recreate(content))
+
+
+@pytest.mark.soak
+def test_a_run_that_is_killed_with_a_closed_door_is_repeated_and_opens_it(
+    rack: ServingRack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verbs = brought_up(rack, monkeypatch)
+    verbs.with_door("exit 0")
+    killed(verbs, verbs.recreate(NEW, "after down, 1"))
+    assert [call.split()[0] for call in verbs.door_calls()] == ["close"]
+    forth(verbs, verbs.recreate(NEW))
+    assert [call.split()[0] for call in verbs.door_calls()] == ["close", "close", "open"]

@@ -141,3 +141,12 @@ def test_systemd_is_told_that_a_program_goes_on(
 def test_a_busy_unit_that_gets_stuck_is_found_as_soon_as_an_idle_one(interval: float) -> None:
     times = serve_unit.ServeTimes(probe_interval=interval)
     assert 2 * times.busy_interval <= times.probe_interval
+
+
+@pytest.mark.parametrize(
+    ("note", "former"), [(None, None), (b"7\n", 7), (b"", 0), (b"\xff", 0), (b"9" * 30, 0), (b"x", 0)]
+)
+def test_the_note_of_a_former_version(tmp_path: Path, note: bytes | None, former: int | None) -> None:
+    if note is not None:
+        (tmp_path / "qwen.former").write_bytes(note)
+    assert serve_unit.read_former(str(tmp_path / "qwen.json")) == former

@@ -42,6 +42,7 @@ from serve_unit import (
     line,
     load_unit,
     log,
+    read_former,
     read_line,
     read_record,
     read_secret,
@@ -66,8 +67,10 @@ DRAIN_LOOK = 1.0
 class KeeperServer:
     """Answers tethers and commands, a thread for each connection. Only addresses of the unit are heard."""
 
-    def __init__(self, unit: ServedUnit, secret: bytes, lifecycle: UnitLifecycle, lock: threading.Lock) -> None:
-        self.unit, self.secret, self.lifecycle, self.lock = unit, secret, lifecycle, lock
+    def __init__(
+        self, unit: ServedUnit, former: int | None, secret: bytes, lifecycle: UnitLifecycle, lock: threading.Lock
+    ) -> None:
+        self.unit, self.former, self.secret, self.lifecycle, self.lock = unit, former, secret, lifecycle, lock
         self._addresses = {rank.address for rank in unit.ranks} | {unit.head[0]}
         self._open: Counter[str] = Counter()
         self._refused: dict[str, float] = {}
@@ -124,7 +127,7 @@ class KeeperServer:
                 raise ServeError(f"the unit has no rank {line(repr(rank), 40)}")
             return self.lifecycle.reported(rank, TetherReport.of(content, now, skew))
         if kind == "status":
-            return self.lifecycle.status(now)
+            return {**self.lifecycle.status(now), "former": self.former}
         if kind == "wish" and content.get("wish") in ("up", "down"):
             done, text = self.lifecycle.wished(content["wish"], content.get("anyway") is True, now)
             log(f"wish {content['wish']}: {text}")
@@ -230,8 +233,11 @@ class Prober:
         return request
 
 
-def run(unit: ServedUnit, folder: str) -> NoReturn:
-    """Run the service. Raises ServeError or OSError when it cannot start."""
+def run(unit: ServedUnit, former: int | None, folder: str) -> NoReturn:
+    """Run the service. `former`: the generation whose files were put back, None for others.
+
+    Raises ServeError or OSError when it cannot start.
+    """
     secret = read_secret(unit)
     serve_probe.read_key(unit)
     Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -249,7 +255,7 @@ def run(unit: ServedUnit, folder: str) -> NoReturn:
             log(f"unit {unit.name}, generation {values['generation']}: {values['state']}: {values['reason']}")
 
     lifecycle = UnitLifecycle(unit, record, save, time.monotonic())
-    server = KeeperServer(unit, secret, lifecycle, lock)
+    server = KeeperServer(unit, former, secret, lifecycle, lock)
     prober = Prober(unit, lifecycle, lock)
     log(f"unit {unit.name}, generation {record.generation}: {record.state}; the keeper listens at {_at(unit)}")
     for target in (server.serve, prober.run):
@@ -308,7 +314,7 @@ def main(words: list[str]) -> int:
         if given.command != "run":
             return command(unit, given.command, given.anyway)
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # all is on the disk before it has an effect
-        run(unit, given.state)
+        run(unit, read_former(given.unit), given.state)
     except ServeError as error:
         print(f"serve-keeper: {error}", file=sys.stderr)
     except OSError as error:

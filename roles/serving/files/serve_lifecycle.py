@@ -88,7 +88,8 @@ class TetherReport:
     `generation`: that of the rank it started last; None: a rank runs that it did not start. `gate`: generation,
     verdict and reason of its last gate. `clean`: false after a boot of its machine that ended while the rank ran, and
     not in order. `leaving`: its machine shuts down. `kernel`: why the kernel's log forbids another start.
-    `skew`: of the clock of its node. `version`: of the unit's files as it read them.
+    `skew`: of the clock of its node. `version`: of the unit's files as it read them; empty for a tether that is older
+    than versions are, which is heard all the same: it must be told to stop.
     """
 
     state: str
@@ -111,6 +112,7 @@ class TetherReport:
             if not (isinstance(gate, list) and [type(one) for one in gate] == [int, bool, str]):
                 raise ServeError("the report has no valid gate")
             gate = (gate[0], gate[1], line(gate[2]))
+        message = {"version": "", **message}
         expected = {
             "state": str,
             "boot": str,
@@ -289,7 +291,7 @@ class UnitLifecycle:
 
     def status(self, now: float) -> dict[str, Any]:
         """Return the record, and of each rank what it last reported and how long ago, in seconds. `clock`: the time of
-        the answer, in seconds since 1970 as those of the record.
+        the answer, in seconds since 1970 as those of the record. `version`: of the files of the unit that is kept.
         """
         ranks = []
         for rank in self.unit.ranks:
@@ -304,6 +306,7 @@ class UnitLifecycle:
         return {
             **asdict(self.record),
             "clock": round(self._clock(), 3),
+            "version": self.unit.version,
             "misses": self.misses,
             "unsaved": self.unsaved,
             "ranks": ranks,

@@ -22,6 +22,9 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
     boot         hold or start
     version      of the files of all nodes: a rank starts only where keeper and tether have the same
 
+NAME.former beside it is there while the files are those of an earlier start, which `sparkrack serve recreate` has put
+back: it has the number of that generation.
+
 A message is one line: HMAC-SHA256 as hex, a space, a JSON object. The keeper speaks first, with a random challenge, and
 both MACs cover it, so that no message of another connection is accepted.
 """
@@ -281,6 +284,19 @@ def load_unit(path: str) -> ServedUnit:
     if len({rank.address for rank in ranks}) < len(ranks):
         raise ServeError(f"{path}: ranks: two ranks have the same address")
     return unit
+
+
+def read_former(path: str) -> int | None:
+    """Return the generation whose files were put back beside a unit file; None when they are no former ones, 0 when
+    they are and the note does not say which. It keeps no unit from running.
+    """
+    try:
+        text = Path(path).with_suffix(".former").read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError):
+        return 0
+    return int(text) if text.isdigit() and len(text) < 19 else 0
 
 
 def read_private(path: str) -> bytes:

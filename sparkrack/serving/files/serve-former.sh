@@ -7,7 +7,8 @@
 #                                             absent: how the files here compare, or that docker no longer has the image
 #   serve-former.sh begin UNIT                note that files change: the gate refuses until `end`, or until apply has
 #                                             written them. A node without files of units needs none
-#   serve-former.sh restore UNIT GENERATION   put the kept files in the place of those here, and restart keeper and tether
+#   serve-former.sh restore UNIT GENERATION   put the kept files in the place of those here, note that in UNIT.former until
+#                                             apply writes others, and restart keeper and tether
 #   serve-former.sh end UNIT                  files are whole on each node
 #
 # A kept version is one file, which gets its name when all of it is on the disk. The lease secret is not in it: all nodes
@@ -79,6 +80,7 @@ restore)
         tar -tPf "$kept" "$file" > /dev/null 2>&1 || rm -f "$file"
     done
     tar -xpPf "$kept"
+    echo "$3" > "$etc/$unit.former"
     sync
     systemctl daemon-reload
     systemctl restart "sparkrack-serve-$unit-tether.service"

@@ -11,10 +11,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from core.model import image_lock, load, model_lock
+from core.model.lock_file import lock_path
+from roles.serving.desired import declared_version, locked_unit
 from roles.serving.programs import KEEPER
 from sparkrack.cli import serve_recreate, serve_run
 from sparkrack.cli.main import sparkrack
 from tests.unit.model.serving_racks import machines, put, text, unit
+from tests.unit.roles.serving_units import PINS, RECORDS
 
 # A node is a folder: its files, and whether it is off.
 SSH = """\
@@ -126,6 +130,14 @@ class ServeRack:
         for number, one in enumerate(answers):
             content = one if isinstance(one, str) else json.dumps(one)
             (self.folder / head / f"{name}.{number:03}.status").write_text(content)
+
+    def version(self, name: str = "qwen") -> str:
+        """The version of the declared files of a unit; writes the lock file that these follow from."""
+        rack, lock = load(self.file), lock_path(self.file)
+        image_lock.write(lock, PINS)
+        model_lock.write(lock, RECORDS)
+        assert rack.serving
+        return declared_version(locked_unit(rack, rack.serving.units[name], PINS, RECORDS))
 
     def fail(self, kind: str, content: str, node: str = "n0") -> None:
         """Let the keeper's program end with 1: `fault` for each call, `refusal` for a wish."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,12 @@ def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServeRack:
     return made
 
 
-def applies(rack: ServeRack, monkeypatch: pytest.MonkeyPatch, image: str = BAD, code: int = 0) -> None:
-    """Let `apply` write this image on both nodes and end so."""
-    words = (sys.executable, "-c", APPLY, str(rack.folder), image, str(code))
+def applies(
+    rack: ServeRack, monkeypatch: pytest.MonkeyPatch, image: str = BAD, code: int = 0, more: str = "true"
+) -> None:
+    """Let `apply` write this image on both nodes, run a script in the folder of the nodes, and end so."""
+    script = f"import subprocess; subprocess.run({more!r}, shell=True, check=True, cwd=sys.argv[1])\nsys.exit(code)"
+    words = (sys.executable, "-c", APPLY.replace("sys.exit(code)", script), str(rack.folder), image, str(code))
     monkeypatch.setattr(subcommands, "CALL", words)
 
 
@@ -109,6 +113,7 @@ def test_an_image_that_does_not_serve_goes_back(rack: ServeRack, monkeypatch: py
         etc = rack.folder / node / "etc/sparkrack/serve"
         assert (etc / "qwen.secret").read_text() == "lease\n"
         assert not (etc / "qwen.pending").exists()
+        assert (etc / "qwen.former").read_text() == "7\n"
         calls = (rack.folder / node / "systemctl").read_text().splitlines()
         assert calls == ["daemon-reload", "restart sparkrack-serve-qwen-tether.service"]
     assert (rack.folder / "n0/var/lib/sparkrack/serve/former/qwen.7.tar").stat().st_mode & 0o77 == 0
@@ -134,6 +139,9 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "no image": (f"echo {GOOD} > n1/no-images", f"n1 no longer has {GOOD}, the image of its former version"),
     "same files": ("sed -i s/bbbb/aaaa/g n0/etc/sparkrack/serve/qwen.args n1/etc/sparkrack/serve/qwen.args",
                    "its files are those of its last good start"),
+    "other nodes": (("for n in n0 n1; do sed -i s/n1/n2/ $n/etc/sparkrack/serve/qwen.json; "
+                    "k=$n/var/lib/sparkrack/serve/former/qwen.7.tar; tar -tPf $k > $n/names; "
+                    "tar -cPf $k -T $n/names; done"), "its former version was on other nodes: n0,n2"),
 }  # fmt: skip
 
 
@@ -142,14 +150,20 @@ def test_there_is_no_way_back_without_a_whole_former_version(
     rack: ServeRack, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     script, expected = REFUSALS[case]
-    more = f"import subprocess; subprocess.run({script!r}, shell=True, check=True, cwd=sys.argv[1])\nsys.exit(code)"
-    monkeypatch.setattr("tests.unit.cli.test_serve_rolling.APPLY", APPLY.replace("sys.exit(code)", more))
-    applies(rack, monkeypatch)
+    applies(rack, monkeypatch, more=script)
     rack.answers(READY, READY, DOWN, DOWN, HELD)
     done = rack.run("recreate", "qwen")
     assert done.exit_code == 1
     assert f"qwen: does not serve (held: reason 4), and does not go back: {expected}\n" in done.stderr
     assert rack.asked()[2:] == ["qwen up"]
+
+
+def test_files_that_the_former_version_had_not_are_removed(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
+    applies(rack, monkeypatch, more="touch n0/etc/sparkrack/serve/qwen.key n0/etc/sparkrack/serve/other.key")
+    rack.answers(READY, READY, DOWN, DOWN, HELD, HELD, STARTED)
+    assert rack.run("recreate", "qwen").exit_code == 1
+    assert images(rack) == [GOOD, GOOD]
+    assert [path.name for path in (rack.folder / "n0/etc/sparkrack/serve").glob("*.key")] == ["other.key"]
 
 
 def test_files_of_a_failed_apply_go_back_too(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,6 +173,30 @@ def test_files_of_a_failed_apply_go_back_too(rack: ServeRack, monkeypatch: pytes
     assert done.exit_code == 1
     assert images(rack) == [GOOD, GOOD]
     assert "rack.yaml declares it (apply failed (exit 1); unit qwen is down); its former version" in done.stderr
+    assert rack.asked()[2:] == ["qwen up"]
+
+
+def test_an_apply_that_fails_before_it_writes_anything_leaves_no_unit_down(
+    rack: ServeRack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are those of its last good start. They are put back all the same: the mark of the change is there."""
+    applies(rack, monkeypatch, image=GOOD, code=1)
+    rack.answers(READY, READY, DOWN, DOWN, STARTED)
+    done = rack.run("recreate", "qwen")
+    assert done.exit_code == 1
+    assert "its former version, that of generation 7, serves again" in done.stderr
+    assert rack.asked()[2:] == ["qwen up"]
+    assert not any((rack.folder / node / "etc/sparkrack/serve/qwen.pending").exists() for node in ("n0", "n1"))
+
+
+def test_the_end_of_the_wait_puts_nothing_back(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keeper continues, with the new files."""
+    applies(rack, monkeypatch)
+    rack.answers(READY, READY, DOWN, DOWN, answer("down", "gating", "starting"))
+    done = rack.run("recreate", "qwen", "--timeout", "1")
+    assert done.exit_code == 1
+    assert "qwen: not ready within 1 s: unit qwen is starting, and its keeper continues\n" in done.stderr
+    assert images(rack) == [BAD, BAD]
     assert rack.asked()[2:] == ["qwen up"]
 
 
@@ -175,6 +213,36 @@ def test_a_unit_that_does_not_serve_keeps_what_was_kept(rack: ServeRack, monkeyp
     rack.answers(HELD, HELD, DOWN, DOWN, HELD, HELD, STARTED)
     assert rack.run("recreate", "qwen").exit_code == 1
     assert images(rack) == [GOOD, GOOD]
+
+
+def test_it_goes_back_to_the_latest_version_that_all_nodes_keep(
+    rack: ServeRack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two are there when a run was killed before it removed the older one."""
+    applies(rack, monkeypatch)
+    rack.answers(READY, READY, DOWN, DOWN, HELD, HELD, HELD)
+    assert rack.run("recreate", "qwen").exit_code == 1
+    for node in ("n0", "n1"):
+        folder = rack.folder / node / "var/lib/sparkrack/serve/former"
+        shutil.copy(folder / "qwen.7.tar", folder / "qwen.3.tar")
+    shutil.copy(folder / "qwen.7.tar", folder / "qwen.9.tar")  # on one node only
+    for file in (rack.folder / "n0").glob("*.status"):
+        file.unlink()
+    rack.answers(HELD, HELD, DOWN, DOWN, HELD, HELD, STARTED)
+    done = rack.run("recreate", "qwen")
+    assert "its former version, that of generation 7, serves again" in done.stderr
+
+
+def test_no_node_starts_while_the_files_of_one_are_not_put_back(
+    rack: ServeRack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applies(rack, monkeypatch)
+    rack.program("bin/systemctl", "#!/bin/sh\necho systemd is broken >&2\nexit 1\n")
+    rack.answers(READY, READY, DOWN, DOWN, HELD)
+    done = rack.run("recreate", "qwen")
+    assert done.exit_code == 1
+    assert "and does not go back: n0: systemd is broken\n" in done.stderr
+    assert all((rack.folder / node / "etc/sparkrack/serve/qwen.pending").exists() for node in ("n0", "n1"))
 
 
 def test_files_that_cannot_be_kept_change_nothing(rack: ServeRack) -> None:
@@ -260,6 +328,21 @@ def test_one_that_fails_meanwhile_ends_it(three: ServeRack) -> None:
     assert "Error: unit c is held: reason 2; " in done.stderr
     assert "; not touched: b\n" in done.stderr
     assert asked(three)["b"] == []
+
+
+@pytest.mark.parametrize("failed", ["a", "c"], ids=["done", "to-come"])
+def test_a_named_one_that_fails_meanwhile_ends_it(three: ServeRack, failed: str) -> None:
+    """One that was restarted already, or one whose turn has not come: another must not be taken away beside it."""
+    end = answer("ready", "stopping", "held")
+    plays(three, "a", READY, READY, DOWN, DOWN, *([STARTED, end] if failed == "a" else [STARTED]))
+    plays(three, "b", READY)
+    plays(three, "c", READY, *([end] if failed == "c" else [READY]))
+    done = three.run("restart", "a", "b", "c")
+    assert done.exit_code == 1
+    assert (
+        f"Error: unit {failed} is held: reason 2; `sparkrack serve start {failed}`; not touched: b, c\n" in done.stderr
+    )
+    assert asked(three) == {"a": ["a down", "a up"], "b": [], "c": []}
 
 
 def test_a_named_unit_that_is_away_comes_first(three: ServeRack) -> None:

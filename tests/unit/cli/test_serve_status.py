@@ -36,7 +36,8 @@ def test_the_states_are_those_of_the_keeper() -> None:
 
 def test_a_unit_that_serves_is_shown_with_its_figures(rack: ServeRack) -> None:
     figures = {"gates_s": 12.0, "ready_s": 131.2, "completion_s": 0.8}
-    rack.answers(answer("starting", "ready", figures=figures, restarts=[BEGIN - 99999, BEGIN]))
+    restarts = [BEGIN - 99999, BEGIN]
+    rack.answers(answer("starting", "ready", figures=figures, restarts=restarts, version=rack.version()))
     done = rack.run("status")
     assert done.exit_code == 0, done.output
     assert [line.rstrip() for line in done.stdout.splitlines()] == [
@@ -58,7 +59,8 @@ RANKS = [
 
 
 def test_a_unit_that_is_not_as_wished_is_explained(rack: ServeRack) -> None:
-    rack.answers(answer("ready", "stopping", wish="down", ranks=RANKS, unsaved="No space left on device"))
+    unsaved = "No space left on device"
+    rack.answers(answer("ready", "stopping", wish="down", ranks=RANKS, unsaved=unsaved, version=rack.version()))
     done = rack.run("status", "--quiet")
     assert done.exit_code == 2
     assert done.stdout.splitlines() == [
@@ -165,3 +167,66 @@ def test_a_rack_without_units_has_no_status(rack: ServeRack) -> None:
     done = rack.run("status")
     assert done.exit_code == 1
     assert f"Error: {rack.file} has no serving section\n" in done.stderr
+
+
+# The files with which a unit runs
+
+
+def files(rack: ServeRack) -> list[Any]:
+    report = json.loads(rack.run("status", "--json").stdout)
+    return [report["units"][0][key] for key in ("files", "former", "files_unknown", "as_wished")]
+
+
+def test_the_declared_files_are_told_from_others(rack: ServeRack) -> None:
+    rack.answers(answer("ready", version=rack.version(), former=None))
+    assert files(rack) == ["declared", None, "", True]
+    assert "files" not in rack.run("status").stdout
+    rack.declare({"qwen": unit(sequences=7)})
+    assert files(rack) == ["other", None, "", True]
+    done = rack.run("status", "--quiet")
+    assert done.exit_code == 0
+    assert "qwen: has other files than rack.yaml declares; `sparkrack drift` shows which" in done.stdout
+
+
+@pytest.mark.parametrize(("state", "verb"), [("ready", "serves"), ("busy", "serves"), ("held", "has")])
+def test_a_former_version_is_named(rack: ServeRack, state: str, verb: str) -> None:
+    rack.version()
+    rack.answers(answer(state, version="0123456789abcdef", former=5))
+    assert files(rack)[:3] == ["former", 5, ""]
+    why = "`serve recreate` went back to it, and rack.yaml declares another one"
+    for words in (("status",), ("status", "--quiet")):
+        lines = rack.run(*words).stdout.splitlines()
+        assert f"qwen: {verb} its former version, the files of generation 5: {why}" in lines
+
+
+def test_a_former_version_of_an_unknown_generation_is_named(rack: ServeRack) -> None:
+    rack.version()
+    rack.answers(answer("ready", version="", former=0))
+    assert files(rack)[:2] == ["former", 0]
+    assert "qwen: serves its former version, the files of an unknown generation: " in rack.run("status").stdout
+
+
+def test_a_former_version_that_rack_yaml_declares_again_is_the_declared_one(rack: ServeRack) -> None:
+    rack.answers(answer("ready", version=rack.version(), former=5))
+    assert files(rack)[:2] == ["declared", None]
+
+
+UNKNOWN_FILES = {
+    "older keeper": "its keeper does not report a version; `sparkrack apply --only serving` renews it",
+    "no lock file": "the lock file has no ID of nvcr.io/nvidia/vllm:26.04-py3; run `sparkrack apply --only images`",
+}
+
+
+@pytest.mark.parametrize("case", UNKNOWN_FILES)
+def test_files_that_cannot_be_compared_are_unknown(rack: ServeRack, case: str) -> None:
+    version = rack.version()
+    lock = rack.folder / "rack.lock.json"
+    if case == "no lock file":
+        lock.unlink()
+    rack.answers(answer("ready", **({} if case == "older keeper" else {"version": version})))
+    found = files(rack)
+    assert (found[0], found[3]) == (None, True)
+    assert UNKNOWN_FILES[case] in found[2]
+    done = rack.run("status", "--quiet")
+    assert "qwen: whether its files are those of rack.yaml is unknown: " in done.stdout
+    assert "Traceback" not in done.output

@@ -75,7 +75,7 @@ def test_packages_upgrade_the_switch_before_its_first_contact(workdir: Workdir) 
     assert done.returncode == 0, done.stderr
     assert [words[:2] for words in workdir.calls[:2]] == [["switch", "upgrade"], ["bootstrap", "switch"]]
     folder, sticker = str(Path.cwd() / "npk"), str(Path.cwd() / "sticker")
-    upgrade = ["switch", "upgrade", "crs812", "-y", "--rack", str(workdir.rack), "--packages", folder]
+    upgrade = ["switch", "upgrade", "crs812", "-y", "--no-nodes", "--rack", str(workdir.rack), "--packages", folder]
     assert workdir.calls[0] == [*upgrade, "--password-file", sticker]
     workdir.works = True
     assert workdir.run("--switch", "--packages", "npk").returncode == 0

@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,22 @@ from core.util.managed_file import ManagedFile
 from roles.docker.options import DockerOptions
 from roles.serving import desired, programs
 from roles.serving.desired import LockedUnit
+from roles.serving.programs import KEEPER
 from tests import generated
 from tests.serving.serve_modules import serve_gate, serve_proof, serve_question, serve_unit
 from tests.unit.model.serving_racks import NEMOTRON, loaded, text, unit
-from tests.unit.roles.serving_units import IMAGE_ID, KEY, LEASE, PINS, RECORDS, content, example, head_files, locked
+from tests.unit.roles.serving_units import (
+    IMAGE_ID,
+    KEY,
+    LEASE,
+    PINS,
+    RECORD,
+    RECORDS,
+    content,
+    example,
+    head_files,
+    locked,
+)
 
 ANALYZE = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
 WITH_KEY = unit(api={"port": 8000, "listen": "management", "key": {"env": "KEY"}}, cache="20G")
@@ -117,19 +131,35 @@ def test_keeper_and_tethers_read_the_configuration(tmp_path: Path) -> None:
     assert (read.restart.times, read.restart.within) == (2, 10800)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"context": 2048}, {"sequences": 7}, {"env": {"NCCL_DEBUG": "INFO"}}, {"boot": "start"}],
-    ids=lambda changes: next(iter(changes)),
-)
-def test_files_of_two_versions_are_told_apart(tmp_path: Path, changes: dict[str, Any]) -> None:
-    def version(found: LockedUnit, node: str) -> str:
-        return configuration(found, tmp_path, node).version
+CHANGED: dict[str, Callable[[], LockedUnit]] = {
+    "context": lambda: locked(unit(context=2048)),
+    "sequences": lambda: locked(unit(sequences=7)),
+    "variable": lambda: locked(unit(env={"NCCL_DEBUG": "INFO"})),
+    "boot": lambda: locked(unit(boot="start")),
+    "drain": lambda: locked(unit(drain="40s")),
+    "image": lambda: replace(locked(), image_id=f"sha256:{'f' * 64}"),
+    "model": lambda: replace(locked(), record=replace(RECORD, files=RECORD.files[1:])),
+}
+"""`model`: only the files of the gates have it, where its weights are replaced."""
 
-    before, after = locked(), locked(unit(**changes))
-    assert len(version(before, "n0")) == 16
-    assert version(before, "n0") == version(before, "n1")
-    assert version(after, "n0") == version(after, "n1") != version(before, "n0")
+
+def versions(found: LockedUnit, folder: Path) -> set[str]:
+    return {configuration(found, folder, node).version for node in ("n0", "n1")}
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_files_of_two_versions_are_told_apart(tmp_path: Path, change: str) -> None:
+    (before,), (after,) = versions(locked(), tmp_path), versions(CHANGED[change](), tmp_path)
+    assert len(before) == len(after) == 16
+    assert before != after
+
+
+def test_programs_of_two_releases_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A keeper and a tether of two releases do not start a unit together, though rack.yaml is the same."""
+    before = versions(locked(), tmp_path)
+    others = [replace(one, content=one.content + b"\n") if one.path == KEEPER else one for one in programs.programs()]
+    monkeypatch.setattr(desired, "programs", lambda: tuple(others))
+    assert len(before | versions(locked(), tmp_path)) == 2
 
 
 def test_without_an_answer_any_completion_does(tmp_path: Path) -> None:

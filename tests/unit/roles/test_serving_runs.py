@@ -130,6 +130,26 @@ def test_a_unit_that_runs_is_not_touched(installed: ServingWorld, mode: str) -> 
     assert "run `sparkrack serve recreate one`" in ended.log
 
 
+def test_a_former_version_is_named_and_its_note_goes_with_the_files(installed: ServingWorld) -> None:
+    """`recreate` went back to it: while rack.yaml declares other files it is named, as by `serve status`."""
+    n0, n1 = installed.nodes.values()
+    for node in (n0, n1):
+        node.path("one.former").write_text("5\n")
+    assert installed.run().failed == []
+    assert sent(installed) == [0, 0], "the same files again are no change"
+    installed.write({"one": keyed(context=32768)})
+    ended = installed.run()
+    assert ended.failed == ["n0", "n1"]
+    assert (
+        "unit one is up with its former version, which `recreate` went back to (its rank runs on n0), and" in ended.log
+    )
+    assert n0.path("one.former").exists()
+    at_rest(installed)
+    assert installed.run().failed == []
+    assert not n0.path("one.former").exists()
+    assert not n1.path("one.former").exists()
+
+
 def test_a_unit_whose_rank_runs_elsewhere_is_not_touched(installed: ServingWorld) -> None:
     """The difference is on one node, the only rank that runs on the other one."""
     n0, n1 = installed.nodes.values()

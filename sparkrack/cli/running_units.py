@@ -1,0 +1,23 @@
+"""Refusal of a command that would take links down below a unit that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from core.model import Rack, Switch
+from core.ssh.node_shells import WITNESS_SECONDS, NodeShells, open_shells
+from switch.served_units import unit_refusals
+
+
+def refuse_running_units(rack: Rack, switch: Switch, nodes: Iterable[str]) -> None:
+    """Ask nodes whose links to a switch would go down. Raises ClickException while a unit runs on one, or one does not
+    answer. A rack without units asks no node.
+    """
+    if not rack.serving:
+        return
+    asked = tuple(nodes)
+    with open_shells(rack, asked, WITNESS_SECONDS) as shells:
+        if lines := unit_refusals(rack, switch, asked, NodeShells(shells)):
+            raise click.ClickException("\n".join((*lines, "nothing was changed")))
