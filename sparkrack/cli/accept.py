@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -15,6 +15,9 @@ from sparkrack.cli.options import exclude_option, json_option, limit_option, qui
 
 if TYPE_CHECKING:
     from core.claims.claims import Claim
+    from core.model import Rack
+    from sparkrack.accept.bundle import Recording
+    from sparkrack.accept.imported import ImportReport
     from sparkrack.accept.model import AcceptReport
 
 PAGE, DOCUMENT = "accept.html", "accept.json"
@@ -51,6 +54,26 @@ def _ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
     metavar="FOLDER",
     help=f"Write {PAGE} and {DOCUMENT} with all evidence into this folder.",
 )
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what the rack answered, anonymized, into this new file (.tar.gz).",
+)
+@click.option(
+    "--sign",
+    "key",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="KEY",
+    help="Sign the bundle with this private key of OpenSSH, which tells its readers the public key.",
+)
+@click.option(
+    "--import",
+    "imported",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="BUNDLE",
+    help="Test this program against the rack of a bundle; connects to no rack.",
+)
 @json_option
 @quiet_option
 def accept(
@@ -60,6 +83,9 @@ def accept(
     level: str,  # noqa: ARG001 - the only level that there is
     ids: tuple[str, ...],
     output: Path | None,
+    bundle: Path | None,
+    key: Path | None,
+    imported: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -69,11 +95,20 @@ def accept(
       sparkrack accept --output accept
       sparkrack accept --claim switch.monitor.fields --claim preflight.dmi
       sparkrack accept --json | jq '.claims[] | select(.result == "refuted")'
+      sparkrack accept --bundle rack.tar.gz
+      sparkrack accept --import rack.tar.gz
 
     The claims are those of docs/unproven.md. Nothing is changed and no lock is taken. A claim is not observed when a
     host does not answer, when its answer is not understood, or when it needs a change or load.
-    Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read.
+    Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read. With --import: 0 when no test failed,
+    2 when one did, 1 when none could be run.
     """
+    if imported:
+        if limit or exclude or ids or output or bundle or key:
+            raise click.UsageError("--import tests this program against a bundle; only --json and --quiet go with it")
+        _import(imported, as_json=as_json, quiet=quiet)
+    if key and not bundle:
+        raise click.UsageError("--sign signs a bundle; name it with --bundle FILE")
     with loading():
         from rich.console import Console
 
@@ -81,6 +116,7 @@ def accept(
         from core.model.selection import SelectionError, select
         from core.util.provenance import origin
         from sparkrack.accept import collect, render
+        from sparkrack.accept.bundle import Recording
         from sparkrack.cli.progress import show_progress
         from sparkrack.status.render import WIDTH
 
@@ -92,18 +128,24 @@ def accept(
         raise click.ClickException(str(fault)) from None
     if output:
         _make_folder(output)  # now: minutes later the readings would be for nothing
+    if bundle and bundle.exists():
+        raise click.ClickException(f"{bundle}: exists already; name a new file")
+    recording = Recording() if bundle else None
     begun = origin(rack)
     with show_progress(silent=as_json or quiet) as progress:
-        report = collect.accept(found, list(machines), claims, begun, progress)
+        report = collect.accept(found, list(machines), claims, begun, progress, recording=recording)
     if output:
         _write(output, report)
+    if bundle and recording:
+        _write_bundle(bundle, found, report, recording, key)
     if as_json:
         click.echo(report.to_json())
     else:
         width = None if sys.stdout.isatty() else WIDTH
         render.show(report, Console(highlight=False, markup=False, width=width), quiet=quiet)
-        if output:
-            click.echo(str(output / PAGE))
+        for path in (output and output / PAGE, bundle):
+            if path:
+                click.echo(str(path))
     _next(report, rack, limit, exclude, ids, output, silent=as_json or quiet)
     sys.exit(report.exit)
 
@@ -138,6 +180,52 @@ def _write(folder: Path, report: AcceptReport) -> None:
         write_atomic(folder / DOCUMENT, report.to_json() + "\n")
     except OSError as fault:
         raise click.ClickException(f"{folder}: {fault.strerror}") from None
+
+
+def _write_bundle(path: Path, rack: Rack, report: AcceptReport, recording: Recording, key: Path | None) -> None:
+    from datetime import UTC, datetime
+
+    from sparkrack.accept.bundle import BundleError, bundle_files, write_bundle
+    from sparkrack.engine.run_log import versions
+
+    try:
+        made = datetime.now(UTC).replace(microsecond=0)
+        write_bundle(path, bundle_files(rack, report, recording), made, versions(), key)
+    except BundleError as fault:
+        raise click.ClickException(f"{path}: {fault}") from None
+    except OSError as fault:
+        raise click.ClickException(f"{path}: {fault.strerror}") from None
+
+
+def _import(path: Path, *, as_json: bool, quiet: bool) -> NoReturn:
+    """Test this program against a bundle, print the tests, and exit."""
+    with loading():
+        from core.util.provenance import origin
+        from sparkrack.accept.bundle import BundleError, read_bundle
+        from sparkrack.accept.imported import run_import
+
+    try:
+        report = run_import(read_bundle(path), origin(path))
+    except BundleError as fault:
+        raise click.ClickException(f"{path}: {fault}") from None
+    except OSError as fault:
+        raise click.ClickException(f"{path}: {fault.strerror}") from None
+    if as_json:
+        click.echo(report.model_dump_json(by_alias=True, indent=2))
+    else:
+        _show_import(report, quiet=quiet)
+    sys.exit(report.exit)
+
+
+def _show_import(report: ImportReport, *, quiet: bool) -> None:
+    for test in report.tests:
+        if test.outcome == "failed":
+            click.echo(f"failed: {test.claim}: {test.host}: {test.test}: {test.text}")
+    if not quiet:
+        signed = f"signed by {report.signer}" if report.signer else "not signed"
+        click.echo(f"bundle of {report.made}, {signed}")
+    counts = report.counts
+    click.echo(", ".join(f"{counts[outcome]} {outcome}" for outcome in ("failed", "passed", "not tested")))
 
 
 def _next(
