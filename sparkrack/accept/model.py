@@ -58,7 +58,7 @@ class AcceptReport(Record):
     schema_: Literal["sparkrack.accept/1"] = Field("sparkrack.accept/1", alias="schema")
     rack: str = Field(description="the name of the rack")
     origin: Origin
-    level: Literal["look"] = Field(description="the level of this run")
+    level: Level = Field(description="the level of this run, which includes those before it")
     hosts: tuple[HostReading, ...]
     claims: tuple[ClaimResult, ...] = Field(description="refuted ones first")
 
@@ -70,7 +70,8 @@ class AcceptReport(Record):
     @property
     def exit(self) -> int:
         """The exit code: 1 when no host could be read, 2 when a claim is refuted, else 0."""
-        if not any(host.answered for host in self.hosts):
+        settled = self.counts["refuted"] + self.counts["observed"]
+        if not settled and not any(host.answered for host in self.hosts):
             return 1
         return 2 if self.counts["refuted"] else 0
 

@@ -66,4 +66,4 @@ class Nodes:
             answers = {name: self.changed.get((node, name), self.changed.get(name, GOOD.get(name, ""))) for name in asked}
             return SimpleNamespace(stdout_bytes=self.raw.get(node, probe_output(answers)).encode())
 
-        return SimpleNamespace(run=run, close=lambda: None)
+        return SimpleNamespace(run=run, close=lambda: None, hostname=node)
