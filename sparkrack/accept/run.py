@@ -17,7 +17,7 @@ from core.util.provenance import Origin
 from sparkrack.accept.bundle import Recording
 from sparkrack.accept.collect import ORDER, accept
 from sparkrack.accept.evaluate import claim_result, unknown
-from sparkrack.accept.model import AcceptReport, ClaimResult, Level, MachineResult
+from sparkrack.accept.model import AcceptReport, ClaimResult, MachineResult, RunLevel
 from sparkrack.accept.trials import LOST_SESSION_SECONDS, SAFE_MODE, TRIED, Spare, run_trial, safe_mode_trial
 
 Lock = Callable[[], AbstractContextManager[Callable[[], str]]]
@@ -49,7 +49,7 @@ class AcceptOptions:
     switch may take to undo the changes of a lost session.
     """
 
-    level: Level = "look"
+    level: RunLevel = "look"
     spare: Spare | None = None
     session_seconds: float = LOST_SESSION_SECONDS
 

@@ -17,7 +17,7 @@ from core.hardware.cage_kinds import cage_kind, lane_interface
 from core.model import Rack, Switch
 from core.model.errors import counted
 from core.routeros.change_plan import ChangeBatch, ChangePlan
-from core.routeros.diff import DesiredRow, diff
+from core.routeros.diff import DesiredRow, RowChange, diff
 from core.routeros.errors import CheckError, RefusedError, SentenceError, SwitchError, UnreadableError
 from core.routeros.menus import BRIDGE_HOST, ETHERNET, QOS_PORT, SCHEDULER, SCRIPT, Menu, Row, Sentence
 from core.routeros.reading import Ask, SwitchReading
@@ -223,18 +223,29 @@ def safe_mode_trial(spare: Spare, line: SessionConnection, run: str, seconds: fl
     transaction = _TrialTransaction(f"{PREFIX}{run}", target, before, todo, fuse=fuse, attempt=attempt)
     outcome = execute(transaction, line, timeout=seconds)
     waited = time.monotonic() - cut[0] if cut else 0.0
-    if outcome.done:
-        # It reads as written and safe mode is free: nothing undoes it any more, so the old values are written again.
+    try:
         with line.second() as session:
-            for change in todo.changes:
-                old = [f"={one.name}={one.old}" for one in change.fields if one.old is not None]
-                session.talk(f"{change.menu.path}/set", f"=.id={change.id}", *old)
+            stays = target.plan(target.read(lambda sentence: session.talk(*sentence))).empty
+            if stays:
+                # Safe mode is free and undoes nothing any more, so the old values are written again.
+                for change in todo.changes:
+                    session.talk(f"{change.menu.path}/set", f"=.id={change.id}", *_old_values(change))
+    except (SwitchError, UnreadableError, RefusedError) as fault:
+        raise SpareError(f"{host} cannot be read again: {fault}; {outcome.text}") from None
     _check_unchanged(target, before, line, outcome.text)
-    if outcome.done:
-        return refuted(host, f"the change stays after the connection was cut and safe mode has ended ({waited:.0f} s)")
+    if stays:
+        return refuted(host, f"the change stays {waited:.0f} s after the connection was cut")
     if not cut:
         return unknown(host, outcome.text)
     return observed(host, f"the change was undone within {waited:.0f} s after the connection was cut")
+
+
+def _old_values(change: RowChange) -> Iterator[str]:
+    """The words that set the fields of a changed row as they were; one that was not printed had its default."""
+    for one in change.fields:
+        old = change.menu.fields[one.name].default if one.old is None else one.old
+        if old is not None:
+            yield f"={one.name}={old}"
 
 
 def _check_spare(spare: Spare, reading: SwitchReading, line: SwitchConnection) -> None:

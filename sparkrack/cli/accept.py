@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from core.model import Rack
     from sparkrack.accept.bundle import Recording
     from sparkrack.accept.imported import ImportReport
-    from sparkrack.accept.model import AcceptReport, Level
+    from sparkrack.accept.model import AcceptReport, RunLevel
     from sparkrack.accept.state import AcceptState
 
 PAGE, DOCUMENT = "accept.html", "accept.json"
@@ -89,7 +89,7 @@ def accept(
     rack: Path,
     limit: tuple[str, ...],
     exclude: tuple[str, ...],
-    level: Level,
+    level: RunLevel,
     spare: str | None,
     yes: bool,
     ids: tuple[str, ...],

@@ -265,7 +265,8 @@ def test_an_unknown_claim(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize("level", ["change", "load"])
-def test_another_level_is_no_choice_yet(level: str, nodes: Nodes) -> None:
+def test_no_other_level_without_its_cage(level: str, nodes: Nodes) -> None:
+    """A change needs a spare cage; `load` is not observed."""
     ended = run("--level", level)
     assert (ended.exit_code, nodes.scripts) == (1, [])
 

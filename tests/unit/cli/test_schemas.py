@@ -14,6 +14,8 @@ from pydantic import BaseModel, TypeAdapter
 
 from core.util.event import EventKind
 from core.verify.report import Report
+from sparkrack.accept.bundle import AcceptManifest
+from sparkrack.accept.imported import ImportReport
 from sparkrack.accept.model import AcceptReport
 from sparkrack.cli.check import Checked
 from sparkrack.cli.serve import ServeCheckRecord
@@ -43,6 +45,8 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "drift": Drift,
     "verify": Report,
     "accept": AcceptReport,
+    "accept-import": ImportReport,
+    "accept-bundle": AcceptManifest,
     "topology": Topology,
     "status": Status,
     "runs": RunList,
@@ -51,7 +55,7 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "support": SupportManifest,
 }
 """What `sparkrack VERB --json` prints; `run` is that of `sparkrack runs ID`, `support` is
-manifest.json of an archive."""
+manifest.json of an archive, `accept-import` what `accept --import` prints, `accept-bundle` manifest.json of its bundle."""
 JOURNALS: Mapping[str, Any] = {"journal": running, "rebuild-journal": rebuilding}
 """What `sparkrack apply` and `sparkrack rebuild` keep: each line is one of several kinds."""
 KEPT = (*MODELS, *JOURNALS)
