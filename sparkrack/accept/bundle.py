@@ -120,7 +120,7 @@ def bundle_files(rack: Rack, report: AcceptReport, recording: Recording) -> dict
     texts: dict[str, str] = {}
     try:
         for name, answers in recording.nodes.items():
-            found = {claim: one.model_dump() for claim, one in _answers(answers, anonymizer)}
+            found = {question: one.model_dump() for question, one in _answers(answers, anonymizer)}
             texts[f"nodes/{host[name]}.json"] = _json(found)
         for name, reading in recording.switches.items():
             if isinstance(reading, ProbeReading):

@@ -57,7 +57,7 @@ class AcceptReport(Record):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    schema_: Literal["sparkrack.accept/1"] = Field("sparkrack.accept/1", alias="schema")
+    schema_: Literal["sparkrack.accept/2"] = Field("sparkrack.accept/2", alias="schema")
     rack: str = Field(description="the name of the rack")
     origin: Origin
     level: RunLevel = Field(description="the level of this run; `change` includes `look`")

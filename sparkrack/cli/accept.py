@@ -104,7 +104,7 @@ def accept(
 
     \b
       sparkrack accept --output accept
-      sparkrack accept --output accept --level change --spare crs812/qsfp56-dd-2
+      sparkrack accept --output accept --level change --spare crs812/qsfp56-1
       sparkrack accept --claim switch.monitor.fields --claim preflight.dmi
       sparkrack accept --json | jq '.claims[] | select(.result == "refuted")'
       sparkrack accept --bundle rack.tar.gz

@@ -246,7 +246,7 @@ def test_the_folder(nodes: Nodes, tmp_path: Path) -> None:
     assert page.index('id="preflight.dmi"') < min(
         page.index(f'id="{name}"') for name in CLAIMS if name != "preflight.dmi"
     )
-    assert json.loads((out / "accept.json").read_text())["schema"] == "sparkrack.accept/1"
+    assert json.loads((out / "accept.json").read_text())["schema"] == "sparkrack.accept/2"
 
 
 def test_a_folder_that_cannot_be_made(nodes: Nodes, tmp_path: Path) -> None:
