@@ -54,8 +54,8 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "rebuild": RebuildReport,
     "support": SupportManifest,
 }
-"""What `sparkrack VERB --json` prints; `run` is that of `sparkrack runs ID`, `support` is
-manifest.json of an archive, `accept-import` what `accept --import` prints, `accept-bundle` manifest.json of its bundle."""
+"""What `sparkrack VERB --json` prints; `run` is that of `sparkrack runs ID`, `accept-import` that of `accept --import`,
+`support` and `accept-bundle` are manifest.json of an archive."""
 JOURNALS: Mapping[str, Any] = {"journal": running, "rebuild-journal": rebuilding}
 """What `sparkrack apply` and `sparkrack rebuild` keep: each line is one of several kinds."""
 KEPT = (*MODELS, *JOURNALS)
