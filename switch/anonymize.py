@@ -46,13 +46,30 @@ class Mask:
             self._token("serial number", serial, "SERIAL-{}")
 
     @classmethod
-    def of(cls, tables: Iterable[Iterable[Row]]) -> Mask:
-        """Return a mask for some tables."""
+    def of(cls, tables: Iterable[Iterable[Row]], texts: Iterable[str] = (), serials: Iterable[str] = ()) -> Mask:
+        """Return a mask for some tables; for texts as well, such as output of nodes, and for the serial numbers in
+        them.
+        """
         rows = [row for table in tables for row in table]
         seen = (value for row in rows for name, value in row.items() if not PRIVATE.fullmatch(name))
-        macs = (mac for value in seen for mac in _MAC.findall(value))
-        serials = (row[name] for row in rows for name in row if "serial" in name and name != _MODULE)
-        return cls(macs, serials)
+        macs = (mac for value in (*seen, *texts) for mac in _MAC.findall(value))
+        theirs = (row[name] for row in rows for name in row if "serial" in name and name != _MODULE)
+        return cls(macs, (*theirs, *serials))
+
+    @property
+    def macs(self) -> dict[str, str]:
+        """The MAC addresses that are replaced, and by what."""
+        return dict(self._known["MAC address"])
+
+    @property
+    def serials(self) -> tuple[str, ...]:
+        """The serial numbers that are replaced inside of texts."""
+        return tuple(serial for serial in self._serials if len(serial) >= _SHORTEST)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses, some with a prefix length, that were replaced."""
+        return tuple(self._known["address outside of private networks"])
 
     @property
     def replaced(self) -> dict[str, int]:
@@ -100,7 +117,7 @@ class Mask:
 
     def _by_form(self, text: str) -> str:
         """Replace serial numbers, MAC addresses and public addresses at any place in a text."""
-        for serial in (serial for serial in self._serials if len(serial) >= _SHORTEST):
+        for serial in self.serials:
             text = text.replace(serial, self._known["serial number"][serial])
         text = _MAC.sub(lambda found: self._known["MAC address"].get(found[0].upper(), "00:00:00:00:00:00"), text)
         text = _V4.sub(lambda found: self._address(found[0], found[1]), text)

@@ -46,10 +46,33 @@ class ProbeFixture:
     replaced: Mapping[str, int]
 
 
+@dataclass(frozen=True)
+class ProbeReading:
+    """What a switch printed, before anything of it is replaced: the rows of the menus, the menus that it refused, the
+    monitor's rows, and the commands that it has.
+    """
+
+    tables: Mapping[str, Sequence[Row]]
+    refused: Mapping[str, str]
+    monitor: Sequence[Row]
+    commands: Mapping[str, list[str]]
+
+    @property
+    def everything(self) -> tuple[Sequence[Row], ...]:
+        """All rows, for a mask."""
+        return (*self.tables.values(), self.monitor)
+
+
 def probe(talker: Client) -> ProbeFixture:
     """Read everything. What the switch refuses is recorded; raises SwitchError when it does not answer any more, and
     UnreadableError for answers no switch would give.
     """
+    reading = read_probe(talker)
+    return anonymized(reading, Mask.of(reading.everything))
+
+
+def read_probe(talker: Client) -> ProbeReading:
+    """Read everything, as `probe` does."""
     tables: dict[str, list[dict[str, str]]] = {}
     refused: dict[str, str] = {}
     for path in (*(menu.path for menu in MENUS), INTERFACE):
@@ -61,19 +84,25 @@ def probe(talker: Client) -> ProbeFixture:
             # Sessions of people are no configuration. By id, since names will be others.
             tables[path] = sorted((dict(row) for row in rows if row.get("connection") != "true"), key=_number)
     monitor = _monitor(talker, tables.get(ETHERNET.path, []))
-    mask = Mask.of((*tables.values(), monitor))
-    masked = {path: [mask.row(path, row) for row in table] for path, table in tables.items()}
+    return ProbeReading(tables, refused, monitor, dict(_commands(talker)))
+
+
+def anonymized(reading: ProbeReading, mask: Mask) -> ProbeFixture:
+    """The fixture of a reading, with everything replaced that identifies its owner. `mask`: made of this reading, and
+    perhaps of more.
+    """
+    masked = {path: [mask.row(path, row) for row in table] for path, table in reading.tables.items()}
     hosts = masked.pop(BRIDGE_HOST.path, [])
     version = (masked.get(RESOURCE.path) or [{}])[0].get("version", "")
     document: dict[str, Any] = {
         "format": FORMAT,
         "version": version,
         "menus": {path: [_steady(row) for row in table] for path, table in masked.items()},
-        "refused": {path: mask.words(text) for path, text in refused.items()},
-        "monitor": [mask.row(MONITOR, row) for row in monitor],
+        "refused": {path: mask.words(text) for path, text in reading.refused.items()},
+        "monitor": [mask.row(MONITOR, row) for row in reading.monitor],
         "counters": {path: sorted(names) for path, table in masked.items() if (names := _counters(table))},
         "hosts": {"all": len(hosts), "own": sum(row.get("local") in ("true", "yes") for row in hosts)},
-        "commands": dict(_commands(talker)),
+        "commands": dict(reading.commands),
     }
     document["lacking"] = list(_lacking(document["commands"], version))
     document["questions"] = probe_answers(document)

@@ -7,9 +7,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from lab.routeros_emulator import vlans
-from lab.routeros_emulator.cabling import EmulatedCabling
+from lab.routeros_emulator.cabling import PLUGGED, EmulatedCabling
 from lab.routeros_emulator.certificate_authority import Identity, read_identity
 from lab.routeros_emulator.clock import Clock
 from lab.routeros_emulator.config import SwitchConfig
@@ -28,6 +29,9 @@ from lab.routeros_emulator.script_jobs import Jobs
 from lab.routeros_emulator.software import InstalledSoftware
 from lab.routeros_emulator.store import Store, StoreAction
 from lab.routeros_emulator.switch_chip import SwitchChip
+
+if TYPE_CHECKING:
+    from lab.routeros_emulator.fixture import RecordedLink
 
 ETHERNET, BRIDGE, BRIDGE_PORT = "/interface/ethernet", "/interface/bridge", "/interface/bridge/port"
 CERTIFICATE = "/certificate"
@@ -56,8 +60,8 @@ class EmulatedDevice:
         self.software = InstalledSoftware.of(config)
         self.on_restart: Callable[[], None] = lambda: None
         self.hardware = config.hardware
-        #: What monitor shows of a port besides its link, where that was recorded from a real unit.
-        self.recorded_links: Mapping[str, Values] = {}
+        #: What a real unit showed of each port (default name), where that was recorded.
+        self.recorded_links: Mapping[str, RecordedLink] = {}
         self.clock = Clock()
         self.wires = wires
         menus = [menu for menu in menus if menu.since <= self.version]
@@ -214,6 +218,21 @@ class EmulatedDevice:
     def membership(self, interface: str) -> EmulatedRow | None:
         """The bridge port row of an interface, by its present name."""
         return next((r for r in self.store.rows(BRIDGE_PORT) if r.values["interface"] == interface), None)
+
+    def unchanged_link(self, default_name: str) -> RecordedLink | None:
+        """What a real unit showed of a port; None unless that was recorded, all lanes of its cage are set as they were
+        then, and each cable of the cage is still plugged.
+        """
+        recorded = self.recorded_links.get(default_name)
+        if recorded is None:
+            return None
+        cage = self.hardware.by_name[default_name].cage
+        for port in self.hardware.by_cage[cage]:
+            now, then = self.ethernet(port.name).values, self.recorded_links.get(port.name)
+            if then is None or any(now.get(name) != value for name, value in then.settings.items()):
+                return None
+        plugged = all(socket.state == PLUGGED for socket in self.links.plant.at(cage))
+        return recorded if plugged else None
 
     def ethernet(self, default_name: str) -> EmulatedRow:
         """The row of a sub-interface, by the name it has from the factory."""

@@ -4,8 +4,10 @@ The file is JSON: ``format`` 1, ``version``, ``menus`` (path → rows as printed
 of the menu), ``monitor`` (rows of /interface/ethernet/monitor). Other keys are for readers.
 
 Rows are kept as they were printed, including fields that the emulator does not know: those are printed and cannot be
-written. Values that the emulator computes itself (running, hw-offload, link status) follow its own rules. A fixture
-contains no password: its users can log in only if the configuration has a user of the same name.
+written. Values that the emulator computes itself (hw-offload, counters) follow its own rules. The link of a port is
+shown as it was recorded, words and missing fields included, until a lane of its cage is set otherwise or a cable of the
+cage is pulled; then it follows the emulator's rules. A fixture contains no password: its users can log in only if the
+configuration has a user of the same name.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from lab.routeros_emulator.config import CableTail, EmulatedCable, EmulatorConfi
 from lab.routeros_emulator.link_modes import MODES
 from lab.routeros_emulator.menu import EmulatedMenu, Values
 from lab.routeros_emulator.menus.ntp import CLIENT, SERVER_FIELDS, SERVERS
-from lab.routeros_emulator.monitor import OF_LINK
 from lab.routeros_emulator.passwords import digest
 from lab.routeros_emulator.ports import MODELS, EmulatedModel
 
@@ -31,14 +32,27 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _ETHERNET, _USER, _SERVICE, _CERTIFICATE = "/interface/ethernet", "/user", "/ip/service", "/certificate"
-_RESOURCE, _BOARD, _PACKAGE, _IDENTITY = (
-    f"/system/{name}" for name in ("resource", "routerboard", "package", "identity")
+_RESOURCE, _BOARD, _PACKAGE, _IDENTITY, _MODE = (
+    f"/system/{name}" for name in ("resource", "routerboard", "package", "identity", "device-mode")
 )
 #: Computed menus whose rows are facts of the unit; the rest of them follows from what happens.
-_FACTS = (_RESOURCE, _BOARD, _PACKAGE)
+_FACTS = (_RESOURCE, _BOARD, _PACKAGE, _MODE)
 _MOVING = ("uptime", "free-memory", "cpu-load", "free-hdd-space")
 #: Printed only while something is so; a recorded one must not outlast it.
 _PASSING = ("hw-offload-group", "next-run")
+
+
+#: What is set on a lane and decides about the link.
+_SETTINGS = ("disabled", "auto-negotiation", "speed", "fec-mode")
+
+
+@dataclass(frozen=True)
+class RecordedLink:
+    """What a unit showed of a port: the monitor's row, whether the port was running, and what was set on it then."""
+
+    monitor: Values
+    running: str
+    settings: Values
 
 
 @dataclass(frozen=True)
@@ -100,11 +114,13 @@ class RecordedUnit:
             store.fill(_USER, list(configured.values()))
 
     @property
-    def recorded_links(self) -> dict[str, Values]:
-        """Monitor's values of each port besides its link, by default name."""
-        return {
-            port: {name: value for name, value in row.items() if name not in OF_LINK} for port, row in self.seen.items()
-        }
+    def recorded_links(self) -> dict[str, RecordedLink]:
+        """What the unit showed of each port, by default name."""
+        return {port: self._link(row, self._row(port)) for port, row in self.seen.items()}
+
+    def _link(self, monitor: Values, row: Values) -> RecordedLink:
+        settings = {name: row[name] for name in _SETTINGS if name in row}
+        return RecordedLink(monitor, row.get("running", "false"), settings)
 
     def _only(self, path: str) -> Values:
         return next(iter(self.tables.get(path, ())), {})

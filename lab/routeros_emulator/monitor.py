@@ -84,6 +84,8 @@ async def _repeat(given: Mapping[str, str], look: Callable[[], list[Values]], in
 
 def _look(device: EmulatedDevice, default_name: str) -> Values:
     port, values = device.hardware.by_name[default_name], device.ethernet(default_name).values
+    if (unchanged := device.unchanged_link(default_name)) is not None:
+        return unchanged.monitor | {"name": values["name"]}
     status = device.links.status(default_name)
     forced = values["auto-negotiation"] == "false"
     seen = {"name": values["name"], "status": status.status}
@@ -106,7 +108,9 @@ def _look(device: EmulatedDevice, default_name: str) -> Values:
     if port.kind != "ether":
         seen |= _module(device, port)
     if default_name in device.recorded_links:
-        return {name: seen[name] for name in OF_LINK if name in seen} | device.recorded_links[default_name]
+        recorded = device.recorded_links[default_name].monitor
+        module = {name: value for name, value in recorded.items() if name not in OF_LINK}
+        return {name: seen[name] for name in OF_LINK if name in seen} | module
     return seen
 
 

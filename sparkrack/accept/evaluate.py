@@ -84,19 +84,18 @@ def switch_result(look: SwitchLook, host: str, rows: Sequence[Row]) -> MachineRe
     return observed(host, f"{look.menu}: {'; '.join(dict.fromkeys(right))}")
 
 
-def claim_result(claim: Claim, hosts: Iterable[MachineResult]) -> ClaimResult:
+def claim_result(claim: Claim, hosts: Iterable[MachineResult], reason: str = "") -> ClaimResult:
     """Return the result of a claim: refuted when one host refutes it, observed when each host that it is about shows
-    it, else not observed.
+    it, else not observed. reason: why no host was asked.
     """
     found = tuple(hosts)
     results = {one.result for one in found}
-    reason = ""
     if "refuted" in results:
         result = "refuted"
     elif found and not any(one.unknown for one in found) and "observed" in results:
         result = "observed"
     else:
-        result, reason = "not observed", _reason(claim, found)
+        result, reason = "not observed", reason or _reason(claim, found)
     return ClaimResult.model_validate(
         {
             **claim.model_dump(include={"id", "level", "claim", "observe", "refutes", "matters"}),
@@ -108,7 +107,7 @@ def claim_result(claim: Claim, hosts: Iterable[MachineResult]) -> ClaimResult:
 
 
 def _reason(claim: Claim, hosts: Sequence[MachineResult]) -> str:
-    if claim.look is None:
+    if claim.look is None and not hosts:
         return f"level {claim.level} settles it"
     if isinstance(claim.look, HandLook):
         return f"by hand: {claim.look.by_hand}"

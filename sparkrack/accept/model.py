@@ -11,6 +11,8 @@ from core.util.provenance import Origin
 from core.util.records import Record, Text
 
 Level = Literal["look", "change", "load"]
+RunLevel = Literal["look", "change"]
+"""The levels that a run observes."""
 Result = Literal["refuted", "observed", "not observed"]
 
 
@@ -55,10 +57,10 @@ class AcceptReport(Record):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    schema_: Literal["sparkrack.accept/1"] = Field("sparkrack.accept/1", alias="schema")
+    schema_: Literal["sparkrack.accept/2"] = Field("sparkrack.accept/2", alias="schema")
     rack: str = Field(description="the name of the rack")
     origin: Origin
-    level: Literal["look"] = Field(description="the level of this run")
+    level: RunLevel = Field(description="the level of this run; `change` includes `look`")
     hosts: tuple[HostReading, ...]
     claims: tuple[ClaimResult, ...] = Field(description="refuted ones first")
 
@@ -70,7 +72,8 @@ class AcceptReport(Record):
     @property
     def exit(self) -> int:
         """The exit code: 1 when no host could be read, 2 when a claim is refuted, else 0."""
-        if not any(host.answered for host in self.hosts):
+        settled = self.counts["refuted"] + self.counts["observed"]
+        if not settled and not any(host.answered for host in self.hosts):
             return 1
         return 2 if self.counts["refuted"] else 0
 

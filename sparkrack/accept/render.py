@@ -72,7 +72,7 @@ def _table(report: AcceptReport) -> Table:
             Text(str(refuted), style="red" if refuted else ""),
             Text(str(observed), style="green" if observed else ""),
             str(not_observed),
-            _note(of_level) if level == "look" else "`sparkrack accept` does not observe this level",
+            _note(of_level) if level == "look" or report.level != "look" else f"not observed by --level {report.level}",
         )
     return table
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -15,7 +17,11 @@ from sparkrack.cli.options import exclude_option, json_option, limit_option, qui
 
 if TYPE_CHECKING:
     from core.claims.claims import Claim
-    from sparkrack.accept.model import AcceptReport
+    from core.model import Rack
+    from sparkrack.accept.bundle import Recording
+    from sparkrack.accept.imported import ImportReport
+    from sparkrack.accept.model import AcceptReport, RunLevel
+    from sparkrack.accept.state import AcceptState
 
 PAGE, DOCUMENT = "accept.html", "accept.json"
 
@@ -32,11 +38,17 @@ def _ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
 @exclude_option
 @click.option(
     "--level",
-    type=click.Choice(["look"]),
+    type=click.Choice(["look", "change"]),
     default="look",
     show_default=True,
-    help="What an observation may do to the rack; `look` only reads.",
+    help="What an observation may do to the rack: `look` only reads, `change` also changes the cage of --spare.",
 )
+@click.option(
+    "--spare",
+    metavar="SWITCH/CAGE",
+    help="A cage that rack.yaml does not declare and no host needs, for --level change.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before the spare cage is changed.")
 @click.option(
     "--claim",
     "ids",
@@ -51,15 +63,40 @@ def _ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
     metavar="FOLDER",
     help=f"Write {PAGE} and {DOCUMENT} with all evidence into this folder.",
 )
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write what the rack answered, anonymized, into this new file (.tar.gz).",
+)
+@click.option(
+    "--sign",
+    "key",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="KEY",
+    help="Sign the bundle with this private key of OpenSSH, which tells its readers the public key.",
+)
+@click.option(
+    "--import",
+    "imported",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="BUNDLE",
+    help="Test this program against the rack of a bundle; connects to no rack.",
+)
 @json_option
 @quiet_option
 def accept(
     rack: Path,
     limit: tuple[str, ...],
     exclude: tuple[str, ...],
-    level: str,  # noqa: ARG001 - the only level that there is
+    level: RunLevel,
+    spare: str | None,
+    yes: bool,
     ids: tuple[str, ...],
     output: Path | None,
+    bundle: Path | None,
+    key: Path | None,
+    imported: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -67,20 +104,35 @@ def accept(
 
     \b
       sparkrack accept --output accept
+      sparkrack accept --output accept --level change --spare crs812/qsfp56-1
       sparkrack accept --claim switch.monitor.fields --claim preflight.dmi
       sparkrack accept --json | jq '.claims[] | select(.result == "refuted")'
+      sparkrack accept --bundle rack.tar.gz
+      sparkrack accept --import rack.tar.gz
 
-    The claims are those of docs/unproven.md. Nothing is changed and no lock is taken. A claim is not observed when a
-    host does not answer, when its answer is not understood, or when it needs a change or load.
-    Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read.
+    The claims are those of docs/unproven.md. A claim is not observed when a host does not answer, when its answer is
+    not understood, or when it needs a change or load. `look` changes nothing and takes no lock. `change` holds the lock
+    of the rack, changes link settings of one spare cage in transactions that are rolled back, and proves that the
+    switch is as it was. A run that was ended goes on when it is started again with the same --output.
+    Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read. With --import: 0 when no test failed,
+    2 when one did, 1 when none could be run.
     """
+    if imported:
+        if limit or exclude or ids or output or bundle or key or spare or level != "look":
+            raise click.UsageError("--import tests this program against a bundle; only --json and --quiet go with it")
+        _import(imported, as_json=as_json, quiet=quiet)
+    if key and not bundle:
+        raise click.UsageError("--sign signs a bundle; name it with --bundle FILE")
     with loading():
         from rich.console import Console
 
         from core.model import load
         from core.model.selection import SelectionError, select
         from core.util.provenance import origin
-        from sparkrack.accept import collect, render
+        from sparkrack.accept import render
+        from sparkrack.accept.bundle import Recording
+        from sparkrack.accept.run import AcceptOptions, Forgetful, run_accept
+        from sparkrack.accept.trials import SpareError, spare_of
         from sparkrack.cli.progress import show_progress
         from sparkrack.status.render import WIDTH
 
@@ -90,20 +142,59 @@ def accept(
         machines = select(found, limit, exclude).machines
     except SelectionError as fault:
         raise click.ClickException(str(fault)) from None
+    if (level == "change") != (spare is not None):
+        raise click.UsageError("--level change and --spare SWITCH/CAGE go together: settings of that cage are changed")
+    try:
+        cage = spare_of(found, spare) if spare else None
+    except SpareError as fault:
+        raise click.UsageError(f"--spare {fault}") from None
+    if cage and cage.switch.name not in machines:
+        raise click.UsageError(f"--spare {spare}: {cage.switch.name} is not among the selected hosts")
+    if cage and not yes:
+        _ask(f"Change link settings of {spare}, and roll them back?")
     if output:
         _make_folder(output)  # now: minutes later the readings would be for nothing
+    if bundle and bundle.exists():
+        raise click.ClickException(f"{bundle}: exists already; name a new file")
+    recording = Recording() if bundle else None
     begun = origin(rack)
-    with show_progress(silent=as_json or quiet) as progress:
-        report = collect.accept(found, list(machines), claims, begun, progress)
-    if output:
-        _write(output, report)
+    state = _state(output, found, list(machines), spare or "") if output else None
+    if state and state.found:
+        click.echo(f"{len(state.found)} claims were settled by an earlier run that did not end", err=True)
+    ended = False
+    try:
+        with show_progress(silent=as_json or quiet) as progress:
+            report = run_accept(
+                found,
+                list(machines),
+                claims,
+                begun,
+                AcceptOptions(level, cage),
+                state or Forgetful(),
+                lock=lambda: _lock(found, spare or ""),
+                recording=recording,
+                progress=progress,
+            )
+        if output:
+            _write(output, report)
+        ended = True
+    except SpareError as fault:
+        raise click.ClickException(str(fault)) from None
+    except OSError as fault:
+        raise click.ClickException(f"{output}: {fault.strerror or fault}") from None
+    finally:
+        if state:
+            state.close(ended=ended)
+    if bundle and recording:
+        _write_bundle(bundle, found, report, recording, key)
     if as_json:
         click.echo(report.to_json())
     else:
         width = None if sys.stdout.isatty() else WIDTH
         render.show(report, Console(highlight=False, markup=False, width=width), quiet=quiet)
-        if output:
-            click.echo(str(output / PAGE))
+        for path in (output and output / PAGE, bundle):
+            if path:
+                click.echo(str(path))
     _next(report, rack, limit, exclude, ids, output, silent=as_json or quiet)
     sys.exit(report.exit)
 
@@ -119,6 +210,32 @@ def _selected(ids: tuple[str, ...]) -> tuple[Claim, ...]:
             hint = f"did you mean {near[0]}?" if near else "docs/unproven.md has the ids"
             raise click.UsageError(f"--claim {one}: there is no such claim; {hint}")
     return tuple(known[one] for one in dict.fromkeys(ids)) or tuple(known.values())
+
+
+def _ask(question: str) -> None:
+    """Ask before a change. Raises ClickException without a terminal."""
+    if not sys.stdin.isatty():
+        raise click.ClickException("there is no terminal to ask on; -y changes the spare cage without a question")
+    click.confirm(question, abort=True, err=True)
+
+
+def _lock(rack: Rack, spare: str) -> AbstractContextManager[Callable[[], str]]:
+    """Hold the lock of the rack if its head node answers: safe mode of the switch keeps other runs out in any case."""
+    from sparkrack.engine.ssh_locking import lock_if_reachable
+
+    def alone(why: str) -> None:
+        click.echo(f"{why}; going on without the lock", err=True)
+
+    return lock_if_reachable(rack, f"accept on {spare}", alone)
+
+
+def _state(folder: Path, rack: Rack, machines: list[str], spare: str) -> AcceptState:
+    from sparkrack.accept.state import AcceptState
+
+    try:
+        return AcceptState.open(folder, rack, machines, spare)
+    except OSError as fault:
+        raise click.ClickException(f"{folder}: {fault.strerror}") from None
 
 
 def _make_folder(folder: Path) -> None:
@@ -138,6 +255,52 @@ def _write(folder: Path, report: AcceptReport) -> None:
         write_atomic(folder / DOCUMENT, report.to_json() + "\n")
     except OSError as fault:
         raise click.ClickException(f"{folder}: {fault.strerror}") from None
+
+
+def _write_bundle(path: Path, rack: Rack, report: AcceptReport, recording: Recording, key: Path | None) -> None:
+    from datetime import UTC, datetime
+
+    from sparkrack.accept.bundle import BundleError, bundle_files, write_bundle
+    from sparkrack.engine.run_log import versions
+
+    try:
+        made = datetime.now(UTC).replace(microsecond=0)
+        write_bundle(path, bundle_files(rack, report, recording), made, versions(), key)
+    except BundleError as fault:
+        raise click.ClickException(f"{path}: {fault}") from None
+    except OSError as fault:
+        raise click.ClickException(f"{path}: {fault.strerror}") from None
+
+
+def _import(path: Path, *, as_json: bool, quiet: bool) -> NoReturn:
+    """Test this program against a bundle, print the tests, and exit."""
+    with loading():
+        from core.util.provenance import origin
+        from sparkrack.accept.bundle import BundleError, read_bundle
+        from sparkrack.accept.imported import run_import
+
+    try:
+        report = run_import(read_bundle(path), origin(path))
+    except BundleError as fault:
+        raise click.ClickException(f"{path}: {fault}") from None
+    except OSError as fault:
+        raise click.ClickException(f"{path}: {fault.strerror}") from None
+    if as_json:
+        click.echo(report.model_dump_json(by_alias=True, indent=2))
+    else:
+        _show_import(report, quiet=quiet)
+    sys.exit(report.exit)
+
+
+def _show_import(report: ImportReport, *, quiet: bool) -> None:
+    for test in report.tests:
+        if test.outcome == "failed":
+            click.echo(f"failed: {test.claim}: {test.host}: {test.test}: {test.text}")
+    if not quiet:
+        signed = f"signed by {report.signer}" if report.signer else "not signed"
+        click.echo(f"bundle of {report.made}, {signed}")
+    counts = report.counts
+    click.echo(", ".join(f"{counts[outcome]} {outcome}" for outcome in ("failed", "passed", "not tested")))
 
 
 def _next(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import io
-import os
 import re
-import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +15,7 @@ from pydantic import Field
 from ruamel.yaml import YAML
 
 from core.model.secrets import SecretRef
+from core.util.archive import write_archive
 from core.util.records import Record, Text
 from core.util.scrub import MASK, scrub
 from switch.anonymize import Mask
@@ -96,21 +94,7 @@ class Bundle:
             ),
         )
         data = {"manifest.json": (manifest.model_dump_json(by_alias=True, indent=1) + "\n").encode(), **data}
-        top = path.name.removesuffix(".tar.gz")
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-        try:
-            with (
-                os.fdopen(handle, "wb") as file,
-                gzip.GzipFile(fileobj=file, mode="wb", mtime=0, filename="") as packed,
-                tarfile.open(fileobj=packed, mode="w") as archive,
-            ):
-                for name, content in data.items():
-                    entry = tarfile.TarInfo(f"{top}/{name}")
-                    entry.size, entry.mode, entry.mtime = len(content), 0o600, int(made.timestamp())
-                    archive.addfile(entry, io.BytesIO(content))
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
+        write_archive(path, data, made)
         return manifest
 
 

@@ -79,10 +79,11 @@ def _advertised(port: EmulatedPort) -> str:
 
 def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
     name = row.values["default-name"]
-    status = device.links.status(name)
+    unchanged = device.unchanged_link(name)
+    running = "true" if device.links.status(name).running else "false"
     shown = {
         "switch": "switch1",
-        "running": "true" if status.running else "false",
+        "running": unchanged.running if unchanged else running,
         "slave": "true" if device.membership(row.values["name"]) else "false",
         "loop-protect-status": "off",
     }

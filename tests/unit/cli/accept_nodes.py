@@ -63,7 +63,9 @@ class Nodes:
             if node in self.silent:
                 raise UnreachableError(node, self.silent[node])
             asked = re.findall(r"^c (\S+)", script, re.MULTILINE)
-            answers = {name: self.changed.get((node, name), self.changed.get(name, GOOD[name])) for name in asked}
+            answers = {
+                name: self.changed.get((node, name), self.changed.get(name, GOOD.get(name, ""))) for name in asked
+            }
             return SimpleNamespace(stdout_bytes=self.raw.get(node, probe_output(answers)).encode())
 
-        return SimpleNamespace(run=run, close=lambda: None)
+        return SimpleNamespace(run=run, close=lambda: None, hostname=node)

@@ -246,7 +246,7 @@ def test_the_folder(nodes: Nodes, tmp_path: Path) -> None:
     assert page.index('id="preflight.dmi"') < min(
         page.index(f'id="{name}"') for name in CLAIMS if name != "preflight.dmi"
     )
-    assert json.loads((out / "accept.json").read_text())["schema"] == "sparkrack.accept/1"
+    assert json.loads((out / "accept.json").read_text())["schema"] == "sparkrack.accept/2"
 
 
 def test_a_folder_that_cannot_be_made(nodes: Nodes, tmp_path: Path) -> None:
@@ -265,7 +265,8 @@ def test_an_unknown_claim(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize("level", ["change", "load"])
-def test_another_level_is_no_choice_yet(level: str, nodes: Nodes) -> None:
+def test_no_other_level_without_its_cage(level: str, nodes: Nodes) -> None:
+    """A change needs a spare cage; `load` is not observed."""
     ended = run("--level", level)
     assert (ended.exit_code, nodes.scripts) == (1, [])
 

@@ -14,6 +14,8 @@ from pydantic import BaseModel, TypeAdapter
 
 from core.util.event import EventKind
 from core.verify.report import Report
+from sparkrack.accept.bundle import AcceptManifest
+from sparkrack.accept.imported import ImportReport
 from sparkrack.accept.model import AcceptReport
 from sparkrack.cli.check import Checked
 from sparkrack.cli.serve import ServeCheckRecord
@@ -43,6 +45,8 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "drift": Drift,
     "verify": Report,
     "accept": AcceptReport,
+    "accept-import": ImportReport,
+    "accept-bundle": AcceptManifest,
     "topology": Topology,
     "status": Status,
     "runs": RunList,
@@ -50,8 +54,8 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "rebuild": RebuildReport,
     "support": SupportManifest,
 }
-"""What `sparkrack VERB --json` prints; `run` is that of `sparkrack runs ID`, `support` is
-manifest.json of an archive."""
+"""What `sparkrack VERB --json` prints; `run` is that of `sparkrack runs ID`, `accept-import` that of `accept --import`,
+`support` and `accept-bundle` are manifest.json of an archive."""
 JOURNALS: Mapping[str, Any] = {"journal": running, "rebuild-journal": rebuilding}
 """What `sparkrack apply` and `sparkrack rebuild` keep: each line is one of several kinds."""
 KEPT = (*MODELS, *JOURNALS)

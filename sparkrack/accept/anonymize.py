@@ -1,0 +1,139 @@
+"""Replace what identifies a rack and its owner, the same by the same, in everything that a bundle holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from ipaddress import IPv4Address, ip_network
+
+from core.model import Rack
+from core.util.scrub import scrub
+from switch.anonymize import Mask
+
+_COMMON = frozenset(
+    (
+        *("root", "admin", "ubuntu", "nvidia", "sparkrack", "sparkrack-reader", "ops", "user", "localhost"),
+        *("crs812", "crs804", "mikrotik", "switch", "bridge", "rack", "node", "spark"),
+    )
+)
+"""Names that identify no owner, and occur in output of any rack."""
+_SHORTEST = 3
+"""Characters of a name that is replaced inside of texts."""
+_V4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])(?:/\d{1,2})?")
+_PRIVATE = tuple(map(ip_network, ("10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")))
+_WHOLE = frozenset(map(str, _PRIVATE))
+_STAND_IN = int(IPv4Address("198.19.0.0"))
+"""Of the networks for benchmarks (RFC 2544); `switch.anonymize` takes those from 198.18.0.0 on."""
+_KEYS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("KEY", re.compile(r"AAAA[A-Za-z0-9+/]{20,}={0,3}")),
+    ("KEY", re.compile(r"(?<=SHA256:)[A-Za-z0-9+/]{43}")),
+    ("HASH", re.compile(r"(?i)(?<![0-9a-f])(?:[0-9a-f]{2}:){31}[0-9a-f]{2}(?![0-9a-f])")),
+    ("UUID", re.compile(r"(?i)(?<![0-9a-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])")),
+    ("HASH", re.compile(r"(?i)(?<![0-9a-z])(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})(?![0-9a-z])")),
+)
+"""Public keys, fingerprints and hashes, machine-ids and UUIDs."""
+
+
+class Anonymizer:
+    """Replaces names, addresses, MAC addresses, serial numbers and keys in texts of one rack.
+
+    originals: what a finished bundle may not have any more, by what it is; it is complete when every text was replaced.
+    """
+
+    def __init__(self, rack: Rack, mask: Mask, names: Iterable[str] = ()) -> None:
+        """`mask`: knows all MAC addresses and serial numbers. `names`: host and user names that the rack file lacks."""
+        self.mask = mask
+        hosts = {name: f"node{number}" for number, name in enumerate(rack.nodes, 1)}
+        hosts |= {name: f"switch{number}" for number, name in enumerate(rack.switches, 1)}
+        self.hosts: Mapping[str, str] = hosts
+        users = [rack.access.user, *(one.user for one in rack.switches.values())]
+        users += [one.reader.user for one in rack.switches.values() if one.reader]
+        identities = [one.identity for one in rack.switches.values() if one.identity]
+        others = [name for name in dict.fromkeys((*users, *identities, *names)) if name not in {*hosts, rack.rack}]
+        known = {name: f"name{number}" for number, name in enumerate(others, 1)} | {rack.rack: "rack"} | hosts
+        self._names = {name.lower(): new for name, new in known.items() if self._identifies(name)}
+        longest_first = sorted(map(re.escape, self._names), key=len, reverse=True)
+        self._name = re.compile(rf"(?i)(?<![a-z0-9])(?:{'|'.join(longest_first) or '(?!)'})(?![a-z0-9])")
+        self._compact = {form: new for mac, new in mask.macs.items() for form, new in _forms(mac, new)}
+        self._networks: dict[str, str] = {}
+        self._keys: dict[str, str] = {}
+        self.originals: dict[str, str] = {name: "a name" for name in self._names if name not in known.values()}
+        self.originals |= dict.fromkeys(mask.serials, "a serial number")
+        for mac, new in mask.macs.items():
+            if mac != new:
+                self.originals |= {form.lower(): "a MAC address" for form, _ in ((mac, new), *_forms(mac, new))}
+        addresses = [node.address for node in rack.nodes.values()] + [one.address for one in rack.switches.values()]
+        self.originals |= {str(address): "an address" for address in addresses if not address.is_loopback}
+
+    @staticmethod
+    def _identifies(name: str) -> bool:
+        return len(name) >= _SHORTEST and name.lower() not in _COMMON
+
+    def text(self, text: str) -> str:
+        """Return a text without secrets and without anything that identifies the rack."""
+        lines = (self._line(line) for line in scrub(text).split("\n"))
+        return self._name.sub(lambda found: self._names[found[0].lower()], "\n".join(lines))
+
+    def forms(self, text: str) -> str:
+        """Return a text in which everything but names is replaced."""
+        return "\n".join(self._line(line) for line in text.split("\n"))
+
+    def cut(self, text: str) -> str:
+        """Replace a text that may have been cut as `text` does: the part of a word at its end is dropped."""
+        return self.text(re.sub(r"\S*\.\.\.$", "...", text))
+
+    def leaks(self, content: str) -> list[str]:
+        """Return what of the originals is still in a text: "a serial number: XYZ"."""
+        lower = content.lower()
+        known = self.originals | {one.partition("/")[0]: "an address" for one in self.mask.addresses}
+        found = []
+        for original, kind in known.items():
+            # The end of a longer number or word is another one.
+            pattern = rf"(?<![a-z0-9.]){re.escape(original.lower())}(?!\.?[a-z0-9])"
+            whole = kind in ("a name", "an address")
+            if re.search(pattern, lower) if whole else original.lower() in lower:
+                found.append(f"{kind}: {original}")
+        return found
+
+    def _line(self, line: str) -> str:
+        for kind, pattern in _KEYS:
+            line = pattern.sub(lambda found, kind=kind: self._key(kind, found[0]), line)  # type: ignore[misc]
+        line = self.mask.words(line)
+        # The mask leaves IPv6 addresses beside a MAC address: word by word there is none beside it.
+        line = re.sub(r"\S+", lambda found: self.mask.words(found[0]), line)
+        for form, new in self._compact.items():
+            line = re.sub(rf"(?i)(?<![0-9a-z]){form}(?![0-9a-f])", new, line)
+        return _V4.sub(lambda found: self._address(found[0]), line)
+
+    def _key(self, kind: str, text: str) -> str:
+        known = self._keys.setdefault(text.lower() if kind == "HASH" else text, f"{kind}-{len(self._keys) + 1}")
+        self.originals[text] = "a key or an identifier"
+        return known
+
+    def _address(self, text: str) -> str:
+        address, slash, length = text.partition("/")
+        try:
+            private = any(IPv4Address(address) in network for network in _PRIVATE)
+        except ValueError:
+            return text
+        if not private or text in _WHOLE:
+            return text
+        network, _, host = address.rpartition(".")
+        if network not in self._networks:
+            if len(self._networks) == 256:
+                raise ValueError("the answers name more than 256 networks; leave hosts out with --exclude")
+            self._networks[network] = str(IPv4Address(_STAND_IN + (len(self._networks) << 8))).rpartition(".")[0]
+        self.originals[address] = "an address"
+        return f"{self._networks[network]}.{host}{slash}{length}"
+
+
+def _forms(mac: str, new: str) -> Iterable[tuple[str, str]]:
+    """Other spellings of a MAC address: with hyphens, without separators, as a GUID of RDMA, and in an interface."""
+    spellings: tuple[Callable[[str], str], ...] = (
+        lambda one: one.replace(":", "-").lower(),
+        lambda one: one.replace(":", "").lower(),
+        lambda one: "{}{}{}fffe{}{}{}".format(*one.lower().split(":")),
+        lambda one: "{}{}:{}ff:fe{}:{}{}".format(*one.lower().split(":")),
+        lambda one: "enx" + one.replace(":", "").lower(),
+    )
+    return [(spell(mac), spell(new)) for spell in spellings]

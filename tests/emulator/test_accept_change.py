@@ -1,0 +1,309 @@
+"""`sparkrack accept --level change`: what a spare cage shows, a switch that is as before, and runs that were ended."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from core.claims.claims import known_claims
+from core.routeros.session import SessionConnection
+from core.ssh import node_shells
+from lab.routeros_emulator.config import CableTail, EmulatedCable
+from sparkrack.accept import trials
+from sparkrack.accept.model import AcceptReport, ClaimResult
+from sparkrack.accept.state import FILE
+from sparkrack.accept.trials import TRIED
+from sparkrack.cli.main import sparkrack
+from tests.emulator import verify_fixtures
+from tests.emulator.switch_runs import waits_for
+from tests.emulator.verify_fixtures import Kept, declared
+from tests.unit.cli.accept_nodes import Nodes
+from tests.unit.cli.runs import command
+
+SPARE = "crs812/qsfp56-1"
+CABLE = EmulatedCable(
+    cage="qsfp56-1",
+    tails=(
+        CableTail(lane=1, lanes=2, gbps=100, node="x", port=0),
+        CableTail(lane=3, lanes=2, gbps=100, node="x", port=1),
+    ),
+)
+TABLES = (
+    *("/interface/ethernet", "/interface/bridge", "/interface/bridge/port", "/interface/ethernet/switch/qos/port"),
+    *("/system/script", "/system/scheduler", "/user", "/ip/service", "/system/identity"),
+)
+SETTINGS = frozenset(
+    (
+        *("name", "default-name", "disabled", "auto-negotiation", "speed", "fec-mode", "l2mtu", "mtu", "comment"),
+        *("bridge", "interface", "hw", "pvid", "trust-l3", "pfc", "egress-rate-queue3", "source", "on-event"),
+        *("group", "address", "rx-flow-control", "tx-flow-control", "vlan-filtering"),
+    )
+)
+"""Fields that a user sets, among others that count and change."""
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
+    """A declared switch with a cable in a cage that is not declared."""
+    cables = verify_fixtures.reference_cables
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify_fixtures, "_cables", lambda folder: (*cables(folder), CABLE))
+        with declared(tmp_path_factory.mktemp("change")) as made:
+            made.rack()
+            waits_for(lambda: "initializing" not in made.emulator.links().values())
+            yield made
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Nodes:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    made = Nodes()
+    made.silent = {"spark1": "no route to host"}  # the node with the lock
+    monkeypatch.setattr(node_shells, "RootShell", made.shell)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _as_before(kept: Kept) -> Iterator[None]:
+    """No test leaves anything on the switch."""
+    before = tables(kept)
+    yield
+    kept.emulator.control({"op": "heal"})
+    for path, rows in tables(kept).items():
+        assert rows == before[path], path
+
+
+def tables(kept: Kept) -> Mapping[str, Any]:
+    found = kept.emulator.state()["tables"]
+    rows = {path: found[path] for path in TABLES if path in found}
+    return {path: [{k: v for k, v in row.items() if k in SETTINGS} for row in table] for path, table in rows.items()}
+
+
+def accept(kept: Kept, *words: str | Path) -> Result:
+    arguments = ["accept", "--rack", kept.folder / "rack.yaml", *words]
+    return CliRunner().invoke(sparkrack, list(map(str, arguments)), catch_exceptions=False)
+
+
+def change(kept: Kept, *claims: str, spare: str = SPARE) -> dict[str, ClaimResult]:
+    words = [word for claim in claims for word in ("--claim", claim)]
+    ended = accept(kept, "--level", "change", "--spare", spare, "-y", "--json", "--limit", "switches", *words)
+    assert ended.stdout, ended.stderr
+    found = AcceptReport.model_validate_json(ended.stdout)
+    return {one.id: one for one in found.claims}
+
+
+def test_each_trial_belongs_to_a_claim_of_its_level() -> None:
+    levels = {claim.id: claim.level for claim in known_claims()}
+    assert {levels[name] for name in TRIED} == {"change"}
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_spare_cage_shows_its_claims(kept: Kept, nodes: Nodes) -> None:
+    found = change(kept, *TRIED)
+    results = {name: (one.result, one.hosts[0].evidence) for name, one in found.items()}
+    observed = {name for name, (result, _) in results.items() if result == "observed"}
+    assert observed >= {
+        *("switch.lanes.illegal-pair", "switch.lanes.unset-speed", "switch.fec.auto", "switch.scheduler.start-date"),
+        *("switch.rollback.script-size", "switch.qos.egress-rate", "switch.breakout.linked", "switch.safe-mode.api"),
+    }, results
+    assert {result for result, _ in results.values()} == {"observed", "not observed"}, results
+    assert not any(one.unknown for one in found.values()), results
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leg that has no link is not waited for."""
+    monkeypatch.setattr(trials, "LINK_SECONDS", 2.0)
+
+
+def _second_script(kept: Kept, _patch: pytest.MonkeyPatch) -> None:
+    # The first one is that of the rollback timer.
+    kept.emulator.control({"op": "fault", "kind": "ignore", "match": "/system/script/add", "after": 1})
+
+
+def _a_port_goes_down(_kept: Kept, patch: pytest.MonkeyPatch) -> None:
+    counts = iter(({"qsfp56-dd-1-1": "1"}, {"qsfp56-dd-1-1": "2"}))
+    patch.setattr(trials, "_downs", lambda _line: next(counts))
+
+
+def _release_before_the_end(_kept: Kept, patch: pytest.MonkeyPatch) -> None:
+    close = SessionConnection.close
+
+    def released(line: SessionConnection) -> None:
+        if not line.lost and line._holding:
+            line.revert("/safe-mode/release")
+        close(line)
+
+    patch.setattr(SessionConnection, "close", released)
+
+
+def _fault(**fault: object) -> Callable[[Kept, pytest.MonkeyPatch], None]:
+    def plant(kept: Kept, _patch: pytest.MonkeyPatch) -> None:
+        kept.emulator.control({"op": "fault", "times": 0, **fault})
+
+    return plant
+
+
+PLANTED: Mapping[str, tuple[str, Callable[[Kept, pytest.MonkeyPatch], None], str]] = {
+    "an illegal pair is refused": (
+        "switch.lanes.illegal-pair",
+        _fault(kind="trap", match="/interface/ethernet/set", message="failure: speed not supported"),
+        "speed not supported",
+    ),
+    "unset takes speed": (
+        "switch.lanes.unset-speed",
+        _fault(kind="ignore", match="/interface/ethernet/unset"),
+        "unset of speed is accepted",
+    ),
+    "a rate is not kept": (
+        "switch.qos.egress-rate",
+        _fault(kind="ignore", match="/interface/ethernet/switch/qos/port/set"),
+        "is printed as",
+    ),
+    "a script is not kept": ("switch.rollback.script-size", _second_script, "0 of "),
+    "another port goes down": ("switch.lanes.restart", _a_port_goes_down, "took down qsfp56-dd-1-1"),
+    "safe mode undoes nothing": ("switch.safe-mode.api", _release_before_the_end, "the change stays"),
+}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("case", PLANTED)
+def test_a_difference_refutes_its_claim(case: str, kept: Kept, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim, plant, text = PLANTED[case]
+    plant(kept, monkeypatch)
+    found = change(kept, claim)[claim]
+    assert (found.result, found.unknown) == ("refuted", False), found
+    assert text in found.hosts[0].evidence
+
+
+LOST: Mapping[str, dict[str, Any]] = {
+    "the connection breaks": {"kind": "drop", "match": "/interface/ethernet/unset"},
+    "the connection breaks after the write": {"kind": "drop", "match": "/interface/ethernet/set", "executed": True},
+    "safe mode is refused": {"kind": "trap", "match": "/safe-mode/take"},
+    "the rollback timer is refused": {"kind": "trap", "match": "/system/scheduler/add"},
+}
+
+
+@pytest.mark.parametrize("case", LOST)
+def test_what_breaks_is_unknown(case: str, kept: Kept, nodes: Nodes) -> None:
+    kept.emulator.control({"op": "fault", **LOST[case]})
+    found = change(kept, "switch.lanes.unset-speed")["switch.lanes.unset-speed"]
+    assert (found.result, found.unknown) == ("not observed", True), found
+
+
+def test_a_switch_that_is_not_as_before_ends_the_run(
+    kept: Kept, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another session changes the switch during a trial: the run ends, and what it found before is kept."""
+    execute, done = trials.execute, []
+
+    def disturbed(*arguments: Any, **options: Any) -> Any:
+        outcome = execute(*arguments, **options)
+        done.append(outcome)
+        if len(done) == 2:
+            kept.by_hand("/system/identity/set name=other")
+        return outcome
+
+    monkeypatch.setattr(trials, "execute", disturbed)
+    words = [word for claim in ("switch.lanes.unset-speed", "switch.qos.egress-rate") for word in ("--claim", claim)]
+    ended = accept(kept, "--level", "change", "--spare", SPARE, "-y", "--output", tmp_path / "out", *words)
+    kept.by_hand("/system/identity/set name=crs812")
+    assert ended.exit_code == 1
+    assert "crs812 is not proven to be as it was: it does not read as before" in ended.stderr
+    assert "switch.lanes.unset-speed" in (tmp_path / "out" / FILE).read_text()
+    again = accept(kept, "--level", "change", "--spare", SPARE, "-y", "--output", tmp_path / "out", *words)
+    assert again.exit_code == 0, again.output
+    assert "1 claims were settled by an earlier run" in again.stderr
+    assert not (tmp_path / "out" / FILE).exists()
+
+
+REFUSED: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "no spare cage": (("--level", "change", "-y"), "go together"),
+    "a cage without the level": (("--spare", SPARE), "go together"),
+    "a declared cage": (("--level", "change", "--spare", "crs812/qsfp56-dd-1", "-y"), "is not spare"),
+    "another cage": (("--level", "change", "--spare", "crs812/qsfp56-9", "-y"), "it has qsfp56"),
+    "a cage of one lane": (("--level", "change", "--spare", "crs812/sfp56-1", "-y"), "no cage sfp56-1 of several"),
+    "another switch": (("--level", "change", "--spare", "x/qsfp56-1", "-y"), "rack.yaml has no switch x"),
+    "an excluded switch": (("--level", "change", "--spare", SPARE, "-y", "--limit", "nodes"), "not among the selected"),
+    "no answer to the question": (("--level", "change", "--spare", SPARE), "there is no terminal to ask on"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_before_anything_is_read(case: str, kept: Kept, nodes: Nodes) -> None:
+    words, text = REFUSED[case]
+    before = len(kept.emulator.log())
+    ended = accept(kept, *words)
+    assert ended.exit_code == 1
+    assert text in ended.stderr
+    assert (nodes.scripts, len(kept.emulator.log())) == ([], before)
+
+
+def test_a_cage_with_a_host_behind_it_is_not_spare(kept: Kept, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes = kept.emulator.writes()
+    talk = SessionConnection.talk
+
+    def talked(line: SessionConnection, *words: str) -> list[dict[str, str]]:
+        rows = talk(line, *words)
+        host = {"mac-address": "4C:BB:47:00:09:0A", "on-interface": "qsfp56-1-3", "local": "false"}
+        return [*rows, host] if words[0] == "/interface/bridge/host/print" else rows
+
+    monkeypatch.setattr(SessionConnection, "talk", talked)
+    claim = ("--claim", "switch.qos.egress-rate")
+    ended = accept(kept, "--level", "change", "--spare", SPARE, "-y", "--limit", "switches", *claim)
+    assert ended.exit_code == 1
+    assert "crs812/qsfp56-1 is not spare: 1 host behind qsfp56-1-3; nothing was changed" in ended.stderr
+    assert kept.emulator.writes() == writes
+
+
+KILLED = (
+    *("switch.qos.menus", "switch.device-mode", "switch.monitor.fields", "switch.lanes.unset-speed"),
+    *("switch.lanes.restart", "switch.rollback.script-size", "switch.qos.egress-rate", "switch.safe-mode.api"),
+)
+
+
+@pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.soak)])
+def test_a_run_that_is_killed_goes_on(times: int, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at random moments, then ended: each claim has its result, and nothing is left on the switch."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    output, moment = tmp_path / "out", random.Random(times)  # noqa: S311 - moments, no secrets
+    words: list[str | Path] = ["accept", "--rack", kept.folder / "rack.yaml", "--limit", "switches", "-y"]
+    words += ["--level", "change", "--spare", SPARE, "--output", output]
+    words += [word for claim in KILLED for word in ("--claim", claim)]
+    settled = [0]
+    for _ in range(times):
+        run = subprocess.Popen(
+            [Path(sys.executable).with_name("sparkrack"), *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        seen = len(kept.emulator.log())
+        # Counted from the first sentence, so that a slow machine is killed at work as well.
+        waits_for(lambda seen=seen, run=run: len(kept.emulator.log()) > seen or run.poll() is not None)  # type: ignore[misc]
+        time.sleep(moment.uniform(0, 1.5))
+        run.send_signal(signal.SIGKILL)
+        run.wait()
+        file = output / FILE
+        settled.append(len(file.read_text().splitlines()) - 1 if file.exists() else settled[-1])
+        if (output / "accept.json").exists():
+            break
+    assert settled == sorted(settled)
+    if not (output / "accept.json").exists():
+        ended = command("sparkrack", *words)
+        assert ended.code == 0, ended.text
+    found = AcceptReport.model_validate_json((output / "accept.json").read_text())
+    results = {one.id: (one.result, one.unknown) for one in found.claims}
+    assert results == {
+        name: ("not observed" if name == "switch.lanes.restart" else "observed", False) for name in KILLED
+    }
+    assert not (output / FILE).exists()
