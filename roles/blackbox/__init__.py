@@ -11,7 +11,7 @@ panic. It cannot record a power cut itself, and no check of it proves that a rec
 from __future__ import annotations
 
 from core.model.role import Role
-from roles.blackbox.options import BlackboxOptions, check_clock_cap
+from roles.blackbox.options import BlackboxOptions, check_options
 
 ROLE = Role(
     __name__,
@@ -24,5 +24,5 @@ ROLE = Role(
     options=BlackboxOptions,
     opt_in=True,
     risky=True,
-    rules=check_clock_cap,
+    rules=check_options,
 )

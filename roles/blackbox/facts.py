@@ -12,7 +12,7 @@ from core.probes import systemd_dropins
 from core.util import managed_file, resources
 from core.util.event import Event
 from core.util.managed_file import ManagedFile
-from roles.blackbox import clock_cap, desired, watchdog
+from roles.blackbox import clock_cap, desired, stream_facts, watchdog
 from roles.blackbox.options import BlackboxOptions
 
 UNITS = "blackbox-units"
@@ -49,7 +49,7 @@ def _lines(*keys: str) -> str:
 host_facts.register(
     "blackbox",
     host_facts.Probe(
-        files=PATHS,
+        files=(*PATHS, *stream_facts.PATHS),
         commands={
             UNITS: "systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload "
             + " ".join(ASKED_UNITS),
@@ -64,6 +64,7 @@ host_facts.register(
             JOURNAL_SETTINGS: systemd_probes.dropin_settings(
                 _folders("journald"), _lines("Storage", "SyncIntervalSec", "SystemMaxUse", "SystemKeepFree")
             ),
+            **stream_facts.COMMANDS,
         },
     ),
 )
