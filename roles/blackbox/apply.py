@@ -33,7 +33,12 @@ def apply(rack: Rack, node: Node) -> None:
     keep_journal(name="Keep the journal on the disk", rack=rack, node=node)
     cap_clock(name="Cap the clock of the GPU", rack=rack, node=node)
     report_reboot(name="Report whether a reboot is needed", rack=rack, node=node)
-    stream_apply.apply(rack, node)
+    stream_apply.install_package(name="Install sender and receiver of journals", rack=rack, node=node)
+    stream_apply.make_key(name="Make the key of the node for its journal", rack=rack, node=node)
+    stream_apply.certify(name="Certify the key of the node", rack=rack, node=node)
+    stream_apply.receive_journals(name="Receive the journals of other nodes", rack=rack, node=node)
+    stream_apply.send_journal(name="Send the journal to another node", rack=rack, node=node)
+    stream_apply.remove_certificates(name="Remove certificates that are not needed", rack=rack, node=node)
 
 
 @managed_operation("blackbox", BlackboxFacts)

@@ -91,12 +91,16 @@ class RackAuthority:
         if self.pem is not None and not self.there:
             return (
                 f"{_shown(self.folder / KEY)} is missing, and the node needs a certificate; {elsewhere}; if it is "
-                f"lost, remove {CERTIFICATE}, too, and /etc/sparkrack/blackbox of every node"
+                f"lost, remove {CERTIFICATE}, and a run makes another CA and new certificates for all nodes"
             )
+        try:
+            _ = self._private() if self.pem is not None else None
+        except ValueError as error:
+            return str(error)
         return ""
 
     def make(self) -> None:
-        """Make the CA: the key first, with mode 0600. Raises OSError."""
+        """Make the CA: the key first, with mode 0600. Raises ValueError when the files cannot be written."""
         private = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"sparkrack {self.rack}"[:64])])
         now = datetime.now(UTC)
@@ -107,11 +111,14 @@ class RackAuthority:
             .sign(private, hashes.SHA256())
         )
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        write_atomic(self.folder / KEY, pem.decode(), 0o600)
-        write_atomic(self.folder / CERTIFICATE, made.public_bytes(Encoding.PEM).decode(), 0o644)
+        try:
+            write_atomic(self.folder / KEY, pem.decode(), 0o600)
+            write_atomic(self.folder / CERTIFICATE, made.public_bytes(Encoding.PEM).decode(), 0o644)
+        except OSError as error:
+            raise ValueError(f"{_shown(self.folder)}: the CA cannot be written: {error.strerror or error}") from None
 
     def sign(self, public: bytes, node: str, address: str) -> bytes:
-        """Return the certificate of a node for its public key (DER) in PEM. Raises ValueError or OSError."""
+        """Return the certificate of a node for its public key (DER) in PEM. Raises ValueError."""
         private, ca = self._private(), x509.load_pem_x509_certificate(self.pem or b"")
         try:
             key = load_der_public_key(public)
@@ -142,7 +149,10 @@ class RackAuthority:
 
     def _private(self) -> ec.EllipticCurvePrivateKey:
         path = self.folder / KEY
-        mode = stat.S_IMODE(path.stat().st_mode)
+        try:
+            mode = stat.S_IMODE(path.stat().st_mode)
+        except OSError as error:
+            raise ValueError(f"{_shown(path)} cannot be read: {error.strerror or error}") from None
         if mode & 0o077:
             raise ValueError(f"{_shown(path)} can be read by other users (mode {mode:o}); chmod 600, and run again")
         content = _content(path)

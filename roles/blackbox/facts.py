@@ -14,6 +14,7 @@ from core.util.event import Event
 from core.util.managed_file import ManagedFile
 from roles.blackbox import clock_cap, desired, stream_facts, watchdog
 from roles.blackbox.options import BlackboxOptions
+from roles.blackbox.stream_facts import StreamFacts
 
 UNITS = "blackbox-units"
 MANAGER = "blackbox-manager"
@@ -186,7 +187,7 @@ class BlackboxFacts:
                 "nvidia-smi, which caps the clock, is not there; install the driver, or remove "
                 f"{self.node.name} and {self.node.vendor} from blackbox.clock_cap in rack.yaml"
             )
-        return tuple(lines)
+        return (*lines, *StreamFacts(self.reading, self.rack, self.node).blockers)
 
     @cached_property
     def watchdog_differences(self) -> list[Event]:

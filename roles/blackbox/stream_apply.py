@@ -56,6 +56,15 @@ class NodeStreams:
         return journal_stream.encrypted(self.facts.rack) and self.takes_part
 
     @property
+    def blockers(self) -> tuple[str, ...]:
+        """Why this node may not be changed."""
+        lines = self.facts.blockers
+        if self.encrypted and self.facts.certificate_fault(self.authority.pem):
+            fault = self.authority.signing_fault(self.facts.before(journal_stream.AUTHORITY) is not None)
+            lines += (fault,) if fault else ()
+        return lines
+
+    @property
     def uncertified(self) -> bool:
         """Whether the certificate of this node, or that of the CA on it, is replaced."""
         if not self.encrypted:
@@ -65,7 +74,7 @@ class NodeStreams:
 
 
 def _read(host: Host, rack: Rack, node: Node) -> NodeStreams:
-    facts = StreamFacts(host_facts.read(host, "blackbox"), rack, node).whole()
+    facts = StreamFacts(host_facts.read(host, "blackbox"), rack, node)
     authority = RackAuthority(rack.source.parent, rack.rack)
     if not journal_stream.encrypted(rack):
         return NodeStreams(facts, authority, had_authority=False)
@@ -78,19 +87,11 @@ def _read(host: Host, rack: Rack, node: Node) -> NodeStreams:
     return NodeStreams(facts, authority, had)
 
 
-def apply(rack: Rack, node: Node) -> None:
-    """Bring what leaves this node, and what it receives, to the declared state."""
-    install_package(name="Install sender and receiver of journals", rack=rack, node=node)
-    make_key(name="Make the key of the node for its journal", rack=rack, node=node)
-    certify(name="Certify the key of the node", rack=rack, node=node)
-    receive_journals(name="Receive the journals of other nodes", rack=rack, node=node)
-    send_journal(name="Send the journal to another node", rack=rack, node=node)
-    remove_certificates(name="Remove certificates that are not needed", rack=rack, node=node)
-
-
 @operation_on_host(_read)
 def install_package(here: NodeStreams) -> Changeset:
     """Install the distribution's sender and receiver of journals."""
+    if here.blockers:
+        return Changeset(blockers=here.blockers)
     if not here.takes_part:
         return Changeset(in_sync_reason="no journal leaves or reaches this node")
     if here.facts.installed:
@@ -103,11 +104,11 @@ def install_package(here: NodeStreams) -> Changeset:
 @operation_on_host(_read)
 def make_key(here: NodeStreams) -> Changeset:
     """Make the key of this node for what it sends and receives; the private key goes nowhere."""
+    if here.blockers:
+        return Changeset(blockers=here.blockers)
     facts = here.facts
     if not here.encrypted:
         return Changeset(in_sync_reason="nothing of this node is encrypted")
-    if not facts.openssl:
-        return Changeset(blockers=("openssl, which makes the key of the node, is not there; apt install openssl",))
     if facts.public and facts.key_permissions == KEY_PERMISSIONS:
         return Changeset(in_sync_reason="the node has its own key")
     if facts.public:
@@ -134,13 +135,12 @@ def _key_script() -> str:
 @operation_on_host(_read)
 def certify(here: NodeStreams) -> Changeset:
     """Sign the public key of this node with the CA of the rack, where it has no certificate that stays."""
+    if here.blockers:
+        return Changeset(blockers=here.blockers)
     facts, authority = here.facts, here.authority
     if not here.encrypted:
         return Changeset(in_sync_reason="nothing of this node is encrypted")
-    fault = facts.certificate_fault(authority.pem)
-    trusts = facts.before(journal_stream.AUTHORITY)
-    if fault and (why := authority.signing_fault(trusts is not None)):
-        return Changeset(blockers=(why,))
+    fault, trusts = facts.certificate_fault(authority.pem), facts.before(journal_stream.AUTHORITY)
     if not facts.public or authority.pem is None:
         # The key of the node, or the CA, does not exist while a plan is made.
         more = _authority_events(facts, authority.pem) if trusts is None or trusts != authority.pem else ()
@@ -182,14 +182,11 @@ def _authority_events(facts: StreamFacts, wanted: bytes | None) -> tuple[Event, 
 @operation_on_host(_read)
 def receive_journals(here: NodeStreams) -> Changeset:
     """Run the receiver where other nodes send their journals; remove it elsewhere. Received journals stay."""
+    if here.blockers:
+        return Changeset(blockers=here.blockers)
     facts = here.facts
     if not here.senders:
         return _remove(facts, "receive", journal_stream.RECEIVE, journal_stream.RECEIVER_PATHS)
-    if facts.units[journal_stream.PACKAGE_SOCKET].active == "active":
-        socket = journal_stream.PACKAGE_SOCKET
-        return Changeset(
-            blockers=(f"{socket} listens at all addresses; run `systemctl disable --now {socket}` on the node",)
-        )
     files = journal_stream.receiver_files(facts.rack, facts.node)
     return _run(here, "receive", journal_stream.RECEIVE, files, f"receives the journals of {', '.join(here.senders)}")
 
@@ -197,11 +194,11 @@ def receive_journals(here: NodeStreams) -> Changeset:
 @operation_on_host(_read)
 def send_journal(here: NodeStreams) -> Changeset:
     """Send the journal of this node to its receiver; stop where rack.yaml no longer declares it."""
+    if here.blockers:
+        return Changeset(blockers=here.blockers)
     facts, to = here.facts, here.receiver
     if to is None:
         return _remove(facts, "upload", journal_stream.UPLOAD, journal_stream.SENDER_PATHS)
-    if blockers := facts.overriders:
-        return Changeset(blockers=tuple(blockers))
     warnings: tuple[Event, ...] = ()
     if facts.rack.options(BlackboxOptions).remote == "plain":
         detail = (
@@ -272,6 +269,8 @@ def _remove(facts: StreamFacts, name: str, service: str, paths: tuple[str, ...])
 @operation_on_host(_read)
 def remove_certificates(here: NodeStreams) -> Changeset:
     """Remove the key and the certificates of a node that needs none any more."""
+    if here.blockers:
+        return Changeset(blockers=here.blockers)
     facts = here.facts
     there = [path for path in journal_stream.PUBLIC_PATHS if facts.before(path) is not None]
     there += [journal_stream.KEY] if facts.key_permissions else []

@@ -57,20 +57,6 @@ class StreamFacts:
         """The units by name."""
         return desired.parse_units(self.reading.text(UNITS), journal_stream.UNITS)
 
-    def whole(self) -> StreamFacts:
-        """The same, after a look at all of it: half a node that is known is no ground to change it."""
-        _ = [self.before(path) for path in PATHS]
-        _ = (
-            self.reading.text(MODES),
-            self.reading.text(SETTINGS),
-            self.units,
-            self.installed,
-            self.openssl,
-            self.public,
-        )
-        _ = [self.pending(name) for name in ("upload", "receive")]
-        return self
-
     @property
     def installed(self) -> bool:
         """Whether the package with sender and receiver is installed."""
@@ -118,9 +104,25 @@ class StreamFacts:
             receivers.address(self.node),
         )
 
-    @property
-    def overriders(self) -> list[str]:
-        """Settings of others that override those of the sender."""
+    @cached_property
+    def blockers(self) -> tuple[str, ...]:
+        """Why no journal may leave or reach this node. Reads everything: half a node that is known is no ground to
+        change it.
+        """
+        _ = [self.before(path) for path in PATHS]
+        _ = (self.reading.text(MODES), self.units, self.installed, self.public)
+        _ = [self.pending(name) for name in ("upload", "receive")]
         to = journal_stream.receiver(self.rack, self.node)
         wanted = journal_stream.upload_settings(self.rack, to) if to else {}
-        return systemd_dropins.overriders(self.reading.text(SETTINGS), wanted, journal_stream.UPLOAD_SETTINGS)
+        listing, openssl = self.reading.text(SETTINGS), self.openssl
+        lines = systemd_dropins.overriders(listing, wanted, journal_stream.UPLOAD_SETTINGS)
+        receives = bool(journal_stream.senders(self.rack, self.node))
+        if receives and self.units[journal_stream.PACKAGE_SOCKET].active == "active":
+            socket = journal_stream.PACKAGE_SOCKET
+            lines.append(f"{socket} listens at all addresses; run `systemctl disable --now {socket}` on the node")
+        if (to or receives) and journal_stream.encrypted(self.rack) and not openssl:
+            lines.append(
+                "openssl, which makes the key of the node, is not there; `apt install openssl`, or set "
+                "blackbox.remote: false in rack.yaml"
+            )
+        return tuple(lines)

@@ -8,8 +8,8 @@ systemd-journal-upload of a sender connects to it. It runs one systemd-journal-r
 FOLDER/remote-NAME.journal, and passes bytes on to that of the sender. Debian and Ubuntu build systemd-journal-remote
 without gnutls, so it cannot verify the certificate of a sender itself.
 
-With --tls FOLDER, which has ca.pem, node.pem and node.key, the certificate of a sender must be signed by the CA, and has
-the name of the sender. Without it the address stands for the sender, and nothing is encrypted. The connection of a
+With --tls FOLDER, which has ca.pem, node.pem and node.key, the certificate of a sender must be signed by the CA, and
+has the name of the sender. Without it the address stands for the sender, and nothing is encrypted. The connection of a
 sender that is not declared is closed and logged.
 """
 
