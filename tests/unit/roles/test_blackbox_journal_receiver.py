@@ -11,7 +11,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +35,12 @@ def wait(done: Callable[[], object], what: str) -> None:
     while not done():
         assert time.monotonic() < end, what
         time.sleep(0.1)
+
+
+def end_group(leader: int) -> None:
+    """End a program and those that it started, as systemd does; a writer that waits for input takes no other signal."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 @dataclass
@@ -83,9 +89,11 @@ class Site:
     def started(self, *command: str | Path, stdin: int | None = None) -> subprocess.Popen[str]:
         """A program that is ended with the test."""
         log = self.stack.enter_context((self.root / "log").open("a"))
-        process = subprocess.Popen([*map(str, command)], stdin=stdin, stdout=log, stderr=log, text=True)
+        process = subprocess.Popen(
+            [*map(str, command)], stdin=stdin, stdout=log, stderr=log, text=True, start_new_session=True
+        )
         self.stack.callback(process.wait, LIMIT)
-        self.stack.callback(process.kill)  # a writer that waits for its input takes no other signal
+        self.stack.callback(end_group, process.pid)
         return process
 
     def receiver(self, *senders: str, tls: Path | None = None) -> subprocess.Popen[str]:
