@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from core.model import load
-from roles.blackbox import clock_cap
+from roles.blackbox import clock_cap, journal_stream
+from roles.blackbox.options import BlackboxOptions
 from roles.lossless import boot_unit
 from roles.memory import memory_guard
 from sparkrack.drift import systemd_timer
@@ -39,12 +40,24 @@ def served(name: str) -> str:
     return file.content.decode()
 
 
+def receiver_unit() -> str:
+    """The text of the receiver of journals, with certificates."""
+    rack = RACK.model_copy(update={"blackbox": BlackboxOptions(remote="tls")})
+    *_, unit = journal_stream.receiver_files(rack, next(iter(rack.nodes.values())))
+    return unit.content.decode()
+
+
 LIMITS = {
     "roles/blackbox/templates/sparkrack-clock-cap.service": UnitLimit(
         lambda: clock_cap.unit(RACK, 2200).content.decode(),
         2.5,
         # claim: blackbox.clock-cap
         "root with CAP_SYS_ADMIN and the devices of the GPU: sets the range of its clock",
+    ),
+    "roles/blackbox/templates/sparkrack-journal-receive.service": UnitLimit(
+        lambda: receiver_unit(),
+        2.0,
+        "a user of its own in the network namespace of the host: opens a port, writes received journals",
     ),
     "roles/lossless/templates/sparkrack-lossless@.service": UnitLimit(
         lambda: boot_unit.unit("two").decode(),

@@ -19,7 +19,7 @@ from core.ops import host_facts
 from roles.blackbox import certificate_authority, journal_stream, receivers, stream_facts
 from roles.blackbox.certificate_authority import CERTIFICATE, KEY
 from tests.tiers import sampled
-from tests.unit.model.racks import SWITCH, changed, faults, loaded
+from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops import fakenode
 from tests.unit.ops.shells import calls, run, stand_in
 from tests.unit.roles.cases import DEPLOYS, OPERATIONS, node_of, read
@@ -337,23 +337,6 @@ def test_the_last_node_as_server_sends_to_the_first() -> None:
     }
     assert [node.name for node in receivers.senders(rack, rack.nodes["spark1"])] == ["spark3"]
     assert receivers.senders(rack, rack.nodes["spark2"]) == []
-
-
-@pytest.mark.parametrize(
-    ("section", "reported"),
-    [
-        ("server: spark9", "2: blackbox.server: spark9 is not a node; write one of spark1, spark2"),
-        (
-            "remote: true",
-            (
-                "2: blackbox.remote: true is no way for a journal to leave a node; write tls (encrypted, both ends have"
-                " certificates), plain (readable on the management network), or false"
-            ),
-        ),
-    ],
-)
-def test_what_is_refused(section: str, reported: str) -> None:
-    assert faults(changed(SWITCH, ("rack: two\n", f"rack: two\nblackbox: {{{section}}}\n"))) == [reported]
 
 
 def test_nothing_leaves_a_node_by_default() -> None:
