@@ -5,7 +5,8 @@ repeated RCU stalls, writes its last messages to pstore, and reboots; systemd ar
 and they are never deleted by age. The journal is persistent and synchronized every second, where the default loses the
 last lines before a power cut. A cap on the clock of the GPU, for nodes that lose power at a load step, is set where
 rack.yaml declares one, and the journal of each node goes to another one where rack.yaml declares that. Without the
-section `blackbox` the role does nothing. It never reboots a node and never causes a panic. It cannot record a power cut itself, and no check of it proves that a record survives a real panic.
+section `blackbox` the role does nothing. It never reboots a node and never causes a panic. It cannot record a power cut
+itself, and no check of it proves that a record survives a real panic.
 """
 
 from __future__ import annotations

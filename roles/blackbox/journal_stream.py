@@ -50,6 +50,7 @@ def senders(rack: Rack, node: Node) -> list[Node]:
     return receivers.senders(rack, node) if rack.options(BlackboxOptions).remote else []
 
 
+# claim: blackbox.remote-journal
 def upload_settings(rack: Rack, to: Node) -> dict[str, str]:
     """Return the settings of systemd-journal-upload by key."""
     place = f"{receivers.address(to)}:{receivers.JOURNAL_PORT}"

@@ -57,6 +57,7 @@ LIMITS = {
     "roles/blackbox/templates/sparkrack-journal-receive.service": UnitLimit(
         lambda: receiver_unit(),
         2.0,
+        # claim: blackbox.remote-journal
         "a user of its own in the network namespace of the host: opens a port, writes received journals",
     ),
     "roles/lossless/templates/sparkrack-lossless@.service": UnitLimit(
