@@ -38,6 +38,8 @@ def apply(rack: Rack, node: Node) -> None:
     stream_apply.certify(name="Certify the key of the node", rack=rack, node=node)
     stream_apply.receive_journals(name="Receive the journals of other nodes", rack=rack, node=node)
     stream_apply.send_journal(name="Send the journal to another node", rack=rack, node=node)
+    stream_apply.receive_kernel_messages(name="Receive the kernel messages of other nodes", rack=rack, node=node)
+    stream_apply.send_kernel_messages(name="Send the kernel's messages to another node", rack=rack, node=node)
     stream_apply.remove_certificates(name="Remove certificates that are not needed", rack=rack, node=node)
 
 

@@ -63,6 +63,15 @@ def _remote(value: object) -> object:
     return value
 
 
+def _netconsole(value: object) -> object:
+    if value is not False and value != "plain":
+        raise invalid(
+            "{value} is no way for messages of a kernel to leave a node",
+            "write plain (netconsole cannot be encrypted: readable on the management network), or false",
+        )
+    return value
+
+
 _LIMIT: TypeAdapter[str] = TypeAdapter(Annotated[Duration, _limited(10, 180)])
 WatchdogLimit = Annotated[Literal[False] | str, BeforeValidator(_unless_false)]
 """Time without a sign of life of systemd after which the hardware resets the node; False leaves the watchdog alone."""
@@ -74,6 +83,8 @@ RcuStalls = Annotated[
 ]
 RemoteKind = Annotated[Literal[False, "tls", "plain"], BeforeValidator(_remote)]
 """How the journal leaves a node; False: it does not."""
+NetconsoleKind = Annotated[Literal[False, "plain"], BeforeValidator(_netconsole)]
+"""How the messages of the kernel leave a node; False: they do not."""
 ClockMhz = Annotated[StrictInt, Field(ge=1000, le=2600)]
 
 
@@ -102,7 +113,7 @@ class BlackboxOptions(Section):
     """What a node that dies leaves behind. `clock_cap`: MHz by vendor or node; a node without an entry has no cap.
 
     `server`: the node that receives what the others send; None: roles.blackbox.receivers chooses one. `remote`: how a
-    node's journal leaves it.
+    node's journal leaves it. `netconsole`: the same for the messages of its kernel.
     """
 
     watchdog: WatchdogLimit = Field(default="60s", examples=["60s"])
@@ -112,6 +123,7 @@ class BlackboxOptions(Section):
     clock_cap: Frozen[HostName, ClockMhz] = Field(default=FrozenDict({}), examples=["{asus: 2200}"])
     server: Annotated[HostName | None, NotEmpty] = Field(default=None, examples=["spark5"])
     remote: RemoteKind = Field(default=False, examples=["tls"])
+    netconsole: NetconsoleKind = Field(default=False, examples=["plain"])
 
 
 def check_clock_cap(partial: PartialRack, blackbox: BlackboxOptions, _cabling: Cabling) -> Iterator[RuleViolation]:

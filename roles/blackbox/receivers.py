@@ -12,6 +12,8 @@ from roles.blackbox.options import BlackboxOptions
 
 JOURNAL_PORT = 19532
 """TCP port of received journals: that of systemd-journal-remote."""
+NETCONSOLE_PORT = 6666
+"""UDP port of received messages of kernels: that of netconsole."""
 
 
 def server(rack: Rack) -> Node:

@@ -16,7 +16,7 @@ from core.ops.operation import Changeset, operation_on_host
 from core.ops.shell import quote, sudo_script
 from core.util.event import Action, Event, EventKind, acted, file_acted
 from core.util.managed_file import ManagedFile
-from roles.blackbox import journal_stream, receivers
+from roles.blackbox import journal_stream, netconsole, receivers
 from roles.blackbox.certificate_authority import RackAuthority
 from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.pending import mark, unmark, write_files
@@ -188,7 +188,8 @@ def receive_journals(here: NodeStreams) -> Changeset:
     if not here.senders:
         return _remove(facts, "receive", journal_stream.RECEIVE, journal_stream.RECEIVER_PATHS)
     files = journal_stream.receiver_files(facts.rack, facts.node)
-    return _run(here, "receive", journal_stream.RECEIVE, files, f"receives the journals of {', '.join(here.senders)}")
+    reason = f"receives the journals of {', '.join(here.senders)}"
+    return _run(here, "receive", journal_stream.RECEIVE, files, reason, renewed=here.uncertified)
 
 
 @operation_on_host(_read)
@@ -207,7 +208,54 @@ def send_journal(here: NodeStreams) -> Changeset:
         )
         warnings = (Event(EventKind.NOTE, detail=detail),)
     files = journal_stream.sender_files(facts.rack, to)
-    return _run(here, "upload", journal_stream.UPLOAD, files, f"the journal goes to {to.name}", warnings)
+    reason = f"the journal goes to {to.name}"
+    return _run(here, "upload", journal_stream.UPLOAD, files, reason, warnings, renewed=here.uncertified)
+
+
+@operation_on_host(_read)
+def receive_kernel_messages(here: NodeStreams) -> Changeset:
+    """Run the receiver where kernels of other nodes send their messages; remove it elsewhere. Received ones stay."""
+    if here.blockers:
+        return Changeset(blockers=here.blockers)
+    facts, names = here.facts, [node.name for node in netconsole.senders(here.facts.rack, here.facts.node)]
+    if not names:
+        return _remove(facts, "netconsole_receive", netconsole.RECEIVE, netconsole.RECEIVER_PATHS)
+    files = netconsole.receiver_files(facts.rack, facts.node)
+    reason = f"receives the kernel messages of {', '.join(names)}"
+    return _run(here, "netconsole_receive", netconsole.RECEIVE, files, reason)
+
+
+@operation_on_host(_read)
+def send_kernel_messages(here: NodeStreams) -> Changeset:
+    """Have the kernel of this node send its messages; stop where rack.yaml no longer declares it."""
+    if here.blockers:
+        return Changeset(blockers=here.blockers)
+    facts = here.facts
+    to = netconsole.receiver(facts.rack, facts.node)
+    if to is None:
+        return _without_netconsole(facts)
+    detail = (
+        f"messages of its kernel go to {to.name} unencrypted (blackbox.netconsole: plain): who is on the management "
+        "network can read and forge them"
+    )
+    warnings = (Event(EventKind.NOTE, detail=detail),)
+    files = netconsole.sender_files(facts.rack, facts.node, to)
+    reason = f"messages of the kernel go to {to.name}"
+    changes = _run(here, "netconsole", netconsole.TIMER, files, reason, warnings)
+    if netconsole.armed(facts.netconsole, facts.node, to) and not changes.events:
+        return changes
+    # The service arms the target; the timer only repeats it.
+    start = sudo_script(f"systemctl start {netconsole.SERVICE}")
+    event = Event(EventKind.RESTART, subject=netconsole.SERVICE, action=Action.START)
+    return Changeset(warnings=warnings, events=(*changes.events, event), commands=(*changes.commands, start))
+
+
+def _without_netconsole(facts: StreamFacts) -> Changeset:
+    changes = _remove(facts, "netconsole", netconsole.TIMER, netconsole.SENDER_PATHS, wanted_by="timers.target")
+    if not changes.events or facts.before(netconsole.PROGRAM) is None:
+        return changes
+    off = sudo_script(f"systemctl stop {netconsole.TIMER} 2> /dev/null || true; {netconsole.PROGRAM} --off")
+    return Changeset(events=changes.events, commands=(off, *changes.commands))
 
 
 def _run(
@@ -217,12 +265,13 @@ def _run(
     files: list[ManagedFile],
     reason: str,
     warnings: tuple[Event, ...] = (),
+    renewed: bool = False,
 ) -> Changeset:
-    """Write what differs, and have the service run with it."""
+    """Write what differs, and have the service run with it. `renewed`: it gets another certificate in this run."""
     facts = here.facts
     unit, stale = facts.units[service], facts.stale(files)
     # While a plan is made nothing is marked yet.
-    pending = facts.pending(name) or here.uncertified
+    pending = facts.pending(name) or renewed
     enable = unit.file != "enabled"
     new = bool(stale) or pending or unit.reload
     restart = new or unit.active not in ("active", "activating")
@@ -248,12 +297,14 @@ def _run(
     return Changeset(warnings=warnings, events=tuple(events), commands=tuple(commands))
 
 
-def _remove(facts: StreamFacts, name: str, service: str, paths: tuple[str, ...]) -> Changeset:
+def _remove(
+    facts: StreamFacts, name: str, service: str, paths: tuple[str, ...], wanted_by: str = "multi-user.target"
+) -> Changeset:
     there = [path for path in paths if facts.before(path) is not None]
     if not there and not facts.pending(name):
         return Changeset(in_sync_reason="rack.yaml declares none of it")
     # The link is removed by hand: `systemctl disable` fails for a unit whose file is gone.
-    link = f"/etc/systemd/system/multi-user.target.wants/{service}"
+    link = f"/etc/systemd/system/{wanted_by}.wants/{service}"
     steps = (
         f"systemctl stop {service} 2> /dev/null || true",
         f"rm -f {quote(link, *paths)}",

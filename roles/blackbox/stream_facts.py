@@ -14,14 +14,24 @@ from core.probes import systemd_dropins
 from core.probes.protocol import Reading
 from core.util import managed_file, resources
 from core.util.managed_file import ManagedFile
-from roles.blackbox import certificate_authority, desired, journal_stream, receivers
+from roles.blackbox import certificate_authority, desired, journal_stream, netconsole, receivers
 
 STATE = "blackbox-stream-state"
 UNITS = "blackbox-stream-units"
 MODES = "blackbox-stream-modes"
 SETTINGS = "blackbox-stream-settings"
-PATHS = (*journal_stream.SENDER_PATHS, *journal_stream.RECEIVER_PATHS, *journal_stream.PUBLIC_PATHS)
+NETCONSOLE = "blackbox-netconsole-state"
+PATHS = (
+    *journal_stream.SENDER_PATHS,
+    *journal_stream.RECEIVER_PATHS,
+    *journal_stream.PUBLIC_PATHS,
+    *netconsole.SENDER_PATHS,
+    *netconsole.RECEIVER_PATHS,
+)
 """Paths of all files that are wholly ours and that are read. The key of the node is not among them."""
+ASKED_UNITS = (*journal_stream.UNITS, *netconsole.UNITS)
+PENDING = ("upload", "receive", "netconsole", "netconsole_receive")
+"""What may have to read files that an earlier run wrote."""
 KEY_PERMISSIONS = "600:root:root"
 _UPLOAD_FOLDERS = tuple(
     f"{folder}/systemd/journal-upload.conf.d" for folder in ("/etc", "/run", "/usr/local/lib", "/usr/lib")
@@ -29,8 +39,8 @@ _UPLOAD_FOLDERS = tuple(
 
 COMMANDS: Mapping[str, str] = {
     STATE: resources.shell_text("roles.blackbox", "files/stream-state.sh"),
-    UNITS: "systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload "
-    + " ".join(journal_stream.UNITS),
+    UNITS: "systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload " + " ".join(ASKED_UNITS),
+    NETCONSOLE: resources.shell_text("roles.blackbox", "files/netconsole-state.sh"),
     MODES: managed_file.probe_permissions(PATHS),
     SETTINGS: systemd_probes.dropin_settings(
         _UPLOAD_FOLDERS,
@@ -55,7 +65,12 @@ class StreamFacts:
     @cached_property
     def units(self) -> Mapping[str, desired.EvidenceUnit]:
         """The units by name."""
-        return desired.parse_units(self.reading.text(UNITS), journal_stream.UNITS)
+        return desired.parse_units(self.reading.text(UNITS), ASKED_UNITS)
+
+    @cached_property
+    def netconsole(self) -> Mapping[tuple[str, str], str]:
+        """The state of netconsole by subject and name."""
+        return desired.parse_live(self.reading.text(NETCONSOLE))
 
     @property
     def installed(self) -> bool:
@@ -111,7 +126,7 @@ class StreamFacts:
         """
         _ = [self.before(path) for path in PATHS]
         _ = (self.reading.text(MODES), self.units, self.installed, self.public)
-        _ = [self.pending(name) for name in ("upload", "receive")]
+        _ = [self.pending(name) for name in PENDING]
         to = journal_stream.receiver(self.rack, self.node)
         wanted = journal_stream.upload_settings(self.rack, to) if to else {}
         listing, openssl = self.reading.text(SETTINGS), self.openssl
@@ -125,4 +140,8 @@ class StreamFacts:
                 "openssl, which makes the key of the node, is not there; `apt install openssl`, or set "
                 "blackbox.remote: false in rack.yaml"
             )
+        there = netconsole.present(self.netconsole)
+        if sends_to := netconsole.receiver(self.rack, self.node):
+            lines += netconsole.blockers(self.netconsole, self.node)
+            _ = there and netconsole.armed(self.netconsole, self.node, sends_to)
         return tuple(lines)

@@ -5,7 +5,7 @@ yes_or_no() { if [ "$2" = yes ]; then printf '%s yes\n' "$1"; else printf '%s no
 present() { if [ -x "$2" ]; then yes_or_no "$1" yes; else yes_or_no "$1" no; fi; }
 present "upload program" /usr/lib/systemd/systemd-journal-upload
 if command -v openssl > /dev/null; then yes_or_no "openssl program" yes; else yes_or_no "openssl program" no; fi
-for n in upload receive; do
+for n in upload receive netconsole netconsole_receive; do
     if [ -e "/run/sparkrack/blackbox-$n.pending" ]; then yes_or_no "$n pending" yes; else yes_or_no "$n pending" no; fi
 done
 if [ -e "$folder/node.key" ]; then
