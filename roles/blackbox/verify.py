@@ -15,7 +15,7 @@ from core.model import Node, Rack
 from core.model.fields import seconds
 from core.ssh.client import Machine, NodeConnections
 from core.verify.reporter import CheckReporter
-from roles.blackbox import clock_cap, desired, journal_stream, receivers, watchdog
+from roles.blackbox import clock_cap, desired, journal_stream, netconsole, receivers, watchdog
 from roles.blackbox.options import BlackboxOptions
 
 ARRIVAL_SECONDS = 60
@@ -312,5 +312,59 @@ def test_the_journal_arrives_at_another_node(
                 f"{node.name}: a line of its journal did not reach {to.name} within {ARRIVAL_SECONDS} s; see "
                 f"`journalctl --unit={journal_stream.UPLOAD}` on {node.name} and "
                 f"`journalctl --unit={journal_stream.RECEIVE}` on {to.name}"
+            )
+        time.sleep(1)
+
+
+def test_kernel_messages_are_received_at_the_management_address(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: BlackboxOptions,
+    report: CheckReporter,
+) -> None:
+    """The receiver runs and is bound to that address and to no other; none is where no kernel sends to."""
+    if not declared.netconsole:
+        pytest.skip("rack.yaml has the messages of the kernel stay on its node")
+    port, faults = receivers.NETCONSOLE_PORT, []
+    places = [line.split()[3] for line in output(node, machine, "ss -Hlun").splitlines()]
+    found = sorted(place for place in places if place.endswith(f":{port}"))
+    wanted = [f"{receivers.address(node)}:{port}"] if netconsole.senders(rack, node) else []
+    if wanted:
+        faults = _running(node, machine, netconsole.RECEIVE)
+    if found != wanted:
+        places = [", ".join(some) or "no address" for some in (found, wanted)]
+        faults.append(f"messages of kernels are received at {places[0]}, wanted {places[1]}")
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
+# claim: blackbox.netconsole
+def test_the_kernel_messages_arrive_at_another_node(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: BlackboxOptions,  # noqa: ARG001
+    machines: NodeConnections,
+    excluded: frozenset[str],
+) -> None:
+    """A message of this kernel with the priority of a warning is read there, in the file of this node."""
+    to = netconsole.receiver(rack, node)
+    if to is None:
+        pytest.skip("rack.yaml has the messages of the kernel stay on its node")
+    faults = _running(node, machine, netconsole.TIMER)
+    assert not faults, f"{node.name}: {'; '.join(faults)}"
+    if to.name in excluded:
+        pytest.skip(f"{to.name}, which receives the messages of the kernel, is excluded")
+    marker = f"sparkrack-verify-{uuid.uuid4()}"
+    write = f"echo '<4>{marker}' > /dev/kmsg"
+    output(node, machine, f"sh -c {shlex.quote(write)}")
+    read = f"tail --lines=500 {shlex.quote(f'{netconsole.RECEIVED}/{node.name}.log')}"
+    end = time.monotonic() + ARRIVAL_SECONDS
+    while marker not in str(machines[to.name].run(read).stdout):
+        if time.monotonic() > end:
+            pytest.fail(
+                f"{node.name}: a message of its kernel did not reach {to.name} within {ARRIVAL_SECONDS} s; see "
+                f"`journalctl --unit={netconsole.SERVICE}` on {node.name} and "
+                f"`journalctl --unit={netconsole.RECEIVE}` on {to.name}"
             )
         time.sleep(1)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.model import Rack
-from roles.blackbox import journal_stream, verify
+from roles.blackbox import journal_stream, netconsole, verify
 from roles.blackbox.certificate_authority import RackAuthority
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
@@ -24,6 +24,9 @@ RIGHT = {
     "upload active": "active",
     "upload enabled": "enabled",
     "listens": "10.77.0.11:19532",
+    "udp": "10.77.0.11:6666",
+    "netconsole active": "active",
+    "timer enabled": "enabled",
     "mode": "600 root:root",
     "name": "spark1",
     "arrives": "yes",
@@ -43,10 +46,18 @@ def node(root: Path, **broken: str) -> Path:
         "systemctl",
         f"""case "$*" in
 *{journal_stream.RECEIVE}) echo ActiveState={shown["receive active"]}; echo UnitFileState={shown["receive enabled"]};;
+*{netconsole.RECEIVE}) echo ActiveState={shown["netconsole active"]}; echo UnitFileState=enabled;;
+*{netconsole.TIMER}) echo ActiveState=active; echo UnitFileState={shown["timer enabled"]};;
 *) echo ActiveState={shown["upload active"]}; echo UnitFileState={shown["upload enabled"]};; esac""",
     )
     lines = ["0.0.0.0:22", *shown["listens"].split()]
-    stand_in(root, "ss", f'for a in {" ".join(lines)}; do echo "LISTEN 0 64 $a 0.0.0.0:*"; done')
+    udp = ["0.0.0.0:68", *shown["udp"].split()]
+    stand_in(
+        root,
+        "ss",
+        f"""case $1 in *t*) set -- {" ".join(lines)} ;; *) set -- {" ".join(udp)} ;; esac
+for a in "$@"; do echo "LISTEN 0 64 $a 0.0.0.0:*"; done""",
+    )
     stand_in(root, "stat", f"echo {shlex.quote(shown['mode'])}")
     stand_in(root, "logger", f'echo "$3" > {root}/marker')
     public = key(root)
@@ -141,3 +152,56 @@ def test_what_is_skipped(tmp_path: Path) -> None:
     root = node(tmp_path / "b")
     assert outcomes(root, rack("plain")) == ([], ["rack.yaml declares nothing that is encrypted"])
     assert outcomes(root, rack(), frozenset({"spark2"}))[1] == ["spark2, which receives the journal, is excluded"]
+
+
+def kernel_outcomes(
+    root: Path, arrives: bool = True, section: str = "netconsole: plain"
+) -> tuple[list[str], list[str]]:
+    """What fails, and what is skipped, of the messages of the kernel."""
+    found = loaded(changed(SWITCH, ("rack: two", f"rack: two\nblackbox: {{{section}}}")))
+    one, declared = found.nodes["spark1"], found.options(BlackboxOptions)
+    sent = root / "kmsg"
+    machine = Machine(root)
+    other = root / "spark2"
+    stand_in(root, "sh", f'case "$2" in *kmsg*) printf "%s" "$2" > {sent};; esac')
+    stand_in(other, "tail", f"cat {sent}" if arrives else "exit 1")
+    failed: list[str] = []
+    skipped: list[str] = []
+
+    def check(test: Callable[..., Any], *arguments: object) -> None:
+        try:
+            test(one, machine, found, declared, *arguments)
+        except pytest.skip.Exception as error:
+            skipped.append(str(error))
+        except (AssertionError, pytest.fail.Exception) as error:
+            failed.append(str(error).splitlines()[0])
+
+    check(verify.test_kernel_messages_are_received_at_the_management_address, Report())
+    machines = {"spark2": Machine(other)}
+    check(verify.test_the_kernel_messages_arrive_at_another_node, machines, frozenset[str]())
+    return failed, skipped
+
+
+def test_kernel_messages_that_arrive(tmp_path: Path) -> None:
+    assert kernel_outcomes(node(tmp_path)) == ([], [])
+    stays = "rack.yaml has the messages of the kernel stay on its node"
+    assert kernel_outcomes(tmp_path, section="remote: tls") == ([], [stays, stays])
+
+
+@pytest.mark.parametrize(
+    ("broken", "reported"),
+    [
+        ({"netconsole active": "failed"}, f"{netconsole.RECEIVE} is failed, wanted active"),
+        ({"timer enabled": "disabled"}, f"{netconsole.TIMER} is disabled, wanted enabled"),
+        ({"udp": "0.0.0.0:6666"}, "messages of kernels are received at 0.0.0.0:6666, wanted 10.77.0.11:6666"),
+        ({"udp": ""}, "messages of kernels are received at no address, wanted 10.77.0.11:6666"),
+    ],
+)
+def test_kernel_messages_that_are_broken(tmp_path: Path, broken: dict[str, str], reported: str) -> None:
+    assert kernel_outcomes(node(tmp_path, **broken))[0] == [f"spark1: {reported}"]
+
+
+def test_a_kernel_message_that_does_not_arrive_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verify, "ARRIVAL_SECONDS", 0)
+    (failed,) = kernel_outcomes(node(tmp_path), arrives=False)[0]
+    assert failed.startswith("spark1: a message of its kernel did not reach spark2 within 0 s; see `journalctl --unit=")

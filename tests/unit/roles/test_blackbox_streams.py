@@ -16,12 +16,12 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from core.model import Rack, load
 from core.ops import host_facts
-from roles.blackbox import certificate_authority, journal_stream, receivers, stream_facts
+from roles.blackbox import certificate_authority, journal_stream, netconsole, receivers, stream_facts
 from roles.blackbox.certificate_authority import CERTIFICATE, KEY
 from tests.tiers import sampled
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops import fakenode
-from tests.unit.ops.shells import calls, run, stand_in
+from tests.unit.ops.shells import calls, run, stand_in, write
 from tests.unit.roles.cases import DEPLOYS, OPERATIONS, node_of, read
 
 SYSTEMCTL = """
@@ -41,6 +41,15 @@ show)
     done ;;
 enable) : > "$units/$2.enabled" ;;
 restart) : > "$units/$1.active" ;;
+start)
+    target=@ROOT@/sys/kernel/config/netconsole/sparkrack
+    mkdir -p "$target"
+    read -r _ local remote << END
+$(grep ^ExecStart= @ROOT@/etc/systemd/system/$1)
+END
+    echo 1 > "$target/enabled"; echo 1 > "$target/extended"
+    echo "$local" > "$target/local_ip"; echo "$remote" > "$target/remote_ip"
+    echo "5 4 1 7" > @ROOT@/proc/sys/kernel/printk ;;
 stop) rm -f "$units/$1.active" ;;
 esac
 """
@@ -60,7 +69,7 @@ class World:
         self.folder = root / "rack"
         self.folder.mkdir()
         self.roots = {name: root / name for name in ("spark1", "spark2")}
-        for place in self.roots.values():
+        for name, place in self.roots.items():
             (place / "etc").mkdir(parents=True)
             (place / "run").mkdir()
             for tool, script in (
@@ -70,8 +79,12 @@ class World:
                 ("dpkg", "exit 0"),
                 ("systemd-analyze", "exit 0"),
                 ("chown", "exit 0"),
+                ("uname", "echo 6.17"),
+                ("ip", f"echo '2: enP7s7    inet 10.77.0.1{name[-1]}/24 brd 10.77.0.255 scope global enP7s7'"),
             ):
                 stand_in(place, tool, script.replace("@ROOT@", str(place)))
+            write(place, "/proc/sys/kernel/printk", "4 4 1 7\n")
+            (place / "sys/kernel/config/netconsole").mkdir(parents=True)
         self.sent: dict[str, list[str]] = {name: [] for name in self.roots}
         self.declare("remote: tls")
         patch.setattr(fakenode.Node, "run_shell_command", self._answer())
@@ -308,6 +321,36 @@ def test_plain_after_tls_needs_no_certificates(applied: World) -> None:
     assert not applied.file("spark1", journal_stream.FOLDER).exists()
     assert "LoadCredential" not in applied.file("spark1", journal_stream.UPLOAD_DROPIN).read_text()
     assert applied.run().changing == 0
+
+
+NETCONSOLE_PATHS = (*netconsole.SENDER_PATHS, *netconsole.RECEIVER_PATHS)
+
+
+def test_kernel_messages_are_sent_and_stop(world: World) -> None:
+    world.declare("netconsole: plain")
+    assert f"start {netconsole.SERVICE}" in world.run("dry").log
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    assert "messages of its kernel go to spark1 unencrypted" in ended.log
+    for path in NETCONSOLE_PATHS:
+        assert world.file("spark2", path).exists(), path
+    assert restarted(world, "spark2") == [netconsole.RECEIVE, netconsole.TIMER]
+    assert not world.file("spark2", journal_stream.UPLOAD_SETTINGS).exists()
+    assert world.run().changing == 0
+    for field, value in (("enabled", "0"), ("remote_ip", "10.77.0.99")):
+        file = world.file("spark2", f"/sys/kernel/config/netconsole/sparkrack/{field}")
+        file.write_text(f"{value}\n")
+        ended = world.run()
+        assert [text.rpartition("; ")[2] for text in world.sent["spark2"]] == [f"systemctl start {netconsole.SERVICE}"]
+        assert world.run().changing == 0, field
+    write(world.roots["spark2"], "/usr/local/lib/sparkrack/netconsole-target", "#!/bin/sh\necho $1 > $0.off\n")
+    world.file("spark2", netconsole.PROGRAM).chmod(0o755)
+    world.declare("remote: false")
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    assert world.file("spark2", f"{netconsole.PROGRAM}.off").read_text() == "--off\n"
+    assert [path for path in NETCONSOLE_PATHS if world.file("spark2", path).exists()] == []
+    assert world.run().changing == 0
 
 
 CAPS = "clock_cap: {asus: 2200}"
