@@ -147,6 +147,17 @@ def check_server(partial: PartialRack, blackbox: BlackboxOptions, _cabling: Cabl
         yield RuleViolation(("blackbox", "server"), what, f"write one of {', '.join(partial.nodes)}")
 
 
+def unencrypted(blackbox: BlackboxOptions) -> Iterator[RuleViolation]:
+    """What leaves the nodes unencrypted, which is allowed and worth knowing."""
+    everyone = "who is on the management network can read and forge it"
+    if blackbox.remote == "plain":
+        what = f"the journal of each node goes to another one unencrypted: {everyone}"
+        yield RuleViolation(("blackbox", "remote"), what, "tls encrypts it")
+    if blackbox.netconsole == "plain":
+        what = f"what the kernel of each node logs goes to another one unencrypted: {everyone}"
+        yield RuleViolation(("blackbox", "netconsole"), what, "false keeps it on the node")
+
+
 def check_options(partial: PartialRack, blackbox: BlackboxOptions, cabling: Cabling) -> Iterator[RuleViolation]:
     """All rules of the section."""
     yield from check_clock_cap(partial, blackbox, cabling)

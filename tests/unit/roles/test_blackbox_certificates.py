@@ -6,6 +6,7 @@ import base64
 import datetime
 import stat
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from cryptography import x509
 
 from roles.blackbox import certificate_authority, stream_apply
 from roles.blackbox.certificate_authority import CERTIFICATE, KEY, RackAuthority, node_fault
+from sparkrack.cli.write_rack_file import SECRETS
 from tests.unit.ops.shells import run
 
 ADDRESS = "10.77.0.11"
@@ -65,6 +67,7 @@ def test_a_certificate_is_good_for_both_ends(tmp_path: Path, authority: RackAuth
         words = ("verify", "-x509_strict", "-CAfile", authority.folder / CERTIFICATE, "-purpose", purpose)
         openssl(*words, "-verify_ip", ADDRESS, "-verify_hostname", "spark1", tmp_path / "node.pem")
     assert fault(authority, public, pem) == ""
+    assert b"CA:FALSE" in openssl("x509", "-in", tmp_path / "node.pem", "-noout", "-text")
 
 
 def test_the_key_of_the_ca_is_private(authority: RackAuthority) -> None:
@@ -176,3 +179,9 @@ def test_a_key_that_cannot_be_used(authority: RackAuthority) -> None:
 def test_no_certificate_for_another_kind_of_key(authority: RackAuthority, public: bytes) -> None:
     with pytest.raises(ValueError, match="key of the node"):
         authority.sign(public, "spark1", ADDRESS)
+
+
+def test_git_ignores_the_key_of_the_ca() -> None:
+    """`sparkrack init` writes these lines."""
+    for name in (KEY, CERTIFICATE):
+        assert any(fnmatch(name, pattern) for pattern in SECRETS), name

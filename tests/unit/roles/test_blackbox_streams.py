@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from core.model import Rack, load
 from core.ops import host_facts
 from roles.blackbox import certificate_authority, journal_stream, netconsole, receivers, stream_facts
 from roles.blackbox.certificate_authority import CERTIFICATE, KEY
+from sparkrack.cli.main import sparkrack
 from tests.tiers import sampled
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops import fakenode
@@ -386,3 +388,19 @@ def test_nothing_leaves_a_node_by_default() -> None:
     rack = loaded(changed(SWITCH, ("rack: two\n", "rack: two\nblackbox: {}\n")))
     assert [journal_stream.receiver(rack, node) for node in rack.nodes.values()] == [None, None]
     assert [journal_stream.senders(rack, node) for node in rack.nodes.values()] == [[], []]
+
+
+def test_check_says_what_leaves_unencrypted(world: World) -> None:
+    file = str(world.folder / "rack.yaml")
+    (world.folder / "id").write_text("")
+    for section, keys in (
+        ("remote: tls", []),
+        ("remote: plain", ["remote"]),
+        ("remote: plain, netconsole: plain", ["remote", "netconsole"]),
+    ):
+        world.declare(section)
+        ended = CliRunner().invoke(sparkrack, ["check", "--rack", file])
+        assert ended.exit_code == 0, ended.output
+        said = [line for line in ended.stderr.splitlines() if "unencrypted" in line]
+        assert [line.partition(": blackbox.")[2].partition(":")[0] for line in said] == keys
+        assert all(line.startswith(f"warning: {file}:2: ") for line in said)
