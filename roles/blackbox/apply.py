@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from posixpath import dirname
 
-from pyinfra.api.command import StringCommand
 from pyinfra.api.deploy import deploy
 
 from core.model import Node, Rack
-from core.ops import remote_files
 from core.ops.announce import managed_file_change
 from core.ops.operation import Changeset, managed_operation
 from core.ops.shell import quote, sudo_script
 from core.util.event import Action, Event, EventKind, acted, value_change
 from core.util.managed_file import ManagedFile
-from roles.blackbox import ROLE, clock_cap, desired, watchdog
+from roles.blackbox import ROLE, clock_cap, desired, stream_apply, watchdog
 from roles.blackbox.facts import BlackboxFacts
 from roles.blackbox.options import BlackboxOptions
+from roles.blackbox.pending import mark, unmark, write_files
 
 
 @deploy(ROLE.title)
 def apply(rack: Rack, node: Node) -> None:
-    """Arm the watchdog, set the kernel's policy for panics, keep their records and the journal, and cap the GPU's
-    clock; nothing without a declaration.
+    """Arm the watchdog, set the kernel's policy for panics, keep their records and the journal, cap the GPU's clock,
+    and send the journal to another node where that is declared; nothing without a declaration.
 
     Reboots nothing: what takes a reboot is reported.
     """
@@ -35,6 +33,14 @@ def apply(rack: Rack, node: Node) -> None:
     keep_journal(name="Keep the journal on the disk", rack=rack, node=node)
     cap_clock(name="Cap the clock of the GPU", rack=rack, node=node)
     report_reboot(name="Report whether a reboot is needed", rack=rack, node=node)
+    stream_apply.install_package(name="Install sender and receiver of journals", rack=rack, node=node)
+    stream_apply.make_key(name="Make the key of the node for its journal", rack=rack, node=node)
+    stream_apply.certify(name="Certify the key of the node", rack=rack, node=node)
+    stream_apply.receive_journals(name="Receive the journals of other nodes", rack=rack, node=node)
+    stream_apply.send_journal(name="Send the journal to another node", rack=rack, node=node)
+    stream_apply.receive_kernel_messages(name="Receive the kernel messages of other nodes", rack=rack, node=node)
+    stream_apply.send_kernel_messages(name="Send the kernel's messages to another node", rack=rack, node=node)
+    stream_apply.remove_certificates(name="Remove certificates that are not needed", rack=rack, node=node)
 
 
 @managed_operation("blackbox", BlackboxFacts)
@@ -48,7 +54,7 @@ def feed_watchdog(facts: BlackboxFacts) -> Changeset:
     wrong = facts.watchdog_differences
     if not stale and not wrong:
         return Changeset(in_sync_reason="systemd feeds the watchdog")
-    commands = _write(stale)
+    commands = write_files(stale)
     if wrong:
         state = f"{watchdog.SYSFS}/{facts.device.name}/state"
         silent = quote(f"systemd does not feed {facts.device.path}; journalctl --boot _PID=1")
@@ -71,7 +77,7 @@ def set_panic_policy(facts: BlackboxFacts) -> Changeset:
     warnings = desired.missing_sysctls(facts.rack, facts.sysctls)
     if not stale and not wrong:
         return Changeset(warnings=warnings, in_sync_reason="the kernel panics and reboots as declared")
-    commands = _write(stale)
+    commands = write_files(stale)
     if wrong:
         commands.append(sudo_script(f"sysctl -qw {quote(*(f'{key}={value}' for key, value in wrong.items()))}"))
     events = [value_change(key, facts.sysctls[key], value) for key, value in wrong.items()]
@@ -90,7 +96,7 @@ def keep_panic_records(facts: BlackboxFacts) -> Changeset:
     load = facts.backend.loadable
     if not stale and not load and unit.file == "enabled":
         return Changeset(in_sync_reason="records of panics are archived")
-    commands, events = _write(stale), _file_events(facts, stale)
+    commands, events = write_files(stale), _file_events(facts, stale)
     if unit.file != "enabled":
         events += _enabled(desired.PSTORE_UNIT, unit)
         steps = [f"systemctl unmask --quiet {desired.PSTORE_UNIT}"] if unit.masked else []
@@ -117,8 +123,8 @@ def keep_journal(facts: BlackboxFacts) -> Changeset:
     restart = bool(stale) or facts.pending("journal")
     if not (restart or flush.masked) and facts.persistent:
         return Changeset(in_sync_reason="the journal is on the disk")
-    events, commands = _file_events(facts, stale), [_mark("journal")] if restart else []
-    commands += _write(stale)
+    events, commands = _file_events(facts, stale), [mark("journal")] if restart else []
+    commands += write_files(stale)
     steps = []
     if flush.masked:
         events += acted(Action.UNMASK, desired.FLUSH_UNIT)
@@ -132,7 +138,7 @@ def keep_journal(facts: BlackboxFacts) -> Changeset:
     if restart or not facts.persistent:
         steps.append("journalctl --flush")
     if restart:
-        steps.append(_unmark("journal"))
+        steps.append(unmark("journal"))
     if steps:
         commands.append(sudo_script("; ".join(steps)))
     return Changeset(events=tuple(events), commands=tuple(commands))
@@ -153,8 +159,8 @@ def cap_clock(facts: BlackboxFacts) -> Changeset:
     enable = now.file != "enabled"
     if not (restart or enable):
         return Changeset(in_sync_reason=f"the clock of the GPU is at most {facts.cap} MHz")
-    events, commands = _file_events(facts, stale), [_mark("clock")] if new else []
-    commands += _write(stale)
+    events, commands = _file_events(facts, stale), [mark("clock")] if new else []
+    commands += write_files(stale)
     steps = ["systemctl daemon-reload"] if new else []
     if enable:
         events += _enabled(clock_cap.NAME, now)
@@ -165,7 +171,7 @@ def cap_clock(facts: BlackboxFacts) -> Changeset:
         events.append(Event(EventKind.RESTART, subject=clock_cap.NAME, action=Action.RESTART, detail=why))
         steps.append(f"systemctl restart {clock_cap.NAME}")
     if new:
-        steps.append(_unmark("clock"))
+        steps.append(unmark("clock"))
     if steps:
         commands.append(sudo_script("; ".join(steps)))
     return Changeset(events=tuple(events), commands=tuple(commands))
@@ -182,11 +188,11 @@ def _without_cap(facts: BlackboxFacts, pending: bool) -> Changeset:
         f"systemctl stop {clock_cap.NAME} 2> /dev/null || true",
         f"rm -f {link} {clock_cap.UNIT}",
         "systemctl daemon-reload",
-        _unmark("clock"),
+        unmark("clock"),
     )
     return Changeset(
         events=acted(Action.STOP_AND_REMOVE, clock_cap.NAME, detail="rack.yaml declares no clock_cap for this node"),
-        commands=(_mark("clock"), sudo_script("; ".join(steps))),
+        commands=(mark("clock"), sudo_script("; ".join(steps))),
     )
 
 
@@ -208,23 +214,3 @@ def _enabled(name: str, unit: desired.EvidenceUnit) -> tuple[Event, ...]:
 
 def _file_events(facts: BlackboxFacts, stale: Iterable[ManagedFile]) -> list[Event]:
     return [managed_file_change(file, facts.before(file.path)) for file in stale]
-
-
-def _write(stale: Iterable[ManagedFile]) -> list[StringCommand]:
-    stale = list(stale)
-    folders = sorted({dirname(file.path) for file in stale})
-    commands = [sudo_script(f"umask 022; mkdir -p {quote(*folders)}")] if folders else []
-    return commands + [remote_files.put_managed(file) for file in stale]
-
-
-def _mark(name: str) -> StringCommand:
-    """Note that a program must read files that are about to change: a run that dies before that is then seen."""
-    return sudo_script(f"umask 077; mkdir -p {desired.MARKS}; : > {_path(name)}")
-
-
-def _unmark(name: str) -> str:
-    return f"rm -f {_path(name)}"
-
-
-def _path(name: str) -> str:
-    return f"{desired.MARKS}/blackbox-{name}.pending"

@@ -72,7 +72,7 @@ def parse_units(answer: str, wanted: tuple[str, ...]) -> dict[str, EvidenceUnit]
     for block in filter(None, answer.split("\n\n")):
         values = dict(line.partition("=")[::2] for line in block.strip().splitlines())
         unit, load, active = (values.get(key, "") for key in ("Id", "LoadState", "ActiveState"))
-        if not unit.endswith(".service") or not load or active not in _STATES:
+        if not unit.endswith((".service", ".socket", ".timer")) or not load or active not in _STATES:
             raise ValueError(f"blackbox units: unexpected probe output {block[:80]!r}")
         reload = values.get("NeedDaemonReload") == "yes"
         found[unit] = EvidenceUnit(load, active, values.get("UnitFileState", ""), reload)

@@ -12,8 +12,9 @@ from core.probes import systemd_dropins
 from core.util import managed_file, resources
 from core.util.event import Event
 from core.util.managed_file import ManagedFile
-from roles.blackbox import clock_cap, desired, watchdog
+from roles.blackbox import clock_cap, desired, stream_facts, watchdog
 from roles.blackbox.options import BlackboxOptions
+from roles.blackbox.stream_facts import StreamFacts
 
 UNITS = "blackbox-units"
 MANAGER = "blackbox-manager"
@@ -49,7 +50,7 @@ def _lines(*keys: str) -> str:
 host_facts.register(
     "blackbox",
     host_facts.Probe(
-        files=PATHS,
+        files=(*PATHS, *stream_facts.PATHS),
         commands={
             UNITS: "systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload "
             + " ".join(ASKED_UNITS),
@@ -64,6 +65,7 @@ host_facts.register(
             JOURNAL_SETTINGS: systemd_probes.dropin_settings(
                 _folders("journald"), _lines("Storage", "SyncIntervalSec", "SystemMaxUse", "SystemKeepFree")
             ),
+            **stream_facts.COMMANDS,
         },
     ),
 )
@@ -185,7 +187,7 @@ class BlackboxFacts:
                 "nvidia-smi, which caps the clock, is not there; install the driver, or remove "
                 f"{self.node.name} and {self.node.vendor} from blackbox.clock_cap in rack.yaml"
             )
-        return tuple(lines)
+        return (*lines, *StreamFacts(self.reading, self.rack, self.node).blockers)
 
     @cached_property
     def watchdog_differences(self) -> list[Event]:

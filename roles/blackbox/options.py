@@ -1,4 +1,4 @@
-"""What a node that dies leaves behind: the section `blackbox` of rack.yaml, and its rule."""
+"""What a node that dies leaves behind: the section `blackbox` of rack.yaml, and its rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,18 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictI
 
 from core.model.cabling import Cabling
 from core.model.errors import RuleViolation
-from core.model.fields import Duration, Frozen, FrozenDict, HostName, Section, Vendor, invalid, seconds, size
+from core.model.fields import (
+    Duration,
+    Frozen,
+    FrozenDict,
+    HostName,
+    NotEmpty,
+    Section,
+    Vendor,
+    invalid,
+    seconds,
+    size,
+)
 from core.model.partial_rack import PartialRack
 
 VENDORS = get_args(Vendor)
@@ -43,6 +54,24 @@ def _count_or_false(value: object) -> object:
     return value
 
 
+def _remote(value: object) -> object:
+    if value is not False and value not in ("tls", "plain"):
+        raise invalid(
+            "{value} is no way for a journal to leave a node",
+            "write tls (encrypted, both ends have certificates), plain (readable on the management network), or false",
+        )
+    return value
+
+
+def _netconsole(value: object) -> object:
+    if value is not False and value != "plain":
+        raise invalid(
+            "{value} is no way for messages of a kernel to leave a node",
+            "write plain (netconsole cannot be encrypted: readable on the management network), or false",
+        )
+    return value
+
+
 _LIMIT: TypeAdapter[str] = TypeAdapter(Annotated[Duration, _limited(10, 180)])
 WatchdogLimit = Annotated[Literal[False] | str, BeforeValidator(_unless_false)]
 """Time without a sign of life of systemd after which the hardware resets the node; False leaves the watchdog alone."""
@@ -52,6 +81,10 @@ JournalSize = Annotated[str, size(64, 64 * 1024, "the size of a journal", "is no
 RcuStalls = Annotated[
     Literal[False] | Annotated[StrictInt, Field(ge=1, le=MOST_STALLS)], BeforeValidator(_count_or_false)
 ]
+RemoteKind = Annotated[Literal[False, "tls", "plain"], BeforeValidator(_remote)]
+"""How the journal leaves a node; False: it does not."""
+NetconsoleKind = Annotated[Literal[False, "plain"], BeforeValidator(_netconsole)]
+"""How the messages of the kernel leave a node; False: they do not."""
 ClockMhz = Annotated[StrictInt, Field(ge=1000, le=2600)]
 
 
@@ -77,13 +110,20 @@ class JournalOptions(Section):
 
 
 class BlackboxOptions(Section):
-    """What a node that dies leaves behind. `clock_cap`: MHz by vendor or node; a node without an entry has no cap."""
+    """What a node that dies leaves behind. `clock_cap`: MHz by vendor or node; a node without an entry has no cap.
+
+    `server`: the node that receives what the others send; None: roles.blackbox.receivers chooses one. `remote`: how a
+    node's journal leaves it. `netconsole`: the same for the messages of its kernel.
+    """
 
     watchdog: WatchdogLimit = Field(default="60s", examples=["60s"])
     panic: PanicOptions = PanicOptions()
     pstore: StrictBool = True
     journal: JournalOptions = JournalOptions()
     clock_cap: Frozen[HostName, ClockMhz] = Field(default=FrozenDict({}), examples=["{asus: 2200}"])
+    server: Annotated[HostName | None, NotEmpty] = Field(default=None, examples=["spark5"])
+    remote: RemoteKind = Field(default=False, examples=["tls"])
+    netconsole: NetconsoleKind = Field(default=False, examples=["plain"])
 
 
 def check_clock_cap(partial: PartialRack, blackbox: BlackboxOptions, _cabling: Cabling) -> Iterator[RuleViolation]:
@@ -98,3 +138,27 @@ def check_clock_cap(partial: PartialRack, blackbox: BlackboxOptions, _cabling: C
                 f"{name} is neither a vendor nor a node",
                 f"write one of {', '.join(VENDORS)} or the name of a node",
             )
+
+
+def check_server(partial: PartialRack, blackbox: BlackboxOptions, _cabling: Cabling) -> Iterator[RuleViolation]:
+    """The server is a node of the rack."""
+    if blackbox.server is not None and blackbox.server not in partial.nodes and partial.complete:
+        what = f"{blackbox.server} is not a node"
+        yield RuleViolation(("blackbox", "server"), what, f"write one of {', '.join(partial.nodes)}")
+
+
+def unencrypted(blackbox: BlackboxOptions) -> Iterator[RuleViolation]:
+    """What leaves the nodes unencrypted, which is allowed and worth knowing."""
+    everyone = "who is on the management network can read and forge it"
+    if blackbox.remote == "plain":
+        what = f"the journal of each node goes to another one unencrypted: {everyone}"
+        yield RuleViolation(("blackbox", "remote"), what, "tls encrypts it")
+    if blackbox.netconsole == "plain":
+        what = f"what the kernel of each node logs goes to another one unencrypted: {everyone}"
+        yield RuleViolation(("blackbox", "netconsole"), what, "false keeps it on the node")
+
+
+def check_options(partial: PartialRack, blackbox: BlackboxOptions, cabling: Cabling) -> Iterator[RuleViolation]:
+    """All rules of the section."""
+    yield from check_clock_cap(partial, blackbox, cabling)
+    yield from check_server(partial, blackbox, cabling)

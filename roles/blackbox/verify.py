@@ -6,16 +6,20 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
+import uuid
 
 import pytest
 
 from core.model import Node, Rack
 from core.model.fields import seconds
-from core.ssh.client import Machine
+from core.ssh.client import Machine, NodeConnections
 from core.verify.reporter import CheckReporter
-from roles.blackbox import clock_cap, desired, watchdog
+from roles.blackbox import clock_cap, desired, journal_stream, netconsole, receivers, watchdog
 from roles.blackbox.options import BlackboxOptions
 
+ARRIVAL_SECONDS = 60
+"""Seconds for a line to arrive at another node. A sender tries again every 10 s."""
 SETTINGS = (
     "kernel.panic",
     "kernel.panic_on_oops",
@@ -210,3 +214,157 @@ def test_the_clock_is_capped(
     elif max(map(int, clocks)) > wanted + clock_cap.TOLERANCE:
         faults.append(f"the clock of the GPU is {max(map(int, clocks))} MHz, wanted at most {wanted} MHz")
     report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
+def _running(node: Node, machine: Machine, service: str) -> list[str]:
+    """What is wrong with a service that runs and starts at boot."""
+    state = shown(node, machine, service, "ActiveState", "UnitFileState")
+    wanted = {"ActiveState": "active", "UnitFileState": "enabled"}
+    return [
+        f"{service} is {state[key] or 'unknown'}, wanted {value}"
+        for key, value in wanted.items()
+        if state[key] != value
+    ]
+
+
+def test_journals_are_received_at_the_management_address(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: BlackboxOptions,
+    report: CheckReporter,
+) -> None:
+    """The receiver runs and listens there and nowhere else; nothing listens where no journal is received."""
+    if not declared.remote:
+        pytest.skip("rack.yaml has the journal stay on its node")
+    port, faults = receivers.JOURNAL_PORT, []
+    places = [line.split()[3] for line in output(node, machine, "ss -Hltn").splitlines()]
+    found = sorted(place for place in places if place.endswith(f":{port}"))
+    if not journal_stream.senders(rack, node):
+        if found:
+            faults.append(f"{', '.join(found)} is open, and rack.yaml has no journal come to this node")
+    else:
+        wanted = f"{receivers.address(node)}:{port}"
+        faults = _running(node, machine, journal_stream.RECEIVE)
+        if found != [wanted]:
+            faults.append(f"journals are received at {', '.join(found) or 'no address'}, wanted {wanted}")
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
+def test_the_node_has_its_own_certificate(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: BlackboxOptions,  # noqa: ARG001
+    report: CheckReporter,
+) -> None:
+    """openssl accepts it for both ends, its key belongs to it and only root reads that, and it is not about to end."""
+    if not (journal_stream.encrypted(rack) and journal_stream.receiver(rack, node)):
+        pytest.skip("rack.yaml declares nothing that is encrypted")
+    faults = []
+    key, certificate, authority = journal_stream.KEY, journal_stream.CERTIFICATE, journal_stream.AUTHORITY
+    mode = output(node, machine, f"stat --format='%a %U:%G' {key}").strip()
+    if mode != "600 root:root":
+        faults.append(f"{key} is {mode}, wanted 600 root:root")
+    for purpose in ("sslserver", "sslclient"):
+        names = f"-verify_ip {receivers.address(node)} -verify_hostname {shlex.quote(node.name)}"
+        done = machine.run(f"openssl verify -CAfile {authority} -purpose {purpose} {names} {certificate}")
+        if done.rc != 0:
+            why = " ".join(str(done.stderr or done.stdout).split())[:200]
+            faults.append(f"openssl refuses {certificate} as {purpose}: {why}")
+    public = [output(node, machine, f"openssl {words}") for words in (f"pkey -in {key} -pubout", _public(certificate))]
+    if public[0] != public[1]:
+        faults.append(f"{certificate} is not of {key}")
+    if machine.run(f"openssl x509 -in {certificate} -noout -checkend {30 * 86400}").rc != 0:
+        faults.append(f"{certificate} ends within 30 days; run sparkrack apply --only blackbox")
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
+def _public(certificate: str) -> str:
+    return f"x509 -in {certificate} -noout -pubkey"
+
+
+def test_the_journal_arrives_at_another_node(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: BlackboxOptions,  # noqa: ARG001
+    machines: NodeConnections,
+    excluded: frozenset[str],
+) -> None:
+    """A line that is written here is read there, in the file of this node."""
+    to = journal_stream.receiver(rack, node)
+    if to is None:
+        pytest.skip("rack.yaml has the journal stay on its node")
+    faults = _running(node, machine, journal_stream.UPLOAD)
+    assert not faults, f"{node.name}: {'; '.join(faults)}"
+    if to.name in excluded:
+        pytest.skip(f"{to.name}, which receives the journal, is excluded")
+    marker = f"sparkrack-verify-{uuid.uuid4()}"
+    output(node, machine, f"logger --tag sparkrack-verify {marker}")
+    file = shlex.quote(f"{journal_stream.RECEIVED}/remote-{node.name}.journal")
+    only = "SYSLOG_IDENTIFIER=sparkrack-verify"
+    read = f"journalctl --quiet --no-pager --output=cat --lines=500 --file={file} {only}"
+    end = time.monotonic() + ARRIVAL_SECONDS
+    while marker not in str(machines[to.name].run(read).stdout):
+        if time.monotonic() > end:
+            pytest.fail(
+                f"{node.name}: a line of its journal did not reach {to.name} within {ARRIVAL_SECONDS} s; see "
+                f"`journalctl --unit={journal_stream.UPLOAD}` on {node.name} and "
+                f"`journalctl --unit={journal_stream.RECEIVE}` on {to.name}"
+            )
+        time.sleep(1)
+
+
+def test_kernel_messages_are_received_at_the_management_address(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: BlackboxOptions,
+    report: CheckReporter,
+) -> None:
+    """The receiver runs and is bound to that address and to no other; none is where no kernel sends to."""
+    if not declared.netconsole:
+        pytest.skip("rack.yaml has the messages of the kernel stay on its node")
+    port, faults = receivers.NETCONSOLE_PORT, []
+    places = [line.split()[3] for line in output(node, machine, "ss -Hlun").splitlines()]
+    found = sorted(place for place in places if place.endswith(f":{port}"))
+    wanted = [f"{receivers.address(node)}:{port}"] if netconsole.senders(rack, node) else []
+    if wanted:
+        faults = _running(node, machine, netconsole.RECEIVE)
+    if found != wanted:
+        places = [", ".join(some) or "no address" for some in (found, wanted)]
+        faults.append(f"messages of kernels are received at {places[0]}, wanted {places[1]}")
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
+# claim: blackbox.netconsole
+def test_the_kernel_messages_arrive_at_another_node(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: BlackboxOptions,  # noqa: ARG001
+    machines: NodeConnections,
+    excluded: frozenset[str],
+) -> None:
+    """A message of this kernel with the priority of a warning is read there, in the file of this node."""
+    to = netconsole.receiver(rack, node)
+    if to is None:
+        pytest.skip("rack.yaml has the messages of the kernel stay on its node")
+    faults = _running(node, machine, netconsole.TIMER)
+    assert not faults, f"{node.name}: {'; '.join(faults)}"
+    if to.name in excluded:
+        pytest.skip(f"{to.name}, which receives the messages of the kernel, is excluded")
+    marker = f"sparkrack-verify-{uuid.uuid4()}"
+    write = f"echo '<4>{marker}' > /dev/kmsg"
+    output(node, machine, f"sh -c {shlex.quote(write)}")
+    read = f"tail --lines=500 {shlex.quote(f'{netconsole.RECEIVED}/{node.name}.log')}"
+    end = time.monotonic() + ARRIVAL_SECONDS
+    while marker not in str(machines[to.name].run(read).stdout):
+        if time.monotonic() > end:
+            pytest.fail(
+                f"{node.name}: a message of its kernel did not reach {to.name} within {ARRIVAL_SECONDS} s; see "
+                f"`journalctl --unit={netconsole.SERVICE}` on {node.name} and "
+                f"`journalctl --unit={netconsole.RECEIVE}` on {to.name}"
+            )
+        time.sleep(1)

@@ -14,6 +14,7 @@ from core.model.declared_secrets import declared_secrets, missing_file, position
 from core.model.errors import counted
 from core.model.lock_file import lock_path
 from core.util.records import Text
+from roles.blackbox.options import BlackboxOptions, unencrypted
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, quiet_option, rack_option
 from switch.bootstrap.menus import PLACEHOLDER
@@ -59,7 +60,8 @@ def check(rack: Path, as_json: bool, quiet: bool) -> None:
     """Judge rack.yaml without connecting to anything: exit 0, or 1 and one line for each fault.
 
     A secret's file that does not exist is a warning: `sparkrack plan` refuses if a run needs it. So is what cannot be
-    known of a unit of `serving` before its model is recorded, and a fit that is accepted by hand.
+    known of a unit of `serving` before its model is recorded, a fit that is accepted by hand, and what leaves the nodes
+    unencrypted.
 
     \b
       sparkrack check --rack lab.yaml
@@ -75,6 +77,10 @@ def check(rack: Path, as_json: bool, quiet: bool) -> None:
             if secret.missing
         ]
         warnings += _serving(rack, loaded)
+        warnings += [
+            f"{position(rack, note.path)}: {note.what}; {note.right}"
+            for note in unencrypted(loaded.options(BlackboxOptions))
+        ]
     except ConfigError as wrong:
         if not as_json:
             raise

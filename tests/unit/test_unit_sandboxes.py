@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from core.model import load
-from roles.blackbox import clock_cap
+from roles.blackbox import clock_cap, journal_stream, netconsole
+from roles.blackbox.options import BlackboxOptions
 from roles.lossless import boot_unit
 from roles.memory import memory_guard
 from sparkrack.drift import systemd_timer
@@ -39,12 +40,42 @@ def served(name: str) -> str:
     return file.content.decode()
 
 
+def stream_unit(name: str) -> str:
+    """The text of a unit of the first node of a rack whose nodes send all that they can to it, and it to another."""
+    options = BlackboxOptions(remote="tls", netconsole="plain")
+    rack = RACK.model_copy(update={"blackbox": options})
+    first, second, *_ = rack.nodes.values()
+    files = [
+        *journal_stream.receiver_files(rack, first),
+        *netconsole.receiver_files(rack, first),
+        *netconsole.sender_files(rack, first, second),
+    ]
+    return next(file for file in files if file.path.endswith(f"/{name}")).content.decode()
+
+
 LIMITS = {
     "roles/blackbox/templates/sparkrack-clock-cap.service": UnitLimit(
         lambda: clock_cap.unit(RACK, 2200).content.decode(),
         2.5,
         # claim: blackbox.clock-cap
         "root with CAP_SYS_ADMIN and the devices of the GPU: sets the range of its clock",
+    ),
+    "roles/blackbox/templates/sparkrack-journal-receive.service": UnitLimit(
+        lambda: stream_unit("sparkrack-journal-receive.service"),
+        2.0,
+        # claim: blackbox.remote-journal
+        "a user of its own in the network namespace of the host: opens a port, writes received journals",
+    ),
+    "roles/blackbox/templates/sparkrack-netconsole-receive.service": UnitLimit(
+        lambda: stream_unit("sparkrack-netconsole-receive.service"),
+        2.0,
+        "root in the network namespace of the host: opens a port, writes received messages",
+    ),
+    "roles/blackbox/templates/sparkrack-netconsole.service": UnitLimit(
+        lambda: stream_unit("sparkrack-netconsole.service"),
+        3.9,
+        # claim: blackbox.netconsole
+        "root with CAP_SYS_ADMIN: configures netconsole below /sys, sets the level of the console, writes to /dev/kmsg",
     ),
     "roles/lossless/templates/sparkrack-lossless@.service": UnitLimit(
         lambda: boot_unit.unit("two").decode(),

@@ -13,7 +13,7 @@ import pytest
 from core.ops import host_facts
 from core.ops.host_facts import HostReading
 from core.util.event import EventKind
-from roles.blackbox import apply, clock_cap, desired, facts, watchdog
+from roles.blackbox import apply, clock_cap, desired, facts, pending, watchdog
 from tests.unit.ops.shells import calls, run, stand_in, write
 from tests.unit.roles.cases import OPERATIONS, node_in, rack_of, read
 
@@ -131,9 +131,9 @@ def test_marks_of_a_run_that_died(tmp_path: Path) -> None:
     """The command that marks, the probe and the command that forgets agree on the path."""
     node = files_of(tmp_path, "")
     for name in ("journal", "clock"):
-        assert run(apply._mark(name), node).returncode == 0
+        assert run(pending.mark(name), node).returncode == 0
         assert desired.yes_or_no(desired.parse_live(asked(node)), name, "pending")
-        assert run(apply._unmark(name), node).returncode == 0
+        assert run(pending.unmark(name), node).returncode == 0
         assert not desired.yes_or_no(desired.parse_live(asked(node)), name, "pending")
 
 

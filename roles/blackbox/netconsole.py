@@ -1,0 +1,127 @@
+"""How the messages of a node's kernel reach another node: files and live state of sender and receiver. Pure."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from core.model import Node, Rack
+from core.model.fields import mebibytes
+from core.util import resources
+from core.util.managed_file import ManagedFile, header, validate_shell, validate_unit
+from roles.blackbox import receivers
+from roles.blackbox.options import BlackboxOptions
+
+PROGRAM = "/usr/local/lib/sparkrack/netconsole-target"
+SERVICE = "sparkrack-netconsole.service"
+TIMER = "sparkrack-netconsole.timer"
+RECEIVE = "sparkrack-netconsole-receive.service"
+RECEIVE_PROGRAM = "/usr/local/lib/sparkrack/netconsole_receiver.py"
+_UNITS = "/etc/systemd/system"
+SENDER_PATHS = (PROGRAM, f"{_UNITS}/{SERVICE}", f"{_UNITS}/{TIMER}")
+RECEIVER_PATHS = (RECEIVE_PROGRAM, f"{_UNITS}/{RECEIVE}")
+UNITS = (TIMER, RECEIVE)
+RECEIVED = "/var/lib/sparkrack/blackbox/netconsole"
+MARK = "sparkrack-netconsole-mark"
+MARK_SECONDS = 300
+WARNING_LEVEL = 5
+"""Messages with a number below the level of the console are sent: with 5 warnings (4) are."""
+LOSING_DRIVER = "r8169"
+"""With this driver the management port of a DGX Spark is gone after a warm reboot (reported)."""
+_LIMIT_MIB = 64
+
+
+def receiver(rack: Rack, node: Node) -> Node | None:
+    """Return the node to which the kernel of a node sends; None if it does not."""
+    return receivers.receiver(rack, node) if rack.options(BlackboxOptions).netconsole else None
+
+
+def senders(rack: Rack, node: Node) -> list[Node]:
+    """Return the nodes whose kernels send to a node."""
+    return receivers.senders(rack, node) if rack.options(BlackboxOptions).netconsole else []
+
+
+def sender_files(rack: Rack, node: Node, to: Node) -> list[ManagedFile]:
+    """Return the files of a node whose kernel sends to another one."""
+    program = resources.file_text("roles.blackbox", "files/netconsole-target.sh")
+    service = resources.file_text(
+        "roles.blackbox",
+        f"templates/{SERVICE}",
+        header=header(rack.rack),
+        program=PROGRAM,
+        local=receivers.address(node),
+        remote=receivers.address(to),
+    )
+    timer = resources.file_text("roles.blackbox", f"templates/{TIMER}", header=header(rack.rack))
+    return [
+        ManagedFile(PROGRAM, program.encode(), "755", validate_shell()),
+        ManagedFile(f"{_UNITS}/{SERVICE}", service.encode(), validate=validate_unit(SERVICE)),
+        ManagedFile(f"{_UNITS}/{TIMER}", timer.encode()),
+    ]
+
+
+def receiver_files(rack: Rack, node: Node) -> list[ManagedFile]:
+    """Return the files of a node that receives kernel messages."""
+    command = [
+        "/usr/bin/python3",
+        "-I",
+        RECEIVE_PROGRAM,
+        f"--listen={receivers.address(node)}:{receivers.NETCONSOLE_PORT}",
+        f"--folder={RECEIVED}",
+        f"--limit={min(_LIMIT_MIB, mebibytes(rack.options(BlackboxOptions).journal.keep))}",
+        *(f"--sender={one.name}={receivers.address(one)}" for one in senders(rack, node)),
+    ]
+    unit = resources.file_text(
+        "roles.blackbox", f"templates/{RECEIVE}", header=header(rack.rack), command=shlex.join(command)
+    )
+    program = resources.file_text("roles.blackbox", "files/netconsole_receiver.py")
+    return [
+        ManagedFile(RECEIVE_PROGRAM, program.encode(), "755"),
+        ManagedFile(f"{_UNITS}/{RECEIVE}", unit.encode(), validate=validate_unit(RECEIVE)),
+    ]
+
+
+# claim: blackbox.netconsole
+def blockers(live: Mapping[tuple[str, str], str], node: Node) -> tuple[str, ...]:
+    """Why the kernel of a node may not send. Raises ValueError for an unknown answer."""
+    off = "or set blackbox.netconsole: false in rack.yaml"
+    dynamic = _answer(live, "dynamic", "yes|no")
+    driver = _driver(_answer(live, "interfaces", r"([0-9.]+=[^ =]+=[^ =]+ ?)*"), receivers.address(node))
+    lines = []
+    if dynamic == "no":
+        lines.append(f"this kernel has no CONFIG_NETCONSOLE_DYNAMIC; use one with it, {off}")
+    if driver == LOSING_DRIVER:
+        lines.append(
+            f"the management port has the driver {driver}, with which it is lost at a warm reboot; install the driver "
+            f"r8127, {off}"
+        )
+    return tuple(lines)
+
+
+def armed(live: Mapping[tuple[str, str], str], node: Node, to: Node) -> bool:
+    """Whether the kernel sends to the receiver now. Raises ValueError for an unknown answer."""
+    target = _answer(live, "target", r"absent|[01] \S+ \S+ [01]")
+    level = _answer(live, "level", "[0-9]{1,2}")
+    wanted = f"1 {receivers.address(node)} {receivers.address(to)} 1"
+    return target == wanted and int(level) >= WARNING_LEVEL
+
+
+def present(live: Mapping[tuple[str, str], str]) -> bool:
+    """Whether there is a target of ours. Raises ValueError for an unknown answer."""
+    return _answer(live, "target", r"absent|[01] \S+ \S+ [01]") != "absent"
+
+
+def _driver(interfaces: str, address: str) -> str:
+    for one in interfaces.split():
+        place, _, driver = one.split("=")
+        if place == address:
+            return driver
+    raise ValueError(f"blackbox state: netconsole interfaces: none has {address}")
+
+
+def _answer(live: Mapping[tuple[str, str], str], name: str, pattern: str) -> str:
+    value = live.get(("netconsole", name), "no answer")
+    if not re.fullmatch(pattern, value):
+        raise ValueError(f"blackbox state: netconsole {name}: unexpected probe output {value[:80]!r}")
+    return value
