@@ -1,4 +1,4 @@
-"""Bring what a node leaves behind when it dies to the state in `desired`, `watchdog` and `clock_cap`."""
+"""Bring what a node leaves behind when it dies to the state in `desired`, `watchdog`, `clock_cap` and `recorder`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from core.ops import remote_files
 from core.ops.announce import managed_file_change
 from core.ops.operation import Changeset, managed_operation
 from core.ops.shell import quote, sudo_script
-from core.util.event import Action, Event, EventKind, acted, value_change
+from core.util import managed_file
+from core.util.event import Action, Event, EventKind, acted, file_acted, value_change
 from core.util.managed_file import ManagedFile
-from roles.blackbox import ROLE, clock_cap, desired, watchdog
+from roles.blackbox import ROLE, clock_cap, desired, recorder, watchdog
 from roles.blackbox.facts import BlackboxFacts
 from roles.blackbox.options import BlackboxOptions
 
 
 @deploy(ROLE.title)
 def apply(rack: Rack, node: Node) -> None:
-    """Arm the watchdog, set the kernel's policy for panics, keep their records and the journal, and cap the GPU's
-    clock; nothing without a declaration.
+    """Arm the watchdog, set the kernel's policy for panics, keep their records and the journal, cap the GPU's clock
+    and record samples; nothing without a declaration.
 
     Reboots nothing: what takes a reboot is reported.
     """
@@ -34,6 +35,7 @@ def apply(rack: Rack, node: Node) -> None:
     keep_panic_records(name="Keep the records of panics", rack=rack, node=node)
     keep_journal(name="Keep the journal on the disk", rack=rack, node=node)
     cap_clock(name="Cap the clock of the GPU", rack=rack, node=node)
+    record_samples(name="Record samples of the node", rack=rack, node=node)
     report_reboot(name="Report whether a reboot is needed", rack=rack, node=node)
 
 
@@ -188,6 +190,77 @@ def _without_cap(facts: BlackboxFacts, pending: bool) -> Changeset:
         events=acted(Action.STOP_AND_REMOVE, clock_cap.NAME, detail="rack.yaml declares no clock_cap for this node"),
         commands=(_mark("clock"), sudo_script("; ".join(steps))),
     )
+
+
+@managed_operation("blackbox", BlackboxFacts)
+def record_samples(facts: BlackboxFacts) -> Changeset:
+    """Run the flight recorder, and the receiver where other nodes send; remove what is no longer declared.
+
+    The rings stay: they are evidence.
+    """
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    files = facts.recorder_files
+    program = managed_file.differing([one for one in files if one.path == recorder.PROGRAM], facts.recorder_program)
+    units = facts.stale(one for one in files if one.path != recorder.PROGRAM)
+    removed, removing = _surplus_recorder(facts)
+    started, starting = _recorder_starts(facts, {file.path for file in (*program, *units)})
+    events = (*managed_file.changes(program, facts.recorder_program), *_file_events(facts, units), *removed, *started)
+    if not removing and not starting:
+        reason = "samples of the node are recorded" if files else "no flight recorder is declared"
+        return Changeset(in_sync_reason=reason)
+    pending = facts.recorder_state.pending
+    marked = bool(program or units or removing or pending)
+    outdated = any(unit.reload for unit in facts.recorder_units.values())
+    reload = ["systemctl daemon-reload"] if units or removing or pending or outdated else []
+    steps = [*removing, *reload, *starting, *([_unmark("recorder")] if marked else [])]
+    commands = [*([_mark("recorder")] if marked else []), *_write([*program, *units]), sudo_script("; ".join(steps))]
+    return Changeset(events=events, commands=tuple(commands))
+
+
+def _surplus_recorder(facts: BlackboxFacts) -> tuple[list[Event], list[str]]:
+    """Return what of the recorder is there and not declared, and the steps that remove it."""
+    events: list[Event] = []
+    steps: list[str] = []
+    wanted = {file.path for file in facts.recorder_files}
+    for name, path in recorder.UNITS.items():
+        if path not in wanted and (facts.before(path) is not None or facts.recorder_units[name].load == "loaded"):
+            events += acted(Action.STOP_AND_REMOVE, name, detail="rack.yaml declares nothing that needs it")
+            # The link is removed by hand: `systemctl disable` fails for a unit whose file is gone.
+            link = f"/etc/systemd/system/multi-user.target.wants/{name}"
+            steps += [f"systemctl stop {name} 2> /dev/null || true", f"rm -f {link} {path}"]
+    if not wanted and facts.recorder_program:
+        events += file_acted(Action.REMOVE, recorder.PROGRAM)
+    if not wanted and (events or facts.recorder_state.pending):
+        steps.append(f"rm -f {recorder.PROGRAM} {recorder.METRICS}")
+    return events, steps
+
+
+def _recorder_starts(facts: BlackboxFacts, written: set[str]) -> tuple[list[Event], list[str]]:
+    """Return which units are enabled and restarted, and the steps; `written`: the files that differ."""
+    events: list[Event] = []
+    steps: list[str] = []
+    state = facts.recorder_state
+    silent = state.age is None or state.age > recorder.SILENT
+    for name, path in recorder.UNITS.items():
+        if all(file.path != path for file in facts.recorder_files):
+            continue
+        now = facts.recorder_units[name]
+        if now.file != "enabled":
+            events += _enabled(name, now)
+            steps += [f"systemctl unmask --quiet {name}"] if now.masked else []
+            steps.append(f"systemctl enable --quiet {name}")
+        reason = None
+        if not ({path, recorder.PROGRAM} & written or state.pending or now.reload):
+            if now.active == "active" and name == recorder.NAME and silent:
+                reason = "it has written no sample" if state.age is None else f"its last sample is {state.age} s old"
+            elif now.active == "active":
+                continue
+        events.append(Event(EventKind.RESTART, subject=name, action=Action.RESTART, detail=reason))
+        if name == recorder.NAME:
+            steps.append(f"(umask 022; mkdir -p {dirname(recorder.METRICS)})")
+        steps.append(f"systemctl restart {name}")
+    return events, steps
 
 
 @managed_operation("blackbox", BlackboxFacts)
