@@ -231,7 +231,9 @@ def _surplus_recorder(facts: BlackboxFacts) -> tuple[list[Event], list[str]]:
             steps += [f"systemctl stop {name} 2> /dev/null || true", f"rm -f {link} {path}"]
     if not wanted and facts.recorder_program:
         events += file_acted(Action.REMOVE, recorder.PROGRAM)
-    if not wanted and (events or facts.recorder_state.pending):
+    if not wanted and not events and facts.recorder_state.pending:
+        events += acted(Action.STOP_AND_REMOVE, recorder.NAME, detail="a run that removed it was interrupted")
+    if not wanted and events:
         steps.append(f"rm -f {recorder.PROGRAM} {recorder.METRICS}")
     return events, steps
 

@@ -55,10 +55,10 @@ def sample_stream(rack: Rack, node: Node) -> SampleStream | None:
     return SampleStream(str(mode), str(receiver.address), receiver.name)
 
 
-def senders(rack: Rack, node: Node) -> list[Node]:
-    """Return the nodes whose samples this one keeps."""
-    streams = [(other, sample_stream(rack, other)) for other in rack.nodes.values()]
-    return [other for other, stream in streams if stream is not None and stream.receiver == node.name]
+def senders(rack: Rack, node: Node) -> dict[str, SampleStream]:
+    """Return the streams of samples that this node keeps, by the name of the node that sends."""
+    streams = {name: sample_stream(rack, other) for name, other in rack.nodes.items()}
+    return {name: stream for name, stream in streams.items() if stream is not None and stream.receiver == node.name}
 
 
 def files(rack: Rack, node: Node) -> list[ManagedFile]:
@@ -84,13 +84,12 @@ def unit(rack: Rack, node: Node, wanted: RecorderOptions, stream: SampleStream |
     return _unit(rack, NAME, command, families="AF_UNIX AF_INET" if stream else "AF_UNIX")
 
 
-def receive_unit(rack: Rack, node: Node, wanted: RecorderOptions, sending: list[Node]) -> ManagedFile:
-    """Return the unit that keeps the samples of other nodes."""
-    stream = sample_stream(rack, sending[0])
-    mode = stream.mode if stream else "plain"
+def receive_unit(rack: Rack, node: Node, wanted: RecorderOptions, sending: Mapping[str, SampleStream]) -> ManagedFile:
+    """Return the unit that keeps the samples of other nodes, which all send in one mode."""
+    mode = next(iter(sending.values())).mode
     command = [PROGRAM, "receive", "--folder", PEERS, "--listen", f"{node.address}:{PORT}", *_ring(wanted)]
-    for other in sending:
-        command += ["--peer", f"{other.name}={other.address}"]
+    for name in sending:
+        command += ["--peer", f"{name}={rack.nodes[name].address}"]
     return _unit(rack, RECEIVER, [*command, *_tls(mode)])
 
 

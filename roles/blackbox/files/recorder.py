@@ -600,7 +600,7 @@ def _family(name: str, kind: str, text: str, values: Sequence[tuple[dict[str, st
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     for labels, value in values:
         inner = ",".join(f'{key}="{word}"' for key, word in labels.items())
-        lines.append(f"{name}{f'{{{inner}}}' if inner else ''} {value:.15g}")
+        lines.append(f"{name}{f'{{{inner}}}' if inner else ''} {value if isinstance(value, int) else f'{value:.15g}'}")
     return lines
 
 
@@ -617,7 +617,7 @@ def fabric_metrics(root: Path) -> list[str]:
         device = {"device": folder.name}
         function = Path(os.path.realpath(folder / "device")).name
         for direction, name in (("rx", "port_rcv_data"), ("tx", "port_xmit_data")):
-            words = Source(folder / f"ports/1/counters/{name}").number()  # of 4 bytes
+            words = _number(folder / f"ports/1/counters/{name}")  # of 4 bytes
             if words is not None and function in HALVES:
                 port, half = HALVES[function]
                 traffic.append(({**device, "direction": direction, "half": str(half), "port": str(port)}, 4 * words))
