@@ -1,10 +1,10 @@
-"""The proof of the flight recorder: it passes on a node that records, and each thing broken fails it. `dump` is the real
-program on real rings.
+"""The proof of the flight recorder: it passes on a node that records, and each thing broken fails it.
+
+`dump` is the real program, on real rings; only the clock of the node stands still.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from tests.unit.roles.card import Machine
 from tests.unit.roles.recorder_runs import BOOT, PROGRAM
 from tests.unit.roles.recorder_runs import recorder as program
 from tests.unit.roles.test_blackbox_proof import Report
+
+NOW = 1_700_000_000.0
 
 
 def rack(section: str = "recorder: {}") -> Rack:
@@ -40,10 +42,11 @@ def node(
     """A node that records, but for these."""
     show = f"LoadState={load}\nActiveState={active}\nUnitFileState={enabled}"
     stand_in(root, "systemctl", f"printf '%s\\n' '{show}'")
+    stand_in(root, "date", f"echo {NOW:.0f}")
     write(root, "/proc/sys/kernel/random/boot_id", "01234567-89ab-cdef-0123-456789abcdef\n")
     write(root, recorder.PROGRAM, PROGRAM.read_text()).chmod(0o755)
     name = "sparkrack_recorder_last_sample_timestamp_seconds"
-    write(root, recorder.METRICS, f"# HELP {name} x\n{name} {time.time() - metrics_age:.3f}\n")
+    write(root, recorder.METRICS, f"# HELP {name} x\n{name} {NOW - metrics_age:.3f}\n")
     records(root, ring, age, boot, gpu)
     return root
 
@@ -55,7 +58,7 @@ def records(root: Path, ring: str, age: float, boot: str = BOOT, gpu: str = "ok"
     made = program.Ring(path, 10)
     for number in (1, 2):
         body = {
-            "time": time.time() - age - 2 + number,
+            "time": NOW - age - 2 + number,
             "node": "spark1",
             "gpu": {"state": gpu},
             "zones": {},
@@ -101,8 +104,7 @@ def test_a_node_that_records(tmp_path: Path) -> None:
 )
 def test_what_is_broken_fails(tmp_path: Path, broken: dict[str, Any], reported: str) -> None:
     (found,) = outcomes(node(tmp_path, **broken), rack())[0]
-    words = found.replace(" 301 s", " 300 s").replace(" 299 s", " 300 s").replace(" 501 s", " 500 s")
-    assert words.replace(str(tmp_path), "") == f"spark1: {reported}"
+    assert found.replace(str(tmp_path), "") == f"spark1: {reported}"
 
 
 def test_a_record_of_another_boot_fails(tmp_path: Path) -> None:
@@ -141,5 +143,5 @@ def test_samples_of_other_nodes(
     if age is not None:
         records(root, f"{recorder.PEERS}/spark2.ring", age)
     failed, skipped = outcomes(root, found)
-    assert [line.replace(" 601 s", " 600 s") for line in failed] == reported
+    assert failed == reported
     assert skipped == []
