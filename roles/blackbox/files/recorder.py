@@ -377,7 +377,7 @@ def _text(path: Path) -> str:
 
 
 def _kibibytes(text: bytes, key: bytes) -> int | None:
-    found = re.search(rb"^%b: +([0-9]+) kB" % key, text, re.MULTILINE)
+    found = re.search(rb"^%b:\s+([0-9]+) kB" % key, text, re.MULTILINE)
     return int(found[1]) * 1024 if found else None
 
 
@@ -930,9 +930,11 @@ def record(wanted: Recording) -> None:
     gpu.stop()
     disk.end()
     used = resource.getrusage(resource.RUSAGE_SELF)
+    # Not ru_maxrss: it has the size of the process that started this one.
+    memory_used = _kibibytes(Path("/proc/self/status").read_bytes(), b"VmHWM")
     log(
         f"{window.samples} samples in {time.monotonic() - began:.1f} s, {disk.dropped} not written; "
-        f"{used.ru_utime + used.ru_stime:.2f} s of CPU time, {used.ru_maxrss // 1024} MiB at most"
+        f"{used.ru_utime + used.ru_stime:.2f} s of CPU time, {(memory_used or 0) // 2**20} MiB at most"
     )
 
 
