@@ -354,9 +354,13 @@ class Devices(threading.Thread):
         }
 
     def _carrier_files(self) -> dict[str, Path]:
-        """The file of each interface with hardware behind it: containers have others, in any number."""
+        """The file of each interface with hardware behind it, or such a name: containers have others, in any number."""
         folders = sorted(_listed(self._root / "sys/class/net", r"[A-Za-z0-9_.-]+"))
-        return {folder.name: folder / "carrier" for folder in folders if (folder / "device").exists()}
+        return {
+            folder.name: folder / "carrier"
+            for folder in folders
+            if folder.name.startswith("en") or (folder / "device").exists()
+        }
 
 
 def _listed(folder: Path, pattern: str) -> list[Path]:

@@ -57,7 +57,7 @@ def node(root: Path) -> Path:
         write(root, f"/sys/class/thermal/thermal_zone{number}/temp", f"{value}\n")
     for name, carrier in (("enp1s0f0np0", "1"), ("enP7s7", "0"), ("veth12", "1"), ("lo", "1")):
         write(root, f"/sys/class/net/{name}/carrier", f"{carrier}\n")
-        if name.startswith("en"):
+        if name.startswith("enp"):
             (root / f"sys/class/net/{name}/device").mkdir()
     return root
 

@@ -94,13 +94,13 @@ def test_what_cannot_be_read_is_null(place: Path) -> None:
     write(root, "/sys/class/thermal/thermal_zone0/temp", "")
     (root / "sys/class/net/enP7s7/carrier").unlink()
     with recording(place, body="sys.exit('NVIDIA-SMI has failed')"):
+        until(lambda: "NVIDIA-SMI has failed" in (place / "log").read_text(), "the reason")
         one = sampled(place / "ring", lambda one: one["zones"] and one["gpu"]["state"] == "absent")
     assert one["memory"] == {"total": 8192, "available": None}
     assert (one["pressure"], one["load"]) == (None, None)
     assert one["gpu"] == {"state": "absent", **dict.fromkeys(key for key in GPU if key != "state")}
     assert (one["zones"]["acpitz:0"], one["carrier"]["enP7s7"]) == (None, None)
     assert one["events"] == dict.fromkeys(NO_EVENTS)
-    assert "NVIDIA-SMI has failed" in until(lambda: (place / "log").read_text())
 
 
 def test_an_interface_that_disappears_and_returns(place: Path) -> None:
