@@ -29,6 +29,8 @@ def _path(location: Path) -> Path:
         path = path[:-1]
     if path[0] == "switches" and path[2:3] in (("tls",), ("snmp",)):
         path = path[:3] + path[4:]  # the branch of the union
+    if path[:2] == ("blackbox", "recorder"):
+        path = path[:2] + path[3:]  # the same
     if path[-1] == "name" and path[-3] in ("nodes", "switches", "cages", "models", "units"):
         path = path[:-1]  # the name is the key it is filed under
     return path

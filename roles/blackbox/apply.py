@@ -1,8 +1,9 @@
-"""Bring what a node leaves behind when it dies to the state in `desired`, `watchdog` and `clock_cap`."""
+"""Bring what a node leaves behind when it dies to the state in `desired`, `watchdog`, `clock_cap` and `recorder`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from posixpath import dirname
 
 from pyinfra.api.deploy import deploy
 
@@ -10,9 +11,10 @@ from core.model import Node, Rack
 from core.ops.announce import managed_file_change
 from core.ops.operation import Changeset, managed_operation
 from core.ops.shell import quote, sudo_script
-from core.util.event import Action, Event, EventKind, acted, value_change
+from core.util import managed_file
+from core.util.event import Action, Event, EventKind, acted, file_acted, value_change
 from core.util.managed_file import ManagedFile
-from roles.blackbox import ROLE, clock_cap, desired, stream_apply, watchdog
+from roles.blackbox import ROLE, clock_cap, desired, recorder, stream_apply, watchdog
 from roles.blackbox.facts import BlackboxFacts
 from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.pending import mark, unmark, write_files
@@ -21,7 +23,7 @@ from roles.blackbox.pending import mark, unmark, write_files
 @deploy(ROLE.title)
 def apply(rack: Rack, node: Node) -> None:
     """Arm the watchdog, set the kernel's policy for panics, keep their records and the journal, cap the GPU's clock,
-    and send the journal to another node where that is declared; nothing without a declaration.
+    send the journal to another node and record samples where that is declared; nothing without a declaration.
 
     Reboots nothing: what takes a reboot is reported.
     """
@@ -40,6 +42,7 @@ def apply(rack: Rack, node: Node) -> None:
     stream_apply.send_journal(name="Send the journal to another node", rack=rack, node=node)
     stream_apply.receive_kernel_messages(name="Receive the kernel messages of other nodes", rack=rack, node=node)
     stream_apply.send_kernel_messages(name="Send the kernel's messages to another node", rack=rack, node=node)
+    record_samples(name="Record samples of the node", rack=rack, node=node)
     stream_apply.remove_certificates(name="Remove certificates that are not needed", rack=rack, node=node)
 
 
@@ -194,6 +197,80 @@ def _without_cap(facts: BlackboxFacts, pending: bool) -> Changeset:
         events=acted(Action.STOP_AND_REMOVE, clock_cap.NAME, detail="rack.yaml declares no clock_cap for this node"),
         commands=(mark("clock"), sudo_script("; ".join(steps))),
     )
+
+
+@managed_operation("blackbox", BlackboxFacts)
+def record_samples(facts: BlackboxFacts) -> Changeset:
+    """Run the flight recorder, and the receiver where other nodes send; remove what is no longer declared.
+
+    The rings stay: they are evidence.
+    """
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    files = facts.recorder_files
+    program = managed_file.differing([one for one in files if one.path == recorder.PROGRAM], facts.recorder_program)
+    units = facts.stale(one for one in files if one.path != recorder.PROGRAM)
+    removed, removing = _surplus_recorder(facts)
+    started, starting = _recorder_starts(facts, {file.path for file in (*program, *units)})
+    events = (*managed_file.changes(program, facts.recorder_program), *_file_events(facts, units), *removed, *started)
+    if not removing and not starting:
+        reason = "samples of the node are recorded" if files else "no flight recorder is declared"
+        return Changeset(in_sync_reason=reason)
+    pending = facts.recorder_state.pending
+    marked = bool(program or units or removing or pending)
+    outdated = any(unit.reload for unit in facts.recorder_units.values())
+    reload = ["systemctl daemon-reload"] if units or removing or pending or outdated else []
+    steps = [*removing, *reload, *starting, *([unmark("recorder")] if marked else [])]
+    written = write_files([*program, *units])
+    commands = (*([mark("recorder")] if marked else []), *written, sudo_script("; ".join(steps)))
+    return Changeset(events=events, commands=commands)
+
+
+def _surplus_recorder(facts: BlackboxFacts) -> tuple[list[Event], list[str]]:
+    """Return what of the recorder is there and not declared, and the steps that remove it."""
+    events: list[Event] = []
+    steps: list[str] = []
+    wanted = {file.path for file in facts.recorder_files}
+    for name, path in recorder.UNITS.items():
+        if path not in wanted and (facts.before(path) is not None or facts.recorder_units[name].load == "loaded"):
+            events += acted(Action.STOP_AND_REMOVE, name, detail="rack.yaml declares nothing that needs it")
+            # The link is removed by hand: `systemctl disable` fails for a unit whose file is gone.
+            link = f"/etc/systemd/system/multi-user.target.wants/{name}"
+            steps += [f"systemctl stop {name} 2> /dev/null || true", f"rm -f {link} {path}"]
+    if not wanted and facts.recorder_program:
+        events += file_acted(Action.REMOVE, recorder.PROGRAM)
+    if not wanted and not events and facts.recorder_state.pending:
+        events += acted(Action.STOP_AND_REMOVE, recorder.NAME, detail="a run that removed it was interrupted")
+    if not wanted and events:
+        steps.append(f"rm -f {recorder.PROGRAM} {recorder.METRICS}")
+    return events, steps
+
+
+def _recorder_starts(facts: BlackboxFacts, written: set[str]) -> tuple[list[Event], list[str]]:
+    """Return which units are enabled and restarted, and the steps; `written`: the files that differ."""
+    events: list[Event] = []
+    steps: list[str] = []
+    state = facts.recorder_state
+    silent = state.age is None or state.age > recorder.SILENT
+    for name, path in recorder.UNITS.items():
+        if all(file.path != path for file in facts.recorder_files):
+            continue
+        now = facts.recorder_units[name]
+        if now.file != "enabled":
+            events += _enabled(name, now)
+            steps += [f"systemctl unmask --quiet {name}"] if now.masked else []
+            steps.append(f"systemctl enable --quiet {name}")
+        reason = None
+        if not ({path, recorder.PROGRAM} & written or state.pending or now.reload):
+            if now.active == "active" and name == recorder.NAME and silent:
+                reason = "it has written no sample" if state.age is None else f"its last sample is {state.age} s old"
+            elif now.active == "active":
+                continue
+        events.append(Event(EventKind.RESTART, subject=name, action=Action.RESTART, detail=reason))
+        if name == recorder.NAME:
+            steps.append(f"(umask 022; mkdir -p {dirname(recorder.METRICS)})")
+        steps.append(f"systemctl restart {name}")
+    return events, steps
 
 
 @managed_operation("blackbox", BlackboxFacts)

@@ -12,7 +12,7 @@ from core.probes import systemd_dropins
 from core.util import managed_file, resources
 from core.util.event import Event
 from core.util.managed_file import ManagedFile
-from roles.blackbox import clock_cap, desired, stream_facts, watchdog
+from roles.blackbox import clock_cap, desired, recorder, stream_facts, watchdog
 from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.stream_facts import StreamFacts
 
@@ -24,6 +24,9 @@ MANAGER_SETTINGS = "blackbox-manager-settings"
 SYSCTL_SETTINGS = "blackbox-sysctl-settings"
 PSTORE_SETTINGS = "blackbox-pstore-settings"
 JOURNAL_SETTINGS = "blackbox-journal-settings"
+RECORDER_PROGRAM = "blackbox-recorder-program"
+RECORDER_UNITS = "blackbox-recorder-units"
+RECORDER_STATE = "blackbox-recorder-state"
 
 PATHS = (
     watchdog.DROPIN,
@@ -34,8 +37,10 @@ PATHS = (
     desired.TMPFILES,
     desired.JOURNAL,
     clock_cap.UNIT,
+    *recorder.UNITS.values(),
 )
-"""Paths of all files that are wholly ours."""
+"""Paths of all files that are wholly ours, but for the program of the recorder, of which the hash is asked."""
+_SHOWN = "systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload "
 ASKED_UNITS = (desired.PSTORE_UNIT, desired.JOURNAL_UNIT, desired.FLUSH_UNIT, clock_cap.NAME)
 
 
@@ -52,8 +57,7 @@ host_facts.register(
     host_facts.Probe(
         files=(*PATHS, *stream_facts.PATHS),
         commands={
-            UNITS: "systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload "
-            + " ".join(ASKED_UNITS),
+            UNITS: _SHOWN + " ".join(ASKED_UNITS),
             MANAGER: "systemctl show --property=RuntimeWatchdogUSec,RebootWatchdogUSec",
             LIVE: resources.shell_text("roles.blackbox", "files/live-state.sh"),
             MODES: managed_file.probe_permissions(PATHS),
@@ -65,6 +69,9 @@ host_facts.register(
             JOURNAL_SETTINGS: systemd_probes.dropin_settings(
                 _folders("journald"), _lines("Storage", "SyncIntervalSec", "SystemMaxUse", "SystemKeepFree")
             ),
+            RECORDER_PROGRAM: managed_file.probe_hashes((recorder.PROGRAM,)),
+            RECORDER_UNITS: _SHOWN + " ".join(recorder.NAMES),
+            RECORDER_STATE: resources.shell_text("roles.blackbox", "files/recorder-state.sh"),
             **stream_facts.COMMANDS,
         },
     ),
@@ -140,6 +147,26 @@ class BlackboxFacts:
         """The clock of the GPU in MHz; None where no unit of ours is."""
         return clock_cap.clock(self.live)
 
+    @cached_property
+    def recorder_files(self) -> list[ManagedFile]:
+        """The desired files of the flight recorder, in the order in which they are written."""
+        return recorder.files(self.rack, self.node)
+
+    @cached_property
+    def recorder_program(self) -> Mapping[str, managed_file.FileState]:
+        """The state of the recorder's program by its path; empty for missing."""
+        return managed_file.parse_hashes(RECORDER_PROGRAM, self.reading.text(RECORDER_PROGRAM))
+
+    @cached_property
+    def recorder_units(self) -> Mapping[str, desired.EvidenceUnit]:
+        """The units of the recorder and of the receiver by name."""
+        return desired.parse_units(self.reading.text(RECORDER_UNITS), recorder.NAMES)
+
+    @cached_property
+    def recorder_state(self) -> recorder.RecorderState:
+        """What the node says of its recorder."""
+        return recorder.state(desired.parse_live(self.reading.text(RECORDER_STATE)))
+
     def before(self, path: str) -> bytes | None:
         """Return the actual content of a file of ours; None for missing."""
         return self.reading.content(path)
@@ -181,6 +208,12 @@ class BlackboxFacts:
             lines += systemd_dropins.overriders(listings[PSTORE_SETTINGS], desired.PSTORE_SETTINGS, desired.PSTORE)
         journal = desired.journal_settings(self.rack)
         lines += systemd_dropins.overriders(listings[JOURNAL_SETTINGS], journal, desired.JOURNAL)
+        _ = (self.recorder_program, self.recorder_units, self.recorder_state)
+        if self.recorder_files and not self.recorder_state.python:
+            lines.append(
+                "python3, which runs the flight recorder, is not there; `apt install python3`, or set "
+                "blackbox.recorder: false in rack.yaml"
+            )
         tool, _ = desired.yes_or_no(self.live, "clock", "tool"), self.clock
         if self.cap and not tool:
             lines.append(

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, TypeAdapter, ValidationError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+)
 
 from core.model.cabling import Cabling
 from core.model.errors import RuleViolation
@@ -77,6 +87,8 @@ WatchdogLimit = Annotated[Literal[False] | str, BeforeValidator(_unless_false)]
 """Time without a sign of life of systemd after which the hardware resets the node; False leaves the watchdog alone."""
 RebootDelay = Annotated[Duration, _limited(1, 300)]
 SyncInterval = Annotated[Duration, _limited(1, 300)]
+RingLength = Annotated[Duration, _limited(60, 3600)]
+SampleRate = Annotated[StrictInt, Field(ge=1, le=4)]
 JournalSize = Annotated[str, size(64, 64 * 1024, "the size of a journal", "is no fit size for the journal", "2G")]
 RcuStalls = Annotated[
     Literal[False] | Annotated[StrictInt, Field(ge=1, le=MOST_STALLS)], BeforeValidator(_count_or_false)
@@ -109,11 +121,18 @@ class JournalOptions(Section):
     keep: JournalSize = Field(default="2G", examples=["2G"])
 
 
+class RecorderOptions(Section):
+    """The flight recorder of a node: `rate` samples a second, of which the last `keep` are on its disk."""
+
+    rate: SampleRate = 2
+    keep: RingLength = Field(default="10m", examples=["10m"])
+
+
 class BlackboxOptions(Section):
     """What a node that dies leaves behind. `clock_cap`: MHz by vendor or node; a node without an entry has no cap.
 
     `server`: the node that receives what the others send; None: roles.blackbox.receivers chooses one. `remote`: how a
-    node's journal leaves it. `netconsole`: the same for the messages of its kernel.
+    node's journal leaves it. `netconsole`: the same for the messages of its kernel. `recorder`: False for none.
     """
 
     watchdog: WatchdogLimit = Field(default="60s", examples=["60s"])
@@ -124,6 +143,10 @@ class BlackboxOptions(Section):
     server: Annotated[HostName | None, NotEmpty] = Field(default=None, examples=["spark5"])
     remote: RemoteKind = Field(default=False, examples=["tls"])
     netconsole: NetconsoleKind = Field(default=False, examples=["plain"])
+    recorder: Annotated[
+        Annotated[RecorderOptions, Tag("on")] | Annotated[Literal[False], Tag("off")],
+        Discriminator(lambda value: "off" if value is False else "on"),
+    ] = Field(default=False, examples=["{rate: 2, keep: 10m}"])
 
 
 def check_clock_cap(partial: PartialRack, blackbox: BlackboxOptions, _cabling: Cabling) -> Iterator[RuleViolation]:

@@ -4,10 +4,12 @@ were written. No check causes a panic or stops feeding the watchdog.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import time
 import uuid
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from core.model import Node, Rack
 from core.model.fields import seconds
 from core.ssh.client import Machine, NodeConnections
 from core.verify.reporter import CheckReporter
-from roles.blackbox import clock_cap, desired, journal_stream, netconsole, receivers, watchdog
+from roles.blackbox import clock_cap, desired, journal_stream, netconsole, receivers, recorder, watchdog
 from roles.blackbox.options import BlackboxOptions
 
 ARRIVAL_SECONDS = 60
@@ -368,3 +370,81 @@ def test_the_kernel_messages_arrive_at_another_node(
                 f"`journalctl --unit={netconsole.RECEIVE}` on {to.name}"
             )
         time.sleep(1)
+
+
+def test_samples_are_recorded(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: BlackboxOptions,  # noqa: ARG001
+    report: CheckReporter,
+) -> None:
+    """The newest record of the ring is of this boot, a few periods old and knows the GPU; or there is no recorder."""
+    wanted = recorder.options(rack)
+    state = shown(node, machine, recorder.NAME, "LoadState", "ActiveState", "UnitFileState")
+    if wanted is None:
+        assert state["LoadState"] == "not-found", f"{node.name}: {recorder.NAME} is there, and no recorder is declared"
+        return
+    faults = [
+        f"{recorder.NAME} is {state[key] or 'unknown'}, wanted {value}"
+        for key, value in (("ActiveState", "active"), ("UnitFileState", "enabled"))
+        if state[key] != value
+    ]
+    newest, now = newest_record(node, machine, recorder.RING)
+    limit = max(5, 10 / wanted.rate)
+    boot = output(node, machine, "cat /proc/sys/kernel/random/boot_id").strip().replace("-", "")
+    if newest is None:
+        faults.append(f"{recorder.RING} has no record")
+    elif newest["boot"] != boot or now - newest["time"] > limit:
+        faults.append(f"the newest record is {now - newest['time']:.0f} s old, wanted at most {limit:g} s")
+    # claim: blackbox.recorder-gpu
+    elif newest["gpu"]["state"] != "ok":
+        faults.append(f"values of the GPU are {newest['gpu']['state']}; journalctl --unit={recorder.NAME}")
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
+def test_metrics_of_the_recorder_are_new(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: BlackboxOptions,  # noqa: ARG001
+) -> None:
+    """The file for the textfile collector has the time of a sample that is not older than a few intervals."""
+    if recorder.options(rack) is None:
+        pytest.skip("rack.yaml declares no recorder")
+    name = "sparkrack_recorder_last_sample_timestamp_seconds"
+    found = re.search(rf"^{name} ([0-9.]+)$", output(node, machine, f"cat {recorder.METRICS}"), re.MULTILINE)
+    assert found, f"{node.name}: {recorder.METRICS} has no {name}"
+    age = int(output(node, machine, "date +%s").strip()) - float(found[1])
+    assert age <= 60, f"{node.name}: the sample of {recorder.METRICS} is {age:.0f} s old, wanted at most 60 s"
+
+
+def test_samples_of_other_nodes_arrive(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: BlackboxOptions,  # noqa: ARG001
+    report: CheckReporter,
+) -> None:
+    """The newest record that a node has received of each node that sends to it is not older than a minute."""
+    sending = recorder.senders(rack, node) if recorder.options(rack) else {}
+    if not sending:
+        pytest.skip("no node sends samples to this one")
+    faults = []
+    for other in sending:
+        newest, now = newest_record(node, machine, f"{recorder.PEERS}/{other}.ring")
+        if newest is None:
+            faults.append(f"no sample of {other} has arrived")
+        elif now - newest["time"] > recorder.SILENT:
+            age = f"{now - newest['time']:.0f} s"
+            faults.append(f"the newest sample of {other} is {age} old, wanted at most {recorder.SILENT} s")
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
+def newest_record(node: Node, machine: Machine, ring: str) -> tuple[dict[str, Any] | None, float]:
+    """Return the newest record of a ring, None without one, and the time of the node in seconds."""
+    if machine.run(f"test -e {ring}").rc != 0:
+        return None, 0.0
+    lines = output(node, machine, f"{recorder.PROGRAM} dump --last 1 {ring}").splitlines()
+    now = float(output(node, machine, "date +%s.%N").strip())
+    return (json.loads(lines[0]) if lines else None), now

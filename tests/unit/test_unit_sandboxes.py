@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from core.model import load
-from roles.blackbox import clock_cap, journal_stream, netconsole
-from roles.blackbox.options import BlackboxOptions
+from roles.blackbox import clock_cap, journal_stream, netconsole, recorder
+from roles.blackbox.options import BlackboxOptions, RecorderOptions
 from roles.lossless import boot_unit
 from roles.memory import memory_guard
 from sparkrack.drift import systemd_timer
 from tests.unit.drift import plans
+from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.roles import serving_units
 from tests.unit.test_project import PACKAGES, TOP
 
@@ -53,6 +54,16 @@ def stream_unit(name: str) -> str:
     return next(file for file in files if file.path.endswith(f"/{name}")).content.decode()
 
 
+def recorder_text(name: str) -> str:
+    """The text of a unit of the flight recorder whose samples leave the node."""
+    rack = loaded(changed(SWITCH, ("rack: two", "rack: two\nblackbox: {recorder: {}}")))
+    one, other = rack.nodes.values()
+    stream = recorder.SampleStream("tls", str(other.address), other.name)
+    if name == recorder.RECEIVER:
+        return recorder.receive_unit(rack, other, RecorderOptions(), {one.name: stream}).content.decode()
+    return recorder.unit(rack, one, RecorderOptions(), stream).content.decode()
+
+
 LIMITS = {
     "roles/blackbox/templates/sparkrack-clock-cap.service": UnitLimit(
         lambda: clock_cap.unit(RACK, 2200).content.decode(),
@@ -76,6 +87,17 @@ LIMITS = {
         3.9,
         # claim: blackbox.netconsole
         "root with CAP_SYS_ADMIN: configures netconsole below /sys, sets the level of the console, writes to /dev/kmsg",
+    ),
+    "roles/blackbox/templates/sparkrack-recorder.service": UnitLimit(
+        lambda: recorder_text(recorder.NAME),
+        3.0,
+        # claim: blackbox.recorder-gpu
+        "root with CAP_SYSLOG, the devices of the GPU and the network: follows the kernel's log, and sends samples",
+    ),
+    "roles/blackbox/templates/sparkrack-recorder-receive.service": UnitLimit(
+        lambda: recorder_text(recorder.RECEIVER),
+        2.0,
+        "root in the network namespace of the host: opens a port, and reads the key of the node",
     ),
     "roles/lossless/templates/sparkrack-lossless@.service": UnitLimit(
         lambda: boot_unit.unit("two").decode(),
@@ -168,6 +190,13 @@ def test_a_removed_option_is_found(tmp_path: Path, template: str) -> None:
         # With each of these nvidia-smi finds no GPU.
         ("roles/blackbox/templates/sparkrack-clock-cap.service", "PrivateDevices"),
         ("roles/blackbox/templates/sparkrack-clock-cap.service", "ProtectClock"),
+        # With each of these the recorder sees no GPU, no line of the kernel, no memory, or no interface of the node.
+        ("roles/blackbox/templates/sparkrack-recorder.service", "PrivateDevices"),
+        ("roles/blackbox/templates/sparkrack-recorder.service", "ProtectClock"),
+        ("roles/blackbox/templates/sparkrack-recorder.service", "ProtectKernelLogs"),
+        ("roles/blackbox/templates/sparkrack-recorder.service", "ProcSubset"),
+        ("roles/blackbox/templates/sparkrack-recorder.service", "PrivateNetwork"),
+        ("roles/blackbox/templates/sparkrack-recorder-receive.service", "PrivateNetwork"),
         # With each of these the gate refuses for good: it drops cached files, sends echoes and asks the driver.
         ("roles/serving/templates/sparkrack-serve.service", "ProtectKernelTunables"),
         ("roles/serving/templates/sparkrack-serve.service", "PrivateDevices"),

@@ -12,7 +12,7 @@ import pytest
 
 from core.model.fields import Section, unfit
 from core.model.serving import ServingDoor, ServingUnit
-from roles.blackbox.options import BlackboxOptions, JournalOptions, PanicOptions
+from roles.blackbox.options import BlackboxOptions, JournalOptions, PanicOptions, RecorderOptions
 from tests.generated import check
 from tests.unit.model.racks import faults
 from tests.unit.model.test_reference import KEYS, TEXT, Place, explained, refers, shown
@@ -38,6 +38,8 @@ UNITS: Mapping[str, str] = {
     "blackbox.journal.sync": "s, m or h",
     "blackbox.journal.keep": "M or G",
     "blackbox.clock_cap": "MHz",
+    "blackbox.recorder.rate": "samples a second",
+    "blackbox.recorder.keep": "s, m or h",
     "docker.memory": "M or G",
     "docker.log_size": "M or G",
     "docker.log_files": "files",
@@ -72,6 +74,7 @@ LIMITED: Mapping[Place, type[Section]] = {
     ("blackbox", "panic", "after"): PanicOptions,
     ("blackbox", "journal", "sync"): JournalOptions,
     ("blackbox", "journal", "keep"): JournalOptions,
+    ("blackbox", "recorder", "keep"): RecorderOptions,
 }
 """Sizes and durations with a range of their own in a section that the example shows as a comment."""
 SECRETS: Mapping[str, str] = {
