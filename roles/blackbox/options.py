@@ -84,6 +84,7 @@ class BlackboxOptions(Section):
     pstore: StrictBool = True
     journal: JournalOptions = JournalOptions()
     clock_cap: Frozen[HostName, ClockMhz] = Field(default=FrozenDict({}), examples=["{asus: 2200}"])
+    boot_evidence: StrictBool = True
 
 
 def check_clock_cap(partial: PartialRack, blackbox: BlackboxOptions, _cabling: Cabling) -> Iterator[RuleViolation]:

@@ -4,6 +4,7 @@ were written. No check causes a panic or stops feeding the watchdog.
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 
@@ -13,7 +14,7 @@ from core.model import Node, Rack
 from core.model.fields import seconds
 from core.ssh.client import Machine
 from core.verify.reporter import CheckReporter
-from roles.blackbox import clock_cap, desired, watchdog
+from roles.blackbox import boot_evidence, clock_cap, desired, watchdog
 from roles.blackbox.options import BlackboxOptions
 
 SETTINGS = (
@@ -209,4 +210,36 @@ def test_the_clock_is_capped(
         faults.append(f"clock of the GPU is unknown: {' '.join(clocks)[:40]!r}")
     elif max(map(int, clocks)) > wanted + clock_cap.TOLERANCE:
         faults.append(f"the clock of the GPU is {max(map(int, clocks))} MHz, wanted at most {wanted} MHz")
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
+def test_the_boot_has_its_evidence(
+    node: Node, machine: Machine, declared: BlackboxOptions, report: CheckReporter
+) -> None:
+    """Both units are active and enabled, and this boot has its evidence; or no unit is there."""
+    if not declared.boot_evidence:
+        for name in boot_evidence.NAMES:
+            state = shown(node, machine, name, "LoadState")["LoadState"]
+            assert state == "not-found", f"{node.name}: {name} is there, and boot_evidence is false"
+        return
+    faults = []
+    for name in boot_evidence.NAMES:
+        state = shown(node, machine, name, "ActiveState", "UnitFileState")
+        faults += [
+            f"{name} is {state[key] or 'unknown'}, wanted {value}"
+            for key, value in (("ActiveState", "active"), ("UnitFileState", "enabled"))
+            if state[key] != value
+        ]
+    boot = output(node, machine, "cat /proc/sys/kernel/random/boot_id").strip().replace("-", "")
+    path = f"{boot_evidence.BOOTS}/{boot}/evidence.json"
+    done = machine.run(f"cat {shlex.quote(path)}")
+    if done.rc != 0:
+        faults.append(f"{path} is not there; journalctl --boot --unit={boot_evidence.COLLECT}")
+    else:
+        try:
+            found = json.loads(done.stdout)
+            if found["boot"] != boot:
+                faults.append(f"{path} is about boot {found['boot']}")
+        except (ValueError, TypeError, KeyError):
+            faults.append(f"{path} is no evidence: {done.stdout[:40]!r}")
     report.judge(f"{node.name}: {fault}" for fault in faults)

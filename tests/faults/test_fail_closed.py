@@ -90,6 +90,7 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "/etc/systemd/journald.conf.d/zz-sparkrack.conf": (ANYTHING, OURS),
     "/etc/systemd/system/sparkrack-clock-cap.service": (ANYTHING, OURS),
     "blackbox-modes": (ANYTHING, MODES),
+    "blackbox-evidence-files": (EMPTY, f"{NONE}: our files are written"),
     "blackbox-manager-settings": (EMPTY, NONE),
     "blackbox-sysctl-settings": (EMPTY, NONE),
     "blackbox-pstore-settings": (EMPTY, NONE),
