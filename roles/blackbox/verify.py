@@ -219,8 +219,8 @@ def test_the_boot_has_its_evidence(
     """Both units are active and enabled, and this boot has its evidence; or no unit is there."""
     if not declared.boot_evidence:
         for name in boot_evidence.NAMES:
-            state = shown(node, machine, name, "LoadState")["LoadState"]
-            assert state == "not-found", f"{node.name}: {name} is there, and boot_evidence is false"
+            load = shown(node, machine, name, "LoadState")["LoadState"]
+            assert load == "not-found", f"{node.name}: {name} is there, and boot_evidence is false"
         return
     faults = []
     for name in boot_evidence.NAMES:
