@@ -30,7 +30,7 @@ ANSWER_SECONDS = 30
 @rack_option
 @click.option(
     "--level",
-    type=click.Choice(list(DrillLevel)),
+    type=click.Choice([str(level) for level in DrillLevel]),
     required=True,
     help="What happens to the node.",
 )
@@ -38,7 +38,7 @@ ANSWER_SECONDS = 30
 @click.option(
     "--timeout", type=click.IntRange(1), default=1800, show_default=True, help="Seconds that the node may take."
 )
-def drill(node: str, rack: Path, level: DrillLevel, confirmed: str | None, timeout: int) -> None:
+def drill(node: str, rack: Path, level: str, confirmed: str | None, timeout: int) -> None:
     """End the boot of NODE on purpose, wait for the next one, and let `sparkrack autopsy` judge the end.
 
     \b
@@ -54,12 +54,13 @@ def drill(node: str, rack: Path, level: DrillLevel, confirmed: str | None, timeo
     found = load(rack)
     if node not in found.nodes:
         raise click.ClickException(f"{node}: not a node; there are {', '.join(found.nodes)}")
-    if level is not DrillLevel.MARK and confirmed != node:
-        what = f"--level {level} on {node} {EFFECTS[level]}"
+    kind = DrillLevel(level)
+    if kind is not DrillLevel.MARK and confirmed != node:
+        what = f"--level {kind} on {node} {EFFECTS[kind]}"
         raise click.ClickException(f"{what}; pass --yes-really {node} to do it. Nothing was done")
     with recorded_run(found, f"drill: {level}") as run, show_progress(silent=False) as screen:
         try:
-            result = _drilled(found, node, level, timeout, run, screen)
+            result = _drilled(found, node, kind, timeout, run, screen)
         except (DrillError, UnreachableError) as fault:
             why = printable_line(fault.why if isinstance(fault, UnreachableError) else str(fault))
             run.fail(node, why)
@@ -71,7 +72,7 @@ def drill(node: str, rack: Path, level: DrillLevel, confirmed: str | None, timeo
         store_drill(state_folder(found.rack), result)
     except OSError as fault:
         raise click.ClickException(f"the result of the drill could not be kept: {fault}") from None
-    then = ["status"] if level is DrillLevel.MARK or result.verdict is None else ["autopsy", node]
+    then = ["status"] if kind is DrillLevel.MARK or result.verdict is None else ["autopsy", node]
     next_step(["sparkrack", *then], rack=rack)
     sys.exit(0 if result.passed else 2)
 
