@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 from core.util.event import EventKind
 from core.verify.report import Report
 from sparkrack.accept.model import AcceptReport
+from sparkrack.autopsy.model import AutopsyReport
 from sparkrack.cli.check import Checked
 from sparkrack.cli.serve import ServeCheckRecord
 from sparkrack.cli.serve_bench_record import ServeBenchRecord
@@ -26,6 +27,7 @@ from sparkrack.engine.plan import HostState, Plan
 from sparkrack.rebuild import journal as rebuilding
 from sparkrack.rebuild.model import RebuildReport
 from sparkrack.serving.unit_status import ServeStatus
+from sparkrack.status.drills import DrillResult
 from sparkrack.status.model import Status
 from sparkrack.status.runs import RunDetail, RunList
 from sparkrack.support.bundle import SupportManifest
@@ -48,10 +50,12 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "runs": RunList,
     "run": RunDetail,
     "rebuild": RebuildReport,
+    "autopsy": AutopsyReport,
+    "drill": DrillResult,
     "support": SupportManifest,
 }
-"""What `sparkrack VERB --json` prints; `run` is that of `sparkrack runs ID`, `support` is
-manifest.json of an archive."""
+"""What `sparkrack VERB --json` prints; `run` is that of `sparkrack runs ID`, `drill` is the
+file that a drill keeps, `support` manifest.json of an archive."""
 JOURNALS: Mapping[str, Any] = {"journal": running, "rebuild-journal": rebuilding}
 """What `sparkrack apply` and `sparkrack rebuild` keep: each line is one of several kinds."""
 KEPT = (*MODELS, *JOURNALS)
