@@ -2,10 +2,11 @@
 
 The hardware's watchdog resets a node on which systemd no longer runs. The kernel panics on an oops, a soft lockup and
 repeated RCU stalls, writes its last messages to pstore, and reboots; systemd archives these records at the next boot,
-and they are never deleted by age. The journal is persistent and synchronized every second, where the default loses the
-last lines before a power cut. A cap on the clock of the GPU, for nodes that lose power at a load step, is set where
-rack.yaml declares one. Each boot collects evidence about the end of the boot before, for `sparkrack autopsy`. Without the section `blackbox` the role does nothing. It never reboots a node and never causes a
-panic. It cannot record a power cut itself, and no check of it proves that a record survives a real panic.
+and they are never deleted by age. The journal is persistent and synchronized every second, where the default loses
+the last lines before a power cut. A cap on the clock of the GPU, for nodes that lose power at a load step, is set
+where rack.yaml declares one. Each boot collects evidence about the end of the boot before, for `sparkrack autopsy`.
+Without the section `blackbox` the role does nothing. It never reboots a node and never causes a panic. It cannot
+record a power cut itself, and no check of it proves that a record survives a real panic.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ ROLE = Role(
         " persistent journal, synchronized every second; a cap on the GPU's clock where declared; in each boot the"
         " evidence of how the one before ended"
     ),
-    proof="`systemctl`, the watchdog in `/sys`, `sysctl`, `findmnt`, `journalctl`, the clock by `nvidia-smi`, the evidence of this boot",
+    proof=(
+        "`systemctl`, the watchdog in `/sys`, `sysctl`, `findmnt`, `journalctl`, the clock by `nvidia-smi`,"
+        " the evidence of this boot"
+    ),
     options=BlackboxOptions,
     opt_in=True,
     risky=True,

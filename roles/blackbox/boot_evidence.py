@@ -37,17 +37,16 @@ def wanted(rack: Rack) -> bool:
 def files(rack: Rack) -> list[ManagedFile]:
     """Return the program and its units."""
     program = resources.file_text("roles.blackbox", "files/boot_evidence.py")
-    units = [
-        ManagedFile(
-            f"{_UNITS}/{name}",
-            resources.file_text(
-                "roles.blackbox", f"templates/{name}", header=header(rack.rack), program=PROGRAM
-            ).encode(),
-            validate=validate_unit(name),
-        )
-        for name in NAMES
+    return [
+        ManagedFile(PROGRAM, program.encode(), "755"),
+        _unit(rack, MARK, "templates/sparkrack-clean-stop.service"),
+        _unit(rack, COLLECT, "templates/sparkrack-boot-evidence.service"),
     ]
-    return [ManagedFile(PROGRAM, program.encode(), "755"), *units]
+
+
+def _unit(rack: Rack, name: str, template: str) -> ManagedFile:
+    text = resources.file_text("roles.blackbox", template, header=header(rack.rack), program=PROGRAM)
+    return ManagedFile(f"{_UNITS}/{name}", text.encode(), validate=validate_unit(name))
 
 
 def collected(live: Mapping[tuple[str, str], str]) -> bool:

@@ -36,8 +36,8 @@ def test_a_sample_as_the_recorder_prints_it() -> None:
 
 @pytest.mark.parametrize("part", ["memory", "pressure", "gpu", "events"])
 def test_a_part_that_could_not_be_read_is_unknown(part: str) -> None:
-    (found,) = parse.samples(sample(ASKED, **{part: None}))
-    unknown = {
+    (found,) = parse.samples(json.dumps(json.loads(sample(ASKED)) | {part: None}))
+    unknown: dict[str, list[object]] = {
         "memory": [found.available],
         "pressure": [found.full],
         "gpu": [found.clock, found.margin],
