@@ -5,11 +5,9 @@ order, and a node whose process is killed. The rack declares the black box as fa
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -87,7 +85,7 @@ def test_a_freeze_that_the_watchdog_ends(rack: VirtualRack, file: Path) -> None:
     dropin = "/etc/systemd/system.conf.d/lab-watchdog.conf"
     rack.ssh(
         NODE,
-        f"mkdir -p {os.path.dirname(dropin)}; printf '[Manager]\\nRuntimeWatchdogSec=10s\\n' > {dropin}; "
+        f"mkdir -p {PurePosixPath(dropin).parent}; printf '[Manager]\\nRuntimeWatchdogSec=10s\\n' > {dropin}; "
         "systemctl daemon-reexec",
     )
     words = ("drill", NODE, "--level", "freeze", "--yes-really", NODE, "--timeout", str(WAIT))
@@ -102,8 +100,7 @@ def test_a_node_that_is_killed_is_no_shutdown(rack: VirtualRack, file: Path) -> 
     received is put there in its format.
     """
     before = rack.ssh(NODE, BOOT).strip()
-    for pid in ns.matching(rack.paths.namespace, str(rack.paths.node(NODE))):
-        os.kill(pid, signal.SIGKILL)
+    ns.end(ns.matching(rack.paths.namespace, f"umid={rack.paths.namespace}-{NODE}"))
     rack.control({"op": "cable", "do": "pull", **LEG})
     died = time.time()
     entry = json.dumps({"time": died, "boot": before, "memory": None, "pressure": None, "gpu": None, "events": None})

@@ -187,7 +187,7 @@ UNKNOWN: Mapping[str, tuple[Evidence, str]] = {
         "lost its power at some time",
     ),
     "the link of a booting node says nothing without the switch's log": (
-        back(samples=samples(), changes=(down(70, logged=False),)),
+        back(600, samples=samples(), changes=(down(300, logged=False),)),
         "no record",
     ),
     "systemd stopped, and the node came back after an hour": (
