@@ -1,5 +1,4 @@
-"""Ends of real kernels, judged by `sparkrack autopsy`: a drill of each level that a virtual node survives, a shutdown in
-order, and a node whose process is killed. The rack declares the black box as far as a virtual node can have it.
+"""Ends of real kernels, judged by `sparkrack autopsy`: drills, a shutdown in order, and a node whose process is killed. The rack declares the black box as far as a virtual node can have it.
 """
 
 from __future__ import annotations
