@@ -1,4 +1,6 @@
-"""Ends of real kernels, judged by `sparkrack autopsy`: drills, a shutdown in order, and a node whose process is killed. The rack declares the black box as far as a virtual node can have it.
+"""Ends of real kernels, judged by `sparkrack autopsy`: drills, a shutdown in order, and a node whose process is killed.
+
+The rack declares the black box as far as a virtual node can have it.
 """
 
 from __future__ import annotations
