@@ -14,7 +14,7 @@ from core.ops.shell import quote, sudo_script
 from core.util import managed_file
 from core.util.event import Action, Event, EventKind, acted, file_acted, value_change
 from core.util.managed_file import ManagedFile
-from roles.blackbox import ROLE, clock_cap, desired, recorder, stream_apply, watchdog
+from roles.blackbox import ROLE, boot_evidence, clock_cap, desired, recorder, stream_apply, watchdog
 from roles.blackbox.facts import BlackboxFacts
 from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.pending import mark, unmark, write_files
@@ -23,7 +23,8 @@ from roles.blackbox.pending import mark, unmark, write_files
 @deploy(ROLE.title)
 def apply(rack: Rack, node: Node) -> None:
     """Arm the watchdog, set the kernel's policy for panics, keep their records and the journal, cap the GPU's clock,
-    send the journal to another node and record samples where that is declared; nothing without a declaration.
+    collect evidence in each boot, send the journal to another node and record samples where that is declared; nothing
+    without a declaration.
 
     Reboots nothing: what takes a reboot is reported.
     """
@@ -34,6 +35,7 @@ def apply(rack: Rack, node: Node) -> None:
     keep_panic_records(name="Keep the records of panics", rack=rack, node=node)
     keep_journal(name="Keep the journal on the disk", rack=rack, node=node)
     cap_clock(name="Cap the clock of the GPU", rack=rack, node=node)
+    collect_evidence(name="Collect evidence about the end of each boot", rack=rack, node=node)
     report_reboot(name="Report whether a reboot is needed", rack=rack, node=node)
     stream_apply.install_package(name="Install sender and receiver of journals", rack=rack, node=node)
     stream_apply.make_key(name="Make the key of the node for its journal", rack=rack, node=node)
@@ -196,6 +198,63 @@ def _without_cap(facts: BlackboxFacts, pending: bool) -> Changeset:
     return Changeset(
         events=acted(Action.STOP_AND_REMOVE, clock_cap.NAME, detail="rack.yaml declares no clock_cap for this node"),
         commands=(mark("clock"), sudo_script("; ".join(steps))),
+    )
+
+
+@managed_operation("blackbox", BlackboxFacts)
+def collect_evidence(facts: BlackboxFacts) -> Changeset:
+    """Run the units that mark a shutdown in order and collect evidence in each boot; remove them where rack.yaml
+    declares none.
+
+    The evidence of the present boot is collected at once.
+    """
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    pending = facts.pending("evidence")
+    if not boot_evidence.wanted(facts.rack):
+        return _without_evidence(facts, pending)
+    stale = managed_file.differing(boot_evidence.files(facts.rack), facts.evidence_files)
+    units = {name: facts.units[name] for name in boot_evidence.NAMES}
+    disabled = [name for name, unit in units.items() if unit.file != "enabled"]
+    reload = bool(stale) or pending or any(unit.reload for unit in units.values())
+    start = [name for name, unit in units.items() if unit.active != "active"]
+    if boot_evidence.COLLECT not in start and not facts.evidence_collected:
+        start.append(boot_evidence.COLLECT)
+    if not (reload or disabled or start):
+        return Changeset(in_sync_reason="evidence is collected in each boot")
+    events = managed_file.changes(stale, facts.evidence_files)
+    for name in disabled:
+        events += _enabled(name, units[name])
+    if reload and not stale:
+        why = "systemd has not read the units of the boot evidence"
+        events.append(Event(EventKind.RESTART, subject="systemd", action=Action.RELOAD, detail=why))
+    events += [Event(EventKind.RESTART, subject=name, action=Action.START) for name in start]
+    commands = [mark("evidence"), *write_files(stale)] if stale else []
+    steps = ["systemctl daemon-reload"] if reload else []
+    steps += [f"systemctl unmask --quiet {name}" for name in disabled if units[name].masked]
+    if disabled:
+        steps.append(f"systemctl enable --quiet {' '.join(disabled)}")
+    # Not start: the unit that has collected stays active, also when its result was removed.
+    steps += [f"systemctl restart {name}" for name in start]
+    if reload:
+        steps.append(unmark("evidence"))
+    return Changeset(events=tuple(events), commands=(*commands, sudo_script("; ".join(steps))))
+
+
+def _without_evidence(facts: BlackboxFacts, pending: bool) -> Changeset:
+    loaded = any(facts.units[name].load == "loaded" for name in boot_evidence.NAMES)
+    if not facts.evidence_files and not loaded and not pending:
+        return Changeset(in_sync_reason="no evidence is collected")
+    names = " ".join(boot_evidence.NAMES)
+    steps = (
+        f"systemctl stop {names} 2> /dev/null || true",
+        f"rm -f {' '.join((*boot_evidence.LINKS, *boot_evidence.PATHS))}",
+        "systemctl daemon-reload",
+        unmark("evidence"),
+    )
+    return Changeset(
+        events=acted(Action.STOP_AND_REMOVE, names, detail="rack.yaml declares boot_evidence: false"),
+        commands=(mark("evidence"), sudo_script("; ".join(steps))),
     )
 
 

@@ -11,8 +11,8 @@ from core.ops import host_facts, systemd_probes
 from core.probes import systemd_dropins
 from core.util import managed_file, resources
 from core.util.event import Event
-from core.util.managed_file import ManagedFile
-from roles.blackbox import clock_cap, desired, recorder, stream_facts, watchdog
+from core.util.managed_file import FileState, ManagedFile
+from roles.blackbox import boot_evidence, clock_cap, desired, recorder, stream_facts, watchdog
 from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.stream_facts import StreamFacts
 
@@ -20,6 +20,7 @@ UNITS = "blackbox-units"
 MANAGER = "blackbox-manager"
 LIVE = "blackbox-live"
 MODES = "blackbox-modes"
+EVIDENCE_FILES = "blackbox-evidence-files"
 MANAGER_SETTINGS = "blackbox-manager-settings"
 SYSCTL_SETTINGS = "blackbox-sysctl-settings"
 PSTORE_SETTINGS = "blackbox-pstore-settings"
@@ -39,9 +40,9 @@ PATHS = (
     clock_cap.UNIT,
     *recorder.UNITS.values(),
 )
-"""Paths of all files that are wholly ours, but for the program of the recorder, of which the hash is asked."""
+"""Paths of all files that are wholly ours, but for programs, of which the hash is asked."""
 _SHOWN = "systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload "
-ASKED_UNITS = (desired.PSTORE_UNIT, desired.JOURNAL_UNIT, desired.FLUSH_UNIT, clock_cap.NAME)
+ASKED_UNITS = (desired.PSTORE_UNIT, desired.JOURNAL_UNIT, desired.FLUSH_UNIT, clock_cap.NAME, *boot_evidence.NAMES)
 
 
 def _folders(name: str) -> tuple[str, ...]:
@@ -61,6 +62,7 @@ host_facts.register(
             MANAGER: "systemctl show --property=RuntimeWatchdogUSec,RebootWatchdogUSec",
             LIVE: resources.shell_text("roles.blackbox", "files/live-state.sh"),
             MODES: managed_file.probe_permissions(PATHS),
+            EVIDENCE_FILES: managed_file.probe_hashes(boot_evidence.PATHS),
             MANAGER_SETTINGS: systemd_probes.dropin_settings(
                 systemd_probes.MANAGER, _lines("RuntimeWatchdogSec", "RebootWatchdogSec", "WatchdogDevice")
             ),
@@ -138,6 +140,16 @@ class BlackboxFacts:
         return desired.yes_or_no(self.live, name, "pending")
 
     @cached_property
+    def evidence_files(self) -> dict[str, FileState]:
+        """State of the files that collect the evidence of a boot; their content is not read."""
+        return managed_file.parse_hashes(EVIDENCE_FILES, self.reading.text(EVIDENCE_FILES))
+
+    @cached_property
+    def evidence_collected(self) -> bool:
+        """Whether this boot has its evidence."""
+        return boot_evidence.collected(self.live)
+
+    @cached_property
     def cap(self) -> int | None:
         """The declared cap of this node in MHz."""
         return clock_cap.cap(self.rack, self.node)
@@ -189,7 +201,8 @@ class BlackboxFacts:
             key: self.reading.text(key)
             for key in (MANAGER_SETTINGS, SYSCTL_SETTINGS, PSTORE_SETTINGS, JOURNAL_SETTINGS)
         }
-        _ = [self.pending(name) for name in ("journal", "clock")]
+        _ = [self.pending(name) for name in ("journal", "clock", "evidence")]
+        _ = (self.evidence_files, self.evidence_collected)
         lines: list[str] = []
         if limit := watchdog.limit(self.rack):
             action = self.live.get(("sbsa_gwdt", "action"), "no answer")

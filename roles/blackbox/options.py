@@ -140,6 +140,7 @@ class BlackboxOptions(Section):
     pstore: StrictBool = True
     journal: JournalOptions = JournalOptions()
     clock_cap: Frozen[HostName, ClockMhz] = Field(default=FrozenDict({}), examples=["{asus: 2200}"])
+    boot_evidence: StrictBool = True
     server: Annotated[HostName | None, NotEmpty] = Field(default=None, examples=["spark5"])
     remote: RemoteKind = Field(default=False, examples=["tls"])
     netconsole: NetconsoleKind = Field(default=False, examples=["plain"])

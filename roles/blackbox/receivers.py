@@ -21,9 +21,12 @@ def server(rack: Rack) -> Node:
 
     A cap is declared for nodes that lose their power, so a node without one is the safer place.
     """
-    if declared := rack.options(BlackboxOptions).server:
-        return rack.nodes[declared]
     nodes = list(rack.nodes.values())
+    options = rack.declared(BlackboxOptions)
+    if options is None:
+        return nodes[0]
+    if options.server:
+        return rack.nodes[options.server]
     return next((node for node in nodes if clock_cap.cap(rack, node) is None), nodes[0])
 
 

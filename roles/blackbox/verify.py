@@ -17,7 +17,7 @@ from core.model import Node, Rack
 from core.model.fields import seconds
 from core.ssh.client import Machine, NodeConnections
 from core.verify.reporter import CheckReporter
-from roles.blackbox import clock_cap, desired, journal_stream, netconsole, receivers, recorder, watchdog
+from roles.blackbox import boot_evidence, clock_cap, desired, journal_stream, netconsole, receivers, recorder, watchdog
 from roles.blackbox.options import BlackboxOptions
 
 ARRIVAL_SECONDS = 60
@@ -448,3 +448,35 @@ def newest_record(node: Node, machine: Machine, ring: str) -> tuple[dict[str, An
     lines = output(node, machine, f"{recorder.PROGRAM} dump --last 1 {ring}").splitlines()
     now = float(output(node, machine, "date +%s.%N").strip())
     return (json.loads(lines[0]) if lines else None), now
+
+
+def test_the_boot_has_its_evidence(
+    node: Node, machine: Machine, declared: BlackboxOptions, report: CheckReporter
+) -> None:
+    """Both units are active and enabled, and this boot has its evidence; or no unit is there."""
+    if not declared.boot_evidence:
+        for name in boot_evidence.NAMES:
+            load = shown(node, machine, name, "LoadState")["LoadState"]
+            assert load == "not-found", f"{node.name}: {name} is there, and boot_evidence is false"
+        return
+    faults = []
+    for name in boot_evidence.NAMES:
+        state = shown(node, machine, name, "ActiveState", "UnitFileState")
+        faults += [
+            f"{name} is {state[key] or 'unknown'}, wanted {value}"
+            for key, value in (("ActiveState", "active"), ("UnitFileState", "enabled"))
+            if state[key] != value
+        ]
+    boot = output(node, machine, "cat /proc/sys/kernel/random/boot_id").strip().replace("-", "")
+    path = f"{boot_evidence.BOOTS}/{boot}/evidence.json"
+    done = machine.run(f"cat {shlex.quote(path)}")
+    if done.rc != 0:
+        faults.append(f"{path} is not there; journalctl --boot --unit={boot_evidence.COLLECT}")
+    else:
+        try:
+            found = json.loads(done.stdout)
+            if found["boot"] != boot:
+                faults.append(f"{path} is about boot {found['boot']}")
+        except (ValueError, TypeError, KeyError):
+            faults.append(f"{path} is no evidence: {done.stdout[:40]!r}")
+    report.judge(f"{node.name}: {fault}" for fault in faults)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from sparkrack.cli.options import json_option, quiet_option, rack_option, select
 
 if TYPE_CHECKING:
     from sparkrack.drift.findings import Drift
+    from sparkrack.drift.prometheus import KeptDrill
 
 
 @click.group(invoke_without_command=True)
@@ -118,8 +119,21 @@ def _files(made: Drift, junit: Path | None, prom: Path | None) -> dict[str, Call
     if prom:
         from sparkrack.drift.prometheus import prometheus
 
-        writes[str(prom)] = lambda: atomic_file.write_atomic(prom, prometheus(made), 0o644)
+        writes[str(prom)] = lambda: atomic_file.write_atomic(prom, prometheus(made, _drills(made.rack)), 0o644)
     return writes
+
+
+def _drills(rack: str) -> Sequence[KeptDrill]:
+    """Return the kept drills. Those that cannot be read are reported, and leave no metric."""
+    from core.util.paths import state_folder
+    from sparkrack.status.drills import latest_drills
+    from sparkrack.status.history import StatusHistoryError
+
+    try:
+        return latest_drills(state_folder(rack))
+    except StatusHistoryError as fault:
+        click.echo(f"Error: no metric of a drill: {fault}", err=True)
+        return ()
 
 
 def _written(writes: Mapping[str, Callable[[], object]]) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Protocol
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import generate_latest
@@ -11,9 +13,23 @@ from prometheus_client.registry import Collector
 from sparkrack.drift.findings import DRIFT, Drift, FindingKind
 
 
+class KeptDrill(Protocol):
+    """A drill of the black box, as much of it as is a metric."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def level(self) -> str: ...
+    @property
+    def made(self) -> datetime: ...
+    @property
+    def passed(self) -> bool: ...
+
+
 class _Metrics(Collector):
-    def __init__(self, drift: Drift) -> None:
+    def __init__(self, drift: Drift, drills: Sequence[KeptDrill]) -> None:
         self.drift = drift
+        self.drills = drills
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         rack = self.drift.rack
@@ -46,8 +62,23 @@ class _Metrics(Collector):
         )
         last.add_metric((rack,), self.drift.made.timestamp())
         yield from (found, extras, unknown, last)
+        if self.drills:
+            yield from self._drills(rack)
+
+    def _drills(self, rack: str) -> Iterator[GaugeMetricFamily]:
+        labels = ("rack", "host", "level")
+        when = GaugeMetricFamily(
+            "sparkrack_drill_timestamp_seconds", "When the black box was last drilled so, in Unix time.", labels=labels
+        )
+        passed = GaugeMetricFamily("sparkrack_drill_passed", "1 when that drill passed.", labels=labels)
+        for one in self.drills:
+            when.add_metric((rack, one.node, one.level), one.made.timestamp())
+            passed.add_metric((rack, one.node, one.level), one.passed)
+        yield from (when, passed)
 
 
-def prometheus(drift: Drift) -> str:
-    """Return the metrics in Prometheus' text format. Zeros are included, so that alerts end."""
-    return generate_latest(_Metrics(drift)).decode()
+def prometheus(drift: Drift, drills: Sequence[KeptDrill] = ()) -> str:
+    """Return the metrics in Prometheus' text format. Zeros are included, so that alerts end. `drills`: the newest of
+    each node and level.
+    """
+    return generate_latest(_Metrics(drift, drills)).decode()

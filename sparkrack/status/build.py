@@ -11,10 +11,21 @@ from core.model import ConfigError, Rack
 from core.model.errors import printable_line
 from core.model.image_lock import read
 from core.model.lock_file import lock_path
+from roles.blackbox.options import BlackboxOptions
 from sparkrack.status import node, switch
 from sparkrack.status.collect_answers import Answer, NoAnswer
+from sparkrack.status.drills import latest_drills
 from sparkrack.status.history import StatusHistoryError, last_drift, last_run
-from sparkrack.status.model import About, LockStatus, NodeStatus, ServedUnitState, Status, StatusFinding, SwitchStatus
+from sparkrack.status.model import (
+    About,
+    LastDrill,
+    LockStatus,
+    NodeStatus,
+    ServedUnitState,
+    Status,
+    StatusFinding,
+    SwitchStatus,
+)
 from sparkrack.status.switch import SwitchAnswers
 from sparkrack.status.units import unit_states
 
@@ -48,6 +59,7 @@ def build_status(
     unknown: list[StatusFinding] = []
     drift = _kept(About.LAST_DRIFT, lambda: last_drift(state), unknown)
     run = _kept(About.LAST_RUN, lambda: last_run(state), unknown)
+    drill = _kept(About.LAST_DRILL, lambda: _last_drill(state), unknown)
     return Status(
         rack=rack.rack,
         file=str(rack.source),
@@ -57,9 +69,18 @@ def build_status(
         lock=lock,
         drift=drift,
         run=run,
+        drill=drill,
+        blackbox=rack.declared(BlackboxOptions) is not None,
         units=tuple(units),
         unknown=tuple(unknown),
     )
+
+
+def _last_drill(state: Path) -> LastDrill | None:
+    newest = max(latest_drills(state), key=lambda one: one.made, default=None)
+    if newest is None:
+        return None
+    return LastDrill(node=newest.node, level=newest.level, made=newest.made, passed=newest.passed)
 
 
 def _pins(rack: Rack) -> node.Pins:

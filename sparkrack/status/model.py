@@ -31,6 +31,7 @@ class About(StrEnum):
     LOCK = "lock"
     LAST_DRIFT = "last drift"
     LAST_RUN = "last run"
+    LAST_DRILL = "last drill"
     ALL = "all"
 
 
@@ -164,6 +165,15 @@ class LastRun(StatusRecord):
     result: str | None = None
 
 
+class LastDrill(StatusRecord):
+    """The newest drill of the black box that is kept on this machine."""
+
+    node: str
+    level: str
+    made: datetime
+    passed: bool
+
+
 class ServedUnitState(StatusRecord):
     """A declared unit whose head was asked; it has no effect on the exit code. `state`: as its keeper reports it,
     absent when the head has no files of the unit, None when it is unknown. `as_wished`: whether it is as `wish` in
@@ -178,8 +188,8 @@ class ServedUnitState(StatusRecord):
 
 
 class Status(StatusRecord):
-    """A rack, or its selected machines. `drift` and `run` are None where there never was one; `unknown`: their unknown
-    values.
+    """A rack, or its selected machines. `drift`, `run` and `drill` are None where there never was one; `unknown`: their
+    unknown values. `blackbox`: rack.yaml declares one, so that drills are worth a line.
     """
 
     schema_: Literal["sparkrack.status/2"] = Field(default="sparkrack.status/2", alias="schema")
@@ -191,6 +201,8 @@ class Status(StatusRecord):
     lock: LockStatus
     drift: LastDrift | None = None
     run: LastRun | None = None
+    drill: LastDrill | None = None
+    blackbox: bool = False
     units: tuple[ServedUnitState, ...] = ()
     unknown: tuple[StatusFinding, ...] = ()
 

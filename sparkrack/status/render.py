@@ -138,6 +138,8 @@ def _before(status: Status) -> Iterator[Text]:
     yield Text(f"run lock: {_lock(status)}")
     yield Text(f"drift: {_drift(status)}")
     yield Text(f"last run: {_run(status)}")
+    if status.blackbox or status.drill:
+        yield Text(f"last drill: {_drill(status)}")
 
 
 def _unit(one: ServedUnitState) -> str:
@@ -180,6 +182,14 @@ def _run(status: Status) -> str:
     in_progress = holder is not None and holder.id == run.run and not holder.expired
     result = run.result or ("in progress" if in_progress else "was interrupted")
     return printable_line(f"{run.run} of {run.operator}, {_ago(status.made, run.began)} ({run.scope}): {result}")
+
+
+def _drill(status: Status) -> str:
+    drill = status.drill
+    if drill is None:
+        return UNKNOWN if _unknown(status, About.LAST_DRILL) else "none yet"
+    result = "passed" if drill.passed else "failed"
+    return printable_line(f"{drill.level} of {drill.node}, {_ago(status.made, drill.made)}: {result}")
 
 
 def _unknown(status: Status, about: About) -> bool:

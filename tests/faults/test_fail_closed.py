@@ -93,6 +93,7 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "/etc/systemd/system/sparkrack-recorder-receive.service": (ANYTHING, OURS),
     "blackbox-recorder-program": (EMPTY, NONE),
     "blackbox-modes": (ANYTHING, MODES),
+    "blackbox-evidence-files": (EMPTY, f"{NONE}: our files are written"),
     "blackbox-manager-settings": (EMPTY, NONE),
     "blackbox-sysctl-settings": (EMPTY, NONE),
     "blackbox-pstore-settings": (EMPTY, NONE),

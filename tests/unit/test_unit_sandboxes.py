@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.model import load
-from roles.blackbox import clock_cap, journal_stream, netconsole, recorder
+from roles.blackbox import boot_evidence, clock_cap, journal_stream, netconsole, recorder
 from roles.blackbox.options import BlackboxOptions, RecorderOptions
 from roles.lossless import boot_unit
 from roles.memory import memory_guard
@@ -64,7 +64,21 @@ def recorder_text(name: str) -> str:
     return recorder.unit(rack, one, RecorderOptions(), stream).content.decode()
 
 
+def evidence_unit(name: str) -> str:
+    """The text of a unit of the boot evidence."""
+    return next(file for file in boot_evidence.files(RACK) if file.path.endswith(f"/{name}")).content.decode()
+
+
 LIMITS = {
+    "roles/blackbox/templates/sparkrack-boot-evidence.service": UnitLimit(
+        lambda: evidence_unit(boot_evidence.COLLECT),
+        2.5,
+        # claim: blackbox.boot-evidence
+        "root with CAP_SYS_ADMIN and the disks: reads journal, records of panics and counters of disks",
+    ),
+    "roles/blackbox/templates/sparkrack-clean-stop.service": UnitLimit(
+        lambda: evidence_unit(boot_evidence.MARK), 2.0, "root: asks systemd, writes one file"
+    ),
     "roles/blackbox/templates/sparkrack-clock-cap.service": UnitLimit(
         lambda: clock_cap.unit(RACK, 2200).content.decode(),
         2.5,

@@ -24,6 +24,9 @@ _SHOWN = (
 )
 
 
+_DOWN = "%s link down"
+
+
 def _rows(device: EmulatedDevice) -> Iterator[Values]:
     for path, kind in _TYPES:
         for row in listing(device, device.menus[path]):
@@ -33,6 +36,8 @@ def _rows(device: EmulatedDevice) -> Iterator[Values]:
             if name := row.get("default-name"):
                 shown["max-l2mtu"] = str(device.hardware.by_name[name].max_l2mtu)
                 shown["link-downs"] = str(device.links.downs[name])
+                if went := next((line["time"] for line in reversed(device.log) if line["message"] == _DOWN % name), ""):
+                    shown["last-link-down-time"] = went
             yield shown
 
 

@@ -22,10 +22,13 @@ fi
 id=$(cat /etc/machine-id) || exit 9
 if [ -e "/var/log/journal/$id/system.journal" ]; then persistent=yes; else persistent=no; fi
 printf 'journal persistent %s\n' "$persistent"
-for n in journal clock; do
+for n in journal clock evidence; do
     if [ -e "/run/sparkrack/blackbox-$n.pending" ]; then pending=yes; else pending=no; fi
     printf '%s pending %s\n' "$n" "$pending"
 done
+boot=$(tr -d - < /proc/sys/kernel/random/boot_id) || exit 9
+if [ -e "/var/lib/sparkrack/blackbox/boots/$boot/evidence.json" ]; then evidence=yes; else evidence=no; fi
+printf 'boot evidence %s\n' "$evidence"
 tool=no
 if command -v nvidia-smi > /dev/null; then tool=yes; fi
 printf 'clock tool %s\n' "$tool"

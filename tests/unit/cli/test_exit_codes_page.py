@@ -27,6 +27,8 @@ UNKNOWN_NAMES: tuple[tuple[str, ...], ...] = (
     ("topology", "--limit", "no-such"),
     ("rebuild", "no-such"),
     ("support", "no-such"),
+    ("autopsy", "no-such"),
+    ("drill", "no-such", "--level", "mark"),
     ("accept", "--limit", "no-such"),
     ("accept", "--claim", "no-such"),
     ("seed", "no-such", "--out", "no-such-folder"),

@@ -17,6 +17,7 @@ from core.verify.report import Report
 from sparkrack.accept.bundle import AcceptManifest
 from sparkrack.accept.imported import ImportReport
 from sparkrack.accept.model import AcceptReport
+from sparkrack.autopsy.model import AutopsyReport
 from sparkrack.cli.check import Checked
 from sparkrack.cli.serve import ServeCheckRecord
 from sparkrack.cli.serve_bench_record import ServeBenchRecord
@@ -28,6 +29,7 @@ from sparkrack.engine.plan import HostState, Plan
 from sparkrack.rebuild import journal as rebuilding
 from sparkrack.rebuild.model import RebuildReport
 from sparkrack.serving.unit_status import ServeStatus
+from sparkrack.status.drills import DrillResult
 from sparkrack.status.model import Status
 from sparkrack.status.runs import RunDetail, RunList
 from sparkrack.support.bundle import SupportManifest
@@ -52,10 +54,12 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "runs": RunList,
     "run": RunDetail,
     "rebuild": RebuildReport,
+    "autopsy": AutopsyReport,
+    "drill": DrillResult,
     "support": SupportManifest,
 }
 """What `sparkrack VERB --json` prints; `run` is that of `sparkrack runs ID`, `accept-import` that of `accept --import`,
-`support` and `accept-bundle` are manifest.json of an archive."""
+`drill` is the file that a drill keeps, `support` and `accept-bundle` are manifest.json of an archive."""
 JOURNALS: Mapping[str, Any] = {"journal": running, "rebuild-journal": rebuilding}
 """What `sparkrack apply` and `sparkrack rebuild` keep: each line is one of several kinds."""
 KEPT = (*MODELS, *JOURNALS)

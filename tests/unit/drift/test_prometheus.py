@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -10,6 +12,7 @@ from core.util.event import EventKind
 from sparkrack.drift.findings import drift_of
 from sparkrack.drift.prometheus import prometheus
 from sparkrack.engine.plan import Plan
+from sparkrack.status.drills import DrillLevel, DrillResult
 from tests.unit.drift.plans import EVIL, MADE, MIXED, machine, plan
 
 
@@ -65,3 +68,26 @@ def test_labels_are_quoted() -> None:
     whole = plan(machine("spark1", (evil, EventKind.CHANGE, "x")))
     assert samples(whole, "sparkrack_drift")["spark1", evil, "declared"] == 1
     assert samples(EVIL, "sparkrack_unknown") == {("spark1",): 1, ("spark2",): 1}
+
+
+def test_drills_of_the_black_box() -> None:
+    drift = drift_of(plan(machine("spark1")))
+    made = datetime(2026, 11, 25, 1, 2, 3, tzinfo=UTC)
+    kept = [
+        DrillResult(run="x", rack="two", node="spark1", level=level, made=made, passed=passed, reason="r")
+        for level, passed in ((DrillLevel.PANIC, True), (DrillLevel.MARK, False))
+    ]
+    text = prometheus(drift, kept)
+    values = {
+        (one.name, sample.labels["level"]): sample.value
+        for one in text_string_to_metric_families(text)
+        for sample in one.samples
+        if one.name.startswith("sparkrack_drill")
+    }
+    assert values == {
+        ("sparkrack_drill_timestamp_seconds", "panic"): made.timestamp(),
+        ("sparkrack_drill_timestamp_seconds", "mark"): made.timestamp(),
+        ("sparkrack_drill_passed", "panic"): 1.0,
+        ("sparkrack_drill_passed", "mark"): 0.0,
+    }
+    assert "sparkrack_drill" not in prometheus(drift)

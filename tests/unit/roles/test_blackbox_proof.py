@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +11,14 @@ from typing import Any
 import pytest
 
 from core.model import Rack
-from roles.blackbox import clock_cap, desired, verify, watchdog
+from roles.blackbox import boot_evidence, clock_cap, desired, verify, watchdog
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in, write
 from tests.unit.roles.card import Machine
 
 JOURNAL_LINE = 'GPU clocks set to "(gpuClkMin 300, gpuClkMax 2200)" for GPU 0000000F:01:00.0'
+EVIDENCE = f"{boot_evidence.BOOTS}/1f0e1d2c3b4a5968778695a4b3c2d1e0/evidence.json"
 RIGHT = {
     "manager": "RuntimeWatchdogUSec=1min\nRebootWatchdogUSec=10min",
     "state": "active",
@@ -39,6 +41,9 @@ RIGHT = {
     "cap file": "enabled",
     "cap line": JOURNAL_LINE,
     "clock": "2177",
+    "mark active": "active",
+    "collect file": "enabled",
+    "evidence": "",
     "sysctl.d": "",
     "lacking": "",
 }
@@ -70,6 +75,8 @@ def node(root: Path, found: Rack, **broken: str) -> Path:
 *{desired.PSTORE_UNIT}) echo UnitFileState={shown["pstore unit"]};;
 *{desired.FLUSH_UNIT}) echo UnitFileState={shown["flush unit"]};;
 *{desired.JOURNAL_UNIT}) echo MainPID=321;;
+*{boot_evidence.MARK}) printf 'LoadState=loaded\\nActiveState={shown["mark active"]}\\nUnitFileState=enabled\\n';;
+*{boot_evidence.COLLECT}) printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState={shown["collect file"]}\\n';;
 *{clock_cap.NAME}) printf '%s\\n' {shlex.quote(cap)};;
 *) exit 1;; esac""",
     )
@@ -95,6 +102,9 @@ def node(root: Path, found: Rack, **broken: str) -> Path:
         write(root, f"{watchdog.SYSFS}/watchdog0/state", f"{shown['state']}\n")
         write(root, f"{watchdog.SYSFS}/watchdog0/timeout", f"{shown['timeout']}\n")
     write(root, "/sys/module/pstore/parameters/backend", f"{shown['backend']}\n")
+    write(root, "/proc/sys/kernel/random/boot_id", "1f0e1d2c-3b4a-5968-7786-95a4b3c2d1e0\n")
+    if shown["evidence"] != "absent":
+        write(root, EVIDENCE, shown["evidence"] or json.dumps({"boot": "1f0e1d2c3b4a5968778695a4b3c2d1e0"}))
     (root / "sys/fs/pstore").mkdir(parents=True)
     for name in shown["records"].split():
         write(root, f"/sys/fs/pstore/{name}")
@@ -133,6 +143,7 @@ def outcomes(root: Path, found: Rack, name: str = "spark1") -> tuple[list[str], 
     check(verify.test_the_journal_is_on_the_disk, one, machine, declared)
     check(verify.test_the_journal_is_synchronized, one, machine, found, declared, Report())
     check(verify.test_the_clock_is_capped, one, machine, found, declared, Report())
+    check(verify.test_the_boot_has_its_evidence, one, machine, declared, Report())
     return failed, skipped
 
 
@@ -182,6 +193,14 @@ BROKEN: list[tuple[dict[str, str], str]] = [
     ),
     ({"clock": "2405"}, "the clock of the GPU is 2405 MHz, wanted at most 2200 MHz"),
     ({"clock": "[N/A]"}, "clock of the GPU is unknown: '[N/A]'"),
+    ({"mark active": "inactive"}, "sparkrack-clean-stop.service is inactive, wanted active"),
+    ({"collect file": "disabled"}, "sparkrack-boot-evidence.service is disabled, wanted enabled"),
+    (
+        {"evidence": "absent"},
+        f"{EVIDENCE} is not there; journalctl --boot --unit=sparkrack-boot-evidence.service",
+    ),
+    ({"evidence": "{"}, f"{EVIDENCE} is no evidence: '{{'"),
+    ({"evidence": '{"boot": "0"}'}, f"{EVIDENCE} is about boot 0"),
 ]
 
 
@@ -214,3 +233,9 @@ def test_a_node_of_the_lab(tmp_path: Path) -> None:
 def test_a_cap_that_is_not_declared_any_more(tmp_path: Path) -> None:
     failed, _ = outcomes(node(tmp_path, rack()), rack(), "spark2")
     assert failed == ["spark2: sparkrack-clock-cap.service is there, and no cap is declared"]
+
+
+def test_units_of_the_boot_evidence_that_are_not_declared_any_more(tmp_path: Path) -> None:
+    found = rack("clock_cap: {asus: 2200}, boot_evidence: false")
+    failed, _ = outcomes(node(tmp_path, found), found)
+    assert failed == ["spark1: sparkrack-clean-stop.service is there, and boot_evidence is false"]

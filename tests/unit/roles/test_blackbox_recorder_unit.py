@@ -14,6 +14,7 @@ from core.model import Rack
 from core.ops import host_facts
 from core.ops.host_facts import HostReading
 from roles.blackbox import apply, desired, facts, receivers, recorder
+from roles.blackbox import pending as pending_marks
 from roles.blackbox.options import RecorderOptions
 from tests.unit.model.racks import RING, SWITCH, changed, loaded
 from tests.unit.ops.shells import calls, run, stand_in, write
@@ -60,7 +61,7 @@ def test_the_state_of_a_node(tmp_path: Path, present: bool, pending: bool) -> No
         ring = write(tmp_path, recorder.RING)
         os.utime(ring, (time.time() - 100, time.time() - 100))
     if pending:
-        assert run(apply._mark("recorder"), tmp_path).returncode == 0
+        assert run(pending_marks.mark("recorder"), tmp_path).returncode == 0
     done = run(STATE, tmp_path)
     assert done.returncode == 0, done.stderr
     found = recorder.state(desired.parse_live(done.stdout))
@@ -69,7 +70,7 @@ def test_the_state_of_a_node(tmp_path: Path, present: bool, pending: bool) -> No
     assert (found.age is not None) == present
     if found.age is not None:
         assert 100 <= found.age < 160
-    assert run(apply._unmark("recorder"), tmp_path).returncode == 0
+    assert run(pending_marks.unmark("recorder"), tmp_path).returncode == 0
     assert not recorder.state(desired.parse_live(run(STATE, tmp_path).stdout)).pending
 
 

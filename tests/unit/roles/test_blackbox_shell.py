@@ -13,10 +13,11 @@ import pytest
 from core.ops import host_facts
 from core.ops.host_facts import HostReading
 from core.util.event import EventKind
-from roles.blackbox import apply, clock_cap, desired, facts, pending, watchdog
+from roles.blackbox import apply, boot_evidence, clock_cap, desired, facts, pending, watchdog
 from tests.unit.ops.shells import calls, run, stand_in, write
 from tests.unit.roles.cases import OPERATIONS, node_in, rack_of, read
 
+BOOT = "1f0e1d2c-3b4a-5968-7786-95a4b3c2d1e0"
 COMMANDS = host_facts._registered["blackbox"].commands
 OPERATIONS_OF_THE_ROLE = (
     apply.feed_watchdog,
@@ -24,6 +25,7 @@ OPERATIONS_OF_THE_ROLE = (
     apply.keep_panic_records,
     apply.keep_journal,
     apply.cap_clock,
+    apply.collect_evidence,
     apply.report_reboot,
 )
 
@@ -46,9 +48,10 @@ def files_of(root: Path, live: str) -> Path:
         "sbsa_gwdt": "/sys/module/sbsa_gwdt/parameters/{}",
     }
     write(root, "/etc/machine-id", "0123abc\n")
+    write(root, "/proc/sys/kernel/random/boot_id", f"{BOOT}\n")
     (root / "var").mkdir()
     for (subject, name), value in desired.parse_live(live).items():
-        if value == "absent" or subject in ("journal", "clock") or name == "module":
+        if value == "absent" or subject in ("journal", "clock", "evidence", "boot") or name == "module":
             continue
         if subject == "efi_pstore":
             write(root, "/sys/module/efi_pstore/parameters/pstore_disable", f"{value}\n")
@@ -74,6 +77,7 @@ def test_the_state_of_a_node(tmp_path: Path, case: str) -> None:
     write(node, "/var/log/journal/0123abc/system.journal")
     if case == "already-right":
         write(node, clock_cap.UNIT)
+        write(node, f"{boot_evidence.BOOTS}/{BOOT.replace('-', '')}/evidence.json", "{}")
     assert desired.parse_live(asked(node)) == dict(one.live)
 
 
@@ -130,7 +134,7 @@ def test_a_gpu_that_does_not_answer_is_unknown(tmp_path: Path, script: str) -> N
 def test_marks_of_a_run_that_died(tmp_path: Path) -> None:
     """The command that marks, the probe and the command that forgets agree on the path."""
     node = files_of(tmp_path, "")
-    for name in ("journal", "clock"):
+    for name in ("journal", "clock", "evidence"):
         assert run(pending.mark(name), node).returncode == 0
         assert desired.yes_or_no(desired.parse_live(asked(node)), name, "pending")
         assert run(pending.unmark(name), node).returncode == 0
@@ -268,6 +272,29 @@ def test_records_outlive_the_age_of_the_archive(tmp_path: Path, kept: bool) -> N
         (
             "clock-unit-stopped-and-disabled",
             ["enable sparkrack-clock-cap.service", "restart sparkrack-clock-cap.service"],
+        ),
+        ("evidence-program-differs", ["rewrite /usr/local/lib/sparkrack/boot_evidence.py"]),
+        (
+            "evidence-of-a-run-that-died",
+            ["reload systemd: systemd has not read the units of the boot evidence"],
+        ),
+        ("evidence-not-collected", ["start sparkrack-boot-evidence.service"]),
+        (
+            "evidence-mark-masked",
+            [
+                "unmask sparkrack-clean-stop.service",
+                "enable sparkrack-clean-stop.service",
+                "start sparkrack-clean-stop.service",
+            ],
+        ),
+        (
+            "evidence-no-longer-declared",
+            [
+                (
+                    "stop and remove sparkrack-clean-stop.service sparkrack-boot-evidence.service: rack.yaml declares "
+                    "boot_evidence: false"
+                )
+            ],
         ),
         (
             "clock-cap-removed",

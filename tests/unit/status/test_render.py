@@ -19,12 +19,13 @@ from core.ops.run_lock import Holder
 from core.util.event import EventKind
 from sparkrack.drift import findings, history
 from sparkrack.engine.journal import RunFinished, RunJournal, RunStarted
+from sparkrack.status.drills import DrillLevel, DrillResult, store_drill
 from sparkrack.status.model import Status
 from sparkrack.status.render import DRIFT as KINDS
 from sparkrack.status.render import WIDTH, show, span
 from tests.generated import check
 from tests.unit.model.racks import RING
-from tests.unit.status.machines import NOW, SWAPS, Machines, ethtool, held, machines, reference
+from tests.unit.status.machines import NOW, REFERENCE, SWAPS, Machines, ethtool, held, machines, reference
 from tests.unit.status.test_history import DRIFT, kept
 
 HOLDER = Holder("20261122T092800-1a2b", "ann@laptop", "2026-11-22T09:28:00+00:00", "spark1, spark2: docker")
@@ -235,6 +236,26 @@ def test_the_last_look(machines_: list[object], text: str, rack: Rack, tmp_path:
     status = machines(rack).status(tmp_path)
     assert f"drift: last run 1h 30m ago {text}\n" in screen(status)
     assert status.code == 0, "what was found before is no fault of now"
+
+
+def test_the_last_drill(rack: Rack, tmp_path: Path) -> None:
+    assert "last drill" not in screen(machines(rack).status(tmp_path)), "rack.yaml declares no blackbox"
+    for days, level, passed in ((30, DrillLevel.PANIC, True), (12, DrillLevel.FREEZE, False)):
+        made = NOW - timedelta(days=days)
+        drill = DrillResult(run="x", rack="two", node="spark2", level=level, made=made, passed=passed, reason="r")
+        store_drill(tmp_path, drill)
+    status = machines(rack).status(tmp_path)
+    assert "last drill: freeze of spark2, 12d 0h ago: failed\n" in screen(status)
+    assert status.code == 0, "what was found before is no fault of now"
+    kept(tmp_path, "drills", "20261122T080000-spark1-mark.json", "{")
+    status = machines(rack).status(tmp_path)
+    assert "is not what sparkrack has kept" in screen(status)
+    assert status.code == 1
+
+
+def test_a_rack_with_a_black_box_that_was_never_drilled(tmp_path: Path) -> None:
+    rack = reference(tmp_path, f"{REFERENCE}\nblackbox: {{}}\n")
+    assert "\nlast drill: none yet\n" in screen(machines(rack).status(tmp_path / "state"))
 
 
 @pytest.mark.parametrize(

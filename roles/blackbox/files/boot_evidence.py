@@ -1,0 +1,356 @@
+#!/usr/bin/python3
+"""Evidence about the end of the boot before this one.
+
+    boot_evidence.py mark       at the end of a shutdown: write that this boot ended in order
+    boot_evidence.py collect    early after a boot: write boots/BOOT/evidence.json, and keep the last 20
+
+`mark` runs as the ExecStop= of a unit that systemd stops after all services. It writes nothing unless systemd is
+stopping: a unit that is stopped by hand is no shutdown. `collect` writes what it finds and judges nothing. A value that
+cannot be read is null, and `unread` has the reason.
+
+Standard library only, Python 3.10 or later. Fields of evidence.json (times are seconds since 1970, by this machine):
+
+    schema        "sparkrack.boot-evidence/1"
+    boot          ID of this boot, 32 hexadecimal digits; began: its time; made: the time of the collection
+    before        ID of the boot before, by the journal or the mark; null: unknown
+    marker        {"boot", "time", "target"}: the mark of the boot before; null: there is none
+    journal       {"first", "last", "lines": [{"time", "source", "text"}]}: its end, and earlier lines that matter
+    pstore        [{"name", "time", "sha256", "text"}]: records of a panic that were archived since the boot before
+    watchdogs     [{"name", "identity", "bootstatus", "timeout"}]; kernel: lines of this boot about a reset by one
+    feeding       seconds after which systemd has the watchdog reset this node; 0: it feeds none
+    bert          {"sha256", "words"}: the error record of the firmware, stored as bert.bin; null: there is none
+    nvme          {device: {"unsafe_shutdowns", "power_cycles"}}; nvme_before: the same at the boot before
+    unread        {part: reason}
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SCHEMA = "sparkrack.boot-evidence/1"
+FOLDER = "/var/lib/sparkrack/blackbox"
+ARCHIVE = "/var/lib/systemd/pstore"
+MARKER = "clean-stop.json"
+KEPT = 20
+"""Boots whose evidence is kept."""
+LAST_LINES = 2000
+"""Lines of the end of a journal that are read."""
+KEPT_LINES = 200
+"""Lines of the end that are kept, and as many of the lines before them that matter."""
+LINE_CHARACTERS = 1000
+RECORD_BYTES = 64 << 10
+"""Bytes of the end of a record in the archive of pstore that are kept."""
+BERT_BYTES = 64 << 10
+COMMAND_SECONDS = 60
+BOOT = re.compile(r"[0-9a-f]{32}")
+MATTERS = re.compile(
+    r"NV_ERR_NO_MEMORY|Kernel panic|Oops|BUG:|soft lockup|rcu.*stall|Xid|watchdog|Freezing execution|Out of memory"
+    r"|Hardware Error|The system will|Reached target .*(?:[Rr]eboot|[Pp]ower|[Hh]alt|[Ss]hutdown)|Shutting down"
+)
+RESET = re.compile(r"System reset by WDT|reset by (?:the )?watchdog", re.IGNORECASE)
+SPANS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 0.001}
+
+
+class UnreadError(Exception):
+    """A part cannot be read; the text is the reason, in one line."""
+
+
+class Evidence:
+    """What one boot finds. `root`: the folder that stands for /, in tests."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root.rstrip("/")
+        self.folder = self.place(FOLDER)
+        self.boot = self.text("/proc/sys/kernel/random/boot_id").replace("-", "")
+
+    def place(self, path: str) -> Path:
+        """Return a path of the node, below the folder that stands for /."""
+        return Path(self.root + path)
+
+    def text(self, path: str) -> str:
+        """Return the text of a file. Raises UnreadError."""
+        try:
+            return self.place(path).read_text(encoding="utf-8", errors="replace").strip()
+        except OSError as error:
+            raise UnreadError(f"{path}: {error.strerror}") from None
+
+    def mark(self) -> None:
+        """Write that this boot ends in order, if systemd is stopping."""
+        if run("systemctl", "is-system-running", codes=(0, 1)).strip() != "stopping":
+            print("systemd is not stopping: no mark is written")
+            return
+        jobs = run("systemctl", "list-jobs", "--no-legend", "--plain")
+        targets = re.findall(r"\b(reboot|poweroff|halt|kexec|soft-reboot)\.target\b", jobs)
+        mark = {"boot": self.boot, "time": time.time(), "target": targets[0] if targets else None}
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+        write(self.folder / MARKER, json.dumps(mark).encode() + b"\n")
+
+    def collect(self) -> None:
+        """Write the evidence, and remove that of old boots. A second call in the same boot replaces nothing."""
+        boots = self.folder / "boots"
+        own = boots / self.boot
+        if (own / "evidence.json").exists():
+            print(f"boot {self.boot} has its evidence")
+            return
+        own.mkdir(parents=True, exist_ok=True, mode=0o750)
+        earlier = evidences(boots)
+        latest = earlier[-1] if earlier else {}
+        unread: dict[str, str] = {}
+
+        def part(name: str, read: Callable[[], Any]) -> Any:
+            try:
+                return read()
+            except UnreadError as error:
+                unread[name] = str(error)
+                return None
+
+        began = part("began", self.began)
+        marker = part("marker", self.marker)
+        journal = part("journal", self.journal)
+        before = (journal or {}).pop("boot", None) or (marker or {}).get("boot")
+        seen = {record["name"] for one in earlier for record in one.get("pstore") or []}
+        since = 0.0 if earlier else began or time.time()
+        found = {
+            "schema": SCHEMA,
+            "boot": self.boot,
+            "began": began,
+            "made": time.time(),
+            "before": before,
+            "marker": marker if marker and before == marker["boot"] else None,
+            "journal": journal,
+            "pstore": part("pstore", lambda: self.pstore(seen, since)),
+            "watchdogs": part("watchdogs", self.watchdogs),
+            "kernel": part("kernel", self.kernel),
+            "feeding": part("feeding", feeding),
+            "bert": part("bert", lambda: self.bert(own)),
+            "nvme": part("nvme", self.nvme),
+            "nvme_before": latest.get("nvme") if latest.get("boot") == before else None,
+            "unread": unread,
+        }
+        write(own / "evidence.json", json.dumps(found, indent=1).encode() + b"\n")
+        (self.folder / MARKER).unlink(missing_ok=True)
+        for old in sorted(boots.iterdir(), key=lambda folder: folder.stat().st_mtime)[:-KEPT]:
+            if BOOT.fullmatch(old.name) and old.name != self.boot:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def began(self) -> float:
+        """Return the time of this boot."""
+        return time.time() - float(self.text("/proc/uptime").split()[0])
+
+    def marker(self) -> dict[str, Any] | None:
+        """Return the mark of the boot before; None where there is none."""
+        try:
+            content = (self.folder / MARKER).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UnreadError(f"{self.folder / MARKER}: {error.strerror}") from None
+        try:
+            mark = json.loads(content)
+            boot, when, target = mark["boot"], float(mark["time"]), mark["target"]
+        except (ValueError, TypeError, KeyError):
+            raise UnreadError(f"{self.folder / MARKER}: is not what `mark` writes") from None
+        if not isinstance(boot, str) or not BOOT.fullmatch(boot):
+            raise UnreadError(f"{self.folder / MARKER}: has no boot ID")
+        return {"boot": boot, "time": when, "target": target if isinstance(target, str) else None}
+
+    def journal(self) -> dict[str, Any]:
+        """Return the end of the journal of the boot before."""
+        output = run("journalctl", "--boot=-1", "--output=json", f"--lines={LAST_LINES}", "--quiet", "--no-pager")
+        lines, boots = [], set[str]()
+        for entry in filter(None, map(entry_of, output.splitlines())):
+            boots.add(entry.pop("boot"))
+            lines.append(entry)
+        if not lines or len(boots) != 1:
+            raise UnreadError("journalctl has no entry of the boot before")
+        early = [line for line in lines[:-KEPT_LINES] if MATTERS.search(line["text"])][-KEPT_LINES:]
+        return {
+            "boot": boots.pop(),
+            "first": lines[0]["time"],
+            "last": lines[-1]["time"],
+            "lines": [*early, *lines[-KEPT_LINES:]],
+        }
+
+    def pstore(self, seen: set[str], since: float) -> list[dict[str, Any]]:
+        """Return the records in the archive that no boot has seen, and that are not older than `since`."""
+        archive = self.place(ARCHIVE)
+        found = []
+        for path in sorted(archive.rglob("dmesg.txt")) if archive.is_dir() else []:
+            name = str(path.relative_to(archive))
+            try:
+                stat, content = path.stat(), path.read_bytes()
+            except OSError as error:
+                raise UnreadError(f"{ARCHIVE}/{name}: {error.strerror}") from None
+            if name in seen or stat.st_mtime < since or not path.is_file():
+                continue
+            found.append(
+                {
+                    "name": name,
+                    "time": stat.st_mtime,
+                    "sha256": hashlib.sha256(content).hexdigest(),
+                    "text": content[-RECORD_BYTES:].decode(errors="replace"),
+                }
+            )
+        return found
+
+    def watchdogs(self) -> list[dict[str, Any]]:
+        """Return the watchdogs, with the status that their hardware has kept over the reset."""
+        found = []
+        for folder in sorted(self.place("/sys/class/watchdog").glob("watchdog*")):
+            values: dict[str, Any] = {"name": folder.name}
+            for name in ("identity", "bootstatus", "timeout"):
+                try:
+                    text = (folder / name).read_text(errors="replace").strip()
+                except OSError:
+                    text = ""
+                values[name] = text or None if name == "identity" else int(text) if text.isdecimal() else None
+            found.append(values)
+        return found
+
+    def kernel(self) -> list[str]:
+        """Return the lines of the kernel in this boot that tell of a reset by a watchdog."""
+        output = run("journalctl", "--boot=0", "--dmesg", "--output=cat", "--quiet", "--no-pager")
+        return [line[:LINE_CHARACTERS] for line in output.splitlines() if RESET.search(line)]
+
+    def bert(self, own: Path) -> dict[str, Any] | None:
+        """Return the hash and the 32-bit words of the firmware's error record, and store it raw; None without one."""
+        path = "/sys/firmware/acpi/tables/data/BERT"
+        try:
+            with self.place(path).open("rb") as file:
+                content = file.read(BERT_BYTES)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UnreadError(f"{path}: {error.strerror}") from None
+        write(own / "bert.bin", content)
+        words = [f"{int.from_bytes(content[at : at + 4], 'little'):#x}" for at in range(0, min(len(content), 256), 4)]
+        return {"sha256": hashlib.sha256(content).hexdigest(), "words": words}
+
+    def nvme(self) -> dict[str, dict[str, int]]:
+        """Return the counters of each NVMe disk, as smartctl or nvme reports them."""
+        found = {}
+        for device in sorted(path.name for path in self.place("/sys/class/nvme").glob("nvme*")):
+            if shutil.which("smartctl"):
+                # Its exit status is a set of bits about the disk's health.
+                output = run("smartctl", "--json", "--all", f"/dev/{device}", codes=None)
+            elif shutil.which("nvme"):
+                output = run("nvme", "smart-log", f"/dev/{device}", "--output-format=json")
+            else:
+                raise UnreadError("neither smartctl nor nvme is installed")
+            try:
+                answer = json.loads(output)
+                log = answer.get("nvme_smart_health_information_log", answer)
+                found[device] = {name: int(log[name]) for name in ("unsafe_shutdowns", "power_cycles")}
+            except (ValueError, TypeError, KeyError, AttributeError):
+                raise UnreadError(f"/dev/{device}: no counters in the answer") from None
+        return found
+
+
+def entry_of(line: str) -> dict[str, Any] | None:
+    """Return one entry of journalctl's JSON; None for a line that is none."""
+    try:
+        entry = json.loads(line)
+        message = entry.get("MESSAGE")
+        if isinstance(message, list):  # bytes that are no text
+            message = bytes(message).decode(errors="replace")
+        source = entry.get("SYSLOG_IDENTIFIER") or entry.get("_COMM") or entry.get("_TRANSPORT") or "?"
+        return {
+            "boot": str(entry["_BOOT_ID"]),
+            "time": int(entry["__REALTIME_TIMESTAMP"]) / 1e6,
+            "source": str(source)[:80],
+            "text": str(message or "")[:LINE_CHARACTERS],
+        }
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def feeding() -> float:
+    """Return the seconds after which systemd has the hardware reset this node; 0: it feeds no watchdog."""
+    shown = run("systemctl", "show", "--property=RuntimeWatchdogUSec", "--value").strip()
+    if shown == "0" or shown == "infinity":
+        return 0.0
+    spans = re.findall(r"([0-9]+)(min|ms|h|s)", shown)
+    if not spans:
+        raise UnreadError(f"RuntimeWatchdogUSec of systemd: {shown[:40]!r}")
+    return sum(int(number) * SPANS[unit] for number, unit in spans)
+
+
+def run(*command: str, codes: tuple[int, ...] | None = (0,)) -> str:
+    """Return the output of a command. Raises UnreadError; also for an exit status that is not in `codes`."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=COMMAND_SECONDS,
+            env={**os.environ, "LC_ALL": "C"},
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise UnreadError(f"{command[0]}: {getattr(error, 'strerror', None) or 'no answer in time'}") from None
+    if codes is not None and done.returncode not in codes:
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit {done.returncode}"]
+        raise UnreadError(f"{command[0]}: {lines[-1][:200]}")
+    return done.stdout.decode(errors="replace")
+
+
+def evidences(boots: Path) -> list[dict[str, Any]]:
+    """Return the readable evidence of earlier boots, oldest first."""
+    found = []
+    for path in boots.glob("*/evidence.json"):
+        try:
+            one = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(one, dict) and isinstance(one.get("made"), float):
+            found.append(one)
+    return sorted(found, key=lambda one: one["made"])
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file for root alone; after a power cut it is whole or absent."""
+    part = path.with_name(f"{path.name}.part")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def main() -> int:
+    """Run one of the two commands."""
+    parser = argparse.ArgumentParser(description="Evidence about the end of the boot before this one.")
+    parser.add_argument("command", choices=("mark", "collect"))
+    parser.add_argument("--root", default="", help="the folder that stands for /, for tests")
+    given = parser.parse_args()
+    try:
+        evidence = Evidence(given.root)
+        if given.command == "mark":
+            evidence.mark()
+        else:
+            evidence.collect()
+    except (UnreadError, OSError) as error:
+        print(f"boot_evidence: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

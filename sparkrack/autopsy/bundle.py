@@ -1,0 +1,42 @@
+"""The archive of an autopsy: the report, and what it rests on, without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core.model import Rack
+from core.ssh.node_shells import open_shells
+from core.ssh.root_shell import UnreachableError
+from roles.blackbox.receivers import receiver
+from sparkrack.autopsy.evidence import Evidence
+from sparkrack.autopsy.model import AutopsyReport
+from sparkrack.autopsy.questions import ABSENT, BUNDLE_SECONDS, CLOCK, FILES, of_receiver
+from sparkrack.autopsy.render import lines
+from sparkrack.support.bundle import Bundle, HostAnswer
+
+
+def fill(rack: Rack, evidence: Evidence, report: AutopsyReport) -> Bundle:
+    """Return the bundle: the report, the files of the node if it answers, and what its receiver has of it."""
+    bundle = Bundle()
+    bundle.add("autopsy.json", report.model_dump_json(by_alias=True, indent=1) + "\n")
+    bundle.add("autopsy.txt", "".join(f"{line}\n" for line in lines(report)))
+    bundle.hosts.append(_add(bundle, rack, evidence.node, f"nodes/{evidence.node}", FILES))
+    if (peer := receiver(rack, rack.nodes[evidence.node])) is not None:
+        asked = {f"{key}.txt": text for key, text in of_receiver(evidence.node, None).items() if key != CLOCK}
+        bundle.hosts.append(_add(bundle, rack, peer.name, f"nodes/{peer.name}/of-{evidence.node}", asked))
+    return bundle
+
+
+def _add(bundle: Bundle, rack: Rack, name: str, top: str, questions: Mapping[str, str]) -> HostAnswer:
+    """Add the answers of a node, and return whether it answered."""
+    with open_shells(rack, [name], BUNDLE_SECONDS) as shells:
+        for file, question in questions.items():
+            try:
+                done = shells[name].run(question)
+            except UnreachableError as gone:
+                return HostAnswer(name=name, answered=False, reason=gone.why)
+            if done.rc == ABSENT:
+                continue
+            text = f"{done.stdout}{done.stderr}" + (f"exit {done.rc}\n" if done.rc else "")
+            bundle.add(f"{top}/{file}", text)
+    return HostAnswer(name=name, answered=True)

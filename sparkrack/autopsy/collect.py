@@ -1,0 +1,333 @@
+"""Collect the evidence about the end of a node's latest boot: from the node if it answers, from the node that receives
+its records, and from the switch. Each source may be missing, which is told. Nothing is changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from core.model import Rack
+from core.probes.protocol import UnknownError
+from core.routeros.menus import RESOURCE, Row
+from core.ssh.node_shells import open_shells
+from core.ssh.root_shell import RootShell, UnreachableError
+from core.util.progress import NO_PROGRESS, ProgressObserver
+from roles.blackbox.receivers import receiver
+from sparkrack.autopsy import parse
+from sparkrack.autopsy.evidence import (
+    CleanStop,
+    Evidence,
+    EvidenceSource,
+    LegNow,
+    LogLine,
+    Sample,
+    SourceState,
+)
+from sparkrack.autopsy.parse import EvidenceError
+from sparkrack.autopsy.questions import (
+    ABSENT,
+    BEGAN,
+    BOOT,
+    CLOCK,
+    CONSOLE,
+    EARLIER,
+    EVIDENCE,
+    JOURNAL,
+    NODE,
+    PEER_RING,
+    PEER_TIME,
+    REMOTE,
+    RING,
+    of_receiver,
+)
+from switch.verify_client import SwitchChecks
+
+CONNECT_SECONDS = 10
+ANSWER_SECONDS = 60.0
+"""Seconds for a node to be reached, and for one answer."""
+REFUSES = ("Permission denied", "a password is required", "Host key verification failed")
+"""What ssh and sudo print about a node that is alive and gives us no shell."""
+CONSOLE_SECONDS = 1800.0
+"""Seconds before the end of a boot whose lines of netconsole count, where the begin of the boot is unknown."""
+MAX_SKEW = 86400.0
+"""Seconds. A larger difference between the time of a file and the time in it is none of two clocks."""
+SWITCH_CLOCK = ("/system/clock/print", "=.proplist=date,time,gmt-offset")
+INTERFACES = ("/interface/print", "=.proplist=name,default-name,running,last-link-down-time")
+LOG = ("/log/print", "=.proplist=time,topics,message")
+
+
+@dataclass
+class _Answers:
+    """Answers of one host. `skew`: of its clock; `gone`: why it does not answer, empty when it does."""
+
+    texts: dict[str, str] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
+    failed: dict[str, str] = field(default_factory=dict)
+    skew: float = 0.0
+    gone: str = ""
+
+
+@dataclass
+class _Collector:
+    """Sources that were asked, in the order of the report."""
+
+    sources: list[EvidenceSource] = field(default_factory=list)
+
+    def read(self, name: str, detail: str, skew: float | None = None) -> None:
+        self.sources.append(EvidenceSource(name, SourceState.READ, detail, skew))
+
+    def absent(self, name: str, detail: str) -> None:
+        self.sources.append(EvidenceSource(name, SourceState.ABSENT, detail))
+
+    def unknown(self, name: str, detail: str) -> None:
+        self.sources.append(EvidenceSource(name, SourceState.UNKNOWN, detail))
+
+    def text(self, name: str, answers: _Answers, key: str, missing: str) -> str | None:
+        """Return an answer; None, and a source that is absent or unknown, where there is none."""
+        if answers.gone:
+            self.unknown(name, answers.gone)
+        elif key in answers.absent:
+            self.absent(name, missing)
+        elif key in answers.failed:
+            self.unknown(name, answers.failed[key])
+        else:
+            return answers.texts[key]
+        return None
+
+
+def collect_evidence(rack: Rack, name: str, progress: ProgressObserver = NO_PROGRESS) -> Evidence:
+    """Return the evidence about the end of the latest boot of a node."""
+    node, collector = rack.nodes[name], _Collector()
+    peer = receiver(rack, node)
+    progress.phase("ask the node", [name])
+    with open_shells(rack, [name], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
+        own = _ask(shells[name], NODE)
+    evidence = _of_node(name, own, collector)
+    other = _Answers(gone="a rack of one node has no other node that receives its records")
+    if peer is not None:
+        progress.phase("ask the node that receives its records", [peer.name])
+        with open_shells(rack, [peer.name], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
+            other = _ask(shells[peer.name], of_receiver(name, evidence.ended))
+    where = f" at {peer.name}" if peer else ""
+    evidence = _of_receiver(evidence, own, other, where, collector)
+    for switch in rack.switches:
+        if all(port.node != name for _, port in rack.cabling.legs(switch)):
+            continue
+        progress.phase("ask the switch", [switch])
+        evidence = _of_switch(rack, evidence, switch, collector)
+    return replace(evidence, sources=tuple(collector.sources))
+
+
+def _ask(shell: RootShell, questions: Mapping[str, str]) -> _Answers:
+    found = _Answers()
+    for key, question in questions.items():
+        begin = time.time()
+        try:
+            done = shell.run(question)
+        except UnreachableError as gone:
+            found.gone = found.gone or gone.why
+            return found
+        middle = (begin + time.time()) / 2
+        if done.rc == ABSENT:
+            found.absent.add(key)
+        elif done.rc != 0:
+            lines = str(done.stderr).strip().splitlines()
+            found.failed[key] = lines[-1] if lines else f"exit {done.rc}"
+        else:
+            found.texts[key] = str(done.stdout)
+            if key == CLOCK:
+                found.skew = _seconds(found.texts[key], middle) - middle
+    return found
+
+
+def _seconds(text: str, otherwise: float) -> float:
+    try:
+        return float(text.strip())
+    except ValueError:
+        return otherwise
+
+
+def _of_node(name: str, own: _Answers, collector: _Collector) -> Evidence:
+    refuses = any(text in own.gone for text in REFUSES)
+    evidence = Evidence(node=name, asked=time.time(), alive=not own.gone or refuses)
+    if own.gone:
+        collector.unknown("node", f"{'refuses our login' if refuses else 'does not answer'}: {own.gone}")
+        return evidence
+    collector.read("node", "answers", own.skew)
+    uptime = _seconds(own.texts.get(BEGAN, "").partition(" ")[0], -1)
+    evidence = replace(
+        evidence,
+        boot=own.texts.get(BOOT, "").strip() or None,
+        began=evidence.asked - uptime if uptime >= 0 else None,
+    )
+    text = collector.text("boot evidence", own, EVIDENCE, "this boot has collected none")
+    if text is not None:
+        try:
+            return _of_boot(evidence, parse.boot_evidence(text), own, collector)
+        except EvidenceError as fault:
+            collector.unknown("boot evidence", str(fault))
+    journal = collector.text("journal", own, JOURNAL, "it is in the boot evidence")
+    if journal is not None:
+        boots = parse.journal(journal, "journal")
+        if len(boots) == 1:
+            ended, lines = next(iter(boots.items()))
+            collector.read("journal", f"{len(lines)} lines of the boot before", own.skew)
+            return replace(evidence, ended=ended, lines=_shifted(lines, own.skew))
+        collector.absent("journal", "no entry of the boot before")
+    return evidence
+
+
+def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector: _Collector) -> Evidence:
+    """Add what the node collected when it booted."""
+    lines, records = parse.evidence_lines(found), tuple(str(one.get("text", "")) for one in found["pstore"] or ())
+    firmware, marker = parse.firmware(found), found["marker"]
+    unread = "; ".join(f"{part}: {reason}" for part, reason in (found["unread"] or {}).items())
+    detail = f"{len(lines)} lines, {len(records)} records of a panic, {'a' if marker else 'no'} mark of a shutdown"
+    collector.read("boot evidence", detail + (f"; not read: {unread}" if unread else ""), own.skew)
+    began = next((at for boot, at in _began(own.texts.get(EARLIER, "")) if boot == found["before"]), None)
+    feeding = found.get("feeding")
+    return replace(
+        evidence,
+        ended=found["before"],
+        ended_began=None if began is None else began - own.skew,
+        clean_stop=CleanStop(float(marker["time"]) - own.skew, marker["target"]) if marker else None,
+        lines=_shifted(lines, own.skew),
+        records=records,
+        firmware=firmware,
+        feeding=float(feeding) if isinstance(feeding, int | float) else None,
+        disk=parse.disk_counters(found),
+    )
+
+
+def _began(text: str) -> Iterable[tuple[str, float]]:
+    """Yield the boots with evidence and their times, from lines of grep."""
+    for line in text.splitlines():
+        boot, _, rest = line.partition("/evidence.json:")
+        number = rest.partition(":")[2].strip().rstrip(",")
+        if rest and (at := _seconds(number, -1)) > 0:
+            yield boot, at
+
+
+def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str, collector: _Collector) -> Evidence:
+    """Add what another node has received, and the ring of the node itself."""
+    samples, skew = _samples(own, other, where, collector)
+    node_skew = own.skew if evidence.alive else skew
+    remote: dict[str, tuple[LogLine, ...]] = {}
+    text = collector.text(f"remote journal{where}", other, REMOTE, "no journal was received")
+    if text is not None:
+        remote = parse.journal(text, "remote journal")
+        count = sum(map(len, remote.values()))
+        note = "" if node_skew is not None else "; the node's clock is taken as right"
+        (collector.read if count else collector.absent)(f"remote journal{where}", f"{count} lines{note}")
+    ended = evidence.ended
+    if ended is None:
+        ended = _latest(evidence, remote, samples)
+    lines = _shifted(remote.get(ended or "", ()), node_skew or 0.0)
+    text = collector.text(f"netconsole{where}", other, CONSOLE, "no line was received")
+    console: tuple[LogLine, ...] = ()
+    if text is not None:
+        console = _shifted(parse.netconsole(text), other.skew)
+        collector.read(f"netconsole{where}", f"{len(console)} lines", other.skew)
+    kept = tuple(replace(one, time=one.time - (node_skew or 0.0)) for one in samples if one.boot == ended)
+    evidence = replace(evidence, ended=ended, lines=(*evidence.lines, *lines), samples=kept)
+    return replace(evidence, lines=(*evidence.lines, *_of_the_end(evidence, console)))
+
+
+def _latest(evidence: Evidence, remote: Mapping[str, tuple[LogLine, ...]], samples: tuple[Sample, ...]) -> str | None:
+    """Return the newest boot of which anything was received, other than the present one."""
+    found = [(lines[-1].time or 0.0, boot) for boot, lines in remote.items()]
+    found += [(sample.time, sample.boot) for sample in samples]
+    return max((one for one in found if one[1] != evidence.boot), default=(0.0, None))[1]
+
+
+def _of_the_end(evidence: Evidence, lines: tuple[LogLine, ...]) -> tuple[LogLine, ...]:
+    """Return the lines of netconsole of the boot that ended: they do not name their boot."""
+    until = evidence.began if evidence.alive and evidence.began is not None else evidence.asked
+    sign = evidence.last_sign
+    since = evidence.ended_began or (sign[0] if sign else until) - CONSOLE_SECONDS
+    return tuple(line for line in lines if line.time is not None and since <= line.time < until)
+
+
+def _samples(
+    own: _Answers, other: _Answers, where: str, collector: _Collector
+) -> tuple[tuple[Sample, ...], float | None]:
+    """Return the samples of the node's own ring and of the received one, and the skew of the node's clock as the
+    receiver saw it.
+    """
+    found: dict[tuple[str, float], Sample] = {}
+    skew = None
+    if not own.gone:
+        text = collector.text("samples of the node", own, RING, "there is no recorder")
+        if text is not None:
+            ring = parse.samples(text)
+            collector.read("samples of the node", f"{len(ring)} samples", own.skew)
+            found |= {(one.boot, one.time): one for one in ring}
+    text = collector.text(f"samples{where}", other, PEER_RING, "no sample was received")
+    if text is not None:
+        ring = parse.samples(text)
+        received = _seconds(other.texts.get(PEER_TIME, ""), 0.0) - other.skew
+        if ring and abs(difference := ring[-1].time - received) < MAX_SKEW:
+            skew = difference
+        if ring:
+            collector.read(f"samples{where}", f"{len(ring)} samples; skew of the node's clock by the last one", skew)
+        else:
+            collector.absent(f"samples{where}", "the ring is empty")
+        found |= {(one.boot, one.time): one for one in ring}
+    return tuple(sorted(found.values(), key=lambda one: one.time)), skew
+
+
+def _of_switch(rack: Rack, evidence: Evidence, name: str, collector: _Collector) -> Evidence:
+    """Add when the legs of the node went up and down."""
+    legs = {leg.interface: leg.interface for leg, _ in rack.cabling.legs(name)}
+    own = {leg.interface for leg, port in rack.cabling.legs(name) if port.node == evidence.node}
+    look = SwitchChecks(rack, rack.switches[name])
+    try:
+        begin = time.time()
+        clock = look.ask(SWITCH_CLOCK)
+        asked = (begin + time.time()) / 2
+        now, skew = parse.switch_now(clock), parse.switch_skew(clock, asked)
+        since = asked - parse.switch_booted(look.ask(RESOURCE.sentence()))
+        interfaces = look.ask(INTERFACES)
+        log = _or_none(lambda: look.ask(LOG))
+        links = look.links
+    except (UnknownError, EvidenceError) as fault:
+        collector.unknown(f"switch {name}", fault.reason if isinstance(fault, UnknownError) else str(fault))
+        return evidence
+    finally:
+        look.close()
+    changes = parse.link_changes(interfaces, log or (), legs, now, asked)
+    changes = tuple(change for change in changes if change.time > since)
+    mine = tuple(change for change in changes if change.leg in own)
+    note = "" if log is not None else "; its log cannot be read, so only the last change of each leg is known"
+    collector.read(f"switch {name}", f"{len(mine)} changes of {', '.join(sorted(own))}{note}", skew)
+    downs = {
+        port.node: max(times)
+        for leg, port in rack.cabling.legs(name)
+        if port.node != evidence.node
+        and (times := [one.time for one in changes if one.leg == leg.interface and not one.up])
+    }
+    present = tuple(
+        LegNow(leg, {"link-ok": True, "no-link": False}.get(links.get(leg, {}).get("status", "")))
+        for leg in sorted(own)
+    )
+    return replace(
+        evidence,
+        changes=(*evidence.changes, *mine),
+        legs=(*evidence.legs, *present),
+        other_downs={**evidence.other_downs, **downs},
+    )
+
+
+def _or_none(ask: Callable[[], tuple[Row, ...]]) -> tuple[Row, ...] | None:
+    try:
+        return ask()
+    except UnknownError:
+        return None  # a reader that may not see the log: the interfaces have the last change
+
+
+def _shifted(lines: Iterable[LogLine], skew: float) -> tuple[LogLine, ...]:
+    """Return the lines by the operator's clock."""
+    return tuple(replace(line, time=None if line.time is None else line.time - skew) for line in lines)

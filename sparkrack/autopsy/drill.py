@@ -1,0 +1,214 @@
+"""A drill of the black box on one node: end its boot on purpose, follow it down and up, judge it by the autopsy."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from core.model import Rack
+from core.model.errors import printable_line
+from core.ssh.root_shell import RootShell, UnreachableError
+from roles.blackbox.boot_evidence import BOOTS, FOLDER
+from roles.blackbox.options import BlackboxOptions
+from roles.blackbox.watchdog import manager
+from sparkrack.autopsy.collect import collect_evidence
+from sparkrack.autopsy.questions import REMOTE_JOURNAL
+from sparkrack.autopsy.verdict import Cause, Verdict, judge
+from sparkrack.rebuild.workloads import CONTAINERS, parse_workload, unit_blockers
+from sparkrack.status.drills import DrillLevel, DrillResult
+
+POLL_SECONDS = 2.0
+MARK_SECONDS = 60.0
+"""Seconds that a mark may take to its last place."""
+EVIDENCE_SECONDS = 300.0
+"""Seconds from a boot that answers to its evidence."""
+BOOT = "tr -d - < /proc/sys/kernel/random/boot_id"
+EXPECTED = {
+    DrillLevel.FREEZE: (Cause.WATCHDOG,),
+    DrillLevel.PANIC: (Cause.PANIC,),
+    # A reset leaves no record. Without the counters of the disk it looks like a power loss.
+    DrillLevel.RESET: (Cause.POWER, Cause.UNKNOWN),
+}
+"""The verdicts of the autopsy that pass."""
+# After the answer: a node that has stopped gives none.
+_LATER = "setsid sh -c 'sleep 1; {}' > /dev/null 2>&1 < /dev/null &"
+ACTIONS = {
+    DrillLevel.FREEZE: "kill -ABRT 1",
+    DrillLevel.PANIC: "echo c > /proc/sysrq-trigger",
+    DrillLevel.RESET: "echo b > /proc/sysrq-trigger",
+}
+EFFECTS = {
+    DrillLevel.MARK: "writes a line to its kernel log and its journal; nothing ends",
+    DrillLevel.FREEZE: "stops systemd; the watchdog has to reset the node, and what is not written is lost",
+    DrillLevel.PANIC: "makes the kernel panic; the node reboots by itself, and what is not written is lost",
+    DrillLevel.RESET: "restarts the machine without a shutdown; what is not written is lost",
+}
+
+
+class DrillError(Exception):
+    """The drill was refused, and nothing was done; the text is one line."""
+
+
+@dataclass(frozen=True)
+class Drill:
+    """One drill. `shell`: on the node; `peer`: on the node that receives its records, if there is one. `say`: prints a
+    line. `timeout`: seconds that the node may take to come back.
+    """
+
+    rack: Rack
+    node: str
+    level: DrillLevel
+    run: str
+    shell: RootShell
+    peer: RootShell | None
+    say: Callable[[str], None]
+    timeout: float
+
+    def refuse(self) -> None:
+        """Raises DrillError for a node with a workload, and for one that would not come back or leave evidence."""
+        options = self.rack.declared(BlackboxOptions)
+        if options is None or not options.boot_evidence:
+            raise DrillError("rack.yaml declares no blackbox with boot_evidence: the drill would leave no evidence")
+        if self.level is DrillLevel.MARK:
+            return
+        try:
+            containers, units = parse_workload(self._ask(CONTAINERS))
+        except ValueError as unknown:
+            raise DrillError(f"whether a workload runs is unknown: {unknown}") from None
+        if units:
+            raise DrillError("; ".join(unit_blockers(self.rack, {unit: [self.node] for unit in units}, stops=False)))
+        if containers:
+            raise DrillError(f"{containers} container{'' if containers == 1 else 's'} run; stop them first")
+        boot = self._ask(BOOT).strip()
+        if self.shell.run(f"[ -e {BOOTS}/{boot}/evidence.json ]").rc:
+            raise DrillError("the present boot has no evidence; run `sparkrack apply --only blackbox`")
+        if self.level is DrillLevel.FREEZE:
+            shown = self._ask("systemctl show --property=RuntimeWatchdogUSec,RebootWatchdogUSec")
+            if not manager(shown).runtime:
+                raise DrillError("systemd feeds no watchdog, so nothing would end the freeze")
+        if self.level is DrillLevel.PANIC and self._ask("cat /proc/sys/kernel/panic").strip() == "0":
+            raise DrillError("kernel.panic is 0, so the node would not reboot")
+
+    def mark(self) -> DrillResult:
+        """Write a mark, and look for it wherever the rack keeps lines of the node."""
+        word = f"sparkrack-drill-{secrets.token_hex(8)}"
+        self._ask(f"echo '<4>{word} kernel' > /dev/kmsg; logger -t sparkrack-drill {word} journal")
+        places = {
+            "journal": (self.shell, f"journalctl --boot --lines=200 --quiet --no-pager | grep -c {word}", 2),
+        }
+        missing = []
+        if self.peer is not None:
+            where, console = self.peer.hostname, f"{FOLDER}/netconsole/{self.node}.log"
+            for name, there, command in (
+                (f"netconsole at {where}", console, f"tail -n 200 {console} | grep -c {word}"),
+                (
+                    f"remote journal at {where}",
+                    REMOTE_JOURNAL,
+                    f"journalctl -D {REMOTE_JOURNAL} _HOSTNAME={self.node} -n 400 -q --no-pager | grep -c {word}",
+                ),
+            ):
+                if _status(self.peer, f"[ -e {there} ]") == 0:
+                    places[name] = (self.peer, command, 1)
+                else:
+                    missing.append(name)
+        left, until = dict(places), time.monotonic() + MARK_SECONDS
+        while left and time.monotonic() < until:
+            left = {name: place for name, place in left.items() if _number(place[0], place[1]) < place[2]}
+            if left:
+                time.sleep(POLL_SECONDS)
+        found = [name for name in places if name not in left]
+        reason = f"arrived in: {', '.join(found) or 'nothing'}"
+        reason += f"; not within {MARK_SECONDS:g} s in: {', '.join(left)}" if left else ""
+        reason += f"; not set up: {', '.join(missing)}" if missing else ""
+        return self._result(passed=not left, reason=reason)
+
+    def end(self, sure: Callable[[], None]) -> DrillResult:
+        """End the boot of the node, wait for the next one, and judge. `sure`: raises when it must not be done now."""
+        before = self._ask(BOOT).strip()
+        mark = f"sparkrack-drill {self.level} {self.run}"
+        sure()
+        self.say(f"{self.node}: {EFFECTS[self.level]}")
+        # File systems are written first: the drill is about evidence, not about data that is lost.
+        self._ask(f"logger -t sparkrack-drill {mark}; echo '<4>{mark}' > /dev/kmsg; sync")
+        begin = time.monotonic()
+        with suppress(UnreachableError):  # it was faster than its answer
+            self._ask(_LATER.format(ACTIONS[self.level]))
+        self.shell.close()
+        while (now := _boot(self.shell)) in (None, before):
+            if time.monotonic() - begin > self.timeout:
+                return self._result(passed=False, reason=f"did not come back within {self.timeout:g} s")
+            time.sleep(POLL_SECONDS)
+        seconds = time.monotonic() - begin
+        self.say(f"{self.node}: is back after {seconds:.0f} s")
+        until = time.monotonic() + EVIDENCE_SECONDS
+        while _status(self.shell, f"[ -e {BOOTS}/{now}/evidence.json ]"):
+            if time.monotonic() > until:
+                reason = f"is back, and has collected no evidence within {EVIDENCE_SECONDS:g} s"
+                return self._result(passed=False, reason=reason, seconds=seconds)
+            time.sleep(POLL_SECONDS)
+        evidence = collect_evidence(self.rack, self.node)
+        if evidence.ended != before:
+            reason = f"the evidence is about boot {evidence.ended or 'unknown'}, and boot {before} was ended"
+            return self._result(passed=False, reason=reason, seconds=seconds)
+        return self._judged(judge(evidence), seconds)
+
+    def _judged(self, verdict: Verdict, seconds: float) -> DrillResult:
+        expected = EXPECTED[self.level]
+        passed = verdict.cause in expected
+        reason = f"verdict {verdict.cause}: {verdict.reason}"
+        if not passed:
+            reason = f"{reason}; wanted {' or '.join(expected)}"
+        return self._result(passed=passed, reason=reason, seconds=seconds, verdict=verdict)
+
+    def _result(
+        self, *, passed: bool, reason: str, seconds: float | None = None, verdict: Verdict | None = None
+    ) -> DrillResult:
+        return DrillResult(
+            run=self.run,
+            rack=self.rack.rack,
+            node=self.node,
+            level=self.level,
+            made=datetime.now(UTC).replace(microsecond=0),
+            passed=passed,
+            verdict=verdict.cause if verdict else None,
+            confidence=verdict.confidence if verdict else None,
+            seconds=None if seconds is None else round(seconds, 1),
+            reason=printable_line(reason),
+        )
+
+    def _ask(self, command: str) -> str:
+        """Return the output of a command on the node. Raises DrillError when it fails, UnreachableError without one."""
+        done = self.shell.run(command)
+        if done.rc != 0:
+            why: Sequence[str] = str(done.stderr).strip().splitlines() or [f"exit {done.rc}"]
+            raise DrillError(printable_line(f"{command[:60]}: {why[-1]}"))
+        return str(done.stdout)
+
+
+def _boot(shell: RootShell) -> str | None:
+    """Return the ID of the node's present boot; None while it does not answer."""
+    try:
+        return str(shell.run(BOOT).stdout).strip() or None
+    except UnreachableError:
+        return None
+
+
+def _status(shell: RootShell, command: str) -> int:
+    """Return the exit status of a command; 255 while the node does not answer."""
+    try:
+        return int(shell.run(command).rc)
+    except UnreachableError:
+        return 255
+
+
+def _number(shell: RootShell, command: str) -> int:
+    """Return the number that a command prints; 0 for anything else."""
+    try:
+        text = str(shell.run(command).stdout).strip()
+    except UnreachableError:
+        return 0
+    return int(text) if text.isdecimal() else 0

@@ -1,0 +1,126 @@
+"""Evidence about the end of a boot, as it was collected. All times are seconds since 1970 by the operator's clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class SourceState(StrEnum):
+    """Whether a source gave evidence. The values stand in JSON."""
+
+    READ = "read"
+    ABSENT = "absent"
+    """It answers, and has nothing about this end."""
+    UNKNOWN = "unknown"
+    """It does not answer, or its answer cannot be parsed."""
+
+
+@dataclass(frozen=True)
+class EvidenceSource:
+    """One source. `detail`: what it gave, or why not. `skew`: seconds by which its clock is ahead of the operator's."""
+
+    name: str
+    state: SourceState
+    detail: str
+    skew: float | None = None
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line of a log. `source`: which log; `program`: what wrote it. `time` is None where it cannot be parsed."""
+
+    time: float | None
+    source: str
+    program: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample of the recorder. `available`: share of all memory; `full`: pressure, average over 10 s in percent;
+    `no_memory`: kernel lines about memory that the GPU did not get. None: unknown.
+    """
+
+    time: float
+    boot: str
+    available: float | None = None
+    full: float | None = None
+    no_memory: int | None = None
+    clock: float | None = None
+    utilization: float | None = None
+    margin: float | None = None
+    power: float | None = None
+
+
+@dataclass(frozen=True)
+class LinkChange:
+    """A leg of the switch that went up or down. `logged`: the switch's log has it, so earlier changes are known too."""
+
+    leg: str
+    time: float
+    up: bool
+    logged: bool
+
+
+@dataclass(frozen=True)
+class LegNow:
+    """Whether a leg of the node has a link now; None: unknown."""
+
+    leg: str
+    up: bool | None
+
+
+@dataclass(frozen=True)
+class CleanStop:
+    """The mark that a boot ended by a shutdown. `target`: reboot, poweroff, ...; None: unknown."""
+
+    time: float
+    target: str | None
+
+
+@dataclass(frozen=True)
+class DiskCounters:
+    """Growth of the counters of the node's disk between the two boots: shutdowns without notice, and power-ons."""
+
+    unsafe_shutdowns: int
+    power_cycles: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything about the end of one boot of a node.
+
+    alive: the node answers now. boot, began: its present boot, and the time of that. ended, ended_began: the boot that
+    ended, and the time when it began. feeding: seconds after which the watchdog acts; 0: systemd feeds none.
+    firmware: what this boot reports about a reset by the watchdog. other_downs: when legs of other nodes lost their
+    link, by the name of the node.
+    """
+
+    node: str
+    asked: float
+    alive: bool
+    boot: str | None = None
+    began: float | None = None
+    ended: str | None = None
+    ended_began: float | None = None
+    clean_stop: CleanStop | None = None
+    lines: tuple[LogLine, ...] = ()
+    records: tuple[str, ...] = ()
+    firmware: tuple[str, ...] = ()
+    feeding: float | None = None
+    disk: DiskCounters | None = None
+    samples: tuple[Sample, ...] = ()
+    changes: tuple[LinkChange, ...] = ()
+    legs: tuple[LegNow, ...] = ()
+    other_downs: dict[str, float] = field(default_factory=dict)
+    sources: tuple[EvidenceSource, ...] = ()
+
+    @property
+    def last_sign(self) -> tuple[float, str] | None:
+        """The time of the last sign of life of the boot that ended, and its source; None: there is none."""
+        signs = [(line.time, line.source) for line in self.lines if line.time is not None]
+        signs += [(sample.time, "samples") for sample in self.samples]
+        if self.clean_stop:
+            signs.append((self.clean_stop.time, "mark of the shutdown"))
+        return max(signs, default=None)

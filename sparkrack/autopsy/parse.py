@@ -1,0 +1,225 @@
+"""Parsers of what hosts answer about the end of a boot. Pure. Times are those of the machine that wrote them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from core.routeros.menus import Row
+from core.routeros.values import milliseconds
+from sparkrack.autopsy.evidence import DiskCounters, LinkChange, LogLine, Sample
+
+EVIDENCE_SCHEMA = "sparkrack.boot-evidence/1"
+CARDRESET = 32
+"""Bit of bootstatus: the hardware's watchdog reset the machine (linux/watchdog.h)."""
+_BOOT = re.compile(r"[0-9a-f]{32}")
+_LINK = re.compile(r"(?P<name>\S+) link (?P<change>up|down)\b")
+_STAMP = re.compile(r"(?P<stamp>\d{4}-\d\d-\d\dT\S+|\d{9,}(?:\.\d+)?)\s+(?P<text>.*)")
+_EXTENDED = re.compile(r"\d+,\d+,\d+,[^;]*;")
+"""The head of a line of netconsole's extended form: priority, number, microseconds, flags."""
+
+
+class EvidenceError(ValueError):
+    """An answer cannot be parsed; the text is one line."""
+
+
+def boot_evidence(text: str) -> dict[str, Any]:
+    """Parse what a node collected in a boot. Raises EvidenceError."""
+    try:
+        found = json.loads(text)
+        known = found["schema"] == EVIDENCE_SCHEMA and _BOOT.fullmatch(found["boot"])
+        for key in ("before", "marker", "journal", "pstore", "nvme", "nvme_before", "watchdogs", "kernel", "unread"):
+            _ = found[key]
+    except (ValueError, TypeError, KeyError) as fault:
+        raise EvidenceError(f"evidence.json is not what boot_evidence.py writes: {type(fault).__name__}") from None
+    if not known:
+        raise EvidenceError("evidence.json has another schema or no boot ID")
+    return dict(found)
+
+
+def evidence_lines(found: Mapping[str, Any]) -> tuple[LogLine, ...]:
+    """Return the journal of the boot before, as its evidence has it. Raises EvidenceError."""
+    try:
+        return tuple(
+            LogLine(float(line["time"]), "journal", str(line["source"]), str(line["text"]))
+            for line in (found["journal"] or {}).get("lines", ())
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise EvidenceError("evidence.json has a journal of an unexpected form") from None
+
+
+def firmware(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what a boot reports about a reset by a watchdog. Raises EvidenceError."""
+    try:
+        status = [
+            f"{one['name']} has CARDRESET in its bootstatus ({one['bootstatus']})"
+            for one in found["watchdogs"] or ()
+            if (one["bootstatus"] or 0) & CARDRESET
+        ]
+        return (*map(str, found["kernel"] or ()), *status)
+    except (TypeError, KeyError):
+        raise EvidenceError("evidence.json has watchdogs of an unexpected form") from None
+
+
+def disk_counters(found: Mapping[str, Any]) -> DiskCounters | None:
+    """Return the growth of the counters of the disks, the largest of all; None when it is unknown."""
+    now, before = found["nvme"], found["nvme_before"]
+    if not now or not before or now.keys() != before.keys():
+        return None
+    try:
+        grown = {
+            name: max(int(now[disk][name]) - int(before[disk][name]) for disk in now)
+            for name in ("unsafe_shutdowns", "power_cycles")
+        }
+    except (TypeError, KeyError, ValueError):
+        return None
+    return DiskCounters(**grown) if min(grown.values()) >= 0 else None
+
+
+def journal(text: str, source: str) -> dict[str, tuple[LogLine, ...]]:
+    """Parse the JSON of journalctl: the lines by the ID of their boot. Lines of another form are left out."""
+    found: dict[str, list[LogLine]] = {}
+    for entry in _objects(text):
+        message = entry.get("MESSAGE")
+        if isinstance(message, list):  # bytes that are no text
+            message = bytes(message).decode(errors="replace")
+        try:
+            at, boot = int(entry["__REALTIME_TIMESTAMP"]) / 1e6, str(entry["_BOOT_ID"])
+        except (ValueError, TypeError, KeyError):
+            continue
+        program = str(entry.get("SYSLOG_IDENTIFIER") or entry.get("_COMM") or entry.get("_TRANSPORT") or "?")
+        found.setdefault(boot, []).append(LogLine(at, source, program, str(message or "")))
+    return {boot: tuple(sorted(lines, key=lambda line: line.time or 0)) for boot, lines in found.items()}
+
+
+def samples(text: str) -> tuple[Sample, ...]:
+    """Parse what `recorder.py dump` prints. Lines of another form are left out."""
+    found = []
+    for one in _objects(text):
+        try:
+            at, boot = float(one["time"]), str(one["boot"])
+        except (ValueError, TypeError, KeyError):
+            continue
+        memory, gpu, pressure, events = (_mapping(one.get(key)) for key in ("memory", "gpu", "pressure", "events"))
+        total, available = _number(memory.get("total")), _number(memory.get("available"))
+        refused = _number(events.get("nvrm_no_memory"))
+        found.append(
+            Sample(
+                time=at,
+                boot=boot,
+                available=available / total if total and available is not None else None,
+                full=_number(pressure.get("full")),
+                no_memory=None if refused is None else int(refused),
+                clock=_number(gpu.get("clock")),
+                utilization=_number(gpu.get("utilization")),
+                margin=_number(gpu.get("margin")),
+                power=_number(gpu.get("power")),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: one.time))
+
+
+def netconsole(text: str) -> tuple[LogLine, ...]:
+    """Parse a log of netconsole, each line with the receiver's stamp: seconds since 1970, or ISO 8601."""
+    lines = []
+    for line in filter(None, text.splitlines()):
+        match = _STAMP.match(line)
+        at = _stamp(match["stamp"]) if match else None
+        words = match["text"] if match and at is not None else line
+        lines.append(LogLine(at, "netconsole", "kernel", _EXTENDED.sub("", words, count=1)))
+    return tuple(lines)
+
+
+def _stamp(text: str) -> float | None:
+    try:
+        if re.fullmatch(r"[0-9.]+", text):
+            return float(text)
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def switch_now(rows: Sequence[Row]) -> datetime:
+    """Return the time of the switch's clock, without its zone. Raises EvidenceError."""
+    row = rows[0] if rows else {}
+    return _moment(f"{row.get('date', '')} {row.get('time', '')}")
+
+
+def switch_skew(rows: Sequence[Row], asked: float) -> float | None:
+    """Return the seconds by which the switch's clock is ahead of the operator's; None for an unknown zone."""
+    match = re.fullmatch(r"([+-])(\d\d):(\d\d)", (rows[0] if rows else {}).get("gmt-offset", ""))
+    if not match:
+        return None
+    offset = (int(match[2]) * 3600 + int(match[3]) * 60) * (-1 if match[1] == "-" else 1)
+    return switch_now(rows).replace(tzinfo=UTC).timestamp() - offset - asked
+
+
+def switch_booted(rows: Iterable[Row]) -> float:
+    """Return the seconds since the switch started. Raises EvidenceError."""
+    try:
+        return milliseconds(next(iter(rows), {}).get("uptime", "")) / 1000
+    except ValueError as fault:
+        raise EvidenceError(f"uptime of the switch: {fault}") from None
+
+
+# claim: switch.link-log
+def link_changes(
+    interfaces: Iterable[Row], log: Iterable[Row], legs: Mapping[str, str], now: datetime, asked: float
+) -> tuple[LinkChange, ...]:
+    """Return when legs went up and down, by the operator's clock: from the log, and the last time from the interface.
+
+    legs: the name of each leg by its factory name. now: of the switch's clock at `asked`, of the operator's. A time of
+    an unexpected form is left out.
+    """
+    names = {row.get("name", ""): legs[row["default-name"]] for row in interfaces if row.get("default-name") in legs}
+    changes = []
+    for row in log:
+        match = _LINK.match(row.get("message", ""))
+        if match and match["name"] in names and (at := _ago(row.get("time", ""), now)) is not None:
+            changes.append(LinkChange(names[match["name"]], asked - at, match["change"] == "up", logged=True))
+    for row in interfaces:
+        leg, at = names.get(row.get("name", "")), _ago(row.get("last-link-down-time", ""), now)
+        known = any(
+            one.leg == leg and not one.up and at is not None and abs(asked - at - one.time) < 2 for one in changes
+        )
+        if leg and at is not None and not known:
+            changes.append(LinkChange(leg, asked - at, up=False, logged=False))
+    return tuple(sorted(changes, key=lambda change: change.time))
+
+
+def _ago(text: str, now: datetime) -> float | None:
+    """Return how many seconds before `now` that was; the log leaves out the date of today."""
+    try:
+        moment = _moment(text if "-" in text else f"{now:%Y-%m-%d} {text}")
+    except EvidenceError:
+        return None
+    return (now - moment).total_seconds()
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        raise EvidenceError(f"{text[:40]!r} is no date and time") from None
+
+
+def _objects(text: str) -> Iterable[dict[str, Any]]:
+    for line in text.splitlines():
+        try:
+            one = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(one, dict):
+            yield one
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

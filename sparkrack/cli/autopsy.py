@@ -1,0 +1,94 @@
+"""`sparkrack autopsy`: why the latest boot of a node ended. Nothing is changed."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sparkrack.cli.loading import loading
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import json_option, nodes, quiet_option, rack_option
+
+if TYPE_CHECKING:
+    from core.model import Rack
+    from sparkrack.autopsy.evidence import Evidence
+    from sparkrack.autopsy.model import AutopsyReport
+
+
+@click.command()
+@click.argument("node", metavar="NODE", shell_complete=nodes)
+@rack_option
+@click.option(
+    "--collect",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Write an archive of the evidence into FOLDER, too.",
+)
+@json_option
+@quiet_option
+def autopsy(node: str, rack: Path, collect: Path | None, as_json: bool, quiet: bool) -> None:
+    """Say why the latest boot of NODE ended: planned, panic, watchdog, memory_wedge, power, freeze, or unknown.
+
+    \b
+      sparkrack autopsy spark3
+      sparkrack autopsy spark3 --collect .
+      sparkrack autopsy spark3 --json | jq -r '.verdict, .reason'
+
+    It asks the node if it answers, the node that receives its records, and the switch, and works while the node is
+    dead. A source that is missing is named. The times are those of this machine; the difference of each clock is shown.
+
+    Exit 0 when the end was planned, 2 when it was not, 1 when the cause is unknown.
+    """
+    with loading():
+        from core.model import load
+        from sparkrack.autopsy.collect import collect_evidence
+        from sparkrack.autopsy.render import lines, summary
+        from sparkrack.autopsy.report import report_of
+        from sparkrack.cli.progress import show_progress
+
+    found = load(rack)
+    if node not in found.nodes:
+        raise click.ClickException(f"{node}: not a node; there are {', '.join(found.nodes)}")
+    with show_progress(silent=as_json or quiet) as progress:
+        evidence = collect_evidence(found, node, progress)
+        report = report_of(found, evidence)
+        if collect:
+            progress.phase("write the archive", [node])
+            archive = _write(found, evidence, report, collect)
+    if as_json:
+        click.echo(report.model_dump_json(by_alias=True, indent=1))
+    else:
+        for line in [summary(report)] if quiet else lines(report):
+            click.echo(line)
+    if collect:
+        click.echo(f"{archive}; read it before you send it", err=True)
+    next_step(["sparkrack", *_then(report)], rack=rack, silent=as_json or quiet)
+    sys.exit(report.code)
+
+
+def _then(report: AutopsyReport) -> list[str]:
+    """Return the command that follows: all ranks of a unit restart after an unplanned end of one."""
+    if report.units and report.alive:
+        nodes = dict.fromkeys(name for unit in report.units for name in unit.nodes)
+        return ["reboot", "--rolling", *(word for name in nodes for word in ("--limit", name))]
+    return ["status"]
+
+
+def _write(rack: Rack, evidence: Evidence, report: AutopsyReport, folder: Path) -> Path:
+    """Write the archive and return its path. Raises ClickException."""
+    from sparkrack.autopsy.bundle import fill
+    from sparkrack.engine.run_log import versions
+
+    made = datetime.now(UTC).replace(microsecond=0)
+    path = folder / f"sparkrack-autopsy-{rack.rack}-{report.node}-{made:%Y%m%dT%H%M%SZ}.tar.gz"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        fill(rack, evidence, report).write(path, rack.rack, made, versions(), anonymized=False)
+    except (OSError, ValueError) as fault:
+        why = getattr(fault, "strerror", None) or fault
+        raise click.ClickException(f"{path}: {why}; no archive was written") from None
+    return path

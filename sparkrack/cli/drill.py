@@ -1,0 +1,106 @@
+"""`sparkrack drill`: end a node's boot on purpose, and prove that the black box sees it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from core.model import Rack, load
+from core.model.errors import printable_line
+from core.ssh.node_shells import open_shells
+from core.ssh.root_shell import UnreachableError
+from core.util.paths import state_folder
+from roles.blackbox.receivers import receiver
+from sparkrack.autopsy.drill import EFFECTS, Drill, DrillError
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import nodes, rack_option
+from sparkrack.cli.progress import ProgressDisplay, show_progress
+from sparkrack.engine.recorded_run import RecordedRun, recorded_run
+from sparkrack.engine.ssh_locking import RackLock, hold_lock
+from sparkrack.status.drills import DrillLevel, DrillResult, store_drill
+
+ANSWER_SECONDS = 30
+"""Seconds for an answer of a node."""
+
+
+@click.command()
+@click.argument("node", metavar="NODE", shell_complete=nodes)
+@rack_option
+@click.option(
+    "--level",
+    type=click.Choice([str(level) for level in DrillLevel]),
+    required=True,
+    help="What happens to the node.",
+)
+@click.option("--yes-really", "confirmed", metavar="NODE", help="Confirm that this node may end now; not for mark.")
+@click.option(
+    "--timeout", type=click.IntRange(1), default=1800, show_default=True, help="Seconds that the node may take."
+)
+def drill(node: str, rack: Path, level: str, confirmed: str | None, timeout: int) -> None:
+    """End the boot of NODE on purpose, wait for the next one, and let `sparkrack autopsy` judge the end.
+
+    \b
+      mark    a line to the kernel log and the journal, and where it arrives; nothing ends
+      freeze  systemd stops: the watchdog has to reset the node
+      panic   the kernel panics: its record has to be found
+      reset   a restart without a shutdown: it has to be seen as such
+
+    It refuses while a container or a unit runs on the node, or another run holds the rack. The result is stored on this
+    machine; `sparkrack status` and the metrics of `sparkrack drift --prom` have its age.
+    Exit 0 when the chain worked, 2 when it did not, 1 when nothing was done.
+    """
+    found = load(rack)
+    if node not in found.nodes:
+        raise click.ClickException(f"{node}: not a node; there are {', '.join(found.nodes)}")
+    kind = DrillLevel(level)
+    if kind is not DrillLevel.MARK and confirmed != node:
+        what = f"--level {kind} on {node} {EFFECTS[kind]}"
+        raise click.ClickException(f"{what}; pass --yes-really {node} to do it. Nothing was done")
+    with recorded_run(found, f"drill: {level}") as run, show_progress(silent=False) as screen:
+        try:
+            result = _drilled(found, node, kind, timeout, run, screen)
+        except (DrillError, UnreachableError) as fault:
+            why = printable_line(fault.why if isinstance(fault, UnreachableError) else str(fault))
+            run.fail(node, why)
+            raise click.ClickException(f"{node}: {why}; nothing was done") from None
+        if not result.passed:
+            run.fail(node, result.reason)
+    click.echo(f"{node}: drill {level} {'passed' if result.passed else 'failed'}: {result.reason}")
+    try:
+        store_drill(state_folder(found.rack), result)
+    except OSError as fault:
+        raise click.ClickException(f"the result of the drill could not be kept: {fault}") from None
+    then = ["status"] if kind is DrillLevel.MARK or result.verdict is None else ["autopsy", node]
+    next_step(["sparkrack", *then], rack=rack)
+    sys.exit(0 if result.passed else 2)
+
+
+def _drilled(
+    rack: Rack, node: str, level: DrillLevel, timeout: int, run: RecordedRun, screen: ProgressDisplay
+) -> DrillResult:
+    """Run the drill under the lock of the rack. Raises DrillError when it is refused."""
+    own = run.begin(f"drill {level} of {node}")
+    peer = receiver(rack, rack.nodes[node])
+    names = [node, *([peer.name] if peer else [])]
+    screen.phase("take the lock of the rack")
+    with open_shells(rack, names, ANSWER_SECONDS) as shells, hold_lock(rack, own, screen.warn) as held:
+        there = shells[peer.name] if peer else None
+        one = Drill(rack, node, level, own.id, shells[node], there, screen.say, timeout)
+        screen.phase(f"drill {level}", [node])
+        one.refuse()
+        if level is DrillLevel.MARK:
+            return one.mark()
+        result = one.end(lambda: _check(held, node))
+        if node == held.head and result.seconds is not None:
+            screen.phase("take the lock of the rack again")
+            held.take()
+        return result
+
+
+def _check(held: RackLock, node: str) -> None:
+    """Make sure of the lock before the node ends; with the head node it goes. Raises ClickException."""
+    held.check()
+    if node == held.head:
+        held.restarts()

@@ -1,0 +1,213 @@
+"""`sparkrack autopsy` of a node that is dead, and of one that is back; each source missing once."""
+
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sparkrack.cli.main import sparkrack
+from sparkrack.rebuild.subcommands import WITHIN
+from tests.unit.autopsy.nodes import BOOT, NEXT, Nodes, entry, sample
+from tests.unit.model import serving_racks
+from tests.unit.model.racks import SWITCH, changed
+
+PANIC = "Kernel panic - not syncing: sysrq triggered crash"
+
+
+class Rack:
+    """A rack of two nodes. Its switch does not answer: the port is closed."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        (folder / "rack.yaml").write_text(changed(SWITCH, ("rack: two", "rack: two\nblackbox: {}")))
+        self.nodes = Nodes(folder / "nodes", ("spark1", "spark2"))
+        for name, value in self.nodes.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.delenv(WITHIN)
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        monkeypatch.setattr("sparkrack.autopsy.collect.SwitchChecks", NoSwitch)
+
+    def run(self, *words: str) -> Result:
+        return CliRunner().invoke(sparkrack, ["autopsy", "spark1", "--rack", str(self.folder / "rack.yaml"), *words])
+
+    def report(self, *words: str) -> dict[str, Any]:
+        done = self.run("--json", *words)
+        found: dict[str, Any] = json.loads(done.stdout)
+        assert done.exit_code == {"planned": 0, "unknown": 1}.get(found["verdict"], 2), done.output
+        return found
+
+
+class NoSwitch:
+    """A switch that does not answer."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def ask(self, _sentence: object) -> None:
+        from core.probes.protocol import UnknownError
+
+        raise UnknownError("crs812 could not be read", "could not be read")
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
+    (tmp_path / "nodes").mkdir()
+    return Rack(tmp_path, monkeypatch)
+
+
+def states(report: Mapping[str, Any]) -> dict[str, str]:
+    return {one["name"]: one["state"] for one in report["sources"]}
+
+
+def test_a_node_that_was_shut_down_in_order(rack: Rack) -> None:
+    at = time.time() - 200
+    lines = [{"time": at - 1, "source": "systemd", "text": "Stopped docker.service."}]
+    rack.nodes.evidence(
+        "spark1",
+        marker={"boot": BOOT, "time": at, "target": "reboot"},
+        journal={"first": 1, "last": at, "lines": lines},
+    )
+    found = rack.report()
+    assert (found["verdict"], found["confidence"], found["boot"], found["alive"]) == ("planned", "high", BOOT, True)
+    assert found["units"] == []
+    assert [one["text"] for one in found["timeline"]][-3:-1] == [
+        "systemd: Stopped docker.service.",
+        "all services are stopped, reboot",
+    ]
+    assert states(found)["boot evidence"] == "read"
+    assert states(found)["samples at spark2"] == "absent"
+    assert states(found)["switch crs812"] == "unknown"
+
+
+def test_a_dead_node_by_what_another_one_received(rack: Rack) -> None:
+    """The clock of the node is 5 s ahead: the time of the received file tells by how much."""
+    now = time.time()
+    rack.nodes.die("spark1")
+    ring = rack.nodes.write(
+        "spark2", "peers/spark1.ring", "".join(f"{sample(now - 60 + 5 + n / 2)}\n" for n in range(60))
+    )
+    os.utime(ring, (now - 30.5, now - 30.5))
+    rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 30:.3f} 0,77,5,-;{PANIC}\n")
+    rack.nodes.write("spark2", "remote/lines", f"{entry(now - 36, 'the last line', 'vllm')}\n")
+    found = rack.report()
+    assert (found["verdict"], found["alive"], found["boot"]) == ("panic", False, BOOT)
+    assert found["signs"][0]["source"] == "netconsole"
+    skews = {one["name"]: one["skew"] for one in found["sources"]}
+    assert skews["samples at spark2"] == pytest.approx(5, abs=2)
+    times = {one["text"]: one["at"] for one in found["timeline"]}
+    last = next(at for text, at in times.items() if text.startswith("last sample: "))
+    assert last < times[f"kernel: {PANIC}"], "the sample is older, by the clock of one machine"
+    assert states(found)["node"] == "unknown"
+
+
+def test_a_panic_of_the_boot_before_the_one_that_ended_does_not_count(rack: Rack) -> None:
+    now = time.time()
+    rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 900:.3f} {PANIC}\n")
+    rack.nodes.write("spark1", f"boots/{BOOT}/evidence.json", f'{{\n "began": {now - 600}\n}}\n')
+    lines = [{"time": now - 200, "source": "kernel", "text": "x"}]
+    rack.nodes.evidence("spark1", journal={"first": 1, "last": 2, "lines": lines})
+    assert rack.report()["verdict"] == "unknown"
+    rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 190:.3f} {PANIC}\n")
+    assert rack.report()["verdict"] == "panic"
+
+
+def test_nothing_answers(rack: Rack) -> None:
+    rack.nodes.die("spark1")
+    rack.nodes.die("spark2")
+    found = rack.report()
+    assert (found["verdict"], found["confidence"], found["timeline"]) == ("unknown", None, [])
+    assert set(states(found).values()) == {"unknown"}
+    text = rack.run().output
+    assert "node: unknown: does not answer: ssh: connect to host spark1 port 22: No route to host" in text
+    assert "spark1: unknown: no source has a sign of life" in text
+
+
+def test_a_node_without_the_role_has_its_journal(rack: Rack) -> None:
+    at = time.time() - 200
+    reached = entry(at, "Reached target reboot.target - System Reboot.", "systemd")
+    rack.nodes.write("spark1", "journal-before", f"{entry(at - 1, 'x')}\n{reached}\n")
+    found = rack.report()
+    assert (found["verdict"], found["boot"]) == ("planned", BOOT)
+    assert (states(found)["boot evidence"], states(found)["journal"]) == ("absent", "read")
+
+
+def test_evidence_that_is_damaged_is_unknown(rack: Rack) -> None:
+    rack.nodes.write("spark1", f"boots/{NEXT}/evidence.json", '{"schema": 1}')
+    found = rack.report()
+    assert found["verdict"] == "unknown"
+    assert states(found)["boot evidence"] == "unknown"
+
+
+def test_what_is_printed(rack: Rack) -> None:
+    lines = [{"time": time.time() - 200, "source": "x\x1b[2J", "text": "token=hf_abcdefghijklmnop \x07"}]
+    rack.nodes.evidence("spark1", pstore=[{"text": PANIC}], journal={"first": 1, "last": 2, "lines": lines})
+    done = rack.run()
+    assert done.exit_code == 2
+    assert "\x1b" not in done.output
+    assert "hf_abcdef" not in done.output
+    assert "spark1: panic (high confidence): the kernel panicked: sysrq triggered crash; docs/runbooks/" in done.output
+    assert done.output.splitlines()[-1].startswith("Next: sparkrack status")
+    quiet = rack.run("--quiet")
+    assert len(quiet.stdout.splitlines()) == 1
+
+
+def test_all_ranks_of_a_unit_are_to_be_rebooted(rack: Rack) -> None:
+    text = serving_racks.text({"qwen": serving_racks.unit()}, blackbox={})
+    (rack.folder / "rack.yaml").write_text(text.replace("n0", "spark1").replace("n1", "spark2"))
+    rack.nodes.evidence("spark1", pstore=[{"text": PANIC}])
+    done = rack.run()
+    wanted = "unit qwen spans spark1, spark2: reboot spark1, spark2 before it starts again, all of them"
+    assert wanted in done.output
+    assert "Next: sparkrack reboot --rolling --limit spark1 --limit spark2" in done.output
+    rack.nodes.evidence("spark1", marker={"boot": BOOT, "time": time.time() - 200, "target": None})
+    assert "before it starts again" not in rack.run().output
+
+
+def test_the_archive(rack: Rack) -> None:
+    rack.nodes.evidence("spark1", pstore=[{"text": PANIC}], unread={"nvme": "password=canary123"})
+    rack.nodes.write("spark2", "netconsole/spark1.log", f"{time.time() - 190:.3f} x\n")
+    out = rack.folder / "out"
+    assert rack.run("--collect", str(out)).exit_code == 2
+    (path,) = out.glob("sparkrack-autopsy-two-spark1-*.tar.gz")
+    assert path.stat().st_mode & 0o077 == 0
+    with tarfile.open(path) as archive:
+        files = {
+            entry.name.partition("/")[2]: file.read().decode()
+            for entry in archive
+            if (file := archive.extractfile(entry)) is not None
+        }
+    assert {"manifest.json", "autopsy.json", "autopsy.txt", "nodes/spark1/evidence.json"} <= set(files)
+    assert "nodes/spark2/of-spark1/console.txt" in files
+    assert "nodes/spark1/nvidia-bug-report.log" not in files
+    assert not [name for name, text in files.items() if "canary123" in text]
+    manifest = json.loads(files["manifest.json"])
+    assert {one["path"] for one in manifest["files"]} == set(files) - {"manifest.json"}
+
+
+def test_an_archive_of_a_dead_node(rack: Rack) -> None:
+    rack.nodes.die("spark1")
+    out = rack.folder / "out"
+    assert rack.run("--collect", str(out)).exit_code == 1
+    (path,) = out.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        (manifest,) = [archive.extractfile(entry) for entry in archive if entry.name.endswith("manifest.json")]
+        assert manifest
+        hosts = json.loads(manifest.read())["hosts"]
+    assert [(host["name"], host["answered"]) for host in hosts] == [("spark1", False), ("spark2", True)]
+
+
+def test_a_name_that_is_no_node(rack: Rack) -> None:
+    done = CliRunner().invoke(sparkrack, ["autopsy", "crs812", "--rack", str(rack.folder / "rack.yaml")])
+    assert done.exit_code == 1
+    assert "crs812: not a node; there are spark1, spark2" in done.output

@@ -1,0 +1,224 @@
+"""`sparkrack drill`: what it refuses, what it does to a node, how the result is judged and kept."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from sparkrack.autopsy import drill
+from sparkrack.cli.main import sparkrack
+from sparkrack.status.drills import DrillLevel, DrillResult, drill_paths, latest_drills, store_drill
+from sparkrack.status.history import StatusHistoryError
+from tests.unit.autopsy.nodes import BOOT, NEXT, Nodes, evidence
+from tests.unit.autopsy.test_autopsy import PANIC, NoSwitch
+from tests.unit.model.racks import SWITCH, changed
+
+FROZEN = {"time": 0.0, "source": "systemd", "text": "Freezing execution."}
+CONTAINER = "/sys/fs/cgroup/sparkrack.slice/docker-" + "1" * 64 + ".scope\n"
+UNIT = "/sys/fs/cgroup/system.slice/sparkrack-serve-qwen.service\n"
+
+
+class Rack:
+    """A rack of two nodes; spark2 is drilled, and runs in boot BOOT."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.over = folder, False
+        self.file = folder / "rack.yaml"
+        self.file.write_text(changed(SWITCH, ("rack: two", "rack: two\nblackbox: {}")))
+        (folder / "nodes").mkdir()
+        self.nodes = Nodes(folder / "nodes", ("spark1", "spark2"))
+        for name, value in self.nodes.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        monkeypatch.setattr("sparkrack.autopsy.collect.SwitchChecks", NoSwitch)
+        monkeypatch.setattr(drill, "POLL_SECONDS", 0.05)
+        self.nodes.write("spark2", "boot", f"{BOOT}\n")
+        self.nodes.write("spark2", f"boots/{BOOT}/evidence.json", json.dumps(evidence(boot=BOOT, before=None)))
+
+    @property
+    def state(self) -> Path:
+        return self.folder / "state/sparkrack/two"
+
+    @property
+    def done_to_it(self) -> str:
+        path = self.folder / "nodes/spark2/sysrq"
+        return path.read_text().strip() if path.exists() else ""
+
+    def run(self, level: str, *words: str, confirm: str | None = "spark2") -> Result:
+        sure = ["--yes-really", confirm] if confirm else []
+        arguments = ["drill", "spark2", "--level", level, *sure, "--rack", str(self.file), *words]
+        try:
+            return CliRunner().invoke(sparkrack, arguments)
+        finally:
+            self.over = True
+
+    def reboots(self, **found: Any) -> threading.Thread:
+        """Let the node boot again after its end, with this evidence."""
+
+        def boot() -> None:
+            until = time.monotonic() + 60
+            while not (self.done_to_it or self.over) and time.monotonic() < until:
+                time.sleep(0.02)
+            self.nodes.write("spark2", f"boots/{NEXT}/evidence.json", json.dumps(evidence(**found)))
+            self.nodes.write("spark2", "boot", f"{NEXT}\n")
+
+        thread = threading.Thread(target=boot)
+        thread.start()
+        return thread
+
+
+@pytest.fixture
+def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
+    return Rack(tmp_path, monkeypatch)
+
+
+def kept(rack: Rack) -> DrillResult:
+    (result,) = latest_drills(rack.state)
+    return result
+
+
+def test_a_panic_with_its_record(rack: Rack) -> None:
+    thread = rack.reboots(pstore=[{"text": PANIC}])
+    done = rack.run("panic")
+    thread.join()
+    assert done.exit_code == 0, done.output
+    assert rack.done_to_it == "c"
+    assert "spark2: drill panic passed: verdict panic: the kernel panicked: sysrq triggered crash" in done.output
+    result = kept(rack)
+    assert (result.node, result.level, result.passed) == ("spark2", DrillLevel.PANIC, True)
+    assert (result.verdict, result.confidence) == ("panic", "high")
+    assert result.seconds
+    assert "sparkrack-drill panic" in (rack.folder / "nodes/spark2/kmsg").read_text()
+    journals = list((rack.state / "runs").glob("*.ndjson"))
+    assert [json.loads(path.read_text().splitlines()[-1])["result"] for path in journals] == ["done"]
+
+
+def test_a_panic_without_a_record_fails(rack: Rack) -> None:
+    thread = rack.reboots()
+    done = rack.run("panic")
+    thread.join()
+    assert done.exit_code == 2
+    assert "drill panic failed: verdict unknown: " in done.output
+    assert done.output.splitlines()[-1].endswith("wanted panic")
+    assert not kept(rack).passed
+
+
+def test_a_freeze_that_the_watchdog_ends(rack: Rack) -> None:
+    line = {**FROZEN, "time": time.time() - 130}
+    thread = rack.reboots(journal={"first": 1, "last": 2, "lines": [line]})
+    done = rack.run("freeze")
+    thread.join()
+    assert done.exit_code == 0, done.output
+    assert rack.done_to_it == "freeze"
+    assert kept(rack).verdict == "watchdog"
+
+
+@pytest.mark.parametrize(
+    ("found", "passed"),
+    [({}, True), ({"marker": {"boot": BOOT, "time": 9.0, "target": "reboot"}}, False), ({"before": "c" * 32}, False)],
+)
+def test_a_reset_must_not_look_like_a_shutdown(rack: Rack, found: dict[str, Any], passed: bool) -> None:
+    thread = rack.reboots(**found)
+    done = rack.run("reset")
+    thread.join()
+    assert rack.done_to_it == "b"
+    assert (done.exit_code, kept(rack).passed) == (0 if passed else 2, passed), done.output
+
+
+def test_a_node_that_does_not_come_back(rack: Rack) -> None:
+    done = rack.run("reset", "--timeout", "1")
+    assert done.exit_code == 2
+    assert kept(rack).reason == "did not come back within 1 s"
+    assert kept(rack).verdict is None
+
+
+def contains(text: str) -> Callable[[Rack], object]:
+    return lambda rack: rack.nodes.write("spark2", "containers", text)
+
+
+REFUSED: list[tuple[str, Callable[[Rack], object], str]] = [
+    ("reset", contains(CONTAINER), "1 container run; stop them first"),
+    ("panic", contains(UNIT), "unit qwen, which"),
+    ("freeze", contains("surprise\n"), "whether a workload runs is unknown"),
+    ("freeze", lambda rack: rack.nodes.write("spark2", "feeding", "0\n"), "systemd feeds no watchdog"),
+    ("panic", lambda rack: rack.nodes.write("spark2", "panic", "0\n"), "kernel.panic is 0"),
+    ("reset", lambda rack: rack.nodes.die("spark2"), "No route to host"),
+    ("reset", lambda rack: rack.nodes.write("spark2", "boot", "d" * 32), "the present boot has no evidence"),
+    ("reset", lambda rack: rack.file.write_text(SWITCH), "rack.yaml declares no blackbox with boot_evidence"),
+    ("reset", lambda rack: rack.nodes.write("spark1", "run/run.lock", "{}"), "the rack is locked by"),
+]
+
+
+@pytest.mark.parametrize(("level", "prepare", "reason"), REFUSED, ids=[reason for *_, reason in REFUSED])
+def test_what_is_refused(rack: Rack, level: str, prepare: Callable[[Rack], object], reason: str) -> None:
+    prepare(rack)
+    done = rack.run(level)
+    assert done.exit_code == 1, done.output
+    assert reason in done.output
+    assert rack.done_to_it == ""
+    assert latest_drills(rack.state) == ()
+
+
+@pytest.mark.parametrize("confirm", [None, "spark1", "yes"])
+def test_without_the_name_nothing_is_done(rack: Rack, confirm: str | None) -> None:
+    done = rack.run("panic", confirm=confirm)
+    assert done.exit_code == 1
+    assert "pass --yes-really spark2 to do it. Nothing was done" in done.output
+    assert rack.done_to_it == ""
+    assert not (rack.state / "runs").exists()
+
+
+def test_a_mark_that_arrives(rack: Rack) -> None:
+    done = rack.run("mark", confirm=None)
+    assert done.exit_code == 0, done.output
+    reason = "arrived in: journal; not set up: netconsole at spark1, remote journal at spark1"
+    assert kept(rack).reason == reason
+    assert rack.done_to_it == ""
+
+
+def test_a_mark_that_gets_lost(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drill, "MARK_SECONDS", 1.0)
+    rack.nodes.write("spark1", "netconsole/spark2.log", "1795000000.0 an old line\n")
+    done = rack.run("mark", confirm=None)
+    assert done.exit_code == 2
+    assert "not within 1 s in: netconsole at spark1" in kept(rack).reason
+
+
+def one(made: datetime, node: str = "spark1", level: DrillLevel = DrillLevel.MARK, passed: bool = True) -> DrillResult:
+    return DrillResult(run="x", rack="two", node=node, level=level, made=made, passed=passed, reason="r")
+
+
+def test_the_newest_of_each_node_and_level(tmp_path: Path) -> None:
+    now = datetime(2026, 11, 25, tzinfo=UTC)
+    for result in (
+        one(now - timedelta(days=2)),
+        one(now - timedelta(days=1), passed=False),
+        one(now - timedelta(days=3), level=DrillLevel.PANIC),
+        one(now, node="spark2"),
+    ):
+        store_drill(tmp_path, result)
+    found = {(result.node, str(result.level)): result.passed for result in latest_drills(tmp_path)}
+    assert found == {("spark1", "mark"): False, ("spark1", "panic"): True, ("spark2", "mark"): True}
+
+
+def test_old_drills_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sparkrack.status.drills.MAX_DRILLS", 3)
+    now = datetime(2026, 11, 25, tzinfo=UTC)
+    for day in range(5):
+        store_drill(tmp_path, one(now + timedelta(days=day)))
+    assert [path.stem[:8] for path in drill_paths(tmp_path)] == ["20261129", "20261128", "20261127"]
+
+
+def test_a_drill_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = store_drill(tmp_path, one(datetime(2026, 11, 25, tzinfo=UTC)))
+    path.write_text("{")
+    with pytest.raises(StatusHistoryError, match="is not what sparkrack has kept"):
+        latest_drills(tmp_path)

@@ -1,0 +1,147 @@
+"""What hosts answer about an end, parsed: forms as they are written, and everything else."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from sparkrack.autopsy import parse
+from sparkrack.autopsy.evidence import DiskCounters, LogLine, Sample
+from sparkrack.autopsy.parse import EvidenceError
+from tests.unit.autopsy.nodes import BOOT, entry, evidence, sample
+
+NOW = datetime(2026, 11, 25, 1, 0, 10)
+CLOCK = {"date": "2026-11-25", "time": "01:00:10", "gmt-offset": "+01:00"}
+LEGS = {"qsfp56-dd-1-1": "qsfp56-dd-1-1"}
+ASKED = 1_795_000_000.0
+
+
+def test_a_sample_as_the_recorder_prints_it() -> None:
+    (found,) = parse.samples(f"{sample(ASKED)}\nnot JSON\n[]\n{{}}\n")
+    assert found == Sample(
+        time=ASKED,
+        boot=BOOT,
+        available=28 / 128,
+        full=0.0,
+        no_memory=0,
+        clock=2190.0,
+        utilization=0.96,
+        margin=6.0,
+        power=92.0,
+    )
+
+
+@pytest.mark.parametrize("part", ["memory", "pressure", "gpu", "events"])
+def test_a_part_that_could_not_be_read_is_unknown(part: str) -> None:
+    (found,) = parse.samples(json.dumps(json.loads(sample(ASKED)) | {part: None}))
+    unknown: dict[str, list[object]] = {
+        "memory": [found.available],
+        "pressure": [found.full],
+        "gpu": [found.clock, found.margin],
+        "events": [found.no_memory],
+    }
+    assert unknown[part] == [None] * len(unknown[part])
+
+
+@pytest.mark.parametrize(
+    ("line", "at", "text"),
+    [
+        ("1795000000.250 6,1234,567890,-;Kernel panic - not syncing: x", ASKED + 0.25, "Kernel panic - not syncing: x"),
+        ("2026-11-18T01:06:40+00:00 <0>Kernel panic", 1_794_964_000.0, "<0>Kernel panic"),
+        ("2026-11-18T01:06:40Z plain", 1_794_964_000.0, "plain"),
+        ("no stamp at all", None, "no stamp at all"),
+        ("99999-11-18T01 text", None, "99999-11-18T01 text"),
+    ],
+)
+def test_lines_of_netconsole(line: str, at: float | None, text: str) -> None:
+    assert parse.netconsole(f"{line}\n\n") == (LogLine(at, "netconsole", "kernel", text),)
+
+
+def test_a_journal_by_boots() -> None:
+    bytes_entry = json.loads(entry(ASKED, "x")) | {"MESSAGE": [104, 105, 255]}
+    text = "\n".join([entry(ASKED + 1, "later"), json.dumps(bytes_entry), "{}", entry(ASKED, "y", boot="c" * 32)])
+    found = parse.journal(text, "remote journal")
+    assert [line.text for line in found[BOOT]] == ["hi\ufffd", "later"]
+    assert [line.text for line in found["c" * 32]] == ["y"]
+
+
+def test_the_log_of_the_switch() -> None:
+    rows = [
+        {"time": "2026-11-25 00:59:59", "message": "qsfp56-dd-1-1 link down"},
+        {"time": "01:00:05", "message": "qsfp56-dd-1-1 link up (speed 100G, full duplex)"},
+        {"time": "01:00:06", "message": "qsfp56-dd-1-3 link down"},
+        {"time": "some day", "message": "qsfp56-dd-1-1 link down"},
+        {"time": "01:00:07", "message": "user admin logged in"},
+    ]
+    interfaces = [
+        {"name": "qsfp56-dd-1-1", "default-name": "qsfp56-dd-1-1", "last-link-down-time": "2026-11-25 00:59:59"}
+    ]
+    found = parse.link_changes(interfaces, rows, LEGS, NOW, ASKED)
+    assert [(one.time - ASKED, one.up, one.logged) for one in found] == [(-11, False, True), (-5, True, True)]
+
+
+def test_without_the_log_the_last_change_is_known() -> None:
+    interfaces = [{"name": "to-spark1", "default-name": "qsfp56-dd-1-1", "last-link-down-time": "2026-11-25 00:59:00"}]
+    (found,) = parse.link_changes(interfaces, (), LEGS, NOW, ASKED)
+    assert (found.leg, found.time - ASKED, found.up, found.logged) == ("qsfp56-dd-1-1", -70, False, False)
+    odd = [{**interfaces[0], "last-link-down-time": "nov/25/2026 00:59:00"}]
+    assert parse.link_changes(odd, (), LEGS, NOW, ASKED) == ()
+
+
+def test_the_clock_of_the_switch() -> None:
+    assert parse.switch_now([CLOCK]) == NOW
+    wanted = datetime.fromisoformat("2026-11-25T01:00:10+01:00").timestamp()
+    assert parse.switch_skew([CLOCK], wanted - 5) == 5
+    assert parse.switch_skew([{**CLOCK, "gmt-offset": "east"}], wanted) is None
+    with pytest.raises(EvidenceError, match="no date and time"):
+        parse.switch_now([])
+
+
+def test_the_evidence_of_a_boot() -> None:
+    lines = [{"time": ASKED, "source": "kernel", "text": "x"}]
+    found = parse.boot_evidence(json.dumps(evidence(journal={"first": 1.0, "last": 2.0, "lines": lines})))
+    assert parse.evidence_lines(found) == (LogLine(ASKED, "journal", "kernel", "x"),)
+    assert parse.evidence_lines(evidence()) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "null", "{}", json.dumps(evidence(schema="sparkrack.boot-evidence/9"))),
+        json.dumps(evidence(boot="../../etc")),
+        json.dumps({key: value for key, value in evidence().items() if key != "marker"}),
+    ],
+)
+def test_evidence_of_another_form_is_an_error_of_one_line(text: str) -> None:
+    with pytest.raises(EvidenceError) as raised:
+        parse.boot_evidence(text)
+    assert str(raised.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "grown"),
+    [
+        ({"nvme0": (8, 42)}, {"nvme0": (7, 41)}, DiskCounters(1, 1)),
+        ({"nvme0": (7, 41)}, {"nvme0": (7, 41)}, DiskCounters(0, 0)),
+        ({"nvme0": (7, 41), "nvme1": (3, 9)}, {"nvme0": (7, 41), "nvme1": (2, 8)}, DiskCounters(1, 1)),
+        ({"nvme0": (7, 41)}, {"nvme1": (7, 41)}, None),
+        ({"nvme0": (1, 1)}, {"nvme0": (7, 41)}, None),
+        (None, {"nvme0": (7, 41)}, None),
+        ({"nvme0": (7, 41)}, None, None),
+    ],
+)
+def test_the_growth_of_the_counters(now: Any, before: Any, grown: DiskCounters | None) -> None:
+    def counters(one: Any) -> Any:
+        return one and {name: {"unsafe_shutdowns": a, "power_cycles": b} for name, (a, b) in one.items()}
+
+    assert parse.disk_counters(evidence(nvme=counters(now), nvme_before=counters(before))) == grown
+
+
+@pytest.mark.parametrize(("status", "told"), [(32, True), (33, True), (1, False), (0, False), (None, False)])
+def test_what_the_watchdog_reports(status: int | None, told: bool) -> None:
+    dog = {"name": "watchdog0", "identity": "SBSA Generic Watchdog", "bootstatus": status, "timeout": 60}
+    assert bool(parse.firmware(evidence(watchdogs=[dog]))) == told
+    assert parse.firmware(evidence(kernel=["System reset by WDT."])) == ("System reset by WDT.",)

@@ -1,0 +1,212 @@
+"""The program that collects the evidence of a boot, run as it is on a node, with files and stand-ins for its tools."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.generated import REPOSITORY
+from tests.unit.ops.shells import stand_in, write
+
+PROGRAM = REPOSITORY / "roles/blackbox/files/boot_evidence.py"
+FOLDER = "/var/lib/sparkrack/blackbox"
+BEFORE, NOW = "a" * 32, "b" * 32
+DIED = 1_795_000_000.0
+PANIC = "<0>[  812.1] Kernel panic - not syncing: sysrq triggered crash\n<4>[  812.1] CPU: 3 PID: 1 Comm: sh\n"
+NVME = '{"nvme_smart_health_information_log": {"unsafe_shutdowns": 7, "power_cycles": 41}}'
+
+
+def entry(second: float, text: str, source: str = "kernel", boot: str = BEFORE) -> str:
+    """One entry of `journalctl --output=json`."""
+    stamp = str(int((DIED + second) * 1e6))
+    return json.dumps({"_BOOT_ID": boot, "__REALTIME_TIMESTAMP": stamp, "SYSLOG_IDENTIFIER": source, "MESSAGE": text})
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Path:
+    """A node in a new boot, whose tools have nothing special to tell."""
+    write(tmp_path, "/proc/sys/kernel/random/boot_id", f"{NOW[:8]}-{NOW[8:12]}-{NOW[12:16]}-{NOW[16:20]}-{NOW[20:]}\n")
+    write(tmp_path, "/proc/uptime", "95.20 11.0\n")
+    journal(tmp_path, entry(-1, "Started docker.", "systemd"), entry(0, "the last line"))
+    stand_in(tmp_path, "systemctl", "echo 1min")
+    return tmp_path
+
+
+def journal(root: Path, *entries: str, kernel: str = "", code: int = 0) -> None:
+    """Let journalctl print these entries of the boot before, and these lines of the kernel in this boot."""
+    write(root, "/journal", "".join(f"{one}\n" for one in entries))
+    stand_in(
+        root, "journalctl", f'case "$*" in *--dmesg*) printf %s "{kernel}";; *) cat {root}/journal; exit {code};; esac'
+    )
+
+
+def run(root: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """Run the program as its unit does, on this folder."""
+    return subprocess.run(
+        [sys.executable, "-I", str(PROGRAM), command, "--root", str(root)],
+        env={"PATH": f"{root}/bin:/usr/bin:/bin"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def collected(root: Path, boot: str = NOW) -> dict[str, Any]:
+    """Collect, and return the evidence of this boot."""
+    done = run(root, "collect")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    found: dict[str, Any] = json.loads((root / f"{FOLDER}/boots/{boot}/evidence.json".lstrip("/")).read_text())
+    return found
+
+
+def marked(root: Path, state: str = "stopping", jobs: str = "12 reboot.target start waiting") -> None:
+    stand_in(root, "systemctl", f'case "$*" in *is-system-running*) echo {state}; exit 1;; *) echo "{jobs}";; esac')
+    done = run(root, "mark")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    stand_in(root, "systemctl", "echo 1min")
+
+
+def next_boot(root: Path, boot: str) -> None:
+    write(root, "/proc/sys/kernel/random/boot_id", f"{boot}\n")
+
+
+def test_a_boot_after_a_shutdown_in_order(node: Path) -> None:
+    next_boot(node, BEFORE)
+    marked(node)
+    next_boot(node, NOW)
+    found = collected(node)
+    assert found["before"] == BEFORE
+    assert found["marker"]["boot"] == BEFORE
+    assert found["marker"]["target"] == "reboot"
+    assert not (node / f"{FOLDER}/clean-stop.json".lstrip("/")).exists(), "it would count for the next boot, too"
+    assert found["journal"]["lines"][-1] == {"time": DIED, "source": "kernel", "text": "the last line"}
+    assert found["feeding"] == 60
+    assert abs(found["began"] - (time.time() - 95.2)) < 60
+
+
+@pytest.mark.parametrize("state", ["running", "degraded", "maintenance"])
+def test_a_unit_that_is_stopped_by_hand_is_no_shutdown(node: Path, state: str) -> None:
+    marked(node, state)
+    assert not (node / f"{FOLDER}/clean-stop.json".lstrip("/")).exists()
+
+
+def test_a_mark_of_another_boot_does_not_count(node: Path) -> None:
+    """The node was shut down, booted without this unit, and died in that boot."""
+    next_boot(node, "c" * 32)
+    marked(node)
+    next_boot(node, NOW)
+    assert collected(node)["marker"] is None
+
+
+def test_a_damaged_mark_is_unread(node: Path) -> None:
+    write(node, f"{FOLDER}/clean-stop.json", '{"boot": "x", "time": 1, "target": null}')
+    found = collected(node)
+    assert found["marker"] is None
+    assert "has no boot ID" in found["unread"]["marker"]
+
+
+def test_a_record_of_a_panic_counts_once(node: Path) -> None:
+    record = write(node, "/var/lib/systemd/pstore/1795000000/000/dmesg.txt", PANIC)
+    first = collected(node)
+    assert [one["name"] for one in first["pstore"]] == ["1795000000/000/dmesg.txt"]
+    assert first["pstore"][0]["sha256"] == hashlib.sha256(PANIC.encode()).hexdigest()
+    assert "sysrq triggered crash" in first["pstore"][0]["text"]
+    next_boot(node, "c" * 32)
+    os.utime(record)
+    assert collected(node, "c" * 32)["pstore"] == []
+
+
+def test_a_record_from_before_the_first_collection_does_not_count(node: Path) -> None:
+    record = write(node, "/var/lib/systemd/pstore/1/dmesg.txt", PANIC)
+    os.utime(record, (time.time() - 86400, time.time() - 86400))
+    assert collected(node)["pstore"] == []
+
+
+def test_what_the_hardware_tells(node: Path) -> None:
+    write(node, "/sys/class/watchdog/watchdog0/identity", "SBSA Generic Watchdog\n")
+    write(node, "/sys/class/watchdog/watchdog0/bootstatus", "32\n")
+    write(node, "/sys/class/watchdog/watchdog0/timeout", "60\n")
+    write(node, "/sys/firmware/acpi/tables/data/BERT", "\x00" * 20 + "\x20\x00\x00\x00")
+    journal(node, entry(0, "x"), kernel="sbsa-gwdt sbsa-gwdt.0: System reset by WDT.\nother\n")
+    write(node, "/sys/class/nvme/nvme0/model", "x")
+    stand_in(node, "smartctl", f"echo '{NVME}'; exit 4")
+    found = collected(node)
+    assert found["watchdogs"] == [
+        {"name": "watchdog0", "identity": "SBSA Generic Watchdog", "bootstatus": 32, "timeout": 60}
+    ]
+    assert found["kernel"] == ["sbsa-gwdt sbsa-gwdt.0: System reset by WDT."]
+    assert found["bert"]["words"][5] == "0x20"
+    assert (node / f"{FOLDER}/boots/{NOW}/bert.bin".lstrip("/")).read_bytes()[20] == 0x20
+    assert found["nvme"] == {"nvme0": {"unsafe_shutdowns": 7, "power_cycles": 41}}
+    assert found["unread"] == {}
+
+
+def test_counters_of_the_boot_before(node: Path) -> None:
+    write(node, "/sys/class/nvme/nvme0/model", "x")
+    stand_in(node, "smartctl", f"echo '{NVME}'")
+    next_boot(node, BEFORE)
+    journal(node, entry(0, "x", boot="c" * 32))
+    collected(node, BEFORE)
+    next_boot(node, NOW)
+    journal(node, entry(0, "x"))
+    stand_in(node, "smartctl", f"echo '{NVME.replace('7', '8').replace('41', '42')}'")
+    found = collected(node)
+    assert found["nvme_before"] == {"nvme0": {"unsafe_shutdowns": 7, "power_cycles": 41}}
+    assert found["nvme"] == {"nvme0": {"unsafe_shutdowns": 8, "power_cycles": 42}}
+
+
+def test_what_cannot_be_read_is_told(node: Path) -> None:
+    journal(node, "Data from the specified boot is not available", code=1)
+    write(node, "/sys/class/nvme/nvme0/model", "x")
+    stand_in(node, "smartctl", "echo nothing")
+    (node / "proc/uptime").unlink()
+    found = collected(node)
+    assert (found["journal"], found["before"], found["nvme"], found["began"]) == (None, None, None, None)
+    assert set(found["unread"]) == {"journal", "nvme", "began"}
+    assert found["unread"]["nvme"] == "/dev/nvme0: no counters in the answer"
+
+
+def test_lines_that_matter_are_kept_from_far_before(node: Path) -> None:
+    early = entry(-900, "NVRM: nvAssertOkFailedNoLog: NV_ERR_NO_MEMORY @ _memdescAllocInternal")
+    many = [entry(index - 700, f"line {index}", "app") for index in range(600)]
+    journal(node, entry(-901, "quite usual"), early, *many)
+    lines = [line["text"] for line in collected(node)["journal"]["lines"]]
+    assert "NV_ERR_NO_MEMORY" in lines[0]
+    assert len(lines) == 201
+    assert lines[-1] == "line 599"
+
+
+def test_the_last_twenty_are_kept_and_the_first_stays_as_it_is(node: Path) -> None:
+    for number in range(25):
+        boot = f"{number:032x}"
+        next_boot(node, boot)
+        collected(node, boot)
+        folder = node / f"{FOLDER}/boots/{boot}".lstrip("/")
+        os.utime(folder, (number, number))
+    boots = sorted(path.name for path in (node / f"{FOLDER}/boots".lstrip("/")).iterdir())
+    assert boots == [f"{number:032x}" for number in range(5, 25)]
+    path = node / f"{FOLDER}/boots/{24:032x}/evidence.json".lstrip("/")
+    before = path.read_bytes()
+    journal(node, entry(5, "something else"))
+    assert run(node, "collect").returncode == 0
+    assert path.read_bytes() == before
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_a_disk_that_is_full_is_an_error_of_one_line(node: Path) -> None:
+    (node / "var/lib").mkdir(parents=True)
+    write(node, "/var/lib/sparkrack", "in the way")
+    done = run(node, "collect")
+    assert done.returncode == 1
+    assert done.stderr.startswith("boot_evidence: ")
+    assert len(done.stderr.splitlines()) == 1
