@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 
@@ -136,11 +136,12 @@ def test_a_receiver_that_hangs_holds_up_no_sample(place: Path) -> None:
         held: list[socket.socket] = []
 
         def serve() -> None:
-            while True:
-                client, _ = server.accept()
-                held.append(client)
-                if len(held) > 1:
-                    client.sendall(b"sparkrack-recorder 1 0\n")
+            with suppress(OSError):  # until the test ends
+                while True:
+                    client, _ = server.accept()
+                    held.append(client)
+                    if len(held) > 1:
+                        client.sendall(b"sparkrack-recorder 1 0\n")
 
         threading.Thread(target=serve, daemon=True).start()
         with recording(place, *sender(server.getsockname()[1])):
@@ -255,7 +256,7 @@ def ended(connection: socket.socket) -> bool:
     """Whether the other end has closed it."""
     try:
         return connection.recv(1) == b""
-    except ConnectionResetError:
+    except (ConnectionResetError, BrokenPipeError):
         return True
 
 
@@ -298,8 +299,9 @@ def test_a_flood_is_ended(place: Path) -> None:
     port = free_port()
     record = recorder.encode(7, BOOT, dict(BODY))
     with receiving(place, port), greeted(port) as connection:
-        with pytest.raises(OSError, match=r"reset|[Bb]roken"):
+        with suppress(OSError):
             connection.sendall(4 * recorder.BURST * record)
+        assert ended(connection)
         until(lambda: "spark1 sends more than 8 samples a second" in logged(place, "received"))
 
 
