@@ -23,7 +23,9 @@ from sparkrack.accept.model import AcceptReport, ClaimResult
 from sparkrack.accept.state import FILE
 from sparkrack.accept.trials import TRIED
 from sparkrack.cli.main import sparkrack
+from switch.executor import TransactionOutcome, execute
 from tests.emulator import verify_fixtures
+from tests.emulator.emulator_process import reference_cables
 from tests.emulator.switch_runs import waits_for
 from tests.emulator.verify_fixtures import Kept, declared
 from tests.unit.cli.accept_nodes import Nodes
@@ -54,9 +56,8 @@ SETTINGS = frozenset(
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     """A declared switch with a cable in a cage that is not declared."""
-    cables = verify_fixtures.reference_cables
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verify_fixtures, "_cables", lambda folder: (*cables(folder), CABLE))
+        patch.setattr(verify_fixtures, "_cables", lambda folder: (*reference_cables(folder), CABLE))
         with declared(tmp_path_factory.mktemp("change")) as made:
             made.rack()
             waits_for(lambda: "initializing" not in made.emulator.links().values())
@@ -204,9 +205,9 @@ def test_a_switch_that_is_not_as_before_ends_the_run(
     kept: Kept, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Another session changes the switch during a trial: the run ends, and what it found before is kept."""
-    execute, done = trials.execute, []
+    done: list[TransactionOutcome] = []
 
-    def disturbed(*arguments: Any, **options: Any) -> Any:
+    def disturbed(*arguments: Any, **options: Any) -> TransactionOutcome:
         outcome = execute(*arguments, **options)
         done.append(outcome)
         if len(done) == 2:
