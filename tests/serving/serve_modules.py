@@ -14,9 +14,18 @@ import serve_lifecycle  # noqa: E402
 import serve_probe  # noqa: E402
 import serve_proof  # noqa: E402
 import serve_question  # noqa: E402
+import serve_tether  # noqa: E402
 import serve_unit  # noqa: E402
 
 sys.path.remove(str(FOLDER))
 sys.dont_write_bytecode = _before
 
-__all__ = ["serve_gate", "serve_lifecycle", "serve_probe", "serve_proof", "serve_question", "serve_unit"]
+__all__ = [
+    "serve_gate",
+    "serve_lifecycle",
+    "serve_probe",
+    "serve_proof",
+    "serve_question",
+    "serve_tether",
+    "serve_unit",
+]
