@@ -16,8 +16,8 @@ ROLE = Role(
     __name__,
     title="Watch",
     promise=(
-        "node_exporter on every node; Prometheus and Alertmanager on the server, with alert rules written for this rack, all"
-        " on the management address only"
+        "node_exporter on every node; Prometheus and Alertmanager on the server, with alert rules written for this"
+        " rack; all on the management address only"
     ),
     proof="`systemctl`, `ss`, the APIs of Prometheus and Alertmanager",
     options=WatchOptions,

@@ -64,7 +64,10 @@ class KeepOptions(Section):
 
 
 class EmailOptions(Section):
-    """Alerts by mail from `sender` to `to` through `smarthost`, which must offer TLS; `user` logs in with `password`."""
+    """Alerts by mail: from `sender` to `to` through `smarthost`, which must offer TLS.
+
+    `user` logs in there with `password`; without both there is no login.
+    """
 
     to: MailAddress = Field(examples=["ops@example.org"])
     sender: MailAddress = Field(examples=["rack@example.org"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 from core.model import Rack
@@ -24,6 +25,11 @@ def rule_file(rack: Rack) -> ManagedFile:
     declared = "\n".join(f"  - {line}" for line in _declared(rack))
     text = f"{header(rack.rack)}\ngroups:\n- name: rack\n  rules:\n{declared}\n{alerts}"
     return ManagedFile(RULES, text.encode(), validate=CHECK)
+
+
+def alert_names(rack: Rack) -> tuple[str, ...]:
+    """Return the names of the alerts."""
+    return tuple(re.findall(r"^  - alert: (\w+)$", rule_file(rack).content.decode(), re.MULTILINE))
 
 
 def _declared(rack: Rack) -> Iterator[str]:
