@@ -52,7 +52,7 @@ SmartHost = Annotated[
     ),
 ]
 MailUser = Annotated[
-    StrictStr, matching(r"[!-~]{1,190}", "{value} is no user name", "write one word, like rack@example.org")
+    StrictStr, matching(r"[A-Za-z0-9._%+@-]{1,190}", "{value} is no user name", "write one word, like rack@example.org")
 ]
 
 
@@ -73,7 +73,7 @@ class EmailOptions(Section):
     sender: MailAddress = Field(examples=["rack@example.org"])
     smarthost: SmartHost = Field(examples=["mail.example.org:587"])
     user: Annotated[MailUser | None, NotEmpty] = Field(default=None, examples=["rack@example.org"])
-    password: Annotated[SecretRef | None, NotEmpty] = Field(default=None, examples=["{file: mail.password}"])
+    password: Annotated[SecretRef | None, NotEmpty] = Field(default=None, examples=["{env: MAIL_PASSWORD}"])
 
     @model_validator(mode="after")
     def _login_is_whole(self) -> EmailOptions:

@@ -77,8 +77,8 @@ def test_the_units_run_and_start_at_boot(
     node: Node,
     machine: Machine,
     rack: Rack,
-    declared: WatchOptions,
-    report: CheckReporter,  # noqa: ARG001
+    declared: WatchOptions,  # noqa: ARG001
+    report: CheckReporter,
 ) -> None:
     """The exporter on every node, Prometheus and Alertmanager on the server."""
     faults = []
@@ -96,16 +96,16 @@ def test_they_listen_on_the_management_address_only(
     node: Node,
     machine: Machine,
     rack: Rack,
-    declared: WatchOptions,
-    report: CheckReporter,  # noqa: ARG001
+    declared: WatchOptions,  # noqa: ARG001
+    report: CheckReporter,
 ) -> None:
     """As the kernel shows the sockets of these programs."""
     text = output(node, machine, "ss --no-header --listening --tcp --numeric --processes")
     faults = []
     for package in packages(rack, node):
         # The kernel knows the first 15 characters of a program's name.
-        lines = [line for line in text.splitlines() if f'"{package[:15]}"' in line or _is_at(line, PORTS[package])]
-        found = sorted({line.split()[3] for line in lines if not _of_another(line, package)})
+        mine = [line for line in text.splitlines() if f'("{package[:15]}"' in line or _is_at(line, PORTS[package])]
+        found = sorted({line.split()[3] for line in mine})
         wanted = [f"{node.address}:{PORTS[package]}"]
         if found != wanted:
             faults.append(f"{package} listens on {', '.join(found) or 'nothing'}, wanted {wanted[0]}")
@@ -114,11 +114,6 @@ def test_they_listen_on_the_management_address_only(
 
 def _is_at(line: str, port: int) -> bool:
     return line.split()[3].endswith(f":{port}")
-
-
-def _of_another(line: str, package: str) -> bool:
-    """Whether a socket belongs to another of the three: two of them have the same first 15 characters."""
-    return any(_is_at(line, port) for other, port in PORTS.items() if other != package)
 
 
 def test_the_exporter_answers(node: Node, machine: Machine, declared: WatchOptions) -> None:  # noqa: ARG001

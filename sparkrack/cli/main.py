@@ -17,7 +17,20 @@ import click
 from sparkrack.cli.loading import loading
 
 VERBS = (
-    *("check", "plan", "apply", "drift", "verify", "topology", "status", "runs", "support", "accept", "export"),
+    *(
+        "check",
+        "plan",
+        "apply",
+        "drift",
+        "verify",
+        "topology",
+        "status",
+        "watch",
+        "runs",
+        "support",
+        "accept",
+        "export",
+    ),
     *("serve", "init", "adopt", "bootstrap", "rebuild", "seed", "driver", "probe", "reboot", "switch", "unlock", "lab"),
     "completion",
 )

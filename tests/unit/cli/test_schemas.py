@@ -30,6 +30,7 @@ from sparkrack.status.model import Status
 from sparkrack.status.runs import RunDetail, RunList
 from sparkrack.support.bundle import SupportManifest
 from sparkrack.topology.model import Topology
+from sparkrack.watch.model import WatchReport
 from tests.generated import REPOSITORY, check
 
 MODELS: Mapping[str, type[BaseModel]] = {
@@ -45,6 +46,7 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "accept": AcceptReport,
     "topology": Topology,
     "status": Status,
+    "watch": WatchReport,
     "runs": RunList,
     "run": RunDetail,
     "rebuild": RebuildReport,

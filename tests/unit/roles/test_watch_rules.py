@@ -66,7 +66,7 @@ def node(name: str, device: str = "enp1s0f1np1") -> Series:
 
 def halves(here: str) -> Series:
     """The interfaces of a port that carries 100 Gb/s, and one that no cable is declared for."""
-    found = {}
+    found: Series = {}
     for device in ("enp1s0f1np1", "enP2p1s0f1np1"):
         labels = f'{here},device="{device}"'
         found |= {
@@ -390,7 +390,7 @@ FAILURES = (
 
 
 def values(text: str) -> str:
-    """A series in promtool's notation: `V` stays, `V+S` and `V-S` change by S each sample, `VxN W` is W after N of V."""
+    """A series in promtool's notation: `V` stays, `V+S` and `V-S` change by S each sample, `VxN W` turns to W."""
     first, _, last = text.partition(" ")
     if last:
         return f"{first} {last}x{SAMPLES}"
