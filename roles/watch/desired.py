@@ -20,6 +20,11 @@ ALERTMANAGER = "prometheus-alertmanager"
 PACKAGES = (EXPORTER, PROMETHEUS, ALERTMANAGER)
 """Packages of Debian and Ubuntu; each has a unit of the same name, and its program in /usr/bin."""
 
+_DROPINS = {
+    EXPORTER: "templates/prometheus-node-exporter.conf",
+    PROMETHEUS: "templates/prometheus.conf",
+    ALERTMANAGER: "templates/prometheus-alertmanager.conf",
+}
 GROUP = "prometheus"
 """The group of the user that all three run as."""
 CONFIG = "/etc/prometheus/sparkrack.yml"
@@ -149,6 +154,7 @@ def alertmanager_dropin(rack: Rack) -> ManagedFile:
     return _dropin(rack, ALERTMANAGER, config=NOTIFICATIONS, listen=listen)
 
 
+# claim: watch.packages
 def _dropin(rack: Rack, package: str, **values: object) -> ManagedFile:
-    text = resources.file_text("roles.watch", f"templates/{package}.conf", header=header(rack.rack), **values)
+    text = resources.file_text("roles.watch", _DROPINS[package], header=header(rack.rack), **values)
     return ManagedFile(dropin(package), text.encode())

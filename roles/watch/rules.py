@@ -14,14 +14,23 @@ from roles.blackbox.options import BlackboxOptions
 from roles.memory.options import MemoryOptions
 from roles.watch.desired import RULES
 
-GROUPS = ("node", "memory", "recorder", "fabric", "engines", "server")
-"""The groups of alerts, each a file of files/alerts."""
+ALERTS = (
+    "files/alerts-node.yml",
+    "files/alerts-memory.yml",
+    "files/alerts-recorder.yml",
+    "files/alerts-fabric.yml",
+    "files/alerts-engines.yml",
+    "files/alerts-server.yml",
+)
+"""A group of alerts each."""
 CHECK = 'promtool check rules "$new"'
 
 
+# claim: watch.exporter-series
+# claim: watch.thresholds
 def rule_file(rack: Rack) -> ManagedFile:
     """Return the rules for this rack."""
-    alerts = "".join(resources.file_text("roles.watch", f"files/alerts/{group}.yml") for group in GROUPS)
+    alerts = "".join(resources.file_text("roles.watch", file) for file in ALERTS)
     declared = "\n".join(f"  - {line}" for line in _declared(rack))
     text = f"{header(rack.rack)}\ngroups:\n- name: rack\n  rules:\n{declared}\n{alerts}"
     return ManagedFile(RULES, text.encode(), validate=CHECK)

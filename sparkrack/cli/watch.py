@@ -73,15 +73,15 @@ def watch(
         from sparkrack.watch.prometheus_api import PrometheusApi
 
     found = load(rack)
+    try:
+        machines = select(found, limit, exclude).machines
+    except SelectionError as fault:
+        raise click.ClickException(str(fault)) from None
     if found.declared(WatchOptions) is None:
         raise click.ClickException(f"{rack} has no section watch; docs/roles/watch.md has an example")
     if files:
         _write_files(found, files)
         return
-    try:
-        machines = select(found, limit, exclude).machines
-    except SelectionError as fault:
-        raise click.ClickException(str(fault)) from None
     names = tuple(name for name in found.nodes if name in machines)
     api = PrometheusApi(url or _address(found))
     live = sys.stdout.isatty() and not (once or as_json or quiet or html)
