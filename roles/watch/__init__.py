@@ -3,8 +3,8 @@
 Every node has prometheus-node-exporter. One of them, the server, has Prometheus and Alertmanager, with alert rules that
 are written for this rack: the floor of its memory, its caps, its cables. All three are packages of the distribution,
 and listen on the management address only. Where the server is a machine outside of the rack, the role manages the
-exporters, and `sparkrack watch --files` writes the configuration of the server. Without the section `watch` the role does
-nothing. A server that is dead sends no alert: nothing here watches the server itself.
+exporters, and `sparkrack watch --files` writes the configuration of the server. Without the section `watch` the role
+does nothing. A server that is dead sends no alert: nothing here watches the server itself.
 """
 
 from __future__ import annotations

@@ -48,7 +48,8 @@ def server(
             rules.rule_file(found),
             scrape.prometheus_file(found),
         )
-    } | (changed or {})
+    }
+    files |= changed or {}
     digest = hashlib.sha256(notifications.alertmanager_text(found, {HOOK: URL})).hexdigest()
     states = dict.fromkeys(desired.PACKAGES, RUNNING) | {key.replace("_", "-"): one for key, one in units.items()}
     modes = "".join(f"644 root:root {path}\n" for path in PATHS if files[path] is not None)

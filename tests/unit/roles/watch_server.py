@@ -69,6 +69,11 @@ class Server:
         process.kill()
         process.wait(LIMIT)
 
+    def stop_all(self) -> None:
+        """End all programs that run."""
+        for name in list(self.processes):
+            self.stop(name)
+
 
 @contextmanager
 def receiver(address: IPv4Address, posted: list[dict[str, Any]]) -> Iterator[str]:
@@ -119,9 +124,9 @@ def running(folder: Path) -> Iterator[Server]:
             text = (folder / name).read_text()
             assert old in text
             (folder / name).write_text(text.replace(old, new))
+        stack.callback(server.stop_all)
         for name, node in found.nodes.items():
             server.start(name, desired.exporter_dropin(found, node))
         server.start("prometheus", desired.prometheus_dropin(found))
         server.start("alertmanager", desired.alertmanager_dropin(found))
-        stack.callback(lambda: [server.stop(name) for name in list(server.processes)])
         yield server
