@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,12 @@ SECONDS = 5.0
     metavar="FOLDER",
     help="Ask nothing; write the configuration for a server outside of the rack.",
 )
+@click.option(
+    "--dashboards",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Ask nothing; write dashboards and provisioning files for a Grafana.",
+)
 @json_option
 @quiet_option
 def watch(
@@ -50,6 +57,7 @@ def watch(
     html: Path | None,
     url: str | None,
     files: Path | None,
+    dashboards: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -79,8 +87,11 @@ def watch(
         raise click.ClickException(str(fault)) from None
     if found.declared(WatchOptions) is None:
         raise click.ClickException(f"{rack} has no section watch; docs/roles/watch.md has an example")
-    if files:
-        _write_files(found, files)
+    if files or dashboards:
+        if files:
+            _write_files(found, files)
+        if dashboards:
+            _write_dashboards(url or _address(found), dashboards)
         return
     names = tuple(name for name in found.nodes if name in machines)
     api = PrometheusApi(url or _address(found))
@@ -156,7 +167,6 @@ def _write_page(report: WatchReport, api: PrometheusApi, file: Path) -> None:
 
 def _write_files(rack: Rack, folder: Path) -> None:
     """Write what the server reads, readable by its owner only: one of the files has secrets."""
-    from core.util.atomic_file import write_atomic
     from roles.watch import desired, notifications, rules, scrape
 
     values = {ref: ref.resolve().get_secret_value() for ref in notifications.secrets(rack)}
@@ -165,12 +175,23 @@ def _write_files(rack: Rack, folder: Path) -> None:
         desired.CONFIG: scrape.prometheus_file(rack).content,
         desired.NOTIFICATIONS: notifications.alertmanager_text(rack, values),
     }
+    _write_all(folder, {Path(path).name: content.decode() for path, content in contents.items()})
+
+
+def _write_dashboards(url: str, folder: Path) -> None:
+    from sparkrack.watch import dashboards
+
+    _write_all(folder, dashboards.files(url))
+
+
+def _write_all(folder: Path, contents: Mapping[str, str]) -> None:
+    """Write files into a folder, and print their paths."""
+    from core.util.atomic_file import write_atomic
+
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for path, content in contents.items():
-            target = folder / Path(path).name
-            write_atomic(target, content.decode())
-            click.echo(str(target))
+        for name, content in contents.items():
+            write_atomic(folder / name, content)
+            click.echo(str(folder / name))
     except OSError as fault:
         raise click.ClickException(f"{folder}: {fault.strerror}") from None
 
