@@ -94,7 +94,7 @@ DASHBOARDS = (
             Panel("RDMA sent", "rate(node_infiniband_port_data_transmitted_bytes_total[2m])", "Bps", _HALF),
             Panel(
                 "Changes of carrier",
-                'increase(node_network_carrier_changes_total[15m]) and on(node, device) sparkrack_half_info',
+                "increase(node_network_carrier_changes_total[15m]) and on(node, device) sparkrack_half_info",
                 "none",
                 _HALF,
             ),
