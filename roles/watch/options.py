@@ -52,7 +52,7 @@ SmartHost = Annotated[
     ),
 ]
 MailUser = Annotated[
-    StrictStr, matching(r"[A-Za-z0-9._%+@-]{1,190}", "{value} is no user name", "write one word, like rack@example.org")
+    StrictStr, matching(r"[A-Za-z0-9._+@-]{1,190}", "{value} is no user name", "write one word, like rack@example.org")
 ]
 
 
