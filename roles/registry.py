@@ -2,7 +2,8 @@
 
 First every node is looked at. Then the switch, since changing it takes links down, and the fabric of a node is proven
 over them. Keys, the clock and holds come before anything that installs, the ceiling of the containers before their
-engine, the network before what is spread over it, images and models before the units that serve them.
+engine, the network before what is spread over it, images and models before the units that serve them. The watch
+comes last: it scrapes what the others brought up.
 """
 
 PACKAGES = (
@@ -20,4 +21,5 @@ PACKAGES = (
     "roles.images",
     "roles.models",
     "roles.serving",
+    "roles.watch",
 )

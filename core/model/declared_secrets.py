@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from core.model import yaml_reader
 from core.model.errors import Path as Place
 from core.model.errors import format_path, printable_line
+from core.model.fields import Section
+from core.model.role import roles
 from core.model.secrets import SecretError, SecretRef
 from core.util import regular_file
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from core.model.schema import Rack
 
 _LARGEST = 1024 * 1024
+_NOTIFY = ("watch", "notify")
 _DOOR_KEY = ("serving", "door", "certificate", "key")
 
 
@@ -56,6 +59,18 @@ def declared_secrets(rack: Rack) -> Iterator[DeclaredSecret]:
             yield DeclaredSecret(("serving", "door", "keys", name), key)
         if door.certificate:
             yield DeclaredSecret(_DOOR_KEY, door.certificate.key)
+    for role in roles():
+        if role.options:
+            yield from _of_section((role.key,), getattr(rack, role.key))
+
+
+def _of_section(path: Place, value: object) -> Iterator[DeclaredSecret]:
+    """Yield each reference in the section of a role."""
+    if isinstance(value, SecretRef):
+        yield DeclaredSecret(path, value)
+    elif isinstance(value, Section):
+        for key in type(value).model_fields:
+            yield from _of_section((*path, key), getattr(value, key))
 
 
 def secret_problems(rack: Rack, refs: Iterable[SecretRef]) -> Iterator[str]:
@@ -77,6 +92,8 @@ def missing_file(secret: DeclaredSecret) -> str:
     file = shlex.quote(str(secret.ref.file))
     if secret.path[0] == "models":
         return f"{secret.ref} does not exist; put the token of the hub there: (umask 077; cat > {file})"
+    if secret.path[:2] == _NOTIFY:
+        return f"{secret.ref} does not exist; put the URL or the password there: (umask 077; cat > {file})"
     if secret.path == _DOOR_KEY:
         return f"{secret.ref} does not exist; put the private key of the certificate there: (umask 077; cat > {file})"
     return f"{secret.ref} does not exist; create it: (umask 077; openssl rand -hex 24 > {file})"

@@ -14,8 +14,10 @@ from core.util.managed_file import ManagedFile
 BACKUPS = "/var/backups/sparkrack"
 
 
-def put(path: str, content: bytes, mode: str, before: bytes | None = None, check: str = "") -> StringCommand:
-    """Return the command that makes `path` hold `content`, owned by root.
+def put(
+    path: str, content: bytes, mode: str, before: bytes | None = None, check: str = "", group: str = "root"
+) -> StringCommand:
+    """Return the command that makes `path` hold `content`, owned by root and `group`.
 
     The file is written beside its target under a private name, with its final mode, checked there, flushed and renamed.
     `before`: the content of a file that is not ours; it is kept in /var/backups/sparkrack under the hash of its
@@ -28,7 +30,7 @@ def put(path: str, content: bytes, mode: str, before: bytes | None = None, check
         keep = f"install -d -m 700 {BACKUPS}; [ -e {quote(copy)} ] || cp -a {quote(path, copy)}; "
     return sudo_script(
         f"umask 077; {keep}new=$(mktemp {quote(f'{folder}/.{name}.XXXXXX')}); trap 'rm -f \"$new\"' EXIT; "
-        f'base64 -d > "$new"; chown root:root "$new"; chmod {mode} "$new"; {check + "; " if check else ""}'
+        f'base64 -d > "$new"; chown root:{group} "$new"; chmod {mode} "$new"; {check + "; " if check else ""}'
         f'sync "$new"; mv -fT "$new" {quote(path)}; sync {quote(folder)}',
         stdin=encoded(content),
     )

@@ -17,7 +17,7 @@ import click
 from sparkrack.cli.loading import loading
 
 VERBS = (
-    *("check", "plan", "apply", "drift", "verify", "topology", "status", "runs", "autopsy", "support", "accept"),
+    *("check", "plan", "apply", "drift", "verify", "topology", "status", "watch", "runs", "autopsy", "support", "accept"),
     *("export", "serve", "init", "adopt", "bootstrap", "rebuild", "seed", "driver", "probe", "reboot", "drill"),
     *("switch", "unlock", "lab", "completion"),
 )

@@ -139,13 +139,25 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "serving-door-files": (EMPTY, NONE),
     "serving-door-state": (EMPTY, NONE),
     "serving-containers": (EMPTY, NONE),
+    "/etc/systemd/system/prometheus-node-exporter.service.d/zz-sparkrack.conf": (ANYTHING, OURS),
+    "/etc/systemd/system/prometheus.service.d/zz-sparkrack.conf": (ANYTHING, OURS),
+    "/etc/systemd/system/prometheus-alertmanager.service.d/zz-sparkrack.conf": (ANYTHING, OURS),
+    "/etc/prometheus/sparkrack-rules.yml": (ANYTHING, OURS),
+    "/etc/prometheus/sparkrack.yml": (ANYTHING, OURS),
+    "watch-modes": (ANYTHING, MODES),
+    "watch-notifications": (EMPTY, NONE),
     "memlock-limits": (EMPTY, NONE),
     "memlock-settings": (EMPTY, NONE),
     "arp-settings": (EMPTY, NONE),
 }
 """Which answers do no harm to whoever believes them, and why. Everything else must stop the host."""
 
-DECLARING: Mapping[str, str] = {"blackbox": "already-right", "lossless": "roce-right", "time": "already-right"}
+DECLARING: Mapping[str, str] = {
+    "blackbox": "already-right",
+    "lossless": "roce-right",
+    "time": "already-right",
+    "watch": "already-right",
+}
 """A case in which a role has something to look after and finds it right, where that is not the usual node."""
 
 

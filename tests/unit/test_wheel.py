@@ -166,6 +166,7 @@ def test_verify_collects_the_checks_of_every_part(installed: Installed, rack: Pa
         "models",
         "serving",
         "time",
+        "watch",
     }, "they are not declared"
     assert {machine for machine, _ in judged} == {"spark1", "spark2", "crs812"}
     page = (installed.folder / "report.html").read_text()

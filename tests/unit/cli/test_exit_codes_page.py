@@ -19,7 +19,7 @@ ABSENT = "–"
 UNKNOWN_NAMES: tuple[tuple[str, ...], ...] = (
     *(
         (verb, option, "no-such")
-        for verb in ("plan", "drift", "verify", "status")
+        for verb in ("plan", "drift", "verify", "status", "watch")
         for option in ("--limit", "--exclude")
     ),
     *((verb, "--only", "no-such") for verb in ("plan", "apply", "drift", "verify")),

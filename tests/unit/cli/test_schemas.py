@@ -34,6 +34,7 @@ from sparkrack.status.model import Status
 from sparkrack.status.runs import RunDetail, RunList
 from sparkrack.support.bundle import SupportManifest
 from sparkrack.topology.model import Topology
+from sparkrack.watch.model import WatchReport
 from tests.generated import REPOSITORY, check
 
 MODELS: Mapping[str, type[BaseModel]] = {
@@ -51,6 +52,7 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "accept-bundle": AcceptManifest,
     "topology": Topology,
     "status": Status,
+    "watch": WatchReport,
     "runs": RunList,
     "run": RunDetail,
     "rebuild": RebuildReport,

@@ -13,6 +13,7 @@ import pytest
 from core.model.fields import Section, unfit
 from core.model.serving import ServingDoor, ServingUnit
 from roles.blackbox.options import BlackboxOptions, JournalOptions, PanicOptions, RecorderOptions
+from roles.watch.options import KeepOptions, WatchOptions
 from tests.generated import check
 from tests.unit.model.racks import faults
 from tests.unit.model.test_reference import KEYS, TEXT, Place, explained, refers, shown
@@ -40,6 +41,9 @@ UNITS: Mapping[str, str] = {
     "blackbox.clock_cap": "MHz",
     "blackbox.recorder.rate": "samples a second",
     "blackbox.recorder.keep": "s, m or h",
+    "watch.interval": "s, m or h",
+    "watch.keep.days": "days",
+    "watch.keep.size": "M or G",
     "docker.memory": "M or G",
     "docker.log_size": "M or G",
     "docker.log_files": "files",
@@ -75,6 +79,8 @@ LIMITED: Mapping[Place, type[Section]] = {
     ("blackbox", "journal", "sync"): JournalOptions,
     ("blackbox", "journal", "keep"): JournalOptions,
     ("blackbox", "recorder", "keep"): RecorderOptions,
+    ("watch", "interval"): WatchOptions,
+    ("watch", "keep", "size"): KeepOptions,
 }
 """Sizes and durations with a range of their own in a section that the example shows as a comment."""
 SECRETS: Mapping[str, str] = {

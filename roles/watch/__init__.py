@@ -1,0 +1,26 @@
+"""Watch: metrics of every node, alerts, and a place that keeps both.
+
+Every node has prometheus-node-exporter. One of them, the server, has Prometheus and Alertmanager, with alert rules that
+are written for this rack: the floor of its memory, its caps, its cables. All three are packages of the distribution,
+and listen on the management address only. Where the server is a machine outside of the rack, the role manages the
+exporters, and `sparkrack watch --files` writes the configuration of the server. Without the section `watch` the role
+does nothing. A server that is dead sends no alert: nothing here watches the server itself.
+"""
+
+from __future__ import annotations
+
+from core.model.role import Role
+from roles.watch.options import WatchOptions, check_server
+
+ROLE = Role(
+    __name__,
+    title="Watch",
+    promise=(
+        "node_exporter on every node; Prometheus and Alertmanager on the server, with alert rules written for this"
+        " rack; all on the management address only"
+    ),
+    proof="`systemctl`, `ss`, the APIs of Prometheus and Alertmanager",
+    options=WatchOptions,
+    opt_in=True,
+    rules=check_server,
+)

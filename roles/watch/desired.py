@@ -1,0 +1,160 @@
+"""Desired units and addresses of the watch: which node is the server, the drop-ins, and their live state. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+from core.model import Node, Rack
+from core.model.fields import mebibytes
+from core.util import resources
+from core.util.managed_file import ManagedFile, header
+from roles.blackbox.options import BlackboxOptions
+from roles.watch.options import WatchOptions
+
+EXPORTER_PORT, PROMETHEUS_PORT, ALERTMANAGER_PORT = 9100, 9090, 9093
+
+EXPORTER = "prometheus-node-exporter"
+PROMETHEUS = "prometheus"
+ALERTMANAGER = "prometheus-alertmanager"
+PACKAGES = (EXPORTER, PROMETHEUS, ALERTMANAGER)
+"""Packages of Debian and Ubuntu; each has a unit of the same name, and its program in /usr/bin."""
+
+_DROPINS = {
+    EXPORTER: "templates/prometheus-node-exporter.conf",
+    PROMETHEUS: "templates/prometheus.conf",
+    ALERTMANAGER: "templates/prometheus-alertmanager.conf",
+}
+GROUP = "prometheus"
+"""The group of the user that all three run as."""
+CONFIG = "/etc/prometheus/sparkrack.yml"
+RULES = "/etc/prometheus/sparkrack-rules.yml"
+NOTIFICATIONS = "/etc/prometheus/sparkrack-alertmanager.yml"
+"""Beside the files of the packages, which stay as they are."""
+MARKS = "/run/sparkrack"
+"""Folder of marks for files that were changed and that no program has read yet; a reboot replaces the reading."""
+
+_RUNNING = ("active", "activating", "reloading", "refreshing")
+_STATES = (*_RUNNING, "inactive", "failed", "deactivating", "maintenance")
+
+
+def unit(package: str) -> str:
+    """Return the unit of a package."""
+    return f"{package}.service"
+
+
+def dropin(package: str) -> str:
+    """Return the path of the drop-in for its unit. Drop-ins apply in the order of their names: the last one wins."""
+    return f"/etc/systemd/system/{package}.service.d/zz-sparkrack.conf"
+
+
+@dataclass(frozen=True)
+class WatchUnit:
+    """One unit as systemd has it: LoadState, ActiveState, UnitFileState, whether its files were changed since systemd
+    read them, and whether an earlier run wrote files that the program has not read yet.
+    """
+
+    load: str
+    active: str
+    file: str
+    reload: bool
+    pending: bool
+
+    @property
+    def installed(self) -> bool:
+        """Whether the node has its package."""
+        return self.load != "not-found"
+
+    @property
+    def masked(self) -> bool:
+        """Whether it cannot be started."""
+        return self.load == "masked" or self.file.startswith("masked")
+
+    @property
+    def runs(self) -> bool:
+        """Whether it runs now."""
+        return self.active in _RUNNING
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it starts at every boot."""
+        return self.file == "enabled"
+
+
+def parse_units(answer: str) -> dict[str, WatchUnit]:
+    """Parse what `systemctl show` prints of the units, and the marks after it: each unit by its package.
+
+    Raises ValueError when one has no answer or an unexpected one.
+    """
+    shown, _, marks = answer.partition("\nmarks:")
+    pending = marks.split()
+    if not answer.endswith("\n") or "\nmarks:" not in answer or set(pending) - set(PACKAGES):
+        raise ValueError(f"watch units: unexpected probe output {answer[-80:]!r}")
+    found = {}
+    for block in filter(None, (block.strip() for block in shown.split("\n\n"))):
+        values = dict(line.partition("=")[::2] for line in block.splitlines())
+        name, load, active = (values.get(key, "") for key in ("Id", "LoadState", "ActiveState"))
+        package = name.removesuffix(".service")
+        if package not in PACKAGES or not load or active not in _STATES:
+            raise ValueError(f"watch units: unexpected probe output {block[:80]!r}")
+        reload = values.get("NeedDaemonReload") == "yes"
+        found[package] = WatchUnit(load, active, values.get("UnitFileState", ""), reload, package in pending)
+    if missing := [unit(package) for package in PACKAGES if package not in found]:
+        raise ValueError(f"watch units: {', '.join(missing)}: no answer")
+    return found
+
+
+def server(rack: Rack) -> Node | None:
+    """Return the node that has Prometheus and Alertmanager; None where that is a machine outside of the rack.
+
+    A node with a cap on its clock is one of a kind that loses power at a load step, so the first node without one.
+    """
+    declared = rack.options(WatchOptions).server
+    if isinstance(declared, IPv4Address):
+        return None
+    if declared is not None:
+        return rack.nodes[declared]
+    blackbox = rack.declared(BlackboxOptions)
+    caps = blackbox.clock_cap if blackbox else {}
+    nodes = list(rack.nodes.values())
+    return next((node for node in nodes if not {node.name, node.vendor} & caps.keys()), nodes[0])
+
+
+def server_address(rack: Rack) -> IPv4Address:
+    """Return the address of the server, in the rack or outside of it."""
+    declared = rack.options(WatchOptions).server
+    found = server(rack)
+    if found is not None:
+        return found.address
+    assert isinstance(declared, IPv4Address)  # noqa: S101 - for mypy: `server` returns None for nothing else
+    return declared
+
+
+def exporter_dropin(rack: Rack, node: Node) -> ManagedFile:
+    """Return the drop-in of the exporter."""
+    return _dropin(rack, EXPORTER, listen=f"{node.address}:{EXPORTER_PORT}")
+
+
+def prometheus_dropin(rack: Rack) -> ManagedFile:
+    """Return the drop-in of Prometheus."""
+    keep = rack.options(WatchOptions).keep
+    return _dropin(
+        rack,
+        PROMETHEUS,
+        config=CONFIG,
+        days=keep.days,
+        megabytes=mebibytes(keep.size),
+        listen=f"{server_address(rack)}:{PROMETHEUS_PORT}",
+    )
+
+
+def alertmanager_dropin(rack: Rack) -> ManagedFile:
+    """Return the drop-in of Alertmanager."""
+    listen = f"{server_address(rack)}:{ALERTMANAGER_PORT}"
+    return _dropin(rack, ALERTMANAGER, config=NOTIFICATIONS, listen=listen)
+
+
+# claim: watch.packages
+def _dropin(rack: Rack, package: str, **values: object) -> ManagedFile:
+    text = resources.file_text("roles.watch", _DROPINS[package], header=header(rack.rack), **values)
+    return ManagedFile(dropin(package), text.encode())

@@ -1,0 +1,92 @@
+"""Facts of a node about its exporter, Prometheus and Alertmanager, and their comparison with the rack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from core.model import Node, Rack
+from core.ops import host_facts
+from core.util import managed_file, resources
+from core.util.managed_file import FileState, ManagedFile
+from roles.watch import desired
+
+UNITS = "watch-units"
+MODES = "watch-modes"
+NOTIFICATIONS = "watch-notifications"
+
+PATHS = (*map(desired.dropin, desired.PACKAGES), desired.RULES, desired.CONFIG)
+"""Paths of the files that are wholly ours and hold no secret."""
+
+host_facts.register(
+    "watch",
+    host_facts.Probe(
+        files=PATHS,
+        commands={
+            UNITS: resources.shell_text("roles.watch", "files/live-units.sh"),
+            MODES: managed_file.probe_permissions(PATHS),
+            NOTIFICATIONS: managed_file.probe_hashes((desired.NOTIFICATIONS,)),
+        },
+    ),
+)
+
+
+@dataclass(frozen=True)
+class WatchFacts:
+    """Facts of a node that declares `watch`. Properties raise UnknownError or ValueError for unknown facts."""
+
+    reading: host_facts.HostReading
+    rack: Rack
+    node: Node
+
+    @cached_property
+    def units(self) -> Mapping[str, desired.WatchUnit]:
+        """The units by package."""
+        return desired.parse_units(self.reading.text(UNITS))
+
+    @cached_property
+    def serves(self) -> bool:
+        """Whether this node is the server."""
+        return desired.server(self.rack) == self.node
+
+    @cached_property
+    def notifications(self) -> FileState | None:
+        """The configuration of Alertmanager, of which only the hash is read; None for missing."""
+        answer = self.reading.text(NOTIFICATIONS)
+        return managed_file.parse_hashes(NOTIFICATIONS, answer).get(desired.NOTIFICATIONS)
+
+    def before(self, path: str) -> bytes | None:
+        """Return the actual content of a file of ours; None for missing."""
+        return self.reading.content(path)
+
+    def stale(self, files: Iterable[ManagedFile]) -> list[ManagedFile]:
+        """Return the files that differ in content, owner or mode."""
+        files = list(files)
+        contents = {file.path: self.before(file.path) for file in files}
+        return managed_file.differing(files, managed_file.states(self.reading.text(MODES), contents))
+
+    def there(self, package: str) -> tuple[str, ...]:
+        """Return the paths of the files of ours that this node has for a program of the server."""
+        files = (desired.dropin(package), *((desired.RULES, desired.CONFIG) if package == desired.PROMETHEUS else ()))
+        found = tuple(path for path in files if self.before(path) is not None)
+        notifications = package == desired.ALERTMANAGER and self.notifications is not None
+        return (*found, *((desired.NOTIFICATIONS,) if notifications else ()))
+
+    @cached_property
+    def blockers(self) -> tuple[str, ...]:
+        """Why the role may not change this node. Reads everything, so that an unknown fact is reported before a
+        change.
+        """
+        _ = [self.before(path) for path in PATHS]
+        _ = (self.reading.text(MODES), self.notifications, self.units)
+        lines = []
+        for package in (desired.PROMETHEUS, desired.ALERTMANAGER) if self.serves else ():
+            unit = self.units[package]
+            if (unit.runs or unit.enabled) and not self.there(package):
+                name = desired.unit(package)
+                lines.append(
+                    f"{name} is configured by others; write another node at watch.server in rack.yaml, or give it up: "
+                    f"systemctl disable --now {name}"
+                )
+        return tuple(lines)

@@ -1,0 +1,58 @@
+"""The configuration of Alertmanager: who gets which alert, and which alerts silence others. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from core.model import Rack
+from core.model.secrets import SecretRef
+from roles.watch.options import WatchOptions
+from roles.watch.scrape import yaml_text
+
+CHECK = 'amtool check-config "$new"'
+MODE = "640"
+"""Group prometheus reads it: it holds the URL of the webhook and the password of the mailbox."""
+
+
+def secrets(rack: Rack) -> tuple[SecretRef, ...]:
+    """Return the references of the secrets in the file."""
+    notify = rack.options(WatchOptions).notify
+    found = (notify.webhook, notify.email.password if notify.email else None) if notify else ()
+    return tuple(ref for ref in found if ref is not None)
+
+
+def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
+    """Return the configuration of Alertmanager, with the value of each secret."""
+    receiver: dict[str, Any] = {"name": "rack"}
+    if notify := rack.options(WatchOptions).notify:
+        if notify.webhook:
+            receiver["webhook_configs"] = [{"url": values[notify.webhook], "send_resolved": True}]
+        if email := notify.email:
+            mail: dict[str, Any] = {"to": email.to, "from": email.sender, "smarthost": email.smarthost}
+            if email.user and email.password:
+                mail |= {"auth_username": email.user, "auth_password": values[email.password]}
+            receiver["email_configs"] = [{**mail, "send_resolved": True}]
+    document = {
+        "route": {
+            "receiver": "rack",
+            "group_by": ["alertname"],
+            "group_wait": "10s",
+            "group_interval": "1m",
+            "repeat_interval": "4h",
+            "routes": [
+                {"receiver": "rack", "matchers": ['severity="ticket"'], "repeat_interval": "24h"},
+                {"receiver": "rack", "matchers": ['severity="info"'], "repeat_interval": "72h"},
+            ],
+        },
+        "inhibit_rules": [
+            # A node that is off has no links and no engine either.
+            {
+                "source_matchers": ['alertname="NodeSilent"'],
+                "target_matchers": ['alertname!="NodeSilent"'],
+                "equal": ["node"],
+            },
+        ],
+        "receivers": [receiver],
+    }
+    return yaml_text(rack, document).encode()

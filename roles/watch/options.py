@@ -1,0 +1,131 @@
+"""What is watched, where, and who is notified: the section `watch` of rack.yaml, and its rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from difflib import get_close_matches
+from ipaddress import IPv4Address
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, StrictStr, TypeAdapter, model_validator
+
+from core.model.cabling import Cabling
+from core.model.errors import RuleViolation
+from core.model.fields import Address, Duration, HostName, NotEmpty, Section, invalid, matching, seconds, size
+from core.model.partial_rack import PartialRack
+from core.model.secrets import SecretRef
+
+SHORTEST, LONGEST = 5, 60
+"""Seconds. An alert of 30 s needs two samples; more than 60 s is longer than what most alerts look at."""
+_ADDRESS = TypeAdapter[IPv4Address](Address)
+_NAME = TypeAdapter[str](HostName)
+
+
+def _interval(text: str) -> str:
+    if not SHORTEST <= seconds(text) <= LONGEST:
+        raise invalid("{value} is out of range", f"write {SHORTEST}s to {LONGEST}s")
+    return text
+
+
+def _server(value: object) -> object:
+    # Digits and dots are an address, so that the reason of a refusal is that of an address.
+    if isinstance(value, str) and re.fullmatch(r"[0-9.]+", value):
+        return _ADDRESS.validate_python(value)
+    return value if isinstance(value, IPv4Address) else _NAME.validate_python(value)
+
+
+Interval = Annotated[Duration, AfterValidator(_interval)]
+MetricsSize = Annotated[str, size(1024, 1024 * 1024, "the size of the metrics", "is no fit size for metrics", "8G")]
+Server = Annotated[IPv4Address | StrictStr, BeforeValidator(_server)]
+"""A node of the rack by its name, or the IPv4 address of a machine outside of it."""
+MailAddress = Annotated[
+    StrictStr,
+    matching(
+        r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}", "{value} is no mail address", "write one, like ops@example.org"
+    ),
+]
+SmartHost = Annotated[
+    StrictStr,
+    matching(
+        r"[A-Za-z0-9.-]{1,190}:[0-9]{1,5}", "{value} is no host with a port", "write both, like mail.example.org:587"
+    ),
+]
+MailUser = Annotated[
+    StrictStr, matching(r"[A-Za-z0-9._+@-]{1,190}", "{value} is no user name", "write one word, like rack@example.org")
+]
+
+
+class KeepOptions(Section):
+    """How long metrics are kept: for `days`, and at most `size` of them; the oldest go first."""
+
+    days: Annotated[StrictInt, Field(ge=1, le=365)] = 15
+    size: MetricsSize = Field(default="8G", examples=["8G"])
+
+
+class EmailOptions(Section):
+    """Alerts by mail: from `sender` to `to` through `smarthost`, which must offer TLS.
+
+    `user` logs in there with `password`; without both there is no login.
+    """
+
+    to: MailAddress = Field(examples=["ops@example.org"])
+    sender: MailAddress = Field(examples=["rack@example.org"])
+    smarthost: SmartHost = Field(examples=["mail.example.org:587"])
+    user: Annotated[MailUser | None, NotEmpty] = Field(default=None, examples=["rack@example.org"])
+    password: Annotated[SecretRef | None, NotEmpty] = Field(default=None, examples=["{env: MAIL_PASSWORD}"])
+
+    @model_validator(mode="after")
+    def _login_is_whole(self) -> EmailOptions:
+        if (self.user is None) != (self.password is None):
+            missing = "user" if self.user is None else "password"
+            raise invalid(f"has no {missing}", "write user and password, or neither")
+        return self
+
+
+class NotifyOptions(Section):
+    """Who is notified of alerts: a `webhook`, whose URL is a secret, or a mailbox, or both."""
+
+    webhook: Annotated[SecretRef | None, NotEmpty] = Field(default=None, examples=["{env: WATCH_WEBHOOK}"])
+    email: Annotated[EmailOptions | None, NotEmpty] = Field(
+        default=None,
+        examples=["{to: ops@example.org, sender: rack@example.org, smarthost: mail.example.org:587}"],
+    )
+
+    @model_validator(mode="after")
+    def _somewhere(self) -> NotifyOptions:
+        if self.webhook is None and self.email is None:
+            raise invalid("has neither webhook nor email", "write one, or remove the key")
+        return self
+
+
+class WatchOptions(Section):
+    """Where metrics are collected and kept, and who is notified of alerts.
+
+    `server` None: the first node without a cap on its clock (`blackbox.clock_cap`), else the first node. `notify` None:
+    alerts are shown and sent to no receiver.
+    """
+
+    server: Annotated[Server | None, NotEmpty] = Field(default=None, examples=["spark1"])
+    interval: Interval = Field(default="15s", examples=["15s"])
+    keep: KeepOptions = KeepOptions()
+    notify: Annotated[NotifyOptions | None, NotEmpty] = Field(
+        default=None, examples=["{webhook: {env: WATCH_WEBHOOK}}"]
+    )
+
+
+def check_server(partial: PartialRack, watch: WatchOptions, _cabling: Cabling) -> Iterator[RuleViolation]:
+    """The server is a node of the rack, or an address that no machine of the rack has."""
+    where = ("watch", "server")
+    if isinstance(watch.server, IPv4Address):
+        for name, node in partial.nodes.items():
+            if node.address == watch.server:
+                yield RuleViolation(where, f"{watch.server} is the address of {name}", f"write {name}")
+        for name, switch in partial.switches.items():
+            if switch.address == watch.server:
+                what = f"{watch.server} is the address of {name}, and a switch cannot be the server"
+                yield RuleViolation(where, what, "write the name of a node")
+    elif watch.server is not None and partial.complete and watch.server not in partial.nodes:
+        near = get_close_matches(watch.server, list(partial.nodes), 1)
+        right = f"did you mean {near[0]}?" if near else "write the name of a node, or the address of a machine outside"
+        yield RuleViolation(where, f"there is no node called {watch.server}", right)

@@ -1,0 +1,68 @@
+"""The rules of Prometheus: alerts, and what rack.yaml declares as series that they compare with. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+from core.model import Rack
+from core.model.fields import mebibytes
+from core.util import resources
+from core.util.managed_file import ManagedFile, header
+from roles.blackbox.options import BlackboxOptions
+from roles.memory.options import MemoryOptions
+from roles.watch.desired import RULES
+
+ALERTS = (
+    "files/alerts-node.yml",
+    "files/alerts-memory.yml",
+    "files/alerts-recorder.yml",
+    "files/alerts-fabric.yml",
+    "files/alerts-engines.yml",
+    "files/alerts-server.yml",
+)
+"""A group of alerts each."""
+CHECK = 'promtool check rules "$new"'
+
+
+# claim: watch.exporter-series
+# claim: watch.thresholds
+def rule_file(rack: Rack) -> ManagedFile:
+    """Return the rules for this rack."""
+    alerts = "".join(resources.file_text("roles.watch", file) for file in ALERTS)
+    declared = "\n".join(f"  - {line}" for line in _declared(rack))
+    text = f"{header(rack.rack)}\ngroups:\n- name: rack\n  rules:\n{declared}\n{alerts}"
+    return ManagedFile(RULES, text.encode(), validate=CHECK)
+
+
+def alert_names(rack: Rack) -> tuple[str, ...]:
+    """Return the names of the alerts."""
+    return tuple(re.findall(r"^  - alert: (\w+)$", rule_file(rack).content.decode(), re.MULTILINE))
+
+
+def _declared(rack: Rack) -> Iterator[str]:
+    """Yield a recording rule for each declared value: alerts compare with it, and pictures name the cables by it."""
+    memory, blackbox = rack.options(MemoryOptions), rack.declared(BlackboxOptions)
+    caps = blackbox.clock_cap if blackbox else {}
+    for name, node in rack.nodes.items():
+        yield _constant("sparkrack_swap_declared", int(memory.swap), node=name)
+        if memory.floor:
+            yield _constant("sparkrack_memory_floor_bytes", mebibytes(memory.floor) * 1024**2, node=name)
+        if cap := caps.get(name, caps.get(node.vendor)):
+            yield _constant("sparkrack_gpu_clock_cap_hertz", cap * 10**6, node=name)
+        for port in rack.cabling.ports_of(name):
+            cable = rack.cabling.cable_of(port)
+            leg = rack.cabling.leg_of(port)
+            for half in port.halves:
+                place = {"node": name, "device": half.interface}
+                names = {"port": str(port.number), "half": str(half.index), "leg": str(leg or "")}
+                yield _constant("sparkrack_half_info", 1, **place, **names)
+                yield _constant("sparkrack_half_declared_mtu_bytes", rack.fabric.mtu, **place)
+                if cable:
+                    yield _constant("sparkrack_half_declared_bits_per_second", cable.gbps * 10**9, **place)
+
+
+def _constant(series: str, value: int, **labels: str) -> str:
+    words = ", ".join(f"{key}: {json.dumps(text)}" for key, text in labels.items() if text)
+    return f"{{record: {series}, expr: vector({value}), labels: {{{words}}}}}"

@@ -1,0 +1,92 @@
+"""The configuration of Prometheus: what it scrapes, and where it sends alerts. Pure."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from core.model import Rack
+from core.model.serving import ServingUnit
+from core.model.serving_launch import api_address
+from core.util.managed_file import ManagedFile, header
+from roles.watch import desired
+from roles.watch.options import WatchOptions
+
+CHECK = 'promtool check config "$new"'
+
+
+def yaml_text(rack: Rack, document: dict[str, Any]) -> str:
+    """Return a file of ours in YAML."""
+    writer, text = YAML(), io.StringIO()
+    writer.default_flow_style = False
+    writer.width = 4096
+    writer.dump(document, text)
+    return f"{header(rack.rack)}\n{text.getvalue()}"
+
+
+def prometheus_file(rack: Rack) -> ManagedFile:
+    """Return the configuration of Prometheus. Its check reads the rules, so they are written first."""
+    return ManagedFile(desired.CONFIG, yaml_text(rack, _document(rack)).encode(), validate=CHECK)
+
+
+def _document(rack: Rack) -> dict[str, Any]:
+    interval, address = rack.options(WatchOptions).interval, desired.server_address(rack)
+    alertmanager = f"{address}:{desired.ALERTMANAGER_PORT}"
+    nodes = [
+        {
+            "targets": [f"{node.address}:{desired.EXPORTER_PORT}"],
+            "labels": {"node": name, "vendor": node.vendor, "rank": str(rank)},
+        }
+        for rank, (name, node) in enumerate(rack.nodes.items())
+    ]
+    return {
+        "global": {
+            "scrape_interval": interval,
+            "evaluation_interval": interval,
+            "external_labels": {"rack": rack.rack},
+        },
+        "rule_files": [desired.RULES],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
+        "scrape_configs": [
+            {"job_name": "node", "static_configs": nodes},
+            {"job_name": "prometheus", "static_configs": [{"targets": [f"{address}:{desired.PROMETHEUS_PORT}"]}]},
+            {"job_name": "alertmanager", "static_configs": [{"targets": [alertmanager]}]},
+            *_engine_jobs(rack),
+        ],
+    }
+
+
+def _engine_jobs(rack: Rack) -> Iterator[dict[str, Any]]:
+    for kind in ("vllm", "sglang"):
+        targets = [
+            {
+                "targets": [f"{api_address(rack, unit)}:{unit.api.port}"],
+                "labels": {"unit": unit.name, "node": unit.ranks(rack.nodes)[0]},
+            }
+            for unit in watched_units(rack)
+            if unit.kind == kind
+        ]
+        if targets:
+            yield {"job_name": kind, "static_configs": targets}
+
+
+# claim: watch.engine-metrics
+def watched_units(rack: Rack) -> Iterator[ServingUnit]:
+    """Yield the units whose metrics the server can read: those that are to run, and answer where the server is.
+
+    SGLang has metrics only with its option enable-metrics.
+    """
+    at = desired.server(rack)
+    for unit in rack.serving.units.values() if rack.serving else ():
+        head = unit.ranks(rack.nodes)[0]
+        reachable = {
+            "management": True,
+            "fabric": at is not None,
+            "local": at is not None and at.name == head,
+        }[unit.api.listen]
+        exposed = unit.kind == "vllm" or unit.args.get("enable-metrics") is True
+        if unit.wish == "up" and reachable and exposed:
+            yield unit

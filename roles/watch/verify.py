@@ -1,0 +1,164 @@
+"""Prove the watch: what systemd, the kernel's sockets, and the APIs of Prometheus and Alertmanager report."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any
+
+import pytest
+
+from core.model import Node, Rack
+from core.ssh.client import Machine
+from core.verify.reporter import CheckReporter
+from roles.watch import desired, rules
+from roles.watch.options import WatchOptions
+
+PORTS = {
+    desired.EXPORTER: desired.EXPORTER_PORT,
+    desired.PROMETHEUS: desired.PROMETHEUS_PORT,
+    desired.ALERTMANAGER: desired.ALERTMANAGER_PORT,
+}
+_FETCH = (
+    "import sys, urllib.request as u; "
+    "sys.stdout.buffer.write(u.build_opener(u.ProxyHandler({})).open(sys.argv[1], timeout=20).read())"
+)
+
+
+@pytest.fixture
+def declared(rack: Rack) -> WatchOptions:
+    """The declared section."""
+    found = rack.declared(WatchOptions)
+    if found is None:
+        pytest.skip("rack.yaml declares no watch")
+    return found
+
+
+@pytest.fixture
+def server(rack: Rack, node: Node, declared: WatchOptions) -> Node:  # noqa: ARG001
+    """This node, which is the server."""
+    if desired.server(rack) != node:
+        pytest.skip(f"{node.name} is not the server")
+    return node
+
+
+def packages(rack: Rack, node: Node) -> tuple[str, ...]:
+    """Return the packages whose programs run on a node."""
+    return desired.PACKAGES if desired.server(rack) == node else (desired.EXPORTER,)
+
+
+def output(node: Node, machine: Machine, command: str) -> str:
+    """Return the output of a command on the node."""
+    done = machine.run(f"LC_ALL=C {command}")
+    assert done.rc == 0, f"{node.name}: {command}: {(done.stderr or done.stdout).strip() or f'exit {done.rc}'}"
+    return str(done.stdout)
+
+
+def fetched(node: Node, machine: Machine, port: int, path: str) -> str:
+    """Return what a program of the node answers at its management address."""
+    url = f"http://{node.address}:{port}{path}"
+    done = machine.run(f"python3 -I -c {shlex.quote(_FETCH)} {shlex.quote(url)}")
+    why = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"exit {done.rc}"]
+    assert done.rc == 0, f"{node.name}: {url}: {why[0]}"
+    return str(done.stdout)
+
+
+def answer(node: Node, machine: Machine, port: int, path: str) -> Any:
+    """Return the same as data."""
+    text = fetched(node, machine, port, path)
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise AssertionError(f"{node.name}: port {port}: {path}: unexpected output {text[:80]!r}") from None
+
+
+def test_the_units_run_and_start_at_boot(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: WatchOptions,  # noqa: ARG001
+    report: CheckReporter,
+) -> None:
+    """The exporter on every node, Prometheus and Alertmanager on the server."""
+    faults = []
+    for package in packages(rack, node):
+        name = desired.unit(package)
+        text = output(node, machine, f"systemctl show --property=ActiveState,UnitFileState {name}")
+        state = dict(line.partition("=")[::2] for line in text.splitlines())
+        for key, wanted in (("ActiveState", "active"), ("UnitFileState", "enabled")):
+            if state.get(key) != wanted:
+                faults.append(f"{name} is {state.get(key) or 'unknown'}, wanted {wanted}")
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
+def test_they_listen_on_the_management_address_only(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: WatchOptions,  # noqa: ARG001
+    report: CheckReporter,
+) -> None:
+    """As the kernel shows the sockets of these programs."""
+    text = output(node, machine, "ss --no-header --listening --tcp --numeric --processes")
+    faults = []
+    for package in packages(rack, node):
+        # The kernel knows the first 15 characters of a program's name.
+        mine = [line for line in text.splitlines() if f'("{package[:15]}"' in line or _is_at(line, PORTS[package])]
+        found = sorted({line.split()[3] for line in mine})
+        wanted = [f"{node.address}:{PORTS[package]}"]
+        if found != wanted:
+            faults.append(f"{package} listens on {', '.join(found) or 'nothing'}, wanted {wanted[0]}")
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
+def _is_at(line: str, port: int) -> bool:
+    return line.split()[3].endswith(f":{port}")
+
+
+def test_the_exporter_answers(node: Node, machine: Machine, declared: WatchOptions) -> None:  # noqa: ARG001
+    """With the series that most alerts look at."""
+    text = fetched(node, machine, desired.EXPORTER_PORT, "/metrics")
+    found = set(re.findall(r"^(node_[a-zA-Z0-9_]+)", text, re.MULTILINE))
+    wanted = {"node_memory_MemAvailable_bytes", "node_boot_time_seconds", "node_network_up", "node_uname_info"}
+    assert not wanted - found, f"{node.name}: the exporter has no {', '.join(sorted(wanted - found))}"
+
+
+def test_every_node_is_scraped(server: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+    """By the targets of Prometheus."""
+    data = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/targets?state=active")["data"]["activeTargets"]
+    found = {one["labels"].get("node"): one for one in data if one["labels"].get("job") == "node"}
+    faults = [f"{name} is no target" for name in rack.nodes if name not in found]
+    faults += [f"{name} is no node of the rack" for name in found if name not in rack.nodes]
+    faults += [
+        f"{name} is {one['health']}: {one['lastError']}"
+        for name, one in found.items()
+        if name in rack.nodes and one["health"] != "up"
+    ]
+    report.judge(f"{server.name}: {fault}" for fault in faults)
+
+
+def test_the_alerts_are_evaluated(server: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+    """Prometheus has the declared alerts and no other, and evaluates each without an error."""
+    groups = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/rules")["data"]["groups"]
+    found = {rule["name"]: rule for group in groups for rule in group["rules"] if rule["type"] == "alerting"}
+    wanted = set(rules.alert_names(rack))
+    faults = [f"{name} is not loaded" for name in sorted(wanted - found.keys())]
+    faults += [f"{name} is loaded and not declared" for name in sorted(found.keys() - wanted)]
+    faults += [
+        f"{name}: {rule.get('lastError') or rule['health']}"
+        for name, rule in sorted(found.items())
+        if rule["health"] != "ok"
+    ]
+    report.judge(f"{server.name}: {fault}" for fault in faults)
+
+
+def test_prometheus_knows_its_alertmanager(server: Node, machine: Machine) -> None:
+    """The one on the management address, and that answers."""
+    data = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/alertmanagers")["data"]
+    found = [one["url"] for one in data["activeAlertmanagers"]]
+    wanted = f"http://{server.address}:{desired.ALERTMANAGER_PORT}/api/v2/alerts"
+    assert found == [wanted], (
+        f"{server.name}: Prometheus sends alerts to {', '.join(found) or 'nothing'}, wanted {wanted}"
+    )
+    fetched(server, machine, desired.ALERTMANAGER_PORT, "/-/ready")

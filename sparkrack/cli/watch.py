@@ -1,0 +1,204 @@
+"""`sparkrack watch`: the rack as its Prometheus has it, on a screen that renews itself. Nothing is changed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sparkrack.cli.loading import loading
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
+
+if TYPE_CHECKING:
+    from core.model import Rack
+    from sparkrack.watch.model import WatchReport
+    from sparkrack.watch.prometheus_api import PrometheusApi
+
+SECONDS = 5.0
+"""Between two looks of the live screen."""
+
+
+@click.command()
+@rack_option
+@limit_option
+@exclude_option
+@click.option("--once", is_flag=True, help="Show it once instead of a screen that renews itself.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a page with curves of the last hours, which needs nothing else.",
+)
+@click.option("--url", metavar="URL", help="Ask this Prometheus, as behind a forwarded port: http://127.0.0.1:9090.")
+@click.option(
+    "--files",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Ask nothing; write the configuration for a server outside of the rack.",
+)
+@click.option(
+    "--dashboards",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Ask nothing; write dashboards and provisioning files for a Grafana.",
+)
+@json_option
+@quiet_option
+def watch(
+    rack: Path,
+    limit: tuple[str, ...],
+    exclude: tuple[str, ...],
+    once: bool,
+    html: Path | None,
+    url: str | None,
+    files: Path | None,
+    dashboards: Path | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Show every node and served unit in a line, and the alerts: clock, power, memory, links, queue.
+
+    \b
+      sparkrack watch
+      sparkrack watch --once --quiet || echo look at it
+      sparkrack watch --html watch.html
+
+    The values are those that Prometheus on the server of the section `watch` has, which is asked at its management
+    address. From elsewhere, forward its port (ssh -L 9090:ADDRESS:9090 NODE) and give --url. Without a terminal it is
+    shown once. A dash is a value that nothing exports.
+    Exit 0 when no alert fires, 2 when one does or a node is silent, 1 when something is unknown or Prometheus does not
+    answer.
+    """
+    with loading():
+        from core.model import load
+        from core.model.selection import SelectionError, select
+        from roles.watch.options import WatchOptions
+        from sparkrack.watch.prometheus_api import PrometheusApi
+
+    found = load(rack)
+    try:
+        machines = select(found, limit, exclude).machines
+    except SelectionError as fault:
+        raise click.ClickException(str(fault)) from None
+    if found.declared(WatchOptions) is None:
+        raise click.ClickException(f"{rack} has no section watch; docs/roles/watch.md has an example")
+    if files or dashboards:
+        if files:
+            _write_files(found, files)
+        if dashboards:
+            _write_dashboards(url or _address(found), dashboards)
+        return
+    names = tuple(name for name in found.nodes if name in machines)
+    api = PrometheusApi(url or _address(found))
+    live = sys.stdout.isatty() and not (once or as_json or quiet or html)
+    report = _live(found, names, api) if live else _look(found, names, api)
+    if html:
+        _write_page(report, api, html)
+    if not live:
+        _show(report, as_json=as_json, quiet=quiet)
+    _next(report, rack, silent=as_json or quiet)
+    sys.exit(report.exit)
+
+
+def _address(rack: Rack) -> str:
+    from roles.watch import desired
+
+    return f"http://{desired.server_address(rack)}:{desired.PROMETHEUS_PORT}"
+
+
+def _look(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport:
+    from sparkrack.watch.collect import collect
+    from sparkrack.watch.prometheus_api import PrometheusError
+
+    try:
+        return collect(rack, names, api)
+    except PrometheusError as fault:
+        raise click.ClickException(str(fault)) from None
+
+
+def _live(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport:
+    """Renew the screen until the operator ends it; return what it showed last."""
+    from rich.live import Live
+
+    from sparkrack.watch.render import screen
+
+    report = _look(rack, names, api)
+    try:
+        with Live(screen(report), auto_refresh=False, screen=False) as display:
+            while True:
+                display.refresh()
+                time.sleep(SECONDS)
+                report = _look(rack, names, api)
+                display.update(screen(report))
+    except KeyboardInterrupt:
+        return report
+
+
+def _show(report: WatchReport, *, as_json: bool, quiet: bool) -> None:
+    from rich.console import Console
+
+    from sparkrack.status.render import WIDTH
+    from sparkrack.watch.render import show
+
+    if as_json:
+        click.echo(report.to_json())
+        return
+    width = None if sys.stdout.isatty() else WIDTH
+    show(report, Console(highlight=False, markup=False, width=width), quiet=quiet)
+
+
+def _write_page(report: WatchReport, api: PrometheusApi, file: Path) -> None:
+    from core.util.atomic_file import write_atomic
+    from sparkrack.watch.prometheus_api import PrometheusError
+    from sparkrack.watch.report_html import page
+
+    try:
+        write_atomic(file, page(report, api))
+    except PrometheusError as fault:
+        raise click.ClickException(str(fault)) from None
+    except OSError as fault:
+        raise click.ClickException(f"{file}: {fault.strerror}") from None
+
+
+def _write_files(rack: Rack, folder: Path) -> None:
+    """Write what the server reads, readable by its owner only: one of the files has secrets."""
+    from roles.watch import desired, notifications, rules, scrape
+
+    values = {ref: ref.resolve().get_secret_value() for ref in notifications.secrets(rack)}
+    contents = {
+        desired.RULES: rules.rule_file(rack).content,
+        desired.CONFIG: scrape.prometheus_file(rack).content,
+        desired.NOTIFICATIONS: notifications.alertmanager_text(rack, values),
+    }
+    _write_all(folder, {Path(path).name: content.decode() for path, content in contents.items()})
+
+
+def _write_dashboards(url: str, folder: Path) -> None:
+    from sparkrack.watch import dashboards
+
+    _write_all(folder, dashboards.files(url))
+
+
+def _write_all(folder: Path, contents: Mapping[str, str]) -> None:
+    """Write files into a folder, and print their paths."""
+    from core.util.atomic_file import write_atomic
+
+    try:
+        for name, content in contents.items():
+            write_atomic(folder / name, content)
+            click.echo(str(folder / name))
+    except OSError as fault:
+        raise click.ClickException(f"{folder}: {fault.strerror}") from None
+
+
+def _next(report: WatchReport, rack: Path, *, silent: bool) -> None:
+    """Print the next step: prove the watch where something is unknown, look at the rack where an alert fires."""
+    if report.exit == 1:
+        next_step(["sparkrack", "verify", "--only", "watch"], rack=rack, silent=silent)
+    elif report.exit == 2:
+        next_step(["sparkrack", "status"], rack=rack, silent=silent)

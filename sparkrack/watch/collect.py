@@ -1,0 +1,105 @@
+"""Ask Prometheus for what one screen shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+from core.model import Rack
+from roles.watch import scrape
+from sparkrack.watch.model import ActiveAlert, WatchedNode, WatchedUnit, WatchReport
+from sparkrack.watch.prometheus_api import PrometheusApi
+
+NODE_QUERIES: Mapping[str, str] = {
+    "up": 'max by (node) (up{job="node"})',
+    "memory_available": 'max by (node) (node_memory_MemAvailable_bytes{job="node"})',
+    "memory_total": 'max by (node) (node_memory_MemTotal_bytes{job="node"})',
+    "memory_stalled": 'max by (node) (rate(node_pressure_memory_stalled_seconds_total{job="node"}[1m]))',
+    # An interface that is down has no series of its carrier.
+    "links_up": (
+        'count by (node) ((node_network_carrier{job="node"} == 1) and on(node, device) sparkrack_half_info) '
+        'or (0 * max by (node) (node_network_up{job="node"}))'
+    ),
+    "gpu_clock": "max by (node) (sparkrack_gpu_sm_clock_hertz) / 1e6",
+    "gpu_power": "max by (node) (sparkrack_gpu_power_watts)",
+    "gpu_margin": "min by (node) (sparkrack_gpu_tlimit_margin_celsius)",
+    "gpu_utilization": "max by (node) (sparkrack_gpu_utilization_ratio)",
+}
+"""One value a node."""
+UNIT_QUERIES: Mapping[str, str] = {
+    "up": 'max by (unit) (up{job=~"vllm|sglang"})',
+    "running": "sum by (unit) (vllm:num_requests_running or sglang:num_running_reqs)",
+    "waiting": "sum by (unit) (vllm:num_requests_waiting or sglang:num_queue_reqs)",
+    "cache": "max by (unit) (vllm:kv_cache_usage_perc or sglang:token_usage)",
+}
+"""One value a unit."""
+_ORDER = ("page", "ticket", "info")
+
+
+def collect(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport:
+    """Return what Prometheus has of these nodes, of the units and of the alerts. Raises PrometheusError."""
+    made = datetime.now(UTC).replace(microsecond=0)
+    of_nodes = {key: _values(api, query, "node") for key, query in NODE_QUERIES.items()}
+    units = list(scrape.watched_units(rack))
+    of_units = {key: _values(api, query, "unit") for key, query in UNIT_QUERIES.items()} if units else {}
+    return WatchReport(
+        rack=rack.rack,
+        made=made,
+        server=api.url,
+        nodes=tuple(_node(rack, name, of_nodes) for name in names),
+        units=tuple(
+            WatchedUnit(
+                name=unit.name,
+                node=unit.ranks(rack.nodes)[0],
+                up=_flag(of_units["up"].get(unit.name)),
+                **{key: of_units[key].get(unit.name) for key in ("running", "waiting", "cache")},
+            )
+            for unit in units
+        ),
+        alerts=tuple(sorted(map(_alert, api.alerts()), key=_rank)),
+    )
+
+
+def _values(api: PrometheusApi, query: str, label: str) -> dict[str, float]:
+    return {sample.labels[label]: sample.value for sample in api.query(query) if label in sample.labels}
+
+
+def _node(rack: Rack, name: str, found: Mapping[str, Mapping[str, float]]) -> WatchedNode:
+    values: dict[str, Any] = {key: found[key].get(name) for key in NODE_QUERIES if key not in ("up", "links_up")}
+    up, links = found["links_up"].get(name), sum(len(port.halves) for port in rack.cabling.ports_of(name))
+    return WatchedNode(
+        name=name,
+        up=_flag(found["up"].get(name)),
+        links_up=None if up is None else int(up),
+        links=links,
+        **values,
+    )
+
+
+def _flag(value: float | None) -> bool | None:
+    return None if value is None else value == 1
+
+
+def _alert(one: Mapping[str, Any]) -> ActiveAlert:
+    labels, annotations = (
+        {str(k): str(v) for k, v in dict(one.get(key) or {}).items()} for key in ("labels", "annotations")
+    )
+    since = None
+    with suppress(ValueError):
+        since = datetime.fromisoformat(str(one.get("activeAt"))[:19]).replace(tzinfo=UTC)
+    return ActiveAlert(
+        name=labels.get("alertname", "?"),
+        severity=labels.get("severity", "?"),
+        state="firing" if one.get("state") == "firing" else "pending",
+        since=since,
+        node=labels.get("node", ""),
+        summary=annotations.get("summary", ""),
+        runbook=annotations.get("runbook", ""),
+    )
+
+
+def _rank(alert: ActiveAlert) -> tuple[bool, int, str, str]:
+    order = _ORDER.index(alert.severity) if alert.severity in _ORDER else len(_ORDER)
+    return (alert.state != "firing", order, alert.name, alert.node)

@@ -1,0 +1,112 @@
+"""What Prometheus answers to queries over its HTTP API."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+
+SECONDS = 10
+"""For one answer."""
+
+
+class PrometheusError(Exception):
+    """Prometheus did not answer, or not as its API does. The message says why."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One value with its labels."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values of one series over a time, each with its seconds since 1970."""
+
+    labels: Mapping[str, str]
+    values: tuple[tuple[float, float], ...]
+
+
+class PrometheusApi:
+    """The API of a Prometheus. Every method raises PrometheusError."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self._session = requests.Session()
+        # The management network is asked directly, whatever proxy the operator's machine uses.
+        self._session.trust_env = False
+
+    def query(self, expression: str) -> list[Sample]:
+        """Return the present value of each series of an expression; one that is no number is left out."""
+        found = [
+            Sample(_labels(one), _number(value[1]))
+            for one in self._vector("query", query=expression)
+            if isinstance(value := one.get("value"), list) and len(value) == 2
+        ]
+        return [sample for sample in found if math.isfinite(sample.value)]
+
+    def query_range(self, expression: str, start: float, end: float, step: float) -> list[Range]:
+        """Return the values of each series of an expression over a time, in seconds."""
+        found = self._vector("query_range", query=expression, start=f"{start}", end=f"{end}", step=f"{step}")
+        return [
+            Range(_labels(one), tuple((float(at), _number(text)) for at, text in one.get("values", ())))
+            for one in found
+        ]
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """Return the active alerts as the API has them."""
+        found = self._data("alerts")
+        alerts = found.get("alerts") if isinstance(found, dict) else None
+        if not isinstance(alerts, list) or not all(isinstance(one, dict) for one in alerts):
+            raise PrometheusError(f"{self.url}: alerts: unexpected answer")
+        return alerts
+
+    def _vector(self, path: str, **parameters: str) -> list[dict[str, Any]]:
+        found = self._data(path, **parameters)
+        result = found.get("result") if isinstance(found, dict) else None
+        if not isinstance(result, list) or not all(
+            isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in result
+        ):
+            raise PrometheusError(f"{self.url}: {path}: unexpected answer")
+        return result
+
+    def _data(self, path: str, **parameters: str) -> Any:
+        address = f"{self.url}/api/v1/{path}"
+        try:
+            answer = self._session.get(address, params=parameters, timeout=SECONDS, allow_redirects=False)
+            body = answer.json()
+        except requests.exceptions.JSONDecodeError:
+            raise PrometheusError(f"{self.url}: the answer is not that of Prometheus") from None
+        except requests.exceptions.RequestException as fault:
+            raise PrometheusError(f"{self.url}: {_reason(fault)}") from None
+        if not isinstance(body, dict) or body.get("status") != "success":
+            why = body.get("error") if isinstance(body, dict) else None
+            raise PrometheusError(f"{self.url}: {path}: {why or 'unexpected answer'}")
+        return body.get("data")
+
+
+def _labels(one: Mapping[str, Any]) -> dict[str, str]:
+    return {str(key): str(value) for key, value in one["metric"].items()}
+
+
+def _number(text: object) -> float:
+    try:
+        return float(str(text))
+    except ValueError:
+        return math.nan
+
+
+def _reason(fault: requests.exceptions.RequestException) -> str:
+    if isinstance(fault, requests.exceptions.Timeout):
+        return f"no answer within {SECONDS} s"
+    if "Connection refused" in str(fault):
+        return "connection refused"
+    if isinstance(fault, requests.exceptions.ConnectionError):
+        return "no connection"
+    return type(fault).__name__

@@ -1,0 +1,130 @@
+"""`sparkrack watch` without a Prometheus, and the files for a server outside; with one: test_watch_end_to_end.py."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from ruamel.yaml import YAML
+
+from sparkrack.cli.main import sparkrack
+from sparkrack.watch.prometheus_api import Range
+from sparkrack.watch.report_html import draw
+from tests.unit.model.racks import SWITCH, changed
+
+OUTSIDE = "{server: 10.77.0.50, notify: {webhook: {env: WATCH_WEBHOOK}}}"
+
+
+def ended(folder: Path, section: str, *words: str, environment: Mapping[str, str] | None = None) -> Result:
+    file = folder / "rack.yaml"
+    file.write_text(changed(SWITCH, ("rack: two", f"rack: two\nwatch: {section}")) if section else SWITCH)
+    return CliRunner().invoke(
+        sparkrack, ["watch", "--rack", str(file), *words], catch_exceptions=False, env=dict(environment or {})
+    )
+
+
+def test_a_rack_that_declares_none(tmp_path: Path) -> None:
+    done = ended(tmp_path, "")
+    assert done.exit_code == 1
+    assert "has no section watch; docs/roles/watch.md has an example" in done.output
+
+
+def test_a_prometheus_that_is_not_there(tmp_path: Path) -> None:
+    done = ended(tmp_path, "{}", "--url", "http://127.0.0.1:1")
+    assert done.exit_code == 1
+    assert "Error: http://127.0.0.1:1: connection refused" in done.output
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"<html>", "the answer is not that of Prometheus"),
+        (b"[]", "query: unexpected answer"),
+        (b'{"status": "success", "data": null}', "query: unexpected answer"),
+        (b'{"status": "success", "data": {"result": [{"metric": 3}]}}', "query: unexpected answer"),
+        (b'{"status": "error", "error": "too many samples"}', "query: too many samples"),
+        (b'{"status": "success", "data": {"result": [{"metric": {}, "value": [1]}]}}', "alerts: unexpected answer"),
+    ],
+)
+def test_something_else_answers(tmp_path: Path, body: bytes, said: str) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        done = ended(tmp_path, "{}", "--once", "--url", f"http://127.0.0.1:{server.server_address[1]}")
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert done.exit_code == 1
+    assert said in done.output
+    assert "Traceback" not in done.output
+
+
+def test_files_for_a_server_outside(tmp_path: Path) -> None:
+    """Nothing is asked; only their owner reads them."""
+    folder = tmp_path / "files"
+    secret = {"WATCH_WEBHOOK": "http://hooks.example.org/s3cret"}
+    done = ended(tmp_path, OUTSIDE, "--files", str(folder), environment=secret)
+    assert done.exit_code == 0, done.output
+    names = ("sparkrack-rules.yml", "sparkrack.yml", "sparkrack-alertmanager.yml")
+    assert done.output.split() == [str(folder / name) for name in names]
+    assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+    assert "s3cret" in (folder / "sparkrack-alertmanager.yml").read_text()
+    assert "s3cret" not in done.output
+    assert "10.77.0.50:9090" in (folder / "sparkrack.yml").read_text()
+
+
+def test_files_without_their_secret(tmp_path: Path) -> None:
+    environment = {"WATCH_WEBHOOK": ""} if "WATCH_WEBHOOK" in os.environ else {}
+    done = ended(tmp_path, OUTSIDE, "--files", str(tmp_path / "files"), environment=environment)
+    assert done.exit_code == 1
+    assert "environment variable WATCH_WEBHOOK" in done.output
+    assert not (tmp_path / "files").exists()
+
+
+def test_dashboards_for_a_grafana(tmp_path: Path) -> None:
+    """Each has a name of its own, and its pictures do not overlap; their expressions: test_watch_end_to_end.py."""
+    folder = tmp_path / "grafana"
+    done = ended(tmp_path, "{server: spark2}", "--dashboards", str(folder))
+    assert done.exit_code == 0, done.output
+    made = [json.loads(path.read_text()) for path in sorted((folder / "dashboards").iterdir())]
+    assert sorted(one["uid"] for one in made) == [f"sparkrack-{name}" for name in ("engines", "fabric", "node", "rack")]
+    for one in made:
+        places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in one["panels"]}
+        assert len(places) == len({panel["id"] for panel in one["panels"]}) == len(one["panels"])
+        asked = any("$node" in target["expr"] for panel in one["panels"] for target in panel["targets"])
+        assert asked == bool(one["templating"]["list"])
+    source = YAML(typ="safe").load(folder / "provisioning/datasources/sparkrack.yaml")["datasources"][0]
+    assert source["url"] == "http://10.77.0.12:9090"
+    used = {panel["datasource"]["uid"] for one in made for panel in one["panels"]}
+    assert used == {source["uid"]}
+    provider = YAML(typ="safe").load(folder / "provisioning/dashboards/sparkrack.yaml")["providers"][0]
+    assert provider["options"]["path"] == "/var/lib/grafana/dashboards/sparkrack"
+
+
+def test_a_curve_is_broken_where_values_are_missing() -> None:
+    """A node that was off leaves a gap, and no line across it."""
+    values = tuple((float(at), float(at % 50)) for at in (*range(0, 100, 10), *range(200, 300, 10)))
+    made = draw("load", "", [Range({}, values)], 0, 300, 10)
+    assert made is not None
+    assert [len(line.split()) for line in made.lines] == [10, 10]
+    assert (made.smallest, made.largest, made.last) == (0, 40, 40)
+    assert draw("load", "", [], 0, 300, 10) is None
+    assert draw("load", "", [Range({}, ((1.0, math.nan),))], 0, 300, 10) is None

@@ -1,0 +1,175 @@
+"""Real exporters, Prometheus and Alertmanager, started as the role starts them: an alert reaches its receiver, the
+command shows the rack, and the proof of the role fails for what is broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from roles.watch import verify
+from roles.watch.desired import server_address
+from sparkrack.cli.main import sparkrack
+from sparkrack.watch.collect import NODE_QUERIES, UNIT_QUERIES
+from sparkrack.watch.dashboards import DASHBOARDS
+from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
+from sparkrack.watch.report_html import CURVES
+from tests.unit.cli.cli_fixtures import SPARKRACK
+from tests.unit.model.racks import SWITCH, changed
+from tests.unit.roles.card import Machine
+from tests.unit.roles.watch_server import LIMIT, Server, running, wait_for
+
+WATCHING = ("rack: two", "rack: two\nblackbox: {clock_cap: {asus: 2200}}\nwatch: {}")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(tmp_path_factory.mktemp("watch")) as found:
+        api = PrometheusApi(found.url)
+
+        def ready() -> bool:
+            try:
+                return sum(sample.value for sample in api.query('up{job=~"node|alertmanager"}')) == 3
+            except PrometheusError:
+                return False
+
+        wait_for("exporters are scraped", ready)
+        yield found
+
+
+def shown(server: Server, folder: Path, *words: str) -> Result:
+    file = folder / "rack.yaml"
+    file.write_text(changed(SWITCH, WATCHING))
+    arguments = ["watch", "--rack", str(file), "--url", server.url, *words]
+    return CliRunner().invoke(sparkrack, arguments, catch_exceptions=False)
+
+
+def test_every_query_is_answered(server: Server) -> None:
+    """A mistake in one of them is an error of the API."""
+    api = PrometheusApi(server.url)
+    for query in (*NODE_QUERIES.values(), *UNIT_QUERIES.values(), *(query for _, _, query in CURVES)):
+        api.query(query)
+    for panel in (panel for dashboard in DASHBOARDS for panel in dashboard.panels):
+        api.query(panel.expression.replace("$node", "spark1"))
+    with pytest.raises(PrometheusError, match="parse error"):
+        api.query("up{")
+
+
+def test_nodes_have_their_values(server: Server, tmp_path: Path) -> None:
+    ended = shown(server, tmp_path, "--json")
+    report = json.loads(ended.stdout)
+    assert [(one["name"], one["up"]) for one in report["nodes"]] == [("spark1", True), ("spark2", True)]
+    assert all(one["memory_available"] > 2**20 < one["memory_total"] for one in report["nodes"])
+    assert all((one["links_up"], one["links"], one["gpu_clock"]) == (0, 2, None) for one in report["nodes"])
+    assert ended.exit_code in (0, 2)
+
+
+def test_a_page_has_curves(server: Server, tmp_path: Path) -> None:
+    shown(server, tmp_path, "--html", str(tmp_path / "watch.html"))
+    page = (tmp_path / "watch.html").read_text()
+    assert page.count("<polyline") >= 2
+    assert "memory available" in page
+    assert "clock of the GPU" not in page
+
+
+def test_a_changed_configuration_is_read_without_a_restart(server: Server) -> None:
+    file = server.folder / "sparkrack.yml"
+    file.write_text(file.read_text().replace("rank: '0'", "rank: '7'"))
+    server.processes["prometheus"].send_signal(signal.SIGHUP)
+    api = PrometheusApi(server.url)
+    wait_for("the new label", lambda: api.query('up{rank="7"}'))
+    assert server.processes["prometheus"].poll() is None
+
+
+def test_the_screen_renews_itself_until_it_is_ended(server: Server, tmp_path: Path) -> None:
+    """On a terminal; Ctrl-C ends it with the exit code of what it showed."""
+    file = tmp_path / "rack.yaml"
+    file.write_text(changed(SWITCH, WATCHING))
+    screen, its = pty.openpty()
+    words = [SPARKRACK, "watch", "--rack", str(file), "--url", server.url]
+    with subprocess.Popen(words, stdin=its, stdout=its, stderr=subprocess.PIPE, text=True) as process:
+        os.close(its)
+        seen = ""
+        try:
+            while len(set(re.findall(r"\d\d:\d\d:\d\d UTC, two by", seen))) < 2:
+                assert select.select([screen], [], [], LIMIT)[0], seen
+                seen += os.read(screen, 4096).decode()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(LIMIT) in (0, 2)
+            assert process.stderr
+            assert "Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+            os.close(screen)
+    assert "clock MHz" in seen
+
+
+class Report:
+    """The part of the reporter that these checks use."""
+
+    def judge(self, faults: Any) -> None:
+        found = list(faults)
+        assert not found, "; ".join(found)
+
+
+def test_the_proof_asks_what_runs(server: Server, tmp_path: Path) -> None:
+    report: Any = Report()
+    machine: Any = Machine(tmp_path)
+    for node in server.rack.nodes.values():
+        verify.test_the_exporter_answers(node, machine, server.rack)  # type: ignore[arg-type]
+    at = server.rack.nodes["spark2"]
+    verify.test_every_node_is_scraped(at, machine, server.rack, report)
+    verify.test_the_alerts_are_evaluated(at, machine, server.rack, report)
+    verify.test_prometheus_knows_its_alertmanager(at, machine)
+
+
+def test_a_node_that_dies_is_told(server: Server, tmp_path: Path) -> None:
+    """Last: spark1 does not come back. From a scrape that fails to the message at the receiver."""
+    server.stop("spark1")
+
+    def told() -> list[dict[str, Any]]:
+        return [
+            alert
+            for message in list(server.posted)
+            for alert in message["alerts"]
+            if alert["labels"]["alertname"] == "NodeSilent"
+        ]
+
+    (alert,) = wait_for("NodeSilent at the receiver", told)[:1]
+    assert alert["labels"]["node"] == "spark1"
+    assert alert["labels"]["rack"] == "two"
+    assert alert["annotations"]["summary"] == "spark1 does not answer"
+    assert alert["annotations"]["runbook"] == "docs/runbooks/watch.md#nodesilent"
+    ended = shown(server, tmp_path, "--once")
+    assert ended.exit_code == 2, ended.output
+    assert "page NodeSilent since" in ended.output
+    assert "1 of 2 nodes answer" in ended.output
+    quiet = shown(server, tmp_path, "--quiet")
+    assert "clock MHz" not in quiet.output
+    assert "NodeSilent" in quiet.output
+    report: Any = Report()
+    machine: Any = Machine(tmp_path)
+    with pytest.raises(AssertionError, match=r"spark1 is down: .*connection refused"):
+        verify.test_every_node_is_scraped(server.rack.nodes["spark2"], machine, server.rack, report)
+    with pytest.raises(AssertionError, match="Connection refused"):
+        verify.test_the_exporter_answers(server.rack.nodes["spark1"], machine, server.rack)  # type: ignore[arg-type]
+
+
+def test_nothing_listens_on_other_addresses(server: Server) -> None:
+    """Of the programs that run, as the kernel shows their sockets."""
+    shown = ["ss", "--no-header", "--listening", "--tcp", "--udp", "--numeric", "--processes"]
+    lines = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.splitlines()
+    at = server_address(server.rack)
+    for name, port in (("prometheus", 9090), ("alertmanager", 9093)):
+        own = [line.split()[4] for line in lines if f"pid={server.processes[name].pid}," in line]
+        assert own == [f"{at}:{port}"], name

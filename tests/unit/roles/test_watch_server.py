@@ -1,0 +1,204 @@
+"""The server of the role watch as pure functions: what is written, reloaded or restarted, and what is never shown."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from core.model import Rack
+from core.model.declared_secrets import declared_secrets
+from core.model.secrets import SecretRef
+from core.ops.host_facts import HostReading
+from core.ops.operation import Changeset
+from roles.watch import apply, desired, notifications, rules, scrape
+from roles.watch.facts import MODES, NOTIFICATIONS, PATHS, UNITS, WatchFacts
+from tests.unit.model.serving_racks import VLLM
+from tests.unit.roles.watch_tools import HOOK, call, rack, written
+
+RUNNING = desired.WatchUnit("loaded", "active", "enabled", reload=False, pending=False)
+URL = "http://hooks.example.org/s3cret"
+NOTIFY = "{server: spark1, notify: {webhook: {env: WATCH_WEBHOOK}}}"
+
+
+def answer(units: dict[str, desired.WatchUnit]) -> str:
+    blocks = [
+        f"Id={desired.unit(package)}\nLoadState={one.load}\nActiveState={one.active}\nUnitFileState={one.file}\n"
+        f"NeedDaemonReload={'yes' if one.reload else 'no'}\n"
+        for package, one in units.items()
+    ]
+    marks = "".join(f" {package}" for package, one in units.items() if one.pending)
+    return "\n".join(blocks) + f"\nmarks:{marks}\n"
+
+
+def server(
+    found: Rack, changed: dict[str, bytes | None] | None = None, wrong: str = "", **units: desired.WatchUnit
+) -> WatchFacts:
+    """The facts of a server that has all as declared, but for these files, and units by package (`_` for `-`).
+    `wrong`: what stands for mode and owner of the file of Alertmanager."""
+    node = found.nodes["spark1"]
+    files: dict[str, bytes | None] = {
+        file.path: file.content
+        for file in (
+            desired.exporter_dropin(found, node),
+            desired.prometheus_dropin(found),
+            desired.alertmanager_dropin(found),
+            rules.rule_file(found),
+            scrape.prometheus_file(found),
+        )
+    }
+    files |= changed or {}
+    digest = hashlib.sha256(notifications.alertmanager_text(found, {HOOK: URL})).hexdigest()
+    states = dict.fromkeys(desired.PACKAGES, RUNNING) | {key.replace("_", "-"): one for key, one in units.items()}
+    modes = "".join(f"644 root:root {path}\n" for path in PATHS if files[path] is not None)
+    texts = {
+        UNITS: answer(states),
+        MODES: modes,
+        NOTIFICATIONS: f"{wrong or '640 root:prometheus'} {digest} {desired.NOTIFICATIONS}\n",
+    }
+    return WatchFacts(HostReading({**files, **{key: text.encode() for key, text in texts.items()}}, {}), found, node)
+
+
+def changes(facts: WatchFacts, url: str = URL) -> list[Changeset]:
+    wanted = notifications.alertmanager_text(facts.rack, {HOOK: url})
+    return [
+        apply.run_exporter.changeset(facts),
+        apply.run_prometheus.changeset(facts),
+        apply.run_alertmanager.changeset(apply.ServerFacts(facts, wanted)),
+    ]
+
+
+def texts(changeset: Changeset) -> list[str]:
+    return [str(command).partition("; export LC_ALL=C; ")[2] for command in changeset.commands]
+
+
+def test_a_server_as_declared() -> None:
+    assert all(one.in_sync_reason for one in changes(server(rack(NOTIFY))))
+
+
+def test_new_rules_are_read_while_it_runs() -> None:
+    _, prometheus, _ = changes(server(rack(NOTIFY), {desired.RULES: b"groups: []\n"}))
+    assert [event.message for event in prometheus.events] == [f"modify {desired.RULES}", "reload prometheus.service"]
+    assert (
+        texts(prometheus)[-1] == f"systemctl reload prometheus.service; rm -f {desired.MARKS}/watch-prometheus.pending"
+    )
+    # The mark comes before the file: a run that dies between is seen by the next.
+    assert "watch-prometheus.pending" in texts(prometheus)[0]
+
+
+def test_new_arguments_restart_it() -> None:
+    facts = server(rack(NOTIFY), {desired.dropin(desired.PROMETHEUS): b"[Service]\n"})
+    _, prometheus, _ = changes(facts)
+    assert prometheus.events[-1].message == "restart prometheus.service"
+    assert texts(prometheus)[-1].startswith("systemctl daemon-reload; systemctl restart prometheus.service; ")
+
+
+def test_files_of_a_run_that_died_are_read() -> None:
+    _, prometheus, alertmanager = changes(
+        server(
+            rack(NOTIFY),
+            prometheus=replace(RUNNING, pending=True),
+            prometheus_alertmanager=replace(RUNNING, pending=True),
+        )
+    )
+    assert [event.message for event in prometheus.events] == ["reload prometheus.service: it has not read its files"]
+    assert [event.message for event in alertmanager.events] == [
+        "reload prometheus-alertmanager.service: it has not read its files"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "url"), [("644 root:prometheus", URL), ("640 root:root", URL), ("", "http://hooks.example.org/n3w")]
+)
+def test_the_file_with_secrets_is_written_and_never_shown(wrong: str, url: str) -> None:
+    """Also where others may read it."""
+    _, _, alertmanager = changes(server(rack(NOTIFY), wrong=wrong), url)
+    assert [event.message for event in alertmanager.events] == [
+        f"rewrite {desired.NOTIFICATIONS}",
+        "reload prometheus-alertmanager.service",
+    ]
+    assert "hooks.example.org" not in repr(alertmanager.events)
+    put = texts(alertmanager)[1]
+    assert 'chown root:prometheus "$new"; chmod 640 "$new"; amtool check-config "$new"; ' in put
+    assert "hooks.example.org" not in put
+
+
+def test_a_secret_that_cannot_be_fetched_names_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WATCH_WEBHOOK", raising=False)
+    with pytest.raises(ValueError, match=r"watch\.notify\.webhook: environment variable WATCH_WEBHOOK is not set"):
+        apply._resolve(rack(NOTIFY), HOOK)
+
+
+def test_secrets_of_the_section_are_known() -> None:
+    email = "{to: a@b.c, sender: a@b.c, smarthost: 'mail:25', user: a, password: {env: MAIL}}"
+    found = rack(f"{{notify: {{webhook: {{env: WATCH_WEBHOOK}}, email: {email}}}}}")
+    known = {secret.ref: secret.path for secret in declared_secrets(found)}
+    assert known[HOOK] == ("watch", "notify", "webhook")
+    assert known[SecretRef(env="MAIL")] == ("watch", "notify", "email", "password")
+    assert set(notifications.secrets(found)) == {HOOK, SecretRef(env="MAIL")}
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        "{}",
+        NOTIFY,
+        "{server: 10.77.0.50, notify: {email: {to: a@b.c, sender: a@b.c, smarthost: 'mail:25'}}}",
+        "{notify: {email: {to: a@b.c, sender: a@b.c, smarthost: 'mail:25', user: a, password: {env: WATCH_WEBHOOK}}}}",
+    ],
+)
+def test_the_files_are_sound(section: str, tmp_path: Path) -> None:
+    """By Prometheus' and Alertmanager's own tools."""
+    written(tmp_path, rack(section), {HOOK: URL})
+    for words in (
+        ("promtool", "check", "rules", tmp_path / "sparkrack-rules.yml"),
+        ("promtool", "check", "config", tmp_path / "sparkrack.yml"),
+        ("amtool", "check-config", tmp_path / "sparkrack-alertmanager.yml"),
+    ):
+        done = call(*words)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_server_is_a_node_without_a_cap() -> None:
+    """spark1 is of a vendor with a cap."""
+    for section, name in (("{}", "spark2"), ("{server: spark1}", "spark1")):
+        found = desired.server(rack(section))
+        assert found is not None
+        assert found.name == name
+    assert desired.server(rack("{server: 10.77.0.50}")) is None
+    assert str(desired.server_address(rack("{server: 10.77.0.50}"))) == "10.77.0.50"
+
+
+UNIT = """
+images: ["%s"]
+models: {qwen: {source: Qwen/Qwen3, revision: main}}
+serving:
+  units:
+    one: {engine: ENGINE, version: 0.19.1, image: "%s", model: qwen, nodes: [spark1], context: 4096, memory: 0.8,
+      api: {listen: LISTEN}, wish: WISH, args: {ARGS}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("server_of", "engine", "listen", "wish", "arguments", "asked"),
+    [
+        ("spark2", "vllm", "management", "up", "", "10.77.0.11:8000"),
+        ("spark2", "vllm", "fabric", "up", "", "192.168.100.1:8000"),
+        ("spark1", "vllm", "local", "up", "", "127.0.0.1:8000"),
+        ("spark2", "vllm", "local", "up", "", ""),
+        ("10.77.0.50", "vllm", "fabric", "up", "", ""),
+        ("10.77.0.50", "vllm", "management", "up", "", "10.77.0.11:8000"),
+        ("spark2", "vllm", "management", "down", "", ""),
+    ],
+)
+def test_units_that_are_asked(server_of: str, engine: str, listen: str, wish: str, arguments: str, asked: str) -> None:
+    text = UNIT % (VLLM, VLLM)
+    for old, new in (("ENGINE", engine), ("LISTEN", listen), ("WISH", wish), ("ARGS", arguments)):
+        text = text.replace(old, new)
+    found = rack(f"{{server: {server_of}}}", ("memory:\n  swap: false\n", f"memory:\n  swap: false\n{text}"))
+    config = scrape.prometheus_file(found).content.decode()
+    assert ("job_name: vllm" in config) == bool(asked)
+    if asked:
+        assert f"- {asked}\n    labels:\n      unit: one\n      node: spark1\n" in config
