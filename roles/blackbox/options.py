@@ -171,11 +171,13 @@ def check_server(partial: PartialRack, blackbox: BlackboxOptions, _cabling: Cabl
         yield RuleViolation(("blackbox", "server"), what, f"write one of {', '.join(partial.nodes)}")
 
 
-def unencrypted(blackbox: BlackboxOptions) -> Iterator[RuleViolation]:
-    """What leaves the nodes unencrypted, which is allowed and worth knowing."""
+def unencrypted(blackbox: BlackboxOptions | None) -> Iterator[RuleViolation]:
+    """What leaves the nodes unencrypted, which is allowed and worth knowing; nothing without the section."""
+    if blackbox is None:
+        return
     everyone = "who is on the management network can read and forge it"
     if blackbox.remote == "plain":
-        what = f"the journal of each node goes to another one unencrypted: {everyone}"
+        what = f"the journal and the samples of each node go to another one unencrypted: {everyone}"
         yield RuleViolation(("blackbox", "remote"), what, "tls encrypts it")
     if blackbox.netconsole == "plain":
         what = f"what the kernel of each node logs goes to another one unencrypted: {everyone}"

@@ -79,7 +79,7 @@ def check(rack: Path, as_json: bool, quiet: bool) -> None:
         warnings += _serving(rack, loaded)
         warnings += [
             f"{position(rack, note.path)}: {note.what}; {note.right}"
-            for note in unencrypted(loaded.options(BlackboxOptions))
+            for note in unencrypted(loaded.declared(BlackboxOptions))
         ]
     except ConfigError as wrong:
         if not as_json:
