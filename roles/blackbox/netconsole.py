@@ -47,13 +47,13 @@ def sender_files(rack: Rack, node: Node, to: Node) -> list[ManagedFile]:
     program = resources.file_text("roles.blackbox", "files/netconsole-target.sh")
     service = resources.file_text(
         "roles.blackbox",
-        f"templates/{SERVICE}",
+        "templates/sparkrack-netconsole.service",
         header=header(rack.rack),
         program=PROGRAM,
         local=receivers.address(node),
         remote=receivers.address(to),
     )
-    timer = resources.file_text("roles.blackbox", f"templates/{TIMER}", header=header(rack.rack))
+    timer = resources.file_text("roles.blackbox", "templates/sparkrack-netconsole.timer", header=header(rack.rack))
     return [
         ManagedFile(PROGRAM, program.encode(), "755", validate_shell()),
         ManagedFile(f"{_UNITS}/{SERVICE}", service.encode(), validate=validate_unit(SERVICE)),
@@ -73,7 +73,10 @@ def receiver_files(rack: Rack, node: Node) -> list[ManagedFile]:
         *(f"--sender={one.name}={receivers.address(one)}" for one in senders(rack, node)),
     ]
     unit = resources.file_text(
-        "roles.blackbox", f"templates/{RECEIVE}", header=header(rack.rack), command=shlex.join(command)
+        "roles.blackbox",
+        "templates/sparkrack-netconsole-receive.service",
+        header=header(rack.rack),
+        command=shlex.join(command),
     )
     program = resources.file_text("roles.blackbox", "files/netconsole_receiver.py")
     return [
