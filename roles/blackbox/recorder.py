@@ -77,7 +77,14 @@ def unit(rack: Rack, node: Node, wanted: RecorderOptions, stream: SampleStream |
         command += ["--clock-cap", str(cap)]
     if stream is not None:
         command += ["--send", f"{stream.receiver}={stream.address}:{PORT}", *_tls(stream.mode)]
-    return _unit(rack, NAME, command, families="AF_UNIX AF_INET" if stream else "AF_UNIX")
+    text = resources.file_text(
+        "roles.blackbox",
+        "templates/sparkrack-recorder.service",
+        header=header(rack.rack),
+        command=" ".join(command),
+        families="AF_UNIX AF_INET" if stream else "AF_UNIX",
+    )
+    return ManagedFile(UNITS[NAME], text.encode(), validate=validate_unit(NAME))
 
 
 def receive_unit(rack: Rack, node: Node, wanted: RecorderOptions, sending: Mapping[str, SampleStream]) -> ManagedFile:
@@ -86,7 +93,13 @@ def receive_unit(rack: Rack, node: Node, wanted: RecorderOptions, sending: Mappi
     command = [PROGRAM, "receive", "--folder", PEERS, "--listen", f"{receivers.address(node)}:{PORT}", *_ring(wanted)]
     for name in sending:
         command += ["--peer", f"{name}={receivers.address(rack.nodes[name])}"]
-    return _unit(rack, RECEIVER, [*command, *_tls(mode)])
+    text = resources.file_text(
+        "roles.blackbox",
+        "templates/sparkrack-recorder-receive.service",
+        header=header(rack.rack),
+        command=" ".join([*command, *_tls(mode)]),
+    )
+    return ManagedFile(UNITS[RECEIVER], text.encode(), validate=validate_unit(RECEIVER))
 
 
 def _ring(wanted: RecorderOptions) -> list[str]:
@@ -95,13 +108,6 @@ def _ring(wanted: RecorderOptions) -> list[str]:
 
 def _tls(mode: str) -> list[str]:
     return ["--tls", *CERTIFICATES] if mode == "tls" else []
-
-
-def _unit(rack: Rack, name: str, command: list[str], **values: str) -> ManagedFile:
-    text = resources.file_text(
-        "roles.blackbox", f"templates/{name}", header=header(rack.rack), command=" ".join(command), **values
-    )
-    return ManagedFile(UNITS[name], text.encode(), validate=validate_unit(name))
 
 
 class RecorderState(NamedTuple):

@@ -909,7 +909,7 @@ def record(wanted: Recording) -> None:
     lock_memory()
     began = due = time.monotonic()
     reported = began
-    while not stop.is_set() and not (wanted.seconds and due - began >= wanted.seconds):
+    while not stop.is_set() and (wanted.seconds is None or due - began < wanted.seconds):
         body = {
             "time": round(time.time(), 3),
             "node": wanted.node,
@@ -930,7 +930,8 @@ def record(wanted: Recording) -> None:
             disk.put_metrics(_metrics(window, wanted))
         due = max(due + period, time.monotonic())  # samples that were missed are not made up for
         stop.wait(due - time.monotonic())
-    disk.put_metrics(_metrics(window, wanted))
+    if window.samples:
+        disk.put_metrics(_metrics(window, wanted))
     gpu.stop()
     disk.end()
     used = resource.getrusage(resource.RUSAGE_SELF)

@@ -384,6 +384,14 @@ def test_it_ends_after_the_seconds_that_were_asked_for(place: Path) -> None:
     assert 1 <= len(dumped(place / "ring")) <= 5
 
 
+def test_it_ends_before_the_first_sample(place: Path) -> None:
+    (place / "textfile").mkdir()
+    with recording(place, "--seconds", 0, "--metrics", place / "textfile/x.prom") as started:
+        assert started.wait(LIMIT) == 0
+    assert "0 samples in" in (place / "log").read_text()
+    assert dumped(place / "ring") == []
+
+
 class HungRing(recorder.Ring):
     """A ring on a disk that hangs until it is released."""
 
