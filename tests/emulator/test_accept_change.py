@@ -28,6 +28,7 @@ from tests.emulator import verify_fixtures
 from tests.emulator.emulator_process import reference_cables
 from tests.emulator.switch_runs import waits_for
 from tests.emulator.verify_fixtures import Kept, declared
+from tests.tiers import sampled
 from tests.unit.cli.accept_nodes import Nodes
 from tests.unit.cli.runs import command
 
@@ -194,7 +195,7 @@ LOST: Mapping[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("case", LOST)
+@pytest.mark.parametrize("case", sampled(LOST, of=2))
 def test_what_breaks_is_unknown(case: str, kept: Kept, nodes: Nodes) -> None:
     kept.emulator.control({"op": "fault", **LOST[case]})
     found = change(kept, "switch.lanes.unset-speed")["switch.lanes.unset-speed"]
