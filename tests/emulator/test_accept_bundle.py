@@ -169,7 +169,10 @@ PLANTED: Mapping[str, tuple[str, Plant, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", PLANTED)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=pytest.mark.soak if "word of the monitor" in case else ()) for case in PLANTED],
+)
 def test_a_planted_difference_is_a_failing_test(
     case: str, kept: Kept, nodes: Nodes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
