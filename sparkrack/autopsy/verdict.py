@@ -316,7 +316,7 @@ def remarks(evidence: Evidence) -> tuple[str, ...]:
     found = []
     sign = evidence.last_sign
     if sign and (same := sorted(n for n, at in evidence.other_downs.items() if abs(at - sign[0]) <= SAME_SECONDS)):
-        found.append(f"{', '.join(same)} lost their links at the same time: look at the mains or the switch first")
+        found.append(f"link down at the same time: {', '.join(same)}; look at the mains and the switch first")
     recent = [one for one in evidence.samples if one.time > evidence.samples[-1].time - 120]
     latched = [one for one in recent if (one.utilization or 0) > 0.8 and one.clock is not None and one.clock < 1000]
     if recent and len(latched) > len(recent) / 2:

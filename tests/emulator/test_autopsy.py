@@ -24,11 +24,12 @@ def nodes(tmp_path: Path) -> Nodes:
 
 
 def autopsy(workdir: Workdir, nodes: Nodes) -> dict[str, Any]:
+    more: dict[str, Any] = nodes.environment
     ended = command(
         *("sparkrack", "autopsy", "spark1", "--json", "--rack", workdir.folder / "rack.yaml"),
         CRS812_PASSWORD=workdir.emulator.password,
         XDG_STATE_HOME=str(workdir.folder / "state"),
-        **nodes.environment,
+        **more,
     )
     assert "Traceback" not in ended.text
     found: dict[str, Any] = json.loads(ended.stdout)

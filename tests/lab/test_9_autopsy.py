@@ -23,7 +23,8 @@ NODE, LEG = "spark2", {"cage": "qsfp56-dd-1", "lane": 3}
 BOOT = "tr -d - < /proc/sys/kernel/random/boot_id"
 WAIT = 600
 """Seconds for a boot: the machine of the tests is slow."""
-pytestmark = pytest.mark.soak
+pytestmark = pytest.mark.soak(sampled=False)
+"""Each test waits for a boot or two, and `make test` has no time for that."""
 
 
 @pytest.fixture(scope="module")
