@@ -41,6 +41,8 @@ RECORD = REPOSITORY / "docs/serving-examples.json"
 PAGE = REPOSITORY / "docs/serving-examples.md"
 MEMORY = 0.16
 """Share of a node's memory that a unit gets: a virtual node has 8 GiB, of which the guard keeps 3."""
+OVERHEAD = "4G"
+"""Of the sum that must fit in that share; the stand-in of the engine has none."""
 WEIGHTS = 1 << 20
 COST_ROUNDS = 5
 KEY = "sk-quiet-horse-1234567890"
@@ -112,6 +114,8 @@ def lab_text(example: ServedExample, folder: Path) -> tuple[str, list[str]]:
             f"serving.units.{name}.memory: {MEMORY} instead of {unit['memory']}: a node of the lab has 8 GiB"
         )
         unit["memory"] = MEMORY
+        changes.append(f"serving.units.{name}.overhead: {OVERHEAD}: keys and values of the whole context are counted")
+        unit["overhead"] = OVERHEAD
     out = StringIO()
     yaml.dump(data, out)
     return out.getvalue(), changes
