@@ -116,9 +116,12 @@ class World:
         root = self.roots[name]
         found: dict[str, Any] = node_of("blackbox") | read(OPERATIONS / "blackbox.set.yaml")
         if name == "spark2":  # it has no cap
-            usual = node_of("blackbox")
             found["/etc/systemd/system/sparkrack-clock-cap.service"] = None
-            found["blackbox-units"] = usual["blackbox-units"]
+            capped, usual = (
+                next(block for block in answers["blackbox-units"].split("\n\n") if "clock-cap" in block)
+                for answers in (found, node_of("blackbox"))
+            )
+            found["blackbox-units"] = found["blackbox-units"].replace(capped, usual)
         for path in stream_facts.PATHS:
             file = root / path.lstrip("/")
             found[path] = file.read_bytes() if file.exists() else None
