@@ -121,7 +121,8 @@ class Mask:
             text = text.replace(serial, self._known["serial number"][serial])
         text = _MAC.sub(lambda found: self._known["MAC address"].get(found[0].upper(), "00:00:00:00:00:00"), text)
         text = _V4.sub(lambda found: self._address(found[0], found[1]), text)
-        return text if _MAC.search(text) else _V6.sub(lambda found: self._address(found[0], found[1]), text)
+        # A MAC address has the form of an IPv6 address; it may stand beside one, as in the output of `ip neighbour`.
+        return _V6.sub(lambda found: found[0] if _MAC.fullmatch(found[0]) else self._address(found[0], found[1]), text)
 
     def _address(self, text: str, prefix: str | None) -> str:
         try:

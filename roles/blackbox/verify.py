@@ -307,15 +307,21 @@ def test_the_journal_arrives_at_another_node(
     file = shlex.quote(f"{journal_stream.RECEIVED}/remote-{node.name}.journal")
     only = "SYSLOG_IDENTIFIER=sparkrack-verify"
     read = f"journalctl --quiet --no-pager --output=cat --lines=500 --file={file} {only}"
+    assert _arrives(machines[to.name], read, marker), (
+        f"{node.name}: a line of its journal did not reach {to.name} within {ARRIVAL_SECONDS} s; see "
+        f"`journalctl --unit={journal_stream.UPLOAD}` on {node.name} and "
+        f"`journalctl --unit={journal_stream.RECEIVE}` on {to.name}"
+    )
+
+
+def _arrives(receiver: Machine, read: str, marker: str) -> bool:
+    """Whether a command at the receiver prints the marker in time."""
     end = time.monotonic() + ARRIVAL_SECONDS
-    while marker not in str(machines[to.name].run(read).stdout):
+    while marker not in str(receiver.run(read).stdout):
         if time.monotonic() > end:
-            pytest.fail(
-                f"{node.name}: a line of its journal did not reach {to.name} within {ARRIVAL_SECONDS} s; see "
-                f"`journalctl --unit={journal_stream.UPLOAD}` on {node.name} and "
-                f"`journalctl --unit={journal_stream.RECEIVE}` on {to.name}"
-            )
+            return False
         time.sleep(1)
+    return True
 
 
 def test_kernel_messages_are_received_at_the_management_address(
@@ -361,15 +367,11 @@ def test_the_kernel_messages_arrive_at_another_node(
     write = f"echo '<4>{marker}' > /dev/kmsg"
     output(node, machine, f"sh -c {shlex.quote(write)}")
     read = f"tail --lines=500 {shlex.quote(f'{netconsole.RECEIVED}/{node.name}.log')}"
-    end = time.monotonic() + ARRIVAL_SECONDS
-    while marker not in str(machines[to.name].run(read).stdout):
-        if time.monotonic() > end:
-            pytest.fail(
-                f"{node.name}: a message of its kernel did not reach {to.name} within {ARRIVAL_SECONDS} s; see "
-                f"`journalctl --unit={netconsole.SERVICE}` on {node.name} and "
-                f"`journalctl --unit={netconsole.RECEIVE}` on {to.name}"
-            )
-        time.sleep(1)
+    assert _arrives(machines[to.name], read, marker), (
+        f"{node.name}: a message of its kernel did not reach {to.name} within {ARRIVAL_SECONDS} s; see "
+        f"`journalctl --unit={netconsole.SERVICE}` on {node.name} and "
+        f"`journalctl --unit={netconsole.RECEIVE}` on {to.name}"
+    )
 
 
 def test_samples_are_recorded(

@@ -99,8 +99,6 @@ class Anonymizer:
         for kind, pattern in _KEYS:
             line = pattern.sub(lambda found, kind=kind: self._key(kind, found[0]), line)  # type: ignore[misc]
         line = self.mask.words(line)
-        # The mask leaves IPv6 addresses beside a MAC address: word by word there is none beside it.
-        line = re.sub(r"\S+", lambda found: self.mask.words(found[0]), line)
         for form, new in self._compact.items():
             line = re.sub(rf"(?i)(?<![0-9a-z]){form}(?![0-9a-f])", new, line)
         return _V4.sub(lambda found: self._address(found[0]), line)

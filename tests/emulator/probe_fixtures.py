@@ -35,7 +35,10 @@ PLANTED = (
 )
 """Values on the switch that no fixture may contain."""
 
-VOLATILE = ("uptime", "free-memory", "cpu-load", "free-hdd-space", "when", "time", "date", "next-run", "expires-after")
+VOLATILE = (
+    *("uptime", "free-memory", "cpu-load", "free-hdd-space", "when", "time", "date", "next-run", "expires-after"),
+    "last-link-down-time",
+)
 
 
 def _plant(operator: Operator) -> None:

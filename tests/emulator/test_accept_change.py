@@ -299,7 +299,7 @@ def test_a_run_that_is_killed_goes_on(times: int, kept: Kept, tmp_path: Path, mo
         settled.append(len(file.read_text().splitlines()) - 1 if file.exists() else settled[-1])
         assert settled == sorted(settled)
         if (output / "accept.json").exists():
-            # It had ended before: the next one begins anew.
+            # It had ended before: the next one begins again.
             (output / "accept.json").unlink()
             settled = [0]
     ended = command("sparkrack", *words)

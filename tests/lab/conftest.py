@@ -64,3 +64,10 @@ def rack(worker: Worker, request: pytest.FixtureRequest) -> VirtualRack:
         worker.rack = converged(worker.folder, NODES)
         worker.failures = request.session.testsfailed
     return worker.rack
+
+
+@pytest.fixture(scope="module")
+def disposable_rack(worker: Worker, rack: VirtualRack) -> Iterator[VirtualRack]:
+    """A converged rack that a file may leave in any state: the next file begins with a restored one."""
+    yield rack
+    worker.rack = None

@@ -28,11 +28,11 @@ pytestmark = pytest.mark.soak(sampled=False)
 
 
 @pytest.fixture(scope="module")
-def file(rack: VirtualRack) -> Iterator[Path]:
+def file(disposable_rack: VirtualRack) -> Iterator[Path]:
     """The rack file with the section blackbox, applied."""
-    path = rack.folder / "blackbox.yaml"
-    path.write_text(rack.paths.rack.read_text() + BLACKBOX)
-    done = rack.inside("sparkrack", "apply", "-y", "--only", "blackbox", rack=path, check=False)
+    path = disposable_rack.folder / "blackbox.yaml"
+    path.write_text(disposable_rack.paths.rack.read_text() + BLACKBOX)
+    done = disposable_rack.inside("sparkrack", "apply", "-y", "--only", "blackbox", rack=path, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     yield path
     path.unlink()

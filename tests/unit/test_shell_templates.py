@@ -107,3 +107,14 @@ def test_a_directive_gives_its_reason(path: Path) -> None:
     for line in path.read_text().splitlines():
         if line.lstrip().startswith("# shellcheck "):
             assert re.fullmatch(r"\s*# shellcheck (shell=(sh|bash)|disable=SC\d+ # .{10,})", line), line
+
+
+def test_dash_reads_one_byte_below_proc_sys() -> None:
+    """The reason of the next test: the kernel answers the second read of such a file with nothing."""
+    done = subprocess.run(["dash", "-c", "read -r all < /proc/sys/kernel/printk"], capture_output=True)
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("path", [path for top in PACKAGES for path in (TOP / top).rglob("*.sh")], ids=str)
+def test_no_script_reads_below_proc_sys_by_line(path: Path) -> None:
+    assert not re.search(r"\bread [^|;\n]*< */proc/sys", path.read_text())

@@ -27,5 +27,6 @@ if [ -d "$target" ]; then
 else
     printf 'netconsole target absent\n'
 fi
-read -r level _ < /proc/sys/kernel/printk
-printf 'netconsole level %s\n' "$level"
+# Not `read`: dash reads byte by byte, and the second read of a file below /proc/sys is empty.
+printk=$(cat /proc/sys/kernel/printk)
+printf 'netconsole level %s\n' "${printk%%[!0-9]*}"

@@ -46,6 +46,8 @@ if [ "${actual% }" != "$wanted" ] || [ "$(cat enabled)" = 0 ]; then
     echo "netconsole-target: messages go to $remote ($mac) over $interface"
 fi
 # Messages of a lower priority than this level are not sent: 5 lets warnings leave.
-read -r level _ < /proc/sys/kernel/printk
+# Not `read`: dash reads byte by byte, and the second read of a file below /proc/sys is empty.
+printk=$(cat /proc/sys/kernel/printk)
+level=${printk%%[!0-9]*}
 [ "$level" -ge 5 ] || echo 5 > /proc/sys/kernel/printk
 echo "<4>sparkrack-netconsole-mark" > /dev/kmsg

@@ -908,7 +908,8 @@ def record(wanted: Recording) -> None:
         thread.start()
     lock_memory()
     began = due = time.monotonic()
-    reported = began
+    # The first metrics come after a second: what reads them after a start does not have to wait.
+    reported = began + 1 - METRICS_EVERY
     while not stop.is_set() and (wanted.seconds is None or due - began < wanted.seconds):
         body = {
             "time": round(time.time(), 3),

@@ -13,7 +13,7 @@ from tests.unit.model.serving_racks import refusals
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_the_lab_changes_images_models_and_memory_of_an_example_and_nothing_else(name: str, tmp_path: Path) -> None:
+def test_the_lab_changes_images_models_memory_overhead_and_nothing_else(name: str, tmp_path: Path) -> None:
     example = EXAMPLES[name]
     text, changes = lab_text(example, tmp_path)
     assert refusals(text) == []
@@ -26,9 +26,10 @@ def test_the_lab_changes_images_models_and_memory_of_an_example_and_nothing_else
     for part in ("access", "nodes", "switches", "fabric"):
         assert getattr(after, part) == getattr(before, part)
     for key, unit in before.serving.units.items():
-        same = {"image": unit.image, "memory": unit.memory}
+        same = {"image": unit.image, "memory": unit.memory, "overhead": unit.overhead}
         assert after.serving.units[key].model_copy(update=same) == unit
-        assert any(line.startswith(f"serving.units.{key}.memory") for line in changes)
+        for part in ("memory", "overhead"):
+            assert any(line.startswith(f"serving.units.{key}.{part}") for line in changes)
     assert set(after.models) == set(before.models)
     assert all((tmp_path / model / "config.json").is_file() for model in after.models)
     assert example.unit in after.serving.units

@@ -381,7 +381,7 @@ def test_an_address_that_the_node_does_not_have(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_went_back_loses_no_sample() -> None:
-    """A node that was installed anew with a wrong clock begins below what its receiver has: all is sent again."""
+    """A node that was installed again with a wrong clock begins below what its receiver has: all is sent again."""
     received: list[int] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 

@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 
 from core.model import Rack
 from roles.watch import rules
+from tests.unit.roles.recorder_runs import recorder
 from tests.unit.roles.watch_tools import call, rack, written
 
 TOP = Path(__file__).parents[3]
@@ -50,10 +51,7 @@ def node(name: str, device: str = "enp1s0f1np1") -> Series:
         f'sparkrack_gpu_clock_event{{{own},reason="sw_thermal"}}': "0",
         f'sparkrack_gpu_clock_event{{{own},reason="sw_power_cap"}}': "1",
         f"sparkrack_gpu_tlimit_margin_celsius{{{own}}}": "20",
-        **{
-            f'sparkrack_kernel_events_total{{{own},event="{event}"}}': "1"
-            for event in ("xid", "nvrm_no_memory", "aer", "soft_lockup", "oops")
-        },
+        **{f'sparkrack_kernel_events_total{{{own},event="{event}"}}': "1" for event in recorder.EVENTS},
         **halves(here),
         f"node_network_carrier_changes_total{{{half}}}": "4",
         f"node_ethtool_received_prio3_pause{{{half}}}": "0+1500",
@@ -461,3 +459,9 @@ def test_a_node_without_floor_or_cap_has_no_series_of_it() -> None:
     text = rules.rule_file(rack("{}", ("memory:\n  swap: false", "memory:\n  floor: false"))).content.decode()
     assert "sparkrack_memory_floor_bytes, expr" not in text
     assert text.count("sparkrack_gpu_clock_cap_hertz, expr") == 1
+
+
+def test_the_events_of_the_rules_are_those_that_the_recorder_counts() -> None:
+    named = re.findall(r'event=~?"([^"]*)"', " ".join(str(rule["expr"]) for rule in ALERTS.values()))
+    events = {event for names in named for event in names.split("|")}
+    assert {"xid", "aer_fatal"} <= events <= set(recorder.EVENTS)

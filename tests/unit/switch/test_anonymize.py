@@ -133,3 +133,12 @@ def test_what_was_made_anonymous_stays_as_it_is(rows: list[dict[str, str]]) -> N
     once = [first.row("/x", row) for row in rows]
     second = mask(*once)
     assert [second.row("/x", row) for row in once] == once
+
+
+def test_an_address_beside_a_mac_address_is_replaced() -> None:
+    """As in a line of `ip neighbour`."""
+    line = "2a02:810a:8f40::17 dev enP7s7 lladdr 02:AA:BB:CC:DD:EE REACHABLE"
+    found = Mask.of([], [line]).words(line)
+    assert "2a02" not in found
+    assert "02:AA" not in found
+    assert found.endswith("REACHABLE")
