@@ -72,6 +72,8 @@ class EmulatedDevice:
         self._nvram = SavedState(config.state)
         self.store = Store(menus)
         self.chip = SwitchChip(self)
+        #: Values of sensors that differ from those of a unit at rest, by name; an empty one: there is no such row.
+        self.sensors: dict[str, str] = {}
         self.history = History(self.store)
         self.safe_mode = SafeMode(self.store, self.history, self.save)
         self.files = Files(config.state.with_name(f"{config.state.stem}.files"))
@@ -160,6 +162,7 @@ class EmulatedDevice:
             self.chip.reset(port)
         self.chip.stale.clear()
         self.chip.retrains = self.chip.quiet = False
+        self.sensors.clear()
         for begin in self.resets:
             begin()
         self.files.clear()

@@ -9,6 +9,7 @@ lane}``
 ``{"op": "counters", "interface": …, "add": {counter: n}}`` increases counters; ``{"op": "stale", "interface": …}``
 leaves the frames of a bridge port to the CPU although its flags show offloaded; ``{"op": "retrain"}`` does so to every
 link that comes up from then on; ``{"op": "quiet"}`` stops all traffic except what ``counters`` adds
+``{"op": "sensor", "name": "fan1-speed", "value": "0"}`` gives a sensor a value; with an empty one its row is gone
 ``{"op": "learn", "address": …, "interface": …}`` sets the port (default name) of a client, ether1 otherwise
 ``{"op": "file", "name": …, "path": …}`` puts a file of this machine on the unit, as an upload by hand would
 ``{"op": "pass", "seconds": s}`` advances clock, uptime and schedules
@@ -56,6 +57,7 @@ class Control:
             "stale": self._stale,
             "retrain": self._retrain,
             "quiet": self._quiet,
+            "sensor": self._sensor,
             "learn": self._learn,
             "file": self._file,
             "pass": self._pass,
@@ -149,6 +151,10 @@ class Control:
 
     def _quiet(self, _request: Request) -> Request:
         self._device.chip.quiet = True
+        return {}
+
+    def _sensor(self, request: Request) -> Request:
+        self._device.sensors[str(request["name"])] = str(request["value"])
         return {}
 
     def _learn(self, request: Request) -> Request:

@@ -10,13 +10,15 @@ from core.model import Node, Rack
 from core.ops import host_facts
 from core.util import managed_file, resources
 from core.util.managed_file import FileState, ManagedFile
-from roles.watch import desired
+from roles.watch import desired, switch_reader
 
 UNITS = "watch-units"
 MODES = "watch-modes"
 NOTIFICATIONS = "watch-notifications"
+SWITCH_READER = "watch-switch-reader"
+PASSWORDS = "watch-switch-passwords"
 
-PATHS = (*map(desired.dropin, desired.PACKAGES), desired.RULES, desired.CONFIG)
+PATHS = (*map(desired.dropin, desired.PACKAGES), desired.RULES, desired.CONFIG, *switch_reader.FILES)
 """Paths of the files that are wholly ours and hold no secret."""
 
 host_facts.register(
@@ -27,6 +29,8 @@ host_facts.register(
             UNITS: resources.shell_text("roles.watch", "files/live-units.sh"),
             MODES: managed_file.probe_permissions(PATHS),
             NOTIFICATIONS: managed_file.probe_hashes((desired.NOTIFICATIONS,)),
+            SWITCH_READER: resources.shell_text("roles.watch", "files/live-switch-reader.sh"),
+            PASSWORDS: managed_file.probe_hashes((switch_reader.PASSWORDS,)),
         },
     ),
 )
@@ -56,6 +60,17 @@ class WatchFacts:
         answer = self.reading.text(NOTIFICATIONS)
         return managed_file.parse_hashes(NOTIFICATIONS, answer).get(desired.NOTIFICATIONS)
 
+    @cached_property
+    def timer(self) -> switch_reader.TimerState:
+        """The timer that reads the switches."""
+        return switch_reader.parse_timer(self.reading.text(SWITCH_READER))
+
+    @cached_property
+    def passwords(self) -> FileState | None:
+        """The file of the readers' passwords, of which only the hash is read; None for missing."""
+        answer = self.reading.text(PASSWORDS)
+        return managed_file.parse_hashes(PASSWORDS, answer).get(switch_reader.PASSWORDS)
+
     def before(self, path: str) -> bytes | None:
         """Return the actual content of a file of ours; None for missing."""
         return self.reading.content(path)
@@ -79,7 +94,7 @@ class WatchFacts:
         change.
         """
         _ = [self.before(path) for path in PATHS]
-        _ = (self.reading.text(MODES), self.notifications, self.units)
+        _ = (self.reading.text(MODES), self.notifications, self.units, self.timer, self.passwords)
         lines = []
         for package in (desired.PROMETHEUS, desired.ALERTMANAGER) if self.serves else ():
             unit = self.units[package]

@@ -12,6 +12,7 @@ from core.util import resources
 from core.util.managed_file import ManagedFile, header
 from roles.blackbox.options import BlackboxOptions
 from roles.memory.options import MemoryOptions
+from roles.watch import switch_reader
 from roles.watch.desired import RULES
 
 ALERTS = (
@@ -30,7 +31,8 @@ CHECK = 'promtool check rules "$new"'
 # claim: watch.thresholds
 def rule_file(rack: Rack) -> ManagedFile:
     """Return the rules for this rack."""
-    alerts = "".join(resources.file_text("roles.watch", file) for file in ALERTS)
+    files = (*ALERTS, *switch_reader.alerts(rack))
+    alerts = "".join(resources.file_text("roles.watch", file) for file in files)
     declared = "\n".join(f"  - {line}" for line in _declared(rack))
     text = f"{header(rack.rack)}\ngroups:\n- name: rack\n  rules:\n{declared}\n{alerts}"
     return ManagedFile(RULES, text.encode(), validate=CHECK)
