@@ -23,6 +23,7 @@ from core.util.event import Action, Event, EventKind, acted, file_acted
 from core.util.managed_file import FileState, ManagedFile
 from roles.watch import ROLE, desired, notifications, rules, scrape
 from roles.watch.facts import WatchFacts
+from roles.watch.node_metrics_apply import export_node_metrics
 from roles.watch.options import WatchOptions
 
 _secrets: SharedSurvey[dict[SecretRef, str]] = SharedSurvey()
@@ -34,6 +35,7 @@ def apply(rack: Rack, node: Node) -> None:
     if rack.declared(WatchOptions) is None:
         return
     run_exporter(name="Export the metrics of the node", rack=rack, node=node)
+    export_node_metrics(name="Export what the node knows of itself", rack=rack, node=node)
     run_prometheus(name="Collect metrics and evaluate alerts", rack=rack, node=node)
     run_alertmanager(name="Send alerts", rack=rack, node=node)
 
