@@ -56,8 +56,6 @@ JOURNAL_MAGIC, JOURNAL_TAIL = b"LPKSHHRH", 192
 RECEIVED = re.compile(r"remote-([^@]+)(?:@.*)?\.journal")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 MODEL_FILE = re.compile(r"([0-9a-f]{64}) (\d+) ([^\t]+)\t(\d+)")
-LARGEST = 16 << 20
-"""Bytes of a file that are read."""
 COMMAND_SECONDS = 30
 
 HELP = {
@@ -125,8 +123,7 @@ class Node:
     def text(self, path: str) -> str | None:
         """Return the text of a file; None where there is none. Raises UnreadError."""
         try:
-            with self.place(path).open("rb") as file:
-                return file.read(LARGEST).decode(errors="replace").strip()
+            return self.place(path).read_text(encoding="utf-8", errors="replace").strip()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
