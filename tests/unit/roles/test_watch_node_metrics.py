@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,9 +15,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from roles.watch import node_metrics
 from tests.generated import REPOSITORY
 from tests.serving.serve_modules import serve_unit
+from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import stand_in, write
+from tests.unit.roles.cases import OPERATIONS
 from tests.unit.roles.models_hub import LocalStore, model
 from tests.unit.roles.test_blackbox_boot_evidence import PANIC, entry, journal
 from tests.unit.roles.test_blackbox_boot_evidence import run as evidence
@@ -27,6 +31,9 @@ BLACKBOX = "/var/lib/sparkrack/blackbox"
 BOOT, BEFORE, LATER = "b" * 32, "a" * 32, "c" * 32
 UNITS = ("systemd-journal-upload.service", "sparkrack-recorder.service", "sparkrack-clock-cap.service")
 ARMED = {"watchdog", "panic", "pstore", "netconsole", "journal", "evidence", "upload", "recorder", "clock_cap"}
+
+OTHER = "0" * 64
+"""The hash of a file that differs, in cases."""
 
 Values = dict[str, float]
 
@@ -380,3 +387,17 @@ def test_a_folder_that_is_not_there_is_an_error_of_one_line(node: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith("none/x.prom: No such file or directory")
     assert "Traceback" not in done.stderr
+
+
+def test_the_cases_have_the_hashes_of_now() -> None:
+    """Of the program and of its units: UPDATE_DOCS=1 renews them in tests/cases/operations/watch*."""
+    files = {file.path: file.state.sha256 for file in node_metrics.files(loaded(SWITCH))}
+    for case in (OPERATIONS / "watch.set.yaml", *sorted((OPERATIONS / "watch").glob("*.yaml"))):
+        text = case.read_text()
+        for path, sha256 in files.items():
+            hashed = re.findall(rf"\b([0-9a-f]{{64}}) {path}$", text, re.MULTILINE)
+            for old in (one for one in hashed if one not in (sha256, OTHER)):
+                assert os.environ.get("UPDATE_DOCS"), f"{case}: {path} has the hash of another program"
+                text = text.replace(f"{old} {path}", f"{sha256} {path}")
+        if os.environ.get("UPDATE_DOCS"):
+            case.write_text(text)
