@@ -23,6 +23,7 @@ MARK = "/run/sparkrack/watch-node-metrics.pending"
 """Mark of files that systemd has not read yet; a reboot replaces the reading."""
 
 
+# claim: watch.node-metrics
 def files(rack: Rack) -> list[ManagedFile]:
     """Return the program and its units; the service has no [Install], its timer starts it."""
     program = resources.file_text("roles.watch", "files/node_metrics.py")
