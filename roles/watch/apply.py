@@ -22,6 +22,7 @@ from core.util.event import Action, Event, EventKind, acted, file_acted
 from core.util.managed_file import FileState, ManagedFile
 from roles.watch import ROLE, desired, notifications, rules, scrape, secret_values
 from roles.watch.facts import WatchFacts
+from roles.watch.node_metrics_apply import export_node_metrics
 from roles.watch.options import WatchOptions
 from roles.watch.switch_reader_apply import run_switch_reader
 
@@ -36,6 +37,7 @@ def apply(rack: Rack, node: Node) -> None:
     if rack.declared(WatchOptions) is None:
         return
     run_exporter(name="Export the metrics of the node", rack=rack, node=node)
+    export_node_metrics(name="Export what the node knows of itself", rack=rack, node=node)
     run_prometheus(name="Collect metrics and evaluate alerts", rack=rack, node=node)
     run_alertmanager(name="Send alerts", rack=rack, node=node)
     run_switch_reader(name="Read the switches", rack=rack, node=node)

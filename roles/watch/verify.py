@@ -12,7 +12,7 @@ import pytest
 from core.model import Node, Rack
 from core.ssh.client import Machine
 from core.verify.reporter import CheckReporter
-from roles.watch import desired, rules, switch_reader
+from roles.watch import desired, node_metrics, rules, switch_reader
 from roles.watch.options import WatchOptions
 
 PORTS = {
@@ -122,6 +122,34 @@ def test_the_exporter_answers(node: Node, machine: Machine, declared: WatchOptio
     found = set(re.findall(r"^(node_[a-zA-Z0-9_]+)", text, re.MULTILINE))
     wanted = {"node_memory_MemAvailable_bytes", "node_boot_time_seconds", "node_network_up", "node_uname_info"}
     assert not wanted - found, f"{node.name}: the exporter has no {', '.join(sorted(wanted - found))}"
+
+
+def test_the_node_exports_what_it_knows_of_itself(
+    node: Node,
+    machine: Machine,
+    declared: WatchOptions,  # noqa: ARG001
+    report: CheckReporter,
+) -> None:
+    """The timer runs and starts at boot, and what the exporter answers is new and complete."""
+    text = output(node, machine, f"systemctl show --property=ActiveState,UnitFileState {node_metrics.TIMER}")
+    state = dict(line.partition("=")[::2] for line in text.splitlines())
+    faults = [
+        f"{node_metrics.TIMER} is {state.get(key) or 'unknown'}, wanted {wanted}"
+        for key, wanted in (("ActiveState", "active"), ("UnitFileState", "enabled"))
+        if state.get(key) != wanted
+    ]
+    answered = fetched(node, machine, desired.EXPORTER_PORT, "/metrics")
+    made = re.search(r"^sparkrack_node_metrics_timestamp_seconds (\S+)$", answered, re.MULTILINE)
+    now = float(output(node, machine, "date +%s"))
+    if not made:
+        faults.append(f"the exporter has nothing of {node_metrics.METRICS}; journalctl --unit={node_metrics.SERVICE}")
+    elif now - float(made[1]) > node_metrics.SILENT:
+        faults.append(
+            f"{node_metrics.METRICS} is {now - float(made[1]):.0f} s old, wanted at most {node_metrics.SILENT} s"
+        )
+    unread = re.findall(r'^sparkrack_node_metrics_unread{part="(\w+)"} 1$', answered, re.MULTILINE)
+    faults += [f"{part} cannot be read; journalctl --unit={node_metrics.SERVICE}" for part in unread]
+    report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
 def test_every_node_is_scraped(server: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
