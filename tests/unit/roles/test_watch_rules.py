@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,8 +191,8 @@ class Failure:
     summary: str
 
 
-def F(alert: str, series: dict[str, str | None], minutes: int, labels: dict[str, str], summary: str) -> Failure:  # noqa: N802
-    return Failure(alert, series, minutes, labels, summary)
+def F(alert: str, series: Mapping[str, str | None], minutes: int, labels: dict[str, str], summary: str) -> Failure:  # noqa: N802
+    return Failure(alert, dict(series), minutes, labels, summary)
 
 
 FAILURES = (

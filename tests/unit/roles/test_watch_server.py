@@ -14,7 +14,17 @@ from core.model.secrets import SecretRef
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset
 from roles.watch import apply, desired, notifications, rules, scrape, secret_values
-from roles.watch.facts import MODES, NOTIFICATIONS, PASSWORDS, PATHS, SWITCH_READER, UNITS, WatchFacts
+from roles.watch.facts import (
+    METRICS_FILES,
+    METRICS_STATE,
+    MODES,
+    NOTIFICATIONS,
+    PASSWORDS,
+    PATHS,
+    SWITCH_READER,
+    UNITS,
+    WatchFacts,
+)
 from tests.unit.model.serving_racks import VLLM
 from tests.unit.roles.watch_tools import HOOK, call, rack, written
 
@@ -23,6 +33,7 @@ URL = "http://hooks.example.org/s3cret"
 NO_TIMER = "".join(
     f"Id=sparkrack-switch-reader.{kind}\nActiveState=inactive\nNeedDaemonReload=no\n\n" for kind in ("service", "timer")
 )
+NO_METRICS = {METRICS_FILES: "", METRICS_STATE: "active inactive\nfile \nreload no no\npending no\npython yes\n"}
 NOTIFY = "{server: spark1, notify: {webhook: {env: WATCH_WEBHOOK}}}"
 
 
@@ -63,6 +74,7 @@ def server(
         NOTIFICATIONS: f"{wrong or '640 root:prometheus'} {digest} {desired.NOTIFICATIONS}\n",
         SWITCH_READER: NO_TIMER,
         PASSWORDS: "",
+        **NO_METRICS,
     }
     return WatchFacts(HostReading({**files, **{key: text.encode() for key, text in texts.items()}}, {}), found, node)
 

@@ -18,7 +18,7 @@ from core.ops.operation import Changeset
 from roles.watch import notifications, rules, switch_reader, switch_reader_apply
 from roles.watch.facts import MODES, NOTIFICATIONS, PASSWORDS, PATHS, SWITCH_READER, UNITS, WatchFacts
 from roles.watch.switch_reader_apply import SwitchReaderFacts
-from tests.unit.roles.test_watch_server import RUNNING, answer, texts
+from tests.unit.roles.test_watch_server import NO_METRICS, RUNNING, answer, texts
 from tests.unit.roles.watch_tools import rack, written
 
 READER = ("    mtu: 9000\n    l2mtu", "    reader: {password: {env: READER}}\n    mtu: 9000\n    l2mtu")
@@ -64,6 +64,7 @@ class Node:
                 f"NeedDaemonReload={reload}\n"
             ),
             PASSWORDS: f"{self.passwords} {digest.hexdigest()} {switch_reader.PASSWORDS}\n" if self.passwords else "",
+            **NO_METRICS,
         }
         reading = HostReading({**files, **{key: text.encode() for key, text in texts.items()}}, {})
         facts = WatchFacts(reading, self.found, self.found.nodes[self.name])
