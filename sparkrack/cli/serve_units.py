@@ -179,4 +179,5 @@ def _lines(found: ServeUnitsRecord) -> Iterator[str]:
             yield f"{one.unit}: {one.fits}: {one.reason}"
     kept = f", of which blackbox.kdump reserves {found.reserved:.2f}" if found.reserved else ""
     whole = "what is left" if kept else "it"
-    yield f"A GB10 node has {MEMORY_GIB} GiB{kept}; the memory of a unit is the share of {whole} that its engine may take"
+    share = f"the memory of a unit is the share of {whole} that its engine may take"
+    yield f"A GB10 node has {MEMORY_GIB} GiB{kept}; {share}"

@@ -23,8 +23,11 @@ UPDATE_GRUB = """\
 [ -e {root}/etc/default/grub ] && . {root}/etc/default/grub
 for x in {root}/etc/default/grub.d/*.cfg; do [ ! -e "$x" ] || . "$x"; done
 printf 'Generating grub configuration file ...\\n' >&2
-printf 'menuentry x {{\\n\\tlinux\\t/boot/vmlinuz-6.17 root=UUID=1 ro %s %s\\n}}\\nsubmenu y {{\\n\\t\\tlinux\\t%s\\n}}\\n' \\
-    "$GRUB_CMDLINE_LINUX" "$GRUB_CMDLINE_LINUX_DEFAULT" '/boot/vmlinuz-6.17 ro recovery nomodeset' > {root}/boot/grub/grub.cfg
+{{
+    printf 'menuentry x {{\\n\\tlinux\\t/boot/vmlinuz-6.17 root=UUID=1 ro %s %s\\n}}\\n' \\
+        "$GRUB_CMDLINE_LINUX" "$GRUB_CMDLINE_LINUX_DEFAULT"
+    printf 'submenu y {{\\n\\t\\tlinux\\t%s\\n}}\\n' '/boot/vmlinuz-6.17 ro recovery nomodeset'
+}} > {root}/boot/grub/grub.cfg
 """
 """What grub-mkconfig does of this: it sources its files in the order of their names (grub-common 2.06)."""
 

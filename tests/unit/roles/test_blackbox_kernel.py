@@ -311,7 +311,10 @@ def test_the_reserve_is_part_of_the_memory_of_a_node() -> None:
 
 def test_the_fragment_is_one_line_that_comes_after_the_package() -> None:
     """A fragment is read by a shell as root: only the declared size, of digits and a unit, is in it."""
-    text = kdump.fragment(rack("kdump: {reserve: 1G}"), kdump.options(rack("kdump: {reserve: 1G}")) or pytest.fail())
+    declared = rack("kdump: {reserve: 1G}")
+    options = kdump.options(declared)
+    assert options is not None
+    text = kdump.fragment(declared, options)
     assert text.content.decode().splitlines()[1:] == [
         'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT crashkernel=1G-:1G"'
     ]
