@@ -237,7 +237,7 @@ def _power(evidence: Evidence) -> Iterator[Sign]:
     if sign is None or down is None or abs(down - sign[0]) > SAME_SECONDS:
         return
     if any(_frozen(evidence)) and not (evidence.disk and evidence.disk.power_cycles):
-        return  # systemd had stopped, while the recorder wrote on: that is a record, and a reset by the watchdog follows
+        return  # that is a record: the recorder wrote on until the watchdog, or a reset by hand, ended the node
     text = f"the link went down {abs(down - sign[0]):.0f} s {'after' if down >= sign[0] else 'before'} the last sign of"
     text += f" life ({sign[1]}), and nothing was recorded"
     if evidence.disk is None:
