@@ -122,7 +122,9 @@ def table(kills: Sequence[Kill]) -> str:
         digits = 0 if name == "switch" else 1
         median = statistics.median(map(abs, lost))
         lines.append(f"| {name} | {text} | {median:.{digits}f} | {abs(lost[worst]):.{digits}f} | {worst + 1} |")
-    verdicts = [f"`{one['verdict']}`, {one['confidence']} confidence" for one in kills]
+    verdicts = [
+        f"`{one['verdict']}`" + (f", {one['confidence']} confidence" if one["confidence"] else "") for one in kills
+    ]
     counted = [f"{verdicts.count(one)} times {one}" for one in dict.fromkeys(verdicts)]
     return "\n".join([*lines, "", f"Verdict while the node was dead: {'; '.join(counted)}.", "", ""])
 
