@@ -64,7 +64,7 @@ with open("/lab/counted", "w") as truth, open("/dev/kmsg", "w") as kernel:
         truth.flush()
         time.sleep(0.1)
 """
-OWN = "journalctl --boot=-1 -q -o cat -n 300"
+OWN = "journalctl _BOOT_ID={} -q -o cat -n 300"
 REMOTE = f"journalctl -D /var/log/journal/remote _HOSTNAME={NODE} -q -o cat -n 300"
 CONSOLE = f"tail -n 100 /var/lib/sparkrack/blackbox/netconsole/{NODE}.log"
 Kill = dict[str, Any]
@@ -141,11 +141,11 @@ def kill(rack: VirtualRack, file: Path) -> tuple[Kill, dict[str, Any]]:
     before = rack.ssh(NODE, black_box.BOOT).strip()
     word = secrets.token_hex(4)  # so that lines of an earlier kill do not count
     _count(rack, shared, word)
-    time.sleep(random.uniform(2, 6))  # noqa: S311 - any phase of what is written every second
+    time.sleep(random.uniform(15, 20))  # noqa: S311 - any phase of what is written every second
     died = black_box.kill(rack, NODE)
     load = os.getloadavg()[0]
     truth = {int(number): float(at) for number, at in _pairs((shared / "counted").read_text())}
-    last = truth[max(truth)]
+    truth[0], last = truth[1], truth[max(truth)]  # a witness without any count has lost all of them
     assert abs(died - last) < 5, f"the counter stood still {died - last:.1f} s before the kill"
     time.sleep(FRESH)
     found = black_box.autopsy(rack, file, NODE)
@@ -158,13 +158,14 @@ def kill(rack: VirtualRack, file: Path) -> tuple[Kill, dict[str, Any]]:
     rack.lab("up", "--nodes", str(len(NODES)))
     black_box.back(rack, NODE, before)
     lost["own ring"] = last - _newest(rack, NODE, black_box.RING, before)
-    lost["own journal"] = last - truth[_counted(rack, NODE, OWN, word)]
+    lost["own journal"] = last - truth[_counted(rack, NODE, OWN.format(before), word)]
     rounded = {name: round(lost[name], 2) for name in WITNESSES}
     return {
         "made": datetime.fromtimestamp(died).astimezone().isoformat(timespec="seconds"),
         "load": round(load, 1),
         "verdict": found["verdict"],
         "confidence": found["confidence"],
+        "reason": found["reason"],
         "lost": rounded,
     }, found
 

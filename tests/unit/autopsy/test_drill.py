@@ -62,7 +62,7 @@ class Rack:
 
     def run(self, level: str, *words: str, confirm: str | None = "spark2") -> Result:
         sure = ["--yes-really", confirm] if confirm else []
-        arguments = ["drill", self.node, "--level", level, *sure, "--rack", str(self.file), *words]
+        arguments = ["drill", self.node, "--level", level, *sure, "--rack", str(self.file), "--timeout", "60", *words]
         try:
             return CliRunner().invoke(sparkrack, arguments)
         finally:
@@ -216,6 +216,11 @@ REFUSED: list[tuple[str, Callable[[Rack], object], str]] = [
     ("freeze", contains("surprise\n"), "whether a workload runs is unknown"),
     ("freeze", lambda rack: rack.nodes.write("spark2", "feeding", "0\n"), "systemd feeds no watchdog"),
     ("panic", lambda rack: rack.nodes.write("spark2", "panic", "0\n"), "kernel.panic is 0"),
+    (
+        "reset",
+        lambda rack: (rack.nodes.folder / "bin/find").write_text("#!/bin/sh\necho 'find: broken' >&2\nexit 1\n"),
+        "find: broken; nothing was done",
+    ),
     ("reset", lambda rack: rack.nodes.die("spark2"), "No route to host"),
     ("reset", lambda rack: rack.nodes.write("spark2", "boot", "d" * 32), "the present boot has no evidence"),
     ("reset", lambda rack: rack.file.write_text(SWITCH), "rack.yaml declares no blackbox with boot_evidence"),
@@ -233,7 +238,7 @@ REFUSED: list[tuple[str, Callable[[Rack], object], str]] = [
 @pytest.mark.parametrize(("level", "prepare", "reason"), REFUSED, ids=[reason for *_, reason in REFUSED])
 def test_what_is_refused(rack: Rack, level: str, prepare: Callable[[Rack], object], reason: str) -> None:
     prepare(rack)
-    done = rack.run(level)
+    done = rack.run(level, "--timeout", "1")
     assert done.exit_code == 1, done.output
     assert reason in done.output
     assert rack.done_to_it == ""
@@ -269,7 +274,7 @@ def test_a_result_that_cannot_be_kept(rack: Rack) -> None:
 
 @pytest.mark.parametrize("confirm", [None, "spark1", "yes"])
 def test_without_the_name_nothing_is_done(rack: Rack, confirm: str | None) -> None:
-    done = rack.run("panic", confirm=confirm)
+    done = rack.run("panic", "--timeout", "1", confirm=confirm)
     assert done.exit_code == 1
     assert "pass --yes-really spark2 to do it. Nothing was done" in done.output
     assert rack.done_to_it == ""
