@@ -30,8 +30,10 @@ def section(rack: VirtualRack) -> Iterator[Path]:
     """The rack file with the section blackbox, applied."""
     path = rack.folder / "blackbox.yaml"
     path.write_text(rack.paths.rack.read_text() + SECTION)
-    done = rack.inside("sparkrack", "apply", "-y", "--only", "blackbox", rack=path, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    for left in (1, 0):  # on a machine that is too busy a node may not answer in time; a second run goes on
+        done = rack.inside("sparkrack", "apply", "-y", "--only", "blackbox", rack=path, check=not left)
+        if done.returncode == 0:
+            break
     yield path
     for made in ("blackbox.yaml", "blackbox-ca.key", "blackbox-ca.pem"):
         (rack.folder / made).unlink(missing_ok=True)

@@ -192,6 +192,24 @@ def test_the_head_node_takes_the_lock_along_and_it_is_taken_again(rack: Rack) ->
     assert not (rack.folder / "nodes/spark1/run/run.lock").exists()
 
 
+def test_a_head_node_that_does_not_come_back(rack: Rack) -> None:
+    rack.node = "spark1"
+    rack.runs("spark1")
+
+    def die() -> None:
+        until = time.monotonic() + 60
+        while not (rack.done_to_it or rack.over) and time.monotonic() < until:
+            time.sleep(0.02)
+        rack.nodes.die("spark1")
+
+    thread = threading.Thread(target=die)
+    thread.start()
+    done = rack.run("reset", "--timeout", "5", confirm="spark1")
+    thread.join()
+    assert done.exit_code == 2, done.output
+    assert kept(rack).reason == "did not come back within 5 s"
+
+
 def test_a_lock_that_is_lost_ends_nothing(rack: Rack) -> None:
     def lost() -> None:
         raise drill.DrillError("the lock is gone")
@@ -243,6 +261,9 @@ def test_what_is_refused(rack: Rack, level: str, prepare: Callable[[Rack], objec
     assert reason in done.output
     assert rack.done_to_it == ""
     assert latest_drills(rack.state) == ()
+    lines = [line for path in (rack.state / "runs").glob("*.ndjson") for line in path.read_text().splitlines()]
+    told = [one["reason"] for line in lines if (one := json.loads(line))["event"] == "host_error"]
+    assert [one in done.output for one in told] == ([] if "locked" in reason else [True])
 
 
 @pytest.mark.parametrize(
