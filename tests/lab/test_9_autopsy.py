@@ -68,8 +68,8 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
 def last_words(rack: VirtualRack, node: str) -> None:
     """Send the words that the kernel of a node wrote to its console at its end to the server, from the node's address.
 
-    netconsole of newer kernels (CON_NBCON_ATOMIC_UNSAFE) sends them in the last step of a panic. A virtual node does not
-    reach that: its process ends before.
+    netconsole of newer kernels (CON_NBCON_ATOMIC_UNSAFE) sends them in the last step of a panic. A virtual node does
+    not reach that: its process ends before.
     """
     console = (rack.paths.node(node) / "console.log").read_text(errors="replace")
     trace = console[console.rindex("Kernel panic - not syncing") :]
@@ -139,7 +139,7 @@ def test_a_freeze_that_the_watchdog_ends(rack: VirtualRack, file: Path) -> None:
 
 
 def test_a_panic_whose_words_the_server_has(rack: VirtualRack, file: Path) -> None:
-    """The kernel panics, and the words are those that it wrote. The last hop to the server is played: see last_words."""
+    """The kernel panics, and the words are those that it wrote. Their last hop is played: see last_words."""
     streams(rack, file)
     thread = start_when_it_ends(rack, NODE)
     printed = drill(rack, file, "panic")
