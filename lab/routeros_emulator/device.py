@@ -94,7 +94,9 @@ class EmulatedDevice:
             self.vault.load()
         self._match_vault()
         self.neighbours = Neighbours(self.hardware)
-        around = LinkEnvironment(self._lanes, self._fabric, later, self.tell, self.chip.trained, self._vlans)
+        around = LinkEnvironment(
+            self._lanes, self._fabric, later, self.tell, self.chip.trained, self._vlans, self.clock.stamp
+        )
         self.links = Links(self.hardware, EmulatedCabling(config.cables), wires, config.settle, around)
         self.store.observers.append(self._changed)
         self.save()
@@ -171,6 +173,7 @@ class EmulatedDevice:
         self.schedule.boot()
         self.links.boot()
         self.links.downs = dict.fromkeys(self.links.downs, 0)
+        self.links.went_down.clear()
         self.save()
 
     def configured_identity(self) -> Identity | None:

@@ -123,7 +123,7 @@ def _module(device: EmulatedDevice, port: EmulatedPort) -> Values:
     copper = medium == "copper"
     return {
         "sfp-module-present": "true",
-        "sfp-rx-loss": "true" if all(socket.state == "pulled" for socket in sockets) else "false",
+        "sfp-rx-loss": "true" if all(socket.dark for socket in sockets) else "false",
         "sfp-tx-fault": "false",
         "sfp-type": {"qsfp56-dd": "QSFPDD", "qsfp56": "QSFP28/QSFP56"}.get(port.kind, "SFP/SFP+/SFP28/SFP56"),
         "sfp-connector-type": "no-separable-connector" if copper else "multifiber-parallel-optic-1x12",

@@ -107,7 +107,7 @@ class Control:
             "attached": device.links.attached,
             "safe_mode": {"holder": holder and holder.owner, "pending": len(device.safe_mode.pending)},
             "cables": [
-                {"cage": s.cage, "lane": s.lane, "node": s.node, "port": s.port, "state": s.state}
+                {"cage": s.cage, "lane": s.lane, "node": s.node, "port": s.port, "state": s.state, "powered": s.powered}
                 for s in device.links.plant.sockets
             ],
         }

@@ -61,9 +61,12 @@ LOG = ("/log/print", "=.proplist=time,topics,message")
 
 @dataclass
 class _Answers:
-    """Answers of one host. `skew`: of its clock; `gone`: why it does not answer, empty when it does."""
+    """Answers of one host. `times`: when they were given, by the operator's clock; `skew`: of its clock; `gone`: why it
+    does not answer, empty when it does.
+    """
 
     texts: dict[str, str] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
     skew: float = 0.0
@@ -123,14 +126,15 @@ def collect_evidence(rack: Rack, name: str, progress: ProgressObserver = NO_PROG
 
 def _ask(shell: RootShell, questions: Mapping[str, str]) -> _Answers:
     found = _Answers()
-    for key, question in questions.items():
+    # The login comes first, which takes seconds on a busy node: the clock would be asked at the end of them.
+    for key, question in {"": ":", **questions}.items():
         begin = time.time()
         try:
             done = shell.run(question)
         except UnreachableError as gone:
             found.gone = found.gone or gone.why
             return found
-        middle = (begin + time.time()) / 2
+        found.times[key] = middle = (begin + time.time()) / 2
         if done.rc == ABSENT:
             found.absent.add(key)
         elif done.rc != 0:
@@ -161,7 +165,7 @@ def _of_node(name: str, own: _Answers, collector: _Collector) -> Evidence:
     evidence = replace(
         evidence,
         boot=own.texts.get(BOOT, "").strip() or None,
-        began=evidence.asked - uptime if uptime >= 0 else None,
+        began=own.times[BEGAN] - uptime if uptime >= 0 else None,
     )
     text = collector.text("boot evidence", own, EVIDENCE, "this boot has collected none")
     if text is not None:
