@@ -83,8 +83,9 @@ def main(words: Sequence[str]) -> int:
     if len(found) < given.kills:
         if os.geteuid():
             parser.error("needs root, for the virtual rack")
-        rack = converged(given.folder, NODES)
+        rack = VirtualRack(given.folder, NODES)
         try:
+            converged(given.folder, NODES)
             with black_box.section(rack) as file:
                 while len(found) < given.kills:
                     found.append(kill(rack, file)[0])
