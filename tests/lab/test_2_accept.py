@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import random
+import re
+import select
+import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,9 +18,11 @@ import pytest
 from sparkrack.accept.imported import ImportReport
 from sparkrack.accept.model import AcceptReport
 from sparkrack.accept.state import FILE
-from tests.lab.virtual import VirtualRack
+from tests.lab.virtual import REPOSITORY, VirtualRack
 
 SPARE = "crs812/qsfp56-1"
+LEG = {"cage": "qsfp56-dd-1", "lane": 5}
+"""That of spark3, port 1."""
 pytestmark = pytest.mark.soak(sampled=False)
 """They need a rack for a minute, and what they call is tested against the emulator in `make test`."""
 SETTINGS = ("name", "default-name", "disabled", "auto-negotiation", "speed", "fec-mode", "l2mtu", "mtu", "bridge", "hw")
@@ -53,6 +61,68 @@ def test_a_run_with_all_its_levels_leaves_the_rack_as_it_was(rack: VirtualRack, 
     assert results["look", "observed"] >= 5 <= results["change", "observed"]
     assert not results["change", "refuted"]
     print(results)
+
+
+def at_the_rack(rack: VirtualRack, words: list[str], seconds: float) -> tuple[int | None, str]:
+    """Run accept on a terminal, whose operator pulls and plugs in as it asks; the exit code, None when it was killed
+    after so many seconds, and what the terminal showed.
+    """
+    screen, its = pty.openpty()
+    command = ["sparkrack", "lab", "run", "--", "timeout", "-s", "KILL", f"{seconds:.1f}", "sparkrack", *words]
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, env=rack.environment, stdin=its, stdout=its, stderr=its, start_new_session=True
+    )
+    os.close(its)
+    shown, asked = "", 0
+    until = time.monotonic() + 900
+    try:
+        while time.monotonic() < until:
+            if not select.select([screen], [], [], 60)[0]:
+                continue
+            try:
+                part = os.read(screen, 4096)
+            except OSError:  # the last process has closed it
+                break
+            shown += part.decode(errors="replace")
+            hands = re.findall(r"(pull|plug) the cable of [^;]*; ENTER when done", shown)
+            for hand in hands[asked:]:
+                assert rack.control({"op": "cable", "do": hand, **LEG})["ok"]
+                os.write(screen, b"\n")
+            asked = len(hands)
+        code = process.wait(60)
+    finally:
+        process.kill()
+        os.close(screen)
+    return None if code in (137, -9) else code, shown
+
+
+@pytest.mark.parametrize("killed_after", [None, (25.0, 60.0)])
+def test_load_leaves_the_rack_as_it_was(
+    rack: VirtualRack, killed_after: tuple[float, ...] | None, tmp_path: Path
+) -> None:
+    """All levels, with a restart and a pulled cable, also after runs that were killed in the middle of it."""
+    before = rack.etc(), switch(rack)
+    output = tmp_path / "out"
+    words = ["accept", "--level", "load", "--spare", SPARE, "--reboot", "spark2", "--pull", "spark3/1", "-y"]
+    words += ["--output", str(output)]
+    for seconds in killed_after or ():
+        at_the_rack(rack, words, seconds)
+        rack.ssh("spark1", "rm -f /run/sparkrack/run.lock")
+    began = time.monotonic()
+    code, shown = at_the_rack(rack, words, 900)
+    print(f"{time.monotonic() - began:.0f} s", shown)
+    assert code in (0, 2), shown
+    assert (rack.etc(), switch(rack)) == before
+    found = AcceptReport.model_validate_json((output / "accept.json").read_text())
+    results = {one.id: one.result for one in found.claims}
+    print({one.id: (one.result, one.reason, [host.evidence for host in one.hosts]) for one in found.claims if one.level == "load"})
+    assert not [name for name, result in results.items() if result == "refuted" and found_level(found, name) == "load"]
+    observed = {name for name, result in results.items() if result == "observed"}
+    assert observed >= {"rdma.bandwidth-borders", "rdma.bandwidth-neighbours", "fabric.pulled-cable", "fabric.reboot"}
+
+
+def found_level(found: AcceptReport, name: str) -> str:
+    return next(one.level for one in found.claims if one.id == name)
 
 
 def test_a_bundle_of_the_rack_answers_as_the_rack(rack: VirtualRack, tmp_path: Path) -> None:
