@@ -92,7 +92,9 @@ class AcceptState:
 
 
 def _read(path: Path, subject: str) -> tuple[dict[str, ClaimResult], dict[str, str], int]:
-    """The results in a file, the parts that were begun, and the bytes of its whole lines; nothing of a file about something else."""
+    """The results in a file, the parts that were begun, and the bytes of its whole lines; nothing of a file about
+    something else.
+    """
     try:
         lines = regular_file.read_bytes(path, _LARGEST).splitlines(keepends=True)
     except FileNotFoundError:

@@ -115,7 +115,13 @@ def test_load_leaves_the_rack_as_it_was(
     assert (rack.etc(), switch(rack)) == before
     found = AcceptReport.model_validate_json((output / "accept.json").read_text())
     results = {one.id: one.result for one in found.claims}
-    print({one.id: (one.result, one.reason, [host.evidence for host in one.hosts]) for one in found.claims if one.level == "load"})
+    print(
+        {
+            one.id: (one.result, one.reason, [host.evidence for host in one.hosts])
+            for one in found.claims
+            if one.level == "load"
+        }
+    )
     assert not [name for name, result in results.items() if result == "refuted" and found_level(found, name) == "load"]
     observed = {name for name, result in results.items() if result == "observed"}
     assert observed >= {"rdma.bandwidth-borders", "rdma.bandwidth-neighbours", "fabric.pulled-cable", "fabric.reboot"}
