@@ -129,8 +129,9 @@ def accept(
     The claims are those of docs/unproven.md. A claim is not observed when a host does not answer, when its answer is
     not understood, or when it needs a change or load. `look` changes nothing and takes no lock. `change` holds the lock
     of the rack, changes link settings of one spare cage in transactions that are rolled back, and proves that the
-    switch is as it was. `load` measures the bandwidth between the nodes, restarts the node of --reboot, and watches both
-    ends of the cable of --pull; what it is not asked for is not observed. A node that works is left alone. A run that was ended goes on when it is started again with the same --output.
+    switch is as it was. `load` measures the bandwidth between the nodes, restarts the node of --reboot, and watches
+    both ends of the cable of --pull; what it is not asked for is not observed. It refuses while a unit runs on a node
+    that it needs. A run that was ended goes on when it is started again with the same --output.
     Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read. With --import: 0 when no test failed,
     2 when one did, 1 when none could be run.
     """
