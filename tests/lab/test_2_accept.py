@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import random
+import re
+import select
+import signal
+import subprocess
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,9 +19,11 @@ import pytest
 from sparkrack.accept.imported import ImportReport
 from sparkrack.accept.model import AcceptReport
 from sparkrack.accept.state import FILE
-from tests.lab.virtual import VirtualRack
+from tests.lab.virtual import REPOSITORY, VirtualRack
 
 SPARE = "crs812/qsfp56-1"
+LEG = {"cage": "qsfp56-dd-1", "lane": 5}
+"""That of spark3, port 1."""
 pytestmark = pytest.mark.soak(sampled=False)
 """They need a rack for a minute, and what they call is tested against the emulator in `make test`."""
 SETTINGS = ("name", "default-name", "disabled", "auto-negotiation", "speed", "fec-mode", "l2mtu", "mtu", "bridge", "hw")
@@ -53,6 +62,65 @@ def test_a_run_with_all_its_levels_leaves_the_rack_as_it_was(rack: VirtualRack, 
     assert results["look", "observed"] >= 5 <= results["change", "observed"]
     assert not results["change", "refuted"]
     print(results)
+
+
+def at_the_rack(rack: VirtualRack, words: list[str], last: str = "") -> tuple[int, str]:
+    """Run accept on a terminal, whose operator pulls and plugs in as it asks, and kill it once the terminal shows
+    `last`; the exit code, and what the terminal showed.
+    """
+    screen, its = pty.openpty()
+    command = ["sparkrack", "lab", "run", "--", "sparkrack", *words]
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, env=rack.environment, stdin=its, stdout=its, stderr=its, start_new_session=True
+    )
+    os.close(its)
+    shown, asked, until = "", 0, time.monotonic() + 900
+    try:
+        while time.monotonic() < until:
+            if not select.select([screen], [], [], 60)[0]:
+                continue
+            try:
+                part = os.read(screen, 4096)
+            except OSError:  # the last process has closed it
+                break
+            shown += part.decode(errors="replace")
+            if last and last in shown:
+                os.killpg(process.pid, signal.SIGKILL)
+                break
+            hands = re.findall(r"(pull|plug) the cable of [^;]*; ENTER when done", shown)
+            for hand in hands[asked:]:
+                assert rack.control({"op": "cable", "do": hand, **LEG})["ok"]
+                os.write(screen, b"\n")
+            asked = len(hands)
+        return process.wait(60), shown
+    finally:
+        process.kill()
+        os.close(screen)
+
+
+@pytest.mark.parametrize("killed", [(), ("measure the bandwidth", "plug the cable of", "spark2: restarts")])
+def test_load_leaves_the_rack_as_it_was(rack: VirtualRack, killed: tuple[str, ...], tmp_path: Path) -> None:
+    """All levels, with a restart and a pulled cable, also after runs that were killed in the middle of a part."""
+    before = rack.etc(), switch(rack)
+    output = tmp_path / "out"
+    words = ["accept", "--level", "load", "--spare", SPARE, "--reboot", "spark2", "--pull", "spark3/1", "-y"]
+    words += ["--output", str(output)]
+    for last in killed:
+        _, shown = at_the_rack(rack, words, last)
+        assert last in shown, shown
+        rack.ssh("spark1", "rm -f /run/sparkrack/run.lock")
+    began = time.monotonic()
+    code, shown = at_the_rack(rack, words)
+    print(f"{time.monotonic() - began:.0f} s", shown)
+    assert code in (0, 2), shown
+    assert (rack.etc(), switch(rack)) == before
+    found = AcceptReport.model_validate_json((output / "accept.json").read_text())
+    for one in found.claims:
+        if one.level == "load":
+            print(one.id, one.result, one.reason, [host.evidence for host in one.hosts])
+    assert not [one.id for one in found.claims if (one.level, one.result) == ("load", "refuted")]
+    observed = {one.id for one in found.claims if one.result == "observed"}
+    assert observed >= {"rdma.bandwidth-borders", "rdma.bandwidth-neighbours", "fabric.pulled-cable", "fabric.reboot"}
 
 
 def test_a_bundle_of_the_rack_answers_as_the_rack(rack: VirtualRack, tmp_path: Path) -> None:
