@@ -9,8 +9,8 @@ lane}``
 ``{"op": "counters", "interface": …, "add": {counter: n}}`` increases counters; ``{"op": "stale", "interface": …}``
 leaves the frames of a bridge port to the CPU although its flags show offloaded; ``{"op": "retrain"}`` does so to every
 link that comes up from then on; ``{"op": "quiet"}`` stops all traffic except what ``counters`` adds
-``{"op": "monitor", "field": …, "value": …}`` lets /interface/ethernet/monitor show this value of a field, or with null no
-such field, until ``heal``
+``{"op": "monitor", "field": …, "value": …}`` lets /interface/ethernet/monitor show this value of a field, or with
+null no such field, until ``heal``
 ``{"op": "learn", "address": …, "interface": …}`` sets the port (default name) of a client, ether1 otherwise
 ``{"op": "file", "name": …, "path": …}`` puts a file of this machine on the unit, as an upload by hand would
 ``{"op": "pass", "seconds": s}`` advances clock, uptime and schedules

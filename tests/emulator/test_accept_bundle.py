@@ -279,7 +279,9 @@ def test_options_that_do_not_fit(kept: Kept, nodes: Nodes, tmp_path: Path) -> No
 def test_a_rack_that_is_named_like_a_word_of_the_files(name: str, kept: Kept, nodes: Nodes, tmp_path: Path) -> None:
     file = tmp_path / "rack.yaml"
     file.write_text(re.sub(r"(?m)^rack: .*$", f"rack: {name}", (kept.folder / "rack.yaml").read_text()))
-    nodes.changed["fabric.interface-names"] = f"{GOOD['fabric.interface-names']}\nleft on {name.upper()} by {name}-admin"
+    nodes.changed["fabric.interface-names"] = (
+        f"{GOOD['fabric.interface-names']}\nleft on {name.upper()} by {name}-admin"
+    )
     path = tmp_path / "rack.tar.gz"
     ended = accept("--rack", file, "--bundle", path)
     assert ended.exit_code == 0, ended.output
