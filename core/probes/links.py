@@ -70,8 +70,8 @@ def _ip_link(row: Mapping[str, Any]) -> IpLink:
 
 @dataclass(frozen=True)
 class EthtoolReport:
-    """What ethtool prints of one interface: link, speed and FEC in its own words; None for what it does not print. From
-    ethtool 5.10 on, `link` has the reason why there is none, like "no (No cable)".
+    """What ethtool prints of one interface: link, speed and FEC in its own words; None for what it does not print.
+    `link` may have the reason why there is none, as in "no (No cable)".
     """
 
     link: str | None
