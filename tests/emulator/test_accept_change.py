@@ -226,8 +226,13 @@ def test_each_claim_of_a_spare_cage_is_refuted_by_a_difference() -> None:
     assert {claim for claim, _, _ in PLANTED.values()} == set(TRIED)
 
 
+SOAK = {f"{name} {what}" for name in BREAKOUTS[:3] for what in ("is refused", "links at another rate")}
+
+
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("case", PLANTED)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.soak if case in SOAK else ()) for case in PLANTED]
+)
 def test_a_difference_refutes_its_claim(case: str, kept: Kept, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     claim, plant, text = PLANTED[case]
     plant(kept, monkeypatch)
