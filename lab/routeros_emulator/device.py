@@ -62,6 +62,8 @@ class EmulatedDevice:
         self.hardware = config.hardware
         #: What a real unit showed of each port (default name), where that was recorded.
         self.recorded_links: Mapping[str, RecordedLink] = {}
+        #: Test knob: values that monitor shows instead of its own, by field; None: it does not show the field.
+        self.planted_words: dict[str, str | None] = {}
         self.clock = Clock()
         self.wires = wires
         menus = [menu for menu in menus if menu.since <= self.version]

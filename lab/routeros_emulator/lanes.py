@@ -73,7 +73,10 @@ def legs(kind: str, lanes: Sequence[Lane]) -> tuple[LaneGroup, ...]:
 
 
 def _negotiating(number: int, lanes: Sequence[Lane]) -> LaneGroup:
-    """A negotiating lane 1 tries the whole cage as one link; any other can only be part of a breakout."""
+    """A negotiating lane 1 tries the whole cage as one link; any other can only be part of a breakout.
+
+    claim: switch.lanes.limited-advertise
+    """
     lane = lanes[number - 1]
     if number == 1:
         off = [n for n, other in enumerate(lanes, start=1) if not other.enabled]

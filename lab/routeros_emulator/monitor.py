@@ -31,7 +31,7 @@ OF_LINK = tuple(_LINK.split())
 def monitor(call: Call) -> Reply | Stream:
     """Give one row per interface: once, or every ``interval`` (default 1s) until cancelled."""
     names = [default_name(call.device, name) for name in named_ports(call, _KNOWN)]
-    return watch(call.sentence.attributes, lambda: [_look(call.device, name) for name in names])
+    return watch(call.sentence.attributes, lambda: [_shown(call.device, name) for name in names])
 
 
 def named_ports(call: Call, known: Container[str] = _NUMBERS) -> list[str]:
@@ -80,6 +80,14 @@ async def _repeat(given: Mapping[str, str], look: Callable[[], list[Values]], in
         for row in look():
             yield narrow(row, given)
         await asyncio.sleep(interval)
+
+
+def _shown(device: EmulatedDevice, default_name: str) -> Values:
+    seen = _look(device, default_name)
+    if device.planted_words:
+        changed = {name: value for name, value in device.planted_words.items() if value is not None}
+        seen = {name: value for name, value in seen.items() if name not in device.planted_words} | changed
+    return seen
 
 
 def _look(device: EmulatedDevice, default_name: str) -> Values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import random
@@ -11,6 +12,8 @@ import signal
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -123,19 +126,108 @@ def test_load_leaves_the_rack_as_it_was(rack: VirtualRack, killed: tuple[str, ..
     assert observed >= {"rdma.bandwidth-borders", "rdma.bandwidth-neighbours", "fabric.pulled-cable", "fabric.reboot"}
 
 
-def test_a_bundle_of_the_rack_answers_as_the_rack(rack: VirtualRack, tmp_path: Path) -> None:
-    bundle, file = tmp_path / "rack.tar.gz", rack.folder / "named.yaml"
-    # The modules of the lab have the vendor SPARKRACK LAB, so that a rack of this name could not leave it out.
-    file.write_text(rack.paths.rack.read_text().replace("rack: lab\n", "rack: quiet-desk\n"))
+@pytest.fixture(scope="module")
+def whole(rack: VirtualRack) -> Iterator[VirtualRack]:
+    """The rack, whose nodes have the interfaces of both ports: a virtual node has only those with a cable."""
+    for node in rack.nodes:
+        rack.ssh(node, "ip link add enp1s0f0np0 type veth peer name enP2p1s0f0np0")
     try:
-        done = rack.command("accept", "--bundle", str(bundle), "--json", rack=file)
-        assert done.stdout, done.stderr
-        found = AcceptReport.model_validate_json(done.stdout)
-        imported = rack.command("accept", "--import", str(bundle), "--json", rack=file)
+        yield rack
+    finally:
+        for node in rack.nodes:
+            rack.ssh(node, "ip link del enP2p1s0f0np0", check=False)
+
+
+def bundle(rack: VirtualRack, path: Path, file: Path) -> tuple[AcceptReport, ImportReport]:
+    """What a rack shows, and the tests of the bundle that was made of it."""
+    done = rack.command("accept", "--bundle", str(path), "--json", rack=file)
+    assert done.stdout, done.stderr
+    assert path.exists(), done.stderr
+    imported = rack.command("accept", "--import", str(path), "--json", rack=file)
+    assert imported.stdout, imported.stderr
+    found = ImportReport.model_validate_json(imported.stdout)
+    assert found.exit == imported.returncode
+    return AcceptReport.model_validate_json(done.stdout), found
+
+
+def failed(report: ImportReport) -> set[str]:
+    return {test.claim for test in report.tests if test.outcome == "failed"}
+
+
+def test_a_bundle_without_a_difference_has_no_failing_test(whole: VirtualRack, tmp_path: Path) -> None:
+    """Under the lab's own name, which is a word of its modules' vendor."""
+    assert "rack: lab\n" in whole.paths.rack.read_text()
+    report, found = bundle(whole, tmp_path / "rack.tar.gz", whole.paths.rack)
+    print([(one.id, one.hosts[0].evidence) for one in report.claims if one.result == "refuted"])
+    assert [test for test in found.tests if test.outcome == "failed"] == []
+    passed = {test.claim for test in found.tests if test.outcome == "passed"}
+    assert passed >= {"switch.monitor.fields", "fabric.ethtool-speed", "fabric.interface-names", "switch.qos.menus"}
+
+
+@contextmanager
+def another_speed_word(rack: VirtualRack) -> Iterator[None]:
+    """The node's ethtool prints another unit."""
+    rack.ssh("spark1", "sed -i 's|Mb/s|Mbit/s|' /usr/lib/sparkrack-lab/ethtool")
+    try:
+        yield
+    finally:
+        rack.ssh("spark1", "sed -i 's|Mbit/s|Mb/s|' /usr/lib/sparkrack-lab/ethtool")
+
+
+@contextmanager
+def a_monitor_without_fec(rack: VirtualRack) -> Iterator[None]:
+    rack.control({"op": "monitor", "field": "fec", "value": None})
+    try:
+        yield
+    finally:
+        rack.control({"op": "heal"})
+
+
+@contextmanager
+def another_interface_name(rack: VirtualRack) -> Iterator[None]:
+    rename = "ip link set {0} down; ip link set {0} name {1}"
+    rack.ssh("spark2", rename.format("enp1s0f0np0", "enp1s0f0np9"))
+    try:
+        yield
+    finally:
+        rack.ssh("spark2", rename.format("enp1s0f0np9", "enp1s0f0np0"))
+
+
+@contextmanager
+def another_dmi_string(rack: VirtualRack) -> Iterator[None]:
+    """The node that rack.yaml declares as one of Dell names another maker."""
+    read = "cat /lab/hardware.json"
+    before = rack.ssh("spark1", read)
+    document = json.loads(before)
+    document["dmi"] |= {"system-manufacturer": "D3LL Inc.", "baseboard-manufacturer": "D3LL Inc."}
+    file = rack.paths.node("spark1") / "shared/hardware.json"
+    file.write_text(json.dumps(document))
+    try:
+        assert "D3LL" in rack.ssh("spark1", read)
+        yield
+    finally:
+        file.write_text(before)
+
+
+PLANTED: Mapping[str, tuple[str, Callable[[VirtualRack], AbstractContextManager[None]], str]] = {
+    "another speed word": ("fabric.ethtool-speed", another_speed_word, "100000Mbit/s"),
+    "a monitor without fec": ("switch.monitor.fields", a_monitor_without_fec, "fec is absent"),
+    "another interface name": ("fabric.interface-names", another_interface_name, "enp1s0f0np9"),
+    "another DMI string": ("preflight.dmi", another_dmi_string, "D3LL"),
+}
+
+
+@pytest.mark.parametrize("case", PLANTED)
+def test_a_planted_difference_is_a_failing_test(case: str, whole: VirtualRack, tmp_path: Path) -> None:
+    claim, difference, text = PLANTED[case]
+    file = whole.folder / "declared.yaml"
+    rack = whole.paths.rack.read_text()
+    file.write_text(re.sub(r"vendor: \w+", "vendor: dell", rack, count=1) if claim == "preflight.dmi" else rack)
+    try:
+        with difference(whole):
+            report, found = bundle(whole, tmp_path / "rack.tar.gz", file)
     finally:
         file.unlink()
-    assert imported.stdout, imported.stderr
-    tests = ImportReport.model_validate_json(imported.stdout).tests
-    refuted = {claim.id for claim in found.claims if claim.result == "refuted"}
-    assert {test.claim for test in tests if test.outcome == "failed"} <= refuted
-    assert not [test for test in tests if test.test == "the replica shows what the rack showed"]
+    assert claim in {one.id for one in report.claims if one.result == "refuted"}
+    assert failed(found) == {claim}
+    assert any(text in test.text for test in found.tests if test.claim == claim and test.outcome == "failed")
