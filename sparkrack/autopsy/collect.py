@@ -236,7 +236,8 @@ def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str,
         console = _shifted(parse.netconsole(text), other.skew)
         collector.read(f"netconsole{where}", f"{len(console)} lines", other.skew)
     kept = tuple(replace(one, time=one.time - (node_skew or 0.0)) for one in samples if one.boot == ended)
-    evidence = replace(evidence, ended=ended, lines=(*evidence.lines, *lines), samples=kept)
+    began = evidence.ended_began or _first_sign(ended, remote, samples, node_skew or 0.0)
+    evidence = replace(evidence, ended=ended, ended_began=began, lines=(*evidence.lines, *lines), samples=kept)
     return replace(evidence, lines=(*evidence.lines, *_of_the_end(evidence, console)))
 
 
@@ -245,6 +246,21 @@ def _latest(evidence: Evidence, remote: Mapping[str, tuple[LogLine, ...]], sampl
     found = [(lines[-1].time or 0.0, boot) for boot, lines in remote.items()]
     found += [(sample.time, sample.boot) for sample in samples]
     return max((one for one in found if one[1] != evidence.boot), default=(0.0, None))[1]
+
+
+def _first_sign(
+    ended: str | None, remote: Mapping[str, tuple[LogLine, ...]], samples: tuple[Sample, ...], skew: float
+) -> float | None:
+    """Return when the boot that ended begins in what was received; None where nothing of an earlier boot was received:
+    its first lines may be missing then.
+    """
+    journal = [(line.time, boot) for boot, lines in remote.items() for line in lines if line.time is not None]
+    begins = []
+    for times in (journal, [(one.time, one.boot) for one in samples]):
+        first = min((at for at, boot in times if boot == ended), default=None)
+        if first is not None and any(at < first for at, boot in times if boot != ended):
+            begins.append(first - skew)
+    return min(begins, default=None)
 
 
 def _of_the_end(evidence: Evidence, lines: tuple[LogLine, ...]) -> tuple[LogLine, ...]:

@@ -139,6 +139,25 @@ def test_a_panic_of_the_boot_before_the_one_that_ended_does_not_count(rack: Rack
     assert rack.report()["verdict"] == "panic"
 
 
+@pytest.mark.parametrize("witness", ["samples", "journal"])
+def test_a_panic_before_the_boot_of_a_dead_node_does_not_count(rack: Rack, witness: str) -> None:
+    """A dead node does not say when its boot began; what another node received of both boots does."""
+    now, before = time.time(), "e" * 32
+    rack.nodes.die("spark1")
+    rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 300:.3f} {PANIC}\n")
+    boots = ((now - 301, before), (now - 200, BOOT), (now - 100, BOOT))
+    if witness == "samples":
+        text = "".join(f"{sample(at, boot)}\n" for at, boot in boots)
+        os.utime(rack.nodes.write("spark2", "peers/spark1.ring", text), (now - 100, now - 100))
+    else:
+        text = "".join(f"{entry(at, 'x', 'vllm', boot)}\n" for at, boot in boots)
+        rack.nodes.write("spark2", "remote/lines", text)
+    found = rack.report()
+    assert (found["verdict"], found["boot"]) != ("panic", BOOT), found
+    rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 99:.3f} {PANIC}\n")
+    assert rack.report()["verdict"] == "panic"
+
+
 def test_nothing_answers(rack: Rack) -> None:
     rack.nodes.die("spark1")
     rack.nodes.die("spark2")
