@@ -178,4 +178,6 @@ def _lines(found: ServeUnitsRecord) -> Iterator[str]:
         if one.reason:
             yield f"{one.unit}: {one.fits}: {one.reason}"
     kept = f", of which blackbox.kdump reserves {found.reserved:.2f}" if found.reserved else ""
-    yield f"A GB10 node has {MEMORY_GIB} GiB{kept}; the memory of a unit is the share of it that its engine may take"
+    whole = "what is left" if kept else "it"
+    share = f"the memory of a unit is the share of {whole} that its engine may take"
+    yield f"A GB10 node has {MEMORY_GIB} GiB{kept}; {share}"
