@@ -142,7 +142,7 @@ def _next_values(machine: Machine, name: str) -> list[str]:
 def test_a_crash_kernel_waits(
     node: Node, machine: Machine, rack: Rack, declared: BlackboxOptions, report: CheckReporter
 ) -> None:
-    """The kernel has the memory and a crash kernel in it, the next boot has the memory, and the settings are right.
+    """The kernel has the memory and a crash kernel in it, so has the next boot; a shell reads the settings as declared.
 
     Without a declaration our fragment is gone.
     """

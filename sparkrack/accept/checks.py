@@ -27,7 +27,7 @@ from switch.verify_client import SwitchChecks
 _OTHER_MAKERS = ("acer", "dell", "gigabyte", "hp", "msi")
 """Makers whose DMI strings are inferred."""
 _QOS = "/interface/ethernet/switch/qos"
-_REFUSED = re.compile(r"login as \S+ over REST refused|\b40[13]\b|not enough permissions|forbidden", re.IGNORECASE)
+REFUSED = re.compile(r"login as \S+ over REST refused|\b40[13]\b|not enough permissions|forbidden", re.IGNORECASE)
 """How an answer to a user without a policy reads."""
 
 Switches = Mapping[str, SwitchChecks]
@@ -88,7 +88,12 @@ def _half_speeds(rack: Rack, node: str, answer: str, switches: Switches) -> Mach
 def _dmi_command(rack: Rack, node: str) -> str:
     if rack.nodes[node].vendor not in _OTHER_MAKERS:
         return ""
-    return 'cd /sys/class/dmi/id && for f in sys_vendor board_vendor product_name; do echo "$f=$(cat $f)"; done'
+    # As preflight asks, where the kernel shows no DMI table.
+    return (
+        'dmi() { echo "$1=$(cat "/sys/class/dmi/id/$1" 2>/dev/null || dmidecode -s "$2")"; }; '
+        "dmi sys_vendor system-manufacturer; dmi board_vendor baseboard-manufacturer; "
+        "dmi product_name system-product-name"
+    )
 
 
 # claim: preflight.dmi
@@ -202,7 +207,7 @@ def _reader_policies(look: SwitchChecks) -> MachineResult | None:
             try:
                 question()
             except UnknownError as fault:
-                if _REFUSED.search(fault.reason):
+                if REFUSED.search(fault.reason):
                     return refuted(host, f"{name}: {fault.reason}")
                 raise
         return observed(host, f"{own.way}: {', '.join(questions)} are answered")

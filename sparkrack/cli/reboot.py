@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,34 +13,19 @@ from core.model import Rack, load
 from core.model.running_units import describe_unit
 from core.model.selection import SelectionError, select_nodes
 from core.ssh.node_shells import open_shells
-from core.ssh.root_shell import RootShell, UnreachableError
-from core.verify.outcomes import Outcome
-from core.verify.runner import run_checks
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import node_patterns, rack_option
-from sparkrack.cli.progress import ProgressDisplay, show_progress
+from sparkrack.cli.progress import show_progress
 from sparkrack.cli.serve_recreate import KEEPER_SECONDS
 from sparkrack.cli.serve_run import UnitRun
 from sparkrack.cli.verify import CHECKED_ROLES, files
 from sparkrack.engine.recorded_run import recorded_run
 from sparkrack.engine.ssh_locking import RackLock, hold_lock
-from sparkrack.rebuild.workloads import CONTAINERS, parse_workload, query_workloads, running_units, unit_blockers
+from sparkrack.rebuild.restart import RESTART_SECONDS, NodeRestart
+from sparkrack.rebuild.workloads import CONTAINERS, query_workloads, running_units, unit_blockers
 
 ANSWER_SECONDS = 30
 """Seconds for an answer of a node."""
-POLL_SECONDS = 2.0
-"""Seconds between two looks at a node that is away."""
-UNIT_CHECKS = frozenset(
-    (
-        "test_each_unit_is_up_or_down_as_declared",
-        "test_a_completion_has_the_known_answer",
-        "test_each_rank_is_in_its_slice",
-    )
-)
-"""The checks of role serving that a unit is up. No rank runs right after a boot: the unit was stopped before, or its
-keeper holds it, and a reboot of all its nodes is what a unit after an unplanned end of a machine waits for.
-"""
-BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 
 @click.command()
@@ -55,7 +39,11 @@ BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
     help="Only this node, or these by a glob ('spark*') or the group nodes; may be given again.",
 )
 @click.option(
-    "--timeout", type=click.IntRange(1), default=1800, show_default=True, help="Seconds that a node may take."
+    "--timeout",
+    type=click.IntRange(1),
+    default=RESTART_SECONDS,
+    show_default=True,
+    help="Seconds that a node may take.",
 )
 @click.option("--containers", is_flag=True, help="Restart nodes on which containers run; they end with it.")
 @click.option(
@@ -83,14 +71,15 @@ def reboot(
     except SelectionError as wrong:
         raise click.ClickException(str(wrong)) from None
     stopped = _stop_units(found, rack, names, stop_units) if found.serving else ()
-    fault: str | None = None
+    fault, checks = None, files(filter(found.keeps, CHECKED_ROLES))
     with recorded_run(found, "reboot: Restart the node") as run, show_progress(silent=False) as screen:
         own = run.begin(f"restart of {', '.join(names)}")
         screen.phase("take the lock of the rack")
         with open_shells(found, names, ANSWER_SECONDS) as shells, hold_lock(found, own, screen.warn) as held:
             for done, name in enumerate(names):
                 screen.phase(f"restart node {done + 1} of {len(names)}", [name])
-                fault = _one(found, name, shells[name], timeout, containers, screen, partial(_check, held, name))
+                one = NodeRestart(found, name, shells[name], checks, screen, screen.say)
+                fault = one.run(timeout, partial(_check, held, name), containers=containers)
                 if fault:
                     run.fail(name, fault)
                     screen.warn(f"{name}: {fault}")
@@ -140,76 +129,3 @@ def _check(held: RackLock, name: str) -> None:
     held.check()
     if name == held.head:
         held.restarts()
-
-
-def _one(
-    rack: Rack,
-    name: str,
-    shell: RootShell,
-    timeout: int,
-    containers: bool,
-    screen: ProgressDisplay,
-    sure: Callable[[], None],
-) -> str | None:
-    """Restart one node and prove it; what is wrong, or None. `sure` raises when it must not be restarted now."""
-    screen.step(name, "read its containers")
-    try:
-        before, asked = shell.run(BOOT_ID).stdout, shell.run(CONTAINERS)
-        running, units = parse_workload(str(asked.stdout))
-    except UnreachableError as gone:
-        return f"cannot be asked: {gone.why}"
-    except ValueError as unknown:
-        return f"whether containers run is unknown: {unknown}"
-    if asked.rc and not containers:
-        return "perhaps containers run; stop them, or pass --containers"
-    if units:
-        return "; ".join(unit_blockers(rack, {unit: [name] for unit in units}, stops=False))
-    if running and not containers:
-        return f"{running} containers run; stop them, or pass --containers"
-    sure()
-    screen.say(f"{name}: restarts")
-    screen.step(name, "end its services")
-    begin = time.monotonic()
-    refused = _restart(shell)
-    shell.close()
-    if refused:
-        return refused
-    screen.step(name, f"wait until it answers again, at most {timeout} s")
-    while _boot_id(shell) in (None, before):
-        if time.monotonic() - begin > timeout:
-            return f"did not come back within {timeout} s; look at its console"
-        time.sleep(POLL_SECONDS)
-    shell.close()
-    screen.say(f"{name}: is back after {time.monotonic() - begin:.0f} s")
-    checks = files(filter(rack.keeps, CHECKED_ROLES))
-    found = run_checks(rack, checks, [name], None, progress=screen)
-    outcomes = [one for one in found if not one.skipped and not (one.role == "serving" and _name(one) in UNIT_CHECKS)]
-    faults = [outcome for outcome in outcomes if not outcome.passed]
-    for outcome in faults:
-        screen.say(f"{name}: failed {outcome.role}: {outcome.why}")
-    if faults or not outcomes:
-        return "is back, and is not as declared" if faults else "is back, and nothing could be proven"
-    screen.say(f"{name}: {len(outcomes)} checks passed")
-    return None
-
-
-def _name(outcome: Outcome) -> str:
-    """Return the name of the check, from the ID that pytest gives it."""
-    return outcome.check.rpartition("::")[2].partition("[")[0]
-
-
-def _restart(shell: RootShell) -> str | None:
-    """Tell the node to restart; why it refuses, or None."""
-    try:
-        done = shell.run("systemctl reboot")
-    except UnreachableError:
-        return None  # it was faster than its answer
-    return None if done.rc == 0 else f"does not restart: {done.stderr.strip() or f'exit {done.rc}'}"
-
-
-def _boot_id(shell: RootShell) -> str | None:
-    """Return the ID of the node's present boot; None while it does not answer."""
-    try:
-        return str(shell.run(BOOT_ID).stdout) or None
-    except UnreachableError:
-        return None

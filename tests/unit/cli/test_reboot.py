@@ -21,6 +21,7 @@ from core.verify.outcomes import Outcome
 from sparkrack.cli import reboot
 from sparkrack.cli.main import sparkrack
 from sparkrack.engine.ssh_locking import RackLock, hold_lock
+from sparkrack.rebuild import restart
 from sparkrack.rebuild.workloads import CONTAINERS
 from tests.unit.cli.cli_fixtures import settings
 from tests.unit.cli.terminal import ERASED, on_terminal
@@ -65,8 +66,8 @@ class Rack:
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
         monkeypatch.setenv("NODES", str(folder))
         monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
-        monkeypatch.setattr(reboot, "POLL_SECONDS", 0.01)
-        monkeypatch.setattr(reboot, "run_checks", self.prove)
+        monkeypatch.setattr(restart, "POLL_SECONDS", 0.01)
+        monkeypatch.setattr(restart, "run_checks", self.prove)
 
     def prove(
         self, _rack: object, _files: object, names: list[str], _junit: None, *, progress: ProgressObserver

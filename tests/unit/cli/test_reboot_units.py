@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 
 from core.verify.outcomes import Outcome
 from roles.serving import verify
-from sparkrack.cli import reboot
 from sparkrack.cli.main import sparkrack
+from sparkrack.rebuild import restart
 from tests.unit.cli.serve_rack import ServeRack, answer
 from tests.unit.model.serving_racks import unit
 
@@ -47,8 +47,8 @@ class Rack(ServeRack):
             keeper.write_text(keeper.read_text().replace("shift\n", f"shift\n{KEEPER_THAT_STOPS}", 1))
         self.up("qwen")
         self.outcomes: list[Outcome] = []
-        monkeypatch.setattr(reboot, "POLL_SECONDS", 0.01)
-        monkeypatch.setattr(reboot, "run_checks", lambda *_, **__: [self.proof("test_swap", "memory"), *self.outcomes])
+        monkeypatch.setattr(restart, "POLL_SECONDS", 0.01)
+        monkeypatch.setattr(restart, "run_checks", lambda *_, **__: [self.proof("test_swap", "memory"), *self.outcomes])
 
     def proof(self, check: str, role: str = "serving", *, passed: bool = True) -> Outcome:
         return Outcome("n0", role, f"roles/{role}/verify.py::{check}[node=n0]", passed=passed, why="")
@@ -125,14 +125,14 @@ def test_exit_1_when_no_completion_proves_it(rack: Rack) -> None:
 
 def test_whether_units_are_up_is_not_judged_after_a_restart(rack: Rack) -> None:
     rack.up()
-    rack.outcomes = [rack.proof(name, passed=False) for name in reboot.UNIT_CHECKS]
+    rack.outcomes = [rack.proof(name, passed=False) for name in restart.UNIT_CHECKS]
     assert rack.restart().exit_code == 0
     rack.outcomes = [rack.proof("test_the_files_are_those_of_the_rack", passed=False)]
     assert rack.restart("--limit", "n2").exit_code == 1
 
 
 def test_these_checks_exist() -> None:
-    assert all(hasattr(verify, name) for name in reboot.UNIT_CHECKS)
+    assert all(hasattr(verify, name) for name in restart.UNIT_CHECKS)
 
 
 def test_a_unit_that_rack_yaml_does_not_declare_is_not_stopped(rack: Rack) -> None:

@@ -45,6 +45,7 @@ UNITS: Mapping[str, str] = {
     "watch.interval": "s, m or h",
     "watch.keep.days": "days",
     "watch.keep.size": "M or G",
+    "watch.psus": "supplies",
     "docker.memory": "M or G",
     "docker.log_size": "M or G",
     "docker.log_files": "files",

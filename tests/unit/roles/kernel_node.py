@@ -24,8 +24,9 @@ UPDATE_GRUB = """\
 for x in {root}/etc/default/grub.d/*.cfg; do [ ! -e "$x" ] || . "$x"; done
 printf 'Generating grub configuration file ...\\n' >&2
 {{
-    printf '\\tlinux\\t/boot/vmlinuz-6.17 root=UUID=1 ro %s %s\\n' "$GRUB_CMDLINE_LINUX" "$GRUB_CMDLINE_LINUX_DEFAULT"
-    printf '\\tlinux\\t/boot/vmlinuz-6.17 root=UUID=1 ro recovery nomodeset %s\\n' "$GRUB_CMDLINE_LINUX"
+    printf 'menuentry x {{\\n\\tlinux\\t/boot/vmlinuz-6.17 root=UUID=1 ro %s %s\\n}}\\n' \\
+        "$GRUB_CMDLINE_LINUX" "$GRUB_CMDLINE_LINUX_DEFAULT"
+    printf 'submenu y {{\\n\\t\\tlinux\\t%s\\n}}\\n' '/boot/vmlinuz-6.17 ro recovery nomodeset'
 }} > {root}/boot/grub/grub.cfg
 """
 """What grub-mkconfig does of this: it sources its files in the order of their names (grub-common 2.06)."""

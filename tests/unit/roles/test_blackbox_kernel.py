@@ -312,7 +312,9 @@ def test_the_reserve_is_part_of_the_memory_of_a_node() -> None:
 def test_the_fragment_is_one_line_that_comes_after_the_package() -> None:
     """A fragment is read by a shell as root: only the declared size, of digits and a unit, is in it."""
     declared = rack("kdump: {reserve: 1G}")
-    text = kdump.fragment(declared, kdump.options(declared) or pytest.fail("no kdump"))
+    options = kdump.options(declared)
+    assert options is not None
+    text = kdump.fragment(declared, options)
     assert text.content.decode().splitlines()[1:] == [
         'GRUB_CMDLINE_LINUX_DEFAULT="$GRUB_CMDLINE_LINUX_DEFAULT crashkernel=1G-:1G"'
     ]
