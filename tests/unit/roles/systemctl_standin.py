@@ -1,0 +1,172 @@
+"""The part of systemctl that the role blackbox uses, for a node in a folder; it runs on its own: systemctl ROOT WORD...
+
+It knows what a kill between two commands can spoil: which unit files systemd has read (NeedDaemonReload), and with
+which files each service was last started (the folder `read`, one JSON object a service).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from pathlib import Path
+
+READS = {
+    "systemd-journald.service": ["/etc/systemd/journald.conf.d/zz-sparkrack.conf"],
+    "sparkrack-clean-stop.service": ["/usr/local/lib/sparkrack/boot_evidence.py"],
+    "sparkrack-boot-evidence.service": ["/usr/local/lib/sparkrack/boot_evidence.py"],
+    "sparkrack-recorder.service": ["/usr/local/lib/sparkrack/recorder.py"],
+    "sparkrack-recorder-receive.service": ["/usr/local/lib/sparkrack/recorder.py"],
+    "sparkrack-journal-receive.service": ["/usr/local/lib/sparkrack/journal_receiver.py"],
+    "sparkrack-netconsole-receive.service": ["/usr/local/lib/sparkrack/netconsole_receiver.py"],
+    "systemd-journal-upload.service": ["/etc/systemd/journal-upload.conf.d/zz-sparkrack.conf"],
+}
+"""What a service reads when it starts, besides its unit."""
+CERTIFICATES = [f"/etc/sparkrack/blackbox/{name}" for name in ("node.key", "node.pem", "ca.pem")]
+CERTIFIED = ("sparkrack-journal-receive.service", "systemd-journal-upload.service")
+"""systemd copies the certificates for them when they start."""
+MANAGER = "/etc/systemd/system.conf.d/zz-sparkrack-watchdog.conf"
+
+
+class Node:
+    """The folder of a node, and what systemd knows."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.memory = root / "systemd.json"
+        known = json.loads(self.memory.read_text()) if self.memory.exists() else {}
+        self.loaded: dict[str, str] = known.get("loaded", {})
+        self.active: list[str] = known.get("active", [])
+
+    def save(self) -> None:
+        """Keep what systemd knows."""
+        self.memory.write_text(json.dumps({"loaded": self.loaded, "active": sorted(set(self.active))}))
+
+    def at(self, path: str) -> Path:
+        """A file of the node."""
+        return self.root / path.lstrip("/")
+
+    def vendor(self, name: str) -> Path:
+        """The state of the file of a unit that a package brings; the file exists for those."""
+        return self.root / "vendor" / name
+
+    def unit(self, name: str) -> Path:
+        """The file of a unit of ours."""
+        return self.at(f"/etc/systemd/system/{name}")
+
+    def content(self, name: str) -> str:
+        """A hash of a unit and its drop-ins; empty without one."""
+        files = [self.unit(name), *sorted(self.at(f"/etc/systemd/system/{name}.d").glob("*.conf"))]
+        texts = [file.read_bytes() for file in files if file.exists()]
+        return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts or self.vendor(name).exists() else ""
+
+    def link(self, name: str) -> Path:
+        """The link of an enabled unit of ours."""
+        found = re.search(r"^WantedBy=(\S+)$", self.unit(name).read_text(), re.MULTILINE)
+        assert found, f"{name} cannot be enabled"
+        return self.at(f"/etc/systemd/system/{found[1]}.wants/{name}")
+
+    def file_state(self, name: str) -> str:
+        """UnitFileState."""
+        if self.vendor(name).exists():
+            return self.vendor(name).read_text().strip()
+        if not self.unit(name).exists():
+            return ""
+        return "enabled" if self.link(name).exists() else "disabled"
+
+    def load(self, name: str) -> str:
+        """systemd reads a unit file when it is first asked for the unit; returns the hash of what it has read."""
+        if name not in self.loaded and (content := self.content(name)):
+            self.loaded[name] = content
+        return self.loaded.get(name, "")
+
+    def show(self, names: list[str]) -> str:
+        """The answer to `show` of units."""
+        blocks = []
+        for name in names:
+            loaded = self.load(name)
+            lines = (
+                f"Id={name}",
+                f"LoadState={'loaded' if loaded else 'not-found'}",
+                f"ActiveState={'active' if name in self.active else 'inactive'}",
+                f"UnitFileState={self.file_state(name)}",
+                f"NeedDaemonReload={'yes' if loaded != self.content(name) else 'no'}",
+            )
+            blocks.append("\n".join(lines))
+        return "\n\n".join(blocks)
+
+    def start(self, name: str) -> None:
+        """Start a unit with what systemd has read of it, and what it reads itself."""
+        if not self.load(name):
+            sys.exit(f"Unit {name} not found.")
+        self.active.append(name)
+        paths = [*READS.get(name, []), *(CERTIFICATES if name in CERTIFIED else [])]
+        hashes = {
+            path: hashlib.sha256(self.at(path).read_bytes()).hexdigest() for path in paths if self.at(path).exists()
+        }
+        folder = self.root / "read"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(json.dumps({"unit": self.loaded[name], "files": hashes}))
+        if name == "sparkrack-boot-evidence.service":
+            boot = self.at("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+            evidence = self.at(f"/var/lib/sparkrack/blackbox/boots/{boot}/evidence.json")
+            evidence.parent.mkdir(parents=True, exist_ok=True)
+            evidence.write_text("{}")
+        if name == "sparkrack-recorder.service":
+            ring = self.at("/var/lib/sparkrack/blackbox/ring")
+            ring.parent.mkdir(parents=True, exist_ok=True)
+            ring.write_text("")
+        if name == "sparkrack-netconsole.service":
+            words = re.search(r"^ExecStart=\S+ (\S+) (\S+)$", self.unit(name).read_text(), re.MULTILINE)
+            assert words
+            target = self.at("/sys/kernel/config/netconsole/sparkrack")
+            target.mkdir(exist_ok=True)
+            for file, value in (("enabled", "1"), ("extended", "1"), ("local_ip", words[1]), ("remote_ip", words[2])):
+                (target / file).write_text(f"{value}\n")
+            self.at("/proc/sys/kernel/printk").write_text("5 4 1 7\n")
+
+    def reexecute(self) -> None:
+        """systemd reads its settings, and feeds the watchdog with them."""
+        settings = self.at(MANAGER).read_text() if self.at(MANAGER).exists() else ""
+        limits = dict(re.findall(r"^(\w+WatchdogSec)=(\d+)s$", settings, re.MULTILINE))
+        self.at("/manager").write_text(
+            "\n".join(f"{key}WatchdogUSec={limits.get(f'{key}WatchdogSec', '0')}s" for key in ("Runtime", "Reboot"))
+        )
+        device = self.at("/sys/class/watchdog/watchdog0")
+        (device / "state").write_text("active\n")
+        (device / "timeout").write_text(f"{limits.get('RuntimeWatchdogSec', 10)}\n")
+
+    def verb(self, verb: str, words: list[str]) -> None:
+        """Do one verb."""
+        names = [word for word in words if not word.startswith("-")]
+        if verb == "show":
+            print(self.show(names) if names else self.at("/manager").read_text())
+        elif verb == "is-enabled":
+            print(self.file_state(names[0]) or "not-found")
+        elif verb == "daemon-reload":
+            self.loaded = {name: content for name in self.loaded if (content := self.content(name))}
+        elif verb == "daemon-reexec":
+            self.reexecute()
+        elif verb in ("start", "restart"):
+            for name in names:
+                if verb == "restart" or name not in self.active:
+                    self.start(name)
+        elif verb == "stop":
+            self.active = [name for name in self.active if name not in names]
+        elif verb in ("enable", "unmask", "disable", "mask"):
+            for name in names:
+                if self.vendor(name).exists():
+                    state = {"enable": "enabled", "disable": "disabled", "mask": "masked", "unmask": "disabled"}[verb]
+                    self.vendor(name).write_text(state)
+                elif verb == "enable":
+                    self.link(name).parent.mkdir(parents=True, exist_ok=True)
+                    self.link(name).touch()
+        else:
+            sys.exit(f"systemctl {verb}: the stand-in does not know this")
+
+
+if __name__ == "__main__":
+    node = Node(Path(sys.argv[1]))
+    node.verb(sys.argv[2], sys.argv[3:])
+    node.save()
