@@ -61,6 +61,7 @@ TOOLS = {
     "dpkg-query": 'for n in "$@"; do :; done; [ -e @ROOT@/installed-$n ] && printf installed',
     "systemd-analyze": "",
     "chown": "",
+    "sync": "",
     "ip": "echo '2: enP7s7    inet 10.77.0.11/24 brd 10.77.0.255 scope global enP7s7'",
     "dmesg": "echo 'sbsa-gwdt sbsa-gwdt.0: Initialized with 10s timeout @ 1000 Hz, action=0.'",
     "modprobe": """
@@ -166,14 +167,7 @@ class BlackboxNode(fakenode.Answers):
         stale = []
         for name in sorted(set(systemd.active)):
             read = json.loads((self.root / "read" / name).read_text())
-            paths = [*systemctl_standin.READS.get(name, [])]
-            paths += systemctl_standin.CERTIFICATES if name in systemctl_standin.CERTIFIED else []
-            files = {
-                path: hashlib.sha256(file.read_bytes()).hexdigest()
-                for path in paths
-                if (file := self.root / path.lstrip("/")).exists()
-            }
-            if read != {"unit": systemd.content(name), "files": files}:
+            if read != {"unit": systemd.content(name), "files": systemd.read_by(name)}:
                 stale.append(name)
         return stale
 

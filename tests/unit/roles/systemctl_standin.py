@@ -24,8 +24,6 @@ READS = {
 }
 """What a service reads when it starts, besides its unit."""
 CERTIFICATES = [f"/etc/sparkrack/blackbox/{name}" for name in ("node.key", "node.pem", "ca.pem")]
-CERTIFIED = ("sparkrack-journal-receive.service", "systemd-journal-upload.service")
-"""systemd copies the certificates for them when they start."""
 MANAGER = "/etc/systemd/system.conf.d/zz-sparkrack-watchdog.conf"
 
 
@@ -55,11 +53,23 @@ class Node:
         """The file of a unit of ours."""
         return self.at(f"/etc/systemd/system/{name}")
 
+    def files(self, name: str) -> list[Path]:
+        """The files of a unit that are ours."""
+        files = [self.unit(name), *sorted(self.at(f"/etc/systemd/system/{name}.d").glob("*.conf"))]
+        return [file for file in files if file.exists()]
+
     def content(self, name: str) -> str:
         """A hash of a unit and its drop-ins; empty without one."""
-        files = [self.unit(name), *sorted(self.at(f"/etc/systemd/system/{name}.d").glob("*.conf"))]
-        texts = [file.read_bytes() for file in files if file.exists()]
+        texts = [file.read_bytes() for file in self.files(name)]
         return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts or self.vendor(name).exists() else ""
+
+    def read_by(self, name: str) -> dict[str, str]:
+        """A hash of each file that a service reads when it starts; systemd copies certificates for some of them."""
+        texts = [file.read_text() for file in self.files(name)]
+        paths = [*READS.get(name, []), *(CERTIFICATES if any("LoadCredential=" in text for text in texts) else [])]
+        return {
+            path: hashlib.sha256(self.at(path).read_bytes()).hexdigest() for path in paths if self.at(path).exists()
+        }
 
     def link(self, name: str) -> Path:
         """The link of an enabled unit of ours."""
@@ -100,14 +110,12 @@ class Node:
         """Start a unit with what systemd has read of it, and what it reads itself."""
         if not self.load(name):
             sys.exit(f"Unit {name} not found.")
-        self.active.append(name)
-        paths = [*READS.get(name, []), *(CERTIFICATES if name in CERTIFIED else [])]
-        hashes = {
-            path: hashlib.sha256(self.at(path).read_bytes()).hexdigest() for path in paths if self.at(path).exists()
-        }
+        text = "".join(file.read_text() for file in self.files(name))
+        if "Type=oneshot" not in text or "RemainAfterExit=yes" in text:
+            self.active.append(name)
         folder = self.root / "read"
         folder.mkdir(exist_ok=True)
-        (folder / name).write_text(json.dumps({"unit": self.loaded[name], "files": hashes}))
+        (folder / name).write_text(json.dumps({"unit": self.loaded[name], "files": self.read_by(name)}))
         if name == "sparkrack-boot-evidence.service":
             boot = self.at("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
             evidence = self.at(f"/var/lib/sparkrack/blackbox/boots/{boot}/evidence.json")

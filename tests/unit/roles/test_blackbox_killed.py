@@ -18,7 +18,7 @@ from tests.unit.roles.blackbox_node import EVERYTHING, NOTHING, OTHERWISE, Black
 
 CHANGES = {
     "everything": ("", EVERYTHING, 69, 29),
-    "otherwise": (EVERYTHING, OTHERWISE, 33, 11),
+    "otherwise": (EVERYTHING, OTHERWISE, 33, 9),
     "nothing": (EVERYTHING, NOTHING, 19, 6),
 }
 """From which section to which, the number of commands of the run, and the one of the first tier after which it dies."""
