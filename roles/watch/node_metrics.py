@@ -28,8 +28,8 @@ def files(rack: Rack) -> list[ManagedFile]:
     """Return the program and its units; the service has no [Install], its timer starts it."""
     program = resources.file_text("roles.watch", "files/node_metrics.py")
     values = {"header": header(rack.rack), "program": PROGRAM, "metrics": METRICS, "folder": dirname(METRICS)}
-    service = resources.file_text("roles.watch", f"templates/{SERVICE}", **values)
-    timer = resources.file_text("roles.watch", f"templates/{TIMER}", header=header(rack.rack))
+    service = resources.file_text("roles.watch", "templates/sparkrack-node-metrics.service", **values)
+    timer = resources.file_text("roles.watch", "templates/sparkrack-node-metrics.timer", header=header(rack.rack))
     return [
         ManagedFile(PROGRAM, program.encode(), "755"),
         ManagedFile(f"{_UNITS}/{SERVICE}", service.encode(), validate=validate_unit(SERVICE)),
