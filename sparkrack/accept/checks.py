@@ -27,7 +27,7 @@ from switch.verify_client import SwitchChecks
 _OTHER_MAKERS = ("acer", "dell", "gigabyte", "hp", "msi")
 """Makers whose DMI strings are inferred."""
 _QOS = "/interface/ethernet/switch/qos"
-_REFUSED = re.compile(r"login as \S+ over REST refused|\b40[13]\b|not enough permissions|forbidden", re.IGNORECASE)
+REFUSED = re.compile(r"login as \S+ over REST refused|\b40[13]\b|not enough permissions|forbidden", re.IGNORECASE)
 """How an answer to a user without a policy reads."""
 
 Switches = Mapping[str, SwitchChecks]
@@ -202,7 +202,7 @@ def _reader_policies(look: SwitchChecks) -> MachineResult | None:
             try:
                 question()
             except UnknownError as fault:
-                if _REFUSED.search(fault.reason):
+                if REFUSED.search(fault.reason):
                     return refuted(host, f"{name}: {fault.reason}")
                 raise
         return observed(host, f"{own.way}: {', '.join(questions)} are answered")
