@@ -14,8 +14,13 @@ from core.model import Node, Rack
 BOARDS = {
     "nvidia": ("NVIDIA", "NVIDIA_DGX_Spark"),
     "asus": ("ASUSTeK COMPUTER INC.", "GX10"),
-    "lenovo": ("LENOVO", "ThinkStation PGX"),
+    "lenovo": ("LENOVO", "30KLS02X00"),
+    "dell": ("Dell  Inc.", "Dell Pro Max with GB10 FCM1253"),
+    "gigabyte": ("GIGABYTE", "AI TOP ATOM"),
+    "hp": ("HP", "HP ZGX Nano G1n AI Station"),
 }
+"""Maker and product by vendor, as public outputs of real units have them; tests/cases/public/gb10-dmi.yaml has the
+sources. The others are made up."""
 HALF_GBPS = 109.0
 """Rate of one half (Gb/s), limited by its PCIe Gen5 x4."""
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Any
 
 from switch.public_fields import FIELDS, FIXED, KIND_OF_FIELD, KIND_OF_ROW, KNOWN, PLAIN, PRIVATE
 
@@ -145,6 +146,20 @@ class Mask:
 
     def _constant(self, kind: str, text: str, new: str) -> str:
         return self._known[kind].setdefault(text, new)
+
+
+def owners_words(document: Mapping[str, Any]) -> Iterator[str]:
+    """The values of an anonymized fixture where a word of its owner could stand: not those of fields that hold words of
+    RouterOS or of a module's maker, and not names that every unit has.
+    """
+    yield from document["refused"].values()
+    for path, rows in (*document["menus"].items(), ("", document["monitor"])):
+        for row in rows:
+            for name, value in row.items():
+                if name in FIELDS or (name == "name" and path in FIXED):
+                    continue
+                known = KNOWN.get(KIND_OF_ROW.get(path, "interface") if name == "name" else KIND_OF_FIELD.get(name, ""))
+                yield from (part for part in value.split(",") if not (known and known.fullmatch(part)))
 
 
 def _is_form(text: str) -> bool:

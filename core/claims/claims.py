@@ -77,6 +77,10 @@ class HandLook(Record):
     by_hand: _Cell
 
 
+LoadPart = Literal["bandwidth", "pull", "reboot"]
+"""A part of `sparkrack accept --level load`."""
+
+
 class Claim(Record):
     """One statement about hardware or software of others that this project has not seen."""
 
@@ -100,6 +104,15 @@ class Claim(Record):
     """What a refuted claim means for the promises of the roles and commands."""
     look: NodeLook | SwitchLook | CheckLook | HandLook | None = None
     """How `sparkrack accept` reads it; a claim of the level `look` has one, and no other claim has."""
+
+    load: LoadPart | None = None
+    """The part of the level `load` that settles it; absent: it is read by hand."""
+
+    @model_validator(mode="after")
+    def _load_is_of_level(self) -> Self:
+        if self.load is not None and self.level != "load":
+            raise ValueError(f"level {self.level} and load do not fit: a claim has `load` when its level is load")
+        return self
 
     @model_validator(mode="after")
     def _area_is_of_id(self) -> Self:

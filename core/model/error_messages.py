@@ -29,7 +29,7 @@ def _path(location: Path) -> Path:
         path = path[:-1]
     if path[0] == "switches" and path[2:3] in (("tls",), ("snmp",)):
         path = path[:3] + path[4:]  # the branch of the union
-    if path[:2] == ("blackbox", "recorder"):
+    if path[0] == "blackbox" and path[1:2] in (("recorder",), ("kdump",)):
         path = path[:2] + path[3:]  # the same
     if path[-1] == "name" and path[-3] in ("nodes", "switches", "cages", "models", "units"):
         path = path[:-1]  # the name is the key it is filed under

@@ -76,6 +76,13 @@ def used(rack: Rack, node: str) -> list[Address]:
     return found
 
 
+def unit_flows(rack: Rack, members: Sequence[str]) -> list[Flow]:
+    """Return the flows that prove RDMA between the nodes of a unit: those of the halves that NCCL uses."""
+    carrying = {address for name in members for address in used(rack, name)}
+    flows = [flow for name in members for flow in half_flows(rack, name, members)]
+    return [flow for flow in flows if flow.here in carrying and flow.there in carrying]
+
+
 def leg_gbps(rack: Rack, address: Address) -> int:
     """Return the declared speed of the cable of a half (Gb/s)."""
     port = next(port for port in rack.cabling.ports_of(address.half.node) if address.half in port.halves)

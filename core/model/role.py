@@ -62,6 +62,8 @@ class Role:
     rules: Callable[..., Iterable[RuleViolation]] | None = None
     """What must hold between its section and the rest of a sound rack file, called with the valid parts of the file,
     the role's options and the cabling."""
+    reserved_gib: Callable[[Any], float] | None = None
+    """GiB of a node's memory that its section takes away from all programs; called with the role's options."""
     adopt: tuple[AdoptedOption, ...] = ()
     """What `sparkrack adopt` can write into its section."""
 
@@ -101,3 +103,10 @@ def role_named(key: str) -> Role:
         if role.key == key:
             return role
     raise KeyError(key)
+
+
+def reserved_gib(section: Callable[[str], object]) -> float:
+    """Return the GiB of a node that no program gets. `section`: returns the options of a role by its key, or None."""
+    return sum(
+        role.reserved_gib(found) for role in roles() if role.reserved_gib and (found := section(role.key)) is not None
+    )

@@ -38,10 +38,12 @@ _WEIGHT_FILES = (".safetensors", ".bin", ".gguf")
 class UnitFit:
     """The memory of the fullest rank of a unit, against what the unit lets the engine take.
 
-    `allowed`: GiB of a node that the engine may take. `overhead_from`: where the overhead of the sum comes from.
+    `memory`: GiB of a node that programs share. `allowed`: GiB of it that the engine may take. `overhead_from`: where
+    the overhead of the sum comes from.
     """
 
     fit: Fit
+    memory: float
     allowed: float
     overhead_from: OverheadSource
 
@@ -128,6 +130,7 @@ def unit_fit(
     weights: float | None,
     parallel: Parallel,
     calibration: Calibration | None = None,
+    reserved: float = 0.0,
 ) -> UnitFit:
     """Compute whether a unit fits when its model is split in this way.
 
@@ -137,6 +140,7 @@ def unit_fit(
         weights: bytes of all weight files, None if they are not known.
         parallel: the split, which may be another than that of the unit.
         calibration: figures of the last good start; they count for the split that they were measured with.
+        reserved: GiB of a node that no program gets.
     """
     if calibration and (calibration.tensor, calibration.pipeline) != (parallel.tensor, parallel.pipeline):
         calibration = None
@@ -149,16 +153,23 @@ def unit_fit(
     if unit.kv:
         # The size of the cache is given; it must hold one sequence, which a larger demand than the size shows.
         found = dataclasses.replace(found, kv=max(found.kv, mebibytes(unit.kv) / 1024))
-    return UnitFit(found, (unit.memory or HIGHEST_SHARE) * MEMORY_GIB, source)
+    memory = MEMORY_GIB - reserved
+    return UnitFit(found, memory, (unit.memory or HIGHEST_SHARE) * memory, source)
 
 
 def fitting_counts(
-    unit: ServingUnit, shape: ModelShape, weights: float | None, counts: Iterable[int] = COUNTS
+    unit: ServingUnit,
+    shape: ModelShape,
+    weights: float | None,
+    counts: Iterable[int] = COUNTS,
+    reserved: float = 0.0,
 ) -> list[int]:
     """Return the numbers of nodes on which a unit fits with the usual split of each."""
-    return [count for count in counts if unit_fit(unit, shape, weights, default_parallel(count)).fits]
+    return [
+        count for count in counts if unit_fit(unit, shape, weights, default_parallel(count), reserved=reserved).fits
+    ]
 
 
 def needed_share(found: UnitFit) -> float:
     """Return the lowest share of a node, in hundredths, that has room for the sum."""
-    return math.ceil(found.fit.total / MEMORY_GIB * 100) / 100
+    return math.ceil(found.fit.total / found.memory * 100) / 100

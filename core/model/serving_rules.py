@@ -19,6 +19,7 @@ from core.model.errors import Path, RuleViolation, counted, truncate
 from core.model.fields import PLAIN_API_PORT, TLS_API_PORT, mebibytes
 from core.model.model_lock import ModelRecord
 from core.model.partial_rack import PartialRack
+from core.model.role import reserved_gib
 from core.model.schema import Rack
 from core.model.serving import Serving, ServingUnit, plain_argument
 from core.model.serving_fit import (
@@ -308,8 +309,9 @@ def _fit(
     except ModelConfigError:
         return  # unknown, which `notes` reports
     weights = weight_size(record)
-    found = unit_fit(unit, shape, weights, split, partial.calibrations.get(unit.name))
-    counts = fitting_counts(unit, shape, weights)
+    reserved = reserved_gib(partial.options.get)
+    found = unit_fit(unit, shape, weights, split, partial.calibrations.get(unit.name), reserved)
+    counts = fitting_counts(unit, shape, weights, reserved=reserved)
     for blocker in found.fit.blockers:
         yield RuleViolation(("parallel",), blocker, "write another split" + _fits_on(counts))
     needed = found.fit.token_bytes * unit.context / GIB
@@ -340,7 +342,9 @@ def _too_large(unit: ServingUnit, found: UnitFit) -> tuple[str, str]:
     one: Fit = found.fit
     needs = f"{unit.model} needs {one.total:.1f} GiB a node ({found.sum})"
     if unit.memory:
-        return "memory", f"{needs}, and {unit.memory:.2f} of {MEMORY_GIB} GiB is {found.allowed:.1f}"
+        kept = MEMORY_GIB - found.memory
+        beside = f" (of {MEMORY_GIB}, blackbox.kdump reserves {kept:.2f})" if kept else ""
+        return "memory", f"{needs}, and {unit.memory:.2f} of {found.memory:.2f} GiB{beside} is {found.allowed:.1f}"
     return "kv", f"{needs}, and a node gives an engine at most {found.allowed:.1f}"
 
 
@@ -355,12 +359,16 @@ def notes(
         calibrations: what the last good start of each unit measured, by unit.
     """
     for unit in rack.serving.units.values() if rack.serving else ():
-        for note in (*_unknowns(unit, records, calibrations), *_advice(unit)):
+        reserved = reserved_gib(lambda key: getattr(rack, key))
+        for note in (*_unknowns(unit, records, calibrations, reserved), *_advice(unit)):
             yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
 
 
 def _unknowns(
-    unit: ServingUnit, records: Mapping[str, ModelRecord], calibrations: Mapping[str, Calibration]
+    unit: ServingUnit,
+    records: Mapping[str, ModelRecord],
+    calibrations: Mapping[str, Calibration],
+    reserved: float,
 ) -> Iterator[RuleViolation]:
     record = records.get(unit.model)
     if record is None:
@@ -377,7 +385,7 @@ def _unknowns(
         what = f"whether {unit.model} fits, and divides by the split, is unknown: {what}"
         yield RuleViolation(("model",), what, right)
         return
-    found = unit_fit(unit, shape, weight_size(record), parallel_of(unit), calibrations.get(unit.name))
+    found = unit_fit(unit, shape, weight_size(record), parallel_of(unit), calibrations.get(unit.name), reserved)
     if unit.fit and not found.fits:
         path, what = _too_large(unit, found)
         yield RuleViolation((path,), what, f"accepted by fit.override: {unit.fit.override}")

@@ -70,7 +70,9 @@ def _ip_link(row: Mapping[str, Any]) -> IpLink:
 
 @dataclass(frozen=True)
 class EthtoolReport:
-    """What ethtool prints of one interface: link, speed and FEC in its own words; None for what it does not print."""
+    """What ethtool prints of one interface: link, speed and FEC in its own words; None for what it does not print.
+    `link` may have the reason why there is none, as in "no (No cable)".
+    """
 
     link: str | None
     speed: str | None
@@ -79,7 +81,7 @@ class EthtoolReport:
     @property
     def carrier(self) -> bool | None:
         """Whether there is a link; None when that is unknown."""
-        return {"yes": True, "no": False}.get(self.link or "")
+        return {"yes": True, "no": False}.get((self.link or "").partition(" ")[0])
 
     @property
     def mbps(self) -> int | None:

@@ -23,6 +23,7 @@ from lab.routeros_emulator.faults import InjectedFaults
 from lab.routeros_emulator.fixture import RecordedUnit
 from lab.routeros_emulator.journal import CommandJournal
 from lab.routeros_emulator.key_store import KeyStoreError
+from lab.routeros_emulator.link_watch import LinkWatch
 from lab.routeros_emulator.link_wiring import BridgeWiring, LinkWiring, NoWiring
 from lab.routeros_emulator.menus import MENUS
 from lab.routeros_emulator.persistence import SavedStateError
@@ -41,6 +42,7 @@ async def serve(config: SwitchConfig, recorded: RecordedUnit | None = None, *, f
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
     wires: LinkWiring = BridgeWiring(config.bridge) if config.bridge else NoWiring()
+    watch = LinkWatch() if config.bridge else None
     journal = CommandJournal(config.log)
     faults = InjectedFaults()
     control: Control | None = None
@@ -65,6 +67,8 @@ async def serve(config: SwitchConfig, recorded: RecordedUnit | None = None, *, f
         chosen = {"api_port": ports.plain, "tls_port": ports.tls, "www_port": ports.www, "www_ssl_port": ports.rest}
         config, factory = config.model_copy(update=chosen), False
         device.links.boot()
+        if watch is not None:
+            loop.add_reader(watch, watch.heard, device.links.look)
         device.schedule.boot()
         if control is not None:
             control.attach(device, server)
@@ -76,6 +80,8 @@ async def serve(config: SwitchConfig, recorded: RecordedUnit | None = None, *, f
             print(json.dumps({"ready": True, **ready}), flush=True)
         await _first(ended, restarted)
         await server.stop()
+        if watch is not None:
+            loop.remove_reader(watch)
         device.schedule.stop()
         device.jobs.stop()
         device.links.stop()
@@ -85,6 +91,8 @@ async def serve(config: SwitchConfig, recorded: RecordedUnit | None = None, *, f
                 await asyncio.wait_for(ended.wait(), config.away)
     if control is not None:
         control.stop()
+    if watch is not None:
+        watch.close()
     journal.close()
 
 

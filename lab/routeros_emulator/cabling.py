@@ -18,7 +18,7 @@ class Socket:
 
     ``state``: ``plugged``; ``pulled`` (nothing there); ``deaf`` (the switch sees a link, the node does not,
     as reported from forced modes where the adapter trained on other lanes). ``fec``: what the node runs; None follows
-    the switch.
+    the switch. ``powered``: whether the adapter of the node gives a signal.
     """
 
     cage: str
@@ -33,10 +33,17 @@ class Socket:
     state_file: Path | None
     fec: str | None = None
     state: str = PLUGGED
+    powered: bool = True
+
+    @property
+    def dark(self) -> bool:
+        """Whether no signal arrives from the tail."""
+        return self.state == PULLED or not self.powered
 
     def tail(self) -> LaneTail:
         """The physical end as the lane rules see it."""
-        return LaneTail(self.lane, self.lanes, self.gbps, self.medium, self.state != PULLED, self.fec)
+        plugged = self.state != PULLED
+        return LaneTail(self.lane, self.lanes, self.gbps, self.medium, plugged, self.fec, powered=self.powered)
 
 
 class EmulatedCabling:
@@ -68,7 +75,7 @@ class EmulatedCabling:
 
     def swap(self, one: Socket, other: Socket) -> None:
         """Exchange the nodes behind two tails, as a wrong patch would."""
-        for name in ("node", "port", "taps", "macs", "state_file", "fec"):
+        for name in ("node", "port", "taps", "macs", "state_file", "fec", "powered"):
             mine, theirs = getattr(one, name), getattr(other, name)
             setattr(one, name, theirs)
             setattr(other, name, mine)

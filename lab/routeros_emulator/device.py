@@ -62,6 +62,8 @@ class EmulatedDevice:
         self.hardware = config.hardware
         #: What a real unit showed of each port (default name), where that was recorded.
         self.recorded_links: Mapping[str, RecordedLink] = {}
+        #: Test knob: values that monitor shows instead of its own, by field; None: it does not show the field.
+        self.planted_words: dict[str, str | None] = {}
         self.clock = Clock()
         self.wires = wires
         menus = [menu for menu in menus if menu.since <= self.version]
@@ -72,6 +74,8 @@ class EmulatedDevice:
         self._nvram = SavedState(config.state)
         self.store = Store(menus)
         self.chip = SwitchChip(self)
+        #: Values of sensors that differ from those of a unit at rest, by name; an empty one: there is no such row.
+        self.sensors: dict[str, str] = {}
         self.history = History(self.store)
         self.safe_mode = SafeMode(self.store, self.history, self.save)
         self.files = Files(config.state.with_name(f"{config.state.stem}.files"))
@@ -92,7 +96,9 @@ class EmulatedDevice:
             self.vault.load()
         self._match_vault()
         self.neighbours = Neighbours(self.hardware)
-        around = LinkEnvironment(self._lanes, self._fabric, later, self.tell, self.chip.trained, self._vlans)
+        around = LinkEnvironment(
+            self._lanes, self._fabric, later, self.tell, self.chip.trained, self._vlans, self.clock.stamp
+        )
         self.links = Links(self.hardware, EmulatedCabling(config.cables), wires, config.settle, around)
         self.store.observers.append(self._changed)
         self.save()
@@ -160,6 +166,7 @@ class EmulatedDevice:
             self.chip.reset(port)
         self.chip.stale.clear()
         self.chip.retrains = self.chip.quiet = False
+        self.sensors.clear()
         for begin in self.resets:
             begin()
         self.files.clear()
@@ -168,6 +175,7 @@ class EmulatedDevice:
         self.schedule.boot()
         self.links.boot()
         self.links.downs = dict.fromkeys(self.links.downs, 0)
+        self.links.went_down.clear()
         self.save()
 
     def configured_identity(self) -> Identity | None:

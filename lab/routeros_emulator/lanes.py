@@ -44,7 +44,8 @@ class LaneGroup:
 class LaneTail:
     """One end of a cable in the cage: its first lane, how many it has and what the peer runs (Gb/s).
 
-    ``fec`` is the FEC that the peer runs; None when it follows that of the switch.
+    ``fec`` is the FEC that the peer runs; None when it follows that of the switch. ``powered``: whether the peer's
+    adapter gives a signal.
     """
 
     lane: int
@@ -53,6 +54,7 @@ class LaneTail:
     medium: str
     present: bool = True
     fec: str | None = None
+    powered: bool = True
 
 
 def legs(kind: str, lanes: Sequence[Lane]) -> tuple[LaneGroup, ...]:
@@ -71,7 +73,10 @@ def legs(kind: str, lanes: Sequence[Lane]) -> tuple[LaneGroup, ...]:
 
 
 def _negotiating(number: int, lanes: Sequence[Lane]) -> LaneGroup:
-    """A negotiating lane 1 tries the whole cage as one link; any other can only be part of a breakout."""
+    """A negotiating lane 1 tries the whole cage as one link; any other can only be part of a breakout.
+
+    claim: switch.lanes.limited-advertise
+    """
     lane = lanes[number - 1]
     if number == 1:
         off = [n for n, other in enumerate(lanes, start=1) if not other.enabled]
@@ -105,6 +110,8 @@ def obstacle(kind: str, leg: LaneGroup, tails: Sequence[LaneTail]) -> str | None
     tail = next((tail for tail in tails if tail.lane == leg.first), None)
     if tail is None or not tail.present:
         return "nothing is plugged in"
+    if not tail.powered:
+        return "no signal from the peer"
     mode = effective(kind, leg, tail)
     if leg.negotiates and not _can_negotiate(kind, tails, tail):
         return "only a single link can negotiate"

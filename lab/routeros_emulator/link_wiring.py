@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 
@@ -30,6 +31,10 @@ class LinkWiring(Protocol):
         """Give (MAC address, tap) pairs that the fabric has learned."""
         ...
 
+    def powered(self, taps: Sequence[str], /) -> bool:
+        """Give whether the node behind the taps of one port has power. A port without taps has."""
+        ...
+
 
 class NoWiring:
     """Wires that are not there: for a switch without nodes."""
@@ -43,12 +48,15 @@ class NoWiring:
     def hosts(self) -> Sequence[tuple[str, str]]:
         return ()
 
+    def powered(self, _taps: Sequence[str]) -> bool:
+        return True
+
 
 class BridgeWiring:
     """Taps and one Linux bridge in the network namespace that this process runs in."""
 
-    def __init__(self, bridge: str) -> None:
-        self._bridge = bridge
+    def __init__(self, bridge: str, devices: Path = Path("/sys/class/net")) -> None:
+        self._bridge, self._devices = bridge, devices
 
     def attach(self, taps: Iterable[str], mtu: int) -> None:
         # The MTU first: a frame must never meet a member that is too small for it.
@@ -69,6 +77,17 @@ class BridgeWiring:
             for entry in json.loads(done.stdout or "[]")
             if entry.get("master") == self._bridge and entry.get("state") != "permanent"
         ]
+
+    def powered(self, taps: Sequence[str]) -> bool:
+        # The kernel of the node holds its taps open until it ends, and a tap that no process holds has no carrier. One
+        # process lets go of them one after the other, so the first one counts.
+        return all(self._carrier(tap) for tap in taps)
+
+    def _carrier(self, tap: str) -> bool:
+        try:
+            return (self._devices / tap / "carrier").read_text().strip() == "1"
+        except OSError:
+            return False  # it is not there, or it is down
 
     def _ip(self, lines: list[str]) -> None:
         if not lines:

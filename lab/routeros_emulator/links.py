@@ -49,7 +49,7 @@ class LinkEnvironment:
     ``lanes``   the configured lanes of a cage; ``fabric`` the l2mtu of an interface (default name) that
     forwards frames, None when it does not; ``later`` calls back after seconds; ``tell`` takes (topic, text)
     for the log; ``trained`` is called for cages whose links came up; ``vlans`` returns the VLANs of an interface
-    (default name), None where nothing filters.
+    (default name), None where nothing filters; ``stamp`` is the time now, as RouterOS prints it.
     """
 
     lanes: Callable[[str], Sequence[Lane]]
@@ -58,6 +58,7 @@ class LinkEnvironment:
     tell: Callable[[str, str], None]
     trained: Callable[[str], None] = lambda _cage: None
     vlans: Callable[[str], Membership | None] = lambda _: None
+    stamp: Callable[[], str] = lambda: ""
 
 
 class Links:
@@ -77,10 +78,13 @@ class Links:
         self._wires = wires
         self._around = around
         self._timers: dict[str, LinkTimer] = {}
+        self._returning: dict[tuple[str, int], LinkTimer] = {}
         self._status: dict[str, LinkState] = {port.name: LinkState() for port in hardware.ports}
         self._attached: dict[str, int] = {}
         self._vlans: dict[str, Membership | None] = {}
         self.downs: dict[str, int] = {port.name: 0 for port in hardware.ports}
+        #: When each interface last lost its link (default name), since the start.
+        self.went_down: dict[str, str] = {}
 
     def status(self, name: str) -> LinkState:
         """The status of a sub-interface by its default name."""
@@ -95,9 +99,38 @@ class Links:
         """Start as after power-on: no tap in the fabric, every cage about to settle."""
         taps = [tap for socket in self.plant.sockets for tap in socket.taps]
         self._move(partial(self._wires.detach, taps))
+        for timer in self._returning.values():
+            timer.cancel()
+        self._returning.clear()
         for socket in self.plant.sockets:
+            socket.powered = self._wires.powered(socket.taps)
             self._tell_node(socket)
         self.restart(self._hardware.by_cage)
+
+    def look(self) -> None:
+        """See which nodes lost their power: their legs go down at once. Those that have it again follow after the
+        settle time. Other legs of the cage stay as they are.
+        """
+        for socket in self.plant.sockets:
+            place = (socket.cage, socket.lane)
+            if self._wires.powered(socket.taps):
+                if not socket.powered and place not in self._returning:
+                    self._returning[place] = self._around.later(self.settle, partial(self._returned, socket))
+                continue
+            if timer := self._returning.pop(place, None):
+                timer.cancel()
+            if socket.powered:
+                self._power(socket, on=False)
+
+    def _returned(self, socket: Socket) -> None:
+        self._returning.pop((socket.cage, socket.lane), None)
+        if self._wires.powered(socket.taps):
+            self._power(socket, on=True)
+
+    def _power(self, socket: Socket, *, on: bool) -> None:
+        socket.powered = on
+        self._update(socket.cage)
+        self.reconcile()
 
     def rewire(self) -> None:
         """Attach everything again, for taps that were created again since."""
@@ -115,9 +148,10 @@ class Links:
 
     def stop(self) -> None:
         """Forget all timers."""
-        for timer in self._timers.values():
+        for timer in (*self._timers.values(), *self._returning.values()):
             timer.cancel()
         self._timers.clear()
+        self._returning.clear()
 
     def _settled(self, cage: str) -> None:
         self._timers.pop(cage, None)
@@ -168,6 +202,7 @@ class Links:
             self._around.tell("interface,info", f"{port.name} link up")
         else:
             self.downs[port.name] += 1
+            self.went_down[port.name] = self._around.stamp()
             self._around.tell("interface,info", f"{port.name} link down")
 
     def reconcile(self) -> None:

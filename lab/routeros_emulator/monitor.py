@@ -31,7 +31,7 @@ OF_LINK = tuple(_LINK.split())
 def monitor(call: Call) -> Reply | Stream:
     """Give one row per interface: once, or every ``interval`` (default 1s) until cancelled."""
     names = [default_name(call.device, name) for name in named_ports(call, _KNOWN)]
-    return watch(call.sentence.attributes, lambda: [_look(call.device, name) for name in names])
+    return watch(call.sentence.attributes, lambda: [_shown(call.device, name) for name in names])
 
 
 def named_ports(call: Call, known: Container[str] = _NUMBERS) -> list[str]:
@@ -82,6 +82,14 @@ async def _repeat(given: Mapping[str, str], look: Callable[[], list[Values]], in
         await asyncio.sleep(interval)
 
 
+def _shown(device: EmulatedDevice, default_name: str) -> Values:
+    seen = _look(device, default_name)
+    if device.planted_words:
+        changed = {name: value for name, value in device.planted_words.items() if value is not None}
+        seen = {name: value for name, value in seen.items() if name not in device.planted_words} | changed
+    return seen
+
+
 def _look(device: EmulatedDevice, default_name: str) -> Values:
     port, values = device.hardware.by_name[default_name], device.ethernet(default_name).values
     if (unchanged := device.unchanged_link(default_name)) is not None:
@@ -123,7 +131,7 @@ def _module(device: EmulatedDevice, port: EmulatedPort) -> Values:
     copper = medium == "copper"
     return {
         "sfp-module-present": "true",
-        "sfp-rx-loss": "true" if all(socket.state == "pulled" for socket in sockets) else "false",
+        "sfp-rx-loss": "true" if all(socket.dark for socket in sockets) else "false",
         "sfp-tx-fault": "false",
         "sfp-type": {"qsfp56-dd": "QSFPDD", "qsfp56": "QSFP28/QSFP56"}.get(port.kind, "SFP/SFP+/SFP28/SFP56"),
         "sfp-connector-type": "no-separable-connector" if copper else "multifiber-parallel-optic-1x12",

@@ -9,6 +9,9 @@ lane}``
 ``{"op": "counters", "interface": …, "add": {counter: n}}`` increases counters; ``{"op": "stale", "interface": …}``
 leaves the frames of a bridge port to the CPU although its flags show offloaded; ``{"op": "retrain"}`` does so to every
 link that comes up from then on; ``{"op": "quiet"}`` stops all traffic except what ``counters`` adds
+``{"op": "sensor", "name": "fan1-speed", "value": "0"}`` gives a sensor a value; with an empty one its row is gone
+``{"op": "monitor", "field": …, "value": …}`` lets /interface/ethernet/monitor show this value of a field, or with
+null no such field, until ``heal``
 ``{"op": "learn", "address": …, "interface": …}`` sets the port (default name) of a client, ether1 otherwise
 ``{"op": "file", "name": …, "path": …}`` puts a file of this machine on the unit, as an upload by hand would
 ``{"op": "pass", "seconds": s}`` advances clock, uptime and schedules
@@ -56,6 +59,8 @@ class Control:
             "stale": self._stale,
             "retrain": self._retrain,
             "quiet": self._quiet,
+            "sensor": self._sensor,
+            "monitor": self._monitor,
             "learn": self._learn,
             "file": self._file,
             "pass": self._pass,
@@ -105,7 +110,7 @@ class Control:
             "attached": device.links.attached,
             "safe_mode": {"holder": holder and holder.owner, "pending": len(device.safe_mode.pending)},
             "cables": [
-                {"cage": s.cage, "lane": s.lane, "node": s.node, "port": s.port, "state": s.state}
+                {"cage": s.cage, "lane": s.lane, "node": s.node, "port": s.port, "state": s.state, "powered": s.powered}
                 for s in device.links.plant.sockets
             ],
         }
@@ -116,6 +121,7 @@ class Control:
 
     def _heal(self, _request: Request) -> Request:
         self._faults.clear()
+        self._device.planted_words.clear()
         return {}
 
     def _rewire(self, _request: Request) -> Request:
@@ -149,6 +155,17 @@ class Control:
 
     def _quiet(self, _request: Request) -> Request:
         self._device.chip.quiet = True
+        return {}
+
+    def _sensor(self, request: Request) -> Request:
+        self._device.sensors[str(request["name"])] = str(request["value"])
+        return {}
+
+    def _monitor(self, request: Request) -> Request:
+        field, value = request["field"], request.get("value")
+        if not isinstance(field, str) or not (value is None or isinstance(value, str)):
+            raise TypeError("field is a text, and value is a text or null")
+        self._device.planted_words[field] = value
         return {}
 
     def _learn(self, request: Request) -> Request:

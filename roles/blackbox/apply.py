@@ -8,13 +8,24 @@ from posixpath import dirname
 from pyinfra.api.deploy import deploy
 
 from core.model import Node, Rack
-from core.ops.announce import managed_file_change
+from core.ops import apt, remote_files
+from core.ops.announce import file_diff, managed_file_change
 from core.ops.operation import Changeset, managed_operation
 from core.ops.shell import quote, sudo_script
 from core.util import managed_file
 from core.util.event import Action, Event, EventKind, acted, file_acted, value_change
 from core.util.managed_file import ManagedFile
-from roles.blackbox import ROLE, boot_evidence, clock_cap, desired, recorder, stream_apply, watchdog
+from roles.blackbox import (
+    ROLE,
+    boot_evidence,
+    boot_parameters,
+    clock_cap,
+    desired,
+    kdump,
+    recorder,
+    stream_apply,
+    watchdog,
+)
 from roles.blackbox.facts import BlackboxFacts
 from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.pending import mark, unmark, write_files
@@ -23,19 +34,23 @@ from roles.blackbox.pending import mark, unmark, write_files
 @deploy(ROLE.title)
 def apply(rack: Rack, node: Node) -> None:
     """Arm the watchdog, set the kernel's policy for panics, keep their records and the journal, cap the GPU's clock,
-    collect evidence in each boot, send the journal to another node and record samples where that is declared; nothing
-    without a declaration.
+    collect evidence in each boot, keep a crash kernel, send the journal to another node and record samples where that
+    is declared; nothing without a declaration.
 
     Reboots nothing: what takes a reboot is reported.
     """
     if rack.declared(BlackboxOptions) is None:
         return
     feed_watchdog(name="Let systemd feed the watchdog", rack=rack, node=node)
+    panic_before_reset(name="Let the watchdog cause a panic first", rack=rack, node=node)
     set_panic_policy(name="Reboot after a panic of the kernel", rack=rack, node=node)
     keep_panic_records(name="Keep the records of panics", rack=rack, node=node)
     keep_journal(name="Keep the journal on the disk", rack=rack, node=node)
     cap_clock(name="Cap the clock of the GPU", rack=rack, node=node)
     collect_evidence(name="Collect evidence about the end of each boot", rack=rack, node=node)
+    reserve_memory(name="Reserve memory for a crash kernel", rack=rack, node=node)
+    install_kdump(name="Install the programs of the crash kernel", rack=rack, node=node)
+    load_crash_kernel(name="Keep a crash kernel loaded", rack=rack, node=node)
     report_reboot(name="Report whether a reboot is needed", rack=rack, node=node)
     stream_apply.install_package(name="Install sender and receiver of journals", rack=rack, node=node)
     stream_apply.make_key(name="Make the key of the node for its journal", rack=rack, node=node)
@@ -70,6 +85,42 @@ def feed_watchdog(facts: BlackboxFacts) -> Changeset:
             )
         )
     return Changeset(events=(*_file_events(facts, stale), *wrong), commands=tuple(commands))
+
+
+@managed_operation("blackbox", BlackboxFacts)
+def panic_before_reset(facts: BlackboxFacts) -> Changeset:
+    """Set what the driver of the watchdog does at its first signal, from its next start on; say where nothing can.
+
+    The module has a file of modprobe, a driver that is built in has a fragment of GRUB.
+    """
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    if not watchdog.limit(facts.rack):
+        return Changeset(in_sync_reason="the watchdog is left alone")
+    stage, wanted = facts.first_stage, facts.first_stage_files
+    declared = watchdog.panics(facts.rack)
+    warnings = (Event(EventKind.NOTE, detail=stage.no_effect),) if declared and stage.no_effect else ()
+    paths = {file.path for file in wanted}
+    surplus = [
+        path for path in (watchdog.MODPROBE, watchdog.FRAGMENT) if path not in paths and facts.before(path) is not None
+    ]
+    stale = facts.stale(wanted)
+    # A run that died after the file: GRUB has not read it yet.
+    unread = watchdog.FRAGMENT in paths and stage.following != "1"
+    if not (stale or surplus or unread):
+        return Changeset(warnings=warnings, in_sync_reason="the first stage of the watchdog is as declared")
+    events, commands = _file_events(facts, stale), write_files(stale)
+    if unread and not stale:
+        events.append(value_change(f"{watchdog.PARAMETER} in {boot_parameters.CONFIG}", stage.following or None, "1"))
+    if watchdog.FRAGMENT in paths:
+        commands.append(sudo_script(boot_parameters.update(watchdog.PARAMETER, "1")))
+    elif stale:
+        commands.append(sudo_script(watchdog.check_modprobe()))
+    for path in surplus:
+        events += file_acted(Action.REMOVE, path, detail="takes effect at the next boot")
+        steps = boot_parameters.remove(path) if path == watchdog.FRAGMENT and stage.grub else f"rm -f {path}"
+        commands.append(sudo_script(steps))
+    return Changeset(warnings=warnings, events=tuple(events), commands=tuple(commands))
 
 
 @managed_operation("blackbox", BlackboxFacts)
@@ -333,11 +384,93 @@ def _recorder_starts(facts: BlackboxFacts, written: set[str]) -> tuple[list[Even
 
 
 @managed_operation("blackbox", BlackboxFacts)
+def reserve_memory(facts: BlackboxFacts) -> Changeset:
+    """Reserve memory for a crash kernel from the next boot on; give it back where none is declared any more."""
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    wanted, now = kdump.options(facts.rack), facts.crash_kernel
+    there = facts.before(kdump.FRAGMENT)
+    if wanted is None and there is None:
+        return Changeset(in_sync_reason="no crash kernel is declared")
+    if wanted is None:
+        steps = boot_parameters.remove(kdump.FRAGMENT) if now.grub else f"rm -f {kdump.FRAGMENT}"
+        before, commands = facts.before(kdump.SETTINGS), [sudo_script(steps)]
+        events = list(file_acted(Action.REMOVE, kdump.FRAGMENT, detail="a reboot frees the memory"))
+        if before is not None and (after := kdump.off(before)) != before:
+            # First: with the fragment gone nothing tells the next run that these settings are ours.
+            events.append(file_diff(kdump.SETTINGS, before, after))
+            commands.insert(0, remote_files.put(kdump.SETTINGS, after, mode="644", before=before))
+        return Changeset(events=tuple(events), commands=tuple(commands))
+    stale, value = facts.stale([kdump.fragment(facts.rack, wanted)]), kdump.parameter(wanted)
+    if not stale and now.following == value:
+        return Changeset(in_sync_reason=f"{wanted.reserve} are reserved for a crash kernel at each boot")
+    events = _file_events(facts, stale)
+    if not stale:
+        events.append(value_change(f"{kdump.PARAMETER} in {boot_parameters.CONFIG}", now.following or None, value))
+    read = sudo_script(boot_parameters.update(kdump.PARAMETER, value))
+    return Changeset(events=tuple(events), commands=(*write_files(stale), read))
+
+
+@managed_operation("blackbox", BlackboxFacts)
+def install_kdump(facts: BlackboxFacts) -> Changeset:
+    """Install the distribution's programs of the crash kernel. They stay where none is declared any more."""
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    wanted = kdump.options(facts.rack)
+    if wanted is None:
+        return Changeset(in_sync_reason="no crash kernel is declared")
+    if facts.crash_kernel.installed:
+        return Changeset(in_sync_reason="the programs of the crash kernel are installed")
+    check = () if wanted.vmcore else (sudo_script(kdump.check_skip()),)
+    return Changeset(events=acted(Action.INSTALL, *kdump.PACKAGES), commands=(apt.install(*kdump.PACKAGES), *check))
+
+
+@managed_operation("blackbox", BlackboxFacts)
+def load_crash_kernel(facts: BlackboxFacts) -> Changeset:
+    """Set what a crash kernel writes, and have one loaded at each boot, and now where this boot has memory for it."""
+    if facts.blockers:
+        return Changeset(blockers=facts.blockers)
+    wanted, now = kdump.options(facts.rack), facts.crash_kernel
+    if wanted is None:
+        return Changeset(in_sync_reason="no crash kernel is declared")
+    warnings = tuple(Event(EventKind.BROKEN, detail=fault) for fault in kdump.broken(wanted, now))
+    if not now.installed:
+        # The package brings the file; it is not there while a plan is made.
+        events = file_acted(Action.MODIFY, kdump.SETTINGS, detail="when the package is installed")
+        return Changeset(warnings=warnings, events=events, provisional=True)
+    before = facts.before(kdump.SETTINGS)
+    settings = kdump.settings(wanted)
+    after = kdump.with_settings(before or b"", settings)
+    enable, load = now.unit != "enabled", kdump.loadable(wanted, now)
+    if after == before and not (enable or load):
+        return Changeset(warnings=warnings, in_sync_reason="a crash kernel is loaded at each boot")
+    changes, commands, steps = list[Event](), [], []
+    if after != before:
+        changes.append(file_diff(kdump.SETTINGS, before, after))
+        check = kdump.check_settings(settings)
+        commands.append(remote_files.put(kdump.SETTINGS, after, mode="644", before=before, check=check))
+    if enable:
+        masked = now.unit.startswith("masked")
+        changes += [*(acted(Action.UNMASK, kdump.UNIT) if masked else ()), *acted(Action.ENABLE, kdump.UNIT)]
+        steps += [f"systemctl unmask --quiet {kdump.UNIT}"] if masked else []
+        steps.append(f"systemctl enable --quiet {kdump.UNIT}")
+    if load:
+        changes.append(Event(EventKind.RESTART, subject=kdump.UNIT, action=Action.RESTART, detail="none is loaded"))
+        steps.append(kdump.load())
+    if steps:
+        commands.append(sudo_script("; ".join(steps)))
+    return Changeset(warnings=warnings, events=tuple(changes), commands=tuple(commands))
+
+
+@managed_operation("blackbox", BlackboxFacts)
 def report_reboot(facts: BlackboxFacts) -> Changeset:
     """Report what takes effect at the next boot only."""
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
-    reasons = facts.backend.reboot if facts.options.pstore else ()
+    reasons = list(facts.backend.reboot if facts.options.pstore else ())
+    if watchdog.limit(facts.rack):
+        reasons += facts.first_stage.reboot
+    reasons += kdump.reboot(kdump.options(facts.rack), facts.crash_kernel)
     return Changeset(
         warnings=tuple(Event(EventKind.NOTE, action=Action.REBOOT, detail=reason) for reason in reasons),
         in_sync_reason="a reboot is needed" if reasons else "no reboot is needed",

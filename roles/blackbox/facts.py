@@ -12,13 +12,14 @@ from core.probes import systemd_dropins
 from core.util import managed_file, resources
 from core.util.event import Event
 from core.util.managed_file import FileState, ManagedFile
-from roles.blackbox import boot_evidence, clock_cap, desired, recorder, stream_facts, watchdog
+from roles.blackbox import boot_evidence, clock_cap, desired, kdump, recorder, stream_facts, watchdog
 from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.stream_facts import StreamFacts
 
 UNITS = "blackbox-units"
 MANAGER = "blackbox-manager"
 LIVE = "blackbox-live"
+KERNEL = "blackbox-kernel"
 MODES = "blackbox-modes"
 EVIDENCE_FILES = "blackbox-evidence-files"
 MANAGER_SETTINGS = "blackbox-manager-settings"
@@ -31,6 +32,9 @@ RECORDER_STATE = "blackbox-recorder-state"
 
 PATHS = (
     watchdog.DROPIN,
+    watchdog.MODPROBE,
+    watchdog.FRAGMENT,
+    kdump.FRAGMENT,
     desired.PANIC,
     desired.MODULES,
     desired.MODPROBE,
@@ -56,11 +60,12 @@ def _lines(*keys: str) -> str:
 host_facts.register(
     "blackbox",
     host_facts.Probe(
-        files=(*PATHS, *stream_facts.PATHS),
+        files=(*PATHS, kdump.SETTINGS, *stream_facts.PATHS),
         commands={
             UNITS: _SHOWN + " ".join(ASKED_UNITS),
             MANAGER: "systemctl show --property=RuntimeWatchdogUSec,RebootWatchdogUSec",
             LIVE: resources.shell_text("roles.blackbox", "files/live-state.sh"),
+            KERNEL: resources.shell_text("roles.blackbox", "files/kernel-state.sh"),
             MODES: managed_file.probe_permissions(PATHS),
             EVIDENCE_FILES: managed_file.probe_hashes(boot_evidence.PATHS),
             MANAGER_SETTINGS: systemd_probes.dropin_settings(
@@ -119,6 +124,27 @@ class BlackboxFacts:
         if (found := watchdog.chosen(self.devices)) is None:
             raise ValueError("watchdog: there is none")
         return found
+
+    @cached_property
+    def kernel(self) -> Mapping[tuple[str, str], str]:
+        """What the kernel can do, was started with, and will be started with, by subject and name."""
+        return desired.parse_live(self.reading.text(KERNEL))
+
+    @cached_property
+    def first_stage(self) -> watchdog.FirstStage:
+        """How a panic becomes the first stage of the watchdog."""
+        return watchdog.first_stage(self.device, self.live, self.kernel)
+
+    @cached_property
+    def first_stage_files(self) -> list[ManagedFile]:
+        """The file that makes a panic the first stage; none where nothing can, or it is not declared."""
+        file = watchdog.first_stage_file(self.rack, self.first_stage)
+        return [file] if file else []
+
+    @cached_property
+    def crash_kernel(self) -> kdump.CrashKernel:
+        """What the node has for a crash kernel, and says of it."""
+        return kdump.state(self.kernel)
 
     @cached_property
     def sysctls(self) -> dict[str, int | None]:
@@ -205,11 +231,14 @@ class BlackboxFacts:
         _ = (self.evidence_files, self.evidence_collected)
         lines: list[str] = []
         if limit := watchdog.limit(self.rack):
-            action = self.live.get(("sbsa_gwdt", "action"), "no answer")
-            lines += watchdog.blockers(self.devices, self.manager, action, limit)
+            lines += watchdog.blockers(self.devices, self.manager, self.live, limit)
             if not lines:
+                written = not self.stale(self.first_stage_files)
+                lines += watchdog.first_stage_blockers(self.rack, self.first_stage, written=written)
                 wanted = watchdog.settings(self.rack, self.device)
                 lines += systemd_dropins.overriders(listings[MANAGER_SETTINGS], wanted, watchdog.DROPIN)
+        _ = self.before(kdump.SETTINGS)
+        lines += kdump.blockers(kdump.options(self.rack), self.crash_kernel)
         kernel = {key: str(value) for key, value in desired.sysctls(self.rack).items()}
         lines += systemd_dropins.overriders(listings[SYSCTL_SETTINGS], kernel, desired.PANIC)
         if self.options.pstore:

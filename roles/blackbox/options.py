@@ -28,6 +28,7 @@ from core.model.fields import (
     Section,
     Vendor,
     invalid,
+    mebibytes,
     seconds,
     size,
 )
@@ -90,6 +91,9 @@ SyncInterval = Annotated[Duration, _limited(1, 300)]
 RingLength = Annotated[Duration, _limited(60, 3600)]
 SampleRate = Annotated[StrictInt, Field(ge=1, le=4)]
 JournalSize = Annotated[str, size(64, 64 * 1024, "the size of a journal", "is no fit size for the journal", "2G")]
+Reserve = Annotated[
+    str, size(256, 4 * 1024, "an amount of memory", "is no fit amount of memory for a crash kernel", "512M")
+]
 RcuStalls = Annotated[
     Literal[False] | Annotated[StrictInt, Field(ge=1, le=MOST_STALLS)], BeforeValidator(_count_or_false)
 ]
@@ -128,14 +132,25 @@ class RecorderOptions(Section):
     keep: RingLength = Field(default="10m", examples=["10m"])
 
 
+class KdumpOptions(Section):
+    """The crash kernel of a node: `reserve` of its memory is kept for it, for good. `vmcore`: at a panic it writes an
+    image of the memory to the disk, and not the kernel's log alone.
+    """
+
+    reserve: Reserve = Field(default="512M", examples=["512M"])
+    vmcore: StrictBool = False
+
+
 class BlackboxOptions(Section):
     """What a node that dies leaves behind. `clock_cap`: MHz by vendor or node; a node without an entry has no cap.
 
     `server`: the node that receives what the others send; None: roles.blackbox.receivers chooses one. `remote`: how a
-    node's journal leaves it. `netconsole`: the same for the messages of its kernel. `recorder`: False for none.
+    node's journal leaves it. `netconsole`: the same for the messages of its kernel. `recorder`, `kdump`: False for
+    none. `watchdog_panics`: the watchdog causes a panic first, and a reset when that does not help.
     """
 
     watchdog: WatchdogLimit = Field(default="60s", examples=["60s"])
+    watchdog_panics: StrictBool = True
     panic: PanicOptions = PanicOptions()
     pstore: StrictBool = True
     journal: JournalOptions = JournalOptions()
@@ -148,6 +163,10 @@ class BlackboxOptions(Section):
         Annotated[RecorderOptions, Tag("on")] | Annotated[Literal[False], Tag("off")],
         Discriminator(lambda value: "off" if value is False else "on"),
     ] = Field(default=False, examples=["{rate: 2, keep: 10m}"])
+    kdump: Annotated[
+        Annotated[KdumpOptions, Tag("on")] | Annotated[Literal[False], Tag("off")],
+        Discriminator(lambda value: "off" if value is False else "on"),
+    ] = Field(default=False, examples=["{reserve: 512M, vmcore: false}"])
 
 
 def check_clock_cap(partial: PartialRack, blackbox: BlackboxOptions, _cabling: Cabling) -> Iterator[RuleViolation]:
@@ -188,3 +207,8 @@ def check_options(partial: PartialRack, blackbox: BlackboxOptions, cabling: Cabl
     """All rules of the section."""
     yield from check_clock_cap(partial, blackbox, cabling)
     yield from check_server(partial, blackbox, cabling)
+
+
+def reserved_gib(blackbox: BlackboxOptions) -> float:
+    """Return the GiB of a node that the crash kernel takes away from all programs."""
+    return mebibytes(blackbox.kdump.reserve) / 1024 if blackbox.kdump else 0.0

@@ -17,7 +17,18 @@ from core.model import Node, Rack
 from core.model.fields import seconds
 from core.ssh.client import Machine, NodeConnections
 from core.verify.reporter import CheckReporter
-from roles.blackbox import boot_evidence, clock_cap, desired, journal_stream, netconsole, receivers, recorder, watchdog
+from roles.blackbox import (
+    boot_evidence,
+    boot_parameters,
+    clock_cap,
+    desired,
+    journal_stream,
+    kdump,
+    netconsole,
+    receivers,
+    recorder,
+    watchdog,
+)
 from roles.blackbox.options import BlackboxOptions
 
 ARRIVAL_SECONDS = 60
@@ -89,6 +100,74 @@ def test_systemd_feeds_the_watchdog(
     ).splitlines()
     if f"active {wanted}" not in states:
         faults.append(f"no watchdog is active with {wanted} s: {', '.join(states) or 'there is none'}")
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
+# claim: blackbox.watchdog-panics
+def test_the_watchdog_panics_before_it_resets(
+    node: Node, machine: Machine, rack: Rack, declared: BlackboxOptions, report: CheckReporter
+) -> None:
+    """The driver has logged the action with which it runs, and its next start has the same."""
+    if not watchdog.panics(rack):
+        pytest.skip("rack.yaml leaves the watchdog, or its first stage, alone")
+    del declared
+    names = output(node, machine, f"sh -c 'cat {watchdog.SYSFS}/watchdog*/identity 2> /dev/null || true'").splitlines()
+    if watchdog.SBSA not in names:
+        pytest.skip(f"only the {watchdog.SBSA} panics first; this node has {', '.join(names) or 'none'}")
+    ask = "journalctl --boot --dmesg --quiet --no-pager --output=cat | grep sbsa-gwdt || true"
+    log = output(node, machine, f"sh -c {shlex.quote(ask)}")
+    logged = re.findall(r"Initialized with .* action=(\d+)\.", log)
+    faults = []
+    if not logged:
+        faults.append("the kernel's log of this boot has no line of sbsa-gwdt with its action")
+    elif logged[-1] != "1":
+        faults.append(f"the driver runs with action={logged[-1]}, wanted 1; a reboot brings what is configured")
+    by_modprobe = machine.run("modprobe --showconfig")
+    options = re.findall(r"^options sbsa_gwdt (.*)$", str(by_modprobe.stdout), re.MULTILINE)
+    by_modprobe_last = re.findall(r"\baction=(\S+)", " ".join(options))
+    by_grub = _next_values(machine, watchdog.PARAMETER)
+    following = {*by_modprobe_last[-1:], *by_grub[-1:]}
+    if following != {"1"}:
+        faults.append(f"the next boot has action={', '.join(sorted(following)) or 'none'}, wanted 1")
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
+def _next_values(machine: Machine, name: str) -> list[str]:
+    """The values of a parameter in the first entry of GRUB; none without GRUB."""
+    entry = str(machine.run(f"grep -m 1 -E '^[[:space:]]*linux[[:space:]]' {boot_parameters.CONFIG}").stdout)
+    return [word.partition("=")[2] for word in entry.split() if word.startswith(f"{name}=")]
+
+
+# claim: blackbox.kdump
+def test_a_crash_kernel_waits(
+    node: Node, machine: Machine, rack: Rack, declared: BlackboxOptions, report: CheckReporter
+) -> None:
+    """The kernel has the memory and a crash kernel in it, so has the next boot; a shell reads the settings as declared.
+
+    Without a declaration our fragment is gone.
+    """
+    del declared
+    wanted = kdump.options(rack)
+    if wanted is None:
+        gone = machine.run(f"test ! -e {kdump.FRAGMENT}").rc == 0
+        assert gone, f"{node.name}: {kdump.FRAGMENT} is there, and no crash kernel is declared"
+        return
+    size, loaded = (output(node, machine, f"cat /sys/kernel/kexec_crash_{name}").strip() for name in ("size", "loaded"))
+    faults = []
+    if not size.isdigit() or int(size) == 0:
+        faults.append(f"the kernel has reserved {size or 'nothing'} bytes, wanted {wanted.reserve}")
+    if loaded != "1":
+        faults.append(f"no crash kernel is loaded; journalctl --boot --unit={kdump.UNIT}")
+    if _next_values(machine, kdump.PARAMETER)[-1:] != [kdump.parameter(wanted)]:
+        faults.append(f"the next boot does not have {kdump.PARAMETER}={kdump.parameter(wanted)}")
+    if (state := shown(node, machine, kdump.UNIT, "UnitFileState")["UnitFileState"]) != "enabled":
+        faults.append(f"{kdump.UNIT} is {state or 'unknown'}, wanted enabled")
+    settings = kdump.settings(wanted)
+    words = " ".join(f'"${key}"' for key in settings)
+    read = f". {kdump.SETTINGS}; echo {words}"
+    found = output(node, machine, f"sh -c {shlex.quote(read)}").split()
+    if found != list(settings.values()):
+        faults.append(f"{', '.join(settings)} are {' '.join(found) or 'unset'}, wanted {' '.join(settings.values())}")
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 

@@ -10,11 +10,16 @@ from core.model import Rack
 from core.model.fields import seconds
 from core.util.event import Event, value_change
 from core.util.managed_file import ManagedFile, header
+from roles.blackbox import boot_parameters
+from roles.blackbox.boot_parameters import Live, answer
 from roles.blackbox.options import BlackboxOptions
 
 DROPIN = "/etc/systemd/system.conf.d/zz-sparkrack-watchdog.conf"
 """Drop-ins apply in the order of their names, regardless of their folder: the last one wins."""
 SYSFS = "/sys/class/watchdog"
+MODPROBE = "/etc/modprobe.d/zz-sparkrack-watchdog.conf"
+FRAGMENT = f"{boot_parameters.FOLDER}/zz-sparkrack-watchdog.cfg"
+PARAMETER = "sbsa_gwdt.action"
 SBSA = "SBSA Generic Watchdog"
 """What the driver of the GB10's watchdog calls itself (sbsa_gwdt)."""
 REBOOT_SECONDS = 600
@@ -88,9 +93,30 @@ def _span(key: str, text: str) -> float | None:
     return sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9]+)(min|ms|h|s)", text))
 
 
+def action(live: Mapping[tuple[str, str], str], device: WatchdogDevice) -> str:
+    """Return what the driver does at the first signal of the watchdog: 0 nothing, 1 a panic.
+
+    The driver logs it when it starts. Where that line is gone, one case is certain: it has its larger minimum timeout
+    only while the action is 0. Raises ValueError when it is unknown.
+    """
+    found = live.get(("sbsa_gwdt", "action"), "no answer")
+    if found == "unknown" and device.smallest >= RACE_FREE_TIMEOUT:
+        return "0"
+    if found == "unknown":
+        raise ValueError(
+            "action of sbsa_gwdt: the kernel's log of this boot no longer has the line of the driver; it has one after "
+            "the next boot"
+        )
+    if found not in ("0", "1"):
+        raise ValueError(f"action of sbsa_gwdt: unexpected probe output {found[:40]!r}")
+    return found
+
+
 # claim: blackbox.watchdog
-def blockers(found: list[WatchdogDevice], now: ManagerWatchdog, action: str, limit: int) -> tuple[str, ...]:
-    """Why systemd may not feed a watchdog of this node. `action`: the parameter of sbsa_gwdt. `limit`: in seconds."""
+def blockers(
+    found: list[WatchdogDevice], now: ManagerWatchdog, live: Mapping[tuple[str, str], str], limit: int
+) -> tuple[str, ...]:
+    """Why systemd may not feed a watchdog of this node. `limit`: in seconds."""
     off = "or set blackbox.watchdog: false in rack.yaml"
     device = chosen(found)
     if not found:
@@ -104,14 +130,11 @@ def blockers(found: list[WatchdogDevice], now: ManagerWatchdog, action: str, lim
             f"{device.path} takes {device.smallest} to {device.largest} s, and rack.yaml declares {limit} s; change "
             "blackbox.watchdog"
         )
-    if device.identity == SBSA:
-        if action not in ("0", "1"):
-            raise ValueError(f"action of sbsa_gwdt: unexpected probe output {action[:40]!r}")
-        if action == "0" and device.smallest < RACE_FREE_TIMEOUT:
-            lines.append(
-                f"this kernel's driver of {device.path} can reset a node that feeds it (it lacks the correction "
-                f"48defdf6b083 of sbsa_gwdt); use a newer kernel, {off}"
-            )
+    if device.identity == SBSA and action(live, device) == "0" and device.smallest < RACE_FREE_TIMEOUT:
+        lines.append(
+            f"this kernel's driver of {device.path} can reset a node that feeds it (it lacks the correction "
+            f"48defdf6b083 of sbsa_gwdt); use a newer kernel, {off}"
+        )
     if device.active and now.runtime == 0:
         lines.append(f"{device.path} is fed by another program; remove that (`apt remove watchdog`), {off}")
     return tuple(lines)
@@ -154,3 +177,103 @@ def differences(rack: Rack, device: WatchdogDevice, now: ManagerWatchdog) -> lis
     elif device.timeout != wanted:
         events.append(value_change(f"timeout of {device.path}", f"{device.timeout} s", f"{wanted} s"))
     return events
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """How a panic becomes the first stage of the watchdog on this node, and what is there of it.
+
+    `option`: CONFIG_ARM_SBSA_WATCHDOG of the running kernel. `grub`: whether the kernel is started by GRUB.
+    `following`: the action that the next boot has; empty while nothing sets one. `present`: the action of this boot;
+    empty where the device has none.
+    """
+
+    device: WatchdogDevice
+    option: str
+    grub: bool
+    following: str
+    present: str
+
+    @property
+    def path(self) -> str:
+        """The file that sets the action; empty where nothing can."""
+        if self.device.identity != SBSA:
+            return ""
+        return {"m": MODPROBE, "y": FRAGMENT}.get(self.option, "")
+
+    @property
+    def no_effect(self) -> str:
+        """Why nothing can set it; empty where it can be set."""
+        if self.device.identity != SBSA:
+            why = f"{self.device.path} is {self.device.identity}, and only the {SBSA} panics first"
+        elif not self.path:
+            why = "this kernel has no CONFIG_ARM_SBSA_WATCHDOG"
+        else:
+            return ""
+        return f"blackbox.watchdog_panics has no effect here: {why}"
+
+    @property
+    def reboot(self) -> tuple[str, ...]:
+        """What takes effect at the next boot only: the driver takes its action when it starts."""
+        following = self.following or "0"
+        if not self.path or following == self.present:
+            return ()
+        return (f"sbsa_gwdt has action={self.present} until the next boot, and action={following} from then on",)
+
+
+def first_stage(device: WatchdogDevice, live: Mapping[tuple[str, str], str], kernel: Live) -> FirstStage:
+    """Return it from the state of the node and of its kernel. Raises ValueError when a part is unknown."""
+    if device.identity != SBSA:
+        return FirstStage(device, "absent", grub=False, following="", present="")
+    option = boot_parameters.kernel_option(kernel, "sbsa_gwdt")
+    subject, name = ("modprobe", "action") if option == "m" else ("grub", "watchdog")
+    why = "is kmod installed?" if option == "m" else ""
+    following = answer(kernel, subject, name, "[0-9]{1,9}|absent", why)
+    return FirstStage(
+        device,
+        option,
+        grub=boot_parameters.has_grub(kernel),
+        following="" if following == "absent" else following,
+        present=action(live, device),
+    )
+
+
+def panics(rack: Rack) -> bool:
+    """Return whether rack.yaml declares a watchdog that panics first."""
+    return bool(limit(rack)) and rack.options(BlackboxOptions).watchdog_panics
+
+
+# claim: blackbox.watchdog-panics
+def first_stage_file(rack: Rack, stage: FirstStage) -> ManagedFile | None:
+    """Return the file that makes a panic the first stage; None where nothing can, or rack.yaml does not declare it."""
+    if not panics(rack) or not stage.path:
+        return None
+    if stage.path == FRAGMENT:
+        return boot_parameters.fragment(rack, FRAGMENT, f"{PARAMETER}=1")
+    return ManagedFile(MODPROBE, f"{header(rack.rack)}\noptions sbsa_gwdt action=1\n".encode())
+
+
+def first_stage_blockers(rack: Rack, stage: FirstStage, *, written: bool) -> tuple[str, ...]:
+    """Why the declared first stage cannot be set. `written`: the file is there as it must be."""
+    off = "or set blackbox.watchdog_panics: false in rack.yaml"
+    if not panics(rack) or not stage.path:
+        return ()
+    if stage.path == FRAGMENT and not stage.grub:
+        place = f"update-grub and {boot_parameters.CONFIG}"
+        why = f"sbsa_gwdt is built into this kernel, and this node has no GRUB ({place}) that gives it {PARAMETER}=1"
+        return (f"{why}; {off}",)
+    if stage.path == MODPROBE and written and stage.following != "1":
+        found = f"`modprobe --showconfig` has action={stage.following or 'none'}"
+        why = "a file that is read later, or the command line of the kernel, wins"
+        return (f"{MODPROBE} sets action=1 of sbsa_gwdt, and {found}: {why}; remove that, {off}",)
+    return ()
+
+
+def check_modprobe() -> str:
+    """Return shell text that fails unless the module gets action=1 when it is loaded."""
+    wrong = "modprobe does not give sbsa_gwdt action=1: a file that is read later, or the command line, wins"
+    return (
+        "modprobe --showconfig | sed -n 's/^options sbsa_gwdt //p' | tr -s ' \\t' '\\n' | "
+        "grep '^action=' | tail -n 1 | "
+        f"grep -qx action=1 || {{ echo '{wrong}' >&2; exit 1; }}"
+    )

@@ -12,6 +12,7 @@ from core.model.cabling import Cabling
 from core.model.errors import RuleViolation
 from core.model.fields import Floor, Section, mebibytes
 from core.model.partial_rack import PartialRack
+from core.model.role import reserved_gib
 
 SYSTEM_GIB = 4
 """GiB for the system, page tables and compilers beside an engine, above what the kernel and the guard keep free."""
@@ -39,12 +40,13 @@ def check_host_share(partial: PartialRack, memory: MemoryOptions, _cabling: Cabl
     floor = mebibytes(memory.floor) / 1024 if memory.floor else 0.0
     kept = memory.min_free_kbytes / 1024**2
     needed = floor + kept + SYSTEM_GIB
+    reserved = reserved_gib(partial.options.get)
     for unit in partial.serving.units.values() if partial.serving and "memory" not in partial.leave else ():
-        left = (1 - (unit.memory or 0)) * MEMORY_GIB
+        left = (1 - (unit.memory or 0)) * (MEMORY_GIB - reserved)
         if left < needed:
             yield RuleViolation(
                 ("serving", "units", unit.name, "memory"),
                 f"{unit.memory:.2f} leaves {left:.1f} GiB for the host, which needs {needed:.1f} (memory.floor "
                 f"{floor:.1f}, memory.min_free_kbytes {kept:.1f}, system {SYSTEM_GIB})",
-                f"write at most {int((1 - needed / MEMORY_GIB) * 100) / 100:.2f}",
+                f"write at most {int((1 - needed / (MEMORY_GIB - reserved)) * 100) / 100:.2f}",
             )

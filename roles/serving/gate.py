@@ -14,9 +14,8 @@ from core.model.rdma_flows import (
     TOOL_OPTIONS,
     Flow,
     enough_for_half,
-    half_flows,
     leg_gbps,
-    used,
+    unit_flows,
 )
 from core.model.serving import ServingUnit
 from core.model.serving_fit import demand_of, weight_size
@@ -62,7 +61,7 @@ def proof(rack: Rack, node: str, members: tuple[str, ...], secret_file: str) -> 
     """
     if rack.serving is None or rack.serving.rdma_proof == "none":
         return None
-    flows = [flow for name in members for flow in _flows(rack, name, members)]
+    flows = unit_flows(rack, members)
     sends = [_sends(rack, flow) for flow in flows if flow.here.half.node == node]
     receives = [
         {"peer": flow.here.half.node, **_end(flow.there, flow)} for flow in flows if flow.there.half.node == node
@@ -77,11 +76,6 @@ def proof(rack: Rack, node: str, members: tuple[str, ...], secret_file: str) -> 
         "sends": sends,
         "receives": receives,
     }
-
-
-def _flows(rack: Rack, node: str, members: tuple[str, ...]) -> list[Flow]:
-    carrying = {address for name in members for address in used(rack, name)}
-    return [flow for flow in half_flows(rack, node, members) if flow.here in carrying and flow.there in carrying]
 
 
 def _sends(rack: Rack, flow: Flow) -> dict[str, object]:

@@ -1,16 +1,18 @@
 """Watch: metrics of every node, alerts, and a place that keeps both.
 
-Every node has prometheus-node-exporter. One of them, the server, has Prometheus and Alertmanager, with alert rules that
-are written for this rack: the floor of its memory, its caps, its cables. All three are packages of the distribution,
-and listen on the management address only. Where the server is a machine outside of the rack, the role manages the
-exporters, and `sparkrack watch --files` writes the configuration of the server. Without the section `watch` the role
-does nothing. A server that is dead sends no alert: nothing here watches the server itself.
+Every node has prometheus-node-exporter, and a timer by which it exports what it knows of itself: how its boot before
+ended, whether its black box is armed, what it receives of others, what RDMA carried, its models. One of them, the
+server, has Prometheus and Alertmanager, with alert rules that are written for this rack: the floor of its memory, its
+caps, its cables. All three are packages of the distribution, and listen on the management address only. The server also
+reads the switches that have a reader, once a minute. Where the server is a machine outside of the rack, the role
+manages the exporters, and `sparkrack watch --files` writes the configuration of the server. Without the section `watch`
+the role does nothing. A server that is dead sends no alert: nothing here watches the server itself.
 """
 
 from __future__ import annotations
 
 from core.model.role import Role
-from roles.watch.options import WatchOptions, check_server
+from roles.watch.options import WatchOptions, check
 
 ROLE = Role(
     __name__,
@@ -22,5 +24,5 @@ ROLE = Role(
     proof="`systemctl`, `ss`, the APIs of Prometheus and Alertmanager",
     options=WatchOptions,
     opt_in=True,
-    rules=check_server,
+    rules=check,
 )

@@ -12,8 +12,7 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.host import Host
 
 from core.model import Node, Rack
-from core.model.declared_secrets import secret_problems
-from core.model.secrets import SecretError, SecretRef
+from core.model.secrets import SecretRef
 from core.ops import apt, host_facts, remote_files
 from core.ops.announce import managed_file_change
 from core.ops.operation import Changeset, managed_operation, operation_on_host
@@ -21,21 +20,27 @@ from core.ops.shared_survey import SharedSurvey
 from core.ops.shell import quote, sudo_script
 from core.util.event import Action, Event, EventKind, acted, file_acted
 from core.util.managed_file import FileState, ManagedFile
-from roles.watch import ROLE, desired, notifications, rules, scrape
+from roles.watch import ROLE, desired, notifications, rules, scrape, secret_values
 from roles.watch.facts import WatchFacts
+from roles.watch.node_metrics_apply import export_node_metrics
 from roles.watch.options import WatchOptions
+from roles.watch.switch_reader_apply import run_switch_reader
 
 _secrets: SharedSurvey[dict[SecretRef, str]] = SharedSurvey()
 
 
 @deploy(ROLE.title)
 def apply(rack: Rack, node: Node) -> None:
-    """Run the exporter, and on the server Prometheus and Alertmanager; nothing without a declaration."""
+    """Run the exporter, and on the server Prometheus, Alertmanager and what reads the switches; nothing without a
+    declaration.
+    """
     if rack.declared(WatchOptions) is None:
         return
     run_exporter(name="Export the metrics of the node", rack=rack, node=node)
+    export_node_metrics(name="Export what the node knows of itself", rack=rack, node=node)
     run_prometheus(name="Collect metrics and evaluate alerts", rack=rack, node=node)
     run_alertmanager(name="Send alerts", rack=rack, node=node)
+    run_switch_reader(name="Read the switches", rack=rack, node=node)
 
 
 @managed_operation("watch", WatchFacts)
@@ -82,18 +87,10 @@ def _read(host: Host, rack: Rack, node: Node) -> ServerFacts:
     facts = WatchFacts(host_facts.read(host, "watch"), rack, node)
     if not facts.serves:
         return ServerFacts(facts, None)
-    values = _secrets.get(host.state, lambda: {ref: _resolve(rack, ref) for ref in notifications.secrets(rack)})
+    values = _secrets.get(
+        host.state, lambda: {ref: secret_values.resolve(rack, ref) for ref in notifications.secrets(rack)}
+    )
     return ServerFacts(facts, notifications.alertmanager_text(rack, values))
-
-
-def _resolve(rack: Rack, ref: SecretRef) -> str:
-    """Fetch a secret. Raises ValueError when that fails; the message does not have it."""
-    fault = ""
-    try:
-        return ref.resolve().get_secret_value()
-    except SecretError as error:
-        fault = next(iter(secret_problems(rack, [ref])), str(error))
-    raise ValueError(fault)
 
 
 @operation_on_host(_read)

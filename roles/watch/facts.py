@@ -10,13 +10,17 @@ from core.model import Node, Rack
 from core.ops import host_facts
 from core.util import managed_file, resources
 from core.util.managed_file import FileState, ManagedFile
-from roles.watch import desired
+from roles.watch import desired, node_metrics, switch_reader
 
 UNITS = "watch-units"
 MODES = "watch-modes"
 NOTIFICATIONS = "watch-notifications"
+SWITCH_READER = "watch-switch-reader"
+PASSWORDS = "watch-switch-passwords"
+METRICS_FILES = "watch-metrics-files"
+METRICS_STATE = "watch-metrics-state"
 
-PATHS = (*map(desired.dropin, desired.PACKAGES), desired.RULES, desired.CONFIG)
+PATHS = (*map(desired.dropin, desired.PACKAGES), desired.RULES, desired.CONFIG, *switch_reader.FILES)
 """Paths of the files that are wholly ours and hold no secret."""
 
 host_facts.register(
@@ -27,6 +31,10 @@ host_facts.register(
             UNITS: resources.shell_text("roles.watch", "files/live-units.sh"),
             MODES: managed_file.probe_permissions(PATHS),
             NOTIFICATIONS: managed_file.probe_hashes((desired.NOTIFICATIONS,)),
+            SWITCH_READER: resources.shell_text("roles.watch", "files/live-switch-reader.sh"),
+            PASSWORDS: managed_file.probe_hashes((switch_reader.PASSWORDS,)),
+            METRICS_FILES: managed_file.probe_hashes(node_metrics.PATHS),
+            METRICS_STATE: resources.shell_text("roles.watch", "files/node-metrics-state.sh"),
         },
     ),
 )
@@ -56,6 +64,27 @@ class WatchFacts:
         answer = self.reading.text(NOTIFICATIONS)
         return managed_file.parse_hashes(NOTIFICATIONS, answer).get(desired.NOTIFICATIONS)
 
+    @cached_property
+    def timer(self) -> switch_reader.TimerState:
+        """The timer that reads the switches."""
+        return switch_reader.parse_timer(self.reading.text(SWITCH_READER))
+
+    @cached_property
+    def passwords(self) -> FileState | None:
+        """The file of the readers' passwords, of which only the hash is read; None for missing."""
+        answer = self.reading.text(PASSWORDS)
+        return managed_file.parse_hashes(PASSWORDS, answer).get(switch_reader.PASSWORDS)
+
+    @cached_property
+    def metrics_files(self) -> Mapping[str, FileState]:
+        """The program of the node's metrics and its units by path, of which only the hashes are read."""
+        return managed_file.parse_hashes(METRICS_FILES, self.reading.text(METRICS_FILES))
+
+    @cached_property
+    def metrics_state(self) -> node_metrics.MetricsState:
+        """What the node says of the timer of its metrics."""
+        return node_metrics.parse_state(self.reading.text(METRICS_STATE))
+
     def before(self, path: str) -> bytes | None:
         """Return the actual content of a file of ours; None for missing."""
         return self.reading.content(path)
@@ -79,8 +108,10 @@ class WatchFacts:
         change.
         """
         _ = [self.before(path) for path in PATHS]
-        _ = (self.reading.text(MODES), self.notifications, self.units)
+        _ = (self.reading.text(MODES), self.notifications, self.units, self.timer, self.passwords, self.metrics_files)
         lines = []
+        if not self.metrics_state.python:
+            lines.append("python3, which exports what the node knows of itself, is not there; `apt install python3`")
         for package in (desired.PROMETHEUS, desired.ALERTMANAGER) if self.serves else ():
             unit = self.units[package]
             if (unit.runs or unit.enabled) and not self.there(package):

@@ -7,6 +7,7 @@ from typing import Any
 
 from core.model import Rack
 from core.model.secrets import SecretRef
+from roles.watch import switch_reader
 from roles.watch.options import WatchOptions
 from roles.watch.scrape import yaml_text
 
@@ -52,6 +53,7 @@ def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
                 "target_matchers": ['alertname!="NodeSilent"'],
                 "equal": ["node"],
             },
+            *switch_reader.inhibitions(rack),
         ],
         "receivers": [receiver],
     }

@@ -8,7 +8,16 @@ from difflib import get_close_matches
 from ipaddress import IPv4Address
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictInt, StrictStr, TypeAdapter, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    TypeAdapter,
+    model_validator,
+)
 
 from core.model.cabling import Cabling
 from core.model.errors import RuleViolation
@@ -103,7 +112,9 @@ class WatchOptions(Section):
     """Where metrics are collected and kept, and who is notified of alerts.
 
     `server` None: the first node without a cap on its clock (`blackbox.clock_cap`), else the first node. `notify` None:
-    alerts are shown and sent to no receiver.
+    alerts are shown and sent to no receiver. `switch`: whether the server reads the switches that have a `reader`, once
+    a minute; None: where there is such a switch, and the server is a node. `psus`: how many power supplies of a switch
+    are expected to be connected.
     """
 
     server: Annotated[Server | None, NotEmpty] = Field(default=None, examples=["spark1"])
@@ -112,9 +123,29 @@ class WatchOptions(Section):
     notify: Annotated[NotifyOptions | None, NotEmpty] = Field(
         default=None, examples=["{webhook: {env: WATCH_WEBHOOK}}"]
     )
+    switch: Annotated[StrictBool | None, NotEmpty] = Field(default=None, examples=["false"])
+    psus: Annotated[StrictInt, Field(ge=1, le=2)] = 1
 
 
-def check_server(partial: PartialRack, watch: WatchOptions, _cabling: Cabling) -> Iterator[RuleViolation]:
+def check(partial: PartialRack, watch: WatchOptions, _cabling: Cabling) -> Iterator[RuleViolation]:
+    """The rules between the section and the machines of the rack."""
+    yield from _check_server(partial, watch)
+    if watch.switch:
+        yield from _check_switch(partial, watch)
+
+
+def _check_switch(partial: PartialRack, watch: WatchOptions) -> Iterator[RuleViolation]:
+    """What reads the switches runs on a node, as the reader that a switch declares."""
+    where = ("watch", "switch")
+    if isinstance(watch.server, IPv4Address):
+        yield RuleViolation(
+            where, "needs a server in the rack, which reads the switches", "name a node at watch.server, or write false"
+        )
+    elif partial.complete and not any(switch.reader for switch in partial.switches.values()):
+        yield RuleViolation(where, "no switch has a reader", "write switches.NAME.reader, or write false")
+
+
+def _check_server(partial: PartialRack, watch: WatchOptions) -> Iterator[RuleViolation]:
     """The server is a node of the rack, or an address that no machine of the rack has."""
     where = ("watch", "server")
     if isinstance(watch.server, IPv4Address):

@@ -6,20 +6,24 @@ import json
 import re
 from collections.abc import Iterator
 
-from core.model import Rack
+from core.model import Node, Rack
 from core.model.fields import mebibytes
+from core.model.rdma_flows import unit_flows, used
 from core.util import resources
 from core.util.managed_file import ManagedFile, header
 from roles.blackbox.options import BlackboxOptions
 from roles.memory.options import MemoryOptions
+from roles.watch import switch_reader
 from roles.watch.desired import RULES
 
 ALERTS = (
     "files/alerts-node.yml",
     "files/alerts-memory.yml",
     "files/alerts-recorder.yml",
+    "files/alerts-blackbox.yml",
     "files/alerts-fabric.yml",
     "files/alerts-engines.yml",
+    "files/alerts-rack.yml",
     "files/alerts-server.yml",
 )
 """A group of alerts each."""
@@ -30,7 +34,8 @@ CHECK = 'promtool check rules "$new"'
 # claim: watch.thresholds
 def rule_file(rack: Rack) -> ManagedFile:
     """Return the rules for this rack."""
-    alerts = "".join(resources.file_text("roles.watch", file) for file in ALERTS)
+    files = (*ALERTS, *switch_reader.alerts(rack))
+    alerts = "".join(resources.file_text("roles.watch", file) for file in files)
     declared = "\n".join(f"  - {line}" for line in _declared(rack))
     text = f"{header(rack.rack)}\ngroups:\n- name: rack\n  rules:\n{declared}\n{alerts}"
     return ManagedFile(RULES, text.encode(), validate=CHECK)
@@ -51,7 +56,12 @@ def _declared(rack: Rack) -> Iterator[str]:
             yield _constant("sparkrack_memory_floor_bytes", mebibytes(memory.floor) * 1024**2, node=name)
         if cap := caps.get(name, caps.get(node.vendor)):
             yield _constant("sparkrack_gpu_clock_cap_hertz", cap * 10**6, node=name)
+        for part in _blackbox_parts(rack, node, blackbox):
+            yield _constant("sparkrack_blackbox_declared", 1, node=name, part=part)
+        carrying = {address.half for address in used(rack, name)}
         for port in rack.cabling.ports_of(name):
+            rails = len(carrying & set(port.halves))
+            yield _constant("sparkrack_port_declared_rails", rails, node=name, port=str(port.number))
             cable = rack.cabling.cable_of(port)
             leg = rack.cabling.leg_of(port)
             for half in port.halves:
@@ -61,6 +71,41 @@ def _declared(rack: Rack) -> Iterator[str]:
                 yield _constant("sparkrack_half_declared_mtu_bytes", rack.fabric.mtu, **place)
                 if cable:
                     yield _constant("sparkrack_half_declared_bits_per_second", cable.gbps * 10**9, **place)
+    for name in rack.models:
+        yield _constant("sparkrack_model_declared", 1, model=name)
+    for name, device, peer in sorted(_to_prove(rack)):
+        yield _constant("sparkrack_half_to_prove", 1, node=name, device=device, peer=peer)
+
+
+def _blackbox_parts(rack: Rack, node: Node, blackbox: BlackboxOptions | None) -> Iterator[str]:
+    """Yield the parts of the black box of a node that are declared, as files/node_metrics.py names them."""
+    if blackbox is None or not rack.keeps("blackbox"):
+        return
+    others = len(rack.nodes) > 1
+    parts = {
+        "watchdog": blackbox.watchdog,
+        "panic": True,
+        "pstore": blackbox.pstore,
+        "journal": True,
+        "evidence": blackbox.boot_evidence,
+        "recorder": blackbox.recorder,
+        "clock_cap": blackbox.clock_cap.get(node.name, blackbox.clock_cap.get(node.vendor)),
+        "upload": others and blackbox.remote,
+        "netconsole": others and blackbox.netconsole,
+    }
+    yield from (part for part, declared in parts.items() if declared)
+
+
+def _to_prove(rack: Rack) -> set[tuple[str, str, str]]:
+    """Return node, interface and peer of each half that the gate of a unit that is to run measures."""
+    if rack.serving is None or rack.serving.rdma_proof == "none":
+        return set()
+    return {
+        (flow.here.half.node, flow.here.half.interface, flow.there.half.node)
+        for unit in rack.serving.units.values()
+        if unit.wish == "up"
+        for flow in unit_flows(rack, unit.ranks(rack.nodes))
+    }
 
 
 def _constant(series: str, value: int, **labels: str) -> str:

@@ -1,4 +1,4 @@
-"""Prove the watch: what systemd, the kernel's sockets, and the APIs of Prometheus and Alertmanager report."""
+"""Prove the watch: what systemd, sockets, exporters, and the APIs of Prometheus and Alertmanager report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from core.model import Node, Rack
 from core.ssh.client import Machine
 from core.verify.reporter import CheckReporter
-from roles.watch import desired, rules
+from roles.watch import desired, node_metrics, rules, switch_reader
 from roles.watch.options import WatchOptions
 
 PORTS = {
@@ -124,6 +124,34 @@ def test_the_exporter_answers(node: Node, machine: Machine, declared: WatchOptio
     assert not wanted - found, f"{node.name}: the exporter has no {', '.join(sorted(wanted - found))}"
 
 
+def test_the_node_exports_what_it_knows_of_itself(
+    node: Node,
+    machine: Machine,
+    declared: WatchOptions,  # noqa: ARG001
+    report: CheckReporter,
+) -> None:
+    """The timer runs and starts at boot, and what the exporter answers is new and complete."""
+    text = output(node, machine, f"systemctl show --property=ActiveState,UnitFileState {node_metrics.TIMER}")
+    state = dict(line.partition("=")[::2] for line in text.splitlines())
+    faults = [
+        f"{node_metrics.TIMER} is {state.get(key) or 'unknown'}, wanted {wanted}"
+        for key, wanted in (("ActiveState", "active"), ("UnitFileState", "enabled"))
+        if state.get(key) != wanted
+    ]
+    answered = fetched(node, machine, desired.EXPORTER_PORT, "/metrics")
+    made = re.search(r"^sparkrack_node_metrics_timestamp_seconds (\S+)$", answered, re.MULTILINE)
+    now = float(output(node, machine, "date +%s"))
+    if not made:
+        faults.append(f"the exporter has nothing of {node_metrics.METRICS}; journalctl --unit={node_metrics.SERVICE}")
+    elif now - float(made[1]) > node_metrics.SILENT:
+        faults.append(
+            f"{node_metrics.METRICS} is {now - float(made[1]):.0f} s old, wanted at most {node_metrics.SILENT} s"
+        )
+    unread = re.findall(r'^sparkrack_node_metrics_unread{part="(\w+)"} 1$', answered, re.MULTILINE)
+    faults += [f"{part} cannot be read; journalctl --unit={node_metrics.SERVICE}" for part in unread]
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
 def test_every_node_is_scraped(server: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """By the targets of Prometheus."""
     data = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/targets?state=active")["data"]["activeTargets"]
@@ -162,3 +190,60 @@ def test_prometheus_knows_its_alertmanager(server: Node, machine: Machine) -> No
         f"{server.name}: Prometheus sends alerts to {', '.join(found) or 'nothing'}, wanted {wanted}"
     )
     fetched(server, machine, desired.ALERTMANAGER_PORT, "/-/ready")
+
+
+@pytest.fixture
+def switches(server: Node, rack: Rack) -> tuple[str, ...]:  # noqa: ARG001
+    """The names of the switches that this node reads."""
+    found = tuple(switch_reader.switches(rack))
+    if not found:
+        pytest.skip("no switch is read")
+    return found
+
+
+def test_the_switches_are_read_every_minute(
+    server: Node,
+    machine: Machine,
+    switches: tuple[str, ...],  # noqa: ARG001
+    report: CheckReporter,
+) -> None:
+    """The timer runs and starts at boot."""
+    text = output(server, machine, f"systemctl show --property=ActiveState,UnitFileState {switch_reader.TIMER}")
+    state = dict(line.partition("=")[::2] for line in text.splitlines())
+    report.judge(
+        f"{server.name}: {switch_reader.TIMER} is {state.get(key) or 'unknown'}, wanted {wanted}"
+        for key, wanted in (("ActiveState", "active"), ("UnitFileState", "enabled"))
+        if state.get(key) != wanted
+    )
+
+
+def test_the_last_reading_of_each_switch_is_whole_and_new(
+    server: Node, machine: Machine, switches: tuple[str, ...], report: CheckReporter
+) -> None:
+    """As the exporter of the server shows it."""
+    now = float(output(server, machine, "date +%s"))
+    text = fetched(server, machine, desired.EXPORTER_PORT, "/metrics")
+    report.judge(f"{server.name}: {fault}" for name in switches for fault in reading_faults(text, name, now))
+
+
+def reading_faults(text: str, switch: str, now: float) -> list[str]:
+    """Return what is wrong with the reading of a switch in the answer of an exporter."""
+    line = re.compile(rf'sparkrack_switch_(\w+)\{{(?=[^}}]*switch="{re.escape(switch)}")[^}}]*\}} (\S+)')
+    word = re.compile(r'(?:problem|part)="(\w+)"')
+    found = [(match, match[1], float(match[2])) for match in map(line.fullmatch, text.splitlines()) if match]
+    asked = [value for _, name, value in found if name == "reading_timestamp_seconds"]
+    if not asked:
+        return [f"{switch} has no reading"]
+    faults = []
+    if now - asked[0] > switch_reader.STALE:
+        faults.append(f"{switch} was read {now - asked[0]:.0f} s ago, wanted at most {switch_reader.STALE}")
+    named = [(name, value, word.search(match[0])) for match, name, value in found]
+    problems = [label[1] for name, value, label in named if name == "problem" and value and label]
+    if not any(name == "up" and value == 1 for name, value, _ in named):
+        faults.append(f"{switch} cannot be read: {', '.join(problems) or 'unknown'}")
+    faults += [
+        f"{switch}: its {label[1]} cannot be read"
+        for name, value, label in named
+        if name == "part_read" and value == 0 and label
+    ]
+    return faults

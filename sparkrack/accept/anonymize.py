@@ -8,12 +8,14 @@ from ipaddress import IPv4Address, ip_network
 
 from core.model import Rack
 from core.util.scrub import scrub
+from roles.preflight.dmi import MAKERS
 from switch.anonymize import Mask
 
 _COMMON = frozenset(
     (
         *("root", "admin", "ubuntu", "nvidia", "sparkrack", "sparkrack-reader", "ops", "user", "localhost"),
         *("crs812", "crs804", "mikrotik", "switch", "bridge", "rack", "node", "spark"),
+        *"|".join(MAKERS.values()).split("|"),
     )
 )
 """Names that identify no owner, and occur in output of any rack."""
@@ -82,16 +84,25 @@ class Anonymizer:
         """Replace a text that may have been cut as `text` does: the part of a word at its end is dropped."""
         return self.text(re.sub(r"\S*\.\.\.$", "...", text))
 
-    def leaks(self, content: str) -> list[str]:
-        """Return what of the originals is still in a text: "a serial number: XYZ"."""
-        lower = content.lower()
+    def leaks(self, content: str, owned: str) -> list[str]:
+        """Return what of the originals is still in a text: "a serial number: XYZ".
+
+        owned: the parts of it where a word of the owner can stand. A name is searched there only: elsewhere the same
+        word is one of this program, of RouterOS or of a maker.
+        """
+        lower, places = content.lower(), owned.lower()
         known = self.originals | {one.partition("/")[0]: "an address" for one in self.mask.addresses}
         found = []
         for original, kind in known.items():
             # The end of a longer number or word is another one.
             pattern = rf"(?<![a-z0-9.]){re.escape(original.lower())}(?!\.?[a-z0-9])"
-            whole = kind in ("a name", "an address")
-            if re.search(pattern, lower) if whole else original.lower() in lower:
+            if kind == "a name":
+                left = bool(re.search(pattern, places))
+            elif kind == "an address":
+                left = bool(re.search(pattern, lower))
+            else:
+                left = original.lower() in lower
+            if left:
                 found.append(f"{kind}: {original}")
         return found
 

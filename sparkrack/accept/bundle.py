@@ -21,7 +21,7 @@ from core.util.archive import read_archive, write_archive
 from core.util.records import Record, Text
 from sparkrack.accept.anonymize import Anonymizer
 from sparkrack.accept.model import AcceptReport, ClaimResult
-from switch.anonymize import Mask
+from switch.anonymize import Mask, owners_words
 from switch.probe import ProbeReading, anonymized
 
 IDENTITY = "identity"
@@ -118,20 +118,29 @@ def bundle_files(rack: Rack, report: AcceptReport, recording: Recording) -> dict
     anonymizer = _anonymizer(rack, report, recording)
     host = anonymizer.hosts
     texts: dict[str, str] = {}
+    owned: dict[str, list[str]] = {}
+    """The parts of each text where a word of the owner can stand."""
     try:
         for name, answers in recording.nodes.items():
-            found = {question: one.model_dump() for question, one in _answers(answers, anonymizer)}
-            texts[f"nodes/{host[name]}.json"] = _json(found)
+            found = dict(_answers(answers, anonymizer))
+            path = f"nodes/{host[name]}.json"
+            texts[path] = _json({question: one.model_dump() for question, one in found.items()})
+            owned[path] = [text for one in found.values() for text in (one.output, one.unknown)]
         for name, reading in recording.switches.items():
             if isinstance(reading, ProbeReading):
-                fixture = _json(anonymized(reading, anonymizer.mask).document)
-                texts[f"switches/{host[name]}.json"] = anonymizer.forms(fixture)
-        texts[_RACK] = _json(_rack(rack, host).model_dump())
-        texts[_REPORT] = _report(report, anonymizer).to_json() + "\n"
+                path = f"switches/{host[name]}.json"
+                texts[path] = anonymizer.forms(_json(anonymized(reading, anonymizer.mask).document))
+                owned[path] = list(owners_words(json.loads(texts[path])))
+        recorded, shown = _rack(rack, host), _report(report, anonymizer)
+        texts[_RACK] = _json(recorded.model_dump())
+        ends = [end for node in recorded.nodes.values() for end in node.ports.values()]
+        owned[_RACK] = [*recorded.nodes, *recorded.switches, *ends]
+        texts[_REPORT] = shown.to_json() + "\n"
+        owned[_REPORT] = list(_owners_words(shown))
     except ValueError as fault:
         raise BundleError(f"{fault}; nothing was written") from None
     for path, text in texts.items():
-        if left := anonymizer.leaks(text):
+        if left := anonymizer.leaks(text, "\n".join(owned[path])):
             raise BundleError(f"{path} would still have {left[0]}; nothing was written")
     return {path: text.encode() for path, text in sorted(texts.items())}
 
@@ -274,6 +283,16 @@ def _report(report: AcceptReport, anonymizer: Anonymizer) -> AcceptReport:
             "claims": tuple(map(claim, report.claims)),
         }
     )
+
+
+def _owners_words(report: AcceptReport) -> Iterator[str]:
+    """The texts of a report that come from the rack, and neither from claims.yaml nor from `_report`."""
+    for one in report.hosts:
+        yield from (one.host, one.reason)
+    for claim in report.claims:
+        yield claim.reason
+        for host in claim.hosts:
+            yield from (host.host, host.evidence)
 
 
 def _signature(content: bytes, key: Path) -> bytes:

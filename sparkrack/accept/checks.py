@@ -88,7 +88,12 @@ def _half_speeds(rack: Rack, node: str, answer: str, switches: Switches) -> Mach
 def _dmi_command(rack: Rack, node: str) -> str:
     if rack.nodes[node].vendor not in _OTHER_MAKERS:
         return ""
-    return 'cd /sys/class/dmi/id && for f in sys_vendor board_vendor product_name; do echo "$f=$(cat $f)"; done'
+    # As preflight asks, where the kernel shows no DMI table.
+    return (
+        'dmi() { echo "$1=$(cat "/sys/class/dmi/id/$1" 2>/dev/null || dmidecode -s "$2")"; }; '
+        "dmi sys_vendor system-manufacturer; dmi board_vendor baseboard-manufacturer; "
+        "dmi product_name system-product-name"
+    )
 
 
 # claim: preflight.dmi

@@ -28,14 +28,23 @@ class StateHead(Record):
     schema_: Literal["sparkrack.accept-state/1"] = Field(
         "sparkrack.accept-state/1", alias="schema", serialization_alias="schema"
     )
-    subject: str = Field(description="SHA-256 of the rack file, the claims, the hosts and the spare cage")
+    subject: str = Field(description="SHA-256 of the rack file, the claims, the hosts and what is to be changed")
+
+
+class BegunPart(Record):
+    """A part of the level `load` that a run has begun: one that is killed leaves it to the next."""
+
+    begun: str
+    data: str
 
 
 class AcceptState:
-    """Results by claim; each is on the disk when `keep` returns. `found`: those of earlier runs."""
+    """Results by claim; each is on the disk when `keep` returns. `found`: those of earlier runs; `begun`: the parts of
+    the level `load` that they and this one began.
+    """
 
-    def __init__(self, path: Path, found: dict[str, ClaimResult], file: IO[bytes]) -> None:
-        self.found = found
+    def __init__(self, path: Path, found: dict[str, ClaimResult], begun: dict[str, str], file: IO[bytes]) -> None:
+        self.found, self.begun = found, begun
         self._path, self._file = path, file
 
     @classmethod
@@ -51,11 +60,11 @@ class AcceptState:
         except OSError as fault:
             file.close()
             raise OSError(fault.errno, "another run writes into this folder", str(path)) from None
-        found, good = _read(path, subject)
+        found, begun, good = _read(path, subject)
         # A line that was cut off, or what belongs to another run, is no part of it.
         file.truncate(good)
         file.seek(good)
-        state = cls(path, found, file)
+        state = cls(path, found, begun, file)
         if not good:
             state._write(StateHead(subject=subject).model_dump_json(by_alias=True))
         return state
@@ -64,6 +73,11 @@ class AcceptState:
         """Write a result to the disk; one without an answer is read again by the next run. Raises OSError."""
         if not result.unknown:
             self._write(result.model_dump_json())
+
+    def begin(self, part: str, data: str) -> None:
+        """Write to the disk that a part begins. Raises OSError."""
+        self.begun[part] = data
+        self._write(BegunPart(begun=part, data=data).model_dump_json())
 
     def close(self, *, ended: bool) -> None:
         """Close the file; remove it when the run has ended."""
@@ -77,13 +91,16 @@ class AcceptState:
         os.fsync(self._file.fileno())
 
 
-def _read(path: Path, subject: str) -> tuple[dict[str, ClaimResult], int]:
-    """The results in a file, and the bytes of its whole lines; nothing of a file about something else."""
+def _read(path: Path, subject: str) -> tuple[dict[str, ClaimResult], dict[str, str], int]:
+    """The results in a file, the parts that were begun, and the bytes of its whole lines; nothing of a file about
+    something else.
+    """
     try:
         lines = regular_file.read_bytes(path, _LARGEST).splitlines(keepends=True)
     except FileNotFoundError:
-        return {}, 0
+        return {}, {}, 0
     found: dict[str, ClaimResult] = {}
+    begun: dict[str, str] = {}
     good = 0
     for number, line in enumerate(lines):
         if not line.endswith(b"\n"):
@@ -91,11 +108,14 @@ def _read(path: Path, subject: str) -> tuple[dict[str, ClaimResult], int]:
         try:
             if number == 0:
                 if StateHead.model_validate_json(line).subject != subject:
-                    return {}, 0
+                    return {}, {}, 0
+            elif line.startswith(b'{"begun"'):
+                part = BegunPart.model_validate_json(line)
+                begun[part.begun] = part.data
             else:
                 result = ClaimResult.model_validate_json(line)
                 found[result.id] = result
         except ValidationError:
             break
         good += len(line)
-    return found, good
+    return found, begun, good

@@ -40,12 +40,17 @@ LINK_SECONDS = 60.0
 """Seconds within which a leg comes up."""
 LOST_SESSION_SECONDS = 600.0
 """Seconds within which RouterOS undoes the changes of a lost session."""
+SCHEDULE_SECONDS = 15.0
+"""Seconds within which a schedule with an interval of one second has run."""
 FUSE_SECONDS = 300.0
 """Seconds until the rollback timer acts: longer than a trial."""
 _INTERVAL_FUSE = 20.0
 """A fuse with which the rollback timer looks at the clock every second."""
 _SCRIPT = "sparkrack-accept"
 _SCRIPT_BYTES = 7168
+
+_GBPS = {word: rate for words in SPEED.values() for (rate, _lanes), word in words.items()}
+"""The rate of a leg (Gb/s) by the speed that is forced on its first lane."""
 
 Result = Callable[[str, str], MachineResult]
 
@@ -410,7 +415,10 @@ def _links(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResult:
     found = _wait_for_links(line, legs)
     seconds = time.monotonic() - watch.written
     text = "; ".join(f"{leg}: {row.get('status')}, {row.get('rate') or 'no rate'}" for leg, row in found.items())
-    if all(row.get("status") == LINKED and gbps(row.get("rate")) for row in found.values()):
+    rates = {leg: gbps(row.get("rate")) for leg, row in found.items() if row.get("status") == LINKED}
+    if other := [leg for leg, rate in rates.items() if rate is not None and rate != _GBPS[speeds[leg]]]:
+        return refuted(host, f"{text}; {', '.join(other)} links at another rate than {speeds[other[0]]}")
+    if legs and all(rates.get(leg) for leg in legs):
         return observed(host, f"{text}; after {seconds:.0f} s")
     # A cable that fits no such breakout links as little.
     return not_shown(host, f"{text}; a cable of this breakout, plugged at both ends, shows it")
@@ -432,7 +440,7 @@ def _restarts(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResu
 
 def _schedule(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResult:
     """The schedule of this very transaction runs."""
-    host, until = spare.switch.name, time.monotonic() + 15
+    host, until = spare.switch.name, time.monotonic() + SCHEDULE_SECONDS
     while True:
         rows = line.talk(f"{SCHEDULER.path}/print", f"?name={watch.name}")
         row = rows[0] if rows else {}
@@ -441,7 +449,7 @@ def _schedule(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResu
         if count.isdecimal() and int(count) > 0:
             return observed(host, text)
         if time.monotonic() >= until:
-            return refuted(host, f"{text} after 15 s") if count.isdecimal() else unknown(host, text)
+            return refuted(host, f"{text} after {SCHEDULE_SECONDS:g} s") if count.isdecimal() else unknown(host, text)
         time.sleep(0.5)
 
 

@@ -61,9 +61,12 @@ LOG = ("/log/print", "=.proplist=time,topics,message")
 
 @dataclass
 class _Answers:
-    """Answers of one host. `skew`: of its clock; `gone`: why it does not answer, empty when it does."""
+    """Answers of one host. `times`: when they were given, by the operator's clock; `skew`: of its clock; `gone`: why it
+    does not answer, empty when it does.
+    """
 
     texts: dict[str, str] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
     skew: float = 0.0
@@ -123,14 +126,15 @@ def collect_evidence(rack: Rack, name: str, progress: ProgressObserver = NO_PROG
 
 def _ask(shell: RootShell, questions: Mapping[str, str]) -> _Answers:
     found = _Answers()
-    for key, question in questions.items():
+    # The login comes first, which takes seconds on a busy node: the clock would be asked at the end of them.
+    for key, question in {"": ":", **questions}.items():
         begin = time.time()
         try:
             done = shell.run(question)
         except UnreachableError as gone:
             found.gone = found.gone or gone.why
             return found
-        middle = (begin + time.time()) / 2
+        found.times[key] = middle = (begin + time.time()) / 2
         if done.rc == ABSENT:
             found.absent.add(key)
         elif done.rc != 0:
@@ -161,7 +165,7 @@ def _of_node(name: str, own: _Answers, collector: _Collector) -> Evidence:
     evidence = replace(
         evidence,
         boot=own.texts.get(BOOT, "").strip() or None,
-        began=evidence.asked - uptime if uptime >= 0 else None,
+        began=own.times[BEGAN] - uptime if uptime >= 0 else None,
     )
     text = collector.text("boot evidence", own, EVIDENCE, "this boot has collected none")
     if text is not None:
@@ -232,7 +236,8 @@ def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str,
         console = _shifted(parse.netconsole(text), other.skew)
         collector.read(f"netconsole{where}", f"{len(console)} lines", other.skew)
     kept = tuple(replace(one, time=one.time - (node_skew or 0.0)) for one in samples if one.boot == ended)
-    evidence = replace(evidence, ended=ended, lines=(*evidence.lines, *lines), samples=kept)
+    began = evidence.ended_began or _first_sign(ended, remote, samples, node_skew or 0.0)
+    evidence = replace(evidence, ended=ended, ended_began=began, lines=(*evidence.lines, *lines), samples=kept)
     return replace(evidence, lines=(*evidence.lines, *_of_the_end(evidence, console)))
 
 
@@ -241,6 +246,21 @@ def _latest(evidence: Evidence, remote: Mapping[str, tuple[LogLine, ...]], sampl
     found = [(lines[-1].time or 0.0, boot) for boot, lines in remote.items()]
     found += [(sample.time, sample.boot) for sample in samples]
     return max((one for one in found if one[1] != evidence.boot), default=(0.0, None))[1]
+
+
+def _first_sign(
+    ended: str | None, remote: Mapping[str, tuple[LogLine, ...]], samples: tuple[Sample, ...], skew: float
+) -> float | None:
+    """Return when the boot that ended begins in what was received; None where nothing of an earlier boot was received:
+    its first lines may be missing then.
+    """
+    journal = [(line.time, boot) for boot, lines in remote.items() for line in lines if line.time is not None]
+    begins = []
+    for times in (journal, [(one.time, one.boot) for one in samples]):
+        first = min((at for at, boot in times if boot == ended), default=None)
+        if first is not None and any(at < first for at, boot in times if boot != ended):
+            begins.append(first - skew)
+    return min(begins, default=None)
 
 
 def _of_the_end(evidence: Evidence, lines: tuple[LogLine, ...]) -> tuple[LogLine, ...]:

@@ -236,6 +236,8 @@ def _power(evidence: Evidence) -> Iterator[Sign]:
     sign, down = evidence.last_sign, _link_down_at_the_end(evidence)
     if sign is None or down is None or abs(down - sign[0]) > SAME_SECONDS:
         return
+    if any(_frozen(evidence)) and not (evidence.disk and evidence.disk.power_cycles):
+        return  # that is a record: the recorder wrote on until the watchdog, or a reset by hand, ended the node
     text = f"the link went down {abs(down - sign[0]):.0f} s {'after' if down >= sign[0] else 'before'} the last sign of"
     text += f" life ({sign[1]}), and nothing was recorded"
     if evidence.disk is None:

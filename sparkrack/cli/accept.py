@@ -1,10 +1,13 @@
-"""`sparkrack accept`: what a real rack shows of the claims that this project rests on. Nothing is changed."""
+"""`sparkrack accept`: what a real rack shows of the claims that this project rests on."""
 
 from __future__ import annotations
 
+import os
+import select
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import termios
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -13,15 +16,18 @@ import click
 
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import next_step
-from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
+from sparkrack.cli.options import exclude_option, json_option, limit_option, nodes, quiet_option, rack_option
 
 if TYPE_CHECKING:
     from core.claims.claims import Claim
-    from core.model import Rack
+    from core.model import Port, Rack
     from sparkrack.accept.bundle import Recording
     from sparkrack.accept.imported import ImportReport
+    from sparkrack.accept.load.part import HeldLock
     from sparkrack.accept.model import AcceptReport, RunLevel
+    from sparkrack.accept.run import LoadMeans
     from sparkrack.accept.state import AcceptState
+    from sparkrack.cli.progress import ProgressDisplay
 
 PAGE, DOCUMENT = "accept.html", "accept.json"
 
@@ -38,17 +44,24 @@ def _ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
 @exclude_option
 @click.option(
     "--level",
-    type=click.Choice(["look", "change"]),
+    type=click.Choice(["look", "change", "load"]),
     default="look",
     show_default=True,
-    help="What an observation may do to the rack: `look` only reads, `change` also changes the cage of --spare.",
+    help="What an observation may do to the rack: `look` only reads, `change` also changes the cage of --spare, "
+    "`load` also loads the fabric, and does what --reboot and --pull name.",
 )
 @click.option(
     "--spare",
     metavar="SWITCH/CAGE",
-    help="A cage that rack.yaml does not declare and no host needs, for --level change.",
+    help="A cage that rack.yaml does not declare and no host needs, for --level change and load.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before the spare cage is changed.")
+@click.option("--reboot", metavar="NODE", shell_complete=nodes, help="Restart this node, for --level load.")
+@click.option(
+    "--pull",
+    metavar="NODE/PORT",
+    help="Ask on this terminal to pull the cable of this port and to plug it in again, for --level load.",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before the rack is changed or loaded.")
 @click.option(
     "--claim",
     "ids",
@@ -91,6 +104,8 @@ def accept(
     exclude: tuple[str, ...],
     level: RunLevel,
     spare: str | None,
+    reboot: str | None,
+    pull: str | None,
     yes: bool,
     ids: tuple[str, ...],
     output: Path | None,
@@ -105,6 +120,7 @@ def accept(
     \b
       sparkrack accept --output accept
       sparkrack accept --output accept --level change --spare crs812/qsfp56-1
+      sparkrack accept --output accept --level load --reboot spark2 --pull spark3/1
       sparkrack accept --claim switch.monitor.fields --claim preflight.dmi
       sparkrack accept --json | jq '.claims[] | select(.result == "refuted")'
       sparkrack accept --bundle rack.tar.gz
@@ -113,12 +129,14 @@ def accept(
     The claims are those of docs/unproven.md. A claim is not observed when a host does not answer, when its answer is
     not understood, or when it needs a change or load. `look` changes nothing and takes no lock. `change` holds the lock
     of the rack, changes link settings of one spare cage in transactions that are rolled back, and proves that the
-    switch is as it was. A run that was ended goes on when it is started again with the same --output.
+    switch is as it was. `load` measures the bandwidth between the nodes, restarts the node of --reboot, and watches
+    both ends of the cable of --pull; what it is not asked for is not observed. It refuses while a unit runs on a node
+    that it needs. A run that was ended goes on when it is started again with the same --output.
     Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read. With --import: 0 when no test failed,
     2 when one did, 1 when none could be run.
     """
     if imported:
-        if limit or exclude or ids or output or bundle or key or spare or level != "look":
+        if limit or exclude or ids or output or bundle or key or spare or reboot or pull or level != "look":
             raise click.UsageError("--import tests this program against a bundle; only --json and --quiet go with it")
         _import(imported, as_json=as_json, quiet=quiet)
     if key and not bundle:
@@ -131,6 +149,7 @@ def accept(
         from core.util.provenance import origin
         from sparkrack.accept import render
         from sparkrack.accept.bundle import Recording
+        from sparkrack.accept.load.part import LoadError
         from sparkrack.accept.run import AcceptOptions, Forgetful, run_accept
         from sparkrack.accept.trials import SpareError, spare_of
         from sparkrack.cli.progress import show_progress
@@ -142,15 +161,20 @@ def accept(
         machines = select(found, limit, exclude).machines
     except SelectionError as fault:
         raise click.ClickException(str(fault)) from None
-    if (level == "change") != (spare is not None):
+    if (level == "change" and spare is None) or (level == "look" and spare is not None):
         raise click.UsageError("--level change and --spare SWITCH/CAGE go together: settings of that cage are changed")
+    if (reboot or pull) and level != "load":
+        raise click.UsageError("--reboot and --pull load the rack; they go with --level load")
     try:
         cage = spare_of(found, spare) if spare else None
     except SpareError as fault:
         raise click.UsageError(f"--spare {fault}") from None
     if cage and cage.switch.name not in machines:
         raise click.UsageError(f"--spare {spare}: {cage.switch.name} is not among the selected hosts")
-    if cage and not yes:
+    port = _checked_load(found, machines, reboot, pull) if level == "load" else None
+    if level == "load" and not yes:
+        _ask(_question(spare, reboot, pull))
+    elif cage and not yes:
         _ask(f"Change link settings of {spare}, and roll them back?")
     if output:
         _make_folder(output)  # now: minutes later the readings would be for nothing
@@ -158,7 +182,7 @@ def accept(
         raise click.ClickException(f"{bundle}: exists already; name a new file")
     recording = Recording() if bundle else None
     begun = origin(rack)
-    state = _state(output, found, list(machines), spare or "") if output else None
+    state = _state(output, found, list(machines), " ".join(filter(None, (spare, reboot, pull)))) if output else None
     if state and state.found:
         click.echo(f"{len(state.found)} claims were settled by an earlier run that did not end", err=True)
     ended = False
@@ -169,7 +193,9 @@ def accept(
                 list(machines),
                 claims,
                 begun,
-                AcceptOptions(level, cage),
+                AcceptOptions(
+                    level, cage, load=_means(found, reboot or "", port, progress) if level == "load" else None
+                ),
                 state or Forgetful(),
                 lock=lambda: _lock(found, spare or ""),
                 recording=recording,
@@ -178,7 +204,7 @@ def accept(
         if output:
             _write(output, report)
         ended = True
-    except SpareError as fault:
+    except (SpareError, LoadError) as fault:
         raise click.ClickException(str(fault)) from None
     except OSError as fault:
         raise click.ClickException(f"{output}: {fault.strerror or fault}") from None
@@ -215,8 +241,79 @@ def _selected(ids: tuple[str, ...]) -> tuple[Claim, ...]:
 def _ask(question: str) -> None:
     """Ask before a change. Raises ClickException without a terminal."""
     if not sys.stdin.isatty():
-        raise click.ClickException("there is no terminal to ask on; -y changes the spare cage without a question")
+        raise click.ClickException("there is no terminal to ask on; -y goes on without a question")
     click.confirm(question, abort=True, err=True)
+
+
+def _question(spare: str | None, reboot: str | None, pull: str | None) -> str:
+    parts = [f"change link settings of {spare} and roll them back"] if spare else []
+    parts.append("load the fabric")
+    parts += [f"ask for the cable of {pull} to be pulled"] if pull else []
+    parts += [f"restart {reboot}"] if reboot else []
+    text = ", ".join(parts)
+    return f"{text[0].upper()}{text[1:]}?"
+
+
+def _checked_load(rack: Rack, machines: Iterable[str], reboot: str | None, pull: str | None) -> Port | None:
+    """The port whose cable is to be pulled. Raises UsageError, or ClickException without a terminal."""
+    from sparkrack.accept.load.cable import port_of
+    from sparkrack.accept.load.part import LoadError
+
+    if reboot and (reboot not in rack.nodes or reboot not in machines):
+        raise click.UsageError(f"--reboot {reboot}: not among the selected nodes")
+    if not pull:
+        return None
+    try:
+        port = port_of(rack, pull)
+    except LoadError as fault:
+        raise click.UsageError(f"--pull {fault}") from None
+    leg = rack.cabling.leg_of(port)
+    if away := [name for name in (port.node, leg.switch if leg else "") if name not in machines]:
+        raise click.UsageError(f"--pull {pull}: {away[0]} is not among the selected hosts")
+    if not sys.stdin.isatty():
+        raise click.ClickException(
+            "--pull asks for a hand at the rack, and there is no terminal to ask on; run it in one, or leave --pull out"
+        )
+    return port
+
+
+class TerminalHand:
+    """The operator at this terminal."""
+
+    def __init__(self, screen: ProgressDisplay) -> None:
+        self._screen = screen
+
+    def ask(self, text: str) -> None:
+        """Print what is to be done; an ENTER from before does not confirm it."""
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+        self._screen.warn(text)
+
+    def done(self) -> bool:
+        """Whether ENTER was pressed. Raises Abort when the terminal is closed."""
+        if not select.select([sys.stdin], [], [], 0)[0]:
+            return False
+        if not os.read(sys.stdin.fileno(), 1024):
+            raise click.Abort
+        return True
+
+
+def _means(rack: Rack, reboot: str, port: Port | None, screen: ProgressDisplay) -> LoadMeans:
+    """What the level `load` needs."""
+    from sparkrack.accept.load.run import LoadOptions
+    from sparkrack.accept.run import LoadMeans
+    from sparkrack.cli.verify import CHECKED_ROLES, files
+    from sparkrack.engine.recorded_run import recorded_run
+    from sparkrack.engine.ssh_locking import hold_lock
+
+    @contextmanager
+    def lock() -> Iterator[HeldLock]:
+        with recorded_run(rack, "accept: Load the rack") as run:
+            own = run.begin("accept at level load")
+            with hold_lock(rack, own, screen.warn) as held:
+                yield held
+
+    checks = tuple(files(filter(rack.keeps, CHECKED_ROLES)))
+    return LoadMeans(LoadOptions(reboot, port, checks), lock, TerminalHand(screen), screen.warn)
 
 
 def _lock(rack: Rack, spare: str) -> AbstractContextManager[Callable[[], str]]:

@@ -16,14 +16,9 @@ from sparkrack.cli.options import json_option, node_patterns, password_options, 
 from sparkrack.cli.progress import show_progress
 from sparkrack.cli.rebuild_run import report_result, run_rebuild
 from sparkrack.rebuild.model import RequestError, requested
-from sparkrack.rebuild.phase_commands import ForwardedOptions, affected_nodes, units_to_start
-from sparkrack.rebuild.workloads import (
-    CONTAINERS,
-    query_workloads,
-    running_units,
-    unit_blockers,
-    workload_blockers,
-)
+from sparkrack.rebuild.phase_commands import ForwardedOptions, affected_nodes, asked_besides, units_to_start
+from sparkrack.rebuild.runner import judge_workloads
+from sparkrack.rebuild.workloads import CONTAINERS, query_workloads
 from switch.bootstrap.menus import FACTORY_USER
 
 DEFAULT_WAIT_SECONDS = 600
@@ -140,10 +135,9 @@ def rebuild(
     with show_progress(silent=as_json) as screen:
         nodes = affected_nodes(found, request)
         screen.phase("count the containers", nodes)
-        workloads = query_workloads(found, nodes, CONTAINERS, wait)
-        units = running_units(workloads)
-        blockers = workload_blockers(workloads, request.nodes, containers)
-        if blockers := [*blockers, *unit_blockers(found, units, stops=stop_units)]:
+        workloads = query_workloads(found, nodes, CONTAINERS, wait, asked_besides(found, request))
+        units, blockers = judge_workloads(found, request, workloads, containers, stop_units)
+        if blockers:
             raise click.ClickException("\n".join((*blockers, "nothing was begun")))
         for name in units:
             until = "until phase start" if name in request.units else "and stays down, as rack.yaml has no wish: up"

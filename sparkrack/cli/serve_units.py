@@ -14,6 +14,7 @@ from core.engines.memory_fit import GIB, MEMORY_GIB, Parallel, default_parallel
 from core.engines.model_shape import ModelConfigError
 from core.model import Rack, calibration, lock_file, model_lock
 from core.model.errors import printable_line
+from core.model.role import reserved_gib
 from core.model.serving import ServingUnit
 from core.model.serving_fit import (
     OverheadSource,
@@ -60,10 +61,11 @@ class UnitFitRecord(BaseModel):
 
 
 class ServeUnitsRecord(BaseModel):
-    """Whether the units of a rack file fit."""
+    """Whether the units of a rack file fit. `reserved`: GiB of each node that its crash kernel keeps."""
 
     schema_: Literal["sparkrack.serve-units/1"] = Field("sparkrack.serve-units/1", serialization_alias="schema")
     file: Text
+    reserved: float = 0.0
     units: tuple[UnitFitRecord, ...]
 
 
@@ -77,9 +79,13 @@ def check_units(rack: Rack, units: Iterable[ServingUnit], node_count: int | None
     """
     lock = lock_file.lock_path(rack.source)
     records, calibrations = model_lock.read(lock), calibration.read(lock)
+    reserved = reserved_gib(lambda key: getattr(rack, key))
     return ServeUnitsRecord(
         file=str(rack.source),
-        units=tuple(_record(unit, records.get(unit.model), calibrations.get(unit.name), node_count) for unit in units),
+        reserved=reserved,
+        units=tuple(
+            _record(unit, records.get(unit.model), calibrations.get(unit.name), node_count, reserved) for unit in units
+        ),
     )
 
 
@@ -88,6 +94,7 @@ def _record(
     record: model_lock.ModelRecord | None,
     measured: calibration.Calibration | None,
     node_count: int | None,
+    reserved: float,
 ) -> UnitFitRecord:
     split = default_parallel(node_count) if node_count else parallel_of(unit)
     found = UnitFitRecord(
@@ -106,13 +113,15 @@ def _record(
     except ModelConfigError as error:
         return found.model_copy(update={"reason": str(error)})
     weights = weight_size(record)
-    made = unit_fit(unit, shape, weights, split, measured)
+    made = unit_fit(unit, shape, weights, split, measured, reserved)
     fits = "yes" if made.fits else "accepted" if unit.fit and not made.fit.blockers and not node_count else "no"
     left = (made.allowed - made.fit.total) * GIB / made.fit.token_bytes if made.fit.token_bytes else 0
     return found.model_copy(
         update={
             "fits": fits,
-            "reason": _reason(unit, made, fitting_counts(unit, shape, weights), accepted=fits == "accepted"),
+            "reason": _reason(
+                unit, made, fitting_counts(unit, shape, weights, reserved=reserved), accepted=fits == "accepted"
+            ),
             "weights": round(made.fit.weights, 3),
             "weights_from": "lock file" if weights is not None else "config",
             "kv": round(made.fit.kv, 3),
@@ -168,4 +177,7 @@ def _lines(found: ServeUnitsRecord) -> Iterator[str]:
             yield f"{one.unit}: weights {weights}; overhead {one.overhead:.1f} GiB, {_SOURCES[one.overhead_from]}"
         if one.reason:
             yield f"{one.unit}: {one.fits}: {one.reason}"
-    yield f"A GB10 node has {MEMORY_GIB} GiB; the memory of a unit is the share of it that its engine may take"
+    kept = f", of which blackbox.kdump reserves {found.reserved:.2f}" if found.reserved else ""
+    whole = "what is left" if kept else "it"
+    share = f"the memory of a unit is the share of {whole} that its engine may take"
+    yield f"A GB10 node has {MEMORY_GIB} GiB{kept}; {share}"

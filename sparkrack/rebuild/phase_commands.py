@@ -141,17 +141,36 @@ def verify(request: Request, rack: Rack) -> tuple[tuple[str, ...], ...]:
 
 def affected_nodes(rack: Rack, request: Request) -> tuple[str, ...]:
     """The nodes whose work a rebuild can end: those rebuilt, and those cabled to a switch that is."""
-    cabled = {
-        port.node for switch in request.switches for _, port in rack.cabling.legs(switch) if port.node in rack.nodes
-    }
+    cabled = _cabled(rack, request)
     return tuple(name for name in rack.nodes if (name in request.nodes or name in cabled) and name not in request.apart)
+
+
+def affected_units(rack: Rack, request: Request) -> dict[str, tuple[str, ...]]:
+    """The declared units that a rebuild can end, each with all its nodes, in the order of rack.yaml: those with a rank
+    on an affected node, and those whose ranks meet over a switch that is rebuilt, also where a node is excluded.
+    """
+    nodes, cabled = {*affected_nodes(rack, request)}, _cabled(rack, request)
+    units = rack.serving.units.values() if rack.serving else ()
+    ranks = {unit.name: unit.ranks(rack.nodes) for unit in units}
+    return {name: on for name, on in ranks.items() if nodes & {*on} or (len(on) > 1 and cabled & {*on})}
+
+
+def asked_besides(rack: Rack, request: Request) -> tuple[str, ...]:
+    """The other nodes of the affected units, excluded ones too. They are asked for the ranks of these units only."""
+    nodes = affected_nodes(rack, request)
+    return tuple(dict.fromkeys(on for ons in affected_units(rack, request).values() for on in ons if on not in nodes))
 
 
 def units_to_start(rack: Rack, request: Request) -> tuple[str, ...]:
     """The units that a rebuild may end and that rack.yaml wants up, in its order."""
-    nodes = {*affected_nodes(rack, request)}
-    units = rack.serving.units.values() if rack.serving and rack.keeps("serving") else ()
-    return tuple(unit.name for unit in units if unit.wish == "up" and nodes & {*unit.ranks(rack.nodes)})
+    units = rack.serving.units if rack.serving and rack.keeps("serving") else {}
+    return tuple(name for name in affected_units(rack, request) if name in units and units[name].wish == "up")
+
+
+def _cabled(rack: Rack, request: Request) -> set[str]:
+    return {
+        port.node for switch in request.switches for _, port in rack.cabling.legs(switch) if port.node in rack.nodes
+    }
 
 
 def _given(option: str, value: str | None) -> tuple[str, ...]:

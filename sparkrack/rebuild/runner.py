@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -31,8 +31,10 @@ from sparkrack.rebuild.wait_for_ports import HostPort, wait
 from sparkrack.rebuild.workloads import (
     NodeReachability,
     NodeWorkload,
+    counted_workloads,
     running_units,
     unit_blockers,
+    unknown_units,
     workload_blockers,
 )
 
@@ -46,14 +48,15 @@ class RebuildStoppedError(Exception):
 
 @dataclass(frozen=True)
 class Environment:
-    """External functions of a rebuild. `load`: the rack from the current file. `look`: the current reachability of
-    nodes. `works`: whether a switch already accepts our login over its pinned certificate, at its declared address.
-    `ports`: the endpoints of each host. `timeout`: seconds to wait for them. `say`: prints a line. `progress`: observer
-    of what the rebuild itself does. `hidden`: nothing of that is shown in the block, in which a command shows its own.
+    """External functions of a rebuild. `load`: the rack from the current file. `look`: the current workloads of nodes;
+    the second ones are asked once, even if they are booting. `works`: whether a switch already accepts our login over
+    its pinned certificate, at its declared address. `ports`: the endpoints of each host. `timeout`: seconds to wait for
+    them. `say`: prints a line. `progress`: observer of what the rebuild itself does. `hidden`: nothing of that is shown
+    in the block, in which a command shows its own.
     """
 
     load: Callable[[], Rack]
-    look: Callable[[Sequence[str]], dict[str, NodeWorkload]]
+    look: Callable[[Sequence[str], Sequence[str]], dict[str, NodeWorkload]]
     works: Callable[[str], bool]
     ports: Callable[[], dict[str, tuple[HostPort, ...]]]
     timeout: float
@@ -160,7 +163,7 @@ class Rebuild:
         wanted = self._asking_for_a_restart()
         if wanted and self.request.units:
             # Those that the phase before has started; the others were stopped before, or the rebuild was refused.
-            self._stop(running_units(self.around.look(tuple(wanted))))
+            self._stop(running_units(self.around.look(tuple(wanted), ())))
         for name, reason in wanted.items():
             if name in self.restarted:
                 self.around.say(
@@ -212,10 +215,8 @@ class Rebuild:
         rack = self.around.load()
         nodes = phase_commands.affected_nodes(rack, self.request)
         self.around.progress.phase("count the containers", nodes)
-        found = self.around.look(nodes)
-        units = running_units(found)
-        reason = workload_blockers(found, self.request.nodes, self.containers, ready=ready)
-        reason += unit_blockers(rack, units, stops=self.stop_units)
+        found = self.around.look(nodes, phase_commands.asked_besides(rack, self.request))
+        units, reason = judge_workloads(rack, self.request, found, self.containers, self.stop_units, ready=ready)
         if reason:
             raise RebuildStoppedError("\n".join(reason))
         self._stop(units)
@@ -246,6 +247,30 @@ class Rebuild:
             named = words[: 3 if words[0] == "serve" else 2 if grouped else 1]
             raise RebuildStoppedError(f"sparkrack {' '.join(named)} {how}")
         return done
+
+
+def judge_workloads(
+    rack: Rack,
+    request: Request,
+    found: Mapping[str, NodeWorkload],
+    containers: Collection[str],
+    stop_units: bool,
+    *,
+    ready: bool = False,
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """Return the units that run and that the rebuild would end, each with the nodes that show it, and why it must not
+    go on, a line each. `found`: of the affected nodes, and of those asked besides. For the others see `Rebuild` and
+    `workload_blockers`.
+    """
+    affected = phase_commands.affected_nodes(rack, request)
+    units = phase_commands.affected_units(rack, request)
+    running = running_units(counted_workloads(found, affected, units))
+    unknown = {name: nodes for name, nodes in units.items() if name not in running}
+    return running, [
+        *workload_blockers({name: found[name] for name in affected}, request.nodes, containers, ready=ready),
+        *unit_blockers(rack, running, stops=stop_units),
+        *unknown_units(rack, found, unknown, containers),
+    ]
 
 
 def rack_state(found: dict[str, NodeWorkload]) -> list[str]:

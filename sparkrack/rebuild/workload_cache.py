@@ -20,13 +20,14 @@ class WorkloadCache:
     def __init__(self, file: Path, question: str, timeout: float, found: Mapping[str, NodeWorkload]) -> None:
         """`file`: of the rack, read again each time. `found`: the current answers."""
         self._file, self._question, self._timeout = file, question, timeout
-        away = any(service.reachability is NodeReachability.AWAY for service in found.values())
-        self._found = {} if away else dict(found)
+        self._found = dict(found)
         self._until = time.monotonic() + FRESH
 
-    def __call__(self, names: Sequence[str]) -> dict[str, NodeWorkload]:
-        """Return the workloads of these nodes."""
+    def __call__(self, names: Sequence[str], others: Sequence[str]) -> dict[str, NodeWorkload]:
+        """Return the workloads of these nodes; the others are asked once, whatever they answer."""
         found, self._found = self._found, {}
-        if found.keys() == set(names) and time.monotonic() < self._until:
+        valid = found.keys() == {*names, *others} and time.monotonic() < self._until
+        # A node that was off may answer by now.
+        if valid and not any(found[name].reachability is NodeReachability.AWAY for name in names):
             return found
-        return query_workloads(load(self._file), names, self._question, self._timeout)
+        return query_workloads(load(self._file), names, self._question, self._timeout, others)

@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -65,15 +65,19 @@ class NodeWorkload:
     transient: bool = False
 
 
-def query_workloads(rack: Rack, nodes: Iterable[str], question: str, timeout: float = 0) -> dict[str, NodeWorkload]:
+def query_workloads(
+    rack: Rack, nodes: Iterable[str], question: str, timeout: float = 0, others: Iterable[str] = ()
+) -> dict[str, NodeWorkload]:
     """Ask nodes in parallel; `question` is the command that prints their containers and units. Nothing is
-    changed. `timeout`: seconds for which nodes that may be booting are asked again.
+    changed. `timeout`: seconds for which nodes that may be booting are asked again. `others`: more nodes, which are
+    asked once.
 
     It needs no root: a node with only a broken sudo is in use all the same.
     """
     until = time.monotonic() + min(timeout, MAX_WAIT_SECONDS)
-    found = _query(rack, list(nodes), question)
-    while (again := [name for name, workload in found.items() if workload.transient]) and time.monotonic() < until:
+    names = list(nodes)
+    found = _query(rack, [*names, *others], question)
+    while (again := [name for name in names if found[name].transient]) and time.monotonic() < until:
         time.sleep(POLL_SECONDS)
         found |= _query(rack, again, question)
     return found
@@ -158,6 +162,40 @@ def workload_blockers(
         ):
             reason = f"whether containers run on it is unknown: {workload.reason}"
             lines.append(f"{name}: {reason}; run again, or pass --containers {name}")
+    return lines
+
+
+def counted_workloads(
+    found: Mapping[str, NodeWorkload], affected: Collection[str], units: Collection[str]
+) -> dict[str, NodeWorkload]:
+    """Return what counts of workloads: of nodes that are not affected only their ranks of these units, which have one
+    on a node that is.
+    """
+    return {
+        name: workload
+        if name in affected
+        else replace(workload, containers=0, units=tuple(unit for unit in workload.units if unit in units))
+        for name, workload in found.items()
+    }
+
+
+def unknown_units(
+    rack: Rack, found: Mapping[str, NodeWorkload], units: Mapping[str, Collection[str]], named: Collection[str]
+) -> list[str]:
+    """Return why it is unknown whether units run, a line each. A unit runs on all its nodes or on none, so that one of
+    them that answers, or is not in service, is enough.
+
+    `units`: with all their nodes. `named`: nodes whose work may end.
+    """
+    lines = []
+    for unit, nodes in units.items():
+        silent = [node for node in nodes if found[node].reachability is NodeReachability.UNKNOWN]
+        asked = [node for node in silent if node not in named]
+        if asked and len(silent) == len(nodes):
+            reasons = "; ".join(f"{node}: {found[node].reason}" for node in asked)
+            options = " ".join(f"--containers {node}" for node in asked)
+            unknown = f"whether {describe_unit(rack, unit)} runs is unknown: {reasons}"
+            lines.append(f"{unknown}; run again, or pass {options}")
     return lines
 
 

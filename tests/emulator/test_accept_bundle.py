@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
@@ -264,6 +265,44 @@ def test_options_that_do_not_fit(kept: Kept, nodes: Nodes, tmp_path: Path) -> No
     assert nodes.scripts == []
     assert "--sign signs a bundle" in accept(*rack, "--sign", tmp_path / "there.tar.gz").stderr
     assert "only --json and --quiet" in accept("--import", tmp_path / "there.tar.gz", "--claim", "preflight.dmi").stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        # The modules of the emulator have the vendor SPARKRACK LAB; the others are words of RouterOS, of claims, of the
+        # files themselves, and of a DMI table.
+        *("lab", "remote", "fabric", "output"),
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("sparkrack-lab", "copper", "operator", "dell")),
+    ],
+)
+def test_a_rack_that_is_named_like_a_word_of_the_files(name: str, kept: Kept, nodes: Nodes, tmp_path: Path) -> None:
+    file = tmp_path / "rack.yaml"
+    file.write_text(re.sub(r"(?m)^rack: .*$", f"rack: {name}", (kept.folder / "rack.yaml").read_text()))
+    nodes.changed["fabric.interface-names"] = (
+        f"{GOOD['fabric.interface-names']}\nleft on {name.upper()} by {name}-admin"
+    )
+    path = tmp_path / "rack.tar.gz"
+    ended = accept("--rack", file, "--bundle", path)
+    assert ended.exit_code == 0, ended.output
+    files = read_archive(path, MOST_BYTES)
+    if name != "dell":
+        assert name not in json.loads(files["nodes/node1.json"])["fabric.interface-names"]["output"].lower()
+    assert b"SPARKRACK LAB" in files["switches/switch1.json"]
+    assert failed(path) == []
+
+
+def test_a_name_that_is_left_in_a_text_of_the_owner_stops_the_bundle(
+    kept: Kept, nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The comment of a port has the name of the rack, and nothing hides comments."""
+    file = tmp_path / "rack.yaml"
+    file.write_text(re.sub(r"(?m)^rack: .*$", "rack: wolpertinger", (kept.folder / "rack.yaml").read_text()))
+    monkeypatch.setattr("switch.anonymize.PRIVATE", re.compile("(?!)"))
+    monkeypatch.setattr("switch.anonymize.Mask._text", lambda _self, _name, value: value)
+    ended = accept("--rack", file, "--bundle", tmp_path / "rack.tar.gz")
+    assert ended.exit_code == 1
+    assert "switches/switch1.json would still have a name: wolpertinger" in ended.stderr
 
 
 def test_what_is_left_of_an_original_stops_the_bundle(

@@ -155,6 +155,28 @@ def _fault(**fault: object) -> Callable[[Kept, pytest.MonkeyPatch], None]:
     return plant
 
 
+def _monitor(**fields: str) -> Callable[[Kept, pytest.MonkeyPatch], None]:
+    """The monitor shows these values."""
+
+    def plant(kept: Kept, _patch: pytest.MonkeyPatch) -> None:
+        for field, value in fields.items():
+            kept.emulator.control({"op": "monitor", "field": field, "value": value})
+
+    return plant
+
+
+def _schedules_stand_still(_kept: Kept, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(trials, "SCHEDULE_SECONDS", 2.0)
+    talk = SessionConnection.talk
+
+    def talked(line: SessionConnection, *words: str) -> list[dict[str, str]]:
+        rows = talk(line, *words)
+        return [{**row, "run-count": "0"} for row in rows] if words[0] == "/system/scheduler/print" else rows
+
+    patch.setattr(SessionConnection, "talk", talked)
+
+
+BREAKOUTS = ("first-lane", "1x100g", "4x50g", "linked")
 PLANTED: Mapping[str, tuple[str, Callable[[Kept, pytest.MonkeyPatch], None], str]] = {
     "an illegal pair is refused": (
         "switch.lanes.illegal-pair",
@@ -174,11 +196,43 @@ PLANTED: Mapping[str, tuple[str, Callable[[Kept, pytest.MonkeyPatch], None], str
     "a script is not kept": ("switch.rollback.script-size", _second_script, "0 of "),
     "another port goes down": ("switch.lanes.restart", _a_port_goes_down, "took down qsfp56-dd-1-1"),
     "safe mode undoes nothing": ("switch.safe-mode.api", _release_before_the_end, "the change stays"),
+    "auto is another FEC": ("switch.fec.auto", _monitor(fec="off"), "fec-mode=auto at 100G on two lanes: fec is off"),
+    "auto is not accepted": (
+        "switch.fec.auto",
+        _fault(kind="trap", match="/interface/ethernet/set", message="failure: fec not supported"),
+        "fec not supported",
+    ),
+    "a schedule does not run": ("switch.scheduler.start-date", _schedules_stand_still, "run-count is 0 after 2 s"),
+    **{
+        f"{name} is refused": (
+            f"switch.breakout.{name}",
+            _fault(kind="trap", match="/interface/ethernet/set", message="failure: speed not supported"),
+            "speed not supported",
+        )
+        for name in BREAKOUTS
+    },
+    **{
+        f"{name} links at another rate": (
+            f"switch.breakout.{name}",
+            _monitor(status="link-ok", rate="25Gbps"),
+            "links at another rate than",
+        )
+        for name in BREAKOUTS
+    },
 }
 
 
+def test_each_claim_of_a_spare_cage_is_refuted_by_a_difference() -> None:
+    assert {claim for claim, _, _ in PLANTED.values()} == set(TRIED)
+
+
+SOAK = {f"{name} {what}" for name in BREAKOUTS[:3] for what in ("is refused", "links at another rate")}
+
+
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("case", PLANTED)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.soak if case in SOAK else ()) for case in PLANTED]
+)
 def test_a_difference_refutes_its_claim(case: str, kept: Kept, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     claim, plant, text = PLANTED[case]
     plant(kept, monkeypatch)

@@ -76,6 +76,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.moves: list[tuple[str, tuple[str, ...], int]] = []
+        self.off: set[str] = set()
 
     def attach(self, taps: Iterable[str], mtu: int) -> None:
         self.moves.append(("attach", tuple(taps), mtu))
@@ -86,6 +87,9 @@ class Recorder:
 
     def hosts(self) -> Sequence[tuple[str, str]]:
         return ()
+
+    def powered(self, taps: Sequence[str]) -> bool:
+        return self.off.isdisjoint(taps)
 
 
 class Clock:

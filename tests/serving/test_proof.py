@@ -7,8 +7,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ import pytest
 
 from lab import namespace
 from roles.serving import desired
-from tests.serving.serve_modules import FOLDER
+from tests.serving.serve_modules import FOLDER, serve_proof, serve_unit
 from tests.serving.test_gate import WANTED, GateNode
 from tests.unit.model.serving_racks import unit
 from tests.unit.roles.serving_units import LEASE, locked
@@ -91,6 +94,13 @@ class ProofNode(GateNode):
         folder = self.root / "var/lib/sparkrack/serve/rdma"
         found = [json.loads(file.read_text()) for file in sorted(folder.iterdir())]
         return {one["half"]: one for one in found}
+
+    def refusals(self) -> int:
+        """How many connections it has refused, as those to a gate that does not run."""
+        statistics = ["ip", "netns", "exec", self.namespace, "cat", "/proc/net/snmp"]
+        rows = [row.split() for row in subprocess.check_output(statistics, text=True).splitlines()]
+        names, values = (row for row in rows if row[0] == "Tcp:")
+        return int(values[names.index("OutRsts")])
 
     def measurements(self) -> int:
         """How often its tool has run, as sender or receiver; the count begins again."""
@@ -196,6 +206,50 @@ def test_a_node_that_was_booted_is_measured_by_both_ends(rack: ProofRack) -> Non
     assert rack.together() == READY
     assert rack.measurements() == [8, 8]
     assert rack.nodes[0].records()["enp1s0f0np0"]["there"]["boot"] == "n1 second"
+
+
+def test_a_gate_waits_for_one_that_begins_later_and_lets_it_measure(rack: ProofRack) -> None:
+    assert rack.together() == READY
+    here, there = rack.nodes
+    shutil.rmtree(there.root / "var")
+    # It takes longer than the other one, which has nothing to measure, needs for its questions.
+    there.command("ib_write_bw", f'sleep 1; exec {sys.executable} {there.root}/bin/tool "$@"')
+    rack.measurements()
+    before = there.refusals()
+    running = [here.begin("--together")]
+    until = time.monotonic() + 60
+    while there.refusals() < before + 2:
+        assert time.monotonic() < until, "it does not ask for the gate of its peer"
+        time.sleep(0.05)
+    running.append(there.begin("--together"))
+    assert [one.communicate(timeout=60)[0].strip() for one in running] == READY
+    # Only the later one has to send, after the first one has nothing more to do.
+    assert rack.measurements() == [4, 4]
+
+
+def test_a_receiver_waits_for_a_peer_that_has_not_asked_yet(tmp_path: Path) -> None:
+    """As in a unit of three: the peer that sends here may begin after all that this gate has to send is done."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    place = {serve_proof.BOOT_ID: "boot", "/sys/class/net/half/carrier_changes": "1"}
+    for path, text in place.items():
+        (tmp_path / path[1:]).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path[1:]).write_text(f"{text}\n")
+    proof = serve_proof.RdmaProof(("n0", "one"), {"meeting_port": port}, lambda path: f"{tmp_path}{path}", set)
+    receiver = serve_proof.ProofReceiver(proof, {"half": "half", "peer": "n2", "address": "127.0.0.1"}, b"secret")
+    waiting = threading.Thread(target=receiver.wait, daemon=True)
+    waiting.start()
+    try:
+        waiting.join(1)
+        assert waiting.is_alive(), "it does not wait until it is asked"
+        for kind in ("state", "done"):
+            content = {"kind": kind, "unit": "one", "sender": "n2"}
+            answer = serve_unit.ask_at(("127.0.0.1", port), b"secret", content, 20, "127.0.0.1")
+            assert (answer.get("boot") == "boot") == (kind == "state")
+        waiting.join(60)
+        assert not waiting.is_alive(), "it waits although its peer is done"
+    finally:
+        receiver.end()
 
 
 def test_a_half_in_the_known_fault_is_a_refusal_until_it_is_measured_well(rack: ProofRack) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,7 +14,8 @@ from click.testing import CliRunner, Result
 from roles.serving.programs import FOLDER
 from sparkrack.cli import serve_run
 from sparkrack.cli.main import sparkrack
-from tests.serving.serving_rack import ServingRack
+from tests.serving.serving_rack import PATIENCE, ServingRack
+from tests.serving.test_drain import loaded
 from tests.unit.model.serving_racks import machines, put, text, unit
 
 # The shell of a node, in its network namespace, with the paths that the role installs where this rack has them.
@@ -108,6 +111,27 @@ def test_a_unit_is_stopped_behind_a_closed_door(rack: ServingRack, monkeypatch: 
     up, down = '"wish":"up', '"wish":"down'
     assert verbs.door_calls() == [f"close toy {up}", f"open toy {down}"]
     assert not any(node.processes() for node in rack.nodes)
+
+
+def test_the_door_stays_closed_until_the_last_request_has_ended(
+    rack: ServingRack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = loaded(rack, 3600.0)
+    verbs = VerbRack(rack, monkeypatch)
+    verbs.with_door("exit 0")
+    words = ["-c", "from sparkrack.cli.main import sparkrack; sparkrack()", "serve", "stop", "toy"]
+    stop = subprocess.Popen([sys.executable, *words, "--rack", str(verbs.file)], stdout=subprocess.PIPE, text=True)
+    rack.wait_for("draining")
+    looks = rack.requests("/metrics")
+    rack.wait(lambda: rack.requests("/metrics") > looks + 3, "the keeper has looked several times")
+    assert [call.split()[0] for call in verbs.door_calls()] == ["close"]
+    rack.nodes[0].fault("busy", False)
+    output = stop.communicate(timeout=PATIENCE)[0]
+    assert stop.returncode == 0, output
+    assert request.communicate(timeout=PATIENCE)[1] == ""
+    assert request.returncode == 0, "the request of the client was ended"
+    assert [call.split()[0] for call in verbs.door_calls()] == ["close", "open"]
+    assert "toy: stopping: asked to stop; no request ran after " in output
 
 
 def test_a_door_that_fails_keeps_no_unit_from_stopping(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:

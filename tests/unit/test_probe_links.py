@@ -55,6 +55,12 @@ def test_what_is_no_list_is_refused(text: str) -> None:
         parse_ip_links(text)
 
 
+@pytest.mark.parametrize("reason", ["", " (No cable)", " (Autoneg, No partner detected)"])
+def test_no_link_with_its_reason(reason: str) -> None:
+    report = parse_ethtool(f"Speed: Unknown!\n\tLink detected: no{reason}\n")
+    assert (report.carrier, report.mbps, report.link) == (False, None, f"no{reason}")
+
+
 def test_ethtool() -> None:
     report = parse_ethtool(f"{CABLED}FEC parameters for a:\nActive FEC encodings: RS \n")
     assert (report.carrier, report.mbps, report.fec) == (True, 100000, "RS")

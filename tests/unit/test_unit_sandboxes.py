@@ -16,6 +16,7 @@ from roles.blackbox import boot_evidence, clock_cap, journal_stream, netconsole,
 from roles.blackbox.options import BlackboxOptions, RecorderOptions
 from roles.lossless import boot_unit
 from roles.memory import memory_guard
+from roles.watch import node_metrics, switch_reader
 from sparkrack.drift import systemd_timer
 from tests.unit.drift import plans
 from tests.unit.model.racks import SWITCH, changed, loaded
@@ -67,6 +68,12 @@ def recorder_text(name: str) -> str:
 def evidence_unit(name: str) -> str:
     """The text of a unit of the boot evidence."""
     return next(file for file in boot_evidence.files(RACK) if file.path.endswith(f"/{name}")).content.decode()
+
+
+def watch_unit(name: str) -> str:
+    """The text of a unit of the watch."""
+    rack = loaded(changed(SWITCH, ("rack: two", "rack: two\nwatch: {}")))
+    return next(file for file in switch_reader.files(rack) if file.path.endswith(f"/{name}")).content.decode()
 
 
 LIMITS = {
@@ -145,6 +152,17 @@ LIMITS = {
         3.0,
         "root with CAP_NET_RAW and the devices of the GPU: runs the gate, and the client of docker",
     ),
+    "roles/watch/templates/sparkrack-switch-reader.service": UnitLimit(
+        lambda: watch_unit(switch_reader.SERVICE),
+        2.0,
+        "a user of its own in the network namespace of the host: asks the switches",
+    ),
+    "roles/watch/templates/sparkrack-node-metrics.service": UnitLimit(
+        lambda: node_metrics.files(RACK)[1].content.decode(),
+        2.5,
+        # claim: watch.node-metrics
+        "root with CAP_DAC_READ_SEARCH in the network namespace of the host: reads /sys and all journals, asks systemd",
+    ),
     "sparkrack/drift/templates/sparkrack-drift.service": UnitLimit(
         lambda: next(text for name, text in systemd_timer.units(plans.TIMER).items() if name.endswith(".service")),
         2.5,
@@ -221,6 +239,12 @@ def test_a_removed_option_is_found(tmp_path: Path, template: str) -> None:
         ("roles/serving/templates/sparkrack-serve-tether.service", "ProtectClock"),
         ("roles/serving/templates/sparkrack-serve-tether.service", "PrivateNetwork"),
         ("roles/serving/templates/sparkrack-serve-keeper.service", "PrivateNetwork"),
+        # With this no switch is reached.
+        ("roles/watch/templates/sparkrack-switch-reader.service", "PrivateNetwork"),
+        # With each of these it finds no change of a carrier, or no setting of the kernel, or systemd refuses to answer.
+        ("roles/watch/templates/sparkrack-node-metrics.service", "PrivateNetwork"),
+        ("roles/watch/templates/sparkrack-node-metrics.service", "ProcSubset"),
+        ("roles/watch/templates/sparkrack-node-metrics.service", "PrivateUsers"),
     ],
 )
 def test_no_option_that_its_work_does_not_survive(template: str, option: str) -> None:

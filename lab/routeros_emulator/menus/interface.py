@@ -24,9 +24,6 @@ _SHOWN = (
 )
 
 
-_DOWN = "%s link down"
-
-
 def _rows(device: EmulatedDevice) -> Iterator[Values]:
     for path, kind in _TYPES:
         for row in listing(device, device.menus[path]):
@@ -36,7 +33,7 @@ def _rows(device: EmulatedDevice) -> Iterator[Values]:
             if name := row.get("default-name"):
                 shown["max-l2mtu"] = str(device.hardware.by_name[name].max_l2mtu)
                 shown["link-downs"] = str(device.links.downs[name])
-                if went := next((line["time"] for line in reversed(device.log) if line["message"] == _DOWN % name), ""):
+                if went := device.links.went_down.get(name):
                     shown["last-link-down-time"] = went
             yield shown
 

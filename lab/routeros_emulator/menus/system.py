@@ -58,12 +58,16 @@ def _packages(device: EmulatedDevice) -> Iterator[Values]:
 
 
 def _health(device: EmulatedDevice) -> Iterator[Values]:
-    """A unit at rest: one row a sensor, as published prints of CRS units show them; the figures are made up."""
+    """A unit at rest: one row a sensor, as published prints of CRS units show them; the figures are made up. A test may
+    give a sensor another value, or none.
+    """
     sensors = [("cpu-temperature", "47", "C"), ("switch-temperature", "52", "C")]
     sensors += [(f"fan{number}-speed", "4380", "RPM") for number in range(1, device.hardware.fans + 1)]
     sensors += [("psu1-state", "ok", ""), ("psu2-state", "ok", "")]
     for number, (name, value, unit) in enumerate(sensors, start=1):
-        yield {".id": f"*{number:X}", "name": name, "value": value, "type": unit}
+        shown = device.sensors.get(name, value)
+        if shown:
+            yield {".id": f"*{number:X}", "name": name, "value": shown, "type": unit}
 
 
 def _device_mode(device: EmulatedDevice) -> Iterator[Values]:

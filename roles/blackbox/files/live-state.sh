@@ -9,7 +9,14 @@ for d in /sys/class/watchdog/watchdog*; do
     [ -e "$d" ] || continue
     for f in identity state timeout min_timeout max_timeout; do show "${d##*/}" "$f" "$d/$f"; done
 done
-show sbsa_gwdt action /sys/module/sbsa_gwdt/parameters/action
+# The driver shows this parameter in no file; it logs the value when it starts (drivers/watchdog/sbsa_gwdt.c).
+action=absent
+if [ -d /sys/module/sbsa_gwdt ]; then
+    driver='s/.*sbsa-gwdt.*: Initialized with .* action=\([0-9]*\)\..*/\1/p'
+    action=$(dmesg 2> /dev/null | sed -n "$driver" | tail -n 1)
+    [ -n "$action" ] || action=$(journalctl --boot --dmesg --quiet --no-pager --output=cat 2> /dev/null | sed -n "$driver" | tail -n 1)
+fi
+printf 'sbsa_gwdt action %s\n' "${action:-unknown}"
 for f in kernel/panic kernel/panic_on_oops kernel/softlockup_panic kernel/panic_on_rcu_stall \
     kernel/max_rcu_stall_to_panic kernel/hung_task_panic vm/panic_on_oom; do
     show sysctl "$f" "/proc/sys/$f"

@@ -44,9 +44,7 @@ def _measured(run: LoadRun, nodes: Sequence[str]) -> dict[str, list[Outcome]]:
     checks = [PACKAGES / role_named("rdma").verify_file]
     found = run_checks(run.rack, checks, nodes, None, True, run.excluded, run.progress)
     # A session that did not come to its tests reports that, and measures nothing.
-    return {
-        name: [one for one in found if one.machine == name and (one.measured or one.unknown)] for name in nodes
-    }
+    return {name: [one for one in found if one.machine == name and (one.measured or one.unknown)] for name in nodes}
 
 
 def _tests(outcomes: Sequence[Outcome]) -> list[Bandwidth]:
@@ -84,12 +82,14 @@ def _text(one: Bandwidth) -> str:
 
 def _neighbours(sender: str, together: Figures, alone: Sequence[Figures]) -> MachineResult:
     """Compare one node with its neighbours at work and without."""
-    right, wrong = [], []
+    right: list[str] = []
+    wrong: list[str] = []
     for test, with_others in together.items():
         runs = [one[test] for one in alone if test in one]
         if len(runs) < ALONE:
             return unknown(sender, f"{'+'.join(test[:-1])} -> {test[-1]}: {len(runs)} of {ALONE} runs gave a figure")
         spread, fall = max(runs) - min(runs), min(runs) - with_others
-        text = f"{'+'.join(test[:-1])} -> {test[-1]}: {with_others:.1f} Gb/s, alone {', '.join(f'{x:.1f}' for x in runs)}"
+        figures = ", ".join(f"{figure:.1f}" for figure in runs)
+        text = f"{'+'.join(test[:-1])} -> {test[-1]}: {with_others:.1f} Gb/s, alone {figures}"
         (wrong if fall > max(spread, SMALLEST) else right).append(text)
     return refuted(sender, "; ".join(wrong)) if wrong else observed(sender, "; ".join(right))

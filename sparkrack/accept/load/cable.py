@@ -42,7 +42,8 @@ def port_of(rack: Rack, text: str) -> Port:
     cabled = [port for port in rack.cabling.ports_of(node) if rack.cabling.leg_of(port)]
     found = next((port for port in cabled if str(port.number) == number), None)
     if found is None:
-        rest = f"cables to a switch are in {', '.join(f'{node}/{port.number}' for port in cabled) or 'none of its ports'}"
+        names = ", ".join(f"{node}/{port.number}" for port in cabled)
+        rest = f"cables to a switch are in {names or 'none of its ports'}"
         raise LoadError(f"{text}: {rack.source.name} declares no cable from it to a switch; {rest}")
     return found
 
@@ -260,4 +261,4 @@ class _LinkLog:
 
 
 def _everywhere(node: str, text: str) -> Results:
-    return dict.fromkeys(CLAIMS, [unknown(node, text)])
+    return {claim: [unknown(node, text)] for claim in CLAIMS}

@@ -89,17 +89,17 @@ def restarted_node(run: LoadRun, node: str, checks: Sequence[Path]) -> Results:
             now, before = ask(), _begun(run.marks, node)
             if before is None or before.boot == now.boot:
                 if reason := restart.blocker(containers=False):
-                    return dict.fromkeys(CLAIMS, [unknown(node, f"not tried: {reason}")])
+                    return _everywhere(node, f"not tried: {reason}")
                 before = now
                 run.marks.begin(PART, json.dumps({"node": node, "facts": _text(now)}))
-                _go(run.held, node, restart, before.boot)
+                _go(run.held, node, restart)
             if fault := restart.wait(before.boot, RESTART_SECONDS):
                 raise LoadError(f"{node}: {fault}")
             if run.held.head == node and restart.seconds is not None:
                 run.held.take()
             after = ask()
         except (UnreachableError, ValueError) as fault:
-            return dict.fromkeys(CLAIMS, [unknown(node, str(fault))])
+            return _everywhere(node, str(fault))
         restart.prove()
     return _results(run.rack, node, before, after, restart)
 
@@ -123,12 +123,16 @@ def _begun(marks: Marks, node: str) -> Facts | None:
     return Facts.parse(found["facts"]) if found.get("node") == node else None
 
 
-def _go(held: HeldLock, node: str, restart: NodeRestart, before: str) -> None:
+def _go(held: HeldLock, node: str, restart: NodeRestart) -> None:
     held.check()
     if node == held.head:
         held.restarts()
     if fault := restart.begin():
         raise LoadError(f"{node}: {fault}")
+
+
+def _everywhere(node: str, text: str) -> Results:
+    return {claim: [unknown(node, text)] for claim in CLAIMS}
 
 
 def _facts(shell: RootShell, command: str) -> Facts:
@@ -145,8 +149,7 @@ def _text(facts: Facts) -> str:
 # claim: reboot.settings
 def _results(rack: Rack, node: str, before: Facts, after: Facts, restart: NodeRestart) -> Results:
     by_role = {
-        claim: [_of_checks(rack, node, restart.outcomes, lambda role, own=own: role == own)]
-        for own, claim in _APART.items()
+        claim: [_of_checks(rack, node, restart.outcomes, partial(str.__eq__, own))] for own, claim in _APART.items()
     }
     if before.interfaces != after.interfaces:
         text = f"before: {', '.join(before.interfaces)}; after: {', '.join(after.interfaces)}"
@@ -160,9 +163,7 @@ def _results(rack: Rack, node: str, before: Facts, after: Facts, restart: NodeRe
     }
 
 
-def _of_checks(
-    rack: Rack, node: str, outcomes: Sequence[Outcome], of: Callable[[str], bool]
-) -> MachineResult:
+def _of_checks(rack: Rack, node: str, outcomes: Sequence[Outcome], of: Callable[[str], bool]) -> MachineResult:
     """What the checks of some roles show."""
     own = [one for one in outcomes if of(one.role)]
     if wrong := [one.why for one in own if one.failed]:

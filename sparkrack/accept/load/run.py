@@ -10,7 +10,6 @@ from core.claims.claims import Claim, LoadPart
 from core.model import Port
 from sparkrack.accept.evaluate import claim_result
 from sparkrack.accept.load.bandwidth import bandwidth
-from sparkrack.accept.load.burn import burned
 from sparkrack.accept.load.cable import pulled_cable
 from sparkrack.accept.load.part import LoadRun, Results
 from sparkrack.accept.load.restart import restarted_node
@@ -20,7 +19,6 @@ MISSING = {"reboot": "--reboot NODE", "pull": "--pull NODE/PORT"}
 """The option that a part needs, where it needs one."""
 TITLES: Mapping[LoadPart, str] = {
     "bandwidth": "measure the bandwidth between the nodes",
-    "burn": "load the GPUs",
     "pull": "pull a cable and plug it in again",
     "reboot": "restart a node",
 }
@@ -45,7 +43,6 @@ def load_results(claims: Sequence[Claim], options: LoadOptions, run: LoadRun) ->
     """Observe these claims by the parts that settle them. Raises LoadError."""
     parts: Mapping[LoadPart, Callable[[], Results]] = {
         "bandwidth": lambda: bandwidth(run),
-        "burn": lambda: burned(run),
         "pull": lambda: pulled_cable(run, options.pull) if options.pull else {},
         "reboot": lambda: restarted_node(run, options.reboot, options.checks),
     }

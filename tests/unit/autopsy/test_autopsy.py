@@ -7,6 +7,7 @@ import os
 import tarfile
 import time
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,22 @@ def test_a_dead_node_by_what_another_one_received(rack: Rack) -> None:
     assert states(found)["node"] == "unknown"
 
 
+def test_a_node_that_is_slow_has_the_right_clock_and_the_right_begin(rack: Rack) -> None:
+    """A login that takes 8 s is no difference of the clocks, and a ring that takes 8 s does not move the boot."""
+    ssh, tool = rack.nodes.folder / "ssh", rack.nodes.folder / "bin/grep"
+    ssh.write_text(ssh.read_text().replace("#!/bin/sh\n", "#!/bin/sh\nsleep 8\n", 1))
+    tool.write_text('#!/bin/sh\nsleep 8\nexec /usr/bin/grep "$@"\n')
+    tool.chmod(0o755)
+    lines = [{"time": 10.0, "source": "kernel", "text": "x"}]
+    rack.nodes.evidence("spark1", journal={"first": 1, "last": 2, "lines": lines})
+    begin = time.time()
+    found = rack.report()
+    skews = {one["name"]: one["skew"] for one in found["sources"]}
+    assert skews["node"] == pytest.approx(0, abs=2)
+    began = next(one["at"] for one in found["timeline"] if one["text"] == "the present boot began")
+    assert datetime.fromisoformat(began).timestamp() == pytest.approx(begin + 8 - 100, abs=4)
+
+
 def test_a_panic_of_the_boot_before_the_one_that_ended_does_not_count(rack: Rack) -> None:
     now = time.time()
     rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 900:.3f} {PANIC}\n")
@@ -119,6 +136,25 @@ def test_a_panic_of_the_boot_before_the_one_that_ended_does_not_count(rack: Rack
     rack.nodes.evidence("spark1", journal={"first": 1, "last": 2, "lines": lines})
     assert rack.report()["verdict"] == "unknown"
     rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 190:.3f} {PANIC}\n")
+    assert rack.report()["verdict"] == "panic"
+
+
+@pytest.mark.parametrize("witness", ["samples", "journal"])
+def test_a_panic_before_the_boot_of_a_dead_node_does_not_count(rack: Rack, witness: str) -> None:
+    """A dead node does not say when its boot began; what another node received of both boots does."""
+    now, before = time.time(), "e" * 32
+    rack.nodes.die("spark1")
+    rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 300:.3f} {PANIC}\n")
+    boots = ((now - 301, before), (now - 200, BOOT), (now - 100, BOOT))
+    if witness == "samples":
+        text = "".join(f"{sample(at, boot)}\n" for at, boot in boots)
+        os.utime(rack.nodes.write("spark2", "peers/spark1.ring", text), (now - 100, now - 100))
+    else:
+        text = "".join(f"{entry(at, 'x', 'vllm', boot)}\n" for at, boot in boots)
+        rack.nodes.write("spark2", "remote/lines", text)
+    found = rack.report()
+    assert (found["verdict"], found["boot"]) != ("panic", BOOT), found
+    rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 99:.3f} {PANIC}\n")
     assert rack.report()["verdict"] == "panic"
 
 

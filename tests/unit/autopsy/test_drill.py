@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from core.model import load
+from core.ssh.node_shells import open_shells
 from sparkrack.autopsy import drill
 from sparkrack.cli.main import sparkrack
 from sparkrack.status.drills import DrillLevel, DrillResult, drill_paths, latest_drills, store_drill
@@ -27,7 +29,9 @@ UNIT = "/sys/fs/cgroup/system.slice/sparkrack-serve-qwen.service\n"
 
 
 class Rack:
-    """A rack of two nodes; spark2 is drilled, and runs in boot BOOT."""
+    """A rack of two nodes; spark2 (`node`) is drilled, and runs in boot BOOT."""
+
+    node = "spark2"
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder, self.over = folder, False
@@ -40,8 +44,12 @@ class Rack:
         monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
         monkeypatch.setattr("sparkrack.autopsy.collect.SwitchChecks", NoSwitch)
         monkeypatch.setattr(drill, "POLL_SECONDS", 0.05)
-        self.nodes.write("spark2", "boot", f"{BOOT}\n")
-        self.nodes.write("spark2", f"boots/{BOOT}/evidence.json", json.dumps(evidence(boot=BOOT, before=None)))
+        self.runs("spark2")
+
+    def runs(self, node: str) -> None:
+        """Let this node run in boot BOOT, with its evidence."""
+        self.nodes.write(node, "boot", f"{BOOT}\n")
+        self.nodes.write(node, f"boots/{BOOT}/evidence.json", json.dumps(evidence(boot=BOOT, before=None)))
 
     @property
     def state(self) -> Path:
@@ -49,26 +57,28 @@ class Rack:
 
     @property
     def done_to_it(self) -> str:
-        path = self.folder / "nodes/spark2/sysrq"
+        path = self.folder / "nodes" / self.node / "sysrq"
         return path.read_text().strip() if path.exists() else ""
 
     def run(self, level: str, *words: str, confirm: str | None = "spark2") -> Result:
         sure = ["--yes-really", confirm] if confirm else []
-        arguments = ["drill", "spark2", "--level", level, *sure, "--rack", str(self.file), *words]
+        arguments = ["drill", self.node, "--level", level, *sure, "--rack", str(self.file), "--timeout", "60", *words]
         try:
             return CliRunner().invoke(sparkrack, arguments)
         finally:
             self.over = True
 
-    def reboots(self, **found: Any) -> threading.Thread:
-        """Let the node boot again after its end, with this evidence."""
+    def reboots(self, *, collects: bool = True, **found: Any) -> threading.Thread:
+        """Let the node boot again after its end, with this evidence; what was in memory is gone."""
 
         def boot() -> None:
             until = time.monotonic() + 60
             while not (self.done_to_it or self.over) and time.monotonic() < until:
                 time.sleep(0.02)
-            self.nodes.write("spark2", f"boots/{NEXT}/evidence.json", json.dumps(evidence(**found)))
-            self.nodes.write("spark2", "boot", f"{NEXT}\n")
+            (self.folder / "nodes" / self.node / "run/run.lock").unlink(missing_ok=True)
+            if collects:
+                self.nodes.write(self.node, f"boots/{NEXT}/evidence.json", json.dumps(evidence(**found)))
+            self.nodes.write(self.node, "boot", f"{NEXT}\n")
 
         thread = threading.Thread(target=boot)
         thread.start()
@@ -140,19 +150,105 @@ def test_a_node_that_does_not_come_back(rack: Rack) -> None:
     assert kept(rack).verdict is None
 
 
+def test_the_mark_and_the_file_systems_are_written_before_the_end(rack: Rack) -> None:
+    sync = rack.folder / "nodes/bin/sync"
+    sync.write_text('#!/bin/sh\ncat "$NODE/logged" "$NODE/kmsg" > "$NODE/synced"\n')
+    thread = rack.reboots()
+    rack.run("reset")
+    thread.join()
+    folder = rack.folder / "nodes/spark2"
+    mark = f"sparkrack-drill reset {kept(rack).run}"
+    assert (folder / "synced").read_text().splitlines() == [mark, f"<4>{mark}"]
+
+
+def test_a_node_that_collects_no_evidence(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drill, "EVIDENCE_SECONDS", 1.0)
+    thread = rack.reboots(collects=False)
+    done = rack.run("reset")
+    thread.join()
+    assert done.exit_code == 2, done.output
+    assert kept(rack).reason == "is back, and has collected no evidence within 1 s"
+    assert kept(rack).seconds
+
+
+@pytest.mark.parametrize(("level", "wanted"), [("freeze", "watchdog"), ("reset", "power or unknown")])
+def test_another_verdict_than_that_of_the_level_fails(rack: Rack, level: str, wanted: str) -> None:
+    thread = rack.reboots(pstore=[{"text": PANIC}])
+    done = rack.run(level)
+    thread.join()
+    assert done.exit_code == 2, done.output
+    assert kept(rack).reason.endswith(f"wanted {wanted}")
+    journals = list((rack.state / "runs").glob("*.ndjson"))
+    assert [json.loads(path.read_text().splitlines()[-1])["result"] for path in journals] == ["failed"]
+
+
+def test_the_head_node_takes_the_lock_along_and_it_is_taken_again(rack: Rack) -> None:
+    rack.node = "spark1"
+    rack.runs("spark1")
+    thread = rack.reboots()
+    done = rack.run("reset", confirm="spark1")
+    thread.join()
+    assert (done.exit_code, rack.done_to_it, kept(rack).node) == (0, "b", "spark1"), done.output
+    assert not (rack.folder / "nodes/spark1/run/run.lock").exists()
+
+
+def test_a_head_node_that_does_not_come_back(rack: Rack) -> None:
+    rack.node = "spark1"
+    rack.runs("spark1")
+
+    def die() -> None:
+        until = time.monotonic() + 60
+        while not (rack.done_to_it or rack.over) and time.monotonic() < until:
+            time.sleep(0.02)
+        rack.nodes.die("spark1")
+
+    thread = threading.Thread(target=die)
+    thread.start()
+    done = rack.run("reset", "--timeout", "5", confirm="spark1")
+    thread.join()
+    assert done.exit_code == 2, done.output
+    assert kept(rack).reason == "did not come back within 5 s"
+
+
+def test_a_lock_that_is_lost_ends_nothing(rack: Rack) -> None:
+    def lost() -> None:
+        raise drill.DrillError("the lock is gone")
+
+    found = load(rack.file)
+    with open_shells(found, ["spark2"], 30) as shells:
+        one = drill.Drill(found, "spark2", DrillLevel.RESET, "x", shells["spark2"], None, print, 1)
+        with pytest.raises(drill.DrillError, match="the lock is gone"):
+            one.end(lost)
+    assert rack.done_to_it == ""
+    assert not (rack.folder / "nodes/spark2/logged").exists()
+
+
 def contains(text: str) -> Callable[[Rack], object]:
     return lambda rack: rack.nodes.write("spark2", "containers", text)
 
 
 REFUSED: list[tuple[str, Callable[[Rack], object], str]] = [
     ("reset", contains(CONTAINER), "1 container run; stop them first"),
+    ("reset", contains(CONTAINER + CONTAINER.replace("1" * 64, "2" * 64)), "2 containers run; stop them first"),
     ("panic", contains(UNIT), "unit qwen, which"),
     ("freeze", contains("surprise\n"), "whether a workload runs is unknown"),
     ("freeze", lambda rack: rack.nodes.write("spark2", "feeding", "0\n"), "systemd feeds no watchdog"),
     ("panic", lambda rack: rack.nodes.write("spark2", "panic", "0\n"), "kernel.panic is 0"),
+    (
+        "reset",
+        lambda rack: (rack.nodes.folder / "bin/find").write_text("#!/bin/sh\necho 'find: broken' >&2\nexit 1\n"),
+        "find: broken; nothing was done",
+    ),
     ("reset", lambda rack: rack.nodes.die("spark2"), "No route to host"),
     ("reset", lambda rack: rack.nodes.write("spark2", "boot", "d" * 32), "the present boot has no evidence"),
     ("reset", lambda rack: rack.file.write_text(SWITCH), "rack.yaml declares no blackbox with boot_evidence"),
+    (
+        "mark",
+        lambda rack: rack.file.write_text(
+            changed(SWITCH, ("rack: two", "rack: two\nblackbox: {boot_evidence: false}"))
+        ),
+        "rack.yaml declares no blackbox with boot_evidence: the drill would leave no evidence",
+    ),
     ("reset", lambda rack: rack.nodes.write("spark1", "run/run.lock", "{}"), "the rack is locked by"),
 ]
 
@@ -160,16 +256,46 @@ REFUSED: list[tuple[str, Callable[[Rack], object], str]] = [
 @pytest.mark.parametrize(("level", "prepare", "reason"), REFUSED, ids=[reason for *_, reason in REFUSED])
 def test_what_is_refused(rack: Rack, level: str, prepare: Callable[[Rack], object], reason: str) -> None:
     prepare(rack)
-    done = rack.run(level)
+    done = rack.run(level, "--timeout", "1")
     assert done.exit_code == 1, done.output
     assert reason in done.output
     assert rack.done_to_it == ""
     assert latest_drills(rack.state) == ()
+    lines = [line for path in (rack.state / "runs").glob("*.ndjson") for line in path.read_text().splitlines()]
+    told = [one["reason"] for line in lines if (one := json.loads(line))["event"] == "host_error"]
+    assert [one in done.output for one in told] == ([] if "locked" in reason else [True])
+
+
+@pytest.mark.parametrize(
+    ("level", "file"), [("reset", "feeding"), ("panic", "feeding"), ("reset", "panic"), ("freeze", "panic")]
+)
+def test_what_another_level_needs_does_not_matter(rack: Rack, level: str, file: str) -> None:
+    rack.nodes.write("spark2", file, "0\n")
+    thread = rack.reboots()
+    done = rack.run(level)
+    thread.join()
+    assert rack.done_to_it, done.output
+
+
+def test_a_node_that_rack_yaml_does_not_have(rack: Rack) -> None:
+    rack.node = "spark9"
+    done = rack.run("reset", confirm="spark9")
+    assert (done.exit_code, done.output) == (1, "Error: spark9: not a node; there are spark1, spark2\n")
+    assert not (rack.state / "runs").exists()
+
+
+def test_a_result_that_cannot_be_kept(rack: Rack) -> None:
+    rack.state.mkdir(parents=True)
+    (rack.state / "drills").write_text("")
+    done = rack.run("mark", confirm=None)
+    assert done.exit_code == 1
+    assert "drill mark passed" in done.output
+    assert "the result of the drill could not be kept: " in done.output
 
 
 @pytest.mark.parametrize("confirm", [None, "spark1", "yes"])
 def test_without_the_name_nothing_is_done(rack: Rack, confirm: str | None) -> None:
-    done = rack.run("panic", confirm=confirm)
+    done = rack.run("panic", "--timeout", "1", confirm=confirm)
     assert done.exit_code == 1
     assert "pass --yes-really spark2 to do it. Nothing was done" in done.output
     assert rack.done_to_it == ""
@@ -182,6 +308,42 @@ def test_a_mark_that_arrives(rack: Rack) -> None:
     reason = "arrived in: journal; not set up: netconsole at spark1, remote journal at spark1"
     assert kept(rack).reason == reason
     assert rack.done_to_it == ""
+
+
+def test_a_mark_at_every_place(rack: Rack) -> None:
+    """A relay brings what spark2 writes to spark1, as netconsole and the upload of the journal do."""
+    folder, stop = rack.folder / "nodes", threading.Event()
+    for file in ("netconsole/spark2.log", "remote/lines"):
+        rack.nodes.write("spark1", file, "an old line\n")
+
+    def relay() -> None:
+        while not stop.wait(0.02):
+            for source, file in (("kmsg", "netconsole/spark2.log"), ("logged", "remote/lines")):
+                if (folder / "spark2" / source).exists():
+                    rack.nodes.write("spark1", file, (folder / "spark2" / source).read_text())
+
+    thread = threading.Thread(target=relay)
+    thread.start()
+    done = rack.run("mark", confirm=None)
+    stop.set()
+    thread.join()
+    assert done.exit_code == 0, done.output
+    assert kept(rack).reason == "arrived in: journal, netconsole at spark1, remote journal at spark1"
+
+
+@pytest.mark.parametrize("lost", ["kmsg", "logged"])
+def test_a_mark_of_which_half_is_missing_in_the_journal(rack: Rack, monkeypatch: pytest.MonkeyPatch, lost: str) -> None:
+    monkeypatch.setattr(drill, "MARK_SECONDS", 1.0)
+    (rack.folder / "nodes/spark2" / lost).symlink_to("/dev/null")
+    done = rack.run("mark", confirm=None)
+    assert done.exit_code == 2
+    assert kept(rack).reason.startswith("arrived in: nothing; not within 1 s in: journal")
+
+
+def test_a_mark_disturbs_no_workload(rack: Rack) -> None:
+    for file, text in {"containers": CONTAINER, "feeding": "0\n", "panic": "0\n", "boot": "d" * 32}.items():
+        rack.nodes.write("spark2", file, text)
+    assert rack.run("mark", confirm=None).exit_code == 0
 
 
 def test_a_mark_that_gets_lost(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:

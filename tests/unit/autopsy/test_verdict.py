@@ -133,6 +133,12 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
         "medium",
         "the node booted again 90 s later; its watchdog acts after 60 s",
     ),
+    "watchdog: systemd stopped, the recorder wrote on until the reset, and the link went with it": (
+        back(90, samples=samples(60), lines=(line(0.1, FROZEN, "systemd"),), changes=(down(60), up(80))),
+        Cause.WATCHDOG,
+        "medium",
+        "systemd stopped, and the node booted again 90 s later",
+    ),
     "watchdog: a standstill, and the link goes down a limit later with the power on": (
         back(150, samples=samples(), changes=(down(64), up(140)), disk=WARM),
         Cause.WATCHDOG,
@@ -192,6 +198,10 @@ UNKNOWN: Mapping[str, tuple[Evidence, str]] = {
     ),
     "systemd stopped, and the node came back after an hour": (
         back(3600, lines=(line(0, FROZEN, "systemd"),)),
+        "systemd stopped, and what ended the boot after that is unknown",
+    ),
+    "systemd stopped, and the node was reset after an hour": (
+        back(3600, samples=samples(60), lines=(line(0, FROZEN, "systemd"),), changes=(down(60),), disk=WARM),
         "systemd stopped, and what ended the boot after that is unknown",
     ),
     "a shutdown that was only announced": (

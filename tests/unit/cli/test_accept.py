@@ -264,11 +264,23 @@ def test_an_unknown_claim(nodes: Nodes) -> None:
     assert nodes.scripts == []
 
 
-@pytest.mark.parametrize("level", ["change", "load"])
-def test_no_other_level_without_its_cage(level: str, nodes: Nodes) -> None:
-    """A change needs a spare cage; `load` is not observed."""
-    ended = run("--level", level)
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--level", "change"), "go together"),
+        (("--level", "load"), "no terminal to ask on"),
+        (("--reboot", "spark2"), "go with --level load"),
+        (("--level", "load", "-y", "--reboot", "spark9"), "not among the selected nodes"),
+        (("--level", "load", "-y", "--pull", "spark9/1"), "has no node spark9"),
+        (("--level", "load", "-y", "--pull", "spark2/0"), "cables to a switch are in spark2/1"),
+        (("--level", "load", "-y", "--pull", "spark2/1"), "crs812 is not among the selected hosts"),
+        (("--level", "load", "-y", "--pull", "spark2/1", "--limit", "switches"), "no terminal to ask on"),
+    ],
+)
+def test_a_level_without_what_it_needs(words: tuple[str, ...], text: str, nodes: Nodes) -> None:
+    ended = run(*words)
     assert (ended.exit_code, nodes.scripts) == (1, [])
+    assert text in ended.stderr
 
 
 AGAIN = "accept --claim preflight.dmi --claim fabric.interface-names"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from roles.serving.programs import KEEPER
 from sparkrack.rebuild import subcommands
 from tests.unit.cli.serve_rack import ServeRack, answer
 from tests.unit.model.serving_racks import unit
@@ -61,6 +63,18 @@ def applies(
     monkeypatch.setattr(subcommands, "CALL", words)
 
 
+def notes_the_lock(rack: ServeRack) -> None:
+    """Let each question to a keeper, and each wish, note whose the lock of the rack is at that moment."""
+    noted = 'cat "$NODES/n0/run/sparkrack/run.lock" >> "$NODES/locks" 2> /dev/null || echo free >> "$NODES/locks"'
+    for node in ("n0", "n1", "n2"):
+        keeper = rack.folder / f"{node}{KEEPER}"
+        keeper.write_text(keeper.read_text().replace("shift\n", f"shift\n{noted}\n", 1))
+
+
+def locks(rack: ServeRack) -> set[str]:
+    return {*(rack.folder / "locks").read_text().splitlines()}
+
+
 def images(rack: ServeRack) -> list[str]:
     return [(rack.folder / n / "etc/sparkrack/serve/qwen.args").read_text().split()[1] for n in ("n0", "n1")]
 
@@ -97,10 +111,13 @@ def test_what_a_node_without_power_left_is_removed_when_files_are_kept(
 
 def test_an_image_that_does_not_serve_goes_back(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
     applies(rack, monkeypatch)
+    notes_the_lock(rack)
     rack.answers(READY, READY, DOWN, DOWN, HELD, HELD, STARTED)
     done = rack.run("recreate", "qwen")
     assert done.exit_code == 1, done.output
     assert rack.asked()[2:] == ["qwen up", "qwen up"]
+    (lock,) = locks(rack)
+    assert "recreate of unit qwen on n0, n1" in lock
     assert images(rack) == [GOOD, GOOD]
     assert "qwen: goes back to its former version, that of generation 7\n" in done.stdout
     lines = done.stderr.splitlines()
@@ -275,6 +292,55 @@ def plays(rack: ServeRack, name: str, *answers: dict[str, Any]) -> None:
 
 def asked(rack: ServeRack) -> dict[str, list[str]]:
     return {name: rack.asked(node) for name, node in UNITS.items()}
+
+
+MOVING_KEEPER = """\
+#!/bin/sh
+unit=$(basename "$1" .json)
+shift
+state=$(cat "$NODES/$unit.state")
+case $1 in
+status)
+    cat "$NODES/$unit.$state.json"
+    [ "$state" != starting ] || echo >> "$NODES/$unit.looks"
+    [ "$(wc -l < "$NODES/$unit.looks")" -lt 3 ] || echo ready > "$NODES/$unit.state" ;;
+down)
+    for other in a b c; do
+        [ "$other" = "$unit" ] || grep -q ready "$NODES/$other.state" || echo "$unit beside $other" >> "$NODES/away"
+    done
+    echo down > "$NODES/$unit.state"
+    echo "unit $unit is asked to go down" ;;
+up)
+    : > "$NODES/$unit.looks"
+    echo starting > "$NODES/$unit.state"
+    echo "$unit" >> "$NODES/order"
+    echo "unit $unit is asked to go up" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("verb", ["restart", "recreate"])
+def test_never_are_two_away(three: ServeRack, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    """With keepers whose units take a while to start, and whatever the command asks them."""
+    for name, node in UNITS.items():
+        three.program(f"{node}{KEEPER}", MOVING_KEEPER)
+        etc = three.folder / node / "etc/sparkrack/serve"
+        (etc / f"{name}.args").write_text(f"{GOOD}\n")
+        (three.folder / f"{name}.state").write_text("ready")
+        (three.folder / f"{name}.looks").touch()
+        ranks = [{"rank": 0, "node": node, "state": "running", "generation": 7, "age_s": 0.4, "detail": ""}]
+        states = (READY, answer("stopping", "down", wish="down"), answer("down", "gating", "starting"))
+        for one in states:
+            (three.folder / f"{name}.{one['state']}.json").write_text(json.dumps({**one, "name": name, "ranks": ranks}))
+    notes_the_lock(three)
+    script = "import pathlib, sys; [one.unlink() for one in pathlib.Path(sys.argv[1]).glob('n*/etc/**/*.pending')]"
+    monkeypatch.setattr(subcommands, "CALL", (sys.executable, "-c", script, str(three.folder)))
+    done = three.run(verb, "--all")
+    assert done.exit_code == 0, done.output
+    assert (three.folder / "order").read_text().split() == ["a", "b", "c"]
+    assert not (three.folder / "away").exists(), (three.folder / "away").read_text()
+    (lock,) = locks(three)
+    assert f"{verb} of unit a on n0; unit b on n1; unit c on n2" in lock
 
 
 def test_units_are_restarted_one_after_the_other(three: ServeRack) -> None:

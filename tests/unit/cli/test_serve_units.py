@@ -39,6 +39,18 @@ def test_a_unit_is_computed_from_its_keys_and_the_lock_file(tmp_path: Path) -> N
     ]
 
 
+def test_a_crash_kernel_is_part_of_the_sum(tmp_path: Path) -> None:
+    file = text({"qwen": unit(args=FP8)}, blackbox={"kdump": {"reserve": "2G"}})
+    found = serve(tmp_path, ["check"], file, {"qwen": QWEN})
+    assert found.exit_code == 0, found.output
+    assert found.stdout.splitlines()[-1] == (
+        "A GB10 node has 121.69 GiB, of which blackbox.kdump reserves 2.00; the memory of a unit is the share of what "
+        "is left that its engine may take"
+    )
+    report = json.loads(serve(tmp_path, ["check", "--json"], file, {"qwen": QWEN}).stdout)
+    assert (report["reserved"], report["units"][0]["allowed"]) == (2.0, 95.752)
+
+
 @pytest.mark.parametrize(
     ("keys", "lock", "overhead", "source", "weights"),
     [

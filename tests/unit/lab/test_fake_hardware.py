@@ -45,9 +45,9 @@ def test_rdma_devices_are_named_as_the_driver_names_them() -> None:
 
 
 def test_boards_and_serials() -> None:
-    rack = loaded(changed(SWITCH, ("vendor: asus", "vendor: dell")))
+    rack = loaded(changed(SWITCH, ("vendor: asus", "vendor: acer")))
     first, second = (state(rack, node)["dmi"] for node in rack.nodes.values())
-    assert (first["system-manufacturer"], first["system-product-name"]) == ("Dell", "GB10")
+    assert (first["system-manufacturer"], first["system-product-name"]) == ("Acer", "GB10")
     assert (second["system-manufacturer"], second["system-product-name"]) == BOARDS["lenovo"]
     assert first["system-serial-number"] != second["system-serial-number"]
 

@@ -25,7 +25,7 @@ preflight: {bios: {asus: "0104"}, disk_free: 20G}
 driver: {version: "580.159", kernel: 6.17.0-1021-nvidia}
 memory: {floor: 3G}
 blackbox: {watchdog: 60s, panic: {after: 10s}, journal: {sync: 1s, keep: 2G},
-  server: spark1, remote: tls, netconsole: plain, recorder: {keep: 10m}}
+  server: spark1, remote: tls, netconsole: plain, recorder: {keep: 10m}, kdump: {reserve: 512M}}
 time: {ntp: [ntp.example.org], time_zone: Europe/Berlin}
 watch: {server: spark2, interval: 15s, keep: {size: 8G}, notify: {email: {to: a@example.org, sender: b@example.org,
   smarthost: "mail.example.org:587", user: a}}}

@@ -12,7 +12,7 @@ import pytest
 
 from core.model.fields import Section, unfit
 from core.model.serving import ServingDoor, ServingUnit
-from roles.blackbox.options import BlackboxOptions, JournalOptions, PanicOptions, RecorderOptions
+from roles.blackbox.options import BlackboxOptions, JournalOptions, KdumpOptions, PanicOptions, RecorderOptions
 from roles.watch.options import KeepOptions, WatchOptions
 from tests.generated import check
 from tests.unit.model.racks import faults
@@ -41,9 +41,11 @@ UNITS: Mapping[str, str] = {
     "blackbox.clock_cap": "MHz",
     "blackbox.recorder.rate": "samples a second",
     "blackbox.recorder.keep": "s, m or h",
+    "blackbox.kdump.reserve": "M or G",
     "watch.interval": "s, m or h",
     "watch.keep.days": "days",
     "watch.keep.size": "M or G",
+    "watch.psus": "supplies",
     "docker.memory": "M or G",
     "docker.log_size": "M or G",
     "docker.log_files": "files",
@@ -79,6 +81,7 @@ LIMITED: Mapping[Place, type[Section]] = {
     ("blackbox", "journal", "sync"): JournalOptions,
     ("blackbox", "journal", "keep"): JournalOptions,
     ("blackbox", "recorder", "keep"): RecorderOptions,
+    ("blackbox", "kdump", "reserve"): KdumpOptions,
     ("watch", "interval"): WatchOptions,
     ("watch", "keep", "size"): KeepOptions,
 }

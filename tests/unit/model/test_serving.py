@@ -357,6 +357,27 @@ def test_an_engine_leaves_the_host_what_it_needs() -> None:
     assert refusals(text(qwen(memory=0.89), memory=memory, leave=["memory"])) == []
 
 
+def test_a_crash_kernel_takes_its_memory_from_engine_and_host() -> None:
+    """What fits without it is refused at load with it, and the message names its key."""
+    memory, kdump = {"floor": "9G", "min_free_kbytes": 1572864}, {"kdump": {"reserve": "4G"}}
+    assert refusals(text(qwen(memory=0.88), memory=memory)) == []
+    assert refusals(text(qwen(memory=0.88), memory=memory, blackbox={"kdump": False})) == []
+    assert refusals(text(qwen(memory=0.88), memory=memory, blackbox=kdump)) == [
+        (
+            f"{P}.memory @ memory: 0.88 leaves 14.1 GiB for the host, which needs 14.5 (memory.floor 9.0, "
+            "memory.min_free_kbytes 1.5, system 4); write at most 0.87"
+        )
+    ]
+    units = qwen(memory=0.57, args={"kv-cache-dtype": "fp8"})
+    assert refusals(text(units), RECORDS) == []
+    assert refusals(text(units, blackbox={}), RECORDS) == []
+    (found,) = refusals(text(units, blackbox=kdump), RECORDS)
+    assert (
+        "and 0.57 of 117.69 GiB (of 121.69, blackbox.kdump reserves 4.00) is 67.1; write at least 0.59, or a shorter"
+        in found
+    )
+
+
 def test_a_ring_has_no_fabric_address_that_all_reach() -> None:
     hosts = machines(3, "ring")
     assert refusals(text(qwen(api={"listen": "fabric"}), hosts)) == [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyinfra.api.command import StringCommand
 
-TOP = re.compile(r"(?<![\w}.$/-])/(?=(?:etc|run|var|proc|sys|usr/lib|usr/local/lib)(?:[/\s'\";)]|$))")
+TOP = re.compile(r"(?<![\w}.$/-])/(?=(?:boot|etc|run|var|proc|sys|usr/lib|usr/local/lib)(?:[/\s'\";)]|$))")
 """Where an absolute path of a node begins; not inside one, as in TREE + /etc."""
 
 

@@ -16,6 +16,8 @@ images: [nvcr.io/nvidia/vllm:26.04-py3]
 models: {{qwen: {{source: Qwen/Small}}}}
 serving:
   units:
+    alone: {{engine: vllm, version: 0.19.1, image: 'nvcr.io/nvidia/vllm:26.04-py3', model: qwen, nodes: [spark1],
+      context: 65536, memory: 0.8, wish: down}}
     one: {{engine: vllm, version: 0.19.1, image: 'nvcr.io/nvidia/vllm:26.04-py3', model: qwen, nodes: [spark1, spark2],
       parallel: {{tensor: 2}}, context: 65536, memory: 0.8, wish: {wish}}}
 """
@@ -130,3 +132,77 @@ def test_a_unit_that_rack_yaml_does_not_declare_is_not_stopped(served: Workdir) 
     assert "unit old, which " in done.stderr
     assert "serve_keeper.py /etc/sparkrack/serve/old.json down` on its head first" in done.stderr
     assert served.calls == []
+
+
+APART = ("--exclude", "spark1", "--exclude", "spark2")
+
+
+@pytest.mark.parametrize("words", [("--switch", *APART), ("--all", "--exclude", "nodes")])
+def test_a_unit_of_excluded_nodes_is_not_cut_off_unconfirmed(served: Workdir, words: tuple[str, ...]) -> None:
+    """Excluded nodes keep the cables to the switch that is rebuilt."""
+    both_run(served)
+    done = served.run(*words)
+    assert done.returncode == 1
+    assert "unit one (spark1, spark2) runs on spark1, spark2; pass --stop-units" in done.stderr
+    assert (served.calls, served.journals) == ([], [])
+
+
+def test_with_one_it_is_stopped_and_left_down(served: Workdir) -> None:
+    both_run(served)
+    done = served.run("--switch", *APART, "--stop-units")
+    assert done.returncode == 0, done.stderr
+    assert served.verbs()[0] == "serve stop one"
+    assert "unit one: spark1, spark2 of it is excluded, so it is not started" in done.stdout
+    assert "serve start one" not in served.verbs()
+
+
+@pytest.mark.parametrize("words", [("--switch", "--exclude", "spark1"), ("spark2", "--exclude", "spark1"), ("spark2",)])
+def test_a_unit_that_only_another_node_shows_runs(served: Workdir, words: tuple[str, ...]) -> None:
+    served.runs("spark1", 0, "one")
+    done = served.run(*words)
+    assert done.returncode == 1
+    assert "unit one (spark1, spark2) runs on spark1; pass --stop-units" in done.stderr
+    assert served.calls == []
+
+
+@pytest.mark.parametrize("words", [("spark2",), ("spark2", "--exclude", "spark1"), ("--switch", "--exclude", "spark1")])
+def test_what_else_runs_on_another_node_is_left(served: Workdir, words: tuple[str, ...]) -> None:
+    """Containers, a unit that uses no link of the switch, and one that rack.yaml does not declare."""
+    served.runs("spark1", 2, "alone", "old")
+    done = served.run(*words, "--stop-units")
+    assert done.returncode == 0, done.stderr
+    assert not {"serve stop alone", "serve stop old"} & {*served.verbs()}
+
+
+@pytest.mark.parametrize("words", [("spark2",), ("spark2", "--exclude", "spark1"), ("--switch", "--exclude", "spark1")])
+@pytest.mark.parametrize("how", ["mad", "away", "foreign"])
+def test_a_silent_node_is_not_needed_where_another_shows_no_rank(
+    served: Workdir, words: tuple[str, ...], how: str
+) -> None:
+    served.marked("spark1", how)
+    done = served.run(*words)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_unit_of_which_no_node_shows_anything_is_unknown(served: Workdir) -> None:
+    for node in ("spark1", "spark2"):
+        served.marked(node, "mad")
+    done = served.run("--switch", *APART)
+    assert done.returncode == 1
+    assert (
+        "whether unit one (spark1, spark2) runs is unknown: spark1: it prints sh: find: not found instead of control "
+        "groups; spark2: it prints sh: find: not found instead of control groups; run again, or pass --containers "
+        "spark1 --containers spark2" in done.stderr
+    )
+    assert served.calls == []
+    assert served.run("--switch", *APART, "--containers", "nodes").returncode == 0
+
+
+def test_a_node_whose_work_may_end_is_not_waited_for(served: Workdir) -> None:
+    """--containers waives the answer of spark2, so that only spark1 is named."""
+    for node in ("spark1", "spark2"):
+        served.marked(node, "mad")
+    done = served.run("spark2", "--containers", "spark2")
+    assert done.returncode == 1
+    assert "whether unit one (spark1, spark2) runs is unknown: spark1: it prints" in done.stderr
+    assert "run again, or pass --containers spark1\n" in done.stderr

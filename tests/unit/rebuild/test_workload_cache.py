@@ -25,16 +25,21 @@ def file(tmp_path: Path) -> Iterator[Path]:
 
 def test_what_was_found_counts_once(file: Path) -> None:
     look = WorkloadCache(file, "count", 0, BEFORE)
-    assert [look(["spark1"]), look(["spark1"])] == [BEFORE, NOW]
+    assert [look(["spark1"], ()), look(["spark1"], ())] == [BEFORE, NOW]
 
 
 @pytest.mark.parametrize(
     "found", [{}, {"spark1": NodeWorkload(NodeReachability.AWAY)}, BEFORE | {"spark2": NOW["spark1"]}]
 )
 def test_who_was_away_or_is_another_is_asked(file: Path, found: dict[str, NodeWorkload]) -> None:
-    assert WorkloadCache(file, "count", 0, found)(["spark1"]) == NOW
+    assert WorkloadCache(file, "count", 0, found)(["spark1"], ()) == NOW
+
+
+def test_another_node_that_is_away_does_not_renew_the_others(file: Path) -> None:
+    found = BEFORE | {"spark2": NodeWorkload(NodeReachability.AWAY)}
+    assert WorkloadCache(file, "count", 0, found)(["spark1"], ["spark2"]) == found
 
 
 def test_after_a_while_it_counts_no_more(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workload_cache, "FRESH", 0.0)
-    assert WorkloadCache(file, "count", 0, BEFORE)(["spark1"]) == NOW
+    assert WorkloadCache(file, "count", 0, BEFORE)(["spark1"], ()) == NOW

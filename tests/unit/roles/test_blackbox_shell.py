@@ -17,15 +17,21 @@ from roles.blackbox import apply, boot_evidence, clock_cap, desired, facts, pend
 from tests.unit.ops.shells import calls, run, stand_in, write
 from tests.unit.roles.cases import OPERATIONS, node_in, rack_of, read
 
+LOGGED = "[    3.112233] sbsa-gwdt sbsa-gwdt.0: Initialized with 10s timeout @ 1000000000 Hz, action={}. [enabled]"
+"""As the driver logs it (drivers/watchdog/sbsa_gwdt.c)."""
 BOOT = "1f0e1d2c-3b4a-5968-7786-95a4b3c2d1e0"
 COMMANDS = host_facts._registered["blackbox"].commands
 OPERATIONS_OF_THE_ROLE = (
     apply.feed_watchdog,
+    apply.panic_before_reset,
     apply.set_panic_policy,
     apply.keep_panic_records,
     apply.keep_journal,
     apply.cap_clock,
     apply.collect_evidence,
+    apply.reserve_memory,
+    apply.install_kdump,
+    apply.load_crash_kernel,
     apply.report_reboot,
 )
 
@@ -45,7 +51,6 @@ def files_of(root: Path, live: str) -> Path:
     places = {
         "sysctl": "/proc/sys/{}",
         "pstore": "/sys/module/pstore/parameters/{}",
-        "sbsa_gwdt": "/sys/module/sbsa_gwdt/parameters/{}",
     }
     write(root, "/etc/machine-id", "0123abc\n")
     write(root, "/proc/sys/kernel/random/boot_id", f"{BOOT}\n")
@@ -53,7 +58,10 @@ def files_of(root: Path, live: str) -> Path:
     for (subject, name), value in desired.parse_live(live).items():
         if value == "absent" or subject in ("journal", "clock", "evidence", "boot") or name == "module":
             continue
-        if subject == "efi_pstore":
+        if subject == "sbsa_gwdt":
+            (root / "sys/module/sbsa_gwdt").mkdir(parents=True)
+            stand_in(root, "dmesg", f"echo '{LOGGED.format(value)}'")
+        elif subject == "efi_pstore":
             write(root, "/sys/module/efi_pstore/parameters/pstore_disable", f"{value}\n")
         else:
             write(root, places.get(subject, f"{watchdog.SYSFS}/{subject}/{{}}").format(name), f"{value}\n")

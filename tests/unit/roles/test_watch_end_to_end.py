@@ -10,6 +10,7 @@ import re
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
 from sparkrack.watch.report_html import CURVES
 from tests.unit.cli.cli_fixtures import SPARKRACK
 from tests.unit.model.racks import SWITCH, changed
+from tests.unit.ops.shells import stand_in, write
 from tests.unit.roles.card import Machine
+from tests.unit.roles.test_watch_node_metrics import BOOT, UNITS, boots, guarded, ran, systemd
 from tests.unit.roles.watch_server import LIMIT, Server, running, wait_for
 
 WATCHING = ("rack: two", "rack: two\nblackbox: {clock_cap: {asus: 2200}}\nwatch: {}")
@@ -126,6 +129,47 @@ class Report:
     def judge(self, faults: Any) -> None:
         found = list(faults)
         assert not found, "; ".join(found)
+
+
+def test_what_a_node_knows_of_itself_raises_an_alert(server: Server, tmp_path: Path) -> None:
+    """By the program of the node: the memory guard ended containers. The proof wants these metrics to be new."""
+    report: Any = Report()
+    machine: Any = Machine(tmp_path)
+    stand_in(tmp_path, "systemctl", "printf 'ActiveState=active\\nUnitFileState=enabled\\n'")
+    spark2 = server.rack.nodes["spark2"]
+
+    def judged() -> str:
+        try:
+            check = verify.test_the_node_exports_what_it_knows_of_itself
+            check(spark2, machine, server.rack, report)  # type: ignore[arg-type]
+        except AssertionError as fault:
+            return str(fault)
+        return ""
+
+    assert "the exporter has nothing of /var/lib/prometheus/node-exporter/sparkrack-node.prom" in judged()
+    node = tmp_path / "node"
+    boots(node, BOOT)
+    write(node, "/proc/sys/kernel/panic", "10\n")
+    write(node, "/etc/machine-id", "d" * 32)
+    systemd(node, UNITS)
+    guarded(node, (time.time(), "ended every container in container.slice"))
+    done, metrics = ran(node)
+    assert done.returncode == 0, done.stderr
+    metrics.replace(server.metrics("spark2") / "sparkrack-node.prom")
+
+    def told() -> list[dict[str, Any]]:
+        alerts = [alert for message in list(server.posted) for alert in message["alerts"]]
+        return [alert for alert in alerts if alert["labels"]["alertname"] == "GuardFired"]
+
+    (alert,) = wait_for("GuardFired at the receiver", told)[:1]
+    assert alert["annotations"]["summary"] == "the memory guard of spark2 ended all its containers"
+    assert not judged()
+    file = server.metrics("spark2") / "sparkrack-node.prom"
+    old = re.sub(r"(timestamp_seconds) 17\d+", r"\1 1700000000", file.read_text())
+    file.write_text(old.replace('unread{part="boot"} 0', 'unread{part="boot"} 1'))
+    assert re.search(r"sparkrack-node.prom is \d+ s old, wanted at most 300 s; spark2: boot cannot be read", judged())
+    stand_in(tmp_path, "systemctl", "printf 'ActiveState=inactive\\nUnitFileState=disabled\\n'")
+    assert "spark2: sparkrack-node-metrics.timer is inactive, wanted active; spark2: sparkrack-node-metri" in judged()
 
 
 def test_the_proof_asks_what_runs(server: Server, tmp_path: Path) -> None:

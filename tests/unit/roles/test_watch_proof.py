@@ -99,3 +99,27 @@ def test_alerts_that_are_not_loaded_or_fail(tmp_path: Path, monkeypatch: pytest.
     for part in (f"{gone['name']} is not loaded", "Strange is loaded and not declared", "NodeSilent: many-to-many"):
         assert part in str(fault.value)
     assert desired.server(found) == found.nodes["spark2"]
+
+
+def timer_judged(root: Path, state: str) -> None:
+    found = rack("{server: spark2}")
+    stand_in(root, "systemctl", f"printf %s {shlex.quote(state)}")
+    machine: Any = Machine(root)
+    report: Any = Report()
+    verify.test_the_switches_are_read_every_minute(found.nodes["spark2"], machine, ("crs812",), report)
+
+
+def test_the_timer_of_the_switches(tmp_path: Path) -> None:
+    timer_judged(tmp_path, "ActiveState=active\nUnitFileState=enabled\n")
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("ActiveState=inactive\nUnitFileState=enabled\n", "is inactive, wanted active"),
+        ("ActiveState=active\n", "is unknown, wanted enabled"),
+    ],
+)
+def test_a_timer_of_the_switches_that_does_not_run(tmp_path: Path, state: str, said: str) -> None:
+    with pytest.raises(AssertionError, match=f"spark2: sparkrack-switch-reader.timer {said}"):
+        timer_judged(tmp_path, state)

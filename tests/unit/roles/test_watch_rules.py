@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,27 @@ from ruamel.yaml import YAML
 
 from core.model import Rack
 from roles.watch import rules
+from tests.unit.model.serving_racks import VLLM as VLLM_IMAGE
 from tests.unit.roles.recorder_runs import recorder
 from tests.unit.roles.watch_tools import call, rack, written
 
 TOP = Path(__file__).parents[3]
 RUNBOOK = TOP / "docs/runbooks/watch.md"
-SAMPLES = 300
-"""Samples of each series, one every 15 s: 75 minutes."""
-RULES = YAML(typ="safe").load(rules.rule_file(rack()).content.decode())["groups"]
+UNIT = """
+images: ["IMAGE"]
+models: {qwen: {source: Qwen/Qwen3, revision: main}}
+serving:
+  units:
+    qwen: {engine: vllm, version: 0.19.1, image: "IMAGE", model: qwen, nodes: [spark1, spark2], parallel: {tensor: 2},
+      context: 4096, memory: 0.8}
+"""
+UNIT_EDIT = ("memory:\n  swap: false\n", f"memory:\n  swap: false\n{UNIT.replace('IMAGE', VLLM_IMAGE)}")
+WIDE = (("{split: 4x100G}", "{split: 2x200G}"), ("qsfp56-dd-1-3", "qsfp56-dd-1-5"))
+"""Cables of 200G, for which NCCL uses both halves of a port."""
+BLACKBOX = ("{clock_cap: {asus: 2200}}", "{clock_cap: {asus: 2200}, remote: tls, netconsole: plain, recorder: {}}")
+RACK = rack("{}", UNIT_EDIT, *WIDE, BLACKBOX)
+PARTS = ("watchdog", "panic", "pstore", "journal", "evidence", "recorder", "upload", "netconsole", "clock_cap")
+RULES = YAML(typ="safe").load(rules.rule_file(RACK).content.decode())["groups"]
 ALERTS = {rule["alert"]: rule for group in RULES for rule in group["rules"] if "alert" in rule}
 
 Series = dict[str, str]
@@ -59,18 +73,65 @@ def node(name: str, device: str = "enp1s0f1np1") -> Series:
         f"node_ethtool_received_discards_phy{{{half}}}": "5",
         f"node_ethtool_received_out_of_buffer{{{half}}}": "5",
         f"node_ethtool_received_pcs_symbol_err_phy{{{half}}}": "5",
+        f'node_edac_correctable_errors_total{{{here},controller="0"}}': "2",
+        f'node_edac_uncorrectable_errors_total{{{here},controller="0"}}': "0",
+        **itself(here, {"spark1": "spark2", "spark2": "spark1"}[name]),
+        **rdma(here),
     }
 
 
+def itself(here: str, peer: str) -> Series:
+    """What a healthy node exports of itself, and of the node that sends to it. It has a model that is not declared."""
+    found = {
+        f"sparkrack_node_metrics_timestamp_seconds{{{here}}}": "0+15",
+        f'sparkrack_node_metrics_unread{{{here},part="boot"}}': "0",
+        f"sparkrack_boot_clean{{{here}}}": "1",
+        f'sparkrack_crash_records{{{here},place="pstore"}}': "0",
+        f'sparkrack_crash_records{{{here},place="archive"}}': "0",
+        **{f'sparkrack_blackbox_armed{{{here},part="{part}"}}': "1" for part in PARTS},
+        f"sparkrack_journal_newest_timestamp_seconds{{{here}}}": "0+15",
+        f'sparkrack_journal_received_timestamp_seconds{{{here},sender="{peer}"}}': "0+15",
+        f'sparkrack_netconsole_received_timestamp_seconds{{{here},sender="{peer}"}}': "0+15",
+        f"sparkrack_memory_guard_kill_timestamp_seconds{{{here}}}": "-1000",
+        f'sparkrack_model_info{{{here},model="qwen",digest="1a2b"}}': "1",
+        f'sparkrack_model_info{{{here},model="other",digest="{peer}"}}': "1",
+    }
+    if peer == "spark1":  # no clock cap is declared for spark2
+        found[f'sparkrack_blackbox_armed{{{here},part="clock_cap"}}'] = "0"
+    for device in ("enp1s0f1np1", "enP2p1s0f1np1"):
+        labels = f'{here},device="{device}",peer="{peer}"'
+        found |= {
+            f"sparkrack_bandwidth_bits_per_second{{{labels}}}": "1.08e11",
+            f"sparkrack_bandwidth_least_bits_per_second{{{labels}}}": "8e10",
+            f"sparkrack_bandwidth_record_current{{{labels}}}": "1",
+        }
+    return found
+
+
+def rdma(here: str) -> Series:
+    """The RDMA device of each half, under load."""
+    found: Series = {}
+    for half, device in enumerate(("mlx5_0", "mlx5_1")):
+        labels = f'{here},device="{device}"'
+        found |= {
+            f"sparkrack_pcie_link_width{{{labels}}}": "4",
+            f"sparkrack_pcie_link_gts{{{labels}}}": "32",
+            f'sparkrack_rdma_hw_total{{{labels},counter="packet_seq_err"}}': "5",
+            f'sparkrack_rdma_bytes_total{{{labels},direction="tx",half="{half}",port="1"}}': "0+3e10",
+            f'sparkrack_rdma_bytes_total{{{labels},direction="rx",half="{half}",port="1"}}': "0",
+        }
+    return found
+
+
 def halves(here: str) -> Series:
-    """The interfaces of a port that carries 100 Gb/s, and one that no cable is declared for."""
+    """The interfaces of a port that carries 200 Gb/s, and one that no cable is declared for."""
     found: Series = {}
     for device in ("enp1s0f1np1", "enP2p1s0f1np1"):
         labels = f'{here},device="{device}"'
         found |= {
             f"node_network_up{{{labels}}}": "1",
             f"node_network_carrier{{{labels}}}": "1",
-            f"node_network_speed_bytes{{{labels}}}": "1.25e10",
+            f"node_network_speed_bytes{{{labels}}}": "2.5e10",
             f"node_network_mtu_bytes{{{labels}}}": "9000",
         }
     idle = f'{here},device="enp1s0f0np0"'
@@ -79,6 +140,9 @@ def halves(here: str) -> Series:
 
 VLLM = 'job="vllm",node="spark1",unit="qwen"'
 SGLANG = 'job="sglang",node="spark2",unit="small"'
+DRIFT = 'job="node",node="spark1",rack="two"'
+"""What `sparkrack drift timer` of spark1 exports, about every host."""
+HOSTS = ("spark1", "spark2")
 HEALTHY: Series = {
     **node("spark1"),
     **node("spark2"),
@@ -99,12 +163,19 @@ HEALTHY: Series = {
     'alertmanager_config_last_reload_successful{job="alertmanager"}': "1",
     'alertmanager_notifications_failed_total{job="alertmanager",integration="webhook"}': "2",
     'prometheus_tsdb_head_series{job="prometheus"}': "30000",
+    **{f'sparkrack_drift{{{DRIFT},host="{host}",role="fabric",kind="declared"}}': "0" for host in HOSTS},
+    **{f'sparkrack_unknown{{{DRIFT},host="{host}"}}': "0" for host in HOSTS},
+    **{f'sparkrack_drill_timestamp_seconds{{{DRIFT},host="{host}",level="mark"}}': "-1000" for host in HOSTS},
+    **{f'sparkrack_drill_passed{{{DRIFT},host="{host}",level="mark"}}': "1" for host in HOSTS},
+    f"sparkrack_drift_last_run_timestamp_seconds{{{DRIFT}}}": "0+15",
 }
 
 SPARK1 = {"node": "spark1"}
 NODE1 = {"job": "node", **SPARK1}
 HALF1 = {"node": "spark1", "device": "enp1s0f1np1"}
 N1, H1 = 'job="node",node="spark1"', 'job="node",node="spark1",device="enp1s0f1np1"'
+HALF_TO = {**HALF1, "peer": "spark2"}
+TO2 = f'{H1},peer="spark2"'
 QWEN = {"job": "vllm", "node": "spark1", "unit": "qwen"}
 SMALL = {"job": "sglang", "node": "spark2", "unit": "small"}
 
@@ -120,8 +191,8 @@ class Failure:
     summary: str
 
 
-def F(alert: str, series: dict[str, str | None], minutes: int, labels: dict[str, str], summary: str) -> Failure:  # noqa: N802
-    return Failure(alert, series, minutes, labels, summary)
+def F(alert: str, series: Mapping[str, str | None], minutes: int, labels: dict[str, str], summary: str) -> Failure:  # noqa: N802
+    return Failure(alert, dict(series), minutes, labels, summary)
 
 
 FAILURES = (
@@ -384,21 +455,234 @@ FAILURES = (
         {"job": "prometheus"},
         "Prometheus has 300k series, which costs memory of a node",
     ),
+    F(
+        "GuardFired",
+        {f"sparkrack_memory_guard_kill_timestamp_seconds{{{N1}}}": "300"},
+        10,
+        NODE1,
+        "the memory guard of spark1 ended all its containers",
+    ),
+    F(
+        "RasEvent",
+        {'sparkrack_kernel_events_total{node="spark1",event="ras_ce"}': "1x20 2"},
+        30,
+        SPARK1,
+        "the memory or another part of the hardware of spark1 reports errors",
+    ),
+    F(
+        "RasEvent",
+        {f'node_edac_uncorrectable_errors_total{{{N1},controller="0"}}': "0x20 1"},
+        30,
+        SPARK1,
+        "the memory or another part of the hardware of spark1 reports errors",
+    ),
+    F(
+        "NodeMetricsStale",
+        {f"sparkrack_node_metrics_timestamp_seconds{{{N1}}}": "0"},
+        15,
+        NODE1,
+        "spark1 does not renew what it exports of itself",
+    ),
+    F(
+        "NodeMetricsStale",
+        {f"sparkrack_node_metrics_timestamp_seconds{{{N1}}}": None},
+        15,
+        NODE1,
+        "spark1 does not renew what it exports of itself",
+    ),
+    F(
+        "NodeMetricsUnread",
+        {f'sparkrack_node_metrics_unread{{{N1},part="boot"}}': "1"},
+        15,
+        {**NODE1, "part": "boot"},
+        "a part of what spark1 exports of itself cannot be read: boot",
+    ),
+    F(
+        "NodeRebootedWithoutCleanShutdown",
+        {f"sparkrack_boot_clean{{{N1}}}": "0"},
+        2,
+        NODE1,
+        "the boot of spark1 before this one did not end with a shutdown",
+    ),
+    F(
+        "CrashRecordWaiting",
+        {f'sparkrack_crash_records{{{N1},place="pstore"}}': "3"},
+        8,
+        {**NODE1, "place": "pstore"},
+        "the kernel of spark1 left 3 records of a panic in the pstore",
+    ),
+    F(
+        "CrashRecordWaiting",
+        {f'sparkrack_crash_records{{{N1},place="archive"}}': "1"},
+        8,
+        {**NODE1, "place": "archive"},
+        "the kernel of spark1 left 1 records of a panic in the archive",
+    ),
+    *(
+        F(
+            "BlackBoxDisarmed",
+            {f'sparkrack_blackbox_armed{{{N1},part="{part}"}}': "0"},
+            15,
+            {**NODE1, "part": part},
+            f"a part of the black box of spark1 is declared and not active: {part}",
+        )
+        for part in PARTS
+    ),
+    F(
+        "RemoteJournalStale",
+        {'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2",sender="spark1"}': "0"},
+        20,
+        SPARK1,
+        "the journal of spark1 does not reach another node",
+    ),
+    F(
+        "RemoteJournalStale",
+        {'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2",sender="spark1"}': None},
+        20,
+        SPARK1,
+        "the journal of spark1 does not reach another node",
+    ),
+    F(
+        "NetconsoleSilent",
+        {'sparkrack_netconsole_received_timestamp_seconds{job="node",node="spark2",sender="spark1"}': "0"},
+        25,
+        SPARK1,
+        "no message of the kernel of spark1 reaches another node",
+    ),
+    F(
+        "NetconsoleSilent",
+        {'sparkrack_netconsole_received_timestamp_seconds{job="node",node="spark2",sender="spark1"}': None},
+        25,
+        SPARK1,
+        "no message of the kernel of spark1 reaches another node",
+    ),
+    F(
+        "DrillOverdue",
+        {f'sparkrack_drill_timestamp_seconds{{{DRIFT},host="spark1",level="mark"}}': "-7776000"},
+        70,
+        {"host": "spark1"},
+        "no drill of spark1 has passed in the last 90 days",
+    ),
+    # A drill that failed is none.
+    F(
+        "DrillOverdue",
+        {f'sparkrack_drill_passed{{{DRIFT},host="spark1",level="mark"}}': "0"},
+        70,
+        {"host": "spark1"},
+        "no drill of spark1 has passed in the last 90 days",
+    ),
+    F(
+        "DrillOverdue",
+        {
+            f'sparkrack_drill_{name}{{{DRIFT},host="spark1",level="mark"}}': None
+            for name in ("timestamp_seconds", "passed")
+        },
+        70,
+        {"host": "spark1"},
+        "no drill of spark1 has passed in the last 90 days",
+    ),
+    F(
+        "PcieDownshift",
+        {f'sparkrack_pcie_link_width{{{N1},device="mlx5_0"}}': "2"},
+        4,
+        {**NODE1, "device": "mlx5_0"},
+        "the PCIe link of mlx5_0 of spark1 is below 4 lanes of 32 GT/s",
+    ),
+    F(
+        "PcieDownshift",
+        {f'sparkrack_pcie_link_gts{{{N1},device="mlx5_0"}}': "16"},
+        4,
+        {**NODE1, "device": "mlx5_0"},
+        "the PCIe link of mlx5_0 of spark1 is below 4 lanes of 32 GT/s",
+    ),
+    F(
+        "RdmaSequenceErrors",
+        {f'sparkrack_rdma_hw_total{{{N1},device="mlx5_0",counter="packet_seq_err"}}': "0+30"},
+        12,
+        {**NODE1, "device": "mlx5_0", "counter": "packet_seq_err"},
+        "mlx5_0 of spark1 counts packet_seq_err: RDMA loses packets",
+    ),
+    F(
+        "OneRail",
+        {f'sparkrack_rdma_bytes_total{{{N1},device="mlx5_1",direction="tx",half="1",port="1"}}': "7"},
+        10,
+        {**NODE1, "device": "mlx5_0", "direction": "tx", "half": "0", "port": "1"},
+        "port 1 of spark1 sends on half 0 alone",
+    ),
+    F(
+        "OneRail",
+        {f'sparkrack_rdma_bytes_total{{{N1},device="mlx5_0",direction="tx",half="0",port="1"}}': "7"},
+        10,
+        {**NODE1, "device": "mlx5_1", "direction": "tx", "half": "1", "port": "1"},
+        "port 1 of spark1 sends on half 1 alone",
+    ),
+    F(
+        "HalfStuckAt13G",
+        {f"sparkrack_bandwidth_bits_per_second{{{TO2}}}": "1.31e10"},
+        2,
+        {"job": "node", **HALF_TO},
+        "enp1s0f1np1 of spark1 carried 13.1Gbit/s to spark2",
+    ),
+    *(
+        F(
+            "BandwidthUnproven",
+            changed,
+            70,
+            HALF_TO,
+            "RDMA of enp1s0f1np1 of spark1 to spark2 is not proven",
+        )
+        for changed in (
+            {f"sparkrack_bandwidth_bits_per_second{{{TO2}}}": "7e10"},
+            {f"sparkrack_bandwidth_record_current{{{TO2}}}": "0"},
+            {
+                f"sparkrack_bandwidth_{name}{{{TO2}}}": None
+                for name in ("bits_per_second", "least_bits_per_second", "record_current")
+            },
+        )
+    ),
+    F(
+        "Drift",
+        {f'sparkrack_drift{{{DRIFT},host="spark2",role="fabric",kind="declared"}}': "2"},
+        130,
+        {"host": "spark2", "role": "fabric"},
+        "2 differences between spark2 and rack.yaml in fabric",
+    ),
+    F(
+        "DriftUnknown",
+        {f'sparkrack_unknown{{{DRIFT},host="spark2"}}': "1"},
+        130,
+        {"host": "spark2"},
+        "whether spark2 is as rack.yaml declares is unknown",
+    ),
+    F(
+        "DriftNotLookedAt",
+        {f"sparkrack_drift_last_run_timestamp_seconds{{{DRIFT}}}": "-90000"},
+        65,
+        {},
+        "`sparkrack drift` has not run for 1d 2h 5m 0s",
+    ),
+    F(
+        "ModelsDiffer",
+        {
+            f'sparkrack_model_info{{{N1},model="qwen",digest="1a2b"}}': None,
+            f'sparkrack_model_info{{{N1},model="qwen",digest="3c4d"}}': "1",
+        },
+        130,
+        {"model": "qwen"},
+        "the nodes have 2 different sets of files of model qwen",
+    ),
 )
 
 
-def values(text: str) -> str:
+def values(text: str, minutes: int) -> str:
     """A series in promtool's notation: `V` stays, `V+S` and `V-S` change by S each sample, `VxN W` turns to W."""
-    first, _, last = text.partition(" ")
-    if last:
-        return f"{first} {last}x{SAMPLES}"
-    return f"{text}x{SAMPLES}"
+    return f"{text}x{4 * minutes + 4}"  # one each 15 s
 
 
-def series(changed: dict[str, str | None]) -> list[dict[str, str]]:
+def series(changed: dict[str, str | None], minutes: int) -> list[dict[str, str]]:
     assert not {name for name, value in changed.items() if value is None} - HEALTHY.keys()
     found = {name: value for name, value in {**HEALTHY, **changed}.items() if value is not None}
-    return [{"series": name, "values": values(value)} for name, value in found.items()]
+    return [{"series": name, "values": values(value, minutes)} for name, value in found.items()]
 
 
 def expected(failure: Failure) -> dict[str, Any]:
@@ -411,8 +695,14 @@ def expected(failure: Failure) -> dict[str, Any]:
 
 def judged(folder: Path, test: dict[str, Any], found: Rack | None = None) -> str:
     """What promtool says against a test; empty when all is as expected."""
-    written(folder, found or rack())
-    document = {"rule_files": ["sparkrack-rules.yml"], "evaluation_interval": "15s", "tests": [test]}
+    written(folder, found or RACK)
+    # Evaluations are what a test costs. Samples come every 15 s all the same.
+    far = any(int(one["eval_time"].removesuffix("m")) > 29 for one in test["alert_rule_test"])
+    document = {
+        "rule_files": ["sparkrack-rules.yml"],
+        "evaluation_interval": "1m" if far else "15s",
+        "tests": [test],
+    }
     (folder / "test.yml").write_text(json.dumps(document))
     done = call("promtool", "test", "rules", folder / "test.yml")
     return "" if done.returncode == 0 else done.stdout + done.stderr
@@ -422,16 +712,17 @@ def test_every_alert_is_silent_on_a_healthy_rack(tmp_path: Path) -> None:
     looked = [
         {"eval_time": f"{minutes}m", "alertname": name, "exp_alerts": []}
         for name in ALERTS
-        for minutes in (2, 20, 45, 70)
+        for minutes in (2, 20, 45, 70, 139)
     ]
-    assert not judged(tmp_path, {"interval": "15s", "input_series": series({}), "alert_rule_test": looked})
+    assert not judged(tmp_path, {"interval": "15s", "input_series": series({}, 139), "alert_rule_test": looked})
 
 
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda one: one.alert)
 def test_an_alert_fires_on_its_failure(tmp_path: Path, failure: Failure) -> None:
     """With the labels and the sentence that are expected."""
     looked = {"eval_time": f"{failure.minutes}m", "alertname": failure.alert, "exp_alerts": [expected(failure)]}
-    said = judged(tmp_path, {"interval": "15s", "input_series": series(failure.series), "alert_rule_test": [looked]})
+    input_series = series(failure.series, failure.minutes)
+    said = judged(tmp_path, {"interval": "15s", "input_series": input_series, "alert_rule_test": [looked]})
     assert not said, said
 
 
@@ -444,15 +735,74 @@ def test_every_alert_has_a_severity_and_a_heading_of_the_runbook() -> None:
     for name, rule in ALERTS.items():
         assert rule["labels"]["severity"] in ("page", "ticket", "info"), name
         assert rule["annotations"]["runbook"] == f"docs/runbooks/watch.md#{name.lower()}", name
-    assert sorted(headings) == sorted(ALERTS)
+    # Those of the switch are in test_watch_switch_rules.py.
+    assert sorted(name for name in headings if not name.startswith("Switch")) == sorted(ALERTS)
 
 
 def test_swap_that_is_declared_raises_nothing(tmp_path: Path) -> None:
-    found = rack("{}", ("memory:\n  swap: false", "memory:\n  swap: true"))
+    found = rack("{}", UNIT_EDIT, *WIDE, ("memory:\n  swap: false", "memory:\n  swap: true"))
     swap = {'node_memory_SwapTotal_bytes{job="node",node="spark1"}': "17e9"}
     looked = {"eval_time": "8m", "alertname": "SwapOn", "exp_alerts": []}
-    test = {"interval": "15s", "input_series": series(dict(swap)), "alert_rule_test": [looked]}
+    test = {"interval": "15s", "input_series": series(dict(swap), 8), "alert_rule_test": [looked]}
     assert not judged(tmp_path, test, found=found)
+
+
+def silent(folder: Path, alert: str, changed: dict[str, str | None], found: Rack | None = None) -> str:
+    """What promtool says when an alert is silent all the time; empty when it is."""
+    looked = [{"eval_time": f"{minutes}m", "alertname": alert, "exp_alerts": []} for minutes in (2, 20, 70, 139)]
+    return judged(folder, {"interval": "15s", "input_series": series(changed, 139), "alert_rule_test": looked}, found)
+
+
+ONE_RAIL: dict[str, str | None] = {
+    f'sparkrack_rdma_bytes_total{{{N1},device="mlx5_1",direction="tx",half="1",port="1"}}': "7"
+}
+UNPROVEN: dict[str, str | None] = {f"sparkrack_bandwidth_record_current{{{TO2}}}": "0"}
+JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2",sender="spark1"}'
+
+
+@pytest.mark.parametrize(
+    ("alert", "changed", "edits"),
+    [
+        # NCCL uses one half of a port whose cable has 100G.
+        ("OneRail", ONE_RAIL, (UNIT_EDIT, BLACKBOX)),
+        # Nothing measures where no unit of several nodes is to run, or where rack.yaml wants no proof.
+        ("BandwidthUnproven", UNPROVEN, (*WIDE, BLACKBOX)),
+        ("BandwidthUnproven", UNPROVEN, (UNIT_EDIT, *WIDE, BLACKBOX, ("serving:", "serving:\n  rdma_proof: none"))),
+        # A measurement of a boot before says nothing of now.
+        ("HalfStuckAt13G", UNPROVEN | {f"sparkrack_bandwidth_bits_per_second{{{TO2}}}": "1.3e10"}, None),
+        # The node that would have the journal is away: its own alert tells.
+        ("RemoteJournalStale", {JOURNAL2: None, 'up{job="node",node="spark2"}': "0"}, None),
+        # A node that logs nothing has nothing to send.
+        (
+            "RemoteJournalStale",
+            {JOURNAL2: "0", f"sparkrack_journal_newest_timestamp_seconds{{{N1}}}": "0"},
+            None,
+        ),
+        # Nothing is declared to leave a node.
+        ("RemoteJournalStale", {JOURNAL2: None}, (UNIT_EDIT, *WIDE)),
+        ("BlackBoxDisarmed", {f'sparkrack_blackbox_armed{{{N1},part="upload"}}': "0"}, (UNIT_EDIT, *WIDE)),
+        ("DrillOverdue", {f"sparkrack_drift_last_run_timestamp_seconds{{{DRIFT}}}": None}, None),
+        # An end without a shutdown, and its records, are no news for ever.
+        (
+            "NodeRebootedWithoutCleanShutdown",
+            {f"sparkrack_boot_clean{{{N1}}}": "0", f"node_boot_time_seconds{{{N1}}}": "-86400"},
+            None,
+        ),
+        (
+            "CrashRecordWaiting",
+            {
+                f'sparkrack_crash_records{{{N1},place="archive"}}': "1",
+                f"node_boot_time_seconds{{{N1}}}": "-604800",
+            },
+            None,
+        ),
+    ],
+)
+def test_an_alert_is_silent_where_its_cause_is_not(
+    tmp_path: Path, alert: str, changed: dict[str, str | None], edits: tuple[tuple[str, str], ...] | None
+) -> None:
+    said = silent(tmp_path, alert, changed, None if edits is None else rack("{}", *edits))
+    assert not said, said
 
 
 def test_a_node_without_floor_or_cap_has_no_series_of_it() -> None:

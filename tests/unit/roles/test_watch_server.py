@@ -13,13 +13,27 @@ from core.model.declared_secrets import declared_secrets
 from core.model.secrets import SecretRef
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset
-from roles.watch import apply, desired, notifications, rules, scrape
-from roles.watch.facts import MODES, NOTIFICATIONS, PATHS, UNITS, WatchFacts
+from roles.watch import apply, desired, notifications, rules, scrape, secret_values
+from roles.watch.facts import (
+    METRICS_FILES,
+    METRICS_STATE,
+    MODES,
+    NOTIFICATIONS,
+    PASSWORDS,
+    PATHS,
+    SWITCH_READER,
+    UNITS,
+    WatchFacts,
+)
 from tests.unit.model.serving_racks import VLLM
 from tests.unit.roles.watch_tools import HOOK, call, rack, written
 
 RUNNING = desired.WatchUnit("loaded", "active", "enabled", reload=False, pending=False)
 URL = "http://hooks.example.org/s3cret"
+NO_TIMER = "".join(
+    f"Id=sparkrack-switch-reader.{kind}\nActiveState=inactive\nNeedDaemonReload=no\n\n" for kind in ("service", "timer")
+)
+NO_METRICS = {METRICS_FILES: "", METRICS_STATE: "active inactive\nfile \nreload no no\npending no\npython yes\n"}
 NOTIFY = "{server: spark1, notify: {webhook: {env: WATCH_WEBHOOK}}}"
 
 
@@ -39,7 +53,8 @@ def server(
     """The facts of a server that has all as declared, but for these files, and units by package (`_` for `-`).
     `wrong`: what stands for mode and owner of the file of Alertmanager."""
     node = found.nodes["spark1"]
-    files: dict[str, bytes | None] = {
+    files: dict[str, bytes | None] = dict.fromkeys(PATHS)
+    files |= {
         file.path: file.content
         for file in (
             desired.exporter_dropin(found, node),
@@ -57,6 +72,9 @@ def server(
         UNITS: answer(states),
         MODES: modes,
         NOTIFICATIONS: f"{wrong or '640 root:prometheus'} {digest} {desired.NOTIFICATIONS}\n",
+        SWITCH_READER: NO_TIMER,
+        PASSWORDS: "",
+        **NO_METRICS,
     }
     return WatchFacts(HostReading({**files, **{key: text.encode() for key, text in texts.items()}}, {}), found, node)
 
@@ -128,7 +146,7 @@ def test_the_file_with_secrets_is_written_and_never_shown(wrong: str, url: str) 
 def test_a_secret_that_cannot_be_fetched_names_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WATCH_WEBHOOK", raising=False)
     with pytest.raises(ValueError, match=r"watch\.notify\.webhook: environment variable WATCH_WEBHOOK is not set"):
-        apply._resolve(rack(NOTIFY), HOOK)
+        secret_values.resolve(rack(NOTIFY), HOOK)
 
 
 def test_secrets_of_the_section_are_known() -> None:

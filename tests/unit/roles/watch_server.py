@@ -52,11 +52,20 @@ class Server:
         """The address of Prometheus."""
         return f"http://{desired.server_address(self.rack)}:{desired.PROMETHEUS_PORT}"
 
+    def metrics(self, name: str) -> Path:
+        """The folder of the textfile collector of a node."""
+        found = self.folder / f"{name}-node-exporter"
+        found.mkdir(exist_ok=True)
+        return found
+
     def start(self, name: str, dropin: ManagedFile) -> None:
         """Start a program as its drop-in says."""
         text = dropin.content.decode().replace("\\\n", " ").replace("/etc/prometheus/", f"{self.folder}/")
         command = shlex.split(text.rpartition("\nExecStart=")[2].replace("/var/lib/prometheus", str(self.folder)))
         command[0] = str(PROGRAMS / Path(command[0]).name)
+        if name in self.rack.nodes:
+            # The folder that the package has compiled in is one of this machine.
+            command.append(f"--collector.textfile.directory={self.metrics(name)}")
         log = (self.folder / f"{name}.log").open("wb")
         # Alertmanager reads the templates of its messages from /usr/share.
         share = ["unshare", "--map-root-user", "--mount", "sh", "-c", 'mount --bind "$0" /usr/share; exec "$@"']

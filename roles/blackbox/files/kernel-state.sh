@@ -1,0 +1,54 @@
+# shellcheck shell=sh
+# What the kernel of a node can do, was started with, and will be started with, in lines: a subject, a name, a value.
+symbol() { # the value of an option of the running kernel
+    if [ -r "/boot/config-$(uname -r)" ]; then
+        options=$(cat "/boot/config-$(uname -r)") || exit 9
+    elif [ -r /proc/config.gz ]; then
+        options=$(gzip -dc /proc/config.gz) || exit 9
+    else
+        echo unknown
+        return
+    fi
+    found=$(printf '%s\n' "$options" | sed -n "s/^$1=//p")
+    echo "${found:-absent}"
+}
+last() { # the last value of a parameter in a command line on the standard input
+    found=$(tr -s ' \t' '\n' | sed -n "s/^$1=//p" | tail -n 1)
+    echo "${found:-absent}"
+}
+printf 'config sbsa_gwdt %s\n' "$(symbol CONFIG_ARM_SBSA_WATCHDOG)"
+printf 'config crash_dump %s\n' "$(symbol CONFIG_CRASH_DUMP)"
+
+program=no
+if command -v update-grub > /dev/null && [ -r /boot/grub/grub.cfg ]; then program=yes; fi
+printf 'grub program %s\n' "$program"
+# The first entry is the one that is started by default; those for recovery have fewer parameters.
+entry=
+if [ "$program" = yes ]; then entry=$(grep -m 1 -E '^[[:space:]]*linux[[:space:]]' /boot/grub/grub.cfg || echo); fi
+printf 'grub watchdog %s\n' "$(printf '%s' "$entry" | last 'sbsa_gwdt\.action')"
+printf 'grub crashkernel %s\n' "$(printf '%s' "$entry" | last crashkernel)"
+printf 'booted crashkernel %s\n' "$(last crashkernel < /proc/cmdline)"
+
+action=unknown
+if command -v modprobe > /dev/null; then
+    action=$(modprobe --showconfig | sed -n 's/^options sbsa_gwdt //p' | last action) || exit 9
+fi
+printf 'modprobe action %s\n' "$action"
+
+for f in size loaded; do
+    value=absent
+    if [ -e "/sys/kernel/kexec_crash_$f" ]; then value=$(cat "/sys/kernel/kexec_crash_$f") || exit 9; fi
+    printf 'crash %s %s\n' "$f" "$value"
+done
+for p in kdump makedumpfile kexec; do
+    name=$p
+    [ "$p" = makedumpfile ] || name=$p-tools
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$name" 2> /dev/null) || status=absent
+    printf 'package %s %s\n' "$p" "${status:-absent}"
+done
+skips=absent
+if tool=$(command -v kdump-config); then
+    if grep -qs KDUMP_SKIP_VMCORE "$tool" /etc/init.d/kdump-tools; then skips=yes; else skips=no; fi
+fi
+printf 'package skips_vmcore %s\n' "$skips"
+printf 'unit kdump %s\n' "$(systemctl is-enabled kdump-tools.service 2> /dev/null || :)"

@@ -1,0 +1,121 @@
+"""The role watch on real nodes: exporters, Prometheus, Alertmanager, what reads the switch, and an alert that reaches a
+receiver. The packages of the distribution are in the image of the nodes, disabled.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab import black_box
+from tests.lab.virtual import VirtualRack
+
+SERVER, RECEIVER, KILLED = "spark1", "spark2", "spark3"
+SECTION = f"watch: {{server: {SERVER}, interval: 5s, notify: {{webhook: {{env: WATCH_WEBHOOK}}}}}}\n"
+PORT = 8099
+HOOK = f"""\
+import http.server
+class Hook(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        with open("/run/hook", "ab") as file:
+            file.write(self.rfile.read(int(self.headers["Content-Length"])) + b"\\n")
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("10.77.0.12", {PORT}), Hook).serve_forever()
+"""
+LISTENERS = {SERVER: (9090, 9093, 9100), RECEIVER: (9100,)}
+WAIT = 300
+"""Seconds for an alert: the machine of the tests is slow. What it took is printed."""
+
+
+@pytest.fixture(scope="module")
+def file(disposable_rack: VirtualRack) -> Iterator[Path]:
+    """The rack file with the section watch, applied; a receiver of alerts runs on a node."""
+    rack = disposable_rack
+    rack.environment["WATCH_WEBHOOK"] = f"http://10.77.0.12:{PORT}/"
+    rack.ssh(RECEIVER, f"cat > /run/hook.py <<'END'\n{HOOK}END\nsystemd-run --unit=hook python3 /run/hook.py")
+    path = rack.folder / "watch.yaml"
+    path.write_text(rack.paths.rack.read_text() + SECTION)
+    rack.inside("sparkrack", "apply", "-y", "--only", "watch", rack=path)
+    yield path
+    del rack.environment["WATCH_WEBHOOK"]
+    path.unlink()
+
+
+def wait_for(what: str, look: Callable[[], Any]) -> Any:
+    until = time.monotonic() + WAIT
+    while not (found := look()):
+        assert time.monotonic() < until, f"no {what} within {WAIT} s"
+        time.sleep(1)
+    return found
+
+
+def query(rack: VirtualRack, words: str) -> dict[str, float]:
+    """The value of each series by its node or switch."""
+    asked = f"curl -fsG --data-urlencode 'query={words}' http://10.77.0.11:9090/api/v1/query"
+    rows = json.loads(rack.ssh(SERVER, asked))["data"]["result"]
+    return {row["metric"].get("switch") or row["metric"]["node"]: float(row["value"][1]) for row in rows}
+
+
+def alerts(rack: VirtualRack) -> list[dict[str, Any]]:
+    """What the receiver got."""
+    text = rack.ssh(RECEIVER, "cat /run/hook 2>/dev/null || true")
+    return [alert for line in filter(None, text.splitlines()) for alert in json.loads(line)["alerts"]]
+
+
+def test_all_is_proven_and_the_second_run_changes_nothing(rack: VirtualRack, file: Path) -> None:
+    wait_for("reading of the switch", lambda: query(rack, "sparkrack_switch_up"))
+    wait_for("metrics of each node", lambda: len(query(rack, "sparkrack_node_metrics_timestamp_seconds")) == 3)
+    rack.verify("--only", "watch", rack=file)
+    done = rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_nodes_and_the_switch_are_read(rack: VirtualRack, file: Path) -> None:
+    assert query(rack, 'up{job="node"}') == {"spark1": 1, "spark2": 1, "spark3": 1}
+    assert query(rack, "sparkrack_switch_up") == {"crs812": 1}
+    assert query(rack, "sum by(switch) (sparkrack_switch_leg_up)") == {"crs812": 3}
+
+
+def test_nothing_listens_outside_the_management_network(rack: VirtualRack, file: Path) -> None:
+    for node, ports in LISTENERS.items():
+        listening = [line.split()[4] for line in rack.ssh(node, "ss -Hltnu").splitlines()]
+        for port in ports:
+            found = [place for place in listening if place.endswith(f":{port}")]
+            assert found, f"{node}: nothing listens at {port}"
+            assert all(place.startswith("10.77.0.") for place in found), found
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "by_hand",
+    [
+        "systemctl disable --now prometheus-node-exporter.service",
+        "systemctl stop sparkrack-switch-reader.timer",
+        "rm /usr/local/lib/sparkrack/switch_reader.py",
+        "rm /etc/prometheus/sparkrack-rules.yml",
+        "systemctl disable --now sparkrack-node-metrics.timer",
+    ],
+)
+def test_what_is_broken_by_hand_is_found_and_repaired(rack: VirtualRack, file: Path, by_hand: str) -> None:
+    rack.ssh(SERVER, by_hand)
+    assert rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False).returncode == 2
+    done = rack.inside("sparkrack", "apply", "-y", "--only", "watch", rack=file, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rack.verify("--only", "watch", rack=file)
+
+
+def test_a_node_that_dies_is_told(rack: VirtualRack, file: Path) -> None:
+    died = black_box.kill(rack, KILLED)
+
+    def told() -> list[dict[str, Any]]:
+        found = [alert["labels"] for alert in alerts(rack) if alert["status"] == "firing"]
+        return [labels for labels in found if (labels["alertname"], labels.get("node")) == ("NodeSilent", KILLED)]
+
+    wait_for("alert NodeSilent at the receiver", told)
+    print(f"NodeSilent reached the receiver {time.time() - died:.0f} s after the kill")

@@ -1,0 +1,229 @@
+"""What reads the switches, as the role installs it: where, what is written, what is found drifted and repaired."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from core.model import Rack
+from core.model.errors import ConfigError
+from core.model.secrets import SecretRef
+from core.ops.host_facts import HostReading
+from core.ops.operation import Changeset
+from roles.watch import notifications, rules, switch_reader, switch_reader_apply
+from roles.watch.facts import MODES, NOTIFICATIONS, PASSWORDS, PATHS, SWITCH_READER, UNITS, WatchFacts
+from roles.watch.switch_reader_apply import SwitchReaderFacts
+from tests.unit.roles.test_watch_server import NO_METRICS, RUNNING, answer, texts
+from tests.unit.roles.watch_tools import rack, written
+
+READER = ("    mtu: 9000\n    l2mtu", "    reader: {password: {env: READER}}\n    mtu: 9000\n    l2mtu")
+SECRET = "s3cret-0f-the-reader"
+VALUES = {SecretRef(env="READER"): SECRET}
+PACKAGES = dict.fromkeys(("prometheus-node-exporter", "prometheus", "prometheus-alertmanager"), RUNNING)
+
+
+def read_rack(section: str = "{server: spark1}") -> Rack:
+    """Two nodes behind a switch with a reader."""
+    return rack(section, READER)
+
+
+@dataclass
+class Node:
+    """The server of a rack, which has all as declared but for what differs."""
+
+    found: Rack
+    name: str = "spark1"
+    timer: str = "active enabled loaded no"
+    password: str = SECRET
+    passwords: str = "600 root:root"
+    permissions: str = "root:root"
+    reload: str = "no"
+
+    def facts(self, changed: dict[str, bytes | None] | None = None) -> SwitchReaderFacts:
+        """What is read of it; `changed`: files with another content."""
+        files: dict[str, bytes | None] = dict.fromkeys(PATHS)
+        # A server has the files of its programs.
+        files |= {path: b"" for path in PATHS if path not in switch_reader.FILES}
+        made = switch_reader.files(self.found)
+        files |= {file.path: file.content for file in made} | (changed or {})
+        modes = "".join(f"{file.mode} {self.permissions} {file.path}\n" for file in made)
+        active, enabled, load, reload = self.timer.split()
+        digest = hashlib.sha256(switch_reader.passwords_text(self.found, {SecretRef(env="READER"): self.password}))
+        texts = {
+            UNITS: answer(PACKAGES),
+            MODES: modes,
+            NOTIFICATIONS: "",
+            SWITCH_READER: (
+                f"Id=sparkrack-switch-reader.service\nActiveState=inactive\nNeedDaemonReload={self.reload}\n\n"
+                f"Id=sparkrack-switch-reader.timer\nActiveState={active}\nUnitFileState={enabled}\nLoadState={load}\n"
+                f"NeedDaemonReload={reload}\n"
+            ),
+            PASSWORDS: f"{self.passwords} {digest.hexdigest()} {switch_reader.PASSWORDS}\n" if self.passwords else "",
+            **NO_METRICS,
+        }
+        reading = HostReading({**files, **{key: text.encode() for key, text in texts.items()}}, {})
+        facts = WatchFacts(reading, self.found, self.found.nodes[self.name])
+        reads = facts.serves and switch_reader.switches(self.found)
+        return SwitchReaderFacts(facts, switch_reader.passwords_text(self.found, VALUES) if reads else None)
+
+
+def changeset(here: SwitchReaderFacts) -> Changeset:
+    return switch_reader_apply.run_switch_reader.changeset(here)
+
+
+def messages(found: Changeset) -> list[str]:
+    return [event.message for event in found.events]
+
+
+def test_a_server_as_declared() -> None:
+    assert changeset(Node(read_rack()).facts()).in_sync_reason == "the switches are read every minute"
+
+
+def test_a_fresh_server() -> None:
+    node = Node(read_rack(), timer="inactive not-found not-found no", passwords="")
+    found = changeset(node.facts(dict.fromkeys(switch_reader.FILES)))
+    assert messages(found) == [
+        *(f"create {path}" for path in switch_reader.FILES),
+        f"write {switch_reader.PASSWORDS}",
+        "enable sparkrack-switch-reader.timer",
+        "start sparkrack-switch-reader.timer",
+    ]
+    sent = texts(found)
+    assert sent[0] == "umask 022; mkdir -p /etc/sparkrack/watch /etc/systemd/system /usr/local/lib/sparkrack"
+    assert sent[-1] == (
+        "systemctl daemon-reload; systemctl enable --quiet sparkrack-switch-reader.timer; "
+        "systemctl restart sparkrack-switch-reader.timer; systemctl start sparkrack-switch-reader.service"
+    )
+    # The password before what reads it; of root, and for no other.
+    assert 'chown root:root "$new"; chmod 600 "$new"; ' in sent[1]
+    assert sent[1].endswith(f"{switch_reader.PASSWORDS}; sync {switch_reader.FOLDER}")
+
+
+@pytest.mark.parametrize(
+    ("node", "wanted"),
+    [
+        ({"password": "an0ther"}, [f"rewrite {switch_reader.PASSWORDS}"]),
+        ({"passwords": "644 root:root"}, [f"rewrite {switch_reader.PASSWORDS}"]),
+        ({"passwords": "600 ops:ops"}, [f"rewrite {switch_reader.PASSWORDS}"]),
+        ({"passwords": ""}, [f"write {switch_reader.PASSWORDS}"]),
+        ({"timer": "inactive enabled loaded no"}, ["start sparkrack-switch-reader.timer"]),
+        ({"timer": "active disabled loaded no"}, ["enable sparkrack-switch-reader.timer"]),
+        ({"timer": "active enabled loaded yes"}, ["restart sparkrack-switch-reader.timer"]),
+        ({"reload": "yes"}, ["restart sparkrack-switch-reader.timer"]),
+        ({"permissions": "ops:ops"}, [f"{path}: owner and mode are put right" for path in switch_reader.FILES]),
+    ],
+)
+def test_what_drifted_is_repaired(node: dict[str, str], wanted: list[str]) -> None:
+    found = changeset(Node(read_rack(), **node).facts())
+    assert messages(found)[: len(wanted)] == wanted
+    assert texts(found)[-1].endswith("systemctl start sparkrack-switch-reader.service")
+
+
+@pytest.mark.parametrize("path", switch_reader.FILES)
+@pytest.mark.parametrize("content", [b"# by hand\n", None])
+def test_a_file_that_was_changed_or_removed(path: str, content: bytes | None) -> None:
+    found = changeset(Node(read_rack()).facts({path: content}))
+    assert messages(found)[0] == f"{'create' if content is None else 'modify'} {path}"
+    restarted = "restart sparkrack-switch-reader.timer" in messages(found)
+    assert restarted == path.endswith((".service", ".timer"))
+
+
+def test_the_password_is_never_shown() -> None:
+    """Neither its text nor its hash, in events and commands; the file's content goes by standard input."""
+    found = changeset(Node(read_rack(), password="an0ther").facts())
+    shown = repr(found.events) + "".join(texts(found))
+    digest = hashlib.sha256(switch_reader.passwords_text(read_rack(), VALUES)).hexdigest()
+    for secret in (SECRET, "an0ther", digest):
+        assert secret not in shown
+    plain = b"".join(file.content for file in switch_reader.files(read_rack()))
+    assert SECRET.encode() not in plain
+
+
+@pytest.mark.parametrize(
+    ("section", "name"), [("{server: spark1}", "spark2"), ("{server: spark1, switch: false}", "spark1")]
+)
+def test_a_node_that_no_longer_reads(section: str, name: str) -> None:
+    found = changeset(Node(read_rack(section), name).facts())
+    assert messages(found) == ["stop and remove sparkrack-switch-reader.timer: this node reads no switch"]
+    (sent,) = texts(found)
+    for path in (*switch_reader.FILES, switch_reader.PASSWORDS, switch_reader.METRICS):
+        assert path in sent
+
+
+def test_the_files_of_a_rack() -> None:
+    program, targets, service, timer = switch_reader.files(read_rack("{server: spark1, psus: 2}"))
+    assert program.mode == "755"
+    assert json.loads(targets.content) == {
+        "supplies": 2,
+        "switches": [
+            {
+                "name": "crs812",
+                "address": "10.77.0.2",
+                "port": 443,
+                "sha256": "0" * 64,
+                "user": "sparkrack-reader",
+                "legs": {"qsfp56-dd-1-1": "spark1/1", "qsfp56-dd-1-3": "spark2/1"},
+            }
+        ],
+    }
+    assert b"DynamicUser=yes" in service.content
+    assert b"OnCalendar=minutely" in timer.content
+
+
+@pytest.mark.parametrize(
+    ("section", "edits", "reads"),
+    [
+        ("{}", (READER,), True),
+        ("{switch: true}", (READER,), True),
+        ("{switch: false}", (READER,), False),
+        ("{}", (), False),
+        ("{server: 10.77.0.50}", (READER,), False),
+    ],
+)
+def test_where_the_switches_are_read(section: str, edits: tuple[tuple[str, str], ...], reads: bool) -> None:
+    """Alerts and inhibitions come with it: without its series they would fire, or silence others."""
+    found = rack(section, *edits)
+    assert bool(switch_reader.switches(found)) == reads
+    assert ("SwitchReaderStopped" in rules.alert_names(found)) == reads
+    assert (b"SwitchSilent" in notifications.alertmanager_text(found, {})) == reads
+
+
+@pytest.mark.parametrize(
+    ("section", "edits", "line"),
+    [
+        ("{switch: true}", (), "watch.switch: no switch has a reader; write switches.NAME.reader, or write false"),
+        (
+            "{switch: true, server: 10.77.0.50}",
+            (READER,),
+            "watch.switch: needs a server in the rack, which reads the switches; name a node at watch.server",
+        ),
+        ("{psus: 3}", (), "watch.psus: "),
+        ("{switch: yes}", (), "watch.switch: "),
+    ],
+)
+def test_what_is_refused(section: str, edits: tuple[tuple[str, str], ...], line: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        rack(section, *edits)
+    assert line in str(refused.value)
+
+
+def test_the_links_of_a_switch_that_is_gone_are_silenced(tmp_path: Path) -> None:
+    """By amtool's own reading of the file; not those of a switch that only refuses its reader."""
+    (rule,) = switch_reader.inhibitions(read_rack())
+    assert rule["source_matchers"] == ['alertname="SwitchSilent"', 'problem="unreachable"', 'switch="crs812"']
+    assert rule["target_matchers"] == ['alertname=~"Link.+"', 'node=~"spark1|spark2"']
+    written(tmp_path, read_rack())
+    assert 'node=~"spark1|spark2"' in (tmp_path / "sparkrack-alertmanager.yml").read_text()
+
+
+def test_the_unit_is_what_systemd_takes(tmp_path: Path) -> None:
+    for file in switch_reader.files(read_rack())[2:]:
+        (tmp_path / Path(file.path).name).write_bytes(file.content)
+    verify = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(tmp_path / switch_reader.TIMER)]
+    done = subprocess.run(verify, capture_output=True, text=True, timeout=60)
+    assert not [line for line in done.stderr.splitlines() if "sparkrack-switch-reader" in line], done.stderr

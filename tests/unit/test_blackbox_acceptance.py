@@ -1,0 +1,73 @@
+"""The page of the acceptance of the black box: each check has a command which selects tests that are there, and the
+table of kills is that of the record."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.generated import check
+from tests.lab import black_box_kills
+from tests.lab.black_box_kills import PAGE, RECORD, WITNESSES, read, table
+from tests.unit.test_serving_acceptance import commands, faults, rows
+
+
+def test_each_check_has_a_command_that_selects_tests() -> None:
+    page = PAGE.read_text()
+    known = {row[0] for row in rows(page, "Levels")}
+    checks = {int(row[0]): row[2].split(", ") for row in rows(page, "Checks")}
+    assert list(checks) == list(range(1, 11))
+    assert set().union(*checks.values()) == known
+    written = commands(page.partition("\n## Kills\n")[0])
+    assert list(written) == list(checks)
+    assert {number: found for number, words in written.items() if (found := faults(words))} == {}
+
+
+@pytest.mark.parametrize(
+    ("level", "parts"),
+    [
+        ("lab", ["tests/lab/"]),
+        ("servers", ["_end_to_end.py"]),
+        ("files", ["unit/autopsy", "/test_blackbox_", "_rules"]),
+    ],
+)
+def test_a_level_is_that_of_the_tests_that_the_command_selects(level: str, parts: list[str]) -> None:
+    page = PAGE.read_text()
+    named = {int(row[0]) for row in rows(page, "Checks") if level in row[2].split(", ")}
+    written = commands(page.partition("\n## Kills\n")[0])
+    shown = {n for n, words in written.items() if any(part in word for part in parts for word in words if "/" in word)}
+    if level == "files":  # tests of the lab have blackbox in their names, too
+        shown = {n for n in shown if any("tests/unit/" in word for word in written[n])}
+    assert named == shown
+
+
+def test_the_table_is_that_of_the_record() -> None:
+    check("docs/blackbox-acceptance.md", "kills", table(read(RECORD)))
+
+
+def test_the_worst_is_named_whatever_its_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record with enough kills is rendered without a virtual rack."""
+    lost = {name: [0.1, -2.0, 0.4] for name in WITNESSES}
+    kills = [
+        {
+            "load": load,
+            "verdict": "power" if number else "unknown",
+            "confidence": "medium" if number else None,
+            "lost": {name: values[number] for name, values in lost.items()},
+        }
+        for number, load in enumerate((1.0, 9.5, 3.0))
+    ]
+    text = table(kills)
+    assert "Seconds lost in 3 kills; load of the machine 1.0 to 9.5." in text
+    assert "| 0.4 | 2.0 | 2 |" in next(line for line in text.splitlines() if line.startswith("| netconsole"))
+    assert "| 0 | 2 | 2 |" in next(line for line in text.splitlines() if line.startswith("| switch"))
+    assert "1 times `unknown`; 2 times `power`, medium confidence." in text
+    page = tmp_path / "page.md"
+    page.write_text(f"a\n{black_box_kills.BEGIN}old\n{black_box_kills.END}\nb\n")
+    monkeypatch.setattr(black_box_kills, "PAGE", page)
+    record = tmp_path / "record.json"
+    record.write_text(json.dumps({"schema": black_box_kills.SCHEMA, "kills": kills}))
+    assert black_box_kills.main(["--kills", "3", "--record", str(record), "--docs"]) == 0
+    assert page.read_text() == f"a\n{black_box_kills.BEGIN}{text}{black_box_kills.END}\nb\n"
