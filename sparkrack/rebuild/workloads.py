@@ -205,16 +205,18 @@ def running_units(found: Mapping[str, NodeWorkload]) -> dict[str, tuple[str, ...
     return {name: tuple(node for node, workload in found.items() if name in workload.units) for name in names}
 
 
-def unit_blockers(rack: Rack, running: Mapping[str, Collection[str]], *, stops: bool) -> list[str]:
+def unit_blockers(
+    rack: Rack, running: Mapping[str, Collection[str]], *, stops: bool, offered: bool = True
+) -> list[str]:
     """Return why these nodes may not be changed or restarted because of the units that run on them, a line each.
 
-    `stops`: the operator has confirmed that declared units are stopped.
+    `stops`: the operator has confirmed that declared units are stopped. `offered`: the command has --stop-units.
     """
     return [
         f"{describe_unit(rack, name)} runs on {', '.join(nodes)}; "
         + (
             f"pass --stop-units, which stops it on all its nodes first, or run {stop_command(rack, name)}"
-            if declared
+            if declared and offered
             else f"run {stop_command(rack, name)} first"
         )
         for name, nodes in running.items()

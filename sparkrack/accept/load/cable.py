@@ -12,7 +12,7 @@ from core.model import Address, Leg, Port, Rack
 from core.model.addressing import reachable
 from core.probes.links import parse_ethtool_of_all
 from core.probes.protocol import UnknownError
-from core.routeros.menus import Row
+from core.routeros.menus import ETHERNET, Row, Sentence
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
 from sparkrack.accept.checks import REFUSED
@@ -29,6 +29,8 @@ HAND_SECONDS = 300.0
 LINK_SECONDS = 60.0
 """Seconds for a link to go and to come, after it."""
 POLL_SECONDS = 0.5
+AGAIN_SECONDS = 5.0
+"""Seconds between two attempts to reach the switch again after a session broke."""
 _LOG = ("/log/print", "=.proplist=.id,time,message")
 _DOWN_TIME = ("/interface/print", "=.proplist=name,last-link-down-time")
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d")
@@ -51,12 +53,60 @@ def port_of(rack: Rack, text: str) -> Port:
 @dataclass
 class _Seen:
     """When each end was first seen as wanted, when frames passed, and when the operator confirmed; seconds of the
-    monotonic clock.
+    monotonic clock. `last`: whether each end had a link in the end; None for unknown.
     """
 
     ends: dict[str, float] = field(default_factory=dict)
+    last: Mapping[str, bool | None] = field(default_factory=dict)
     frames: float | None = None
     confirmed: float | None = None
+
+
+class _SwitchSession:
+    """Questions to the switch of a leg. A session that broke is opened again, since the hand may take minutes, but not
+    one whose login was refused.
+    """
+
+    def __init__(self, rack: Rack, leg: Leg) -> None:
+        self._rack, self._leg = rack, leg
+        self.checks = self._new()
+        self._again: float | None = None
+
+    def ask(self, sentence: Sentence) -> tuple[Row, ...]:
+        """The answer to one question. Raises UnknownError."""
+        if self._again is not None and time.monotonic() >= self._again:
+            self.close()
+            self.checks, self._again = self._new(), None
+        try:
+            return self.checks.ask(sentence)
+        except UnknownError as fault:
+            if self.checks.lost and self._again is None and not REFUSED.search(fault.reason):
+                self._again = time.monotonic() + AGAIN_SECONDS
+            raise
+
+    def row(self) -> Row:
+        """The switch's own row of the leg. Raises UnknownError."""
+        rows = self.ask((f"{ETHERNET.path}/print", "=.proplist=.id,name,default-name"))
+        row = next((one for one in rows if one.get("default-name") == self._leg.interface), {})
+        if not row.get("name") or not row.get(".id"):
+            raise UnknownError(f"{self._leg}: the switch has no such interface", "the switch has no such interface")
+        return row
+
+    def linked(self) -> bool | None:
+        """Whether the leg has a link; None for unknown."""
+        try:
+            rows = self.ask(monitor([self.row()[".id"]]))
+        except UnknownError:
+            return None
+        status = rows[0].get("status") if rows else None
+        return None if status is None else status == LINKED
+
+    def close(self) -> None:
+        """End the session. Never raises."""
+        self.checks.close()
+
+    def _new(self) -> SwitchChecks:
+        return SwitchChecks(self._rack, self._rack.switches[self._leg.switch])
 
 
 @dataclass(frozen=True)
@@ -67,7 +117,7 @@ class _Cable:
     port: Port
     leg: Leg
     shell: RootShell
-    look: SwitchChecks
+    look: _SwitchSession
     flows: Sequence[tuple[Address, Address]]
 
     @property
@@ -75,8 +125,10 @@ class _Cable:
         return f"{self.port.node}/{self.port.number}"
 
     def ends(self) -> dict[str, bool | None]:
-        """Whether each end has a link now; None for unknown."""
-        return {self.port.node: self._carrier(), str(self.leg): self._linked()}
+        """Whether each half of the node, and the leg of the switch, has a link now; None for unknown."""
+        carriers = self._carriers()
+        halves = {f"{half.interface} of {self.port.node}": carriers.get(half.interface) for half in self.port.halves}
+        return {**halves, str(self.leg): self.look.linked()}
 
     def frames_pass(self) -> bool:
         """Whether full frames pass from each of its halves to a neighbour and back."""
@@ -90,31 +142,17 @@ class _Cable:
         except UnreachableError:
             return False
 
-    def row(self) -> Row:
-        """The switch's own row of the leg. Raises UnknownError."""
-        row = self.look.ethernet.get(self.leg.interface, {})
-        if not row.get("name") or not row.get(".id"):
-            raise UnknownError(f"{self.leg}: the switch has no such interface", "the switch has no such interface")
-        return row
-
-    def _carrier(self) -> bool | None:
+    def _carriers(self) -> Mapping[str, bool | None]:
+        """The carrier of each half, None for unknown; of none when the node does not answer."""
         names = [half.interface for half in self.port.halves]
-        loop = f"for i in {' '.join(names)}; do [ ! -e /sys/class/net/$i ] || timeout 5 ethtool $i; done"
+        loop = f"for i in {' '.join(names)}; do [ ! -e /sys/class/net/$i ] || timeout 5 ethtool $i || exit 9; done"
         try:
-            reports = parse_ethtool_of_all(str(self.shell.run(loop).stdout))
+            done = self.shell.run(loop)
+            reports = parse_ethtool_of_all(str(done.stdout))
         except (UnreachableError, ValueError):
-            return None
+            return {}
         # DGX OS may remove the function of a port without a cable.
-        states = {reports[name].carrier if name in reports else False for name in names}
-        return states.pop() if len(states) == 1 else None
-
-    def _linked(self) -> bool | None:
-        try:
-            rows = self.look.ask(monitor([self.row()[".id"]]))
-        except UnknownError:
-            return None
-        status = rows[0].get("status") if rows else None
-        return None if status is None else status == LINKED
+        return {name: reports[name].carrier if name in reports else False for name in names} if done.rc == 0 else {}
 
 
 # claim: fabric.pulled-cable, switch.link-log
@@ -126,6 +164,8 @@ def pulled_cable(run: LoadRun, port: Port) -> Results:
         _as_an_earlier_run_left_it(run, cable)
         if not cable.flows:
             return _everywhere(port.node, "not tried: no other selected node shares a subnet with it")
+        if unread := _unread(cable.ends()):
+            return _everywhere(port.node, f"not tried: {unread}")
         if not all(cable.ends().values()) or not cable.frames_pass():
             return _everywhere(port.node, f"not tried: {cable.name} does not carry frames before the cable is pulled")
         log = _LinkLog(cable)
@@ -151,7 +191,7 @@ def _opened(run: LoadRun, port: Port) -> Iterator[_Cable]:
             flows.setdefault(here, there)
     with (
         open_shells(run.rack, [port.node], 30) as shells,
-        closing(SwitchChecks(run.rack, run.rack.switches[leg.switch])) as look,
+        closing(_SwitchSession(run.rack, leg)) as look,
     ):
         yield _Cable(run.rack, port, leg, shells[port.node], look, tuple(flows.items()))
 
@@ -165,10 +205,12 @@ def _as_an_earlier_run_left_it(run: LoadRun, cable: _Cable) -> None:
 
 def _plugged_in(run: LoadRun, cable: _Cable) -> _Seen:
     seen = _watched(cable, run.hand, f"plug the cable of {cable.name} in again ({cable.leg}); ENTER when done", True)
-    if len(seen.ends) < 2:
+    if not all(seen.last.values()):
+        dark = " and ".join(name for name, linked in seen.last.items() if linked is False)
+        found = "; ".join(filter(None, (f"no link at {dark}" if dark else "", _unread(seen.last))))
         raise LoadError(
-            f"{cable.name} has no link at {' and '.join(name for name in cable.ends() if name not in seen.ends)} "
-            f"{LINK_SECONDS:.0f} s after its cable was to be plugged in: look at both ends of it"
+            f"the cable of {cable.name} is not proven to be in again, {LINK_SECONDS:.0f} s after it was asked for: "
+            f"{found}; look at both of its ends"
         )
     return seen
 
@@ -178,7 +220,8 @@ def _watched(cable: _Cable, hand: Hand, text: str, wanted: bool) -> _Seen:
     hand.ask(text)
     seen, asked = _Seen(), time.monotonic()
     while True:
-        ends, now = cable.ends(), time.monotonic()
+        seen.last = ends = cable.ends()
+        now = time.monotonic()
         for name, state in ends.items():
             if state is wanted:
                 seen.ends.setdefault(name, now)
@@ -199,11 +242,14 @@ def _watched(cable: _Cable, hand: Hand, text: str, wanted: bool) -> _Seen:
 
 
 def _judged(cable: _Cable, out: _Seen, back: _Seen) -> MachineResult:
-    node, names = cable.port.node, (cable.port.node, str(cable.leg))
+    node = cable.port.node
+    if not out.ends and out.confirmed is None:
+        return unknown(node, f"{cable.name}: the pull was not confirmed")
+    if unread := _unread(out.last):
+        return unknown(node, f"{cable.name} was pulled; {unread}")
     if not out.ends:
-        why = "was not confirmed" if out.confirmed is None else "was confirmed, and both ends kept their link"
-        return unknown(node, f"{cable.name}: the pull {why}")
-    if stays := [name for name in names if name not in out.ends]:
+        return unknown(node, f"{cable.name}: the pull was confirmed, and both ends kept their link")
+    if stays := [name for name in out.last if name not in out.ends]:
         return refuted(node, f"{cable.name} was pulled, and {stays[0]} shows a link {LINK_SECONDS:.0f} s later")
     gap = max(out.ends.values()) - min(out.ends.values())
     moments = [*back.ends.values(), *([] if back.confirmed is None else [back.confirmed])]
@@ -215,11 +261,17 @@ def _judged(cable: _Cable, out: _Seen, back: _Seen) -> MachineResult:
     return observed(node, f"{text} and full frames pass after {back.frames - begin:.1f} s")
 
 
+def _unread(ends: Mapping[str, bool | None]) -> str:
+    """Which ends could not be read; empty for none."""
+    names = " and ".join(name for name, linked in ends.items() if linked is None)
+    return f"whether {names} has a link is unknown" if names else ""
+
+
 class _LinkLog:
     """The log of the switch about the leg: what is new in it since before the pull."""
 
     def __init__(self, cable: _Cable) -> None:
-        self._cable, self._why, self._refused = cable, "", False
+        self._cable, self._name, self._why, self._refused = cable, "", "", False
         self._before, self._down = self._read()
 
     def judged(self) -> MachineResult:
@@ -228,7 +280,7 @@ class _LinkLog:
         rows, down = self._read()
         if self._why:
             return (refuted if self._refused else unknown)(host, self._why)
-        name = cable.row()["name"]
+        name = self._name
         new = [row for number, row in rows.items() if number not in self._before]
         lines = [row for row in new if re.match(rf"{re.escape(name)} link (down|up)\b", row.get("message", ""))]
         texts = [f"{row.get('time', 'no time')} {row['message']}" for row in lines]
@@ -243,20 +295,21 @@ class _LinkLog:
         text = "; ".join([*wrong, *texts, f"last-link-down-time {down or 'absent'}"])
         if wrong:
             return refuted(host, text)
-        if cable.look.switch.reader is None:
-            return not_shown(host, f"read over {cable.look.way}: rack.yaml declares no reader; {text}")
-        return observed(host, f"{cable.look.way}: {text}")
+        way = cable.look.checks.way
+        if cable.rack.switches[host].reader is None:
+            return not_shown(host, f"read over {way}: rack.yaml declares no reader; {text}")
+        return observed(host, f"{way}: {text}")
 
     def _read(self) -> tuple[Mapping[str, Row], str]:
         """The lines of the log by their number, and when the leg last lost its link."""
         try:
-            name = self._cable.row()["name"]
+            self._name = self._cable.look.row()["name"]
             rows = self._cable.look.ask(_LOG)
             interfaces = self._cable.look.ask(_DOWN_TIME)
         except UnknownError as fault:
             self._why, self._refused = fault.reason, bool(REFUSED.search(fault.reason))
             return {}, ""
-        down = next((row.get("last-link-down-time", "") for row in interfaces if row.get("name") == name), "")
+        down = next((row.get("last-link-down-time", "") for row in interfaces if row.get("name") == self._name), "")
         return {row.get(".id", ""): row for row in rows}, down
 
 

@@ -72,7 +72,9 @@ def working(rack: Rack, nodes: Sequence[str], *, containers: bool) -> dict[str, 
         if workload.reachability is not NodeReachability.OURS:
             found[name] = f"whether a unit runs is unknown: {workload.reason}"
         elif workload.units:
-            found[name] = "; ".join(unit_blockers(rack, {unit: [name] for unit in workload.units}, stops=False))
+            found[name] = "; ".join(
+                unit_blockers(rack, {unit: [name] for unit in workload.units}, stops=False, offered=False)
+            )
         elif containers and workload.containers:
             found[name] = f"{counted(workload.containers, 'container')} on {name}; stop them first"
     return found

@@ -16,7 +16,7 @@ from core.ssh.root_shell import RootShell, UnreachableError
 from core.util.progress import ProgressObserver
 from core.verify.outcomes import Outcome
 from sparkrack.accept.evaluate import not_shown, observed, refuted, unknown
-from sparkrack.accept.load.part import HeldLock, LoadError, LoadRun, Marks, Results
+from sparkrack.accept.load.part import HeldLock, LoadError, LoadRun, Marks, Results, working
 from sparkrack.accept.model import MachineResult
 from sparkrack.rebuild.restart import RESTART_SECONDS, NodeRestart
 
@@ -88,8 +88,8 @@ def restarted_node(run: LoadRun, node: str, checks: Sequence[Path]) -> Results:
         try:
             now, before = ask(), _begun(run.marks, node)
             if before is None or before.boot == now.boot:
-                if reason := restart.blocker(containers=False):
-                    return _everywhere(node, f"not tried: {reason}")
+                if busy := working(run.rack, [node], containers=True):
+                    return _everywhere(node, f"not tried: {busy[node]}")
                 before = now
                 run.marks.begin(PART, json.dumps({"node": node, "facts": _text(now)}))
                 _go(run.held, node, restart)

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from core.claims.claims import known_claims
+from core.ssh import node_shells
 from core.util.progress import NO_PROGRESS
 from core.verify.measurements import Bandwidth
 from core.verify.outcomes import Outcome
 from roles.rdma.bandwidth_verdict import HEALTHY, LOW, STUCK
 from sparkrack.accept.load import bandwidth as measuring
-from sparkrack.accept.load import cable, restart
+from sparkrack.accept.load import cable, part, restart
 from sparkrack.accept.load.bandwidth import bandwidth
 from sparkrack.accept.load.cable import pulled_cable
 from sparkrack.accept.load.part import LoadRun
-from sparkrack.accept.load.restart import Facts
+from sparkrack.accept.load.restart import Facts, await_restart
+from sparkrack.accept.run import Forgetful
 from sparkrack.accept.state import AcceptState
+from sparkrack.rebuild import restart as rebuild_restart
+from sparkrack.rebuild.restart import BOOT_ID
+from sparkrack.rebuild.workloads import NodeReachability, NodeWorkload
 from tests.unit.status.machines import reference
 
 NODES = ("spark1", "spark2")
@@ -36,7 +43,7 @@ def load_run(folder: Path) -> LoadRun:
 
 
 def test_each_part_settles_the_claims_that_name_it() -> None:
-    assert {part: {one.id for one in known_claims() if one.load == part} for part in PARTS} == PARTS
+    assert {name: {one.id for one in known_claims() if one.load == name} for name in PARTS} == PARTS
 
 
 def sending(node: str, gbps: float, verdict: str) -> Outcome:
@@ -138,6 +145,86 @@ def test_a_failed_check_refutes_the_claim_of_its_role(role: str, claim: str, tmp
     restarted.outcomes = (*Restarted.outcomes, Outcome("spark2", role, "test_two", passed=False, why="it is lost"))
     found = shown(tmp_path, FACTS, restarted)
     assert [name for name, result in found.items() if result == "refuted"] == [claim]
+
+
+class Machine:
+    """spark2. `boot`: the number of its boot; `told`: how often it was told to restart."""
+
+    def __init__(self) -> None:
+        self.boot = self.told = 0
+
+    def shell(self, node: str, _config: Path, _seconds: float) -> Any:
+        return SimpleNamespace(run=self.run, close=lambda: None, hostname=node)
+
+    def run(self, script: str) -> Any:
+        identity = f"0b6f5a0e-0d0e-4c93-9d3c-35e1a3c1f0{self.boot:02}"
+        if script == "systemctl reboot":
+            self.told += 1
+            self.boot += 1
+        stdout = identity if script == BOOT_ID else FACTS.replace("0b6f5a0e-0d0e-4c93-9d3c-35e1a3c1f0aa", identity)
+        return SimpleNamespace(rc=0, stdout=stdout, stderr="")
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    monkeypatch.setattr(node_shells, "RootShell", made.shell)
+    monkeypatch.setattr(restart, "working", lambda *_, **__: {})
+    monkeypatch.setattr(rebuild_restart, "run_checks", lambda *_, **__: list(Restarted.outcomes))
+    monkeypatch.setattr(rebuild_restart, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(restart, "SETTLE_SECONDS", 0.0)
+    return made
+
+
+def restarted(folder: Path, marks: Forgetful) -> dict[str, Any]:
+    held: Any = SimpleNamespace(head="spark1", check=lambda: None)
+    run = dataclasses.replace(load_run(folder), held=held, marks=marks)
+    await_restart(run.rack, run.marks, run.progress, run.say)
+    found = {claim: next(iter(hosts)) for claim, hosts in restart.restarted_node(run, "spark2", ()).items()}
+    assert set(found) == set(restart.CLAIMS)
+    return found
+
+
+class Marks(Forgetful):
+    """Keeps what was begun."""
+
+    def begin(self, part: str, data: str) -> None:
+        self.begun[part] = data
+
+
+def test_a_node_is_restarted_once(machine: Machine, tmp_path: Path) -> None:
+    marks = Marks()
+    assert {one.result for one in restarted(tmp_path, marks).values()} == {"observed"}
+    assert (machine.told, list(marks.begun)) == (1, ["reboot"])
+
+
+def test_a_node_that_a_killed_run_restarted_is_not_restarted_again(machine: Machine, tmp_path: Path) -> None:
+    marks = Marks()
+    restarted(tmp_path, marks)
+    found = restarted(tmp_path, marks)
+    assert machine.told == 1
+    assert {claim for claim, one in found.items() if one.result != "observed"} == {"reboot.duration"}
+    assert "the time was not measured" in found["reboot.duration"].evidence
+
+
+def test_a_node_that_a_killed_run_did_not_restart_is_restarted(machine: Machine, tmp_path: Path) -> None:
+    marks = Marks()
+    restarted(tmp_path, marks)
+    machine.boot = 0
+    assert {one.result for one in restarted(tmp_path, marks).values()} == {"observed"}
+    assert machine.told == 2
+
+
+def test_a_node_with_a_unit_is_not_restarted(machine: Machine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The reason names no option that accept does not have."""
+    busy = NodeWorkload(NodeReachability.OURS, units=("qwen",))
+    monkeypatch.setattr(restart, "working", part.working)
+    monkeypatch.setattr(part, "query_workloads", lambda _rack, nodes, _question: dict.fromkeys(nodes, busy))
+    monkeypatch.setattr("sparkrack.rebuild.workloads.nodes_of_unit", lambda *_: ("spark2",))
+    found = restarted(tmp_path, Marks())
+    assert machine.told == 0
+    assert all(one.unknown and "not tried: unit qwen" in one.evidence for one in found.values())
+    assert not any("--stop-units" in one.evidence or "--containers" in one.evidence for one in found.values())
 
 
 def test_a_part_that_was_begun_is_known_to_the_next_run(tmp_path: Path) -> None:
