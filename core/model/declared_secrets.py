@@ -85,6 +85,16 @@ def secret_problems(rack: Rack, refs: Iterable[SecretRef]) -> Iterator[str]:
             yield f"{position(rack.source, secret.path)}: {why}" if secret else why
 
 
+def secret_value(rack: Rack, ref: SecretRef) -> str:
+    """Fetch a secret. Raises ValueError when that fails; the message does not have it."""
+    fault = ""
+    try:
+        return ref.resolve().get_secret_value()
+    except SecretError as error:
+        fault = next(iter(secret_problems(rack, [ref])), str(error))
+    raise ValueError(fault)
+
+
 def missing_file(secret: DeclaredSecret) -> str:
     """Return what to do about the file of a secret that does not exist."""
     if secret.created:

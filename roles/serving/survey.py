@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 from pyinfra.api.state import State
 
 from core.model import ConfigError, Rack, image_lock, model_lock
-from core.model.declared_secrets import secret_problems
+from core.model.declared_secrets import secret_value
 from core.model.image_lock import Pin
 from core.model.lock_file import lock_path
 from core.model.model_lock import ModelRecord
-from core.model.secrets import SecretError, SecretRef
+from core.model.secrets import SecretRef
 from core.model.serving import ServingUnit
 from core.model.serving_launch import UNIT_FILES
 from core.ops.shared_survey import SharedSurvey, facts_of_nodes
@@ -47,13 +47,7 @@ class RunSecrets:
     def resolve(self, ref: SecretRef) -> str:
         """Return a secret, fetched once. Raises ValueError when that fails; the message does not have it."""
         if ref not in self._resolved:
-            fault = ""
-            try:
-                self._resolved[ref] = ref.resolve().get_secret_value()
-            except SecretError as error:
-                fault = next(iter(secret_problems(self.rack, [ref])), str(error))
-            if fault:
-                raise ValueError(fault)
+            self._resolved[ref] = secret_value(self.rack, ref)
         return self._resolved[ref]
 
     def lease(self, unit: str) -> str:

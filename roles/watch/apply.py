@@ -12,6 +12,7 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.host import Host
 
 from core.model import Node, Rack
+from core.model.declared_secrets import secret_value
 from core.model.secrets import SecretRef
 from core.ops import apt, host_facts, remote_files
 from core.ops.announce import managed_file_change
@@ -20,7 +21,7 @@ from core.ops.shared_survey import SharedSurvey
 from core.ops.shell import quote, sudo_script
 from core.util.event import Action, Event, EventKind, acted, file_acted
 from core.util.managed_file import FileState, ManagedFile
-from roles.watch import ROLE, desired, notifications, rules, scrape, secret_values
+from roles.watch import ROLE, desired, notifications, rules, scrape
 from roles.watch.facts import WatchFacts
 from roles.watch.node_metrics_apply import export_node_metrics
 from roles.watch.options import WatchOptions
@@ -87,9 +88,8 @@ def _read(host: Host, rack: Rack, node: Node) -> ServerFacts:
     facts = WatchFacts(host_facts.read(host, "watch"), rack, node)
     if not facts.serves:
         return ServerFacts(facts, None)
-    values = _secrets.get(
-        host.state, lambda: {ref: secret_values.resolve(rack, ref) for ref in notifications.secrets(rack)}
-    )
+    refs = notifications.secrets(rack)
+    values = _secrets.get(host.state, lambda: {ref: secret_value(rack, ref) for ref in refs})
     return ServerFacts(facts, notifications.alertmanager_text(rack, values))
 
 

@@ -10,6 +10,7 @@ from pyinfra.api.command import StringCommand
 from pyinfra.api.host import Host
 
 from core.model import Node, Rack
+from core.model.declared_secrets import secret_value
 from core.model.secrets import SecretRef
 from core.ops import host_facts, remote_files
 from core.ops.announce import managed_file_change
@@ -18,7 +19,7 @@ from core.ops.shared_survey import SharedSurvey
 from core.ops.shell import quote, sudo_script
 from core.util.event import Action, Event, EventKind, acted, file_acted
 from core.util.managed_file import FileState
-from roles.watch import secret_values, switch_reader
+from roles.watch import switch_reader
 from roles.watch.facts import WatchFacts
 
 _passwords: SharedSurvey[dict[SecretRef, str]] = SharedSurvey()
@@ -43,7 +44,7 @@ def _read(host: Host, rack: Rack, node: Node) -> SwitchReaderFacts:
     if not (facts.serves and switch_reader.switches(rack)):
         return SwitchReaderFacts(facts, None)
     refs = switch_reader.secrets(rack)
-    values = _passwords.get(host.state, lambda: {ref: secret_values.resolve(rack, ref) for ref in refs})
+    values = _passwords.get(host.state, lambda: {ref: secret_value(rack, ref) for ref in refs})
     return SwitchReaderFacts(facts, switch_reader.passwords_text(rack, values))
 
 
@@ -51,7 +52,7 @@ def _read(host: Host, rack: Rack, node: Node) -> SwitchReaderFacts:
 def run_switch_reader(here: SwitchReaderFacts) -> Changeset:
     """Write the program, its units and the passwords, have the timer run, and read the switches at once.
 
-    The service is started anew for each reading, so that nothing has to be restarted for a changed file.
+    Each reading starts the service, so that nothing has to be restarted for a changed file.
     """
     facts = here.facts
     if facts.blockers:

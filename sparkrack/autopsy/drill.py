@@ -80,7 +80,8 @@ class Drill:
         except ValueError as unknown:
             raise DrillError(f"whether a workload runs is unknown: {unknown}") from None
         if units:
-            raise DrillError("; ".join(unit_blockers(self.rack, {unit: [self.node] for unit in units}, stops=False)))
+            running = {unit: [self.node] for unit in units}
+            raise DrillError("; ".join(unit_blockers(self.rack, running, stops=False, offered=False)))
         if containers:
             raise DrillError(f"{containers} container{'' if containers == 1 else 's'} run; stop them first")
         boot = self._ask(BOOT).strip()

@@ -133,7 +133,7 @@ def _escaped(value: str) -> str:
 
 
 class Connection:
-    """A pinned connection to the REST service of one switch; made anew where the switch closes it."""
+    """A pinned connection to the REST service of one switch; opened again where the switch closes it."""
 
     def __init__(self, target: Mapping[str, Any], password: str) -> None:
         self._host, self._port, self._sha256 = target["address"], target["port"], target["sha256"]

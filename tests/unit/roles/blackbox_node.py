@@ -150,7 +150,7 @@ class BlackboxNode(fakenode.Answers):
         return found
 
     def files(self) -> dict[str, str]:
-        """A hash of each file of the node, and its mode. Those that each run makes anew are only present."""
+        """A hash of each file of the node, and its mode. Those that each run makes again are only present."""
         found = {}
         for file in sorted(self.root.rglob("*")):
             path = str(file.relative_to(self.root))

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from core.model import Rack
-from core.model.declared_secrets import declared_secrets
+from core.model.declared_secrets import declared_secrets, secret_value
 from core.model.secrets import SecretRef
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset
-from roles.watch import apply, desired, notifications, rules, scrape, secret_values
+from roles.watch import apply, desired, notifications, rules, scrape
 from roles.watch.facts import (
     METRICS_FILES,
     METRICS_STATE,
@@ -146,7 +146,7 @@ def test_the_file_with_secrets_is_written_and_never_shown(wrong: str, url: str) 
 def test_a_secret_that_cannot_be_fetched_names_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WATCH_WEBHOOK", raising=False)
     with pytest.raises(ValueError, match=r"watch\.notify\.webhook: environment variable WATCH_WEBHOOK is not set"):
-        secret_values.resolve(rack(NOTIFY), HOOK)
+        secret_value(rack(NOTIFY), HOOK)
 
 
 def test_secrets_of_the_section_are_known() -> None:
