@@ -264,7 +264,7 @@ class Tether:
         detail = self._detail or (self._service.detail if state in ("ended", "unknown") else "")
         if state == "stopping" and not self._ended:
             detail = (
-                f"its process has ended, {self._service.detail}, and its tether did not stop it"
+                f"its process ended without being asked to: {self._service.detail}"
                 if self._service.ended
                 else f"{self.unit.service} is being stopped on the node, not by its tether"
             )
