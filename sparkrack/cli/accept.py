@@ -372,6 +372,7 @@ def _write_bundle(path: Path, rack: Rack, report: AcceptReport, recording: Recor
 def _import(path: Path, *, as_json: bool, quiet: bool) -> NoReturn:
     """Test this program against a bundle, print the tests, and exit."""
     with loading():
+        from core.model.errors import printable_line
         from core.util.provenance import origin
         from sparkrack.accept.bundle import BundleError, read_bundle
         from sparkrack.accept.imported import run_import
@@ -379,7 +380,8 @@ def _import(path: Path, *, as_json: bool, quiet: bool) -> NoReturn:
     try:
         report = run_import(read_bundle(path), origin(path))
     except BundleError as fault:
-        raise click.ClickException(f"{path}: {fault}") from None
+        # Names of files and keys are those that the maker of the bundle chose.
+        raise click.ClickException(f"{path}: {printable_line(str(fault))}") from None
     except OSError as fault:
         raise click.ClickException(f"{path}: {fault.strerror}") from None
     if as_json:
