@@ -132,8 +132,8 @@ def accept(
     switch is as it was. `load` measures the bandwidth between the nodes, restarts the node of --reboot, and watches
     both ends of the cable of --pull; what it is not asked for is not observed. It refuses while a unit runs on a node
     that it needs. A run that was ended goes on when it is started again with the same --output.
-    Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read. With --import: 0 when no test failed,
-    2 when one did, 1 when none could be run.
+    Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read, or when the switch, a node or a cable
+    is not proven to be as it was. With --import: 0 when no test failed, 2 when one did, 1 when none could be run.
     """
     if imported:
         if limit or exclude or ids or output or bundle or key or spare or reboot or pull or level != "look":
