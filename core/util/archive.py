@@ -17,7 +17,7 @@ from typing import IO, cast
 class _LimitedStream:
     """A stream that raises ValueError once more than `most` bytes were read from it, headers included."""
 
-    def __init__(self, stream: IO[bytes], most: int) -> None:
+    def __init__(self, stream: gzip.GzipFile, most: int) -> None:
         self._stream, self._most, self._left = stream, most, most
 
     def read(self, size: int) -> bytes:
@@ -60,7 +60,7 @@ def read_archive(path: Path, most: int) -> dict[str, bytes]:
     try:
         # A stream: what a header claims is never allocated, only what was read.
         with ExitStack() as stack:
-            stream = _LimitedStream(stack.enter_context(gzip.open(path)), most)
+            stream = _LimitedStream(stack.enter_context(gzip.GzipFile(path)), most)
             # typeshed wants the whole of IO; tarfile calls `read`.
             archive = stack.enter_context(tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|"))
             for entry in archive:

@@ -213,7 +213,9 @@ def _json(value: Any) -> str:
 
 def _anonymizer(rack: Rack, report: AcceptReport, recording: Recording) -> Anonymizer:
     tables = [table for one in recording.switches.values() if isinstance(one, ProbeReading) for table in one.everything]
-    texts, serials, names = [report.to_json()], [], []
+    texts = [report.to_json()]
+    serials: list[str] = []
+    names: list[str] = []
     for answers in recording.nodes.values():
         if isinstance(answers, str):
             texts.append(answers)

@@ -794,6 +794,7 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
         # Nothing measures where no unit of several nodes is to run, or where rack.yaml wants no proof.
         ("BandwidthUnproven", UNPROVEN, (*WIDE, BLACKBOX)),
         ("BandwidthUnproven", UNPROVEN, (UNIT_EDIT, *WIDE, BLACKBOX, ("serving:", "serving:\n  rdma_proof: none"))),
+        ("BandwidthUnproven", UNPROVEN, (UNIT_EDIT, *WIDE, BLACKBOX, ("memory: 0.8}", "memory: 0.8, wish: down}"))),
         # A measurement of a boot before says nothing of now.
         ("HalfStuckAt13G", UNPROVEN | {f"sparkrack_bandwidth_bits_per_second{{{TO2}}}": "1.3e10"}, None),
         # The node that would have the journal is away: its own alert tells.
