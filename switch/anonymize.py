@@ -15,8 +15,11 @@ from typing import Any
 from switch.public_fields import FIELDS, FIXED, KIND_OF_FIELD, KIND_OF_ROW, KNOWN, PLAIN, PRIVATE
 
 _MAC = re.compile(r"\b[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}\b")
-_V4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])(/\d{1,2})?")
-_V6 = re.compile(r"(?<![\w:])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,7}(?![\w:])(/\d{1,3})?")
+_V4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)(/\d{1,2})?")
+# A colon or a full stop behind an address is of the sentence.
+_V6 = re.compile(
+    r"(?<![\w:])[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){1,6}:(?:[0-9A-Fa-f]{1,4}|(?<=::))(?!\w|:[\w:])(/\d{1,3})?"
+)
 _NETWORK = re.compile(r"/(\d+)$")
 _LEFT_4 = tuple(
     map(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from core.model import Rack
 from core.model.secrets import SecretRef
@@ -24,11 +26,14 @@ def secrets(rack: Rack) -> tuple[SecretRef, ...]:
 
 
 def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
-    """Return the configuration of Alertmanager, with the value of each secret."""
+    """Return the configuration of Alertmanager, with the value of each secret.
+
+    Raises ValueError when the webhook is no URL; the message does not have it.
+    """
     receiver: dict[str, Any] = {"name": "rack"}
     if notify := rack.options(WatchOptions).notify:
         if notify.webhook:
-            receiver["webhook_configs"] = [{"url": values[notify.webhook], "send_resolved": True}]
+            receiver["webhook_configs"] = [{"url": _url(notify.webhook, values[notify.webhook]), "send_resolved": True}]
         if email := notify.email:
             mail: dict[str, Any] = {"to": email.to, "from": email.sender, "smarthost": email.smarthost}
             if email.user and email.password:
@@ -58,3 +63,15 @@ def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
         "receivers": [receiver],
     }
     return yaml_text(rack, document).encode()
+
+
+def _url(ref: SecretRef, text: str) -> str:
+    # amtool prints a URL that it refuses.
+    try:
+        parts = urlsplit(text)
+        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        sound = False
+    if sound and re.fullmatch(r"[!-~]+", text):
+        return text
+    raise ValueError(f"watch.notify.webhook: {ref} holds no URL; put one there, like https://hooks.example.org/KEY")

@@ -26,7 +26,7 @@ from core.model.partial_rack import PartialRack
 from core.model.secrets import SecretRef
 
 SHORTEST, LONGEST = 5, 60
-"""Seconds. An alert of 30 s needs two samples; more than 60 s is longer than what most alerts look at."""
+"""Seconds. An alert of 30 s needs two samples. The shortest rates are those of 2 minutes, which need two as well."""
 _ADDRESS = TypeAdapter[IPv4Address](Address)
 _NAME = TypeAdapter[str](HostName)
 

@@ -47,12 +47,16 @@ def alert_names(rack: Rack) -> tuple[str, ...]:
 
 
 def _declared(rack: Rack) -> Iterator[str]:
-    """Yield a recording rule for each declared value: alerts compare with it, and pictures name the cables by it."""
+    """Yield a recording rule for each declared value: alerts compare with it, and pictures name the cables by it.
+
+    A role that rack.yaml leaves alone sets nothing, so nothing is compared with what it would set.
+    """
     memory, blackbox = rack.options(MemoryOptions), rack.declared(BlackboxOptions)
-    caps = blackbox.clock_cap if blackbox else {}
+    caps = blackbox.clock_cap if blackbox and rack.keeps("blackbox") else {}
     for name, node in rack.nodes.items():
-        yield _constant("sparkrack_swap_declared", int(memory.swap), node=name)
-        if memory.floor:
+        if rack.keeps("memory"):
+            yield _constant("sparkrack_swap_declared", int(memory.swap), node=name)
+        if memory.floor and rack.keeps("memory"):
             yield _constant("sparkrack_memory_floor_bytes", mebibytes(memory.floor) * 1024**2, node=name)
         if cap := caps.get(name, caps.get(node.vendor)):
             yield _constant("sparkrack_gpu_clock_cap_hertz", cap * 10**6, node=name)
@@ -68,7 +72,8 @@ def _declared(rack: Rack) -> Iterator[str]:
                 place = {"node": name, "device": half.interface}
                 names = {"port": str(port.number), "half": str(half.index), "leg": str(leg or "")}
                 yield _constant("sparkrack_half_info", 1, **place, **names)
-                yield _constant("sparkrack_half_declared_mtu_bytes", rack.fabric.mtu, **place)
+                if rack.keeps("fabric"):
+                    yield _constant("sparkrack_half_declared_mtu_bytes", rack.fabric.mtu, **place)
                 if cable:
                     yield _constant("sparkrack_half_declared_bits_per_second", cable.gbps * 10**9, **place)
     for name in rack.models:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, ip_network
 
 from core.model import Rack
@@ -21,7 +21,7 @@ _COMMON = frozenset(
 """Names that identify no owner, and occur in output of any rack."""
 _SHORTEST = 3
 """Characters of a name that is replaced inside of texts."""
-_V4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])(?:/\d{1,2})?")
+_V4 = re.compile(r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)(?:/\d{1,2})?")
 _PRIVATE = tuple(map(ip_network, ("10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")))
 _WHOLE = frozenset(map(str, _PRIVATE))
 _STAND_IN = int(IPv4Address("198.19.0.0"))
@@ -56,7 +56,9 @@ class Anonymizer:
         self._names = {name.lower(): new for name, new in known.items() if self._identifies(name)}
         longest_first = sorted(map(re.escape, self._names), key=len, reverse=True)
         self._name = re.compile(rf"(?i)(?<![a-z0-9])(?:{'|'.join(longest_first) or '(?!)'})(?![a-z0-9])")
-        self._compact = {form: new for mac, new in mask.macs.items() for form, new in _forms(mac, new)}
+        self._forms = {form: new for mac, new in mask.macs.items() for form, new in _forms(mac, new)}
+        forms = "|".join(map(re.escape, self._forms)) or "(?!)"
+        self._form = re.compile(rf"(?ai)(?<![0-9a-f])(?:{forms})(?![0-9a-f])")
         self._networks: dict[str, str] = {}
         self._keys: dict[str, str] = {}
         self.originals: dict[str, str] = {name: "a name" for name in self._names if name not in known.values()}
@@ -74,7 +76,7 @@ class Anonymizer:
     def text(self, text: str) -> str:
         """Return a text without secrets and without anything that identifies the rack."""
         lines = (self._line(line) for line in scrub(text).split("\n"))
-        return self._name.sub(lambda found: self._names[found[0].lower()], "\n".join(lines))
+        return self._name.sub(lambda found: self._renamed(found[0]), "\n".join(lines))
 
     def forms(self, text: str) -> str:
         """Return a text in which everything but names is replaced."""
@@ -106,12 +108,15 @@ class Anonymizer:
                 found.append(f"{kind}: {original}")
         return found
 
+    def _renamed(self, name: str) -> str:
+        # Some letters are the same as others without case, and not in lower case: a long s.
+        return self._names.get(name.lower()) or self._names.get(name.casefold(), "name")
+
     def _line(self, line: str) -> str:
         for kind, pattern in _KEYS:
             line = pattern.sub(lambda found, kind=kind: self._key(kind, found[0]), line)  # type: ignore[misc]
         line = self.mask.words(line)
-        for form, new in self._compact.items():
-            line = re.sub(rf"(?i)(?<![0-9a-z]){form}(?![0-9a-f])", new, line)
+        line = self._form.sub(lambda found: self._forms[found[0].lower()], line)
         return _V4.sub(lambda found: self._address(found[0]), line)
 
     def _key(self, kind: str, text: str) -> str:
@@ -137,12 +142,21 @@ class Anonymizer:
 
 
 def _forms(mac: str, new: str) -> Iterable[tuple[str, str]]:
-    """Other spellings of a MAC address: with hyphens, without separators, as a GUID of RDMA, and in an interface."""
-    spellings: tuple[Callable[[str], str], ...] = (
-        lambda one: one.replace(":", "-").lower(),
-        lambda one: one.replace(":", "").lower(),
-        lambda one: "{}{}{}fffe{}{}{}".format(*one.lower().split(":")),
-        lambda one: "{}{}:{}ff:fe{}:{}{}".format(*one.lower().split(":")),
-        lambda one: "enx" + one.replace(":", "").lower(),
-    )
-    return [(spell(mac), spell(new)) for spell in spellings]
+    """Other spellings of a MAC address: with hyphens, with dots, without separators (as in enx...), and inside of the 8
+    bytes of a GUID of RDMA or of the serial number of a PCI function.
+    """
+    return zip(_spellings(mac), _spellings(new), strict=True)
+
+
+def _spellings(mac: str) -> Iterator[str]:
+    digits = mac.replace(":", "").lower()
+    yield from (_grouped(digits, 2, "-"), _grouped(digits, 4, "."), digits)
+    vendor, own = digits[:6], digits[6:]
+    # The form of IPv6 and RoCE inverts a bit of the first byte.
+    inverted = f"{int(vendor[:2], 16) ^ 2:02x}{vendor[2:]}"
+    for whole in (f"{vendor}fffe{own}", f"{inverted}fffe{own}", f"{vendor}ffff{own}", f"{vendor}0300{own}"):
+        yield from (whole, _grouped(whole, 4, ":"), _grouped(whole, 2, "-"))
+
+
+def _grouped(digits: str, size: int, separator: str) -> str:
+    return separator.join(digits[at : at + size] for at in range(0, len(digits), size))

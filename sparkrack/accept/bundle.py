@@ -19,6 +19,7 @@ from core.model import Rack
 from core.probes import protocol
 from core.util.archive import read_archive, write_archive
 from core.util.records import Record, Text
+from roles.time.options import TimeOptions
 from sparkrack.accept.anonymize import Anonymizer
 from sparkrack.accept.model import AcceptReport, ClaimResult
 from switch.anonymize import Mask, owners_words
@@ -37,6 +38,8 @@ NAMESPACE = "sparkrack-accept"
 """What a signature of a bundle is good for (`ssh-keygen -Y`)."""
 _MANIFEST, _SIGNATURE, _REPORT, _RACK = "manifest.json", "manifest.json.sig", "accept.json", "rack.json"
 _MAC = re.compile(r"\b[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}\b")
+_HYPHENS = re.compile(r"(?<![0-9A-Za-z-])[0-9A-Fa-f]{2}(?:-[0-9A-Fa-f]{2}){5}(?![0-9A-Za-z-])")
+"""A MAC address that nothing may print with colons, as that of a neighbour."""
 _SIGN_SECONDS = 30
 
 
@@ -186,7 +189,7 @@ def read_bundle(path: Path) -> AcceptBundle:
         first = fault.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise BundleError(f"{fault.title}: {place or 'the text'}: {first['msg']}") from None
-    except (ValueError, AttributeError) as fault:
+    except (ValueError, AttributeError, RecursionError) as fault:
         raise BundleError(f"cannot be read as a bundle: {fault}") from None
 
 
@@ -210,7 +213,9 @@ def _json(value: Any) -> str:
 
 def _anonymizer(rack: Rack, report: AcceptReport, recording: Recording) -> Anonymizer:
     tables = [table for one in recording.switches.values() if isinstance(one, ProbeReading) for table in one.everything]
-    texts, serials, names = [report.to_json()], [], []
+    texts = [report.to_json()]
+    serials: list[str] = []
+    names: list[str] = []
     for answers in recording.nodes.values():
         if isinstance(answers, str):
             texts.append(answers)
@@ -223,9 +228,18 @@ def _anonymizer(rack: Rack, report: AcceptReport, recording: Recording) -> Anony
                 # "Default string" and the like are no serial numbers.
                 serials += [rest.strip()] if re.search(r"\d", rest) else []
             elif not _MAC.fullmatch(line):
-                names += [line, line.partition(".")[0]]
+                names += _parts_of_name(line)
     names += [*report.origin.by.split("@")]
+    time = rack.declared(TimeOptions)
+    names += [one for one in map(str, time.ntp if time else ()) if re.search("[a-z]", one)]
+    texts += [mac.replace("-", ":") for text in texts for mac in _HYPHENS.findall(text)]
     return Anonymizer(rack, Mask.of(tables, texts, serials), names)
+
+
+def _parts_of_name(name: str) -> tuple[str, ...]:
+    """Return a name, its first label, and its domain where that is one of the owner: other hosts have it as well."""
+    host, _, domain = name.partition(".")
+    return (name, host, domain) if "." in domain else (name, host)
 
 
 def _answers(answers: protocol.Answers | str, anonymizer: Anonymizer) -> Iterator[tuple[str, RecordedAnswer]]:

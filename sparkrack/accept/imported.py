@@ -88,6 +88,8 @@ def run_import(bundle: AcceptBundle, origin: Origin) -> ImportReport:
 
 def _test(claim: str, test: str, host: str, wrong: str, *, tested: bool = True) -> ImportTest:
     outcome: Outcome = "not tested" if not tested else "failed" if wrong else "passed"
+    # A report in a bundle may name anything.
+    claim, host = printable_line(claim), printable_line(host)
     return ImportTest(claim=claim, test=test, host=host, outcome=outcome, text=printable_line(wrong))
 
 

@@ -132,8 +132,8 @@ def accept(
     switch is as it was. `load` measures the bandwidth between the nodes, restarts the node of --reboot, and watches
     both ends of the cable of --pull; what it is not asked for is not observed. It refuses while a unit runs on a node
     that it needs. A run that was ended goes on when it is started again with the same --output.
-    Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read. With --import: 0 when no test failed,
-    2 when one did, 1 when none could be run.
+    Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read, or when the switch, a node or a cable
+    is not proven to be as it was. With --import: 0 when no test failed, 2 when one did, 1 when none could be run.
     """
     if imported:
         if limit or exclude or ids or output or bundle or key or spare or reboot or pull or level != "look":
@@ -372,6 +372,7 @@ def _write_bundle(path: Path, rack: Rack, report: AcceptReport, recording: Recor
 def _import(path: Path, *, as_json: bool, quiet: bool) -> NoReturn:
     """Test this program against a bundle, print the tests, and exit."""
     with loading():
+        from core.model.errors import printable_line
         from core.util.provenance import origin
         from sparkrack.accept.bundle import BundleError, read_bundle
         from sparkrack.accept.imported import run_import
@@ -379,7 +380,8 @@ def _import(path: Path, *, as_json: bool, quiet: bool) -> NoReturn:
     try:
         report = run_import(read_bundle(path), origin(path))
     except BundleError as fault:
-        raise click.ClickException(f"{path}: {fault}") from None
+        # Names of files and keys are those that the maker of the bundle chose.
+        raise click.ClickException(f"{path}: {printable_line(str(fault))}") from None
     except OSError as fault:
         raise click.ClickException(f"{path}: {fault.strerror}") from None
     if as_json:

@@ -170,10 +170,14 @@ def _write_files(rack: Rack, folder: Path) -> None:
     from roles.watch import desired, notifications, rules, scrape
 
     values = {ref: ref.resolve().get_secret_value() for ref in notifications.secrets(rack)}
+    try:
+        alertmanager = notifications.alertmanager_text(rack, values)
+    except ValueError as fault:
+        raise click.ClickException(str(fault)) from None
     contents = {
         desired.RULES: rules.rule_file(rack).content,
         desired.CONFIG: scrape.prometheus_file(rack).content,
-        desired.NOTIFICATIONS: notifications.alertmanager_text(rack, values),
+        desired.NOTIFICATIONS: alertmanager,
     }
     _write_all(folder, {Path(path).name: content.decode() for path, content in contents.items()})
 

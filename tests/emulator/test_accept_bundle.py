@@ -18,7 +18,7 @@ from core.routeros.session import Client
 from core.ssh import node_shells
 from core.util.archive import read_archive, write_archive
 from sparkrack.accept import collect
-from sparkrack.accept.bundle import IDENTITY, MOST_BYTES, read_bundle
+from sparkrack.accept.bundle import IDENTITY, MOST_BYTES, read_bundle, write_bundle
 from sparkrack.accept.imported import ImportReport, ImportTest
 from sparkrack.cli.main import sparkrack
 from switch.probe import ProbeReading, read_probe
@@ -36,7 +36,24 @@ SERIAL, MACHINE, MAC, KEY = (
 )
 OWNER = (
     *(SERIAL, MACHINE, MAC, "4cbb:4700:0001:0a", "4cbb4700010a", "4cbb47fffe00010a", "4C-BB-47-00-01-0A", KEY),
-    *("acme-berlin", "lab7.acme.example", "10.77.0.11", "10.77.0.18", "192.168.100.1", "203.0.113.9", "9.9.9.9"),
+    *(
+        "4cbb:4703:0000:010a",
+        "4ebb47fffe00010a",
+        "4c-bb-47-03-00-00-01-0a",
+        "4c-bb-47-ff-ff-00-01-0a",
+        "4cbb.4700.010a",
+    ),
+    *("5c-25-73-ab-cd-ef", "192.168.7.9", "2a02:908:1::8", "ntp.acme.example"),
+    *(
+        "acme-berlin",
+        "lab7.acme.example",
+        "acme.example",
+        "10.77.0.11",
+        "10.77.0.18",
+        "192.168.100.1",
+        "203.0.113.9",
+        "9.9.9.9",
+    ),
     *("fe80::4ebb:47ff:fe00:10a", "2a02:908:1::7", "spark8", "hunter2-hunter2", "HK70AB12CD3", "wolpertinger"),
 )
 """What identifies a rack or its owner, in the forms in which the answers below have it."""
@@ -45,6 +62,9 @@ hostname lab7.acme.example acme-berlin spark8, machine-id {MACHINE}, serial {SER
 link/ether {MAC} fe80::4ebb:47ff:fe00:10a/64 enx4cbb4700010a 4cbb:4700:ff:fe00:010a 4c-bb-47-00-01-0a
 node_guid 4cbb47fffe00010a inet 10.77.0.11/24 peer 10.77.0.18 via 192.168.100.1 dns 9.9.9.9 203.0.113.9 2a02:908:1::7
 ssh-ed25519 {KEY} alice@acme-berlin
+guids 4cbb:4703:0000:010a 0x4ebb47fffe00010a, serial numbers 4c-bb-47-03-00-00-01-0a 4c-bb-47-ff-ff-00-01-0a
+wlx4cbb4700010a, chassis 5c-25-73-ab-cd-ef 4cbb.4700.010a, ssh: 2a02:908:1::8: refused by 192.168.7.9. ntp.acme.example
+\u017fpark8 spar\u212a8
 password=hunter2-hunter2
 """
 
@@ -104,7 +124,7 @@ def test_nothing_in_a_bundle_identifies_the_rack(kept: Kept, nodes: Nodes, tmp_p
     assert [text for text in (*OWNER, kept.emulator.password) if text.lower() in whole + names] == []
     private = json.loads(files["nodes/node1.json"])["fabric.interface-names"]["output"]
     # The same by the same: both addresses of one network are in one network.
-    assert private.count("node8") == 1
+    assert private.count("node8") == 3
     assert "inet 198.19.0.11/24 peer 198.19.0.18 via 198.19.1.1" in private
     assert private.count("machine-id HASH-") == 1
     assert "password=***" in private
@@ -224,6 +244,64 @@ def test_a_changed_bundle_is_refused(kept: Kept, nodes: Nodes, tmp_path: Path) -
         entry.type = tarfile.SYMTYPE
         archive.addfile(entry)
     assert "is not one file below one folder" in accept("--import", tmp_path / "link.tar.gz").stderr
+
+
+HOSTILE: Mapping[str, tuple[str, Callable[[str], str], str]] = {
+    "a deep answer": ("nodes/node1.json", lambda _: "[" * 100_000, "cannot be read as a bundle: "),
+    "another form": ("nodes/node1.json", lambda _: "[]", "cannot be read as a bundle: "),
+    "a node with terminal controls": (
+        "rack.json",
+        lambda text: text.replace('"nodes": {', '"nodes": {"\\u001b[2Jx": 3, '),
+        "RecordedRack: nodes.\\x1b[2Jx: ",
+    ),
+    "a node that leaves its folder": (
+        "rack.json",
+        lambda text: text.replace('"node1": {', '"../../node1": {'),
+        "its rack cannot be used here: rack.json",
+    ),
+    "a switch that leaves its folder": (
+        "rack.json",
+        lambda text: text.replace('"switch1": {', '"../switch1": {').replace('"switch1/', '"../switch1/'),
+        "its rack cannot be used here: rack.json",
+    ),
+    "no fixture": ("switches/switch1.json", lambda _: "[]", "switches/switch1.json is no fixture"),
+}
+"""File of a bundle, what is done to its text, and the reason of the refusal."""
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_bundle_is_refused(case: str, kept: Kept, nodes: Nodes, tmp_path: Path) -> None:
+    """Its checksums are right: they were made again after the change."""
+    name, change, reason = HOSTILE[case]
+    path = bundle(kept, tmp_path / "rack.tar.gz")
+    bundled = read_bundle(path)
+    files = {at: content for at, content in read_archive(path, MOST_BYTES).items() if at != "manifest.json"}
+    changed = change(files[name].decode())
+    assert changed != files[name].decode()
+    other = tmp_path / "other.tar.gz"
+    write_bundle(other, {**files, name: changed.encode()}, bundled.manifest.made, "x", None)
+    ended = accept("--import", other)
+    assert ended.exit_code == 1, ended.output
+    assert reason in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+    assert ended.stderr.strip().isprintable()
+
+
+def test_a_bundle_cannot_move_the_cursor(kept: Kept, nodes: Nodes, tmp_path: Path) -> None:
+    """Its report may name claims and hosts that there are not."""
+    path = bundle(kept, tmp_path / "rack.tar.gz")
+    bundled = read_bundle(path)
+    files = {at: content for at, content in read_archive(path, MOST_BYTES).items() if at != "manifest.json"}
+    report = json.loads(files["accept.json"])
+    report["claims"][0] |= {
+        "id": "a\x1b[2Jb",
+        "hosts": [{"host": "c\x1b[3Jd", "result": "refuted", "evidence": "e\x1bf"}],
+    }
+    other = tmp_path / "other.tar.gz"
+    write_bundle(other, {**files, "accept.json": json.dumps(report).encode()}, bundled.manifest.made, "x", None)
+    ended = accept("--import", other)
+    assert "\x1b" not in ended.output
+    assert "failed: a\\x1b[2Jb: c\\x1b[3Jd: " in ended.stdout
 
 
 def test_a_signature(kept: Kept, nodes: Nodes, tmp_path: Path) -> None:

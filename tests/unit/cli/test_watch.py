@@ -99,6 +99,14 @@ def test_files_without_their_secret(tmp_path: Path) -> None:
     assert not (tmp_path / "files").exists()
 
 
+def test_files_with_a_webhook_that_is_no_url(tmp_path: Path) -> None:
+    done = ended(tmp_path, OUTSIDE, "--files", str(tmp_path / "files"), environment={"WATCH_WEBHOOK": "hooks/s3cret"})
+    assert done.exit_code == 1
+    assert "Error: watch.notify.webhook: environment variable WATCH_WEBHOOK holds no URL" in done.output
+    assert "s3cret" not in done.output
+    assert not (tmp_path / "files").exists()
+
+
 def test_dashboards_for_a_grafana(tmp_path: Path) -> None:
     """Each has a name of its own, and its pictures do not overlap; their expressions: test_watch_end_to_end.py."""
     folder = tmp_path / "grafana"

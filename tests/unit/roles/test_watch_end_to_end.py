@@ -11,6 +11,7 @@ import select
 import signal
 import subprocess
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from roles.watch import verify
-from roles.watch.desired import server_address
+from roles.watch.desired import ALERTMANAGER_PORT, alertmanager_dropin, server_address
 from sparkrack.cli.main import sparkrack
 from sparkrack.watch.collect import NODE_QUERIES, UNIT_QUERIES
 from sparkrack.watch.dashboards import DASHBOARDS
@@ -30,7 +31,9 @@ from tests.unit.model.racks import SWITCH, changed
 from tests.unit.ops.shells import stand_in, write
 from tests.unit.roles.card import Machine
 from tests.unit.roles.test_watch_node_metrics import BOOT, UNITS, boots, guarded, ran, systemd
-from tests.unit.roles.watch_server import LIMIT, Server, running, wait_for
+from tests.unit.roles.test_watch_switch_reader import read_rack
+from tests.unit.roles.watch_server import LIMIT, Server, on_loopback, running, wait_for
+from tests.unit.roles.watch_tools import written
 
 WATCHING = ("rack: two", "rack: two\nblackbox: {clock_cap: {asus: 2200}}\nwatch: {}")
 
@@ -213,6 +216,57 @@ def test_a_node_that_dies_is_told(server: Server, tmp_path: Path) -> None:
         verify.test_every_node_is_scraped(server.rack.nodes["spark2"], machine, server.rack, report)
     with pytest.raises(AssertionError, match="Connection refused"):
         verify.test_the_exporter_answers(server.rack.nodes["spark1"], machine, server.rack)  # type: ignore[arg-type]
+
+
+# Name, node and further labels of an alert, and whether others silence it.
+ALERTS: tuple[tuple[str, dict[str, str], str], ...] = (
+    ("NodeSilent", {"node": "spark1"}, "active"),
+    ("LinkSlow", {"node": "spark1", "device": "enp1s0f1np1"}, "suppressed"),
+    ("EngineDown", {"node": "spark1", "unit": "qwen"}, "suppressed"),
+    ("MtuChanged", {"node": "spark2", "device": "enp1s0f1np1"}, "active"),
+    ("KernelsDiffer", {}, "active"),
+)
+UNREACHABLE = (
+    ("SwitchSilent", {"node": "spark2", "switch": "crs812", "problem": "unreachable"}, "active"),
+    ("LinkDown", {"node": "spark2", "device": "enp1s0f1np1"}, "suppressed"),
+    ("HalfMissing", {"node": "spark2", "device": "enp1s0f1np1"}, "active"),
+    ("LinkDown", {"node": "other", "device": "enp1s0f1np1"}, "active"),
+)
+REFUSED = (
+    ("SwitchSilent", {"node": "spark2", "switch": "crs812", "problem": "refused"}, "active"),
+    ("LinkDown", {"node": "spark2", "device": "enp1s0f1np1"}, "active"),
+)
+
+
+@pytest.mark.parametrize("alerts", [ALERTS, UNREACHABLE, REFUSED], ids=["node", "unreachable", "refused"])
+def test_which_alerts_silence_which(tmp_path: Path, alerts: tuple[tuple[str, dict[str, str], str], ...]) -> None:
+    """As a real Alertmanager shows their states."""
+    found, _ = on_loopback(read_rack())
+    written(tmp_path, found)
+    server = Server(found, tmp_path)
+    url = f"http://{server_address(found)}:{ALERTMANAGER_PORT}/api/v2/alerts"
+    sent = [{"labels": {"alertname": name, **labels}} for name, labels, _ in alerts]
+    request = urllib.request.Request(url, json.dumps(sent).encode(), {"Content-Type": "application/json"})
+
+    def taken() -> bool:
+        try:
+            with urllib.request.urlopen(request, timeout=5):  # noqa: S310 - an address of this machine
+                return True
+        except OSError:
+            return False
+
+    def states() -> list[tuple[str, dict[str, str], str]]:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            shown = [(one["labels"], one["status"]["state"]) for one in json.load(answer)]
+        return [(labels.pop("alertname"), labels, state) for labels, state in shown]
+
+    server.start("alertmanager", alertmanager_dropin(found))
+    try:
+        wait_for("Alertmanager takes alerts", taken)
+        wanted = sorted(json.dumps(alert, sort_keys=True) for alert in alerts)
+        wait_for("these states", lambda: sorted(json.dumps(one, sort_keys=True) for one in states()) == wanted)
+    finally:
+        server.stop_all()
 
 
 def test_nothing_listens_on_other_addresses(server: Server) -> None:

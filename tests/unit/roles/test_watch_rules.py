@@ -50,6 +50,7 @@ def node(name: str, device: str = "enp1s0f1np1") -> Series:
         f'node_systemd_unit_state{{{here},name="docker.service",state="failed"}}': "0",
         f'node_thermal_zone_temp{{{here},zone="0"}}': "70",
         f'node_filesystem_avail_bytes{{{here},mountpoint="/"}}': "8e11",
+        f'node_filesystem_size_bytes{{{here},mountpoint="/"}}': "3.7e12",
         f"node_timex_offset_seconds{{{here}}}": "0.0001",
         f"node_timex_sync_status{{{here}}}": "1",
         f'node_uname_info{{{here},release="6.17.0"}}': "1",
@@ -158,6 +159,8 @@ HEALTHY: Series = {
     f"sglang:generation_tokens_total{{{SGLANG}}}": "5",
     f"sglang:prompt_tokens_total{{{SGLANG}}}": "5",
     f"sglang:token_usage{{{SGLANG}}}": "0.2",
+    'up{job="prometheus"}': "1",
+    'up{job="alertmanager"}': "1",
     'prometheus_rule_evaluation_failures_total{job="prometheus",rule_group="x"}': "2",
     'prometheus_config_last_reload_successful{job="prometheus"}': "1",
     'alertmanager_config_last_reload_successful{job="alertmanager"}': "1",
@@ -285,6 +288,13 @@ FAILURES = (
         "the recorder of spark1 takes no samples",
     ),
     F(
+        "RecorderStale",
+        {'sparkrack_recorder_last_sample_timestamp_seconds{node="spark1"}': None},
+        5,
+        {**SPARK1, "part": "recorder"},
+        "the recorder of spark1 takes no samples",
+    ),
+    F(
         "ClockStuckLow",
         {'sparkrack_gpu_sm_clock_hertz{node="spark1"}': "6e8"},
         4,
@@ -358,6 +368,14 @@ FAILURES = (
     F(
         "LinkFlaps",
         {f"node_network_carrier_changes_total{{{H1}}}": "4+1"},
+        10,
+        {"job": "node", **HALF1},
+        "the link of enp1s0f1np1 of spark1 goes and comes",
+    ),
+    # Down, up, down.
+    F(
+        "LinkFlaps",
+        {f"node_network_carrier_changes_total{{{H1}}}": "4x20 5x4 6x4 7"},
         10,
         {"job": "node", **HALF1},
         "the link of enp1s0f1np1 of spark1 goes and comes",
@@ -440,6 +458,13 @@ FAILURES = (
         4,
         {"job": "alertmanager"},
         "alertmanager runs with an older configuration",
+    ),
+    F(
+        "AlertmanagerDown",
+        {'up{job="alertmanager"}': "0"},
+        4,
+        {"job": "alertmanager"},
+        "Alertmanager does not answer: no alert reaches a receiver",
     ),
     F(
         "NotificationsFail",
@@ -757,6 +782,7 @@ ONE_RAIL: dict[str, str | None] = {
     f'sparkrack_rdma_bytes_total{{{N1},device="mlx5_1",direction="tx",half="1",port="1"}}': "7"
 }
 UNPROVEN: dict[str, str | None] = {f"sparkrack_bandwidth_record_current{{{TO2}}}": "0"}
+LEFT = (("rack: two", "rack: two\nleave: [memory, blackbox, fabric, rdma]"),)
 JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2",sender="spark1"}'
 
 
@@ -768,6 +794,7 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
         # Nothing measures where no unit of several nodes is to run, or where rack.yaml wants no proof.
         ("BandwidthUnproven", UNPROVEN, (*WIDE, BLACKBOX)),
         ("BandwidthUnproven", UNPROVEN, (UNIT_EDIT, *WIDE, BLACKBOX, ("serving:", "serving:\n  rdma_proof: none"))),
+        ("BandwidthUnproven", UNPROVEN, (UNIT_EDIT, *WIDE, BLACKBOX, ("memory: 0.8}", "memory: 0.8, wish: down}"))),
         # A measurement of a boot before says nothing of now.
         ("HalfStuckAt13G", UNPROVEN | {f"sparkrack_bandwidth_bits_per_second{{{TO2}}}": "1.3e10"}, None),
         # The node that would have the journal is away: its own alert tells.
@@ -782,6 +809,36 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
         ("RemoteJournalStale", {JOURNAL2: None}, (UNIT_EDIT, *WIDE)),
         ("BlackBoxDisarmed", {f'sparkrack_blackbox_armed{{{N1},part="upload"}}': "0"}, (UNIT_EDIT, *WIDE)),
         ("DrillOverdue", {f"sparkrack_drift_last_run_timestamp_seconds{{{DRIFT}}}": None}, None),
+        # A cable that was taken out and put in again, and a node whose links come up after a boot.
+        ("LinkFlaps", {f"node_network_carrier_changes_total{{{H1}}}": "4x70 5x4 6"}, None),
+        (
+            "LinkFlaps",
+            {
+                f"node_boot_time_seconds{{{N1}}}": "1000x70 2050",
+                f"node_network_carrier_changes_total{{{H1}}}": "4x70 3",
+            },
+            None,
+        ),
+        # A model that has arrived: the rest of the disk does not go as fast.
+        (
+            "DiskFull",
+            {f'node_filesystem_avail_bytes{{{N1},mountpoint="/"}}': "2e12x40 1.9e12x8 1.8e12x8 1.7e12x8 1.6e12"},
+            None,
+        ),
+        # The recorder of a node that is off takes no samples; NodeSilent tells.
+        (
+            "RecorderStale",
+            {
+                'sparkrack_recorder_last_sample_timestamp_seconds{node="spark1"}': None,
+                f"up{{{N1}}}": "0",
+            },
+            None,
+        ),
+        # What a left role would set is compared with nothing.
+        ("SwapOn", {f"node_memory_SwapTotal_bytes{{{N1}}}": "17e9"}, (*LEFT, UNIT_EDIT)),
+        ("MemoryNearFloor", {f"node_memory_MemAvailable_bytes{{{N1}}}": "4e9"}, (*LEFT, UNIT_EDIT)),
+        ("ClockAboveCap", {'sparkrack_gpu_sm_clock_hertz{node="spark1"}': "2.4e9"}, (*LEFT, UNIT_EDIT)),
+        ("MtuChanged", {f"node_network_mtu_bytes{{{H1}}}": "1500"}, (*LEFT, UNIT_EDIT)),
         # An end without a shutdown, and its records, are no news for ever.
         (
             "NodeRebootedWithoutCleanShutdown",

@@ -143,6 +143,27 @@ def test_the_file_with_secrets_is_written_and_never_shown(wrong: str, url: str) 
     assert "hooks.example.org" not in put
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3cret",
+        "ftp://h/s3cret",
+        "http://[::s3cret",
+        "http://ho oks/s3cret",
+        "http:///s3cret",
+        "http://h:s3cret/",
+        "https://h\ns3",
+    ],
+)
+def test_a_webhook_that_is_no_url_is_refused_and_not_shown(url: str) -> None:
+    """amtool would print it."""
+    with pytest.raises(
+        ValueError, match=r"^watch\.notify\.webhook: environment variable WATCH_WEBHOOK holds no"
+    ) as refused:
+        notifications.alertmanager_text(rack(NOTIFY), {HOOK: url})
+    assert "s3" not in str(refused.value)
+
+
 def test_a_secret_that_cannot_be_fetched_names_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WATCH_WEBHOOK", raising=False)
     with pytest.raises(ValueError, match=r"watch\.notify\.webhook: environment variable WATCH_WEBHOOK is not set"):

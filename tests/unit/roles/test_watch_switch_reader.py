@@ -213,7 +213,7 @@ def test_what_is_refused(section: str, edits: tuple[tuple[str, str], ...], line:
 
 
 def test_the_links_of_a_switch_that_is_gone_are_silenced(tmp_path: Path) -> None:
-    """By amtool's own reading of the file; not those of a switch that only refuses its reader."""
+    """Which alerts Alertmanager silences then: test_watch_end_to_end.py."""
     (rule,) = switch_reader.inhibitions(read_rack())
     assert rule["source_matchers"] == ['alertname="SwitchSilent"', 'problem="unreachable"', 'switch="crs812"']
     assert rule["target_matchers"] == ['alertname=~"Link.+"', 'node=~"spark1|spark2"']
