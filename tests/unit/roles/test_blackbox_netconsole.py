@@ -229,6 +229,21 @@ def test_what_is_no_text_does_no_harm(receiver: Receiver) -> None:
     assert receiver.lines()[0].endswith(" ?[2J?? 4,1")
 
 
+def test_a_number_that_no_kernel_sends_is_text(receiver: Receiver) -> None:
+    """Python refuses to convert a number of more than 4300 digits."""
+    receiver.send(b"4," + b"9" * 5000 + b",1,-;forged\n")
+    receiver.send(b"4,1,1,-;after\n")
+    wait(lambda: receiver.lines() and "after" in receiver.lines()[-1], "it has ended")
+    assert "missing" not in "".join(receiver.lines())
+
+
+def test_an_address_that_the_node_does_not_have_is_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-I", str(FILES / "netconsole_receiver.py"), "--listen=192.0.2.1:6666"]
+    command += ["--sender=spark1=127.0.0.1", f"--folder={tmp_path}", "--limit=1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert (done.returncode, done.stderr) == (1, "192.0.2.1:6666: Cannot assign requested address\n")
+
+
 def test_a_file_that_is_full_is_kept_once(tmp_path: Path) -> None:
     with ExitStack() as stack:
         receiver = Receiver(tmp_path, stack)
