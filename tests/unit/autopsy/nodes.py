@@ -26,7 +26,7 @@ sed -u -e "s#/var/lib/sparkrack/blackbox#$node#g" -e "s#/proc/sys/kernel/random/
 TOOLS = {
     "journalctl": """#!/bin/sh
 case "$*" in
-*/remote*) file="$NODE/remote/lines";;
+*/remote/*) for word; do case "$word" in --file=*) cat "${word#--file=}";; esac; done; exit 0;;
 *--boot=-1*) file="$NODE/journal-before";;
 *) cat "$NODE/logged" 2> /dev/null; cat "$NODE/kmsg" 2> /dev/null; exit 0;;
 esac

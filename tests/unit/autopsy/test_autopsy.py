@@ -100,7 +100,7 @@ def test_a_dead_node_by_what_another_one_received(rack: Rack) -> None:
     )
     os.utime(ring, (now - 30.5, now - 30.5))
     rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 30:.3f} 0,77,5,-;{PANIC}\n")
-    rack.nodes.write("spark2", "remote/lines", f"{entry(now - 36, 'the last line', 'vllm')}\n")
+    rack.nodes.write("spark2", "remote/remote-spark1.journal", f"{entry(now - 36, 'the last line', 'vllm')}\n")
     found = rack.report()
     assert (found["verdict"], found["alive"], found["boot"]) == ("panic", False, BOOT)
     assert found["signs"][0]["source"] == "netconsole"
@@ -151,7 +151,7 @@ def test_a_panic_before_the_boot_of_a_dead_node_does_not_count(rack: Rack, witne
         os.utime(rack.nodes.write("spark2", "peers/spark1.ring", text), (now - 100, now - 100))
     else:
         text = "".join(f"{entry(at, 'x', 'vllm', boot)}\n" for at, boot in boots)
-        rack.nodes.write("spark2", "remote/lines", text)
+        rack.nodes.write("spark2", "remote/remote-spark1.journal", text)
     found = rack.report()
     assert (found["verdict"], found["boot"]) != ("panic", BOOT), found
     rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 99:.3f} {PANIC}\n")
