@@ -119,7 +119,7 @@ class Drill:
                     f"{received} -n 400 -q --no-pager | grep -c {word}",
                 ),
             ):
-                # One that is declared and not there, or at a node that does not answer, is a fault that the drill finds.
+                # A declared one that is not there, or whose node does not answer, is a fault that the drill finds.
                 if declared or _status(self.peer, there) == 0:
                     places[name] = (self.peer, command, 1)
                 else:

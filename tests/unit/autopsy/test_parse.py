@@ -20,6 +20,7 @@ NOW = datetime(2026, 11, 25, 1, 0, 10)
 CLOCK = {"date": "2026-11-25", "time": "01:00:10", "gmt-offset": "+01:00"}
 LEGS = {"qsfp56-dd-1-1": "qsfp56-dd-1-1"}
 ASKED = 1_795_000_000.0
+MARKERS: tuple[Any, ...] = (7, [], {}, {"time": "x", "target": None}, {"time": 1e300, "target": None})
 WRITER = "/usr/lib/systemd/systemd-journal-remote"
 
 
@@ -136,10 +137,7 @@ def test_the_evidence_of_a_boot() -> None:
         *("", "[]", "null", "{}", json.dumps(evidence(schema="sparkrack.boot-evidence/9"))),
         json.dumps(evidence(boot="../../etc")),
         json.dumps({key: value for key, value in evidence().items() if key != "marker"}),
-        *(
-            json.dumps(evidence(marker=marker))
-            for marker in (7, [], {}, {"time": "x", "target": None}, {"time": 1e300})
-        ),
+        *(json.dumps(evidence(marker=marker)) for marker in MARKERS),
         *(json.dumps(evidence(before=before)) for before in (7, "", "x; reboot", [BOOT])),
         *(json.dumps(evidence(pstore=pstore)) for pstore in (7, "x", [7], [None])),
         *(json.dumps(evidence(unread=unread)) for unread in (7, "x", ["x"])),
