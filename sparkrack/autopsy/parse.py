@@ -91,9 +91,17 @@ def journal(text: str, source: str) -> dict[str, tuple[LogLine, ...]]:
             at, boot = _time(int(entry["__REALTIME_TIMESTAMP"]) / 1e6), str(entry["_BOOT_ID"])
         except (ValueError, TypeError, KeyError):
             continue
-        program = str(entry.get("SYSLOG_IDENTIFIER") or entry.get("_COMM") or entry.get("_TRANSPORT") or "?")
-        found.setdefault(boot, []).append(LogLine(at, source, program, _message(entry.get("MESSAGE"))))
+        found.setdefault(boot, []).append(LogLine(at, source, _program(entry), _message(entry.get("MESSAGE"))))
     return {boot: tuple(sorted(lines, key=lambda line: line.time or 0)) for boot, lines in found.items()}
+
+
+def _program(entry: Mapping[str, Any]) -> str:
+    """Return what wrote an entry, as boot_evidence.py does: each program chooses its SYSLOG_IDENTIFIER."""
+    name = str(entry.get("SYSLOG_IDENTIFIER") or entry.get("_COMM") or entry.get("_TRANSPORT") or "?")
+    trusted = entry.get("_TRANSPORT") == "kernel" or (name == "systemd" and entry.get("_PID") == "1")
+    if name not in ("kernel", "systemd") or trusted:
+        return name
+    return f"{entry.get('_COMM') or '?'}, as {name}"
 
 
 def _message(message: Any) -> str:

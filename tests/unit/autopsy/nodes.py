@@ -128,4 +128,6 @@ def sample(at: float, boot: str = BOOT, **parts: Any) -> str:
 def entry(at: float, text: str, program: str = "kernel", boot: str = BOOT) -> str:
     """One line of `journalctl --output=json`."""
     stamp = str(int(at * 1e6))
-    return json.dumps({"_BOOT_ID": boot, "__REALTIME_TIMESTAMP": stamp, "SYSLOG_IDENTIFIER": program, "MESSAGE": text})
+    found = {"_BOOT_ID": boot, "__REALTIME_TIMESTAMP": stamp, "SYSLOG_IDENTIFIER": program, "MESSAGE": text}
+    trusted = {"kernel": {"_TRANSPORT": "kernel"}, "systemd": {"_TRANSPORT": "journal", "_PID": "1"}}
+    return json.dumps(found | trusted.get(program, {"_TRANSPORT": "stdout", "_PID": "7", "_COMM": program}))

@@ -92,6 +92,34 @@ def test_a_time_that_no_clock_has_is_left_out(at: float) -> None:
         parse.evidence_lines(evidence(journal={"lines": [{"time": at, "source": "x", "text": "x"}]}))
 
 
+@pytest.mark.parametrize(
+    ("trusted", "program"),
+    [
+        ({"_TRANSPORT": "kernel"}, "kernel"),
+        ({"_TRANSPORT": "syslog", "_PID": "7", "_COMM": "logger"}, "logger, as kernel"),
+        ({"_TRANSPORT": "syslog"}, "?, as kernel"),
+    ],
+)
+def test_a_program_that_calls_itself_the_kernel_is_not_the_kernel(trusted: dict[str, str], program: str) -> None:
+    forged = json.loads(entry(ASKED, "Kernel panic - not syncing: x"))
+    del forged["_TRANSPORT"]
+    assert parse.journal(json.dumps(forged | trusted), "journal")[BOOT][0].program == program
+
+
+@pytest.mark.parametrize(
+    ("trusted", "program"),
+    [
+        ({"_TRANSPORT": "journal", "_PID": "1", "_COMM": "systemd"}, "systemd"),
+        ({"_TRANSPORT": "kernel"}, "systemd"),
+        ({"_TRANSPORT": "syslog", "_PID": "12", "_COMM": "logger"}, "logger, as systemd"),
+    ],
+)
+def test_a_program_that_calls_itself_systemd_is_not_systemd(trusted: dict[str, str], program: str) -> None:
+    """Early in a boot, and at its end, systemd itself writes to the kernel's log, which takes root."""
+    forged = {key: value for key, value in json.loads(entry(ASKED, "x", "systemd")).items() if not key.startswith("_P")}
+    assert parse.journal(json.dumps(forged | trusted), "journal")[BOOT][0].program == program
+
+
 def test_the_log_of_the_switch() -> None:
     rows = [
         {"time": "2026-11-25 00:59:59", "message": "qsfp56-dd-1-1 link down"},
