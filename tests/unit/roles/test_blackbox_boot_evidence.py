@@ -177,6 +177,19 @@ def test_counters_of_the_boot_before(node: Path) -> None:
     assert found["nvme"] == {"nvme0": {"unsafe_shutdowns": 8, "power_cycles": 42}}
 
 
+def test_counters_of_an_earlier_boot_are_no_growth(node: Path) -> None:
+    """A boot between them collected nothing: what the disk counted since is of two ends."""
+    write(node, "/sys/class/nvme/nvme0/model", "x")
+    stand_in(node, "smartctl", f"echo '{NVME}'")
+    next_boot(node, "d" * 32)
+    journal(node, entry(0, "x", boot="c" * 32))
+    collected(node, "d" * 32)
+    next_boot(node, NOW)
+    journal(node, entry(0, "x"))
+    found = collected(node)
+    assert (found["before"], found["nvme_before"]) == (BEFORE, None)
+
+
 def test_what_cannot_be_read_is_told(node: Path) -> None:
     journal(node, "Data from the specified boot is not available", code=1)
     write(node, "/sys/class/nvme/nvme0/model", "x")

@@ -60,7 +60,7 @@ def test_the_kernel_sends_over_the_management_interface(tmp_path: Path) -> None:
     done = script(root, "10.77.0.11", "10.77.0.12")
     assert done.returncode == 0, done.stderr
     assert armed(root) == ARMED
-    assert (root / "kmsg").read_text() == f"<4>{netconsole.MARK}\n"
+    assert (root / "kmsg").read_text() == "<4>sparkrack-netconsole-mark\n"
     assert (root / "proc/sys/kernel/printk").read_text().split()[0] == "5"
     assert "ip -o -4 route get 10.77.0.12 from 10.77.0.11 oif enP7s7" in calls(root)
 
@@ -75,6 +75,15 @@ def test_a_second_time_nothing_is_written_but_the_mark(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
     assert [(root / TARGET / name).stat().st_mtime_ns for name in FIELDS] == before
     assert (root / "proc/sys/kernel/printk").read_text().split()[0] == "7"
+
+
+def test_a_target_that_the_kernel_disabled_is_armed_again(tmp_path: Path) -> None:
+    """The kernel does so when the interface disappears; all other values stay."""
+    root = node(tmp_path)
+    assert script(root, "10.77.0.11", "10.77.0.12").returncode == 0
+    write(root, f"/{TARGET}/enabled", "0\n")
+    assert script(root, "10.77.0.11", "10.77.0.12").returncode == 0
+    assert armed(root) == ARMED
 
 
 def test_another_card_of_the_receiver_is_noticed(tmp_path: Path) -> None:
