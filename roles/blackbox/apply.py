@@ -361,7 +361,8 @@ def _recorder_starts(facts: BlackboxFacts, written: set[str]) -> tuple[list[Even
     events: list[Event] = []
     steps: list[str] = []
     state = facts.recorder_state
-    silent = state.age is None or state.age > recorder.SILENT
+    # Also in the future: the clock went back, and a recorder that runs would have written since.
+    silent = state.age is None or abs(state.age) > recorder.SILENT
     for name, path in recorder.UNITS.items():
         if all(file.path != path for file in facts.recorder_files):
             continue
@@ -373,7 +374,11 @@ def _recorder_starts(facts: BlackboxFacts, written: set[str]) -> tuple[list[Even
         reason = None
         if not ({path, recorder.PROGRAM} & written or state.pending or now.reload):
             if now.active == "active" and name == recorder.NAME and silent:
-                reason = "it has written no sample" if state.age is None else f"its last sample is {state.age} s old"
+                reason = (
+                    "it has written no sample"
+                    if state.age is None
+                    else f"its last sample is {recorder.age_text(state.age)}"
+                )
             elif now.active == "active":
                 continue
         events.append(Event(EventKind.RESTART, subject=name, action=Action.RESTART, detail=reason))

@@ -31,6 +31,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from core.model.errors import printable_line
 from core.util import regular_file
 from core.util.atomic_file import write_atomic
+from roles.blackbox import journal_stream
 
 CERTIFICATE = "blackbox-ca.pem"
 KEY = "blackbox-ca.key"
@@ -41,6 +42,11 @@ NODE_DAYS = 730
 RENEWED = timedelta(days=180)
 """The certificate of a node is renewed so long before its end: a rack is applied at least twice a year."""
 _LARGEST = 64 * 1024
+ANOTHER_CA = (
+    f"remove {CERTIFICATE} and {KEY} beside rack.yaml and {journal_stream.AUTHORITY} on every node; the next run makes "
+    "another CA, and new certificates for all nodes"
+)
+"""What replaces a CA. The file of a node has to be removed by hand: a machine without the CA makes no second one."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +66,15 @@ class RackAuthority:
         try:
             end = x509.load_pem_x509_certificate(content).not_valid_after_utc - RENEWED
         except ValueError:
-            raise ValueError(f"{name} has no certificate in PEM; {self._renew}") from None
+            raise ValueError(f"{name} has no certificate in PEM; {ANOTHER_CA}") from None
         if datetime.now(UTC) > end:
-            raise ValueError(f"{name} has to be replaced since {end:%Y-%m-%d}, before it expires; {self._renew}")
+            raise ValueError(f"{name} has to be replaced since {end:%Y-%m-%d}, before it expires; {ANOTHER_CA}")
         return content
 
     @property
     def there(self) -> bool:
         """Whether the key of the CA is on this machine. Does not read it."""
         return (self.folder / KEY).exists()
-
-    @property
-    def _renew(self) -> str:
-        return f"remove {CERTIFICATE} and {KEY} there, and a run makes another CA and new certificates for all nodes"
 
     def signing_fault(self, trusts: bool) -> str:
         """Return why no certificate can be signed, and what is to be done; empty if one can, or a CA can be made.
@@ -85,13 +87,12 @@ class RackAuthority:
         if self.pem is None and trusts:
             return (
                 f"the node has a certificate of the rack's CA, and {_shown(self.folder / CERTIFICATE)} is missing; "
-                f"copy {CERTIFICATE} and {KEY} from the machine that made them, or, if they are lost, remove "
-                "/etc/sparkrack/blackbox of every node, and a run makes another CA"
+                f"copy {CERTIFICATE} and {KEY} from the machine that made them; if they are lost, {ANOTHER_CA}"
             )
         if self.pem is not None and not self.there:
             return (
                 f"{_shown(self.folder / KEY)} is missing, and the node needs a certificate; {elsewhere}; if it is "
-                f"lost, remove {CERTIFICATE}, and a run makes another CA and new certificates for all nodes"
+                f"lost, {ANOTHER_CA}"
             )
         try:
             _ = self._private() if self.pem is not None else None

@@ -23,8 +23,6 @@ SENDER_PATHS = (PROGRAM, f"{_UNITS}/{SERVICE}", f"{_UNITS}/{TIMER}")
 RECEIVER_PATHS = (RECEIVE_PROGRAM, f"{_UNITS}/{RECEIVE}")
 UNITS = (TIMER, RECEIVE)
 RECEIVED = "/var/lib/sparkrack/blackbox/netconsole"
-MARK = "sparkrack-netconsole-mark"
-MARK_SECONDS = 300
 WARNING_LEVEL = 5
 """Messages with a number below the level of the console are sent: with 5 warnings (4) are."""
 LOSING_DRIVER = "r8169"

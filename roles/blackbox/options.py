@@ -194,12 +194,12 @@ def unencrypted(blackbox: BlackboxOptions | None) -> Iterator[RuleViolation]:
     """What leaves the nodes unencrypted, which is allowed and worth knowing; nothing without the section."""
     if blackbox is None:
         return
-    everyone = "who is on the management network can read and forge it"
+    exposed = "any host on the management network can read and forge it"
     if blackbox.remote == "plain":
-        what = f"the journal and the samples of each node go to another one unencrypted: {everyone}"
+        what = f"the journal and the samples of each node go to another one unencrypted: {exposed}"
         yield RuleViolation(("blackbox", "remote"), what, "tls encrypts it")
     if blackbox.netconsole == "plain":
-        what = f"what the kernel of each node logs goes to another one unencrypted: {everyone}"
+        what = f"what the kernel of each node logs goes to another one unencrypted: {exposed}"
         yield RuleViolation(("blackbox", "netconsole"), what, "false keeps it on the node")
 
 

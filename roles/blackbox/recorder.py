@@ -110,9 +110,15 @@ def _tls(mode: str) -> list[str]:
     return ["--tls", *CERTIFICATES] if mode == "tls" else []
 
 
+def age_text(seconds: float) -> str:
+    """Return the age of a sample in words; the clock of a node may have gone back since."""
+    return f"{seconds:.0f} s old" if seconds >= 0 else f"{-seconds:.0f} s in the future"
+
+
 class RecorderState(NamedTuple):
     """What a node says of its recorder. `pending`: a run wrote files that no program has read yet. `age`: seconds since
-    the last sample; None without a ring. `python`: whether there is an interpreter.
+    the last sample, negative where the clock went back since; None without a ring. `python`: whether there is an
+    interpreter.
     """
 
     pending: bool

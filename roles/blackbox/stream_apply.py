@@ -203,8 +203,8 @@ def send_journal(here: NodeStreams) -> Changeset:
     warnings: tuple[Event, ...] = ()
     if facts.rack.options(BlackboxOptions).remote == "plain":
         detail = (
-            f"its journal goes to {to.name} unencrypted (blackbox.remote: plain): who is on the management network can "
-            "read and forge it; tls encrypts it"
+            f"its journal goes to {to.name} unencrypted (blackbox.remote: plain): any host on the management network "
+            "can read and forge it; tls encrypts it"
         )
         warnings = (Event(EventKind.NOTE, detail=detail),)
     files = journal_stream.sender_files(facts.rack, to)
@@ -235,7 +235,7 @@ def send_kernel_messages(here: NodeStreams) -> Changeset:
     if to is None:
         return _without_netconsole(facts)
     detail = (
-        f"messages of its kernel go to {to.name} unencrypted (blackbox.netconsole: plain): who is on the management "
+        f"messages of its kernel go to {to.name} unencrypted (blackbox.netconsole: plain): any host on the management "
         "network can read and forge them"
     )
     warnings = (Event(EventKind.NOTE, detail=detail),)

@@ -476,8 +476,9 @@ def test_samples_are_recorded(
     boot = output(node, machine, "cat /proc/sys/kernel/random/boot_id").strip().replace("-", "")
     if newest is None:
         faults.append(f"{recorder.RING} has no record")
-    elif newest["boot"] != boot or now - newest["time"] > limit:
-        faults.append(f"the newest record is {now - newest['time']:.0f} s old, wanted at most {limit:g} s")
+    elif newest["boot"] != boot or abs(now - newest["time"]) > limit:
+        age = recorder.age_text(now - newest["time"])
+        faults.append(f"the newest record is {age}, wanted at most {limit:g} s old")
     # claim: blackbox.recorder-gpu
     elif newest["gpu"]["state"] != "ok":
         faults.append(f"values of the GPU are {newest['gpu']['state']}; journalctl --unit={recorder.NAME}")
@@ -497,7 +498,8 @@ def test_metrics_of_the_recorder_are_new(
     found = re.search(rf"^{name} ([0-9.]+)$", output(node, machine, f"cat {recorder.METRICS}"), re.MULTILINE)
     assert found, f"{node.name}: {recorder.METRICS} has no {name}"
     age = int(output(node, machine, "date +%s").strip()) - float(found[1])
-    assert age <= 60, f"{node.name}: the sample of {recorder.METRICS} is {age:.0f} s old, wanted at most 60 s"
+    reported = f"the sample of {recorder.METRICS} is {recorder.age_text(age)}, wanted at most 60 s old"
+    assert abs(age) <= 60, f"{node.name}: {reported}"
 
 
 def test_samples_of_other_nodes_arrive(
@@ -516,9 +518,9 @@ def test_samples_of_other_nodes_arrive(
         newest, now = newest_record(node, machine, f"{recorder.PEERS}/{other}.ring")
         if newest is None:
             faults.append(f"no sample of {other} has arrived")
-        elif now - newest["time"] > recorder.SILENT:
-            age = f"{now - newest['time']:.0f} s"
-            faults.append(f"the newest sample of {other} is {age} old, wanted at most {recorder.SILENT} s")
+        elif abs(now - newest["time"]) > recorder.SILENT:
+            age = recorder.age_text(now - newest["time"])
+            faults.append(f"the newest sample of {other} is {age}, wanted at most {recorder.SILENT} s old")
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 

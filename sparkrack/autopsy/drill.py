@@ -16,7 +16,7 @@ from roles.blackbox.boot_evidence import BOOTS, FOLDER
 from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.watchdog import manager
 from sparkrack.autopsy.collect import collect_evidence
-from sparkrack.autopsy.questions import REMOTE_JOURNAL
+from sparkrack.autopsy.questions import remote_journal
 from sparkrack.autopsy.verdict import Cause, Verdict, judge
 from sparkrack.rebuild.workloads import CONTAINERS, parse_workload, unit_blockers
 from sparkrack.status.drills import DrillLevel, DrillResult
@@ -104,15 +104,23 @@ class Drill:
         missing = []
         if self.peer is not None:
             where, console = self.peer.hostname, f"{FOLDER}/netconsole/{self.node}.log"
-            for name, there, command in (
-                (f"netconsole at {where}", console, f"tail -n 200 {console} | grep -c {word}"),
+            options, received = self.rack.options(BlackboxOptions), remote_journal(self.node)
+            for name, declared, there, command in (
+                (
+                    f"netconsole at {where}",
+                    options.netconsole,
+                    f"[ -e {console} ]",
+                    f"tail -n 200 {console} | grep -c {word}",
+                ),
                 (
                     f"remote journal at {where}",
-                    REMOTE_JOURNAL,
-                    f"journalctl -D {REMOTE_JOURNAL} _HOSTNAME={self.node} -n 400 -q --no-pager | grep -c {word}",
+                    options.remote,
+                    f"{received} -n 1 -q --no-pager",
+                    f"{received} -n 400 -q --no-pager | grep -c {word}",
                 ),
             ):
-                if _status(self.peer, f"[ -e {there} ]") == 0:
+                # A declared one that is not there, or whose node does not answer, is a fault that the drill finds.
+                if declared or _status(self.peer, there) == 0:
                     places[name] = (self.peer, command, 1)
                 else:
                     missing.append(name)

@@ -33,6 +33,10 @@ def boot_evidence(text: str) -> dict[str, Any]:
         known = found["schema"] == EVIDENCE_SCHEMA and _BOOT.fullmatch(found["boot"])
         for key in ("before", "marker", "journal", "pstore", "nvme", "nvme_before", "watchdogs", "kernel", "unread"):
             _ = found[key]
+        known = known and (found["before"] is None or _BOOT.fullmatch(found["before"]))
+        if (marker := found["marker"]) is not None:
+            _ = (_time(marker["time"]), marker["target"])
+        _ = ([record["text"] for record in found["pstore"] or ()], dict(found["unread"] or {}))
     except (ValueError, TypeError, KeyError) as fault:
         raise EvidenceError(f"evidence.json is not what boot_evidence.py writes: {type(fault).__name__}") from None
     if not known:
@@ -44,7 +48,7 @@ def evidence_lines(found: Mapping[str, Any]) -> tuple[LogLine, ...]:
     """Return the journal of the boot before, as its evidence has it. Raises EvidenceError."""
     try:
         return tuple(
-            LogLine(float(line["time"]), "journal", str(line["source"]), str(line["text"]))
+            LogLine(_time(line["time"]), "journal", str(line["source"]), str(line["text"]))
             for line in (found["journal"] or {}).get("lines", ())
         )
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -83,16 +87,31 @@ def journal(text: str, source: str) -> dict[str, tuple[LogLine, ...]]:
     """Parse the JSON of journalctl: the lines by the ID of their boot. Lines of another form are left out."""
     found: dict[str, list[LogLine]] = {}
     for entry in _objects(text):
-        message = entry.get("MESSAGE")
-        if isinstance(message, list):  # bytes that are no text
-            message = bytes(message).decode(errors="replace")
         try:
-            at, boot = int(entry["__REALTIME_TIMESTAMP"]) / 1e6, str(entry["_BOOT_ID"])
+            at, boot = _time(int(entry["__REALTIME_TIMESTAMP"]) / 1e6), str(entry["_BOOT_ID"])
         except (ValueError, TypeError, KeyError):
             continue
-        program = str(entry.get("SYSLOG_IDENTIFIER") or entry.get("_COMM") or entry.get("_TRANSPORT") or "?")
-        found.setdefault(boot, []).append(LogLine(at, source, program, str(message or "")))
+        found.setdefault(boot, []).append(LogLine(at, source, _program(entry), _message(entry.get("MESSAGE"))))
     return {boot: tuple(sorted(lines, key=lambda line: line.time or 0)) for boot, lines in found.items()}
+
+
+def _program(entry: Mapping[str, Any]) -> str:
+    """Return what wrote an entry, as boot_evidence.py does: each program chooses its SYSLOG_IDENTIFIER."""
+    name = str(entry.get("SYSLOG_IDENTIFIER") or entry.get("_COMM") or entry.get("_TRANSPORT") or "?")
+    trusted = entry.get("_TRANSPORT") == "kernel" or (name == "systemd" and entry.get("_PID") == "1")
+    if name not in ("kernel", "systemd") or trusted:
+        return name
+    return f"{entry.get('_COMM') or '?'}, as {name}"
+
+
+def _message(message: Any) -> str:
+    """Return a message as journalctl prints it: a list holds bytes that are no text, or an entry's several messages."""
+    if not isinstance(message, list):
+        return str(message or "")
+    try:
+        return bytes(message).decode(errors="replace")
+    except (TypeError, ValueError):
+        return " ".join(map(str, message))
 
 
 def samples(text: str) -> tuple[Sample, ...]:
@@ -100,7 +119,7 @@ def samples(text: str) -> tuple[Sample, ...]:
     found = []
     for one in _objects(text):
         try:
-            at, boot = float(one["time"]), str(one["boot"])
+            at, boot = _time(one["time"]), str(one["boot"])
         except (ValueError, TypeError, KeyError):
             continue
         memory, gpu, pressure, events = (_mapping(one.get(key)) for key in ("memory", "gpu", "pressure", "events"))
@@ -136,7 +155,7 @@ def netconsole(text: str) -> tuple[LogLine, ...]:
 def _stamp(text: str) -> float | None:
     try:
         if re.fullmatch(r"[0-9.]+", text):
-            return float(text)
+            return _time(text)
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
@@ -215,6 +234,13 @@ def _objects(text: str) -> Iterable[dict[str, Any]]:
             continue
         if isinstance(one, dict):
             yield one
+
+
+def _time(value: Any) -> float:
+    """Return seconds since 1970, before the year 5000. Raises ValueError or TypeError for anything else."""
+    if not 0 <= (seconds := float(value)) < 1e11:
+        raise ValueError(f"{seconds} is no time")
+    return seconds
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

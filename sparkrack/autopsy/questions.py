@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from shlex import quote
 
 from roles.blackbox.boot_evidence import BOOTS, FOLDER
+from roles.blackbox.journal_stream import RECEIVED
+from roles.blackbox.recorder import PROGRAM as RECORDER
 
-RECORDER = "/usr/local/lib/sparkrack/recorder.py"
-REMOTE_JOURNAL = "/var/log/journal/remote"
 LINES = 600
 """Lines of a journal."""
 SAMPLES = 2400
@@ -36,14 +36,25 @@ NODE: Mapping[str, str] = {
 """What the node itself is asked."""
 
 
+def remote_journal(node: str) -> str:
+    """Return shell text that runs journalctl with the options that follow it, on what was received from a node.
+
+    By the names of the files, which the receiver gives: _HOSTNAME of an entry is what its sender says of itself.
+    """
+    files = f"{RECEIVED}/remote-{node}.journal {RECEIVED}/remote-{node}@*.journal*"
+    return (
+        f'set --; for f in {files}; do [ ! -e "$f" ] || set -- "$@" "--file=$f"; done; '
+        f'[ $# -gt 0 ] || exit {ABSENT}; journalctl "$@"'
+    )
+
+
 def of_receiver(node: str, boot: str | None) -> Mapping[str, str]:
     """Return what the node that receives the records of `node` is asked. `boot`: the boot that ended, where known."""
     ring, console = f"{FOLDER}/peers/{node}.ring", f"{FOLDER}/netconsole/{node}.log"
-    match = f"_HOSTNAME={node}" + (f" _BOOT_ID={boot}" if boot else "")
+    match = f"_BOOT_ID={boot} " if boot else ""
     return {
         CLOCK: "date +%s.%N",
-        REMOTE: f"[ -d {REMOTE_JOURNAL} ] || exit {ABSENT}; "
-        f"journalctl --directory={REMOTE_JOURNAL} {match} --output=json --lines={LINES} --quiet --no-pager",
+        REMOTE: f"{remote_journal(node)} {match}--output=json --lines={LINES} --quiet --no-pager",
         CONSOLE: f"[ -e {quote(console)} ] || exit {ABSENT}; tail -n {LINES} {quote(console)}",
         PEER_RING: f"[ -e {quote(ring)} ] && [ -e {RECORDER} ] || exit {ABSENT}; "
         f"/usr/bin/python3 -I {RECORDER} dump {quote(ring)} | tail -n {SAMPLES}",

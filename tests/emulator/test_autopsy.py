@@ -44,7 +44,7 @@ def test_the_leg_of_a_dead_node(workdir: Workdir, nodes: Nodes) -> None:
     pulled = time.time()
     waits_for(lambda: workdir.emulator.links()[f"{cage}-{lane}"] == "no-link")
     nodes.die("spark1")
-    nodes.write("spark2", "remote/lines", f"{entry(pulled, 'the last line', 'vllm')}\n")
+    nodes.write("spark2", "remote/remote-spark1.journal", f"{entry(pulled, 'the last line', 'vllm')}\n")
     found = autopsy(workdir, nodes)
     downs = [
         one for one in found["timeline"] if one["source"] == "switch" and one["text"] == f"{cage}-{lane} link down"
@@ -55,5 +55,5 @@ def test_the_leg_of_a_dead_node(workdir: Workdir, nodes: Nodes) -> None:
     assert abs(switch["skew"]) < 60
     assert (found["verdict"], found["confidence"]) == ("power", "medium"), found["reason"]
     assert "power, or a reset without a record" in found["reason"]
-    os.utime(nodes.write("spark2", "remote/lines", f"{entry(pulled - 120, 'the last line', 'vllm')}\n"))
+    os.utime(nodes.write("spark2", "remote/remote-spark1.journal", f"{entry(pulled - 120, 'the last line', 'vllm')}\n"))
     assert autopsy(workdir, nodes)["verdict"] == "unknown", "a journal that is silent for two minutes is no sign"

@@ -15,7 +15,9 @@ from tests.generated import REPOSITORY
 
 DOCUMENTS = [
     *sorted(REPOSITORY.glob("docs/runbooks/*.md")),
+    REPOSITORY / "docs/autopsy.md",
     REPOSITORY / "docs/rebuild.md",
+    REPOSITORY / "docs/roles/blackbox.md",
     REPOSITORY / "docs/seed.md",
 ]
 SYMPTOMS = ("node-lost", "switch-lost", "cable-moved", "operator")

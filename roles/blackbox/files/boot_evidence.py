@@ -264,15 +264,23 @@ def entry_of(line: str) -> dict[str, Any] | None:
         message = entry.get("MESSAGE")
         if isinstance(message, list):  # bytes that are no text
             message = bytes(message).decode(errors="replace")
-        source = entry.get("SYSLOG_IDENTIFIER") or entry.get("_COMM") or entry.get("_TRANSPORT") or "?"
         return {
             "boot": str(entry["_BOOT_ID"]),
             "time": int(entry["__REALTIME_TIMESTAMP"]) / 1e6,
-            "source": str(source)[:80],
+            "source": source_of(entry)[:80],
             "text": str(message or "")[:LINE_CHARACTERS],
         }
     except (ValueError, TypeError, KeyError, AttributeError):
         return None
+
+
+def source_of(entry: dict[str, Any]) -> str:
+    """Return what wrote an entry. Each program chooses its SYSLOG_IDENTIFIER; only root writes to the kernel's log."""
+    name = str(entry.get("SYSLOG_IDENTIFIER") or entry.get("_COMM") or entry.get("_TRANSPORT") or "?")
+    trusted = entry.get("_TRANSPORT") == "kernel" or (name == "systemd" and entry.get("_PID") == "1")
+    if name not in ("kernel", "systemd") or trusted:
+        return name
+    return f"{entry.get('_COMM') or '?'}, as {name}"
 
 
 def feeding() -> float:

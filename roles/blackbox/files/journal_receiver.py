@@ -24,6 +24,7 @@ import ssl
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,8 @@ FIRST_SOCKET = 3
 HANDSHAKE_SECONDS = 10.0
 SEND_SECONDS = 60.0
 """Seconds that one end of a connection may take to accept data."""
-MOST_CONNECTIONS = 64
+MOST_CONNECTIONS, MOST_OF_ONE_ADDRESS = 64, 8
+"""A sender has one connection, and for two minutes those that a loss of its power left open."""
 VACUUM_SECONDS = 60.0
 CHUNK = 65536
 
@@ -50,9 +52,16 @@ def main() -> None:
     parser.add_argument("--writer", default=WRITER, help=argparse.SUPPRESS)
     options = parser.parse_args()
     senders = dict(one.split("=", 1) for one in options.sender)
-    context = tls_context(options.tls) if options.tls else None
+    try:
+        context = tls_context(options.tls) if options.tls else None
+    except OSError as error:  # ssl.SSLError is an OSError
+        sys.exit(f"certificates in {options.tls}: {error.strerror or error}")
     address, _, port = options.listen.rpartition(":")
-    server = socket.create_server((address, int(port)), backlog=MOST_CONNECTIONS)
+    try:
+        server = socket.create_server((address, int(port)), backlog=MOST_CONNECTIONS)
+    except OSError as error:
+        # Not strerror: create_server adds the address to it.
+        sys.exit(f"{options.listen}: {os.strerror(error.errno or 0)}")
     # Before any thread: each writer is a fork of this process.
     writers = {start_writer(options.writer, name, options.folder, options.run): name for name in senders}
 
@@ -114,6 +123,8 @@ class Receiver:
         self.names = names
         self.run = run
         self.free = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self.lock = threading.Lock()
+        self.open: Counter[str] = Counter()
 
     def serve(self, server: socket.socket) -> None:
         """Take connections for ever, each in a thread."""
@@ -125,6 +136,14 @@ class Receiver:
                 log(f"accept: {error}")
                 self.free.release()
                 time.sleep(1)
+                continue
+            with self.lock:
+                full = self.open[address] >= MOST_OF_ONE_ADDRESS
+                self.open[address] += not full
+            if full:
+                log(f"{address}: has {MOST_OF_ONE_ADDRESS} connections; one more is closed")
+                connection.close()
+                self.free.release()
                 continue
             threading.Thread(target=self.take, args=(connection, address), daemon=True).start()
 
@@ -153,6 +172,10 @@ class Receiver:
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             log(f"{name or address}: {' '.join(str(error).split())[:200]}; closed")
         finally:
+            with self.lock:
+                self.open[address] -= 1
+                if not self.open[address]:
+                    del self.open[address]
             self.free.release()
 
 

@@ -22,7 +22,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 URGENT = re.compile(rb"panic|BUG|watchdog|Oops|lockup", re.IGNORECASE)
-SEQUENCE = re.compile(rb"[0-9]+,([0-9]+),[0-9]+,[^;]*;")
+SEQUENCE = re.compile(rb"[0-9]{1,10},([0-9]{1,20}),[0-9]{1,20},[^;]*;")
+"""The number has 64 bits. A longer one is not of a kernel, and Python refuses to convert a very long one."""
 LARGEST = 65535
 NOTICE_SECONDS = 300.0
 """Seconds between two lines about packets of addresses that are not declared."""
@@ -75,12 +76,18 @@ def main() -> None:
     parser.add_argument("--folder", required=True, type=Path)
     parser.add_argument("--limit", required=True, type=int, help="MiB for each sender")
     options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
     senders = dict(one.split("=", 1) for one in options.sender)
-    logs = {address: SenderLog(options.folder, name, options.limit << 20) for name, address in senders.items()}
+    try:
+        options.folder.mkdir(parents=True, exist_ok=True)
+        logs = {address: SenderLog(options.folder, name, options.limit << 20) for name, address in senders.items()}
+    except OSError as error:
+        sys.exit(f"{error.filename}: {error.strerror}")
     address, _, port = options.listen.rpartition(":")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind((address, int(port)))
+        try:
+            server.bind((address, int(port)))
+        except OSError as error:
+            sys.exit(f"{options.listen}: {error.strerror}")
         print(f"receives kernel messages of {', '.join(senders)} at {options.listen}", flush=True)
         noticed = 0.0
         while True:

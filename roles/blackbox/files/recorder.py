@@ -191,6 +191,12 @@ def events_of(counted: object) -> dict[str, int | None]:
 
 def read_ring(path: Path) -> tuple[list[Record], int]:
     """Return the whole records of a ring, oldest first, and how many places hold anything else."""
+    found, torn = read_places(path)
+    return [record for record, _ in found], torn
+
+
+def read_places(path: Path) -> tuple[list[tuple[Record, bytes]], int]:
+    """Do as `read_ring`, with the bytes of each record."""
     content = path.read_bytes()
     if not content or len(content) % SIZE:
         raise RecorderError(f"{path}: is no ring: {len(content)} bytes, wanted a multiple of {SIZE}")
@@ -198,10 +204,10 @@ def read_ring(path: Path) -> tuple[list[Record], int]:
     for start in range(0, len(content), SIZE):
         place = content[start : start + SIZE]
         if (record := decode(place)) is not None:
-            found.append(record)
+            found.append((record, place))
         elif place.count(0) != SIZE:
             torn += 1
-    return sorted(found, key=lambda record: record.sequence), torn
+    return sorted(found, key=lambda pair: pair[0].sequence), torn
 
 
 class Ring:
@@ -209,29 +215,38 @@ class Ring:
 
     def __init__(self, path: Path, slots: int) -> None:
         self.path, self.slots = path, slots
-        old: list[Record] = []
-        whole = path.exists() and path.stat().st_size == slots * SIZE
+        old: list[tuple[Record, bytes]] = []
         if path.exists():
+            # First: a recorder that runs would go on in a file that was replaced.
+            self._file = self._locked()
             with contextlib.suppress(RecorderError):
-                old, _ = read_ring(path)
-        if not whole:
-            self._make(old[-slots:])
-        self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._file)
-            raise RecorderError(f"{path}: another recorder writes it") from None
-        self.newest = old[-1] if old else None
+                old, _ = read_places(path)
+            if os.fstat(self._file).st_size != slots * SIZE:
+                os.close(self._file)
+                self._make(old[-slots:])
+                self._file = self._locked()
+        else:
+            self._make(())
+            self._file = self._locked()
+        self.newest = old[-1][0] if old else None
 
-    def _make(self, kept: Sequence[Record]) -> None:
+    def _locked(self) -> int:
+        file = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise RecorderError(f"{self.path}: another recorder writes it") from None
+        return file
+
+    def _make(self, kept: Sequence[tuple[Record, bytes]]) -> None:
         new = self.path.with_name(f".{self.path.name}.new")
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640), "wb") as file:
             for _ in range(self.slots):
                 file.write(bytes(SIZE))
-            for record in kept:
+            for record, place in kept:
                 file.seek(record.sequence % self.slots * SIZE)
-                file.write(encode(record.sequence, record.boot, record.body))
+                file.write(place)
             file.flush()
             os.fsync(file.fileno())
         new.replace(self.path)
@@ -1030,6 +1045,8 @@ class Receiver:
         finally:
             with self._lock:
                 self._open[address] -= 1
+                if not self._open[address]:
+                    del self._open[address]
 
     def _take(self, connection: socket.socket, name: str) -> None:
         with self._lock:
@@ -1060,8 +1077,10 @@ class Receiver:
         """Log it, at most once a minute for an address."""
         now = time.monotonic()
         with self._lock:
-            if now - self._refused.get(address, float("-inf")) < 60 or len(self._refused) > 1000:
+            if now - self._refused.get(address, float("-inf")) < 60:
                 return
+            if len(self._refused) > 1000:
+                self._refused.clear()
             self._refused[address] = now
         log(f"connection of {address}: {message}")
 

@@ -26,7 +26,7 @@ sed -u -e "s#/var/lib/sparkrack/blackbox#$node#g" -e "s#/proc/sys/kernel/random/
 TOOLS = {
     "journalctl": """#!/bin/sh
 case "$*" in
-*/remote*) file="$NODE/remote/lines";;
+*/remote/*) for word; do case "$word" in --file=*) cat "${word#--file=}";; esac; done; exit 0;;
 *--boot=-1*) file="$NODE/journal-before";;
 *) cat "$NODE/logged" 2> /dev/null; cat "$NODE/kmsg" 2> /dev/null; exit 0;;
 esac
@@ -128,4 +128,6 @@ def sample(at: float, boot: str = BOOT, **parts: Any) -> str:
 def entry(at: float, text: str, program: str = "kernel", boot: str = BOOT) -> str:
     """One line of `journalctl --output=json`."""
     stamp = str(int(at * 1e6))
-    return json.dumps({"_BOOT_ID": boot, "__REALTIME_TIMESTAMP": stamp, "SYSLOG_IDENTIFIER": program, "MESSAGE": text})
+    found = {"_BOOT_ID": boot, "__REALTIME_TIMESTAMP": stamp, "SYSLOG_IDENTIFIER": program, "MESSAGE": text}
+    trusted = {"kernel": {"_TRANSPORT": "kernel"}, "systemd": {"_TRANSPORT": "journal", "_PID": "1"}}
+    return json.dumps(found | trusted.get(program, {"_TRANSPORT": "stdout", "_PID": "7", "_COMM": program}))

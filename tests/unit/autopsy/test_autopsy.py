@@ -61,6 +61,24 @@ class NoSwitch:
         pass
 
 
+class RestartedSwitch(NoSwitch):
+    """A switch whose only leg went down 130 s ago."""
+
+    links: Mapping[str, Mapping[str, str]] = {}
+    uptime = ""
+
+    def ask(self, sentence: Any) -> Any:
+        match str(sentence[0]):
+            case "/system/clock/print":
+                return [{"date": "2026-11-25", "time": "01:00:10", "gmt-offset": "+00:00"}]
+            case "/interface/print":
+                leg = "qsfp56-dd-1-1"
+                return [{"name": leg, "default-name": leg, "last-link-down-time": "2026-11-25 00:58:00"}]
+            case "/log/print":
+                return []
+        return [{"uptime": self.uptime}]
+
+
 @pytest.fixture
 def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rack:
     (tmp_path / "nodes").mkdir()
@@ -91,6 +109,17 @@ def test_a_node_that_was_shut_down_in_order(rack: Rack) -> None:
     assert states(found)["switch crs812"] == "unknown"
 
 
+@pytest.mark.parametrize(("uptime", "count"), [("1m", 0), ("1h", 1)])
+def test_changes_before_the_start_of_the_switch_do_not_count(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch, uptime: str, count: int
+) -> None:
+    monkeypatch.setattr(RestartedSwitch, "uptime", uptime)
+    monkeypatch.setattr("sparkrack.autopsy.collect.SwitchChecks", RestartedSwitch)
+    rack.nodes.die("spark1")
+    (switch,) = [one for one in rack.report()["sources"] if one["name"].startswith("switch")]
+    assert (switch["state"], switch["detail"].partition(" of ")[0]) == ("read", f"{count} changes"), switch
+
+
 def test_a_dead_node_by_what_another_one_received(rack: Rack) -> None:
     """The clock of the node is 5 s ahead: the time of the received file tells by how much."""
     now = time.time()
@@ -100,7 +129,7 @@ def test_a_dead_node_by_what_another_one_received(rack: Rack) -> None:
     )
     os.utime(ring, (now - 30.5, now - 30.5))
     rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 30:.3f} 0,77,5,-;{PANIC}\n")
-    rack.nodes.write("spark2", "remote/lines", f"{entry(now - 36, 'the last line', 'vllm')}\n")
+    rack.nodes.write("spark2", "remote/remote-spark1.journal", f"{entry(now - 36, 'the last line', 'vllm')}\n")
     found = rack.report()
     assert (found["verdict"], found["alive"], found["boot"]) == ("panic", False, BOOT)
     assert found["signs"][0]["source"] == "netconsole"
@@ -151,7 +180,7 @@ def test_a_panic_before_the_boot_of_a_dead_node_does_not_count(rack: Rack, witne
         os.utime(rack.nodes.write("spark2", "peers/spark1.ring", text), (now - 100, now - 100))
     else:
         text = "".join(f"{entry(at, 'x', 'vllm', boot)}\n" for at, boot in boots)
-        rack.nodes.write("spark2", "remote/lines", text)
+        rack.nodes.write("spark2", "remote/remote-spark1.journal", text)
     found = rack.report()
     assert (found["verdict"], found["boot"]) != ("panic", BOOT), found
     rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 99:.3f} {PANIC}\n")

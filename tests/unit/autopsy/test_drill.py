@@ -313,12 +313,12 @@ def test_a_mark_that_arrives(rack: Rack) -> None:
 def test_a_mark_at_every_place(rack: Rack) -> None:
     """A relay brings what spark2 writes to spark1, as netconsole and the upload of the journal do."""
     folder, stop = rack.folder / "nodes", threading.Event()
-    for file in ("netconsole/spark2.log", "remote/lines"):
+    for file in ("netconsole/spark2.log", "remote/remote-spark2.journal"):
         rack.nodes.write("spark1", file, "an old line\n")
 
     def relay() -> None:
         while not stop.wait(0.02):
-            for source, file in (("kmsg", "netconsole/spark2.log"), ("logged", "remote/lines")):
+            for source, file in (("kmsg", "netconsole/spark2.log"), ("logged", "remote/remote-spark2.journal")):
                 if (folder / "spark2" / source).exists():
                     rack.nodes.write("spark1", file, (folder / "spark2" / source).read_text())
 
@@ -344,6 +344,24 @@ def test_a_mark_disturbs_no_workload(rack: Rack) -> None:
     for file, text in {"containers": CONTAINER, "feeding": "0\n", "panic": "0\n", "boot": "d" * 32}.items():
         rack.nodes.write("spark2", file, text)
     assert rack.run("mark", confirm=None).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("declared", "place"), [("remote: plain", "remote journal"), ("netconsole: plain", "netconsole")]
+)
+@pytest.mark.parametrize("off", [False, True])
+def test_a_place_that_is_declared_and_not_there_fails(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch, declared: str, place: str, off: bool
+) -> None:
+    monkeypatch.setattr(drill, "MARK_SECONDS", 1.0)
+    rack.file.write_text(rack.file.read_text().replace("blackbox: {}", f"blackbox: {{{declared}}}"))
+    rack.node = "spark1"  # the head node of this rack, which has the lock, is the receiver of spark2
+    rack.runs("spark1")
+    if off:
+        rack.nodes.die("spark2")
+    done = rack.run("mark", confirm=None)
+    assert done.exit_code == 2, done.output
+    assert f"not within 1 s in: {place} at spark2" in kept(rack).reason
 
 
 def test_a_mark_that_gets_lost(rack: Rack, monkeypatch: pytest.MonkeyPatch) -> None:

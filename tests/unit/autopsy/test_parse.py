@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sparkrack.autopsy import parse
+from roles.blackbox import journal_stream
+from sparkrack.autopsy import parse, questions
 from sparkrack.autopsy.evidence import DiskCounters, LogLine, Sample
 from sparkrack.autopsy.parse import EvidenceError
 from tests.unit.autopsy.nodes import BOOT, entry, evidence, sample
@@ -17,6 +20,8 @@ NOW = datetime(2026, 11, 25, 1, 0, 10)
 CLOCK = {"date": "2026-11-25", "time": "01:00:10", "gmt-offset": "+01:00"}
 LEGS = {"qsfp56-dd-1-1": "qsfp56-dd-1-1"}
 ASKED = 1_795_000_000.0
+MARKERS: tuple[Any, ...] = (7, [], {}, {"time": "x", "target": None}, {"time": 1e300, "target": None})
+WRITER = "/usr/lib/systemd/systemd-journal-remote"
 
 
 def test_a_sample_as_the_recorder_prints_it() -> None:
@@ -68,6 +73,53 @@ def test_a_journal_by_boots() -> None:
     assert [line.text for line in found["c" * 32]] == ["y"]
 
 
+def test_a_message_that_is_there_twice_is_one_line() -> None:
+    """journalctl prints a field that an entry has twice as a list of texts, and bytes as a list of numbers."""
+    twice = [
+        json.loads(entry(ASKED, "x")) | {"MESSAGE": message} for message in (["one", "two"], [None, 300], {"a": 1})
+    ]
+    found = parse.journal("\n".join(map(json.dumps, twice)), "journal")
+    assert [line.text for line in found[BOOT]] == ["one two", "None 300", "{'a': 1}"]
+
+
+@pytest.mark.parametrize("at", [float("inf"), float("nan"), 1e300, -1.0, 1e12])
+def test_a_time_that_no_clock_has_is_left_out(at: float) -> None:
+    assert parse.samples(sample(at)) == ()
+    stamp = json.loads(entry(ASKED, "x")) | {"__REALTIME_TIMESTAMP": "9" * 30}
+    assert parse.journal(json.dumps(stamp), "journal") == {}
+    assert parse.netconsole(f"{'9' * 30} text\n") == (LogLine(None, "netconsole", "kernel", f"{'9' * 30} text"),)
+    with pytest.raises(EvidenceError):
+        parse.evidence_lines(evidence(journal={"lines": [{"time": at, "source": "x", "text": "x"}]}))
+
+
+@pytest.mark.parametrize(
+    ("trusted", "program"),
+    [
+        ({"_TRANSPORT": "kernel"}, "kernel"),
+        ({"_TRANSPORT": "syslog", "_PID": "7", "_COMM": "logger"}, "logger, as kernel"),
+        ({"_TRANSPORT": "syslog"}, "?, as kernel"),
+    ],
+)
+def test_a_program_that_calls_itself_the_kernel_is_not_the_kernel(trusted: dict[str, str], program: str) -> None:
+    forged = json.loads(entry(ASKED, "Kernel panic - not syncing: x"))
+    del forged["_TRANSPORT"]
+    assert parse.journal(json.dumps(forged | trusted), "journal")[BOOT][0].program == program
+
+
+@pytest.mark.parametrize(
+    ("trusted", "program"),
+    [
+        ({"_TRANSPORT": "journal", "_PID": "1", "_COMM": "systemd"}, "systemd"),
+        ({"_TRANSPORT": "kernel"}, "systemd"),
+        ({"_TRANSPORT": "syslog", "_PID": "12", "_COMM": "logger"}, "logger, as systemd"),
+    ],
+)
+def test_a_program_that_calls_itself_systemd_is_not_systemd(trusted: dict[str, str], program: str) -> None:
+    """Early in a boot, and at its end, systemd itself writes to the kernel's log, which takes root."""
+    forged = {key: value for key, value in json.loads(entry(ASKED, "x", "systemd")).items() if not key.startswith("_P")}
+    assert parse.journal(json.dumps(forged | trusted), "journal")[BOOT][0].program == program
+
+
 def test_the_log_of_the_switch() -> None:
     rows = [
         {"time": "2026-11-25 00:59:59", "message": "qsfp56-dd-1-1 link down"},
@@ -113,6 +165,10 @@ def test_the_evidence_of_a_boot() -> None:
         *("", "[]", "null", "{}", json.dumps(evidence(schema="sparkrack.boot-evidence/9"))),
         json.dumps(evidence(boot="../../etc")),
         json.dumps({key: value for key, value in evidence().items() if key != "marker"}),
+        *(json.dumps(evidence(marker=marker)) for marker in MARKERS),
+        *(json.dumps(evidence(before=before)) for before in (7, "", "x; reboot", [BOOT])),
+        *(json.dumps(evidence(pstore=pstore)) for pstore in (7, "x", [7], [None])),
+        *(json.dumps(evidence(unread=unread)) for unread in (7, "x", ["x"])),
     ],
 )
 def test_evidence_of_another_form_is_an_error_of_one_line(text: str) -> None:
@@ -145,3 +201,35 @@ def test_what_the_watchdog_reports(status: int | None, told: bool) -> None:
     dog = {"name": "watchdog0", "identity": "SBSA Generic Watchdog", "bootstatus": status, "timeout": 60}
     assert bool(parse.firmware(evidence(watchdogs=[dog]))) == told
     assert parse.firmware(evidence(kernel=["System reset by WDT."])) == ("System reset by WDT.",)
+
+
+@pytest.mark.skipif(not Path(WRITER).exists(), reason="systemd-journal-remote is not installed")
+def test_only_the_file_of_the_node_is_read(tmp_path: Path) -> None:
+    """The real journalctl. The receiver gives each node a file; what stands in an entry is the word of its sender."""
+
+    def receive(file: str, message: str, host: str, boot: str = BOOT) -> None:
+        fields = {
+            "__REALTIME_TIMESTAMP": 1_795_000_000_000_000,
+            "__MONOTONIC_TIMESTAMP": 1,
+            "_BOOT_ID": boot,
+            "_MACHINE_ID": "d" * 32,
+            "_HOSTNAME": host,
+            "MESSAGE": message,
+        }
+        text = "".join(f"{name}={value}\n" for name, value in fields.items()) + "\n"
+        command = [WRITER, f"--output={tmp_path}/{file}", "--split-mode=none", "-"]
+        subprocess.run(command, input=text, text=True, check=True, capture_output=True, timeout=60)
+
+    def read(node: str, boot: str | None = None) -> tuple[int, list[str]]:
+        question = questions.of_receiver(node, boot)[questions.REMOTE].replace(journal_stream.RECEIVED, str(tmp_path))
+        done = subprocess.run(["sh", "-c", question], capture_output=True, text=True, timeout=60, check=False)
+        found = parse.journal(done.stdout, "remote journal")
+        return done.returncode, sorted(line.text for lines in found.values() for line in lines)
+
+    receive("remote-spark1.journal", "now", "spark1.local")
+    receive("remote-spark1@1-2-3.journal", "before", "spark1.local", boot="c" * 32)
+    receive("remote-spark1.example.org.journal", "of another node", "spark1")
+    receive("remote-spark2.journal", "Reached target reboot.target", "spark1")
+    assert read("spark1") == (0, ["before", "now"])
+    assert read("spark1", BOOT) == (0, ["now"])
+    assert read("spark3") == (questions.ABSENT, [])

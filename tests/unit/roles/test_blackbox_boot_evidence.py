@@ -24,10 +24,22 @@ PANIC = "<0>[  812.1] Kernel panic - not syncing: sysrq triggered crash\n<4>[  8
 NVME = '{"nvme_smart_health_information_log": {"unsafe_shutdowns": 7, "power_cycles": 41}}'
 
 
-def entry(second: float, text: str, source: str = "kernel", boot: str = BEFORE) -> str:
+def entry(second: float, text: str, source: str = "kernel", boot: str = BEFORE, transport: str = "kernel") -> str:
     """One entry of `journalctl --output=json`."""
     stamp = str(int((DIED + second) * 1e6))
-    return json.dumps({"_BOOT_ID": boot, "__REALTIME_TIMESTAMP": stamp, "SYSLOG_IDENTIFIER": source, "MESSAGE": text})
+    found = {"_BOOT_ID": boot, "__REALTIME_TIMESTAMP": stamp, "SYSLOG_IDENTIFIER": source, "MESSAGE": text}
+    return json.dumps(found | {"_TRANSPORT": transport, "_PID": "77", "_COMM": "logger"})
+
+
+@pytest.mark.parametrize("name", ["kernel", "systemd"])
+def test_a_program_that_calls_itself_the_kernel_or_systemd(node: Path, name: str) -> None:
+    """The autopsy takes the words of both as a proof, and each user can run `logger --tag kernel`."""
+    forged = entry(1, "Kernel panic - not syncing: x", name, transport="syslog")
+    journal(node, entry(0, "x", name), forged, forged.replace('"77"', '"1"'))
+    assert run(node, "collect").returncode == 0
+    found = json.loads((node / FOLDER[1:] / f"boots/{NOW}/evidence.json").read_text())
+    last = "systemd" if name == "systemd" else "logger, as kernel"
+    assert [line["source"] for line in found["journal"]["lines"]] == [name, f"logger, as {name}", last]
 
 
 @pytest.fixture
@@ -163,6 +175,19 @@ def test_counters_of_the_boot_before(node: Path) -> None:
     found = collected(node)
     assert found["nvme_before"] == {"nvme0": {"unsafe_shutdowns": 7, "power_cycles": 41}}
     assert found["nvme"] == {"nvme0": {"unsafe_shutdowns": 8, "power_cycles": 42}}
+
+
+def test_counters_of_an_earlier_boot_are_no_growth(node: Path) -> None:
+    """A boot between them collected nothing: what the disk counted since is of two ends."""
+    write(node, "/sys/class/nvme/nvme0/model", "x")
+    stand_in(node, "smartctl", f"echo '{NVME}'")
+    next_boot(node, "d" * 32)
+    journal(node, entry(0, "x", boot="c" * 32))
+    collected(node, "d" * 32)
+    next_boot(node, NOW)
+    journal(node, entry(0, "x"))
+    found = collected(node)
+    assert (found["before"], found["nvme_before"]) == (BEFORE, None)
 
 
 def test_what_cannot_be_read_is_told(node: Path) -> None:

@@ -271,6 +271,35 @@ def test_the_receiver_ends_when_a_writer_ends(site: Site) -> None:
     assert "systemd-journal-remote for spark1 has ended with -9" in site.log
 
 
+@pytest.mark.parametrize(
+    ("listen", "certificates", "reported"),
+    [
+        ("192.0.2.1:19532", False, "192.0.2.1:19532: Cannot assign requested address\n"),
+        ("127.0.0.1:0", True, "certificates in {folder}: No such file or directory\n"),
+    ],
+)
+def test_what_prevents_a_start_is_one_line(tmp_path: Path, listen: str, certificates: bool, reported: str) -> None:
+    command = [sys.executable, "-I", PROGRAM, f"--listen={listen}", "--sender=spark1=127.0.0.1", "--limit=64"]
+    command += [f"--folder={tmp_path}", f"--run={tmp_path}", *([f"--tls={tmp_path}"] if certificates else [])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert (done.returncode, done.stderr) == (1, reported.format(folder=tmp_path))
+
+
+def test_one_address_cannot_take_all_connections(site: Site) -> None:
+    """Connections that say nothing are held until their handshake fails; those of other addresses are served."""
+    site.receiver("spark1=10.77.0.11", tls=site.certificate("spark9"))
+    for _ in range(80):
+        silent = site.stack.enter_context(socket.socket())
+        silent.bind(("127.0.0.2", 0))
+        silent.connect((HERE, site.port))
+    logged(site, "127.0.0.2: has 8 connections; one more is closed")
+    source = site.source("spark1")
+    source.write("in time")
+    site.sender(source, site.certificate("spark1"))
+    arrived(site, "spark1", "in time")
+    assert "timed out" not in site.log, "the sender waited for the handshakes of the others"
+
+
 def test_the_oldest_files_of_a_sender_are_removed(tmp_path: Path) -> None:
     names: dict[str, object] = {"__name__": "journal_receiver"}
     exec(compile(Path(PROGRAM).read_text(), PROGRAM, "exec"), names)  # noqa: S102

@@ -60,7 +60,7 @@ def test_the_kernel_sends_over_the_management_interface(tmp_path: Path) -> None:
     done = script(root, "10.77.0.11", "10.77.0.12")
     assert done.returncode == 0, done.stderr
     assert armed(root) == ARMED
-    assert (root / "kmsg").read_text() == f"<4>{netconsole.MARK}\n"
+    assert (root / "kmsg").read_text() == "<4>sparkrack-netconsole-mark\n"
     assert (root / "proc/sys/kernel/printk").read_text().split()[0] == "5"
     assert "ip -o -4 route get 10.77.0.12 from 10.77.0.11 oif enP7s7" in calls(root)
 
@@ -75,6 +75,15 @@ def test_a_second_time_nothing_is_written_but_the_mark(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
     assert [(root / TARGET / name).stat().st_mtime_ns for name in FIELDS] == before
     assert (root / "proc/sys/kernel/printk").read_text().split()[0] == "7"
+
+
+def test_a_target_that_the_kernel_disabled_is_armed_again(tmp_path: Path) -> None:
+    """The kernel does so when the interface disappears; all other values stay."""
+    root = node(tmp_path)
+    assert script(root, "10.77.0.11", "10.77.0.12").returncode == 0
+    write(root, f"/{TARGET}/enabled", "0\n")
+    assert script(root, "10.77.0.11", "10.77.0.12").returncode == 0
+    assert armed(root) == ARMED
 
 
 def test_another_card_of_the_receiver_is_noticed(tmp_path: Path) -> None:
@@ -227,6 +236,21 @@ def test_what_is_no_text_does_no_harm(receiver: Receiver) -> None:
     receiver.send(b"4,1,1,-;after\n")
     wait(lambda: receiver.lines() and "after" in receiver.lines()[-1], "it has ended")
     assert receiver.lines()[0].endswith(" ?[2J?? 4,1")
+
+
+def test_a_number_that_no_kernel_sends_is_text(receiver: Receiver) -> None:
+    """Python refuses to convert a number of more than 4300 digits."""
+    receiver.send(b"4," + b"9" * 5000 + b",1,-;forged\n")
+    receiver.send(b"4,1,1,-;after\n")
+    wait(lambda: receiver.lines() and "after" in receiver.lines()[-1], "it has ended")
+    assert "missing" not in "".join(receiver.lines())
+
+
+def test_an_address_that_the_node_does_not_have_is_one_line(tmp_path: Path) -> None:
+    command = [sys.executable, "-I", str(FILES / "netconsole_receiver.py"), "--listen=192.0.2.1:6666"]
+    command += ["--sender=spark1=127.0.0.1", f"--folder={tmp_path}", "--limit=1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert (done.returncode, done.stderr) == (1, "192.0.2.1:6666: Cannot assign requested address\n")
 
 
 def test_a_file_that_is_full_is_kept_once(tmp_path: Path) -> None:

@@ -280,7 +280,7 @@ def test_another_size_keeps_the_newest(tmp_path: Path, slots: int) -> None:
     ring = recorder.Ring(tmp_path / "ring", 10)
     for sequence in range(100, 118):
         ring.put(sequence, recorder.encode(sequence, BOOT, dict(BODY)))
-    del ring
+    os.close(ring._file)
     other = recorder.Ring(tmp_path / "ring", slots)
     assert other.newest is not None
     assert other.newest.sequence == 117
@@ -292,6 +292,7 @@ def test_another_size_keeps_the_newest(tmp_path: Path, slots: int) -> None:
 def test_a_second_recorder_is_refused(place: Path) -> None:
     with recording(place):
         until(lambda: dumped(place / "ring"))
+        before = (place / "ring").stat()
         done = subprocess.run(
             [
                 sys.executable,
@@ -304,6 +305,8 @@ def test_a_second_recorder_is_refused(place: Path) -> None:
                 place / "ring",
                 "--rate",
                 "4",
+                "--keep",
+                "700",
             ],
             capture_output=True,
             text=True,
@@ -311,6 +314,27 @@ def test_a_second_recorder_is_refused(place: Path) -> None:
             check=False,
         )
     assert (done.returncode, done.stderr) == (1, f"recorder: {place}/ring: another recorder writes it\n")
+    after = (place / "ring").stat()
+    assert (after.st_ino, after.st_size) == (before.st_ino, before.st_size), "the first recorder writes a removed file"
+
+
+def test_a_hostile_ring_of_another_size_keeps_its_records(tmp_path: Path) -> None:
+    """A peer fills its own ring; nothing in it keeps the receiver from a start with other options.
+
+    Text that is not ASCII grows when JSON is written again, beyond the room of a record.
+    """
+    made = recorder.Ring(tmp_path / "ring", 20)
+    grows = "\u00fc" * 450
+    texts = ('{"node":"spark1"}', f'{{"node":"{grows}","zones":7}}', '{"a":1}')
+    for number, text in enumerate(texts):
+        raw = text.encode()
+        head = recorder.HEADER.pack(recorder.MAGIC, 0, recorder.VERSION, len(raw), 0, number, bytes(16))
+        record = bytearray(head + raw.ljust(recorder.ROOM, b"\0"))
+        struct.pack_into("<I", record, 4, zlib.crc32(record[recorder.CHECKED_FROM :]))
+        made.put(number, bytes(record))
+    os.close(made._file)
+    recorder.Ring(tmp_path / "ring", 40)
+    assert [one.sequence for one in recorder.read_ring(tmp_path / "ring")[0]] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("cut", [4, 8, 100, 512, 1000, 1023])

@@ -96,10 +96,12 @@ def test_a_node_that_records(tmp_path: Path) -> None:
     [
         ({"active": "failed"}, f"{recorder.NAME} is failed, wanted active"),
         ({"enabled": "disabled"}, f"{recorder.NAME} is disabled, wanted enabled"),
-        ({"age": 500}, "the newest record is 500 s old, wanted at most 5 s"),
+        ({"age": 500}, "the newest record is 500 s old, wanted at most 5 s old"),
+        ({"age": -500}, "the newest record is 500 s in the future, wanted at most 5 s old"),
+        ({"metrics_age": -300}, f"the sample of {recorder.METRICS} is 300 s in the future, wanted at most 60 s old"),
         ({"ring": "/var/lib/other"}, f"{recorder.RING} has no record"),
         ({"gpu": "stale"}, f"values of the GPU are stale; journalctl --unit={recorder.NAME}"),
-        ({"metrics_age": 300}, f"the sample of {recorder.METRICS} is 300 s old, wanted at most 60 s"),
+        ({"metrics_age": 300}, f"the sample of {recorder.METRICS} is 300 s old, wanted at most 60 s old"),
     ],
 )
 def test_what_is_broken_fails(tmp_path: Path, broken: dict[str, Any], reported: str) -> None:
@@ -129,7 +131,8 @@ def test_a_recorder_that_is_not_declared(tmp_path: Path) -> None:
     ("age", "reported"),
     [
         (0, []),
-        (600, ["spark1: the newest sample of spark2 is 600 s old, wanted at most 60 s"]),
+        (600, ["spark1: the newest sample of spark2 is 600 s old, wanted at most 60 s old"]),
+        (-600, ["spark1: the newest sample of spark2 is 600 s in the future, wanted at most 60 s old"]),
         (None, ["spark1: no sample of spark2 has arrived"]),
     ],
 )

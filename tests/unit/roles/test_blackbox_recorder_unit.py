@@ -88,6 +88,7 @@ def test_the_state_of_a_node(tmp_path: Path, present: bool, pending: bool) -> No
         ),
         ("recorder-program-differs", [f"rewrite {recorder.PROGRAM}", f"restart {recorder.NAME}"]),
         ("recorder-silent", [f"restart {recorder.NAME}: its last sample is 61 s old"]),
+        ("recorder-clock-went-back", [f"restart {recorder.NAME}: its last sample is 3600 s in the future"]),
         ("recorder-without-a-ring", [f"restart {recorder.NAME}: it has written no sample"]),
         (
             "recorder-removed",

@@ -234,15 +234,31 @@ def test_a_machine_without_the_ca_makes_no_second_one(applied: World) -> None:
 
 
 def test_another_ca_gives_all_nodes_new_certificates(applied: World) -> None:
+    """What the messages about a CA that is lost, or about to end, tell the operator to remove, and nothing else."""
+    words = certificate_authority.ANOTHER_CA
+    old = (applied.folder / CERTIFICATE).read_bytes()
     for name in (KEY, CERTIFICATE):
+        assert name in words
         (applied.folder / name).unlink()
+    assert f"{journal_stream.AUTHORITY} on every node" in words
     for node in applied.roots:
-        shutil.rmtree(applied.file(node, journal_stream.FOLDER))
+        applied.file(node, journal_stream.AUTHORITY).unlink()
     ended = applied.run()
     assert ended.failed == [], ended.log
+    new = (applied.folder / CERTIFICATE).read_bytes()
+    assert new != old
     for node in applied.roots:
+        assert applied.file(node, journal_stream.AUTHORITY).read_bytes() == new
         assert restarted(applied, node) == [journal_stream.RECEIVE, journal_stream.UPLOAD] * 2
     assert applied.run().changing == 0
+
+
+@pytest.mark.parametrize("missing", [(KEY,), (CERTIFICATE, KEY)])
+def test_a_lost_ca_is_told_with_all_that_replaces_it(applied: World, missing: tuple[str, ...]) -> None:
+    for name in missing:
+        (applied.folder / name).unlink()
+    applied.file("spark2", journal_stream.CERTIFICATE).unlink()
+    assert certificate_authority.ANOTHER_CA in applied.run("dry").log
 
 
 def broken(world: World, what: str) -> None:
