@@ -31,9 +31,12 @@ serving:
 UNIT_EDIT = ("memory:\n  swap: false\n", f"memory:\n  swap: false\n{UNIT.replace('IMAGE', VLLM_IMAGE)}")
 WIDE = (("{split: 4x100G}", "{split: 2x200G}"), ("qsfp56-dd-1-3", "qsfp56-dd-1-5"))
 """Cables of 200G, for which NCCL uses both halves of a port."""
-BLACKBOX = ("{clock_cap: {asus: 2200}}", "{clock_cap: {asus: 2200}, remote: tls, netconsole: plain, recorder: {}}")
+BLACKBOX = ("{clock_cap: {asus: 2200}}", "{clock_cap: {asus: 2200}, remote: tls, netconsole: plain, recorder: {}, kdump: {}}")
 RACK = rack("{}", UNIT_EDIT, *WIDE, BLACKBOX)
-PARTS = ("watchdog", "panic", "pstore", "journal", "evidence", "recorder", "upload", "netconsole", "clock_cap")
+PARTS = (
+    *("watchdog", "watchdog_panics", "panic", "pstore", "journal", "evidence", "recorder", "upload"),
+    *("netconsole", "clock_cap", "kdump"),
+)
 RULES = YAML(typ="safe").load(rules.rule_file(RACK).content.decode())["groups"]
 ALERTS = {rule["alert"]: rule for group in RULES for rule in group["rules"] if "alert" in rule}
 
@@ -781,6 +784,15 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
         # Nothing is declared to leave a node.
         ("RemoteJournalStale", {JOURNAL2: None}, (UNIT_EDIT, *WIDE)),
         ("BlackBoxDisarmed", {f'sparkrack_blackbox_armed{{{N1},part="upload"}}': "0"}, (UNIT_EDIT, *WIDE)),
+        # By default there is no crash kernel; without a watchdog there is no panic by it.
+        ("BlackBoxDisarmed", {f'sparkrack_blackbox_armed{{{N1},part="kdump"}}': "0"}, (UNIT_EDIT, *WIDE)),
+        (
+            "BlackBoxDisarmed",
+            {f'sparkrack_blackbox_armed{{{N1},part="watchdog_panics"}}': "0"},
+            (UNIT_EDIT, *WIDE, ("{clock_cap: {asus: 2200}}", "{watchdog: false}")),
+        ),
+        # A watchdog that cannot cause a panic has no such series.
+        ("BlackBoxDisarmed", {f'sparkrack_blackbox_armed{{{N1},part="watchdog_panics"}}': None}, None),
         ("DrillOverdue", {f"sparkrack_drift_last_run_timestamp_seconds{{{DRIFT}}}": None}, None),
         # An end without a shutdown, and its records, are no news for ever.
         (
