@@ -25,6 +25,7 @@ from sparkrack.watch.collect import NODE_QUERIES, UNIT_QUERIES
 from sparkrack.watch.dashboards import DASHBOARDS
 from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
 from sparkrack.watch.report_html import CURVES
+from sparkrack.watch.switches import LEG_QUERIES, STATE_QUERIES, SWITCH_QUERIES
 from tests.unit.cli.cli_fixtures import SPARKRACK
 from tests.unit.model.racks import SWITCH, changed
 from tests.unit.ops.shells import stand_in, write
@@ -60,7 +61,8 @@ def shown(server: Server, folder: Path, *words: str) -> Result:
 def test_every_query_is_answered(server: Server) -> None:
     """A mistake in one of them is an error of the API."""
     api = PrometheusApi(server.url)
-    for query in (*NODE_QUERIES.values(), *UNIT_QUERIES.values(), *(query for _, _, query in CURVES)):
+    switches = (*SWITCH_QUERIES.values(), *LEG_QUERIES.values(), *STATE_QUERIES.values())
+    for query in (*NODE_QUERIES.values(), *UNIT_QUERIES.values(), *switches, *(query for _, _, query in CURVES)):
         api.query(query)
     for panel in (panel for dashboard in DASHBOARDS for panel in dashboard.panels):
         api.query(panel.expression.replace("$node", "spark1"))
