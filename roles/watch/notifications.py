@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from core.model import Rack
 from core.model.secrets import SecretRef
-from roles.watch import switch_reader
+from roles.watch import desired, switch_reader
 from roles.watch.options import WatchOptions
-from roles.watch.scrape import yaml_text
+from roles.watch.scrape import watched_units, yaml_text
 
 CHECK = 'amtool check-config "$new"'
 MODE = "640"
@@ -58,6 +58,8 @@ def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
                 "target_matchers": ['alertname!="NodeSilent"'],
                 "equal": ["node"],
             },
+            *_unread(rack),
+            *_units(rack),
             *switch_reader.inhibitions(rack),
         ],
         "receivers": [receiver],
@@ -75,3 +77,31 @@ def _url(ref: SecretRef, text: str) -> str:
     if sound and re.fullmatch(r"[!-~]+", text):
         return text
     raise ValueError(f"watch.notify.webhook: {ref} holds no URL; put one there, like https://hooks.example.org/KEY")
+
+
+def _unread(rack: Rack) -> Iterator[dict[str, Any]]:
+    """Yield what a silent node silences that names it in another label, or in none."""
+    for name in rack.nodes:
+        yield {
+            "source_matchers": ['alertname="NodeSilent"', f'node="{name}"'],
+            "target_matchers": ['alertname="DriftUnknown"', f'host="{name}"'],
+        }
+    server = desired.server(rack)
+    if server is not None and switch_reader.switches(rack):
+        yield {
+            "source_matchers": ['alertname="NodeSilent"', f'node="{server.name}"'],
+            "target_matchers": ['alertname="SwitchReaderStopped"'],
+        }
+
+
+def _units(rack: Rack) -> Iterator[dict[str, Any]]:
+    """Yield what follows from the loss of a rank, on any node of the unit: the others wait for it, or end.
+
+    The alerts of a unit have the node of its API alone.
+    """
+    for unit in watched_units(rack):
+        nodes = "|".join(unit.ranks(rack.nodes))
+        yield {
+            "source_matchers": ['alertname=~"NodeSilent|GuardFired"', f'node=~"{nodes}"'],
+            "target_matchers": ['alertname=~"EngineDown|EngineHangs"', f'unit="{unit.name}"'],
+        }

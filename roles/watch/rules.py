@@ -89,10 +89,12 @@ def _blackbox_parts(rack: Rack, node: Node, blackbox: BlackboxOptions | None) ->
     others = len(rack.nodes) > 1
     parts = {
         "watchdog": blackbox.watchdog,
+        "watchdog_panics": blackbox.watchdog and blackbox.watchdog_panics,
         "panic": True,
         "pstore": blackbox.pstore,
         "journal": True,
         "evidence": blackbox.boot_evidence,
+        "kdump": blackbox.kdump,
         "recorder": blackbox.recorder,
         "clock_cap": blackbox.clock_cap.get(node.name, blackbox.clock_cap.get(node.vendor)),
         "upload": others and blackbox.remote,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,17 +16,18 @@ from sparkrack.cli.drift_timer import prom_option, timer
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import after_plan
 from sparkrack.cli.options import json_option, quiet_option, rack_option, selection_options
+from sparkrack.cli.watch_delivery import deliver_drift, local_metrics
 
 if TYPE_CHECKING:
+    from core.model import Rack
     from sparkrack.drift.findings import Drift
-    from sparkrack.drift.prometheus import KeptDrill
 
 
 @click.group(invoke_without_command=True)
 @rack_option
 @selection_options
 @click.option("--since", metavar="WHEN", help="What came and went since a run, an age (2d) or a time (2026-11-20).")
-@click.option("--no-history", is_flag=True, help="Do not keep this run.")
+@click.option("--no-history", is_flag=True, help="Do not keep this run, and deliver no metrics.")
 @json_option
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown instead, for a comment in CI.")
 @click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML too.")
@@ -56,7 +57,8 @@ def drift(
       sparkrack drift --json --junit drift.xml --prom metrics/sparkrack.prom
       sparkrack drift timer --every 1h
 
-    Nothing is written on nodes or switch. Each run is kept on this machine, for --since.
+    Nothing is written on nodes or switch, but for one thing: where rack.yaml has a section watch, the metrics of a run
+    of the whole rack go to its server. Each run is kept on this machine, for --since.
     Exit 0 in sync, 2 for drift, 1 when anything is unknown.
     """
     if context.invoked_subcommand:
@@ -87,7 +89,9 @@ def drift(
     except history.DriftHistoryError as fault:
         raise click.ClickException(str(fault)) from None
     writes: dict[str, Callable[[], object]] = {} if no_history else {"this run": lambda: history.store_run(made)}
-    failed = _written(writes | _files(made, junit, prom))
+    failed = _written(writes | _files(found, made, junit, prom))
+    if not (no_history or limit or exclude or only):
+        deliver_drift(found, made)
     _print(made, as_json=as_json, as_markdown=as_markdown, quiet=quiet)
     after_plan(
         plan,
@@ -107,7 +111,7 @@ def _alone(context: click.Context) -> None:
             raise click.UsageError(f"options of `drift {context.invoked_subcommand}` stand behind it")
 
 
-def _files(made: Drift, junit: Path | None, prom: Path | None) -> dict[str, Callable[[], object]]:
+def _files(rack: Rack, made: Drift, junit: Path | None, prom: Path | None) -> dict[str, Callable[[], object]]:
     """Return the writers of the requested files. Their readers are a collector or a CI job."""
     from core.util import atomic_file
 
@@ -117,23 +121,8 @@ def _files(made: Drift, junit: Path | None, prom: Path | None) -> dict[str, Call
 
         writes[str(junit)] = lambda: atomic_file.write_atomic(junit, as_junit(made), 0o644)
     if prom:
-        from sparkrack.drift.prometheus import prometheus
-
-        writes[str(prom)] = lambda: atomic_file.write_atomic(prom, prometheus(made, _drills(made.rack)), 0o644)
+        writes[str(prom)] = lambda: atomic_file.write_atomic(prom, local_metrics(rack, made), 0o644)
     return writes
-
-
-def _drills(rack: str) -> Sequence[KeptDrill]:
-    """Return the kept drills. Those that cannot be read are reported, and leave no metric."""
-    from core.util.paths import state_folder
-    from sparkrack.status.drills import latest_drills
-    from sparkrack.status.history import StatusHistoryError
-
-    try:
-        return latest_drills(state_folder(rack))
-    except StatusHistoryError as fault:
-        click.echo(f"Error: no metric of a drill: {fault}", err=True)
-        return ()
 
 
 def _written(writes: Mapping[str, Callable[[], object]]) -> bool:

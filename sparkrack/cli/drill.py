@@ -17,6 +17,7 @@ from sparkrack.autopsy.drill import EFFECTS, Drill, DrillError
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import nodes, rack_option
 from sparkrack.cli.progress import ProgressDisplay, show_progress
+from sparkrack.cli.watch_delivery import deliver_drills
 from sparkrack.engine.recorded_run import RecordedRun, recorded_run
 from sparkrack.engine.ssh_locking import RackLock, hold_lock
 from sparkrack.status.drills import DrillLevel, DrillResult, store_drill
@@ -48,7 +49,7 @@ def drill(node: str, rack: Path, level: str, confirmed: str | None, timeout: int
       reset   a restart without a shutdown: it has to be seen as such
 
     It refuses while a container or a unit runs on the node, or another run holds the rack. The result is stored on this
-    machine; `sparkrack status` and the metrics of `sparkrack drift --prom` have its age.
+    machine, where `sparkrack status` has its age, and its metrics on the server of the section `watch`.
     Exit 0 when the chain worked, 2 when it did not, 1 when nothing was done.
     """
     found = load(rack)
@@ -72,6 +73,7 @@ def drill(node: str, rack: Path, level: str, confirmed: str | None, timeout: int
         store_drill(state_folder(found.rack), result)
     except OSError as fault:
         raise click.ClickException(f"the result of the drill could not be kept: {fault}") from None
+    deliver_drills(found, [result])
     then = ["status"] if kind is DrillLevel.MARK or result.verdict is None else ["autopsy", node]
     next_step(["sparkrack", *then], rack=rack)
     sys.exit(0 if result.passed else 2)

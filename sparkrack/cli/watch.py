@@ -61,7 +61,7 @@ def watch(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Show every node and served unit in a line, and the alerts: clock, power, memory, links, queue.
+    """Show every node, unit and switch in a line, and the alerts: clock, power, memory, links, queue, temperature.
 
     \b
       sparkrack watch
@@ -70,9 +70,9 @@ def watch(
 
     The values are those that Prometheus on the server of the section `watch` has, which is asked at its management
     address. From elsewhere, forward its port (ssh -L 9090:ADDRESS:9090 NODE) and give --url. Without a terminal it is
-    shown once. A dash is a value that nothing exports.
-    Exit 0 when no alert fires, 2 when one does or a node is silent, 1 when something is unknown or Prometheus does not
-    answer.
+    shown once. A dash is a value that nothing exports, a question mark one that is unknown.
+    Exit 0 when no alert fires, 2 when one does or a machine is silent, 1 when something is unknown or Prometheus does
+    not answer.
     """
     with loading():
         from core.model import load
@@ -93,7 +93,7 @@ def watch(
         if dashboards:
             _write_dashboards(url or _address(found), dashboards)
         return
-    names = tuple(name for name in found.nodes if name in machines)
+    names = tuple(name for name in (*found.nodes, *found.switches) if name in machines)
     api = PrometheusApi(url or _address(found))
     live = sys.stdout.isatty() and not (once or as_json or quiet or html)
     report = _live(found, names, api) if live else _look(found, names, api)
@@ -125,16 +125,16 @@ def _live(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport
     """Renew the screen until the operator ends it; return what it showed last."""
     from rich.live import Live
 
-    from sparkrack.watch.render import screen
+    from sparkrack.watch.render import WatchScreen
 
     report = _look(rack, names, api)
     try:
-        with Live(screen(report), auto_refresh=False, screen=False) as display:
+        with Live(WatchScreen(report), auto_refresh=False, screen=False) as display:
             while True:
                 display.refresh()
                 time.sleep(SECONDS)
                 report = _look(rack, names, api)
-                display.update(screen(report))
+                display.update(WatchScreen(report))
     except KeyboardInterrupt:
         return report
 

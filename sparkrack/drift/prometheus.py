@@ -1,4 +1,4 @@
-"""Drift as metrics, for the textfile collector of Prometheus' node_exporter."""
+"""Drift and drills as metrics, for the textfile collector of Prometheus' node_exporter."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from prometheus_client.registry import Collector
 
 from sparkrack.drift.findings import DRIFT, Drift, FindingKind
 
+_COMMON = ("ran_on", "rack")
+"""Labels of every series."""
+
 
 class KeptDrill(Protocol):
     """A drill of the black box, as much of it as is a metric."""
 
+    @property
+    def rack(self) -> str: ...
     @property
     def node(self) -> str: ...
     @property
@@ -26,59 +31,69 @@ class KeptDrill(Protocol):
     def passed(self) -> bool: ...
 
 
-class _Metrics(Collector):
-    def __init__(self, drift: Drift, drills: Sequence[KeptDrill]) -> None:
+class _DriftMetrics(Collector):
+    def __init__(self, drift: Drift, ran_on: str) -> None:
         self.drift = drift
-        self.drills = drills
+        self.ran_on = ran_on
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        rack = self.drift.rack
+        common = (self.ran_on, self.drift.rack)
         found = GaugeMetricFamily(
             "sparkrack_drift",
             "Differences between a host and rack.yaml; no sample where it is unknown.",
-            labels=("rack", "host", "role", "kind"),
+            labels=(*_COMMON, "host", "role", "kind"),
         )
         extras = GaugeMetricFamily(
             "sparkrack_unmanaged",
             "What is on a host and not in rack.yaml. No drift.",
-            labels=("rack", "host", "role"),
+            labels=(*_COMMON, "host", "role"),
         )
         unknown = GaugeMetricFamily(
-            "sparkrack_unknown", "1 for a host of which not all is known.", labels=("rack", "host")
+            "sparkrack_unknown", "1 for a host of which not all is known.", labels=(*_COMMON, "host")
         )
         for machine in self.drift.hosts:
-            unknown.add_metric((rack, machine.name), not machine.complete)
+            unknown.add_metric((*common, machine.name), not machine.complete)
             for looked in machine.roles:
                 for kind in (*DRIFT, FindingKind.UNMANAGED):
                     number = sum(finding.kind is kind for finding in looked.findings)
                     if not (number or machine.complete):
                         continue  # a zero would end an alert whose cause is unknown
                     if kind is FindingKind.UNMANAGED:
-                        extras.add_metric((rack, machine.name, looked.role), number)
+                        extras.add_metric((*common, machine.name, looked.role), number)
                     else:
-                        found.add_metric((rack, machine.name, looked.role, kind), number)
+                        found.add_metric((*common, machine.name, looked.role, kind), number)
         last = GaugeMetricFamily(
-            "sparkrack_drift_last_run_timestamp_seconds", "When it was last looked, in Unix time.", labels=("rack",)
+            "sparkrack_drift_last_run_timestamp_seconds", "When it was last looked, in Unix time.", labels=_COMMON
         )
-        last.add_metric((rack,), self.drift.made.timestamp())
+        last.add_metric(common, self.drift.made.timestamp())
         yield from (found, extras, unknown, last)
-        if self.drills:
-            yield from self._drills(rack)
 
-    def _drills(self, rack: str) -> Iterator[GaugeMetricFamily]:
-        labels = ("rack", "host", "level")
+
+class _DrillMetrics(Collector):
+    def __init__(self, drills: Sequence[KeptDrill], ran_on: str) -> None:
+        self.drills = drills
+        self.ran_on = ran_on
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        labels = (*_COMMON, "host", "level")
         when = GaugeMetricFamily(
             "sparkrack_drill_timestamp_seconds", "When the black box was last drilled so, in Unix time.", labels=labels
         )
         passed = GaugeMetricFamily("sparkrack_drill_passed", "1 when that drill passed.", labels=labels)
         for one in self.drills:
-            when.add_metric((rack, one.node, one.level), one.made.timestamp())
-            passed.add_metric((rack, one.node, one.level), one.passed)
+            place = (self.ran_on, one.rack, one.node, one.level)
+            when.add_metric(place, one.made.timestamp())
+            passed.add_metric(place, one.passed)
         yield from (when, passed)
 
 
-def prometheus(drift: Drift, drills: Sequence[KeptDrill] = ()) -> str:
-    """Return the metrics in Prometheus' text format. Zeros are included, so that alerts end. `drills`: the newest of
-    each node and level.
+def drift_metrics(drift: Drift, ran_on: str) -> str:
+    """Return the metrics in Prometheus' text format. Zeros are included, so that alerts end. `ran_on`: the machine that
+    looked.
     """
-    return generate_latest(_Metrics(drift, drills)).decode()
+    return generate_latest(_DriftMetrics(drift, ran_on)).decode()
+
+
+def drill_metrics(drills: Sequence[KeptDrill], ran_on: str) -> str:
+    """Return the same of drills, the newest of each node and level; empty for none."""
+    return generate_latest(_DrillMetrics(drills, ran_on)).decode() if drills else ""

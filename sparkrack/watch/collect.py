@@ -11,6 +11,7 @@ from core.model import Rack
 from roles.watch import scrape
 from sparkrack.watch.model import ActiveAlert, WatchedNode, WatchedUnit, WatchReport
 from sparkrack.watch.prometheus_api import PrometheusApi
+from sparkrack.watch.switches import collect_switches
 
 NODE_QUERIES: Mapping[str, str] = {
     "up": 'max by (node) (up{job="node"})',
@@ -39,7 +40,7 @@ _ORDER = ("page", "ticket", "info")
 
 
 def collect(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport:
-    """Return what Prometheus has of these nodes, of the units and of the alerts. Raises PrometheusError."""
+    """Return what Prometheus has of these machines, of the units and of the alerts. Raises PrometheusError."""
     made = datetime.now(UTC).replace(microsecond=0)
     of_nodes = {key: _values(api, query, "node") for key, query in NODE_QUERIES.items()}
     units = list(scrape.watched_units(rack))
@@ -48,7 +49,7 @@ def collect(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchRepo
         rack=rack.rack,
         made=made,
         server=api.url,
-        nodes=tuple(_node(rack, name, of_nodes) for name in names),
+        nodes=tuple(_node(rack, name, of_nodes) for name in names if name in rack.nodes),
         units=tuple(
             WatchedUnit(
                 name=unit.name,
@@ -58,6 +59,7 @@ def collect(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchRepo
             )
             for unit in units
         ),
+        switches=collect_switches(rack, [name for name in names if name in rack.switches], api, of_nodes["up"]),
         alerts=tuple(sorted(map(_alert, api.alerts()), key=_rank)),
     )
 

@@ -46,6 +46,40 @@ class WatchedUnit(Record):
     cache: float | None = Field(description="share of the cache for keys and values that is used, 0 to 1")
 
 
+class WatchedLeg(Record):
+    """A cabled leg of a switch; None: its reading has no such value."""
+
+    leg: str
+    to: str = Field(description="the port of the node at its other end")
+    up: bool | None = Field(description="whether the switch reports a link")
+    gbps: float | None = Field(description="Gbit/s of the link")
+    fec: Text | None = Field(description="forward error correction of the link, as RouterOS calls it")
+
+
+class WatchedSwitch(Record):
+    """The last reading of a switch; None: it has no such value. A reading that is too old has no values."""
+
+    name: str
+    declared: bool = Field(description="whether the server is to read it")
+    up: bool | None = Field(description="whether it answers its reader; null: unknown")
+    reason: Text = Field(description="why it has no values; empty: it was read")
+    unread: tuple[Text, ...] = Field(description="parts of the reading that could not be read")
+    age: float | None = Field(description="seconds since it was asked, successful or not")
+    temperature: float | None = Field(description="degrees Celsius of the hottest sensor")
+    fans: int | None
+    fans_turning: int | None
+    psus_ok: int | None = Field(description="power supplies in order")
+    psus_expected: int | None
+    pauses: float | None = Field(description="pause frames a second of all legs, received and sent, over 5 minutes")
+    drops: float | None = Field(description="dropped frames a second of all legs, over 5 minutes")
+    legs: tuple[WatchedLeg, ...] = Field(description="as declared")
+
+    @property
+    def unknown(self) -> bool:
+        """Whether a value is missing that its reader is to have. A switch that does not answer is not unknown."""
+        return self.declared and (self.up is None or bool(self.unread))
+
+
 class ActiveAlert(Record):
     """An alert that fires, or will soon."""
 
@@ -69,7 +103,13 @@ class WatchReport(Record):
     server: str = Field(description="the URL of Prometheus")
     nodes: tuple[WatchedNode, ...]
     units: tuple[WatchedUnit, ...] = Field(description="those that Prometheus is to ask")
+    switches: tuple[WatchedSwitch, ...]
     alerts: tuple[ActiveAlert, ...] = Field(description="those that fire first")
+
+    @property
+    def machines(self) -> tuple[WatchedNode | WatchedSwitch, ...]:
+        """The nodes and the switches."""
+        return (*self.nodes, *self.switches)
 
     @property
     def firing(self) -> tuple[ActiveAlert, ...]:
@@ -78,10 +118,10 @@ class WatchReport(Record):
 
     @property
     def exit(self) -> int:
-        """The exit code: 1 when a value of a node is unknown, 2 when an alert fires, else 0."""
-        if any(one.unknown for one in self.nodes):
+        """The exit code: 1 when a value of a machine is unknown, 2 when an alert fires or one is silent, else 0."""
+        if any(one.unknown for one in self.machines):
             return 1
-        return 2 if self.firing or any(one.up is False for one in self.nodes) else 0
+        return 2 if self.firing or any(one.up is False for one in self.machines) else 0
 
     def to_json(self) -> str:
         """The record as text, with its schema's name first."""

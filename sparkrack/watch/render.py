@@ -1,17 +1,22 @@
-"""The watch on the screen: a row a node, a row a unit, the alerts. Pure."""
+"""The watch on the screen: a row a node, a unit and a switch, the alerts. Pure."""
 
 from __future__ import annotations
 
-from rich.console import Console, Group, RenderableType
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from core.model.errors import printable_line
 from core.util.tables import print_whole
-from sparkrack.watch.model import ActiveAlert, WatchedNode, WatchReport
+from sparkrack.watch.model import ActiveAlert, WatchedNode, WatchedSwitch, WatchReport
 
 UNKNOWN, ABSENT = "?", "-"
 """Marks for a value that is unknown, and for one that nothing exports."""
+SWITCH_COLUMNS = ("hottest C", "fans", "PSUs", "legs", "pauses/s", "drops/s", "read")
 _STYLES = {"page": "bold red", "ticket": "yellow"}
 
 
@@ -21,32 +26,59 @@ def show(report: WatchReport, console: Console, *, quiet: bool = False) -> None:
         for table in tables(report):
             print_whole(console, table)
             console.print()
+    details = [*switch_lines(report, quiet=quiet)]
+    for line in details:
+        console.print(line, soft_wrap=True)
+    if details and not quiet:
+        console.print()
     for line in (*_alerts(report, quiet), Text(total(report), style="bold")):
         console.print(line, soft_wrap=True)
 
 
-def screen(report: WatchReport) -> RenderableType:
-    """The same for a screen that is written again and again."""
-    parts: list[RenderableType] = []
-    for table in tables(report):
-        parts += [table, Text()]
-    return Group(*parts, *_alerts(report, quiet=False), Text(total(report), style="bold"))
+@dataclass(frozen=True)
+class WatchScreen:
+    """The same for a screen that is written again and again. Where it has too few rows for all alerts, each has one,
+    and the last row says how many are left out.
+    """
+
+    report: WatchReport
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield what fits on the screen."""
+        parts: list[RenderableType] = []
+        for table in tables(self.report):
+            parts += [table, Text()]
+        if details := [*switch_lines(self.report, quiet=False)]:
+            parts += [*details, Text()]
+        last = Text(total(self.report), style="bold")
+        alerts = _alerts(self.report, quiet=False)
+        free = console.height - len(console.render_lines(Group(*parts, last), options))
+        yield from parts
+        if len(console.render_lines(Group(*alerts), options)) > free:
+            for line in alerts:
+                line.no_wrap, line.overflow = True, "ellipsis"
+            if len(alerts) > free:
+                shown = max(free - 1, 0)
+                alerts = [*alerts[:shown], Text(f"and {len(alerts) - shown} more: sparkrack watch --once")]
+        yield from alerts
+        yield last
 
 
 def tables(report: WatchReport) -> list[Table]:
-    """The tables of nodes and units."""
+    """The tables of nodes, units and switches."""
     nodes = _table("node", "clock MHz", "power W", "margin C", "busy", "free", "stalled", "links")
     for one in report.nodes:
         nodes.add_row(one.name, *_cells(one))
-    if not report.units:
-        return [nodes]
     units = _table("unit", "on", "state", "running", "waiting", "cache")
     for unit in report.units:
         state = UNKNOWN if unit.up is None else "up" if unit.up else "down"
         lost = UNKNOWN if unit.up else ABSENT
         values = (_number(unit.running, lost), _number(unit.waiting, lost), _share(unit.cache, lost))
         units.add_row(unit.name, unit.node, state, *values)
-    return [nodes, units]
+    switches = _table("switch", *SWITCH_COLUMNS)
+    for switch in report.switches:
+        switches.add_row(switch.name, *switch_cells(switch))
+    return [table for table in (nodes, units, switches) if table.rows]
 
 
 def _table(*columns: str) -> Table:
@@ -74,6 +106,54 @@ def _cells(one: WatchedNode) -> tuple[str, ...]:
     )
 
 
+def switch_cells(one: WatchedSwitch) -> tuple[str, ...]:
+    """The row of a switch behind its name."""
+    without = UNKNOWN if one.declared else ABSENT
+    linked = [leg.up for leg in one.legs]
+    return (
+        _number(one.temperature, without),
+        _part(one.fans_turning, one.fans, without),
+        _part(one.psus_ok, one.psus_expected, without),
+        _part(None if None in linked else sum(map(bool, linked)), len(linked), without),
+        _number(one.pauses, without),
+        _number(one.drops, without),
+        without if one.age is None else f"{one.age:.0f} s ago",
+    )
+
+
+def _part(count: int | None, all_of_them: int | None, without: str) -> str:
+    """What is in order of what there is."""
+    first, second = (without if one is None else str(one) for one in (count, all_of_them))
+    return without if first == second == without else f"{first}/{second}"
+
+
+def switch_lines(report: WatchReport, *, quiet: bool) -> Iterator[Text]:
+    """Yield what a row has no room for: why values are missing, legs without a link, rate and FEC of the others. Only
+    what is unknown or silent, if `quiet`.
+    """
+    for one in report.switches:
+        if one.reason:
+            if one.declared or not quiet:
+                state = "silent: " if one.up is False else "unknown: " if one.declared else ""
+                style = "bold red" if one.declared else "dim"
+                yield Text(printable_line(f"{one.name}: {state}{one.reason}"), style=style)
+            continue
+        if one.unread:
+            yield Text(printable_line(f"{one.name}: cannot be read: {', '.join(one.unread)}"), style="bold red")
+        if quiet:
+            continue
+        if down := [f"{leg.leg} to {leg.to}" for leg in one.legs if leg.up is False]:
+            yield Text(printable_line(f"{one.name}: no link: {', '.join(down)}"), style="bold red")
+        kinds = Counter(_kind(leg.gbps, leg.fec) for leg in one.legs if leg.up)
+        if kinds:
+            linked = ", ".join(f"{count} at {kind}" for kind, count in sorted(kinds.items()))
+            yield Text(printable_line(f"{one.name}: legs with a link: {linked}"))
+
+
+def _kind(gbps: float | None, fec: str | None) -> str:
+    return f"{UNKNOWN if gbps is None else f'{gbps:g}'}G with FEC {fec or UNKNOWN}"
+
+
 def _number(value: float | None, without: str) -> str:
     return without if value is None else f"{value:.0f}"
 
@@ -99,7 +179,7 @@ def _line(one: ActiveAlert) -> str:
 def total(report: WatchReport) -> str:
     """The last line."""
     up = sum(one.up is True for one in report.nodes)
-    unknown = sum(one.unknown for one in report.nodes)
+    unknown = sum(one.unknown for one in report.machines)
     return (
         f"{report.made:%H:%M:%S} UTC, {report.rack} by {report.server}: {up} of {len(report.nodes)} nodes answer, "
         f"{len(report.firing)} alerts fire, {unknown} unknown"

@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from sparkrack.watch.model import WatchReport
 from sparkrack.watch.prometheus_api import PrometheusApi, Range
-from sparkrack.watch.render import total
+from sparkrack.watch.render import SWITCH_COLUMNS, switch_cells, switch_lines, total
 
 HOURS = 6
 POINTS = 240
@@ -85,4 +85,14 @@ def page(report: WatchReport, api: PrometheusApi) -> str:
         lstrip_blocks=True,
     )
     template = environment.get_template("page.html.j2")
-    return template.render(report=report, drawn=drawn, total=total(report), hours=HOURS, width=WIDTH, height=HEIGHT)
+    return template.render(
+        report=report,
+        drawn=drawn,
+        total=total(report),
+        switch_columns=SWITCH_COLUMNS,
+        switch_cells=switch_cells,
+        switch_lines=[line.plain for line in switch_lines(report, quiet=False)],
+        hours=HOURS,
+        width=WIDTH,
+        height=HEIGHT,
+    )

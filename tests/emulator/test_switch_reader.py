@@ -168,6 +168,7 @@ def test_a_healthy_switch(watched: Watched) -> None:
     places = [f'leg="crs812/{leg}",to="{port}"' for leg, port in LEGS.items()]
     assert named(found, "leg_up") == dict.fromkeys(places, 1)
     assert named(found, "leg_bits_per_second") == dict.fromkeys(places, 1e11)
+    assert named(found, "leg_fec") == {f'{place},mode="fec91"': 1 for place in places}
     for metric in ("leg_drops_total", "leg_errors_total", "leg_pause_frames_total"):
         assert {labels.rpartition(",")[0] for labels in named(found, metric)} == set(places)
 
@@ -214,6 +215,7 @@ def test_a_leg_without_a_link(watched: Watched) -> None:
     up = named(found, "leg_up")
     assert up['leg="crs812/qsfp56-dd-1-1",to="spark1/1"'] == 0
     assert 'leg="crs812/qsfp56-dd-1-1",to="spark1/1"' not in named(found, "leg_bits_per_second")
+    assert list(named(found, "leg_fec")) == ['leg="crs812/qsfp56-dd-1-3",to="spark2/1",mode="fec91"']
     assert not unread(found)
 
 
@@ -248,7 +250,7 @@ def test_a_text_of_the_switch_stays_one_label(watched: Watched) -> None:
     [
         ("/system/health", {"temperatures", "fans", "supplies"}, ("temperature_celsius", "fan_rpm", "psu_ok")),
         ("/interface/ethernet/print", {"ports", "links"}, ("leg_up", "leg_drops_total")),
-        ("/interface/ethernet/monitor", {"links"}, ("leg_up", "leg_bits_per_second")),
+        ("/interface/ethernet/monitor", {"links"}, ("leg_up", "leg_bits_per_second", "leg_fec")),
     ],
 )
 @pytest.mark.parametrize("kind", ["trap", "garbage"])

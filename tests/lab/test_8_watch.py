@@ -5,6 +5,7 @@ receiver. The packages of the distribution are in the image of the nodes, disabl
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -80,6 +81,26 @@ def test_nodes_and_the_switch_are_read(rack: VirtualRack, file: Path) -> None:
     assert query(rack, 'up{job="node"}') == {"spark1": 1, "spark2": 1, "spark3": 1}
     assert query(rack, "sparkrack_switch_up") == {"crs812": 1}
     assert query(rack, "sum by(switch) (sparkrack_switch_leg_up)") == {"crs812": 3}
+
+
+def test_the_operator_sees_the_switch(rack: VirtualRack, file: Path) -> None:
+    """From outside of the nodes, by the screen of `sparkrack watch`."""
+    done = rack.inside("sparkrack", "watch", "--once", rack=file, check=False)
+    print(done.stdout)
+    (row,) = (line for line in done.stdout.splitlines() if line.startswith("crs812 "))
+    assert re.fullmatch(r"crs812 +\d+ +4/4 +\d/1 +3/3 +\d+ +\d+ +\d+ s ago *", row), done.stdout + done.stderr
+    assert "crs812: legs with a link: 3 at " in done.stdout
+
+
+def test_what_the_operator_finds_is_collected(rack: VirtualRack, file: Path) -> None:
+    """`sparkrack drift` runs outside of the nodes, and its metrics are on the server."""
+    done = rack.inside("sparkrack", "drift", "--quiet", rack=file, check=False)
+    assert done.returncode in (0, 2), done.stdout + done.stderr
+    assert "not delivered" not in done.stderr
+    found = wait_for("metrics of drift", lambda: query(rack, "sparkrack_drift_last_run_timestamp_seconds"))
+    assert found.keys() == {SERVER}
+    mode = rack.ssh(SERVER, "stat -c '%a %U' /var/lib/prometheus/node-exporter/sparkrack.prom").strip()
+    assert mode == "644 root"
 
 
 def test_nothing_listens_outside_the_management_network(rack: VirtualRack, file: Path) -> None:

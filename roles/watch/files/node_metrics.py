@@ -48,6 +48,14 @@ UNITS = {
     "sparkrack-clock-cap.service": "clock_cap",
 }
 """Units whose activity is a part of the black box."""
+SBSA = "SBSA Generic Watchdog"
+"""What the driver of the GB10's watchdog calls itself. No other one can panic first."""
+FIRST_STAGE = re.compile(r"sbsa-gwdt.*: Initialized with .* action=([0-9]+)\.")
+"""What that driver logs when it starts: it shows its parameter in no file."""
+RACE_FREE_TIMEOUT = 3
+"""Seconds. That driver has this minimum of its timeout, or more, only while its action is 0."""
+FIRST_STAGE_FILES = ("/etc/modprobe.d/zz-sparkrack-watchdog.conf", "/etc/default/grub.d/zz-sparkrack-watchdog.cfg")
+"""Where the role blackbox sets it."""
 SHUT_DOWN = re.compile(r"Reached target .*(?:reboot|poweroff|power-off|halt|kexec)\.target|^Shutting down\.$", re.I)
 LAST_LINES = 60
 """Lines of the end of a journal in which the end of a shutdown is looked for."""
@@ -96,6 +104,7 @@ class Node:
             "boot": self.boot,
             "pstore": self.pstore,
             "kernel": self.kernel,
+            "watchdog_panics": self.watchdog_panics,
             "units": self.units,
             "journal": self.journal,
             "received": self.received,
@@ -174,12 +183,29 @@ class Node:
         yield armed("pstore", backend not in (None, "", "(null)"))
 
     def kernel(self) -> Iterator[Sample]:
-        """The watchdog, what follows a panic, and netconsole."""
+        """The watchdog, what follows a panic, the crash kernel, and netconsole."""
         folders = sorted(self.place("/sys/class/watchdog").glob("watchdog*"))
         states = [self.text(f"/sys/class/watchdog/{one.name}/state") for one in folders]
         yield armed("watchdog", "active" in states)
         yield armed("panic", self.known("/proc/sys/kernel/panic") != "0")
+        yield armed("kdump", self.text("/sys/kernel/kexec_crash_loaded") == "1")
         yield armed("netconsole", self.text("/sys/kernel/config/netconsole/sparkrack/enabled") == "1")
+
+    def watchdog_panics(self) -> Iterator[Sample]:
+        """Whether the first signal of the watchdog is a panic; nothing of a watchdog that cannot cause one."""
+        for folder in sorted(self.place("/sys/class/watchdog").glob("watchdog*")):
+            place = f"/sys/class/watchdog/{folder.name}"
+            if self.text(f"{place}/identity") != SBSA:
+                continue
+            log = run("journalctl", "--boot", "--dmesg", "--quiet", "--no-pager", "--output=cat")
+            smallest = self.text(f"{place}/min_timeout") or ""
+            if logged := FIRST_STAGE.findall(log):
+                yield armed("watchdog_panics", logged[-1] == "1")
+            elif smallest.isdecimal() and int(smallest) >= RACE_FREE_TIMEOUT:
+                yield armed("watchdog_panics", active=False)
+            elif any(self.place(path).exists() for path in FIRST_STAGE_FILES):
+                raise UnreadError("the kernel's log of this boot no longer has the action of sbsa_gwdt")
+            return
 
     def units(self) -> Iterator[Sample]:
         """Units of the black box, as systemd has them."""

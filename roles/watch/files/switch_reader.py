@@ -71,6 +71,7 @@ HELP = {
     "sparkrack_switch_health": "Any other sensor.",
     "sparkrack_switch_leg_up": "Whether the leg has a link.",
     "sparkrack_switch_leg_bits_per_second": "Speed of the link of the leg.",
+    "sparkrack_switch_leg_fec": "Forward error correction of the link of the leg: 1 for its mode.",
     "sparkrack_switch_leg_drops_total": "Frames that the port dropped, by the switch's counter.",
     "sparkrack_switch_leg_errors_total": "Errors of the port, by the switch's counter.",
     "sparkrack_switch_leg_pause_frames_total": "Pause frames of the port.",
@@ -320,7 +321,7 @@ def _ports(metrics: Metrics, target: Mapping[str, Any], connection: Connection) 
     names = {row.get("name", ""): leg for leg, row in ports.items()}
     found = set()
     ids = [row[".id"] for row in ports.values() if row.get(".id")]
-    for row in connection.monitor("/interface/ethernet", ids, ("name", "status", "rate")) if ids else ():
+    for row in connection.monitor("/interface/ethernet", ids, ("name", "status", "rate", "fec")) if ids else ():
         status, linked = row.get("status", ""), names.get(row.get("name", ""))
         if linked is None or status in ("", "unknown"):
             continue
@@ -330,6 +331,8 @@ def _ports(metrics: Metrics, target: Mapping[str, Any], connection: Connection) 
         rate = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([GM])bps", row.get("rate", ""))
         if status == "link-ok" and rate:
             metrics.add("sparkrack_switch_leg_bits_per_second", float(rate[1]) * {"G": 1e9, "M": 1e6}[rate[2]], **place)
+        if status == "link-ok" and row.get("fec"):
+            metrics.add("sparkrack_switch_leg_fec", 1.0, **place, mode=row["fec"])
     _part(metrics, switch, "links", whole=found == legs.keys())
 
 

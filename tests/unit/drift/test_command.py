@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -40,7 +41,12 @@ class Seen:
 
 @dataclass(frozen=True)
 class Named:
+    """A rack without a watch."""
+
     rack: str = "lab"
+
+    def declared(self, _section: object) -> None:
+        return None
 
 
 @pytest.fixture(autouse=True)
@@ -149,7 +155,8 @@ def test_files_that_others_read(run: Run, tmp_path: Path, state: Path) -> None:
     ended = run(DRIFTED, "--json", "--junit", xml, "--prom", prom)
     assert ended.exit_code == 2
     assert "<failure " in xml.read_text()
-    assert 'sparkrack_drift{host="spark1",kind="declared",rack="lab",role="fabric"} 1.0' in prom.read_text()
+    labels = f'host="spark1",kind="declared",rack="lab",ran_on="{socket.gethostname()}",role="fabric"'
+    assert f"sparkrack_drift{{{labels}}} 1.0" in prom.read_text()
     assert {path.stat().st_mode & 0o777 for path in (xml, prom)} == {0o644}
     assert json.loads(ended.stdout)
     assert len(list(state.iterdir())) == 1

@@ -44,12 +44,12 @@ def test_json() -> None:
 
 
 def test_metrics() -> None:
-    from sparkrack.drift.prometheus import prometheus
+    from sparkrack.drift.prometheus import drift_metrics
 
     few = plan(
         machine("spark1", ("fabric", EventKind.BROKEN, "x")), unreachable("spark2"), roles={"preflight", "fabric"}
     )
-    generated.check(DOCUMENT, "drift metrics", prometheus(drift_of(few)))
+    generated.check(DOCUMENT, "drift metrics", drift_metrics(drift_of(few), "laptop"))
 
 
 def test_units() -> None:

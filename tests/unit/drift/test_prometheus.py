@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from core.model.selection import ROLES
 from core.util.event import EventKind
 from sparkrack.drift.findings import drift_of
-from sparkrack.drift.prometheus import prometheus
+from sparkrack.drift.prometheus import drift_metrics, drill_metrics
 from sparkrack.engine.plan import Plan
 from sparkrack.status.drills import DrillLevel, DrillResult
 from tests.unit.drift.plans import EVIL, MADE, MIXED, machine, plan
@@ -18,12 +18,15 @@ from tests.unit.drift.plans import EVIL, MADE, MIXED, machine, plan
 
 def samples(whole: Plan, metric: str) -> dict[tuple[str, ...], float]:
     """Values by what tells them apart, in the order of its labels; the rack is the same for all."""
-    (found,) = [one for one in text_string_to_metric_families(prometheus(drift_of(whole))) if one.name == metric]
+    (found,) = [
+        one for one in text_string_to_metric_families(drift_metrics(drift_of(whole), "laptop")) if one.name == metric
+    ]
     assert found.type == "gauge"
     assert found.documentation
     values = {}
     for sample in found.samples:
         assert sample.labels.pop("rack") == "lab"
+        assert sample.labels.pop("ran_on") == "laptop"
         values[tuple(sample.labels[key] for key in ("host", "role", "kind") if key in sample.labels)] = sample.value
     assert len(values) == len(found.samples)
     return values
@@ -71,13 +74,12 @@ def test_labels_are_quoted() -> None:
 
 
 def test_drills_of_the_black_box() -> None:
-    drift = drift_of(plan(machine("spark1")))
     made = datetime(2026, 11, 25, 1, 2, 3, tzinfo=UTC)
     kept = [
         DrillResult(run="x", rack="two", node="spark1", level=level, made=made, passed=passed, reason="r")
         for level, passed in ((DrillLevel.PANIC, True), (DrillLevel.MARK, False))
     ]
-    text = prometheus(drift, kept)
+    text = drill_metrics(kept, "laptop")
     values = {
         (one.name, sample.labels["level"]): sample.value
         for one in text_string_to_metric_families(text)
@@ -90,4 +92,7 @@ def test_drills_of_the_black_box() -> None:
         ("sparkrack_drill_passed", "panic"): 1.0,
         ("sparkrack_drill_passed", "mark"): 0.0,
     }
-    assert "sparkrack_drill" not in prometheus(drift)
+    assert {sample.labels["ran_on"] for one in text_string_to_metric_families(text) for sample in one.samples} == {
+        "laptop"
+    }
+    assert drill_metrics([], "laptop") == ""

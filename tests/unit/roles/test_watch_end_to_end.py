@@ -9,10 +9,12 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +24,17 @@ from click.testing import CliRunner, Result
 from roles.watch import verify
 from roles.watch.desired import ALERTMANAGER_PORT, alertmanager_dropin, server_address
 from sparkrack.cli.main import sparkrack
+from sparkrack.cli.watch_delivery import deliver_drift
+from sparkrack.drift.findings import drift_of
+from sparkrack.watch import delivery
 from sparkrack.watch.collect import NODE_QUERIES, UNIT_QUERIES
 from sparkrack.watch.dashboards import DASHBOARDS
 from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
 from sparkrack.watch.report_html import CURVES
+from sparkrack.watch.switches import LEG_QUERIES, STATE_QUERIES, SWITCH_QUERIES
+from tests.unit.autopsy.nodes import Nodes
 from tests.unit.cli.cli_fixtures import SPARKRACK
+from tests.unit.drift.plans import machine, plan
 from tests.unit.model.racks import SWITCH, changed
 from tests.unit.ops.shells import stand_in, write
 from tests.unit.roles.card import Machine
@@ -63,7 +71,8 @@ def shown(server: Server, folder: Path, *words: str) -> Result:
 def test_every_query_is_answered(server: Server) -> None:
     """A mistake in one of them is an error of the API."""
     api = PrometheusApi(server.url)
-    for query in (*NODE_QUERIES.values(), *UNIT_QUERIES.values(), *(query for _, _, query in CURVES)):
+    switches = (*SWITCH_QUERIES.values(), *LEG_QUERIES.values(), *STATE_QUERIES.values())
+    for query in (*NODE_QUERIES.values(), *UNIT_QUERIES.values(), *switches, *(query for _, _, query in CURVES)):
         api.query(query)
     for panel in (panel for dashboard in DASHBOARDS for panel in dashboard.panels):
         api.query(panel.expression.replace("$node", "spark1"))
@@ -173,6 +182,33 @@ def test_what_a_node_knows_of_itself_raises_an_alert(server: Server, tmp_path: P
     assert re.search(r"sparkrack-node.prom is \d+ s old, wanted at most 300 s; spark2: boot cannot be read", judged())
     stand_in(tmp_path, "systemctl", "printf 'ActiveState=inactive\\nUnitFileState=disabled\\n'")
     assert "spark2: sparkrack-node-metrics.timer is inactive, wanted active; spark2: sparkrack-node-metri" in judged()
+
+
+def test_what_an_operator_delivers_is_collected_and_its_age_raises_an_alert(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the script of the delivery; only ssh is a stand-in. The last run was 27 h ago, then there is a new one."""
+    (tmp_path / "nodes").mkdir()
+    for name, value in Nodes(tmp_path / "nodes", ("spark1", "spark2")).environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(delivery, "FOLDER", str(server.metrics("spark2")))
+    api, rack = PrometheusApi(server.url), server.rack
+
+    def looked(hours: int) -> None:
+        drift = drift_of(plan(machine("spark1"), made=datetime.now(UTC) - timedelta(hours=hours)))
+        deliver_drift(rack, drift)
+
+    def not_looked_at() -> bool:
+        return any(one["labels"]["alertname"] == "DriftNotLookedAt" for one in api.alerts())
+
+    looked(27)
+    wait_for("DriftNotLookedAt", not_looked_at)
+    (last,) = api.query("sparkrack_drift_last_run_timestamp_seconds")
+    assert last.labels["ran_on"] == socket.gethostname()
+    assert last.labels["node"] == "spark2"
+    looked(0)
+    wait_for("the end of DriftNotLookedAt", lambda: not not_looked_at())
+    assert not api.query("node_textfile_scrape_error > 0")
 
 
 def test_the_proof_asks_what_runs(server: Server, tmp_path: Path) -> None:

@@ -15,22 +15,24 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from roles.blackbox import watchdog
 from roles.watch import node_metrics
 from tests.generated import REPOSITORY
 from tests.serving.serve_modules import serve_unit
 from tests.unit.model.racks import SWITCH, loaded
-from tests.unit.ops.shells import stand_in, write
+from tests.unit.ops.shells import calls, stand_in, write
 from tests.unit.roles.cases import OPERATIONS
 from tests.unit.roles.models_hub import LocalStore, model
 from tests.unit.roles.test_blackbox_boot_evidence import PANIC, entry, journal
 from tests.unit.roles.test_blackbox_boot_evidence import run as evidence
+from tests.unit.roles.test_blackbox_shell import LOGGED
 
 PROGRAM = REPOSITORY / "roles/watch/files/node_metrics.py"
 JOURNAL_REMOTE = Path("/usr/lib/systemd/systemd-journal-remote")
 BLACKBOX = "/var/lib/sparkrack/blackbox"
 BOOT, BEFORE, LATER = "b" * 32, "a" * 32, "c" * 32
 UNITS = ("systemd-journal-upload.service", "sparkrack-recorder.service", "sparkrack-clock-cap.service")
-ARMED = {"watchdog", "panic", "pstore", "netconsole", "journal", "evidence", "upload", "recorder", "clock_cap"}
+ARMED = {"watchdog", "panic", "pstore", "netconsole", "journal", "evidence", "upload", "recorder", "clock_cap", "kdump"}
 
 OTHER = "0" * 64
 """The hash of a file that differs, in cases."""
@@ -132,6 +134,7 @@ def test_a_black_box_that_is_armed(node: Path) -> None:
         ("/proc/sys/kernel/panic", "10"),
         ("/sys/module/pstore/parameters/backend", "efi_pstore"),
         ("/sys/kernel/config/netconsole/sparkrack/enabled", "1"),
+        ("/sys/kernel/kexec_crash_loaded", "1"),
     ):
         write(node, path, f"{text}\n")
     write_journal(node / f"var/log/journal/{'d' * 32}/system.journal", 3.0)
@@ -145,6 +148,8 @@ def test_a_black_box_that_is_armed(node: Path) -> None:
         ("panic", "/proc/sys/kernel/panic", "0"),
         ("pstore", "/sys/module/pstore/parameters/backend", "(null)"),
         ("netconsole", "/sys/kernel/config/netconsole/sparkrack/enabled", "0"),
+        ("kdump", "/sys/kernel/kexec_crash_loaded", "0"),
+        ("kdump", "/sys/kernel/kexec_crash_loaded", None),
         ("evidence", f"{BLACKBOX}/boots/{BOOT}/evidence.json", None),
         ("journal", f"/var/log/journal/{'d' * 32}/system.journal", None),
         *((part, unit, "") for part, unit in zip(("upload", "recorder", "clock_cap"), UNITS, strict=True)),
@@ -160,6 +165,51 @@ def test_a_part_that_is_not_active(node: Path, part: str, path: str, text: str |
         write(node, path, f"{text}\n")
     found = of(exported(node), "blackbox_armed")
     assert {key for key, value in found.items() if not value} == {f"part={part}"}
+
+
+def sbsa(root: Path, *logged: str, least: str = "1", identity: str = "SBSA Generic Watchdog") -> None:
+    """Give the node a software watchdog and this one, whose driver logged these lines in this boot."""
+    write(root, "/sys/class/watchdog/watchdog0/identity", "Software Watchdog\n")
+    write(root, "/sys/class/watchdog/watchdog1/identity", f"{identity}\n")
+    write(root, "/sys/class/watchdog/watchdog1/min_timeout", f"{least}\n")
+    write(root, "/kernel-log", "".join(f"{line}\n" for line in ("sbsa-gwdt is no driver", *logged)))
+    stand_in(
+        root, "journalctl", f'case "$*" in "--boot --dmesg "*" --output=cat") cat {root}/kernel-log;; *) exit 1;; esac'
+    )
+
+
+@pytest.mark.parametrize(
+    ("logged", "least", "armed"),
+    [
+        ((LOGGED.format(1),), "1", 1),
+        ((LOGGED.format(0),), "3", 0),
+        # The module was loaded twice.
+        ((LOGGED.format(0), LOGGED.format(1)), "1", 1),
+        # The log has lost the line; such a minimum is that of a driver whose action is 0.
+        ((), "3", 0),
+    ],
+)
+def test_a_watchdog_that_panics_first(node: Path, logged: tuple[str, ...], least: str, armed: int) -> None:
+    """As the driver has logged its parameter."""
+    sbsa(node, *logged, least=least)
+    assert of(exported(node), "blackbox_armed")["part=watchdog_panics"] == armed
+
+
+def test_a_watchdog_that_cannot_panic_is_not_disarmed(node: Path) -> None:
+    sbsa(node, identity="SP805 Watchdog")
+    assert "part=watchdog_panics" not in of(exported(node), "blackbox_armed")
+    assert "journalctl" not in "".join(calls(node))
+
+
+@pytest.mark.parametrize(
+    "path", ["etc/modprobe.d/zz-sparkrack-watchdog.conf", "etc/default/grub.d/zz-sparkrack-watchdog.cfg"]
+)
+def test_an_action_of_the_watchdog_that_is_lost_matters_where_it_was_set(node: Path, path: str) -> None:
+    assert f"/{path}" in (watchdog.MODPROBE, watchdog.FRAGMENT)
+    sbsa(node)
+    assert "part=watchdog_panics" not in of(exported(node), "blackbox_armed")
+    write(node, f"/{path}")
+    assert "part=watchdog_panics" not in of(exported(node, "watchdog_panics"), "blackbox_armed")
 
 
 def test_a_boot_after_a_shutdown_is_clean(node: Path) -> None:
@@ -383,7 +433,7 @@ def test_models_differ_by_their_files(node: Path, tmp_path: Path) -> None:
 def test_a_part_that_cannot_be_read_is_told_and_the_others_stay(node: Path, part: str, break_it: Any) -> None:
     break_it(node)
     found = exported(node, part)
-    assert len(of(found, "node_metrics_unread")) == 9
+    assert len(of(found, "node_metrics_unread")) == 10
     assert "node_metrics_timestamp_seconds" in found
 
 

@@ -31,9 +31,15 @@ serving:
 UNIT_EDIT = ("memory:\n  swap: false\n", f"memory:\n  swap: false\n{UNIT.replace('IMAGE', VLLM_IMAGE)}")
 WIDE = (("{split: 4x100G}", "{split: 2x200G}"), ("qsfp56-dd-1-3", "qsfp56-dd-1-5"))
 """Cables of 200G, for which NCCL uses both halves of a port."""
-BLACKBOX = ("{clock_cap: {asus: 2200}}", "{clock_cap: {asus: 2200}, remote: tls, netconsole: plain, recorder: {}}")
+BLACKBOX = (
+    "{clock_cap: {asus: 2200}}",
+    "{clock_cap: {asus: 2200}, remote: tls, netconsole: plain, recorder: {}, kdump: {}}",
+)
 RACK = rack("{}", UNIT_EDIT, *WIDE, BLACKBOX)
-PARTS = ("watchdog", "panic", "pstore", "journal", "evidence", "recorder", "upload", "netconsole", "clock_cap")
+PARTS = (
+    *("watchdog", "watchdog_panics", "panic", "pstore", "journal", "evidence", "recorder", "upload"),
+    *("netconsole", "clock_cap", "kdump"),
+)
 RULES = YAML(typ="safe").load(rules.rule_file(RACK).content.decode())["groups"]
 ALERTS = {rule["alert"]: rule for group in RULES for rule in group["rules"] if "alert" in rule}
 
@@ -141,8 +147,10 @@ def halves(here: str) -> Series:
 
 VLLM = 'job="vllm",node="spark1",unit="qwen"'
 SGLANG = 'job="sglang",node="spark2",unit="small"'
-DRIFT = 'job="node",node="spark1",rack="two"'
-"""What `sparkrack drift timer` of spark1 exports, about every host."""
+DRIFT = 'job="node",node="spark1",rack="two",ran_on="laptop"'
+"""What the server exports of `sparkrack drift` on the machine of an operator, about every host."""
+OLDER = 'job="node",node="spark1",rack="two",ran_on="desk"'
+"""The same of another machine, which looked a while ago."""
 HOSTS = ("spark1", "spark2")
 HEALTHY: Series = {
     **node("spark1"),
@@ -672,6 +680,18 @@ FAILURES = (
         {"host": "spark2", "role": "fabric"},
         "2 differences between spark2 and rack.yaml in fabric",
     ),
+    # Another machine that looked before finds nothing.
+    F(
+        "Drift",
+        {
+            f'sparkrack_drift{{{OLDER},host="spark2",role="fabric",kind="declared"}}': "0",
+            f"sparkrack_drift_last_run_timestamp_seconds{{{OLDER}}}": "-100",
+            f'sparkrack_drift{{{DRIFT},host="spark2",role="fabric",kind="declared"}}': "2",
+        },
+        130,
+        {"host": "spark2", "role": "fabric"},
+        "2 differences between spark2 and rack.yaml in fabric",
+    ),
     F(
         "DriftUnknown",
         {f'sparkrack_unknown{{{DRIFT},host="spark2"}}': "1"},
@@ -808,6 +828,32 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
         # Nothing is declared to leave a node.
         ("RemoteJournalStale", {JOURNAL2: None}, (UNIT_EDIT, *WIDE)),
         ("BlackBoxDisarmed", {f'sparkrack_blackbox_armed{{{N1},part="upload"}}': "0"}, (UNIT_EDIT, *WIDE)),
+        # What an older run found counts no more.
+        (
+            "Drift",
+            {
+                f'sparkrack_drift{{{OLDER},host="spark2",role="fabric",kind="declared"}}': "2",
+                f"sparkrack_drift_last_run_timestamp_seconds{{{OLDER}}}": "-100",
+            },
+            None,
+        ),
+        (
+            "DriftUnknown",
+            {
+                f'sparkrack_unknown{{{OLDER},host="spark2"}}': "1",
+                f"sparkrack_drift_last_run_timestamp_seconds{{{OLDER}}}": "-100",
+            },
+            None,
+        ),
+        # By default there is no crash kernel; without a watchdog there is no panic by it.
+        ("BlackBoxDisarmed", {f'sparkrack_blackbox_armed{{{N1},part="kdump"}}': "0"}, (UNIT_EDIT, *WIDE)),
+        (
+            "BlackBoxDisarmed",
+            {f'sparkrack_blackbox_armed{{{N1},part="watchdog_panics"}}': "0"},
+            (UNIT_EDIT, *WIDE, ("{clock_cap: {asus: 2200}}", "{watchdog: false}")),
+        ),
+        # A watchdog that cannot cause a panic has no such series.
+        ("BlackBoxDisarmed", {f'sparkrack_blackbox_armed{{{N1},part="watchdog_panics"}}': None}, None),
         ("DrillOverdue", {f"sparkrack_drift_last_run_timestamp_seconds{{{DRIFT}}}": None}, None),
         # A cable that was taken out and put in again, and a node whose links come up after a boot.
         ("LinkFlaps", {f"node_network_carrier_changes_total{{{H1}}}": "4x70 5x4 6"}, None),
