@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from core.model import Rack
+from core.model.declared_secrets import secret_position, secret_value
 from core.model.secrets import SecretRef
 from roles.watch import switch_reader
 from roles.watch.options import WatchOptions
 from roles.watch.scrape import yaml_text
 
-CHECK = 'amtool check-config "$new"'
+CHECK = (
+    'amtool check-config "$new" > /dev/null 2>&1 || { '
+    "echo 'amtool check-config refuses the new file; its reason is not shown: it may quote a secret' >&2; exit 1; }"
+)
 MODE = "640"
 """Group prometheus reads it: it holds the URL of the webhook and the password of the mailbox."""
 
@@ -21,6 +26,33 @@ def secrets(rack: Rack) -> tuple[SecretRef, ...]:
     notify = rack.options(WatchOptions).notify
     found = (notify.webhook, notify.email.password if notify.email else None) if notify else ()
     return tuple(ref for ref in found if ref is not None)
+
+
+_URL = re.compile(
+    r"https?://([A-Za-z0-9._~!$&'()*+,;=:%-]+@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+    r"([/?#]([!-$&-~]|%[0-9A-Fa-f]{2})*)?"
+)
+"""What Alertmanager 0.25 to 0.28 takes for the URL of a webhook, as far as a webhook needs it."""
+
+
+def secret_values(rack: Rack) -> dict[SecretRef, str]:
+    """Fetch the secrets of the file, and check what Alertmanager would refuse: its own message may quote a secret.
+
+    Raises ValueError; the message has no secret.
+    """
+    values = {ref: secret_value(rack, ref) for ref in secrets(rack)}
+    for fault in _faults(rack, values):
+        raise ValueError(fault)
+    return values
+
+
+def _faults(rack: Rack, values: Mapping[SecretRef, str]) -> Iterable[str]:
+    notify = rack.options(WatchOptions).notify
+    if notify and notify.webhook and not _URL.fullmatch(values[notify.webhook]):
+        place = secret_position(rack, notify.webhook)
+        yield f"{place}: {notify.webhook} does not give the URL of a webhook; put one there, like https://HOST/PATH"
+    if notify and notify.email and (ref := notify.email.password) and not values[ref].isprintable():
+        yield f"{secret_position(rack, ref)}: {ref} gives a password with a control character; put one line of text there"
 
 
 def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
