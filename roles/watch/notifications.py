@@ -52,7 +52,8 @@ def _faults(rack: Rack, values: Mapping[SecretRef, str]) -> Iterable[str]:
         place = secret_position(rack, notify.webhook)
         yield f"{place}: {notify.webhook} does not give the URL of a webhook; put one there, like https://HOST/PATH"
     if notify and notify.email and (ref := notify.email.password) and not values[ref].isprintable():
-        yield f"{secret_position(rack, ref)}: {ref} gives a password with a control character; put one line of text there"
+        place = secret_position(rack, ref)
+        yield f"{place}: {ref} gives a password with a control character; put one line of text there"
 
 
 def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:

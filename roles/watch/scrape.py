@@ -17,7 +17,7 @@ from roles.watch.options import WatchOptions
 
 CHECK = 'promtool check config "$new"'
 NODE_TIMEOUT = "5s"
-"""How long a node may take to answer: a part of the time until an alert says that it is silent. The shortest interval."""
+"""How long a node may take to answer, which is a part of the time until NodeSilent; the shortest interval."""
 
 
 def yaml_text(rack: Rack, document: dict[str, Any]) -> str:

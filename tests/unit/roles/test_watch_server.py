@@ -158,7 +158,7 @@ def test_a_package_that_was_installed_by_half_is_installed() -> None:
     ("line", "said"),
     [
         (
-            "/etc/systemd/system/prometheus.service.d/zzz.conf:ExecStart=/usr/bin/prometheus --web.listen-address=:9090",
+            "/etc/systemd/system/prometheus.service.d/zzz.conf:ExecStart=/bin/prometheus --web.listen-address=:9090",
             "/etc/systemd/system/prometheus.service.d/zzz.conf sets ExecStart = ",
         ),
         ("/run/systemd/system/prometheus-alertmanager.service.d/zzz.conf:MemoryMax=", " sets MemoryMax = "),
