@@ -164,10 +164,8 @@ class _Service:
                 group=desired.GROUP,
             )
         steps = ["systemctl daemon-reload"] if arguments or now.reload or not now.installed else []
-        # Both: each removes the masks of one folder only.
-        steps += (
-            [f"systemctl unmask --quiet {name}", f"systemctl unmask --runtime --quiet {name}"] if now.masked else []
-        )
+        if now.masked:  # both: each removes the mask of one folder only
+            steps += [f"systemctl unmask --quiet {name}", f"systemctl unmask --runtime --quiet {name}"]
         steps += [f"systemctl enable --quiet {name}"] if not now.enabled else []
         if renew:
             # A program that ended since it was looked at cannot be reloaded.
