@@ -24,7 +24,7 @@ from tests.unit.roles.watch_node import ELSEWHERE, OTHERWISE, SECRETS, SERVER, W
 
 DOCUMENT = "docs/reference/every-write-watch.md"
 CHANGES = {
-    "server": ("", SERVER, 101, ()),
+    "server": ("", SERVER, 95, ()),
     "otherwise": (SERVER, OTHERWISE, 28, ()),
     "moved": (SERVER, ELSEWHERE, 13, ()),
 }

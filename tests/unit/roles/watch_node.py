@@ -165,13 +165,17 @@ class WatchNode(BlackboxNode):
 
     def put_back(self, state: Path) -> None:
         """Become what one of these copies is."""
-        shutil.rmtree(self.root)
+        shutil.rmtree(self.root, ignore_errors=True)
         shutil.copytree(state, self.root, symlinks=True)
         self.leave_states(None)
 
     def files(self) -> dict[str, str]:
         """The same without the log of an interrupted apt, which goes with the next boot."""
         return {path: text for path, text in super().files().items() if not path.startswith("run/sparkrack-apt.")}
+
+    def running(self) -> list[str]:
+        """The units that run."""
+        return systemctl_standin.Node(self.root).active
 
     def everything(self) -> dict[str, str]:
         """The files, and what systemd knows."""
