@@ -57,7 +57,8 @@ def inhibitions(rack: Rack) -> list[dict[str, Any]]:
             "target_matchers": ['alertname=~"Link.+"', f'node=~"{"|".join(nodes)}"'],
         }
         for name in switches(rack)
-        if (nodes := list(dict.fromkeys(port.node for _, port in rack.cabling.legs(name))))
+        # Not a backslash, which a matcher reads as well.
+        if (nodes := list(dict.fromkeys(port.node.replace(".", "[.]") for _, port in rack.cabling.legs(name))))
     ]
 
 

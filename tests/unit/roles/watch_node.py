@@ -16,9 +16,11 @@ from unittest.mock import patch
 from core.ops import announce
 from core.util.event import Event
 from tests.unit.model.racks import SWITCH, changed
+from tests.unit.ops import fakenode
 from tests.unit.ops.shells import stand_in, write
 from tests.unit.roles import systemctl_standin
 from tests.unit.roles.blackbox_node import BlackboxNode, BlackboxWorld
+from tests.unit.roles.cases import DEPLOYS
 
 READER = ("    mtu: 9000\n    l2mtu", "    reader: {password: {env: READER}}\n    mtu: 9000\n    l2mtu")
 SECRETS = {
@@ -192,6 +194,11 @@ class WatchWorld(BlackboxWorld):
     def text(self, section: str) -> str:
         """The rack file with the section of the role; a reader reads the switch."""
         return changed(SWITCH, ("rack: two\n", f"rack: two\nwatch: {section}\n"), READER)
+
+    def show_differences(self) -> str:
+        """What a run that changes nothing prints, with the differences of files."""
+        hosts = {"spark1": {"rack": self.rack, "node": self.rack.nodes["spark1"], "answers": self.node}}
+        return fakenode.run(hosts, DEPLOYS["watch"], "dry", diff=True).log
 
     def drift(self) -> list[Event]:
         """What a run that changes nothing says it would change."""
