@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from core.util.event import Event, EventKind
+from roles.watch import switch_reader
 from tests.generated import REPOSITORY, check
 from tests.unit.ops import fakenode
 from tests.unit.roles.blackbox_node import BlackboxConnector
@@ -24,8 +25,8 @@ from tests.unit.roles.watch_node import ELSEWHERE, OTHERWISE, SECRETS, SERVER, W
 
 DOCUMENT = "docs/reference/every-write-watch.md"
 CHANGES = {
-    "server": ("", SERVER, 95, ()),
-    "otherwise": (SERVER, OTHERWISE, 28, ()),
+    "server": ("", SERVER, 95, (38,)),
+    "otherwise": (SERVER, OTHERWISE, 28, (13, 21)),
     "moved": (SERVER, ELSEWHERE, 13, ()),
 }
 """From which section to which, the number of states that a kill can leave, and those of the first tier."""
@@ -110,8 +111,9 @@ def _write(place: Path, root: str) -> str:
     """What the run did last."""
     calls = [line.replace(root, "") for line in (place / "calls").read_text().splitlines()]
     words = calls[-1].split()
-    if words[0] in ("apt-get", "dpkg"):
-        return f"{words[0]} {'install ' if words[0] == 'apt-get' else ''}{words[-1]}"
+    if words[0] == "apt-get":
+        unpacked = (place / "dpkg" / words[-1]).read_text() == "unpacked\n"
+        return f"dpkg {'unpacks' if unpacked else 'configures'} {words[-1]}"
     if words[0] == "mv":
         return f"write {words[-1]}"
     return TEMPORARY.sub(r"/\g<name>", calls[-1])
@@ -141,6 +143,32 @@ def test_a_killed_run_is_completed_by_the_next(whole: Callable[[str], WholeRun],
     assert run.world.node.stale_services() == [], at
     run.world.run()
     assert run.world.node.texts == [], f"{at}: the third run changes something"
+
+
+@pytest.mark.parametrize("change", ["server", pytest.param("otherwise", marks=pytest.mark.soak)])
+def test_no_kill_leaves_a_secret_to_others(whole: Callable[[str], WholeRun], change: str) -> None:
+    """Neither in its place nor in a file that was being written."""
+    held = set()
+    for state in whole(change).states:
+        for file in filter(Path.is_file, (state.place / "etc").rglob("*")):
+            if any(secret.encode() in file.read_bytes() for secret in SECRETS.values()):
+                held.add(TEMPORARY.sub(r"/\g<name>", f"/{file.relative_to(state.place)}"))
+                assert not file.stat().st_mode & 0o007, f"{file} after {state.write!r}"
+    assert held == {"/etc/prometheus/sparkrack-alertmanager.yml", "/etc/sparkrack/watch/switch-passwords.json"}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("removed", range(1, len(switch_reader.LEFTOVERS)))
+def test_a_removal_that_is_killed_in_the_middle(whole: Callable[[str], WholeRun], removed: int) -> None:
+    """One program removes what read the switches, one file after the other."""
+    run = whole("moved")
+    run.world.node.put_back(run.states[10].place)
+    assert "stop sparkrack-switch-reader.timer" in run.states[10].write
+    for path in switch_reader.LEFTOVERS[:removed]:
+        (run.world.node.root / path.lstrip("/")).unlink(missing_ok=True)
+    ended = run.world.run()
+    assert ended.failed == [], ended.log
+    assert run.world.node.files() == run.files
 
 
 def _cells(named: list[Event]) -> str:
