@@ -95,6 +95,11 @@ def secret_value(rack: Rack, ref: SecretRef) -> str:
     raise ValueError(fault)
 
 
+def secret_position(rack: Rack, ref: SecretRef) -> str:
+    """Return `file:line: path` of the first reference to a secret in the rack file."""
+    return next((position(rack.source, one.path) for one in declared_secrets(rack) if one.ref == ref), str(ref))
+
+
 def missing_file(secret: DeclaredSecret) -> str:
     """Return what to do about the file of a secret that does not exist."""
     if secret.created:

@@ -20,6 +20,7 @@ def put(
     """Return the command that makes `path` hold `content`, owned by root and `group`.
 
     The file is written beside its target under a private name, with its final mode, checked there, flushed and renamed.
+    What an interrupted run has left there under such a name is removed.
     `before`: the content of a file that is not ours; it is kept in /var/backups/sparkrack under the hash of its
     content. `check`: shell text that must succeed, with the new file as "$new".
     """
@@ -29,7 +30,7 @@ def put(
         copy = backup(path, before)
         keep = f"install -d -m 700 {BACKUPS}; [ -e {quote(copy)} ] || cp -a {quote(path, copy)}; "
     return sudo_script(
-        f"umask 077; {keep}new=$(mktemp {quote(f'{folder}/.{name}.XXXXXX')}); trap 'rm -f \"$new\"' EXIT; "
+        f"umask 077; {keep}rm -f {quote(f'{folder}/.{name}.')}??????; new=$(mktemp {quote(f'{folder}/.{name}.XXXXXX')}); trap 'rm -f \"$new\"' EXIT; "
         f'base64 -d > "$new"; chown root:{group} "$new"; chmod {mode} "$new"; {check + "; " if check else ""}'
         f'sync "$new"; mv -fT "$new" {quote(path)}; sync {quote(folder)}',
         stdin=encoded(content),

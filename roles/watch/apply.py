@@ -12,7 +12,6 @@ from pyinfra.api.deploy import deploy
 from pyinfra.api.host import Host
 
 from core.model import Node, Rack
-from core.model.declared_secrets import secret_value
 from core.model.secrets import SecretRef
 from core.ops import apt, host_facts, remote_files
 from core.ops.announce import managed_file_change
@@ -88,8 +87,7 @@ def _read(host: Host, rack: Rack, node: Node) -> ServerFacts:
     facts = WatchFacts(host_facts.read(host, "watch"), rack, node)
     if not facts.serves:
         return ServerFacts(facts, None)
-    refs = notifications.secrets(rack)
-    values = _secrets.get(host.state, lambda: {ref: secret_value(rack, ref) for ref in refs})
+    values = _secrets.get(host.state, lambda: notifications.secret_values(rack))
     return ServerFacts(facts, notifications.alertmanager_text(rack, values))
 
 
@@ -119,8 +117,9 @@ class _Service:
     def changeset(self, in_sync_reason: str) -> Changeset:
         now, name = self.facts.units[self.package], desired.unit(self.package)
         arguments = self.facts.stale([self.dropin])
-        restart = bool(arguments) or now.reload or not now.runs
-        renew = restart or bool(self.files) or self.secret is not None or now.pending
+        # What a run that was interrupted had written is not known here: it may have been new arguments.
+        restart = bool(arguments) or now.reload or now.pending or not now.settled
+        renew = restart or bool(self.files) or self.secret is not None
         if now.installed and now.enabled and not renew:
             return Changeset(in_sync_reason=in_sync_reason)
         events = [managed_file_change(file, self.facts.before(file.path)) for file in arguments]
@@ -165,10 +164,13 @@ class _Service:
                 group=desired.GROUP,
             )
         steps = ["systemctl daemon-reload"] if arguments or now.reload or not now.installed else []
-        steps += [f"systemctl unmask --quiet {name}"] if now.masked else []
+        if now.masked:  # both: each removes the mask of one folder only
+            steps += [f"systemctl unmask --quiet {name}", f"systemctl unmask --runtime --quiet {name}"]
         steps += [f"systemctl enable --quiet {name}"] if not now.enabled else []
         if renew:
-            steps += [f"systemctl {'restart' if restart else 'reload'} {name}", f"rm -f {mark}"]
+            # A program that ended since it was looked at cannot be reloaded.
+            again = f"systemctl restart {name}" if restart else f"systemctl reload {name} || systemctl restart {name}"
+            steps += [again, f"rm -f {mark}"]
         if steps:
             yield sudo_script("; ".join(steps))
 
@@ -180,13 +182,18 @@ def _install_promtool() -> StringCommand:
 
 
 def _gone(facts: WatchFacts, package: str) -> Changeset:
-    """Stop a program of a former server, and remove the files of ours; its package and its metrics stay."""
+    """Stop a program of a former server, and remove the files of ours; its package and its metrics stay.
+
+    The last files go last, so that an interrupted run is completed by the next.
+    """
     there, name = facts.there(package), desired.unit(package)
     if not there:
         return Changeset(in_sync_reason="this node is not the server")
     now = facts.units[package]
-    steps = [f"systemctl disable --quiet --now {name}"] if now.installed and not now.masked else []
-    steps += [f"rm -f {quote(*there)} {_mark(package)}", "systemctl daemon-reload"]
+    dropin, rest = desired.dropin(package), [path for path in there if path != desired.dropin(package)]
+    steps = [f"systemctl stop {name}"] if now.runs else []
+    steps += [f"systemctl disable --quiet {name}"] if now.installed and not now.masked else []
+    steps += [f"rm -f {dropin}", "systemctl daemon-reload", f"rm -f {quote(_mark(package), *rest)}"]
     why = (
         f"the server is {server.name if (server := desired.server(facts.rack)) else desired.server_address(facts.rack)}"
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from core.model import Node, Rack
 from core.model.fields import mebibytes
+from core.probes import systemd_dropins
 from core.util import resources
 from core.util.managed_file import ManagedFile, header
 from roles.blackbox.options import BlackboxOptions
@@ -51,7 +53,8 @@ def dropin(package: str) -> str:
 @dataclass(frozen=True)
 class WatchUnit:
     """One unit as systemd has it: LoadState, ActiveState, UnitFileState, whether its files were changed since systemd
-    read them, and whether an earlier run wrote files that the program has not read yet.
+    read them, whether an earlier run wrote files that the program has not read yet, and whether its package is
+    installed as a whole.
     """
 
     load: str
@@ -59,11 +62,7 @@ class WatchUnit:
     file: str
     reload: bool
     pending: bool
-
-    @property
-    def installed(self) -> bool:
-        """Whether the node has its package."""
-        return self.load != "not-found"
+    installed: bool
 
     @property
     def masked(self) -> bool:
@@ -76,32 +75,60 @@ class WatchUnit:
         return self.active in _RUNNING
 
     @property
+    def settled(self) -> bool:
+        """Whether it runs and can read its files again; one that systemd is about to start again cannot."""
+        return self.runs and self.active != "activating"
+
+    @property
     def enabled(self) -> bool:
         """Whether it starts at every boot."""
         return self.file == "enabled"
 
 
+_TAIL = re.compile(r"\nmarks:(?P<marks>[^\n]*)\ninstalled:(?P<installed>[^\n]*)\n\Z")
+
+
 def parse_units(answer: str) -> dict[str, WatchUnit]:
-    """Parse what `systemctl show` prints of the units, and the marks after it: each unit by its package.
+    """Parse what `systemctl show` prints of the units, and the marks and packages after it: each unit by its package.
 
     Raises ValueError when one has no answer or an unexpected one.
     """
-    shown, _, marks = answer.partition("\nmarks:")
-    pending = marks.split()
-    if not answer.endswith("\n") or "\nmarks:" not in answer or set(pending) - set(PACKAGES):
+    tail = _TAIL.search(answer)
+    pending, installed = (tail["marks"].split(), tail["installed"].split()) if tail else ([], [])
+    if not tail or {*pending, *installed} - set(PACKAGES):
         raise ValueError(f"watch units: unexpected probe output {answer[-80:]!r}")
     found = {}
-    for block in filter(None, (block.strip() for block in shown.split("\n\n"))):
+    for block in filter(None, (block.strip() for block in answer[: tail.start()].split("\n\n"))):
         values = dict(line.partition("=")[::2] for line in block.splitlines())
         name, load, active = (values.get(key, "") for key in ("Id", "LoadState", "ActiveState"))
         package = name.removesuffix(".service")
         if package not in PACKAGES or not load or active not in _STATES:
             raise ValueError(f"watch units: unexpected probe output {block[:80]!r}")
         reload = values.get("NeedDaemonReload") == "yes"
-        found[package] = WatchUnit(load, active, values.get("UnitFileState", ""), reload, package in pending)
+        whole = package in installed
+        found[package] = WatchUnit(load, active, values.get("UnitFileState", ""), reload, package in pending, whole)
     if missing := [unit(package) for package in PACKAGES if package not in found]:
         raise ValueError(f"watch units: {', '.join(missing)}: no answer")
     return found
+
+
+_KEYS = ("ExecStart", "MemoryMax", "Restart", "RestartSec")
+"""Settings of the drop-ins that a drop-in of others must not change."""
+
+
+def overridden(listing: str, package: str) -> list[str]:
+    """Return which drop-ins of others are read after ours and change what it sets, in one line each.
+
+    `listing`: lines `path:line` of the drop-ins of all units of the role. Raises ValueError for any other line.
+    """
+    ours = dict.fromkeys(_KEYS, "\0")  # that no file can set: a drop-in of others may not even repeat it
+    return systemd_dropins.overriders(of_unit(listing, unit(package)), ours, dropin(package))
+
+
+def of_unit(listing: str, name: str) -> str:
+    """Return the lines about the drop-ins of a unit; those that are no such line at all stay, too."""
+    lines = listing.splitlines()
+    return "\n".join(line for line in lines if f"/{name}.d/" in line.partition(":")[0] or not line.startswith("/"))
 
 
 def server(rack: Rack) -> Node | None:

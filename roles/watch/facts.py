@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from core.model import Node, Rack
-from core.ops import host_facts
+from core.ops import host_facts, systemd_probes
 from core.util import managed_file, resources
 from core.util.managed_file import FileState, ManagedFile
 from roles.watch import desired, node_metrics, switch_reader
@@ -19,9 +19,14 @@ SWITCH_READER = "watch-switch-reader"
 PASSWORDS = "watch-switch-passwords"
 METRICS_FILES = "watch-metrics-files"
 METRICS_STATE = "watch-metrics-state"
+OVERRIDES = "watch-overrides"
 
 PATHS = (*map(desired.dropin, desired.PACKAGES), desired.RULES, desired.CONFIG, *switch_reader.FILES)
 """Paths of the files that are wholly ours and hold no secret."""
+
+OWN_UNITS = (node_metrics.SERVICE, node_metrics.TIMER, switch_reader.SERVICE, switch_reader.TIMER)
+"""Units that are wholly ours: the role has no drop-in for them."""
+UNIT_NAMES = (*map(desired.unit, desired.PACKAGES), *OWN_UNITS)
 
 host_facts.register(
     "watch",
@@ -35,6 +40,12 @@ host_facts.register(
             PASSWORDS: managed_file.probe_hashes((switch_reader.PASSWORDS,)),
             METRICS_FILES: managed_file.probe_hashes(node_metrics.PATHS),
             METRICS_STATE: resources.shell_text("roles.watch", "files/node-metrics-state.sh"),
+            OVERRIDES: "\n".join(
+                systemd_probes.dropin_settings(
+                    tuple(f"{folder}/{name}.d" for folder in systemd_probes.FOLDERS), "^[[:space:]]*[A-Za-z]+="
+                )
+                for name in UNIT_NAMES
+            ),
         },
     ),
 )
@@ -120,4 +131,14 @@ class WatchFacts:
                     f"{name} is configured by others; write another node at watch.server in rack.yaml, or give it up: "
                     f"systemctl disable --now {name}"
                 )
-        return tuple(lines)
+        return (*lines, *self._overriders())
+
+    def _overriders(self) -> Iterable[str]:
+        """Yield the drop-ins of others that change what this role sets in a unit of this node."""
+        listing = self.reading.text(OVERRIDES)
+        for package in desired.PACKAGES if self.serves else (desired.EXPORTER,):
+            yield from desired.overridden(listing, package)
+        reads = self.serves and switch_reader.switches(self.rack)
+        for name in OWN_UNITS if reads else (node_metrics.SERVICE, node_metrics.TIMER):
+            for path in dict.fromkeys(line.partition(":")[0] for line in desired.of_unit(listing, name).splitlines()):
+                yield f"{path} changes {name}, which is a unit of this role; remove that file"

@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from core.model import Rack
+from core.model.declared_secrets import secret_position, secret_value
 from core.model.secrets import SecretRef
 from roles.watch import desired, switch_reader
 from roles.watch.options import WatchOptions
 from roles.watch.scrape import watched_units, yaml_text
 
-CHECK = 'amtool check-config "$new"'
+CHECK = (
+    'amtool check-config "$new" > /dev/null 2>&1 || { '
+    "echo 'amtool check-config refuses the new file; its reason is not shown: it may quote a secret' >&2; exit 1; }"
+)
 MODE = "640"
 """Group prometheus reads it: it holds the URL of the webhook and the password of the mailbox."""
 
@@ -25,15 +28,40 @@ def secrets(rack: Rack) -> tuple[SecretRef, ...]:
     return tuple(ref for ref in found if ref is not None)
 
 
-def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
-    """Return the configuration of Alertmanager, with the value of each secret.
+_URL = re.compile(
+    r"https?://([A-Za-z0-9._~!$&'()*+,;=:%-]+@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
+    r"([/?#]([!-$&-~]|%[0-9A-Fa-f]{2})*)?"
+)
+"""What Alertmanager 0.25 to 0.28 takes for the URL of a webhook, as far as a webhook needs it."""
 
-    Raises ValueError when the webhook is no URL; the message does not have it.
+
+def secret_values(rack: Rack) -> dict[SecretRef, str]:
+    """Fetch the secrets of the file, and check what Alertmanager would refuse: its own message may quote a secret.
+
+    Raises ValueError; the message has no secret.
     """
+    values = {ref: secret_value(rack, ref) for ref in secrets(rack)}
+    for fault in _faults(rack, values):
+        raise ValueError(fault)
+    return values
+
+
+def _faults(rack: Rack, values: Mapping[SecretRef, str]) -> Iterator[str]:
+    notify = rack.options(WatchOptions).notify
+    if notify and notify.webhook and not _URL.fullmatch(values[notify.webhook]):
+        place = secret_position(rack, notify.webhook)
+        yield f"{place}: {notify.webhook} does not give the URL of a webhook; put one there, like https://HOST/PATH"
+    if notify and notify.email and (ref := notify.email.password) and not values[ref].isprintable():
+        place = secret_position(rack, ref)
+        yield f"{place}: {ref} gives a password with a control character; put one line of text there"
+
+
+def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
+    """Return the configuration of Alertmanager, with the value of each secret."""
     receiver: dict[str, Any] = {"name": "rack"}
     if notify := rack.options(WatchOptions).notify:
         if notify.webhook:
-            receiver["webhook_configs"] = [{"url": _url(notify.webhook, values[notify.webhook]), "send_resolved": True}]
+            receiver["webhook_configs"] = [{"url": values[notify.webhook], "send_resolved": True}]
         if email := notify.email:
             mail: dict[str, Any] = {"to": email.to, "from": email.sender, "smarthost": email.smarthost}
             if email.user and email.password:
@@ -65,18 +93,6 @@ def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
         "receivers": [receiver],
     }
     return yaml_text(rack, document).encode()
-
-
-def _url(ref: SecretRef, text: str) -> str:
-    # amtool prints a URL that it refuses.
-    try:
-        parts = urlsplit(text)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        sound = False
-    if sound and re.fullmatch(r"[!-~]+", text):
-        return text
-    raise ValueError(f"watch.notify.webhook: {ref} holds no URL; put one there, like https://hooks.example.org/KEY")
 
 
 def _unread(rack: Rack) -> Iterator[dict[str, Any]]:

@@ -37,6 +37,12 @@ def _interval(text: str) -> str:
     return text
 
 
+def _port(text: str) -> str:
+    if not 1 <= int(text.rpartition(":")[2]) <= 65535:
+        raise invalid("{value} has no port from 1 to 65535", "write one, like mail.example.org:587")
+    return text
+
+
 def _server(value: object) -> object:
     # Digits and dots are an address, so that the reason of a refusal is that of an address.
     if isinstance(value, str) and re.fullmatch(r"[0-9.]+", value):
@@ -59,6 +65,7 @@ SmartHost = Annotated[
     matching(
         r"[A-Za-z0-9.-]{1,190}:[0-9]{1,5}", "{value} is no host with a port", "write both, like mail.example.org:587"
     ),
+    AfterValidator(_port),
 ]
 MailUser = Annotated[
     StrictStr, matching(r"[A-Za-z0-9._+@-]{1,190}", "{value} is no user name", "write one word, like rack@example.org")

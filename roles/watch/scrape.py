@@ -16,6 +16,8 @@ from roles.watch import desired
 from roles.watch.options import WatchOptions
 
 CHECK = 'promtool check config "$new"'
+NODE_TIMEOUT = "5s"
+"""How long a node may take to answer, which is a part of the time until NodeSilent; the shortest interval."""
 
 
 def yaml_text(rack: Rack, document: dict[str, Any]) -> str:
@@ -51,7 +53,7 @@ def _document(rack: Rack) -> dict[str, Any]:
         "rule_files": [desired.RULES],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager]}]}]},
         "scrape_configs": [
-            {"job_name": "node", "static_configs": nodes},
+            {"job_name": "node", "scrape_timeout": NODE_TIMEOUT, "static_configs": nodes},
             {"job_name": "prometheus", "static_configs": [{"targets": [f"{address}:{desired.PROMETHEUS_PORT}"]}]},
             {"job_name": "alertmanager", "static_configs": [{"targets": [alertmanager]}]},
             *_engine_jobs(rack),

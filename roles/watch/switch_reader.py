@@ -29,8 +29,8 @@ FILES = (PROGRAM, TARGETS, f"/etc/systemd/system/{SERVICE}", f"/etc/systemd/syst
 STALE = 180
 """Seconds after which a reading is too old: three are due in that time."""
 _LINK = f"/etc/systemd/system/timers.target.wants/{TIMER}"
-LEFTOVERS = (_LINK, *FILES, PASSWORDS, METRICS)
-"""What is removed from a node that no longer reads the switches."""
+LEFTOVERS = (_LINK, METRICS, PASSWORDS, *FILES)
+"""What is removed from a node that no longer reads the switches, in this order: a run looks for the last of them."""
 
 
 def switches(rack: Rack) -> dict[str, Switch]:
@@ -57,7 +57,8 @@ def inhibitions(rack: Rack) -> list[dict[str, Any]]:
             "target_matchers": ['alertname=~"Link.+"', f'node=~"{"|".join(nodes)}"'],
         }
         for name in switches(rack)
-        if (nodes := list(dict.fromkeys(port.node for _, port in rack.cabling.legs(name))))
+        # Not a backslash, which a matcher reads as well.
+        if (nodes := list(dict.fromkeys(port.node.replace(".", "[.]") for _, port in rack.cabling.legs(name))))
     ]
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from core.model import Node, Rack
 from core.ssh.client import Machine
 from core.verify.reporter import CheckReporter
-from roles.watch import desired, node_metrics, rules, switch_reader
+from roles.watch import desired, node_metrics, notifications, rules, scrape, switch_reader
 from roles.watch.options import WatchOptions
 
 PORTS = {
@@ -190,6 +192,51 @@ def test_prometheus_knows_its_alertmanager(server: Node, machine: Machine) -> No
         f"{server.name}: Prometheus sends alerts to {', '.join(found) or 'nothing'}, wanted {wanted}"
     )
     fetched(server, machine, desired.ALERTMANAGER_PORT, "/-/ready")
+
+
+def test_the_declared_configuration_is_what_runs(
+    server: Node, machine: Machine, rack: Rack, report: CheckReporter
+) -> None:
+    """As Prometheus and Alertmanager show what they have read; neither shows a secret."""
+    config = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/status/config")["data"]["yaml"]
+    faults = list(differences("prometheus", _parsed(scrape.prometheus_file(rack).content), _parsed(config)))
+    groups = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/rules")["data"]["groups"]
+    found = {rule["name"]: rule["duration"] for group in groups for rule in group["rules"] if "duration" in rule}
+    for group in _parsed(rules.rule_file(rack).content)["groups"]:
+        for rule in group["rules"]:
+            wanted = _duration(rule.get("for", "0s")) if "alert" in rule else None
+            if wanted is not None and rule["alert"] in found and found[rule["alert"]] != wanted:
+                faults.append(f"{rule['alert']} waits {found[rule['alert']]} s, wanted {wanted}")
+    hidden = dict.fromkeys(notifications.secrets(rack), "<secret>")
+    status = answer(server, machine, desired.ALERTMANAGER_PORT, "/api/v2/status")["config"]["original"]
+    routes = _parsed(notifications.alertmanager_text(rack, hidden))
+    faults += differences("alertmanager", routes, _parsed(status))
+    report.judge(f"{server.name}: {fault}" for fault in faults)
+
+
+def _parsed(text: str | bytes) -> Any:
+    return YAML(typ="safe", pure=True).load(text)
+
+
+def differences(name: str, wanted: Any, found: Any) -> Iterator[str]:
+    """Yield where what a program has read differs from what is declared; it adds its own defaults to that."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        for key, value in wanted.items():
+            yield from differences(f"{name}.{key}", value, found.get(key))
+    elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
+        for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
+            yield from differences(f"{name}.{number}", one, other)
+    elif wanted != found and _duration(wanted) != _duration(found):
+        yield f"{name} is {found if found is not None else 'not there'}, wanted {wanted}"
+
+
+def _duration(value: Any) -> Any:
+    """The seconds of a duration, which Prometheus writes in its own way (24h as 1d); other values as they are."""
+    words = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", str(value))
+    if not words or not any(words.groups()):
+        return value
+    days, hours, minutes, rest = (int(word or 0) for word in words.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
 
 
 @pytest.fixture

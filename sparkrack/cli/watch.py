@@ -169,15 +169,14 @@ def _write_files(rack: Rack, folder: Path) -> None:
     """Write what the server reads, readable by its owner only: one of the files has secrets."""
     from roles.watch import desired, notifications, rules, scrape
 
-    values = {ref: ref.resolve().get_secret_value() for ref in notifications.secrets(rack)}
     try:
-        alertmanager = notifications.alertmanager_text(rack, values)
+        values = notifications.secret_values(rack)
     except ValueError as fault:
         raise click.ClickException(str(fault)) from None
     contents = {
         desired.RULES: rules.rule_file(rack).content,
         desired.CONFIG: scrape.prometheus_file(rack).content,
-        desired.NOTIFICATIONS: alertmanager,
+        desired.NOTIFICATIONS: notifications.alertmanager_text(rack, values),
     }
     _write_all(folder, {Path(path).name: content.decode() for path, content in contents.items()})
 

@@ -17,7 +17,7 @@ from tests.lab import black_box
 from tests.lab.virtual import VirtualRack
 
 SERVER, RECEIVER, KILLED = "spark1", "spark2", "spark3"
-SECTION = f"watch: {{server: {SERVER}, interval: 5s, notify: {{webhook: {{env: WATCH_WEBHOOK}}}}}}\n"
+SECTION = f"watch: {{server: {SERVER}, notify: {{webhook: {{env: WATCH_WEBHOOK}}}}}}\n"
 PORT = 8099
 HOOK = f"""\
 import http.server

@@ -102,7 +102,7 @@ def test_files_without_their_secret(tmp_path: Path) -> None:
 def test_files_with_a_webhook_that_is_no_url(tmp_path: Path) -> None:
     done = ended(tmp_path, OUTSIDE, "--files", str(tmp_path / "files"), environment={"WATCH_WEBHOOK": "hooks/s3cret"})
     assert done.exit_code == 1
-    assert "Error: watch.notify.webhook: environment variable WATCH_WEBHOOK holds no URL" in done.output
+    assert "watch.notify.webhook: environment variable WATCH_WEBHOOK does not give the URL" in done.output
     assert "s3cret" not in done.output
     assert not (tmp_path / "files").exists()
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pyinfra.connectors.util import CommandOutput, OutputLine
 
@@ -81,15 +81,17 @@ esac""",
 for one in "$@"; do key=${one%%=*}; echo "${one#*=}" > "@ROOT@/proc/sys/$(echo "$key" | tr . /)"; done""",
     "netconsole-off": "rm -rf @ROOT@/sys/kernel/config/netconsole/sparkrack",
 }
-SKIPPED = ("bin", "calls", "systemd.json", "read")
-"""Of a folder what is of the stand-ins."""
 MADE = [path.lstrip("/") for path in systemctl_standin.CERTIFICATES]
 """Files with other bytes in each run. A second run judges them: it replaces a certificate that is not of the CA."""
 
 
 @dataclass
 class BlackboxNode(fakenode.Answers):
-    """The node spark1, in the folder `root`. `sees`: is called after each command."""
+    """The node spark1, in the folder `root`. `sees`: is called after each command. `role`: whose facts are asked."""
+
+    role: ClassVar[str] = "blackbox"
+    skipped: ClassVar[tuple[str, ...]] = ("bin", "calls", "systemd.json", "read")
+    """Of the folder what is of the stand-ins."""
 
     root: Path = Path("/nonexistent")
     sees: Callable[[], None] | None = None
@@ -138,8 +140,8 @@ class BlackboxNode(fakenode.Answers):
 
     def facts(self) -> dict[str, Any]:
         """What the probe finds on the node, as the role asks it."""
-        found: dict[str, Any] = node_of("blackbox")
-        probe = host_facts._registered["blackbox"]
+        found: dict[str, Any] = node_of(self.role)
+        probe = host_facts._registered[self.role]
         for path in probe.files:
             file = self.root / path.lstrip("/")
             found[path] = file.read_bytes() if file.exists() else None
@@ -154,7 +156,7 @@ class BlackboxNode(fakenode.Answers):
         found = {}
         for file in sorted(self.root.rglob("*")):
             path = str(file.relative_to(self.root))
-            if path.split("/")[0] in SKIPPED or not file.is_file():
+            if path.split("/")[0] in self.skipped or not file.is_file():
                 continue
             made = path in MADE
             content = "" if made else hashlib.sha256(file.read_bytes()).hexdigest()
@@ -193,28 +195,33 @@ class BlackboxConnector(fakenode.Node):
 class BlackboxWorld:
     """A rack file in a folder, and the first node of the rack."""
 
+    node_class: ClassVar[type[BlackboxNode]] = BlackboxNode
+
     def __init__(self, folder: Path, section: str) -> None:
         self.folder = folder
         (folder / "rack").mkdir(parents=True)
-        self.node = BlackboxNode({}, root=folder / "node")
+        self.node = self.node_class({}, root=folder / "node")
         self.declare(section)
 
     def declare(self, section: str) -> None:
         """Write the rack file."""
-        text = changed(SWITCH, ("rack: two\n", f"rack: two\nblackbox: {{{section}}}\n"))
-        (self.folder / "rack/rack.yaml").write_text(text)
+        (self.folder / "rack/rack.yaml").write_text(self.text(section))
+
+    def text(self, section: str) -> str:
+        """The rack file with the section of the role."""
+        return changed(SWITCH, ("rack: two\n", f"rack: two\nblackbox: {{{section}}}\n"))
 
     @property
     def rack(self) -> Rack:
         """The rack as the file has it."""
         return load(self.folder / "rack/rack.yaml")
 
-    def run(self, sees: Callable[[], None] | None = None) -> fakenode.Ended:
+    def run(self, sees: Callable[[], None] | None = None, mode: str = "yes") -> fakenode.Ended:
         """Run the role on the node."""
         self.node.sees, self.node.texts = sees, []
         rack = self.rack
         hosts = {"spark1": {"rack": rack, "node": rack.nodes["spark1"], "answers": self.node}}
-        return fakenode.run(hosts, DEPLOYS["blackbox"], "yes")
+        return fakenode.run(hosts, DEPLOYS[self.node.role], mode)
 
     def keep(self, place: Path) -> None:
         """Copy the node, and the rack file with the CA beside it."""

@@ -1,4 +1,4 @@
-"""The part of systemctl that the role blackbox uses, for a node in a folder; it runs on its own: systemctl ROOT WORD...
+"""What the roles blackbox and watch use of systemctl, for a node in a folder; it runs alone: systemctl ROOT WORD...
 
 It knows what a kill between two commands can spoil: which unit files systemd has read (NeedDaemonReload), and with
 which files each service was last started (the folder `read`, one JSON object a service).
@@ -21,8 +21,13 @@ READS = {
     "sparkrack-journal-receive.service": ["/usr/local/lib/sparkrack/journal_receiver.py"],
     "sparkrack-netconsole-receive.service": ["/usr/local/lib/sparkrack/netconsole_receiver.py"],
     "systemd-journal-upload.service": ["/etc/systemd/journal-upload.conf.d/zz-sparkrack.conf"],
+    "prometheus.service": ["/etc/prometheus/sparkrack.yml", "/etc/prometheus/sparkrack-rules.yml"],
+    "prometheus-alertmanager.service": ["/etc/prometheus/sparkrack-alertmanager.yml"],
 }
 """What a service reads when it starts, besides its unit."""
+NEEDS = ("prometheus.service", "prometheus-alertmanager.service")
+"""Services that end at once without what they read, and that systemd starts again and again."""
+SWITCH_METRICS = "/var/lib/prometheus/node-exporter/sparkrack-switch.prom"
 CERTIFICATES = [f"/etc/sparkrack/blackbox/{name}" for name in ("node.key", "node.pem", "ca.pem")]
 MANAGER = "/etc/systemd/system.conf.d/zz-sparkrack-watchdog.conf"
 
@@ -36,10 +41,13 @@ class Node:
         known = json.loads(self.memory.read_text()) if self.memory.exists() else {}
         self.loaded: dict[str, str] = known.get("loaded", {})
         self.active: list[str] = known.get("active", [])
+        self.waiting: list[str] = known.get("waiting", [])
+        """Services that ended, and that systemd will start again."""
 
     def save(self) -> None:
         """Keep what systemd knows."""
-        self.memory.write_text(json.dumps({"loaded": self.loaded, "active": sorted(set(self.active))}))
+        known = {"loaded": self.loaded, "active": sorted(set(self.active)), "waiting": sorted(set(self.waiting))}
+        self.memory.write_text(json.dumps(known))
 
     def at(self, path: str) -> Path:
         """A file of the node."""
@@ -60,8 +68,10 @@ class Node:
 
     def content(self, name: str) -> str:
         """A hash of a unit and its drop-ins; empty without one."""
+        if not (self.vendor(name).exists() or self.unit(name).exists()):
+            return ""
         texts = [file.read_bytes() for file in self.files(name)]
-        return hashlib.sha256(b"\0".join(texts)).hexdigest() if texts or self.vendor(name).exists() else ""
+        return hashlib.sha256(b"\0".join(texts)).hexdigest()
 
     def read_by(self, name: str) -> dict[str, str]:
         """A hash of each file that a service reads when it starts; systemd copies certificates for some of them."""
@@ -83,6 +93,8 @@ class Node:
             return self.vendor(name).read_text().strip()
         if not self.unit(name).exists():
             return ""
+        if "WantedBy=" not in self.unit(name).read_text():
+            return "static"
         return "enabled" if self.link(name).exists() else "disabled"
 
     def load(self, name: str) -> str:
@@ -91,31 +103,44 @@ class Node:
             self.loaded[name] = content
         return self.loaded.get(name, "")
 
-    def show(self, names: list[str]) -> str:
-        """The answer to `show` of units."""
-        blocks = []
-        for name in names:
-            loaded = self.load(name)
-            lines = (
-                f"Id={name}",
-                f"LoadState={'loaded' if loaded else 'not-found'}",
-                f"ActiveState={'active' if name in self.active else 'inactive'}",
-                f"UnitFileState={self.file_state(name)}",
-                f"NeedDaemonReload={'yes' if loaded != self.content(name) else 'no'}",
-            )
-            blocks.append("\n".join(lines))
-        return "\n\n".join(blocks)
+    def state(self, name: str) -> dict[str, str]:
+        """The properties of a unit."""
+        loaded, file = self.load(name), self.file_state(name)
+        return {
+            "Id": name,
+            "LoadState": "masked" if file.startswith("masked") else "loaded" if loaded else "not-found",
+            "ActiveState": "active" if name in self.active else "activating" if name in self.waiting else "inactive",
+            "UnitFileState": file,
+            "NeedDaemonReload": "yes" if loaded != self.content(name) else "no",
+        }
+
+    def show(self, names: list[str], words: list[str]) -> str:
+        """The answer to `show` of units: all properties, or the values of those that are asked for with --value."""
+        if "--value" in words:
+            (asked,) = (word.removeprefix("--property=") for word in words if word.startswith("--property="))
+            return "\n\n".join(self.state(name)[asked] for name in names)
+        return "\n\n".join("\n".join(f"{key}={value}" for key, value in self.state(name).items()) for name in names)
 
     def start(self, name: str) -> None:
         """Start a unit with what systemd has read of it, and what it reads itself."""
         if not self.load(name):
             sys.exit(f"Unit {name} not found.")
+        if self.file_state(name).startswith("masked"):
+            sys.exit(f"Unit {name} is masked.")
+        self.waiting = [one for one in self.waiting if one != name]
+        if name in NEEDS and len(self.read_by(name)) < len(READS[name]):
+            self.active = [one for one in self.active if one != name]
+            self.waiting.append(name)
+            return
         text = "".join(file.read_text() for file in self.files(name))
         if "Type=oneshot" not in text or "RemainAfterExit=yes" in text:
             self.active.append(name)
         folder = self.root / "read"
         folder.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps({"unit": self.loaded[name], "files": self.read_by(name)}))
+        if name == "sparkrack-switch-reader.service":
+            self.at(SWITCH_METRICS).parent.mkdir(parents=True, exist_ok=True)
+            self.at(SWITCH_METRICS).write_text("sparkrack_switch_up 1\n")
         if name == "sparkrack-boot-evidence.service":
             boot = self.at("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
             evidence = self.at(f"/var/lib/sparkrack/blackbox/boots/{boot}/evidence.json")
@@ -134,6 +159,13 @@ class Node:
                 (target / file).write_text(f"{value}\n")
             self.at("/proc/sys/kernel/printk").write_text("5 4 1 7\n")
 
+    def reload(self, name: str) -> None:
+        """A service reads its files again; its arguments stay."""
+        if name not in self.active:
+            sys.exit(f"{name} is not active, cannot reload.")
+        record = self.root / "read" / name
+        record.write_text(json.dumps({**json.loads(record.read_text()), "files": self.read_by(name)}))
+
     def reexecute(self) -> None:
         """systemd reads its settings, and feeds the watchdog with them."""
         settings = self.at(MANAGER).read_text() if self.at(MANAGER).exists() else ""
@@ -145,11 +177,26 @@ class Node:
         (device / "state").write_text("active\n")
         (device / "timeout").write_text(f"{limits.get('RuntimeWatchdogSec', 10)}\n")
 
+    def stop(self, names: list[str]) -> None:
+        """Stop units."""
+        self.active = [name for name in self.active if name not in names]
+        self.waiting = [name for name in self.waiting if name not in names]
+
+    def change(self, verb: str, name: str, *, runtime: bool) -> None:
+        """Enable, disable, mask or unmask a unit of a package. A mask is removed from the folder that is named only."""
+        mask, now = "masked-runtime" if runtime else "masked", self.file_state(name)
+        if verb == "unmask" and now != mask:
+            return
+        if verb in ("enable", "disable") and now.startswith("masked"):
+            sys.exit(f"Unit file {name} is masked.")
+        state = {"enable": "enabled", "disable": "disabled", "mask": mask, "unmask": "disabled"}[verb]
+        self.vendor(name).write_text(state)
+
     def verb(self, verb: str, words: list[str]) -> None:
         """Do one verb."""
         names = [word for word in words if not word.startswith("-")]
         if verb == "show":
-            print(self.show(names) if names else self.at("/manager").read_text())
+            print(self.show(names, words) if names else self.at("/manager").read_text())
         elif verb == "is-enabled":
             print(self.file_state(names[0]) or "not-found")
         elif verb == "daemon-reload":
@@ -160,16 +207,22 @@ class Node:
             for name in names:
                 if verb == "restart" or name not in self.active:
                     self.start(name)
+        elif verb == "reload":
+            for name in names:
+                self.reload(name)
         elif verb == "stop":
-            self.active = [name for name in self.active if name not in names]
+            self.stop(names)
         elif verb in ("enable", "unmask", "disable", "mask"):
             for name in names:
                 if self.vendor(name).exists():
-                    state = {"enable": "enabled", "disable": "disabled", "mask": "masked", "unmask": "disabled"}[verb]
-                    self.vendor(name).write_text(state)
+                    self.change(verb, name, runtime="--runtime" in words)
+                elif verb == "disable":
+                    self.link(name).unlink(missing_ok=True)
                 elif verb == "enable":
                     self.link(name).parent.mkdir(parents=True, exist_ok=True)
                     self.link(name).touch()
+            if "--now" in words:
+                self.stop(names)
         else:
             sys.exit(f"systemctl {verb}: the stand-in does not know this")
 

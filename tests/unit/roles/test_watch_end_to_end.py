@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from roles.watch import verify
+from roles.watch import desired, verify
 from roles.watch.desired import ALERTMANAGER_PORT, alertmanager_dropin, server_address
 from sparkrack.cli.main import sparkrack
 from sparkrack.cli.watch_delivery import deliver_drift
@@ -220,6 +220,28 @@ def test_the_proof_asks_what_runs(server: Server, tmp_path: Path) -> None:
     verify.test_every_node_is_scraped(at, machine, server.rack, report)
     verify.test_the_alerts_are_evaluated(at, machine, server.rack, report)
     verify.test_prometheus_knows_its_alertmanager(at, machine)
+
+
+def test_the_proof_compares_what_runs_with_what_is_declared(server: Server, tmp_path: Path) -> None:
+    """Of the programs here, which have other waits, and another folder; and another label by a test before."""
+    machine: Any = Machine(tmp_path)
+    found: list[str] = []
+
+    class Collected(Report):
+        def judge(self, faults: Any) -> None:
+            found.extend(faults)
+
+    report: Any = Collected()
+    at = server.rack.nodes["spark2"]
+    verify.test_the_declared_configuration_is_what_runs(at, machine, server.rack, report)
+    assert "spark2: NodeSilent waits 1 s, wanted 30" in found
+    assert [fault for fault in found if ".labels.rank is " not in fault and " waits " not in fault] == [
+        "spark2: prometheus.global.scrape_interval is 1s, wanted 5s",
+        "spark2: prometheus.global.evaluation_interval is 1s, wanted 5s",
+        f"spark2: prometheus.rule_files.0 is {server.folder}/sparkrack-rules.yml, wanted {desired.RULES}",
+        "spark2: prometheus.scrape_configs.0.scrape_timeout is 1s, wanted 5s",
+        "spark2: alertmanager.route.group_wait is 1s, wanted 10s",
+    ]
 
 
 def test_a_node_that_dies_is_told(server: Server, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from roles.watch.facts import (
     METRICS_STATE,
     MODES,
     NOTIFICATIONS,
+    OVERRIDES,
     PASSWORDS,
     PATHS,
     SWITCH_READER,
@@ -28,7 +29,7 @@ from roles.watch.facts import (
 from tests.unit.model.serving_racks import VLLM
 from tests.unit.roles.watch_tools import HOOK, call, rack, written
 
-RUNNING = desired.WatchUnit("loaded", "active", "enabled", reload=False, pending=False)
+RUNNING = desired.WatchUnit("loaded", "active", "enabled", reload=False, pending=False, installed=True)
 URL = "http://hooks.example.org/s3cret"
 NO_TIMER = "".join(
     f"Id=sparkrack-switch-reader.{kind}\nActiveState=inactive\nNeedDaemonReload=no\n\n" for kind in ("service", "timer")
@@ -44,14 +45,19 @@ def answer(units: dict[str, desired.WatchUnit]) -> str:
         for package, one in units.items()
     ]
     marks = "".join(f" {package}" for package, one in units.items() if one.pending)
-    return "\n".join(blocks) + f"\nmarks:{marks}\n"
+    installed = "".join(f" {package}" for package, one in units.items() if one.installed)
+    return "\n".join(blocks) + f"\nmarks:{marks}\ninstalled:{installed}\n"
 
 
 def server(
-    found: Rack, changed: dict[str, bytes | None] | None = None, wrong: str = "", **units: desired.WatchUnit
+    found: Rack,
+    changed: dict[str, bytes | None] | None = None,
+    wrong: str = "",
+    overrides: str = "",
+    **units: desired.WatchUnit,
 ) -> WatchFacts:
     """The facts of a server that has all as declared, but for these files, and units by package (`_` for `-`).
-    `wrong`: what stands for mode and owner of the file of Alertmanager."""
+    `wrong`: what stands for mode and owner of the file of Alertmanager. `overrides`: lines of drop-ins of others."""
     node = found.nodes["spark1"]
     files: dict[str, bytes | None] = dict.fromkeys(PATHS)
     files |= {
@@ -74,6 +80,7 @@ def server(
         NOTIFICATIONS: f"{wrong or '640 root:prometheus'} {digest} {desired.NOTIFICATIONS}\n",
         SWITCH_READER: NO_TIMER,
         PASSWORDS: "",
+        OVERRIDES: overrides,
         **NO_METRICS,
     }
     return WatchFacts(HostReading({**files, **{key: text.encode() for key, text in texts.items()}}, {}), found, node)
@@ -99,9 +106,8 @@ def test_a_server_as_declared() -> None:
 def test_new_rules_are_read_while_it_runs() -> None:
     _, prometheus, _ = changes(server(rack(NOTIFY), {desired.RULES: b"groups: []\n"}))
     assert [event.message for event in prometheus.events] == [f"modify {desired.RULES}", "reload prometheus.service"]
-    assert (
-        texts(prometheus)[-1] == f"systemctl reload prometheus.service; rm -f {desired.MARKS}/watch-prometheus.pending"
-    )
+    last = "systemctl reload prometheus.service || systemctl restart prometheus.service"
+    assert texts(prometheus)[-1] == f"{last}; rm -f {desired.MARKS}/watch-prometheus.pending"
     # The mark comes before the file: a run that dies between is seen by the next.
     assert "watch-prometheus.pending" in texts(prometheus)[0]
 
@@ -114,6 +120,7 @@ def test_new_arguments_restart_it() -> None:
 
 
 def test_files_of_a_run_that_died_are_read() -> None:
+    """By a restart: among what it had written may be arguments that systemd has read since."""
     _, prometheus, alertmanager = changes(
         server(
             rack(NOTIFY),
@@ -121,10 +128,65 @@ def test_files_of_a_run_that_died_are_read() -> None:
             prometheus_alertmanager=replace(RUNNING, pending=True),
         )
     )
-    assert [event.message for event in prometheus.events] == ["reload prometheus.service: it has not read its files"]
+    assert [event.message for event in prometheus.events] == ["restart prometheus.service: it has not read its files"]
     assert [event.message for event in alertmanager.events] == [
-        "reload prometheus-alertmanager.service: it has not read its files"
+        "restart prometheus-alertmanager.service: it has not read its files"
     ]
+    assert "systemctl restart prometheus.service; rm -f " in texts(prometheus)[-1]
+
+
+def test_a_program_that_is_about_to_start_again_is_restarted() -> None:
+    """systemd refuses to reload it."""
+    facts = server(rack(NOTIFY), {desired.RULES: b"groups: []\n"}, prometheus=replace(RUNNING, active="activating"))
+    _, prometheus, _ = changes(facts)
+    assert prometheus.events[-1].message == "restart prometheus.service"
+
+
+def test_a_package_that_was_installed_by_half_is_installed() -> None:
+    """Its unit is there before its user is."""
+    unpacked = replace(RUNNING, active="inactive", file="disabled", installed=False)
+    _, prometheus, _ = changes(server(rack(NOTIFY), prometheus=unpacked))
+    assert [event.message for event in prometheus.events] == [
+        "install prometheus",
+        "enable prometheus.service",
+        "start prometheus.service",
+    ]
+    assert any("dpkg --audit" in text for text in texts(prometheus))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (
+            "/etc/systemd/system/prometheus.service.d/zzz.conf:ExecStart=/bin/prometheus --web.listen-address=:9090",
+            "/etc/systemd/system/prometheus.service.d/zzz.conf sets ExecStart = ",
+        ),
+        ("/run/systemd/system/prometheus-alertmanager.service.d/zzz.conf:MemoryMax=", " sets MemoryMax = "),
+        (
+            "/etc/systemd/system/sparkrack-node-metrics.timer.d/override.conf:OnUnitInactiveSec=1h",
+            "override.conf changes sparkrack-node-metrics.timer, which is a unit of this role; remove that file",
+        ),
+    ],
+)
+def test_a_drop_in_of_others_that_changes_ours_is_told(line: str, said: str) -> None:
+    for changeset in changes(server(rack(NOTIFY), overrides=f"{line}\n")):
+        (blocker,) = changeset.blockers
+        assert said in blocker
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        # Ours is read after it.
+        "/etc/systemd/system/prometheus.service.d/override.conf:ExecStart=/usr/bin/prometheus",
+        # Nothing that ours sets.
+        "/etc/systemd/system/prometheus.service.d/zzz.conf:CPUQuota=50%",
+        # It reads no switch.
+        "/etc/systemd/system/sparkrack-switch-reader.timer.d/zzz.conf:OnCalendar=hourly",
+    ],
+)
+def test_a_drop_in_of_others_that_changes_nothing_of_ours(line: str) -> None:
+    assert all(one.in_sync_reason for one in changes(server(rack(NOTIFY), overrides=f"{line}\n")))
 
 
 @pytest.mark.parametrize(
@@ -139,29 +201,8 @@ def test_the_file_with_secrets_is_written_and_never_shown(wrong: str, url: str) 
     ]
     assert "hooks.example.org" not in repr(alertmanager.events)
     put = texts(alertmanager)[1]
-    assert 'chown root:prometheus "$new"; chmod 640 "$new"; amtool check-config "$new"; ' in put
+    assert 'chown root:prometheus "$new"; chmod 640 "$new"; amtool check-config "$new" > /dev/null 2>&1 || {' in put
     assert "hooks.example.org" not in put
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "s3cret",
-        "ftp://h/s3cret",
-        "http://[::s3cret",
-        "http://ho oks/s3cret",
-        "http:///s3cret",
-        "http://h:s3cret/",
-        "https://h\ns3",
-    ],
-)
-def test_a_webhook_that_is_no_url_is_refused_and_not_shown(url: str) -> None:
-    """amtool would print it."""
-    with pytest.raises(
-        ValueError, match=r"^watch\.notify\.webhook: environment variable WATCH_WEBHOOK holds no"
-    ) as refused:
-        notifications.alertmanager_text(rack(NOTIFY), {HOOK: url})
-    assert "s3" not in str(refused.value)
 
 
 def test_a_secret_that_cannot_be_fetched_names_its_place(monkeypatch: pytest.MonkeyPatch) -> None:

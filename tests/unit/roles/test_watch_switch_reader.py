@@ -16,7 +16,7 @@ from core.model.secrets import SecretRef
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset
 from roles.watch import notifications, rules, switch_reader, switch_reader_apply
-from roles.watch.facts import MODES, NOTIFICATIONS, PASSWORDS, PATHS, SWITCH_READER, UNITS, WatchFacts
+from roles.watch.facts import MODES, NOTIFICATIONS, OVERRIDES, PASSWORDS, PATHS, SWITCH_READER, UNITS, WatchFacts
 from roles.watch.switch_reader_apply import SwitchReaderFacts
 from tests.unit.roles.test_watch_server import NO_METRICS, RUNNING, answer, texts
 from tests.unit.roles.watch_tools import rack, written
@@ -64,6 +64,7 @@ class Node:
                 f"NeedDaemonReload={reload}\n"
             ),
             PASSWORDS: f"{self.passwords} {digest.hexdigest()} {switch_reader.PASSWORDS}\n" if self.passwords else "",
+            OVERRIDES: "",
             **NO_METRICS,
         }
         reading = HostReading({**files, **{key: text.encode() for key, text in texts.items()}}, {})

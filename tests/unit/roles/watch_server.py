@@ -126,8 +126,9 @@ def running(folder: Path) -> Iterator[Server]:
     with receiver(beside, server.posted) as hook, contextlib.ExitStack() as stack:
         written(folder, found, {HOOK: hook})
         for name, old, new in (
-            ("sparkrack-rules.yml", "for: 1m", "for: 1s"),
+            ("sparkrack-rules.yml", "for: 30s", "for: 1s"),
             ("sparkrack.yml", "_interval: 5s", "_interval: 1s"),
+            ("sparkrack.yml", "scrape_timeout: 5s", "scrape_timeout: 1s"),
             ("sparkrack-alertmanager.yml", "group_wait: 10s", "group_wait: 1s"),
         ):
             text = (folder / name).read_text()
