@@ -106,7 +106,7 @@ def test_a_panic_whose_words_the_server_has(rack: VirtualRack, file: Path) -> No
 def test_a_node_that_is_killed_while_it_writes(rack: VirtualRack, file: Path) -> None:
     """It is judged while it is dead, and once more when it is back: power, or a reset without a record."""
     kill, dead = black_box_kills.kill(rack, file)
-    assert {name: lost for name, lost in kill["lost"].items() if not -2 < lost < LOST} == {}
+    assert {name: lost for name, lost in kill["lost"].items() if lost is None or not -2 < lost < LOST} == {}
     for found, is_alive in ((dead, False), (black_box.autopsy(rack, file, NODE), True)):
         assert (found["verdict"], found["alive"], found["boot"]) == ("power", is_alive, dead["boot"]), found
         assert re.search(r"the link went down \d s (after|before) the last sign of life \(", found["reason"]), found

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,7 @@ def test_a_clock_that_is_not_set_now_moves_no_earlier_boot(rack: Rack) -> None:
     rack.nodes.evidence("spark1", journal={"first": 1, "last": 2, "lines": lines})
     found = rack.report()
     (line,) = [one for one in found["timeline"] if one["text"] == "kernel: the last line"]
-    assert abs(parse.datetime.fromisoformat(line["at"]).timestamp() - at) < 2
+    assert abs(datetime.fromisoformat(line["at"]).timestamp() - at) < 2
     (node,) = [one for one in found["sources"] if one["name"] == "node"]
     assert node["detail"] == "answers; the times of its earlier boots are taken as right"
 
