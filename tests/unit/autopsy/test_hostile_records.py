@@ -237,6 +237,7 @@ def test_a_boot_whose_clock_is_set_after_its_begin_is_judged_by_its_end(rack: Ra
     rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 99:.3f} {PANIC}\n")
     found = rack.report()
     assert (found["verdict"], found["boot"]) == ("panic", BOOT), found
+    assert min(one["at"] for one in found["timeline"]) > "2025"
 
 
 @pytest.mark.parametrize("alive", [True, False])
