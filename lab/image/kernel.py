@@ -18,6 +18,8 @@ from lab.image.debian import Suite, extract, run
 
 CONFIG = Path(__file__).parent / "kernel.config"
 BOOT = Path(__file__).parent / "boot-node"
+PATCH = Path(__file__).parent / "kernel.patch"
+"""What the kernel has otherwise than its source; the reasons are in its head."""
 SUITE = "trixie-backports"
 SERIES = (7, 2)
 """The series that the lab was measured with. The suite moves on: where it is gone, the newest one there is taken."""
@@ -52,8 +54,9 @@ class Kernel:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Build record: `release`, source `package` with its `version`, `suite`, `compiler`, `seconds`, and the options
-        of `kernel.config` that this source does not accept (`not_taken`).
+        """Build record: `release`, source `package` with its `version`, `suite`, `compiler`, `seconds`, the options of
+        `kernel.config` that this source does not accept (`not_taken`), and whether it accepts `kernel.patch`
+        (`patched`).
         """
         found: dict[str, Any] = json.loads((self.folder / "kernel.json").read_text())
         return found
@@ -72,6 +75,7 @@ def recipe_hash() -> str:
     digest = hashlib.sha256(f"{SUITE} {SERIES} {FIRST} {LEFT_OUT}".encode())
     digest.update(CONFIG.read_bytes())
     digest.update(BOOT.read_bytes())
+    digest.update(PATCH.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -137,6 +141,9 @@ def _build(work: Path, done: Path, say: Callable[[str], None]) -> None:
     )
     (source / "Documentation").mkdir(exist_ok=True)
     (source / "Documentation/Kconfig").touch()  # the top Kconfig reads it
+    patched = patch(source)
+    if not patched:
+        say(f"{package} does not take {PATCH.name}: a node that panics sends no messages of that, and does not restart")
     make = ["make", "ARCH=um", f"O={out}", "-C", str(source)]
     run([*make, f"KCONFIG_ALLCONFIG={CONFIG}", "allnoconfig"], "configuring the kernel")
     not_taken = missing(CONFIG.read_text(), (out / ".config").read_text())
@@ -163,11 +170,24 @@ def _build(work: Path, done: Path, say: Callable[[str], None]) -> None:
         "compiler": run(["cc", "--version"], "the compiler's version").stdout.splitlines()[0],
         "seconds": round(time.monotonic() - begin),
         "not_taken": not_taken,
+        "patched": patched,
     }
     (work / "kernel.json").write_text(json.dumps(record, indent=1))
     for folder in (work / "apt", work / "deb", source, out):
         shutil.rmtree(folder)
     say(f"built {Kernel(work).describe()} in {record['seconds']} s")
+
+
+def patch(source: Path) -> bool:
+    """Apply `kernel.patch` as a whole to a source, and return whether it fits. Raises LabError without the program."""
+    run(["patch", "--version"], "patching the kernel")
+    command = ["patch", "--batch", "--forward", "--strip=1", f"--directory={source}", f"--input={PATCH}"]
+    try:
+        run([*command, "--dry-run"], f"trying {PATCH.name}")
+    except LabError:
+        return False
+    run(command, f"applying {PATCH.name}")
+    return True
 
 
 def missing(asked: str, taken: str) -> list[str]:

@@ -37,6 +37,7 @@ def _add(bundle: Bundle, rack: Rack, name: str, top: str, questions: Mapping[str
                 return HostAnswer(name=name, answered=False, reason=gone.why)
             if done.rc == ABSENT:
                 continue
-            text = f"{done.stdout}{done.stderr}" + (f"exit {done.rc}\n" if done.rc else "")
+            text = (done.stdout_bytes + done.stderr_bytes).decode(errors="replace")
+            text += f"exit {done.rc}\n" if done.rc else ""
             bundle.add(f"{top}/{file}", text)
     return HostAnswer(name=name, answered=True)

@@ -4,6 +4,7 @@ its records, and from the switch. Each source may be missing, which is told. Not
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -53,7 +54,7 @@ REFUSES = ("Permission denied", "a password is required", "Host key verification
 CONSOLE_SECONDS = 1800.0
 """Seconds before the end of a boot whose lines of netconsole count, where the begin of the boot is unknown."""
 MAX_SKEW = 86400.0
-"""Seconds. A larger difference between the time of a file and the time in it is none of two clocks."""
+"""Seconds. A larger difference is none of two clocks that run: a clock is not set, or a file was written again."""
 SWITCH_CLOCK = ("/system/clock/print", "=.proplist=date,time,gmt-offset")
 INTERFACES = ("/interface/print", "=.proplist=name,default-name,running,last-link-down-time")
 LOG = ("/log/print", "=.proplist=time,topics,message")
@@ -71,6 +72,11 @@ class _Answers:
     failed: dict[str, str] = field(default_factory=dict)
     skew: float = 0.0
     gone: str = ""
+
+    @property
+    def earlier_skew(self) -> float:
+        """The skew of the clock in earlier boots: that of now, unless the clock is not set now."""
+        return self.skew if abs(self.skew) < MAX_SKEW else 0.0
 
 
 @dataclass
@@ -138,10 +144,10 @@ def _ask(shell: RootShell, questions: Mapping[str, str]) -> _Answers:
         if done.rc == ABSENT:
             found.absent.add(key)
         elif done.rc != 0:
-            lines = str(done.stderr).strip().splitlines()
+            lines = done.stderr_bytes.decode(errors="replace").strip().splitlines()
             found.failed[key] = lines[-1] if lines else f"exit {done.rc}"
         else:
-            found.texts[key] = str(done.stdout)
+            found.texts[key] = done.stdout_bytes.decode(errors="replace")
             if key == CLOCK:
                 found.skew = _seconds(found.texts[key], middle) - middle
     return found
@@ -149,9 +155,10 @@ def _ask(shell: RootShell, questions: Mapping[str, str]) -> _Answers:
 
 def _seconds(text: str, otherwise: float) -> float:
     try:
-        return float(text.strip())
+        found = float(text.strip())
     except ValueError:
         return otherwise
+    return found if math.isfinite(found) else otherwise
 
 
 def _of_node(name: str, own: _Answers, collector: _Collector) -> Evidence:
@@ -160,7 +167,8 @@ def _of_node(name: str, own: _Answers, collector: _Collector) -> Evidence:
     if own.gone:
         collector.unknown("node", f"{'refuses our login' if refuses else 'does not answer'}: {own.gone}")
         return evidence
-    collector.read("node", "answers", own.skew)
+    note = "" if own.earlier_skew == own.skew else "; the times of its earlier boots are taken as right"
+    collector.read("node", f"answers{note}", own.skew)
     uptime = _seconds(own.texts.get(BEGAN, "").partition(" ")[0], -1)
     evidence = replace(
         evidence,
@@ -173,13 +181,17 @@ def _of_node(name: str, own: _Answers, collector: _Collector) -> Evidence:
             return _of_boot(evidence, parse.boot_evidence(text), own, collector)
         except EvidenceError as fault:
             collector.unknown("boot evidence", str(fault))
+        except (ValueError, TypeError, KeyError, AttributeError) as fault:
+            collector.unknown(
+                "boot evidence", f"evidence.json has a part of an unexpected form: {type(fault).__name__}"
+            )
     journal = collector.text("journal", own, JOURNAL, "it is in the boot evidence")
     if journal is not None:
         boots = parse.journal(journal, "journal")
         if len(boots) == 1:
             ended, lines = next(iter(boots.items()))
             collector.read("journal", f"{len(lines)} lines of the boot before", own.skew)
-            return replace(evidence, ended=ended, lines=_shifted(lines, own.skew))
+            return replace(evidence, ended=ended, lines=_shifted(lines, own.earlier_skew))
         collector.absent("journal", "no entry of the boot before")
     return evidence
 
@@ -189,21 +201,23 @@ def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector
     lines, records = parse.evidence_lines(found), tuple(str(one.get("text", "")) for one in found["pstore"] or ())
     firmware, marker = parse.firmware(found), found["marker"]
     unread = "; ".join(f"{part}: {reason}" for part, reason in (found["unread"] or {}).items())
-    detail = f"{len(lines)} lines, {len(records)} records of a panic, {'a' if marker else 'no'} mark of a shutdown"
-    collector.read("boot evidence", detail + (f"; not read: {unread}" if unread else ""), own.skew)
     began = next((at for boot, at in _began(own.texts.get(EARLIER, "")) if boot == found["before"]), None)
+    stopped = parse.moment(marker["time"]) if marker else None
     feeding = found.get("feeding")
-    return replace(
+    evidence = replace(
         evidence,
-        ended=found["before"],
-        ended_began=None if began is None else began - own.skew,
-        clean_stop=CleanStop(float(marker["time"]) - own.skew, marker["target"]) if marker else None,
-        lines=_shifted(lines, own.skew),
+        ended=found["before"] and str(found["before"]),
+        ended_began=None if began is None else began - own.earlier_skew,
+        clean_stop=CleanStop(stopped and stopped - own.earlier_skew, marker["target"]) if marker else None,
+        lines=_shifted(lines, own.earlier_skew),
         records=records,
         firmware=firmware,
         feeding=float(feeding) if isinstance(feeding, int | float) else None,
         disk=parse.disk_counters(found),
     )
+    detail = f"{len(lines)} lines, {len(records)} records of a panic, {'a' if marker else 'no'} mark of a shutdown"
+    collector.read("boot evidence", detail + (f"; not read: {unread}" if unread else ""), own.skew)
+    return evidence
 
 
 def _began(text: str) -> Iterable[tuple[str, float]]:
@@ -211,14 +225,14 @@ def _began(text: str) -> Iterable[tuple[str, float]]:
     for line in text.splitlines():
         boot, _, rest = line.partition("/evidence.json:")
         number = rest.partition(":")[2].strip().rstrip(",")
-        if rest and (at := _seconds(number, -1)) > 0:
+        if rest and (at := parse.moment(_seconds(number, 0.0))) is not None:
             yield boot, at
 
 
 def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str, collector: _Collector) -> Evidence:
     """Add what another node has received, and the ring of the node itself."""
     samples, skew = _samples(own, other, where, collector)
-    node_skew = own.skew if evidence.alive else skew
+    node_skew = own.earlier_skew if evidence.alive else skew
     remote: dict[str, tuple[LogLine, ...]] = {}
     text = collector.text(f"remote journal{where}", other, REMOTE, "no journal was received")
     if text is not None:
@@ -226,19 +240,30 @@ def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str,
         count = sum(map(len, remote.values()))
         note = "" if node_skew is not None else "; the node's clock is taken as right"
         (collector.read if count else collector.absent)(f"remote journal{where}", f"{count} lines{note}")
-    ended = evidence.ended
-    if ended is None:
+    ended, unset = evidence.ended, _boots_without_clock(remote, samples) - {evidence.boot or ""}
+    samples = tuple(one for one in samples if one.time >= parse.CLOCK_SET)
+    if ended is None and unset:
+        why = f"the clock of the node was not set in boot {', '.join(sorted(unset))}"
+        collector.unknown("order of the boots", f"{why}, so which boot ended last is unknown")
+    elif ended is None:
         ended = _latest(evidence, remote, samples)
     lines = _shifted(remote.get(ended or "", ()), node_skew or 0.0)
     text = collector.text(f"netconsole{where}", other, CONSOLE, "no line was received")
     console: tuple[LogLine, ...] = ()
     if text is not None:
-        console = _shifted(parse.netconsole(text), other.skew)
+        console = _shifted(parse.netconsole(text), other.earlier_skew)
         collector.read(f"netconsole{where}", f"{len(console)} lines", other.skew)
     kept = tuple(replace(one, time=one.time - (node_skew or 0.0)) for one in samples if one.boot == ended)
     began = evidence.ended_began or _first_sign(ended, remote, samples, node_skew or 0.0)
     evidence = replace(evidence, ended=ended, ended_began=began, lines=(*evidence.lines, *lines), samples=kept)
     return replace(evidence, lines=(*evidence.lines, *_of_the_end(evidence, console)))
+
+
+def _boots_without_clock(remote: Mapping[str, tuple[LogLine, ...]], samples: tuple[Sample, ...]) -> set[str]:
+    """Return the boots of which everything that was received is from before the clock was set."""
+    every = [(boot, line.time is not None) for boot, lines in remote.items() for line in lines]
+    every += [(sample.boot, sample.time >= parse.CLOCK_SET) for sample in samples]
+    return {boot for boot, _ in every} - {boot for boot, is_set in every if is_set}
 
 
 def _latest(evidence: Evidence, remote: Mapping[str, tuple[LogLine, ...]], samples: tuple[Sample, ...]) -> str | None:

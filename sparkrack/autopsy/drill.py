@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from core.model import Rack
 from core.model.errors import printable_line
@@ -85,6 +86,8 @@ class Drill:
         if containers:
             raise DrillError(f"{containers} container{'' if containers == 1 else 's'} run; stop them first")
         boot = self._ask(BOOT).strip()
+        if boot == _own_boot():
+            raise DrillError("this command runs on that node and would end with it; run it on another machine")
         if self.shell.run(f"[ -e {BOOTS}/{boot}/evidence.json ]").rc:
             raise DrillError("the present boot has no evidence; run `sparkrack apply --only blackbox`")
         if self.level is DrillLevel.FREEZE:
@@ -135,8 +138,10 @@ class Drill:
         reason += f"; not set up: {', '.join(missing)}" if missing else ""
         return self._result(passed=not left, reason=reason)
 
-    def end(self, sure: Callable[[], None]) -> DrillResult:
-        """End the boot of the node, wait for the next one, and judge. `sure`: raises when it must not be done now."""
+    def end(self, sure: Callable[[], None], back: Callable[[], None]) -> DrillResult:
+        """End the boot of the node, wait for the next one, and judge. `sure`: raises when it must not be done now.
+        `back`: called when the node answers again, before its evidence is read.
+        """
         before = self._ask(BOOT).strip()
         mark = f"sparkrack-drill {self.level} {self.run}"
         sure()
@@ -153,6 +158,7 @@ class Drill:
             time.sleep(POLL_SECONDS)
         seconds = time.monotonic() - begin
         self.say(f"{self.node}: is back after {seconds:.0f} s")
+        back()
         until = time.monotonic() + EVIDENCE_SECONDS
         while _status(self.shell, f"[ -e {BOOTS}/{now}/evidence.json ]"):
             if time.monotonic() > until:
@@ -196,6 +202,14 @@ class Drill:
             why: Sequence[str] = str(done.stderr).strip().splitlines() or [f"exit {done.rc}"]
             raise DrillError(printable_line(f"{command[:60]}: {why[-1]}"))
         return str(done.stdout)
+
+
+def _own_boot() -> str | None:
+    """Return the ID of the boot of this machine; None where it has none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")
+    except OSError:
+        return None
 
 
 def _boot(shell: RootShell) -> str | None:

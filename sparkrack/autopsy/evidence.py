@@ -1,4 +1,6 @@
-"""Evidence about the end of a boot, as it was collected. All times are seconds since 1970 by the operator's clock."""
+"""Evidence about the end of a boot, as it was collected. All times are seconds since 1970 by the operator's clock;
+a time that a clock wrote before it was set is unknown.
+"""
 
 from __future__ import annotations
 
@@ -73,9 +75,9 @@ class LegNow:
 
 @dataclass(frozen=True)
 class CleanStop:
-    """The mark that a boot ended by a shutdown. `target`: reboot, poweroff, ...; None: unknown."""
+    """The mark that a boot ended by a shutdown. `target`: reboot, poweroff, ... None: unknown."""
 
-    time: float
+    time: float | None
     target: str | None
 
 
@@ -121,6 +123,6 @@ class Evidence:
         """The time of the last sign of life of the boot that ended, and its source; None: there is none."""
         signs = [(line.time, line.source) for line in self.lines if line.time is not None]
         signs += [(sample.time, "samples") for sample in self.samples]
-        if self.clean_stop:
+        if self.clean_stop and self.clean_stop.time is not None:
             signs.append((self.clean_stop.time, "mark of the shutdown"))
         return max(signs, default=None)

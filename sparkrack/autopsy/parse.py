@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,6 +16,11 @@ from sparkrack.autopsy.evidence import DiskCounters, LinkChange, LogLine, Sample
 EVIDENCE_SCHEMA = "sparkrack.boot-evidence/1"
 CARDRESET = 32
 """Bit of bootstatus: the hardware's watchdog reset the machine (linux/watchdog.h)."""
+CLOCK_SET = datetime(2025, 1, 1, tzinfo=UTC).timestamp()
+"""A clock of a GB10 that shows an earlier time was not set: there was none before."""
+_LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+LINE_CHARACTERS = 2000
+"""Characters of a line that are kept."""
 _BOOT = re.compile(r"[0-9a-f]{32}")
 _LINK = re.compile(r"(?P<name>\S+) link (?P<change>up|down)\b")
 _STAMP = re.compile(r"(?P<stamp>\d{4}-\d\d-\d\dT\S+|\d{9,}(?:\.\d+)?)\s+(?P<text>.*)")
@@ -26,6 +32,14 @@ class EvidenceError(ValueError):
     """An answer cannot be parsed; the text is one line."""
 
 
+def moment(value: Any) -> float | None:
+    """Return a time; None for a value that is none, and for one of a clock that was not set. Raises ValueError and
+    TypeError for a value that is no number.
+    """
+    at = float(value)
+    return at if CLOCK_SET <= at < _LATEST else None
+
+
 def boot_evidence(text: str) -> dict[str, Any]:
     """Parse what a node collected in a boot. Raises EvidenceError."""
     try:
@@ -35,7 +49,7 @@ def boot_evidence(text: str) -> dict[str, Any]:
             _ = found[key]
         known = known and (found["before"] is None or _BOOT.fullmatch(found["before"]))
         if (marker := found["marker"]) is not None:
-            _ = (_time(marker["time"]), marker["target"])
+            _ = (moment(marker["time"]), marker["target"])
         _ = ([record["text"] for record in found["pstore"] or ()], dict(found["unread"] or {}))
     except (ValueError, TypeError, KeyError) as fault:
         raise EvidenceError(f"evidence.json is not what boot_evidence.py writes: {type(fault).__name__}") from None
@@ -48,10 +62,10 @@ def evidence_lines(found: Mapping[str, Any]) -> tuple[LogLine, ...]:
     """Return the journal of the boot before, as its evidence has it. Raises EvidenceError."""
     try:
         return tuple(
-            LogLine(_time(line["time"]), "journal", str(line["source"]), str(line["text"]))
+            LogLine(moment(line["time"]), "journal", str(line["source"]), _shortened(str(line["text"])))
             for line in (found["journal"] or {}).get("lines", ())
         )
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         raise EvidenceError("evidence.json has a journal of an unexpected form") from None
 
 
@@ -84,14 +98,17 @@ def disk_counters(found: Mapping[str, Any]) -> DiskCounters | None:
 
 
 def journal(text: str, source: str) -> dict[str, tuple[LogLine, ...]]:
-    """Parse the JSON of journalctl: the lines by the ID of their boot. Lines of another form are left out."""
+    """Parse the JSON of journalctl: the lines by the ID of their boot. Lines of another form are left out; those from
+    before the clock of the node was set have no time, and come first.
+    """
     found: dict[str, list[LogLine]] = {}
     for entry in _objects(text):
         try:
-            at, boot = _time(int(entry["__REALTIME_TIMESTAMP"]) / 1e6), str(entry["_BOOT_ID"])
-        except (ValueError, TypeError, KeyError):
+            at, boot = moment(int(entry["__REALTIME_TIMESTAMP"]) / 1e6), str(entry["_BOOT_ID"])
+            message = _message(entry.get("MESSAGE", ""))
+        except (ValueError, TypeError, KeyError, OverflowError):
             continue
-        found.setdefault(boot, []).append(LogLine(at, source, _program(entry), _message(entry.get("MESSAGE"))))
+        found.setdefault(boot, []).append(LogLine(at, source, _program(entry), _shortened(message)))
     return {boot: tuple(sorted(lines, key=lambda line: line.time or 0)) for boot, lines in found.items()}
 
 
@@ -104,14 +121,21 @@ def _program(entry: Mapping[str, Any]) -> str:
     return f"{entry.get('_COMM') or '?'}, as {name}"
 
 
-def _message(message: Any) -> str:
-    """Return a message as journalctl prints it: a list holds bytes that are no text, or an entry's several messages."""
-    if not isinstance(message, list):
-        return str(message or "")
-    try:
-        return bytes(message).decode(errors="replace")
-    except (TypeError, ValueError):
-        return " ".join(map(str, message))
+def _message(value: Any) -> str:
+    """Return the text of an entry. Raises TypeError and ValueError for one of an unexpected form."""
+    if value is None:
+        return "(journalctl leaves out a text of this length)"
+    if isinstance(value, list):
+        # Numbers are the bytes of what is no text; texts are those of an entry that has several.
+        texts = [_message(one) for one in value if not isinstance(one, int)]
+        return "; ".join(texts) if texts else bytes(value).decode(errors="replace")
+    return str(value)
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= LINE_CHARACTERS:
+        return text
+    return f"{text[:LINE_CHARACTERS]}... ({len(text) - LINE_CHARACTERS} characters left out)"
 
 
 def samples(text: str) -> tuple[Sample, ...]:
@@ -119,8 +143,10 @@ def samples(text: str) -> tuple[Sample, ...]:
     found = []
     for one in _objects(text):
         try:
-            at, boot = _time(one["time"]), str(one["boot"])
-        except (ValueError, TypeError, KeyError):
+            at, boot = float(one["time"]), str(one["boot"])
+        except (ValueError, TypeError, KeyError, OverflowError):
+            continue
+        if not 0 <= at < _LATEST:
             continue
         memory, gpu, pressure, events = (_mapping(one.get(key)) for key in ("memory", "gpu", "pressure", "events"))
         total, available = _number(memory.get("total")), _number(memory.get("available"))
@@ -144,22 +170,22 @@ def samples(text: str) -> tuple[Sample, ...]:
 def netconsole(text: str) -> tuple[LogLine, ...]:
     """Parse a log of netconsole, each line with the receiver's stamp: seconds since 1970, or ISO 8601."""
     lines = []
-    for line in filter(None, text.splitlines()):
+    for line in filter(None, text.split("\n")):
         match = _STAMP.match(line)
         at = _stamp(match["stamp"]) if match else None
         words = match["text"] if match and at is not None else line
-        lines.append(LogLine(at, "netconsole", "kernel", _EXTENDED.sub("", words, count=1)))
+        lines.append(LogLine(at, "netconsole", "kernel", _shortened(_EXTENDED.sub("", words, count=1))))
     return tuple(lines)
 
 
 def _stamp(text: str) -> float | None:
     try:
         if re.fullmatch(r"[0-9.]+", text):
-            return _time(text)
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+            return moment(text)
+        when = datetime.fromisoformat(text)
+        return moment((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
+    except (ValueError, OverflowError):
         return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def switch_now(rows: Sequence[Row]) -> datetime:
@@ -227,20 +253,14 @@ def _moment(text: str) -> datetime:
 
 
 def _objects(text: str) -> Iterable[dict[str, Any]]:
-    for line in text.splitlines():
+    # Not splitlines: JSON may have line separators of Unicode inside of a text.
+    for line in text.split("\n"):
         try:
             one = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(one, dict):
             yield one
-
-
-def _time(value: Any) -> float:
-    """Return seconds since 1970, before the year 5000. Raises ValueError or TypeError for anything else."""
-    if not 0 <= (seconds := float(value)) < 1e11:
-        raise ValueError(f"{seconds} is no time")
-    return seconds
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -248,4 +268,6 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if abs(value) < 1e300 and math.isfinite(value) else None

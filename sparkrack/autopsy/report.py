@@ -81,7 +81,7 @@ def _entries(evidence: Evidence) -> Iterator[tuple[float, str, str]]:
         yield change.time, "switch", f"{change.leg} link {'up' if change.up else 'down'}"
     for name, at in evidence.other_downs.items():
         yield at, "switch", f"{name}: link down"
-    if mark := evidence.clean_stop:
+    if (mark := evidence.clean_stop) and mark.time is not None:
         yield mark.time, "mark of the shutdown", f"all services are stopped{f', {mark.target}' if mark.target else ''}"
     if evidence.began is not None and evidence.alive:
         yield evidence.began, "node", "the present boot began"

@@ -50,7 +50,8 @@ PRESSURE_FULL = 10.0
 """Percent of the time in which all tasks waited for memory; nodes that froze had this for 5 minutes (reported)."""
 PRESSURE_SECONDS = 300.0
 
-_PANIC = re.compile(r"Kernel panic - not syncing(?:: (?P<why>.*))?")
+_PANIC = re.compile(r"Kernel panic - not syncing(?:: (?P<why>.*?))?(?: \]---)?$", re.MULTILINE)
+"""Also in the last line of the record of a panic, which may be all that is left of it."""
 _HARDWARE_WATCHDOG = re.compile(r"SBSA Generic Watchdog timeout|watchdog pretimeout", re.IGNORECASE)
 _NO_MEMORY = re.compile(r"NV_ERR_NO_MEMORY")
 _FROZEN = re.compile(r"Freezing execution")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import click
@@ -61,7 +62,7 @@ def drill(node: str, rack: Path, level: str, confirmed: str | None, timeout: int
         raise click.ClickException(f"{what}; pass --yes-really {node} to do it. Nothing was done")
     with recorded_run(found, f"drill: {level}") as run, show_progress(silent=False) as screen:
         try:
-            result = _drilled(found, node, kind, timeout, run, screen)
+            result, unkept = _drilled(found, node, kind, timeout, run, screen)
         except (DrillError, UnreachableError) as fault:
             why = printable_line(fault.why if isinstance(fault, UnreachableError) else str(fault))
             run.fail(node, why)
@@ -69,10 +70,8 @@ def drill(node: str, rack: Path, level: str, confirmed: str | None, timeout: int
         if not result.passed:
             run.fail(node, result.reason)
     click.echo(f"{node}: drill {level} {'passed' if result.passed else 'failed'}: {result.reason}")
-    try:
-        store_drill(state_folder(found.rack), result)
-    except OSError as fault:
-        raise click.ClickException(f"the result of the drill could not be kept: {fault}") from None
+    if unkept:
+        raise click.ClickException(f"the result of the drill could not be kept: {unkept}")
     deliver_drills(found, [result])
     then = ["status"] if kind is DrillLevel.MARK or result.verdict is None else ["autopsy", node]
     next_step(["sparkrack", *then], rack=rack)
@@ -81,24 +80,34 @@ def drill(node: str, rack: Path, level: str, confirmed: str | None, timeout: int
 
 def _drilled(
     rack: Rack, node: str, level: DrillLevel, timeout: int, run: RecordedRun, screen: ProgressDisplay
-) -> DrillResult:
-    """Run the drill under the lock of the rack. Raises DrillError when it is refused."""
+) -> tuple[DrillResult, str]:
+    """Run the drill under the lock of the rack, and store its result before the lock is released: a problem with the
+    lock is a warning then. Returns the result, and why it could not be stored. Raises DrillError when it is refused.
+    """
     own = run.begin(f"drill {level} of {node}")
     peer = receiver(rack, rack.nodes[node])
     names = [node, *([peer.name] if peer else [])]
+    result, unkept = None, ""
     screen.phase("take the lock of the rack")
-    with open_shells(rack, names, ANSWER_SECONDS) as shells, hold_lock(rack, own, screen.warn) as held:
-        there = shells[peer.name] if peer else None
-        one = Drill(rack, node, level, own.id, shells[node], there, screen.say, timeout)
-        screen.phase(f"drill {level}", [node])
-        one.refuse()
-        if level is DrillLevel.MARK:
-            return one.mark()
-        result = one.end(lambda: _check(held, node))
-        if node == held.head and result.seconds is not None:
-            screen.phase("take the lock of the rack again")
-            held.take()
-        return result
+    try:
+        with open_shells(rack, names, ANSWER_SECONDS) as shells, hold_lock(rack, own, screen.warn) as held:
+            there = shells[peer.name] if peer else None
+            one = Drill(rack, node, level, own.id, shells[node], there, screen.say, timeout)
+            screen.phase(f"drill {level}", [node])
+            one.refuse()
+            if level is DrillLevel.MARK:
+                result = one.mark()
+            else:
+                result = one.end(partial(_check, held, node), partial(_take_again, held, node, screen))
+            try:
+                store_drill(state_folder(rack.rack), result)
+            except OSError as fault:
+                unkept = str(fault)
+    except click.ClickException as fault:
+        if result is None:
+            raise
+        screen.warn(fault.message)
+    return result, unkept
 
 
 def _check(held: RackLock, node: str) -> None:
@@ -106,3 +115,14 @@ def _check(held: RackLock, node: str) -> None:
     held.check()
     if node == held.head:
         held.restarts()
+
+
+def _take_again(held: RackLock, node: str, screen: ProgressDisplay) -> None:
+    """Take the lock again when the head node is back. Another run may have taken it meanwhile, and keeps it then."""
+    if node != held.head:
+        return
+    screen.phase("take the lock of the rack again")
+    try:
+        held.take()
+    except click.ClickException as fault:
+        screen.warn(f"{node}: the lock of the rack was not taken again after the restart: {fault.message}")

@@ -16,7 +16,7 @@ import secrets
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from tests.lab.virtual import REPOSITORY, VirtualRack
 NODES = ("spark1", "spark2", "spark3")
 NODE, RECEIVER = "spark3", "spark1"
 PAGE, RECORD = REPOSITORY / "docs/blackbox-acceptance.md", REPOSITORY / "docs/bench/black-box-kills.json"
-SCHEMA = "sparkrack.black-box-kills/1"
+SCHEMA = "sparkrack.black-box-kills/2"
 BEGIN, END = "<!-- generated: kills -->\n", "<!-- end -->"
 FRESH = 16
 """Seconds after which the autopsy no longer takes the last sample for a sign of life."""
@@ -118,16 +118,23 @@ def table(kills: Sequence[Kill]) -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     for name, text in WITNESSES.items():
-        lost = [one["lost"][name] for one in kills]
-        worst = max(range(len(lost)), key=lambda at: abs(lost[at]))
+        lost = [_lost(one, name) for one in kills]
+        worst = max(range(len(lost)), key=lost.__getitem__)
         digits = 0 if name == "switch" else 1
-        median = statistics.median(map(abs, lost))
-        lines.append(f"| {name} | {text} | {median:.{digits}f} | {abs(lost[worst]):.{digits}f} | {worst + 1} |")
+        whole = "all of " if lost[worst] >= kills[worst]["counted"] else ""
+        median = statistics.median(lost)
+        lines.append(f"| {name} | {text} | {median:.{digits}f} | {whole}{lost[worst]:.{digits}f} | {worst + 1} |")
     verdicts = [
         f"`{one['verdict']}`" + (f", {one['confidence']} confidence" if one["confidence"] else "") for one in kills
     ]
     counted = [f"{verdicts.count(one)} times {one}" for one in dict.fromkeys(verdicts)]
     return "\n".join([*lines, "", f"Verdict while the node was dead: {'; '.join(counted)}.", "", ""])
+
+
+def _lost(kill: Kill, name: str) -> float:
+    """The seconds that a witness lost in a kill: all that were counted where it has none of them."""
+    lost: float | None = kill["lost"][name]
+    return float(kill["counted"]) if lost is None else min(abs(lost), float(kill["counted"]))
 
 
 def _span(values: Sequence[float]) -> str:
@@ -146,29 +153,41 @@ def kill(rack: VirtualRack, file: Path) -> tuple[Kill, dict[str, Any]]:
     died = black_box.kill(rack, NODE)
     load = os.getloadavg()[0]
     truth = {int(number): float(at) for number, at in _pairs((shared / "counted").read_text())}
-    truth[0], last = truth[1], truth[max(truth)]  # a witness without any count has lost all of them
+    last = truth[max(truth)]
     assert abs(died - last) < 5, f"the counter stood still {died - last:.1f} s before the kill"
     time.sleep(3)  # for what is on its way
-    lost = {
-        "remote ring": last - _newest(rack, RECEIVER, f"{black_box.PEERS}/{NODE}.ring", before),
-        "remote journal": last - truth[_counted(rack, RECEIVER, REMOTE, word)],
-        "netconsole": last - truth[_counted(rack, RECEIVER, CONSOLE, word)],
+    lost: dict[str, float | None] = {
+        "remote ring": _since(_newest(rack, RECEIVER, f"{black_box.PEERS}/{NODE}.ring", before), truth),
+        "remote journal": _since(_time_of(_counted(rack, RECEIVER, REMOTE, word), truth), truth),
+        "netconsole": _since(_time_of(_counted(rack, RECEIVER, CONSOLE, word), truth), truth),
     }
     time.sleep(max(0.0, died + FRESH - time.time()))
     found = black_box.autopsy(rack, file, NODE)
-    lost["switch"] = _leg_down(found, died) - died
+    down = _leg_down(found, died)
+    lost["switch"] = None if down is None else down - died
     rack.lab("up", "--nodes", str(len(NODES)))
     black_box.back(rack, NODE, before)
-    lost["own ring"] = last - _newest(rack, NODE, black_box.RING, before)
-    lost["own journal"] = last - truth[_counted(rack, NODE, OWN.format(before), word)]
-    rounded = {name: round(lost[name], 2) for name in WITNESSES}
+    lost["own ring"] = _since(_newest(rack, NODE, black_box.RING, before), truth)
+    lost["own journal"] = _since(_time_of(_counted(rack, NODE, OWN.format(before), word), truth), truth)
+    rounded = {name: None if (seconds := lost[name]) is None else round(seconds, 2) for name in WITNESSES}
     return {
         "made": datetime.fromtimestamp(died).astimezone().isoformat(timespec="seconds"),
         "load": round(load, 1),
         "verdict": found["verdict"],
         "confidence": found["confidence"],
+        "counted": round(last - truth[1], 2),
         "lost": rounded,
     }, found
+
+
+def _time_of(number: int, truth: Mapping[int, float]) -> float:
+    """When a number was counted; 0 for none. The kill may come between a witness and the truth of the last one."""
+    return truth.get(number, truth[max(truth)]) if number else 0.0
+
+
+def _since(at: float, truth: Mapping[int, float]) -> float | None:
+    """The seconds from a time to the last count; None for one before the first count: the witness has none of them."""
+    return None if at < truth[1] else truth[max(truth)] - at
 
 
 def _count(rack: VirtualRack, shared: Path, word: str) -> None:
@@ -202,12 +221,11 @@ def _newest(rack: VirtualRack, node: str, ring: str, boot: str) -> float:
     return max((one["time"] for one in black_box.samples(rack, node, ring) if one["boot"] == boot), default=0.0)
 
 
-def _leg_down(found: dict[str, Any], died: float) -> float:
-    """When the switch lost the link, of the autopsy: the time that is nearest to the kill."""
+def _leg_down(found: dict[str, Any], died: float) -> float | None:
+    """When the switch lost the link, of the autopsy: the time that is nearest to the kill; None where it names none."""
     downs = [one["at"] for one in found["timeline"] if one["source"] == "switch" and one["text"].endswith("link down")]
     times = [datetime.fromisoformat(at).timestamp() for at in downs]
-    assert times, "the autopsy names no leg that went down"
-    return min(times, key=lambda at: abs(at - died))
+    return min(times, key=lambda at: abs(at - died), default=None)
 
 
 def _pairs(text: str) -> list[list[str]]:

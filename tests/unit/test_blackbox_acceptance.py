@@ -49,12 +49,14 @@ def test_the_table_is_that_of_the_record() -> None:
 
 def test_the_worst_is_named_whatever_its_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record with enough kills is rendered without a virtual rack."""
-    lost = {name: [0.1, -2.0, 0.4] for name in WITNESSES}
+    lost: dict[str, list[float | None]] = {name: [0.1, -2.0, 0.4] for name in WITNESSES}
+    lost["own journal"] = [0.1, None, 0.4]
     kills = [
         {
             "load": load,
             "verdict": "power" if number else "unknown",
             "confidence": "medium" if number else None,
+            "counted": 12.5,
             "lost": {name: values[number] for name, values in lost.items()},
         }
         for number, load in enumerate((1.0, 9.5, 3.0))
@@ -63,6 +65,7 @@ def test_the_worst_is_named_whatever_its_sign(tmp_path: Path, monkeypatch: pytes
     assert "Seconds lost in 3 kills; load of the machine 1.0 to 9.5." in text
     assert "| 0.4 | 2.0 | 2 |" in next(line for line in text.splitlines() if line.startswith("| netconsole"))
     assert "| 0 | 2 | 2 |" in next(line for line in text.splitlines() if line.startswith("| switch"))
+    assert "| 0.4 | all of 12.5 | 2 |" in next(line for line in text.splitlines() if line.startswith("| own journal"))
     assert "1 times `unknown`; 2 times `power`, medium confidence." in text
     page = tmp_path / "page.md"
     page.write_text(f"a\n{black_box_kills.BEGIN}old\n{black_box_kills.END}\nb\n")
@@ -71,3 +74,11 @@ def test_the_worst_is_named_whatever_its_sign(tmp_path: Path, monkeypatch: pytes
     record.write_text(json.dumps({"schema": black_box_kills.SCHEMA, "kills": kills}))
     assert black_box_kills.main(["--kills", "3", "--record", str(record), "--docs"]) == 0
     assert page.read_text() == f"a\n{black_box_kills.BEGIN}{text}{black_box_kills.END}\nb\n"
+
+
+def test_a_witness_without_a_count_has_lost_all_of_them() -> None:
+    """The last count may have reached a witness and not the truth: the kill came in between."""
+    truth = {1: 100.0, 2: 100.1, 3: 113.0}
+    times = [black_box_kills._time_of(number, truth) for number in (0, 1, 3, 4)]
+    assert [black_box_kills._since(at, truth) for at in times] == [None, 13.0, 0.0, 0.0]
+    assert black_box_kills._leg_down({"timeline": []}, 1.0) is None

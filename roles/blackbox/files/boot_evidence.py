@@ -34,6 +34,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ class Evidence:
         self.root = root.rstrip("/")
         self.folder = self.place(FOLDER)
         self.boot = self.text("/proc/sys/kernel/random/boot_id").replace("-", "")
+        self.unread: dict[str, str] = {}
 
     def place(self, path: str) -> Path:
         """Return a path of the node, below the folder that stands for /."""
@@ -106,13 +108,12 @@ class Evidence:
         own.mkdir(parents=True, exist_ok=True, mode=0o750)
         earlier = evidences(boots)
         latest = earlier[-1] if earlier else {}
-        unread: dict[str, str] = {}
 
         def part(name: str, read: Callable[[], Any]) -> Any:
             try:
                 return read()
             except UnreadError as error:
-                unread[name] = str(error)
+                self.unread[name] = str(error)
                 return None
 
         began = part("began", self.began)
@@ -136,7 +137,7 @@ class Evidence:
             "bert": part("bert", lambda: self.bert(own)),
             "nvme": part("nvme", self.nvme),
             "nvme_before": latest.get("nvme") if latest.get("boot") == before else None,
-            "unread": unread,
+            "unread": self.unread,
         }
         write(own / "evidence.json", json.dumps(found, indent=1).encode() + b"\n")
         (self.folder / MARKER).unlink(missing_ok=True)
@@ -169,7 +170,8 @@ class Evidence:
         """Return the end of the journal of the boot before."""
         output = run("journalctl", "--boot=-1", "--output=json", f"--lines={LAST_LINES}", "--quiet", "--no-pager")
         lines, boots = [], set[str]()
-        for entry in filter(None, map(entry_of, output.splitlines())):
+        # Not splitlines: JSON may have line separators of Unicode inside of a text.
+        for entry in filter(None, map(entry_of, output.split("\n"))):
             boots.add(entry.pop("boot"))
             lines.append(entry)
         if not lines or len(boots) != 1:
@@ -183,10 +185,13 @@ class Evidence:
         }
 
     def pstore(self, seen: set[str], since: float) -> list[dict[str, Any]]:
-        """Return the records in the archive that no boot has seen, and that are not older than `since`."""
+        """Return the records in the archive that no boot has seen, and that are not older than `since`.
+
+        What the kernel could not decompress is archived as it was, and may be damaged.
+        """
         archive = self.place(ARCHIVE)
         found = []
-        for path in sorted(archive.rglob("dmesg.txt")) if archive.is_dir() else []:
+        for path in sorted([*archive.rglob("dmesg.txt"), *archive.rglob("dmesg-*.enc.z")]):
             name = str(path.relative_to(archive))
             try:
                 stat, content = path.stat(), path.read_bytes()
@@ -194,12 +199,15 @@ class Evidence:
                 raise UnreadError(f"{ARCHIVE}/{name}: {error.strerror}") from None
             if name in seen or stat.st_mtime < since or not path.is_file():
                 continue
+            text = inflated(content) if path.suffix == ".z" else content[-RECORD_BYTES:]
+            if path.suffix == ".z" and not text:
+                self.unread["pstore"] = f"{ARCHIVE}/{name}: is compressed, and cannot be decompressed"
             found.append(
                 {
                     "name": name,
                     "time": stat.st_mtime,
                     "sha256": hashlib.sha256(content).hexdigest(),
-                    "text": content[-RECORD_BYTES:].decode(errors="replace"),
+                    "text": text.decode(errors="replace"),
                 }
             )
         return found
@@ -261,16 +269,13 @@ def entry_of(line: str) -> dict[str, Any] | None:
     """Return one entry of journalctl's JSON; None for a line that is none."""
     try:
         entry = json.loads(line)
-        message = entry.get("MESSAGE")
-        if isinstance(message, list):  # bytes that are no text
-            message = bytes(message).decode(errors="replace")
         return {
             "boot": str(entry["_BOOT_ID"]),
             "time": int(entry["__REALTIME_TIMESTAMP"]) / 1e6,
             "source": source_of(entry)[:80],
-            "text": str(message or "")[:LINE_CHARACTERS],
+            "text": message_of(entry.get("MESSAGE", ""))[:LINE_CHARACTERS],
         }
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None
 
 
@@ -281,6 +286,31 @@ def source_of(entry: dict[str, Any]) -> str:
     if name not in ("kernel", "systemd") or trusted:
         return name
     return f"{entry.get('_COMM') or '?'}, as {name}"
+
+
+def message_of(value: Any) -> str:
+    """Return the text of an entry: journalctl prints several as a list, what is no text as a list of its bytes, and
+    null for one that is too long.
+    """
+    if value is None:
+        return "(journalctl leaves out a text of this length)"
+    if isinstance(value, list):
+        texts = [message_of(one) for one in value if not isinstance(one, int)]
+        return "; ".join(texts) if texts else bytes(value).decode(errors="replace")
+    return str(value)
+
+
+def inflated(content: bytes) -> bytes:
+    """Return the beginning of a compressed record of pstore, as far as it can be read."""
+    inflate, found = zlib.decompressobj(-zlib.MAX_WBITS), b""
+    try:
+        for at in range(0, len(content), 16):
+            found += inflate.decompress(content[at : at + 16], RECORD_BYTES)
+            if len(found) >= RECORD_BYTES:
+                break
+    except zlib.error:
+        pass
+    return found[:RECORD_BYTES]
 
 
 def feeding() -> float:

@@ -19,7 +19,7 @@ from sparkrack.autopsy import drill
 from sparkrack.cli.main import sparkrack
 from sparkrack.status.drills import DrillLevel, DrillResult, drill_paths, latest_drills, store_drill
 from sparkrack.status.history import StatusHistoryError
-from tests.unit.autopsy.nodes import BOOT, NEXT, Nodes, evidence
+from tests.unit.autopsy.nodes import BOOT, BOOT_ID, NEXT, Nodes, evidence
 from tests.unit.autopsy.test_autopsy import PANIC, NoSwitch
 from tests.unit.model.racks import SWITCH, changed
 
@@ -51,6 +51,16 @@ class Rack:
         self.nodes.write(node, "boot", f"{BOOT}\n")
         self.nodes.write(node, f"boots/{BOOT}/evidence.json", json.dumps(evidence(boot=BOOT, before=None)))
 
+    def lock(self, node: str) -> Path:
+        """The lock of the rack, which is on its head node spark1."""
+        return self.folder / "nodes" / node / "run/run.lock"
+
+    def until(self, true: Callable[[], bool]) -> None:
+        """Wait for something that the drill does, at most until its end."""
+        until = time.monotonic() + 60
+        while not (true() or self.over) and time.monotonic() < until:
+            time.sleep(0.02)
+
     @property
     def state(self) -> Path:
         return self.folder / "state/sparkrack/two"
@@ -68,17 +78,26 @@ class Rack:
         finally:
             self.over = True
 
-    def reboots(self, *, collects: bool = True, **found: Any) -> threading.Thread:
-        """Let the node boot again after its end, with this evidence; what was in memory is gone."""
+    def reboots(
+        self,
+        *,
+        collects: bool = True,
+        boots: Callable[[], object] = int,
+        collecting: Callable[[], object] = int,
+        **found: Any,
+    ) -> threading.Thread:
+        """Let the node boot again after its end, with this evidence; what was in memory is gone. Called meanwhile:
+        `boots`, before it answers, and `collecting`, before its evidence is there.
+        """
 
         def boot() -> None:
-            until = time.monotonic() + 60
-            while not (self.done_to_it or self.over) and time.monotonic() < until:
-                time.sleep(0.02)
-            (self.folder / "nodes" / self.node / "run/run.lock").unlink(missing_ok=True)
+            self.until(lambda: bool(self.done_to_it))
+            self.lock(self.node).unlink(missing_ok=True)
+            boots()
+            self.nodes.write(self.node, "boot", f"{NEXT}\n")
+            collecting()
             if collects:
                 self.nodes.write(self.node, f"boots/{NEXT}/evidence.json", json.dumps(evidence(**found)))
-            self.nodes.write(self.node, "boot", f"{NEXT}\n")
 
         thread = threading.Thread(target=boot)
         thread.start()
@@ -182,14 +201,75 @@ def test_another_verdict_than_that_of_the_level_fails(rack: Rack, level: str, wa
     assert [json.loads(path.read_text().splitlines()[-1])["result"] for path in journals] == ["failed"]
 
 
+OTHER = (
+    json.dumps({"id": "other-1", "who": "eve@desk", "since": "2026-11-25T09:00:00+00:00", "what": "apply: all"}) + "\n"
+)
+"""The lock of another run. It names no beat, so it never expires."""
+
+
 def test_the_head_node_takes_the_lock_along_and_it_is_taken_again(rack: Rack) -> None:
+    """Before the evidence of the new boot is there: until the end no other run changes the node that is judged."""
     rack.node = "spark1"
     rack.runs("spark1")
-    thread = rack.reboots()
+    lock, holders = rack.lock("spark1"), []
+
+    def collecting() -> None:
+        rack.until(lock.exists)
+        holders.append(json.loads(lock.read_text())["id"] if lock.exists() else None)
+
+    thread = rack.reboots(collecting=collecting)
     done = rack.run("reset", confirm="spark1")
     thread.join()
     assert (done.exit_code, rack.done_to_it, kept(rack).node) == (0, "b", "spark1"), done.output
-    assert not (rack.folder / "nodes/spark1/run/run.lock").exists()
+    assert holders == [kept(rack).run]
+    assert not lock.exists()
+    assert "lock" not in done.output
+
+
+def test_another_run_takes_the_lock_while_the_head_node_restarts(rack: Rack) -> None:
+    rack.node = "spark1"
+    rack.runs("spark1")
+    lock = rack.lock("spark1")
+    thread = rack.reboots(boots=lambda: lock.write_text(OTHER))
+    done = rack.run("reset", confirm="spark1")
+    thread.join()
+    assert (done.exit_code, kept(rack).passed) == (0, True), done.output
+    assert lock.read_text() == OTHER
+    (line,) = [line for line in done.output.splitlines() if "other-1" in line]
+    assert line.startswith(
+        "spark1: the lock of the rack was not taken again after the restart: the rack is locked by run "
+    )
+    assert line.endswith("if that run is dead: sparkrack unlock other-1")
+
+
+@pytest.mark.parametrize("level", ["reset", "mark"])
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [(OTHER, "the lock is now that of run other-1"), (None, "the lock was gone")],
+    ids=["another", "gone"],
+)
+def test_a_lock_that_is_lost_meanwhile_costs_no_result(rack: Rack, level: str, text: str | None, told: str) -> None:
+    lock = rack.lock("spark1")
+
+    def lose() -> None:
+        lock.unlink()
+        if text:
+            lock.write_text(text)
+
+    if level == "mark":
+        logger = rack.folder / "nodes/bin/logger"
+        place = '"$NODES/spark1/run/run.lock"'
+        lost = f"printf '%s\\n' '{text.strip()}' > {place}" if text else f"rm {place}"
+        logger.write_text(f"{logger.read_text()}{lost}\n")
+        done = rack.run(level, confirm=None)
+    else:
+        thread = rack.reboots(boots=lose)
+        done = rack.run(level)
+        thread.join()
+    assert (done.exit_code, kept(rack).passed) == (0, True), done.output
+    assert f"spark2: drill {level} passed: " in done.output
+    assert f"spark1: {told}" in done.output
+    assert (lock.read_text() if lock.exists() else None) == text
 
 
 def test_a_head_node_that_does_not_come_back(rack: Rack) -> None:
@@ -197,9 +277,7 @@ def test_a_head_node_that_does_not_come_back(rack: Rack) -> None:
     rack.runs("spark1")
 
     def die() -> None:
-        until = time.monotonic() + 60
-        while not (rack.done_to_it or rack.over) and time.monotonic() < until:
-            time.sleep(0.02)
+        rack.until(lambda: bool(rack.done_to_it))
         rack.nodes.die("spark1")
 
     thread = threading.Thread(target=die)
@@ -208,6 +286,7 @@ def test_a_head_node_that_does_not_come_back(rack: Rack) -> None:
     thread.join()
     assert done.exit_code == 2, done.output
     assert kept(rack).reason == "did not come back within 5 s"
+    assert "lock" not in done.output
 
 
 def test_a_lock_that_is_lost_ends_nothing(rack: Rack) -> None:
@@ -218,7 +297,7 @@ def test_a_lock_that_is_lost_ends_nothing(rack: Rack) -> None:
     with open_shells(found, ["spark2"], 30) as shells:
         one = drill.Drill(found, "spark2", DrillLevel.RESET, "x", shells["spark2"], None, print, 1)
         with pytest.raises(drill.DrillError, match="the lock is gone"):
-            one.end(lost)
+            one.end(lost, lambda: None)
     assert rack.done_to_it == ""
     assert not (rack.folder / "nodes/spark2/logged").exists()
 
@@ -275,6 +354,15 @@ def test_what_another_level_needs_does_not_matter(rack: Rack, level: str, file: 
     done = rack.run(level)
     thread.join()
     assert rack.done_to_it, done.output
+
+
+def test_a_drill_on_the_machine_that_it_would_end(rack: Rack) -> None:
+    """The present boot of the node is that of this machine: the result would be lost with it."""
+    rack.nodes.write("spark2", "boot", Path(BOOT_ID).read_text().replace("-", ""))
+    done = rack.run("reset")
+    assert done.exit_code == 1, done.output
+    assert "this command runs on that node and would end with it; run it on another machine; nothing" in done.output
+    assert (rack.done_to_it, latest_drills(rack.state)) == ("", ())
 
 
 def test_a_node_that_rack_yaml_does_not_have(rack: Rack) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -42,6 +43,40 @@ def test_another_configuration_is_another_kernel(tmp_path: Path, monkeypatch: py
     assert kernel.recipe_hash() == before
     copy.write_text(copy.read_text() + "CONFIG_SMP=y\n")
     assert kernel.recipe_hash() != before
+
+
+def test_another_patch_is_another_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = kernel.recipe_hash()
+    copy = tmp_path / "kernel.patch"
+    copy.write_bytes(kernel.PATCH.read_bytes() + b"\n")
+    monkeypatch.setattr(kernel, "PATCH", copy)
+    assert kernel.recipe_hash() != before
+
+
+def test_a_patch_is_applied_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    """The source is what the patch takes out and leaves, as the series that the lab was measured with has it."""
+    files: dict[str, dict[int, str]] = {}
+    at = 0
+    for line in kernel.PATCH.read_text().splitlines():
+        if line.startswith("--- "):
+            lines = files.setdefault(line.removeprefix("--- a/"), {})
+        elif begin := re.match(r"@@ -(\d+)", line):
+            at = int(begin[1])
+        elif files and (not line or line[0] in " -"):
+            lines[at], at = line[1:], at + 1
+    assert set(files) == {"arch/um/kernel/um_arch.c", "drivers/net/netconsole.c"}
+    for name, lines in files.items():
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("".join(f"{lines.get(number, '')}\n" for number in range(1, max(lines) + 1)))
+    before = {name: (tmp_path / name).read_text() for name in files}
+    (tmp_path / "drivers/net/netconsole.c").write_text("another series\n")
+    assert not kernel.patch(tmp_path)
+    assert (tmp_path / "arch/um/kernel/um_arch.c").read_text() == before["arch/um/kernel/um_arch.c"]
+    (tmp_path / "drivers/net/netconsole.c").write_text(before["drivers/net/netconsole.c"])
+    assert kernel.patch(tmp_path)
+    assert "CON_NBCON" not in (tmp_path / "drivers/net/netconsole.c").read_text()
+    assert "if (panic_timeout)" in (tmp_path / "arch/um/kernel/um_arch.c").read_text()
+    assert not [path for path in tmp_path.rglob("*") if path.suffix in (".rej", ".orig")]
 
 
 def test_without_a_source_the_lab_says_what_to_do_and_leaves_nothing(

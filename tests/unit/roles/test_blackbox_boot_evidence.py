@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,55 @@ def test_a_record_of_a_panic_counts_once(node: Path) -> None:
     next_boot(node, "c" * 32)
     os.utime(record)
     assert collected(node, "c" * 32)["pstore"] == []
+
+
+def compressed(text: str) -> bytes:
+    """As the kernel compresses a record of pstore: deflate without a header."""
+    deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return deflate.compress(text.encode()) + deflate.flush()
+
+
+def test_a_record_that_the_kernel_did_not_decompress(node: Path) -> None:
+    """Whole, cut off, damaged at its end, and no record at all: what can be read of each counts."""
+    text = "".join(
+        f"<4>[  812.{number:03}] line {number} {hashlib.sha256(bytes([number])).hexdigest()}\n" for number in range(99)
+    )
+    whole = compressed(PANIC + text)
+    for number, content in enumerate((whole, whole[: len(whole) // 2], whole[:-40] + b"\xff" * 40, b"\xff" * 99, b"")):
+        write(node, f"/var/lib/systemd/pstore/dmesg-efi_pstore-17{number}.enc.z", "")
+        (node / f"var/lib/systemd/pstore/dmesg-efi_pstore-17{number}.enc.z").write_bytes(content)
+    found = collected(node)
+    texts = [record["text"] for record in found["pstore"]]
+    assert texts[0] == PANIC + text
+    assert all(text.startswith(PANIC) for text in texts[:3])
+    assert len(texts[2]) > len(texts[1]) > len(PANIC)
+    assert texts[3:] == ["", ""]
+    path = "/var/lib/systemd/pstore/dmesg-efi_pstore-174.enc.z"
+    assert found["unread"] == {"pstore": f"{path}: is compressed, and cannot be decompressed"}
+
+
+def test_a_record_that_would_fill_the_disk_is_cut_off(node: Path) -> None:
+    write(node, "/var/lib/systemd/pstore/dmesg-efi_pstore-1.enc.z", "")
+    (node / "var/lib/systemd/pstore/dmesg-efi_pstore-1.enc.z").write_bytes(compressed("x" * (64 << 20)))
+    (record,) = collected(node)["pstore"]
+    assert len(record["text"]) == 64 << 10
+
+
+def test_messages_of_any_form_are_kept(node: Path) -> None:
+    messages: list[Any] = [[104, 105, 255], ["one", "two"], None, "a \u2028 b \x85 c"]
+    lines = [json.dumps(json.loads(entry(0, "")) | {"MESSAGE": one}, ensure_ascii=False) for one in messages]
+    odd = [
+        json.dumps(json.loads(entry(0, "")) | more)
+        for more in ({"MESSAGE": [300]}, {"__REALTIME_TIMESTAMP": "9" * 400})
+    ]
+    journal(node, *lines, *odd, entry(1, "after"))
+    assert [line["text"] for line in collected(node)["journal"]["lines"]] == [
+        "hi\ufffd",
+        "one; two",
+        "(journalctl leaves out a text of this length)",
+        "a \u2028 b \x85 c",
+        "after",
+    ]
 
 
 def test_a_record_from_before_the_first_collection_does_not_count(node: Path) -> None:
