@@ -108,7 +108,9 @@ def test_a_hostile_line_reaches_no_terminal(rack: Rack, alive: bool) -> None:
     console.write_bytes(f"{now - 190:.3f} ".encode() + noise + f"\n{now - 189:.3f} 0,1,2,-;{PANIC}\n".encode())
     remote = [message(long, __REALTIME_TIMESTAMP=str(int((now - 191) * 1e6)), SYSLOG_IDENTIFIER=HOSTILE)]
     rack.nodes.write(
-        "spark2", "remote/lines", "\n".join([*remote, message([1, "x"])]).encode(errors="replace").decode()
+        "spark2",
+        "remote/remote-spark1.journal",
+        "\n".join([*remote, message([1, "x"])]).encode(errors="replace").decode(),
     )
     done = rack.run()
     assert done.exit_code == 2, done.output
@@ -222,7 +224,9 @@ def test_a_dead_node_whose_clock_was_not_set_is_not_judged_by_an_older_boot(rack
     if witness == "samples":
         rack.nodes.write("spark2", "peers/spark1.ring", "".join(f"{sample(at, boot)}\n" for at, boot in boots))
     else:
-        rack.nodes.write("spark2", "remote/lines", "".join(f"{entry(at, 'x', 'vllm', boot)}\n" for at, boot in boots))
+        rack.nodes.write(
+            "spark2", "remote/remote-spark1.journal", "".join(f"{entry(at, 'x', 'vllm', boot)}\n" for at, boot in boots)
+        )
     found = rack.report()
     assert (found["verdict"], found["boot"]) == ("unknown", None), found
     (order,) = [one for one in found["sources"] if one["name"] == "order of the boots"]
