@@ -25,7 +25,7 @@ from tests.unit.roles.watch_node import ELSEWHERE, OTHERWISE, SECRETS, SERVER, W
 
 DOCUMENT = "docs/reference/every-write-watch.md"
 CHANGES = {
-    "server": ("", SERVER, 95, (38,)),
+    "server": ("", SERVER, 92, (37,)),
     "otherwise": (SERVER, OTHERWISE, 28, (13, 21)),
     "moved": (SERVER, ELSEWHERE, 13, ()),
 }
