@@ -22,6 +22,7 @@ PORTS = {
     desired.PROMETHEUS: desired.PROMETHEUS_PORT,
     desired.ALERTMANAGER: desired.ALERTMANAGER_PORT,
 }
+HIDDEN = "<secret>"
 _FETCH = (
     "import sys, urllib.request as u; "
     "sys.stdout.buffer.write(u.build_opener(u.ProxyHandler({})).open(sys.argv[1], timeout=20).read())"
@@ -197,7 +198,7 @@ def test_prometheus_knows_its_alertmanager(server: Node, machine: Machine) -> No
 def test_the_declared_configuration_is_what_runs(
     server: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
-    """As Prometheus and Alertmanager show what they have read; neither shows a secret."""
+    """As Prometheus and Alertmanager show what they have read. Secrets are not compared, and never reported."""
     config = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/status/config")["data"]["yaml"]
     faults = list(differences("prometheus", _parsed(scrape.prometheus_file(rack).content), _parsed(config)))
     groups = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/rules")["data"]["groups"]
@@ -207,7 +208,7 @@ def test_the_declared_configuration_is_what_runs(
             wanted = _duration(rule.get("for", "0s")) if "alert" in rule else None
             if wanted is not None and rule["alert"] in found and found[rule["alert"]] != wanted:
                 faults.append(f"{rule['alert']} waits {found[rule['alert']]} s, wanted {wanted}")
-    hidden = dict.fromkeys(notifications.secrets(rack), "<secret>")
+    hidden = dict.fromkeys(notifications.secrets(rack), HIDDEN)
     status = answer(server, machine, desired.ALERTMANAGER_PORT, "/api/v2/status")["config"]["original"]
     routes = _parsed(notifications.alertmanager_text(rack, hidden))
     faults += differences("alertmanager", routes, _parsed(status))
@@ -226,6 +227,10 @@ def differences(name: str, wanted: Any, found: Any) -> Iterator[str]:
     elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
         for number, (one, other) in enumerate(zip(wanted, found, strict=True)):
             yield from differences(f"{name}.{number}", one, other)
+    elif isinstance(found, dict | list):
+        yield f"{name} has another form"  # what is there may have a secret
+    elif wanted == HIDDEN and found is not None:
+        pass  # Alertmanager 0.25 shows the URL of a webhook, 0.26 and later <secret>
     elif wanted != found and _duration(wanted) != _duration(found):
         yield f"{name} is {found if found is not None else 'not there'}, wanted {wanted}"
 

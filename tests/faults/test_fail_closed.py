@@ -156,6 +156,7 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "/etc/systemd/system/sparkrack-switch-reader.timer": (ANYTHING, OURS),
     "watch-switch-passwords": (EMPTY, f"{NONE}: the file is written"),
     "watch-metrics-files": (EMPTY, f"{NONE}: our files are written"),
+    "watch-overrides": (EMPTY, f"{NONE}: units without a drop-in of others"),
     "memlock-limits": (EMPTY, NONE),
     "memlock-settings": (EMPTY, NONE),
     "arp-settings": (EMPTY, NONE),

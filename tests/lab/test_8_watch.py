@@ -117,6 +117,9 @@ def test_nothing_listens_outside_the_management_network(rack: VirtualRack, file:
     "by_hand",
     [
         "systemctl disable --now prometheus-node-exporter.service",
+        "systemctl mask --now prometheus-alertmanager.service",
+        "systemctl mask --runtime --now prometheus.service",
+        "chmod 644 /etc/sparkrack/watch/switch-passwords.json /etc/prometheus/sparkrack-alertmanager.yml",
         "systemctl stop sparkrack-switch-reader.timer",
         "rm /usr/local/lib/sparkrack/switch_reader.py",
         "rm /etc/prometheus/sparkrack-rules.yml",
@@ -129,6 +132,32 @@ def test_what_is_broken_by_hand_is_found_and_repaired(rack: VirtualRack, file: P
     done = rack.inside("sparkrack", "apply", "-y", "--only", "watch", rack=file, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     rack.verify("--only", "watch", rack=file)
+
+
+def test_a_run_that_was_killed_before_the_restart(rack: VirtualRack, file: Path) -> None:
+    """It had written other arguments, and systemd had read them: only the mark says that Prometheus has not."""
+    dropin = "/etc/systemd/system/prometheus.service.d/zz-sparkrack.conf"
+    rack.ssh(SERVER, f"sed -i s/time=15d/time=3d/ {dropin}; systemctl daemon-reload; systemctl restart prometheus")
+    rack.ssh(SERVER, f"sed -i s/time=3d/time=15d/ {dropin}; systemctl daemon-reload")
+    rack.ssh(SERVER, "mkdir -p /run/sparkrack; : > /run/sparkrack/watch-prometheus.pending")
+    drifted = rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False)
+    assert drifted.returncode == 2
+    assert "restart prometheus.service: it has not read its files" in drifted.stdout
+    rack.inside("sparkrack", "apply", "-y", "--only", "watch", rack=file)
+    main = "$(systemctl show --property=MainPID --value prometheus.service)"
+    assert "--storage.tsdb.retention.time=15d" in rack.ssh(SERVER, f"tr '\\0' '\\n' < /proc/{main}/cmdline")
+    assert rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False).returncode == 0
+
+
+def test_a_drop_in_of_others_is_told(rack: VirtualRack, file: Path) -> None:
+    """It is read after ours; the node is not changed."""
+    theirs = "/etc/systemd/system/prometheus-node-exporter.service.d/zzz.conf"
+    rack.ssh(SERVER, f"printf '[Service]\\nMemoryMax=infinity\\n' > {theirs}")
+    done = rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False)
+    assert done.returncode == 1
+    assert theirs in done.stdout + done.stderr
+    rack.ssh(SERVER, f"rm {theirs}; systemctl daemon-reload")
+    assert rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False).returncode == 0
 
 
 def test_a_node_that_dies_is_told(rack: VirtualRack, file: Path) -> None:

@@ -138,7 +138,7 @@ class Node:
         folder = self.root / "read"
         folder.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps({"unit": self.loaded[name], "files": self.read_by(name)}))
-        if name == "sparkrack-switch-reader.service":
+        if name.startswith("sparkrack-switch-reader."):  # its timer starts it, within a minute
             self.at(SWITCH_METRICS).parent.mkdir(parents=True, exist_ok=True)
             self.at(SWITCH_METRICS).write_text("sparkrack_switch_up 1\n")
         if name == "sparkrack-boot-evidence.service":

@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from core.model import Rack
 from core.model.declared_secrets import declared_secrets, secret_value
+from core.model.fields import seconds
 from core.model.secrets import SecretRef
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset
@@ -26,6 +28,7 @@ from roles.watch.facts import (
     UNITS,
     WatchFacts,
 )
+from tests.generated import REPOSITORY
 from tests.unit.model.serving_racks import VLLM
 from tests.unit.roles.watch_tools import HOOK, call, rack, written
 
@@ -282,3 +285,25 @@ def test_units_that_are_asked(server_of: str, engine: str, listen: str, wish: st
     assert ("job_name: vllm" in config) == bool(asked)
     if asked:
         assert f"- {asked}\n    labels:\n      unit: one\n      node: spark1\n" in config
+
+
+def longest_wait(found: Rack) -> int:
+    """Seconds from the death of a node to the message at the receiver, at most: the sum of what the files say."""
+    config = YAML(typ="safe", pure=True).load(scrape.prometheus_file(found).content)
+    job = next(one for one in config["scrape_configs"] if one["job_name"] == "node")
+    groups = YAML(typ="safe", pure=True).load(rules.rule_file(found).content)["groups"]
+    alert = next(rule for group in groups for rule in group["rules"] if rule.get("alert") == "NodeSilent")
+    route = YAML(typ="safe", pure=True).load(notifications.alertmanager_text(found, {HOOK: URL}))["route"]
+    scrapes, evaluations = (seconds(config["global"][f"{what}_interval"]) for what in ("scrape", "evaluation"))
+    pending = -(-seconds(alert["for"]) // evaluations) * evaluations
+    return scrapes + seconds(job["scrape_timeout"]) + evaluations + pending + seconds(route["group_wait"])
+
+
+def test_a_node_that_dies_is_told_in_time() -> None:
+    """90 s with the default interval, with a reserve; docs/roles/watch.md names the sums."""
+    assert longest_wait(rack(NOTIFY)) == 75
+    page = (REPOSITORY / "docs/roles/watch.md").read_text()
+    for interval, named in (("5s", "within 75 s"), ("60s", "with 60 s")):
+        wait = longest_wait(rack(NOTIFY.replace("{server", f"{{interval: {interval}, server")))
+        assert f"{wait} s with " in page
+        assert named in page
