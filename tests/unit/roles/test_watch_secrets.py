@@ -20,7 +20,7 @@ from ruamel.yaml import YAML
 from core.model import Rack
 from core.model.secrets import SecretRef
 from core.ops.shell import sudo_script
-from roles.watch import desired, notifications, scrape
+from roles.watch import desired, notifications, scrape, verify
 from sparkrack.cli.main import sparkrack
 from tests.unit.model.racks import SWITCH, changed
 from tests.unit.ops import fakenode
@@ -298,3 +298,15 @@ def test_a_url_that_alertmanager_would_refuse_writes_no_file(tmp_path: Path) -> 
     assert "watch.notify.webhook: environment variable WATCH_WEBHOOK does not give the URL of a webhook" in done.output
     assert "t0ken" not in done.output
     assert not (tmp_path / "files").exists()
+
+
+@pytest.mark.parametrize(
+    "running",
+    [{"receivers": [{"url": URL}, {"url": URL}]}, {"receivers": [{"url": {"x": URL}}]}, {"receivers": [{"url": URL}]}],
+)
+def test_a_difference_of_what_runs_shows_no_secret(running: dict[str, Any]) -> None:
+    wanted = {"receivers": [{"url": verify.HIDDEN}]}
+    assert "t0ken" not in "".join(verify.differences("alertmanager", wanted, running))
+    assert list(verify.differences("alertmanager", wanted, {"receivers": [{}]})) == [
+        "alertmanager.receivers.0.url is not there, wanted <secret>"
+    ]
