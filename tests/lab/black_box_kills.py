@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import secrets
@@ -28,7 +29,7 @@ from tests.lab.virtual import REPOSITORY, VirtualRack
 NODES = ("spark1", "spark2", "spark3")
 NODE, RECEIVER = "spark3", "spark1"
 PAGE, RECORD = REPOSITORY / "docs/blackbox-acceptance.md", REPOSITORY / "docs/bench/black-box-kills.json"
-SCHEMA = "sparkrack.black-box-kills/2"
+SCHEMA = "sparkrack.black-box-kills/1"
 BEGIN, END = "<!-- generated: kills -->\n", "<!-- end -->"
 FRESH = 16
 """Seconds after which the autopsy no longer takes the last sample for a sign of life."""
@@ -121,7 +122,7 @@ def table(kills: Sequence[Kill]) -> str:
         lost = [_lost(one, name) for one in kills]
         worst = max(range(len(lost)), key=lost.__getitem__)
         digits = 0 if name == "switch" else 1
-        whole = "all of " if lost[worst] >= kills[worst]["counted"] else ""
+        whole = "all of " if lost[worst] >= _counted_seconds(kills[worst]) else ""
         median = statistics.median(lost)
         lines.append(f"| {name} | {text} | {median:.{digits}f} | {whole}{lost[worst]:.{digits}f} | {worst + 1} |")
     verdicts = [
@@ -134,7 +135,12 @@ def table(kills: Sequence[Kill]) -> str:
 def _lost(kill: Kill, name: str) -> float:
     """The seconds that a witness lost in a kill: all that were counted where it has none of them."""
     lost: float | None = kill["lost"][name]
-    return float(kill["counted"]) if lost is None else min(abs(lost), float(kill["counted"]))
+    return _counted_seconds(kill) if lost is None else min(abs(lost), _counted_seconds(kill))
+
+
+def _counted_seconds(kill: Kill) -> float:
+    """The seconds from the first count to the last; the first records do not have them."""
+    return float(kill.get("counted", math.inf))
 
 
 def _span(values: Sequence[float]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 
 import pytest
 
@@ -86,3 +87,18 @@ def test_contents_of_files_in_a_command() -> None:
 def test_a_rack_file_without_references_to_secrets() -> None:
     text = f"a:\n  password: {{command: [vault, --token, {CANARY}]}} # {CANARY}\n  user: ann\nb: [{{env: {CANARY}}}]\n"
     assert rack_without_secrets(text) == "a:\n  password: '***'\n  user: ann\nb:\n- '***'\n"
+
+
+@pytest.mark.parametrize("word", ["y", "-", "-x", "token", "eyJ-", "ssh-", "Aa", "a.b_"])
+def test_the_time_grows_with_the_length_and_not_with_its_square(word: str) -> None:
+    """A log may have one word of many characters; 20000 of them took minutes."""
+    text = word * (20_000 // len(word))
+    began = time.process_time()
+    assert scrub(text) == text
+    assert time.process_time() - began < 20
+
+
+def test_a_name_in_a_long_word_and_before_a_long_rest_is_found() -> None:
+    for name in (f"{'x' * 500}_password", f"token_{'x' * 50}", "a-----token"):
+        assert scrub(f"{name}=canary") == f"{name}=***"
+    assert scrub("-----my-token canary") == "-----my-token ***"

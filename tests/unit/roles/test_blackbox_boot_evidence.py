@@ -145,13 +145,24 @@ def compressed(text: str) -> bytes:
     return deflate.compress(text.encode()) + deflate.flush()
 
 
+def damaged(content: bytes) -> bytes:
+    """The content with bytes after its middle that are no deflate."""
+    for at in range(len(content) * 2 // 3, len(content)):
+        found = content[:at] + b"\xff" * 99
+        try:
+            zlib.decompressobj(-zlib.MAX_WBITS).decompress(found)
+        except zlib.error:
+            return found
+    raise AssertionError("any bytes are deflate")
+
+
 def test_a_record_that_the_kernel_did_not_decompress(node: Path) -> None:
     """Whole, cut off, damaged at its end, and no record at all: what can be read of each counts."""
     text = "".join(
         f"<4>[  812.{number:03}] line {number} {hashlib.sha256(bytes([number])).hexdigest()}\n" for number in range(99)
     )
     whole = compressed(PANIC + text)
-    for number, content in enumerate((whole, whole[: len(whole) // 2], whole[:-40] + b"\xff" * 40, b"\xff" * 99, b"")):
+    for number, content in enumerate((whole, whole[: len(whole) // 2], damaged(whole), b"\xff" * 99, b"")):
         write(node, f"/var/lib/systemd/pstore/dmesg-efi_pstore-17{number}.enc.z", "")
         (node / f"var/lib/systemd/pstore/dmesg-efi_pstore-17{number}.enc.z").write_bytes(content)
     found = collected(node)
