@@ -12,6 +12,9 @@ from core.engines.memory_fit import MEMORY_GIB
 from core.model import lock_file
 from core.model.errors import ConfigError
 
+_OPTIONAL = ("state", "reserved")
+"""Figures that are left out of the lock file where they are zero."""
+
 
 @dataclass(frozen=True)
 class Calibration:
@@ -19,6 +22,7 @@ class Calibration:
 
     `share`: the share of a node that the engine was given. `weights`: GiB of weights. `kv`: GiB for keys and values.
     `kv_tokens`: the tokens that these hold. `state`: GiB for the state of Mamba layers, where `kv` does not have it.
+    `reserved`: GiB of the node that no program had at that start: the engine took its share of the rest.
     """
 
     tensor: int
@@ -28,11 +32,17 @@ class Calibration:
     kv: float
     kv_tokens: int
     state: float = 0.0
+    reserved: float = 0.0
+
+    @property
+    def given(self) -> float:
+        """GiB that the engine was given."""
+        return self.share * (MEMORY_GIB - self.reserved)
 
     @property
     def overhead(self) -> float:
         """GiB that neither weights, nor keys and values, nor state took."""
-        return max(0.0, self.share * MEMORY_GIB - self.weights - self.kv - self.state)
+        return max(0.0, self.given - self.weights - self.kv - self.state)
 
 
 def read(path: Path) -> dict[str, Calibration]:
@@ -62,11 +72,14 @@ def _calibration(entry: Any) -> Calibration | None:
             kv=float(entry["kv"]),
             kv_tokens=int(entry["kv_tokens"]),
             state=float(entry.get("state", 0)),
+            reserved=float(entry.get("reserved", 0)),
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
-    figures = {**vars(made), "state": made.state + 1}
-    return made if made.state >= 0 and all(0 < value < math.inf for value in figures.values()) else None
+    optional = {name: getattr(made, name) for name in _OPTIONAL}
+    figures = {**vars(made), **{name: value + 1 for name, value in optional.items()}}
+    valid = all(value >= 0 for value in optional.values()) and all(0 < value < math.inf for value in figures.values())
+    return made if valid and made.reserved < MEMORY_GIB else None
 
 
 def record(path: Path, declared: Iterable[str], unit: str, measured: Calibration) -> None:
@@ -86,6 +99,6 @@ def record(path: Path, declared: Iterable[str], unit: str, measured: Calibration
     with lock_file.exclusive(path):
         kept = {name: entry for name, entry in lock_file.read_section(path, "units").items() if name in names}
         before = kept.get(unit)
-        entry = {name: value for name, value in asdict(measured).items() if name != "state" or value}
+        entry = {name: value for name, value in asdict(measured).items() if name not in _OPTIONAL or value}
         kept[unit] = {**(before if isinstance(before, dict) else {}), "calibration": entry}
         lock_file.write_section(path, "units", kept)

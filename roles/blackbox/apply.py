@@ -99,26 +99,31 @@ def panic_before_reset(facts: BlackboxFacts) -> Changeset:
         return Changeset(in_sync_reason="the watchdog is left alone")
     stage, wanted = facts.first_stage, facts.first_stage_files
     declared = watchdog.panics(facts.rack)
-    warnings = (Event(EventKind.NOTE, detail=stage.no_effect),) if declared and stage.no_effect else ()
+    notes = [stage.no_effect] if declared and stage.no_effect else []
+    warnings = (
+        *(Event(EventKind.NOTE, detail=note) for note in notes),
+        *(Event(EventKind.BROKEN, detail=fault) for fault in stage.broken),
+    )
     paths = {file.path for file in wanted}
     surplus = [
         path for path in (watchdog.MODPROBE, watchdog.FRAGMENT) if path not in paths and facts.before(path) is not None
     ]
     stale = facts.stale(wanted)
-    # A run that died after the file: GRUB has not read it yet.
-    unread = watchdog.FRAGMENT in paths and stage.following != "1"
+    # A run that died after the file, or an update-grub that failed: GRUB has not read it yet.
+    unread = watchdog.FRAGMENT in paths and (stage.following != "1" or stage.grub.unfinished)
     if not (stale or surplus or unread):
         return Changeset(warnings=warnings, in_sync_reason="the first stage of the watchdog is as declared")
     events, commands = _file_events(facts, stale), write_files(stale)
     if unread and not stale:
-        events.append(value_change(f"{watchdog.PARAMETER} in {boot_parameters.CONFIG}", stage.following or None, "1"))
+        events.append(_unread(stage.grub, watchdog.PARAMETER, stage.following, "1"))
     if watchdog.FRAGMENT in paths:
-        commands.append(sudo_script(boot_parameters.update(watchdog.PARAMETER, "1")))
+        commands.append(sudo_script(boot_parameters.update(watchdog.FRAGMENT, watchdog.PARAMETER, "1")))
     elif stale:
         commands.append(sudo_script(watchdog.check_modprobe()))
     for path in surplus:
         events += file_acted(Action.REMOVE, path, detail="takes effect at the next boot")
-        steps = boot_parameters.remove(path) if path == watchdog.FRAGMENT and stage.grub else f"rm -f {path}"
+        by_grub = path == watchdog.FRAGMENT and not stage.grub.missing
+        steps = boot_parameters.remove(path) if by_grub else f"rm -f {path}"
         commands.append(sudo_script(steps))
     return Changeset(warnings=warnings, events=tuple(events), commands=tuple(commands))
 
@@ -394,26 +399,44 @@ def reserve_memory(facts: BlackboxFacts) -> Changeset:
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
     wanted, now = kdump.options(facts.rack), facts.crash_kernel
-    there = facts.before(kdump.FRAGMENT)
-    if wanted is None and there is None:
-        return Changeset(in_sync_reason="no crash kernel is declared")
     if wanted is None:
-        steps = boot_parameters.remove(kdump.FRAGMENT) if now.grub else f"rm -f {kdump.FRAGMENT}"
-        before, commands = facts.before(kdump.SETTINGS), [sudo_script(steps)]
-        events = list(file_acted(Action.REMOVE, kdump.FRAGMENT, detail="a reboot frees the memory"))
-        if before is not None and (after := kdump.off(before)) != before:
-            # First: with the fragment gone nothing tells the next run that these settings are ours.
-            events.append(file_diff(kdump.SETTINGS, before, after))
-            commands.insert(0, remote_files.put(kdump.SETTINGS, after, mode="644", before=before))
-        return Changeset(events=tuple(events), commands=tuple(commands))
+        return _without_crash_kernel(facts)
     stale, value = facts.stale([kdump.fragment(facts.rack, wanted)]), kdump.parameter(wanted)
-    if not stale and now.following == value:
+    if not stale and now.following == value and not now.grub.unfinished:
         return Changeset(in_sync_reason=f"{wanted.reserve} are reserved for a crash kernel at each boot")
     events = _file_events(facts, stale)
     if not stale:
-        events.append(value_change(f"{kdump.PARAMETER} in {boot_parameters.CONFIG}", now.following or None, value))
-    read = sudo_script(boot_parameters.update(kdump.PARAMETER, value))
+        events.append(_unread(now.grub, kdump.PARAMETER, now.following, value))
+    read = sudo_script(boot_parameters.update(kdump.FRAGMENT, kdump.PARAMETER, value))
     return Changeset(events=tuple(events), commands=(*write_files(stale), read))
+
+
+def _unread(grub: boot_parameters.Grub, name: str, following: str, value: str) -> Event:
+    """Return the change of a configuration of GRUB that has not what our fragment says, or is not whole."""
+    if following == value and grub.unfinished:
+        return value_change(boot_parameters.CONFIG, "an update-grub that failed", "whole")
+    return value_change(f"{name} in {boot_parameters.CONFIG}", following or None, value)
+
+
+def _without_crash_kernel(facts: BlackboxFacts) -> Changeset:
+    there = [path for path in kdump.PATHS if path in facts.kdump_files]
+    fragment = facts.before(kdump.FRAGMENT) is not None
+    if not there and not fragment:
+        return Changeset(in_sync_reason="no crash kernel is declared")
+    before, commands = facts.before(kdump.SETTINGS), []
+    events: list[Event] = []
+    if fragment:
+        grub = not facts.crash_kernel.grub.missing
+        commands.append(sudo_script(boot_parameters.remove(kdump.FRAGMENT) if grub else f"rm -f {kdump.FRAGMENT}"))
+        events += file_acted(Action.REMOVE, kdump.FRAGMENT, detail="a reboot frees the memory")
+    if before is not None and (after := kdump.off(before)) != before:
+        # First: with the fragment gone nothing tells the next run that these settings are ours.
+        events.append(file_diff(kdump.SETTINGS, before, after))
+        commands.insert(0, remote_files.put(kdump.SETTINGS, after, mode="644", before=before))
+    if there:
+        events += [event for path in there for event in file_acted(Action.REMOVE, path)]
+        commands.append(sudo_script(f"rm -f {' '.join(there)}"))
+    return Changeset(events=tuple(events), commands=tuple(commands))
 
 
 @managed_operation("blackbox", BlackboxFacts)
@@ -426,8 +449,7 @@ def install_kdump(facts: BlackboxFacts) -> Changeset:
         return Changeset(in_sync_reason="no crash kernel is declared")
     if facts.crash_kernel.installed:
         return Changeset(in_sync_reason="the programs of the crash kernel are installed")
-    check = () if wanted.vmcore else (sudo_script(kdump.check_skip()),)
-    return Changeset(events=acted(Action.INSTALL, *kdump.PACKAGES), commands=(apt.install(*kdump.PACKAGES), *check))
+    return Changeset(events=acted(Action.INSTALL, *kdump.PACKAGES), commands=(apt.install(*kdump.PACKAGES),))
 
 
 @managed_operation("blackbox", BlackboxFacts)
@@ -439,17 +461,25 @@ def load_crash_kernel(facts: BlackboxFacts) -> Changeset:
     if wanted is None:
         return Changeset(in_sync_reason="no crash kernel is declared")
     warnings = tuple(Event(EventKind.BROKEN, detail=fault) for fault in kdump.broken(wanted, now))
+    warnings += tuple(Event(EventKind.NOTE, detail=text) for text in kdump.unverified(wanted, now))
+    files = kdump.files(facts.rack, wanted)
+    stale = managed_file.differing(files, facts.kdump_files)
     if not now.installed:
         # The package brings the file; it is not there while a plan is made.
         events = file_acted(Action.MODIFY, kdump.SETTINGS, detail="when the package is installed")
+        events = (*managed_file.changes(stale, facts.kdump_files), *events)
         return Changeset(warnings=warnings, events=events, provisional=True)
     before = facts.before(kdump.SETTINGS)
-    settings = kdump.settings(wanted)
+    settings = kdump.settings(wanted, before or b"")
     after = kdump.with_settings(before or b"", settings)
     enable, load = now.unit != "enabled", kdump.loadable(wanted, now)
-    if after == before and not (enable or load):
+    surplus = [] if files else [path for path in kdump.PATHS if path in facts.kdump_files]
+    if after == before and not (enable or load or stale or surplus):
         return Changeset(warnings=warnings, in_sync_reason="a crash kernel is loaded at each boot")
-    changes, commands, steps = list[Event](), [], []
+    changes, commands, steps = managed_file.changes(stale, facts.kdump_files), write_files(stale), []
+    if surplus:
+        changes += [event for path in surplus for event in file_acted(Action.REMOVE, path)]
+        commands.append(sudo_script(f"rm -f {' '.join(surplus)}"))
     if after != before:
         changes.append(file_diff(kdump.SETTINGS, before, after))
         check = kdump.check_settings(settings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from core.model import Rack
 from core.util.managed_file import ManagedFile, header, validate_shell
@@ -16,6 +17,21 @@ from core.util.managed_file import ManagedFile, header, validate_shell
 FOLDER = "/etc/default/grub.d"
 CONFIG = "/boot/grub/grub.cfg"
 Live = Mapping[tuple[str, str], str]
+_MISSING = {
+    "yes": "",
+    "no": f"this node has no GRUB (update-grub and {CONFIG})",
+    "systemd-boot": "systemd-boot starts this node, and not GRUB",
+}
+
+
+class Grub(NamedTuple):
+    """GRUB on a node. `missing`: why it gives the kernel nothing; empty where it starts the kernel. `unfinished`: the
+    last update-grub failed or was killed. `older`: its configuration is older than this boot.
+    """
+
+    missing: str
+    unfinished: bool
+    older: bool
 
 
 def fragment(rack: Rack, path: str, parameter: str) -> ManagedFile:
@@ -24,12 +40,24 @@ def fragment(rack: Rack, path: str, parameter: str) -> ManagedFile:
     return ManagedFile(path, f"{header(rack.rack)}\n{line}\n".encode(), validate=validate_shell())
 
 
-def update(name: str, value: str) -> str:
-    """Return shell text for `set -eu` that has GRUB read its fragments, and fails unless the next boot has a value."""
+def update(path: str, name: str, value: str) -> str:
+    """Return shell text for `set -eu` that has GRUB read its fragments, and fails unless the next boot has a value.
+
+    `path`: our fragment; files of the folder that are read after it and set command lines are named.
+    """
     wrong = shlex.quote(f"{CONFIG} does not give the kernel {name}={value}: a file of {FOLDER} that is read later wins")
+    fail = f"{{ {_later(path)}; echo {wrong}${{later:+:$later}} >&2; exit 1; }}"
     return (
         f"{run_update()}; {_entry()} | tr -s ' \\t' '\\n' | grep -E {_pattern(name)} | tail -n 1 | "
-        f"grep -qxF {shlex.quote(f'{name}={value}')} || {{ echo {wrong} >&2; exit 1; }}"
+        f"grep -qxF {shlex.quote(f'{name}={value}')} || {fail}"
+    )
+
+
+def _later(path: str) -> str:
+    return (
+        f"ours= later=; for f in {FOLDER}/*.cfg; do "
+        f'case "$f" in {path}) ours=1 ;; {FOLDER}/zz-sparkrack-*) ;; '
+        '*) if [ -n "$ours" ] && grep -qs GRUB_CMDLINE_LINUX "$f"; then later="$later $f"; fi ;; esac; done'
     )
 
 
@@ -57,9 +85,21 @@ def kernel_option(live: Live, name: str) -> str:
     return answer(live, "config", name, "y|m|absent", "neither /boot/config-* nor /proc/config.gz can be read")
 
 
-def has_grub(live: Live) -> bool:
-    """Return whether the node starts its kernel by GRUB. Raises ValueError when that is unknown."""
-    return answer(live, "grub", "program", "yes|no") == "yes"
+def grub(live: Live) -> Grub:
+    """Return the state of GRUB. Raises ValueError when it is unknown."""
+    return Grub(
+        missing=_MISSING[answer(live, "grub", "program", "|".join(_MISSING))],
+        unfinished=answer(live, "grub", "unfinished", "yes|no") == "yes",
+        older=answer(live, "grub", "older", "yes|no") == "yes",
+    )
+
+
+def passed_over(parameter: str) -> str:
+    """Return what is wrong when a boot lacks a parameter that GRUB had before it began."""
+    return (
+        f"this boot began after {CONFIG} had {parameter}, and its kernel does not have it: another entry of GRUB's "
+        "menu, or another boot loader, started it"
+    )
 
 
 def answer(live: Live, subject: str, name: str, pattern: str, why: str = "") -> str:

@@ -22,6 +22,7 @@ LIVE = "blackbox-live"
 KERNEL = "blackbox-kernel"
 MODES = "blackbox-modes"
 EVIDENCE_FILES = "blackbox-evidence-files"
+KDUMP_FILES = "blackbox-kdump-files"
 MANAGER_SETTINGS = "blackbox-manager-settings"
 SYSCTL_SETTINGS = "blackbox-sysctl-settings"
 PSTORE_SETTINGS = "blackbox-pstore-settings"
@@ -44,7 +45,7 @@ PATHS = (
     clock_cap.UNIT,
     *recorder.UNITS.values(),
 )
-"""Paths of all files that are wholly ours, but for programs, of which the hash is asked."""
+"""Paths of all files that are wholly ours, but for those of which the hash is asked."""
 _SHOWN = "systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload "
 ASKED_UNITS = (desired.PSTORE_UNIT, desired.JOURNAL_UNIT, desired.FLUSH_UNIT, clock_cap.NAME, *boot_evidence.NAMES)
 
@@ -68,6 +69,7 @@ host_facts.register(
             KERNEL: resources.shell_text("roles.blackbox", "files/kernel-state.sh"),
             MODES: managed_file.probe_permissions(PATHS),
             EVIDENCE_FILES: managed_file.probe_hashes(boot_evidence.PATHS),
+            KDUMP_FILES: managed_file.probe_hashes(kdump.PATHS),
             MANAGER_SETTINGS: systemd_probes.dropin_settings(
                 systemd_probes.MANAGER, _lines("RuntimeWatchdogSec", "RebootWatchdogSec", "WatchdogDevice")
             ),
@@ -171,6 +173,11 @@ class BlackboxFacts:
         return managed_file.parse_hashes(EVIDENCE_FILES, self.reading.text(EVIDENCE_FILES))
 
     @cached_property
+    def kdump_files(self) -> dict[str, FileState]:
+        """State of the files that keep the log alone; their content is not read."""
+        return managed_file.parse_hashes(KDUMP_FILES, self.reading.text(KDUMP_FILES))
+
+    @cached_property
     def evidence_collected(self) -> bool:
         """Whether this boot has its evidence."""
         return boot_evidence.collected(self.live)
@@ -237,7 +244,7 @@ class BlackboxFacts:
                 lines += watchdog.first_stage_blockers(self.rack, self.first_stage, written=written)
                 wanted = watchdog.settings(self.rack, self.device)
                 lines += systemd_dropins.overriders(listings[MANAGER_SETTINGS], wanted, watchdog.DROPIN)
-        _ = self.before(kdump.SETTINGS)
+        _ = (self.before(kdump.SETTINGS), self.kdump_files)
         lines += kdump.blockers(kdump.options(self.rack), self.crash_kernel)
         kernel = {key: str(value) for key, value in desired.sysctls(self.rack).items()}
         lines += systemd_dropins.overriders(listings[SYSCTL_SETTINGS], kernel, desired.PANIC)

@@ -1,6 +1,8 @@
 """The crash kernel (kdump): the memory that is reserved for it, its packages and settings, and its live state. Pure.
 
-With KDUMP_SKIP_VMCORE the crash kernel writes the kernel's log alone: an image of 121 GiB of memory takes minutes.
+The scripts of kdump-tools write an image of the memory in any case, which takes minutes for 121 GiB: the role has the
+crash kernel run a program of its own where the log is enough. KDUMP_SKIP_VMCORE, which some owners set, is in the
+scripts of neither Debian 12 (1.8.1) nor Debian 13 (1.10.7).
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from core.model import Rack
-from core.util.managed_file import ManagedFile
+from core.util import resources
+from core.util.managed_file import ManagedFile, header, validate_shell
 from roles.blackbox import boot_parameters
 from roles.blackbox.boot_parameters import Live, answer
 from roles.blackbox.options import BlackboxOptions, KdumpOptions
@@ -23,9 +26,14 @@ PACKAGES = ("kdump-tools", "makedumpfile", "kexec-tools")
 _PACKAGES = ("kdump", "makedumpfile", "kexec")
 """The same in the state of the node."""
 UNIT = "kdump-tools.service"
+DUMP_DROPIN = "/etc/systemd/system/kdump-tools-dump.service.d/zz-sparkrack.conf"
+"""Of the unit with which the crash kernel is started."""
+PROGRAM = "/usr/local/lib/sparkrack/keep-crash-log"
+PATHS = (PROGRAM, DUMP_DROPIN)
 PARAMETER = "crashkernel"
 KEPT_DUMPS = 3
 _LOADED = "/sys/kernel/kexec_crash_loaded"
+_SKIP = re.compile(rb"^[ \t]*(export[ \t]+)?KDUMP_SKIP_VMCORE=", re.MULTILINE)
 _VALUE = r"[A-Za-z0-9:,@.\-]{1,200}"
 _STATES = "enabled|enabled-runtime|disabled|masked|masked-runtime|static|indirect|alias|generated|linked|not-found|"
 
@@ -35,19 +43,21 @@ class CrashKernel(NamedTuple):
 
     `option`: CONFIG_CRASH_DUMP of the kernel, or unknown. `following`: the parameter `crashkernel` of the next boot,
     `booted`: of the present one; empty for none. `reserved`: bytes; None for a kernel that has no crash kernel.
-    `loaded`: whether a crash kernel waits. `installed`: whether all packages are installed. `skips`: whether the
-    installed scripts know KDUMP_SKIP_VMCORE; None without them. `unit`: state of the unit's file.
+    `loaded`: whether a crash kernel waits. `installed`: whether all packages are installed. `unit`: state of the unit's
+    file. `lockdown`: integrity or confidentiality; empty for none. `signed`: whether the kernel can verify a crash
+    kernel (CONFIG_KEXEC_FILE).
     """
 
     option: str
-    grub: bool
+    grub: boot_parameters.Grub
     following: str
     booted: str
     reserved: int | None
     loaded: bool
     installed: bool
-    skips: bool | None
     unit: str
+    lockdown: str
+    signed: bool
 
 
 def options(rack: Rack) -> KdumpOptions | None:
@@ -69,19 +79,20 @@ def fragment(rack: Rack, wanted: KdumpOptions) -> ManagedFile:
 def state(live: Live) -> CrashKernel:
     """Return the state of a node. Raises ValueError when a part is unknown."""
     reserved = answer(live, "crash", "size", "[0-9]{1,15}|absent")
-    skips = answer(live, "package", "skips_vmcore", "yes|no|absent")
+    lockdown = answer(live, "kernel", "lockdown", "none|integrity|confidentiality|absent")
     values = [answer(live, subject, PARAMETER, _VALUE) for subject in ("grub", "booted")]
     following, booted = ("" if value == "absent" else value for value in values)
     return CrashKernel(
         option=answer(live, "config", "crash_dump", "y|absent|unknown"),
-        grub=boot_parameters.has_grub(live),
+        grub=boot_parameters.grub(live),
         following=following,
         booted=booted,
         reserved=None if reserved == "absent" else int(reserved),
         loaded=answer(live, "crash", "loaded", "0|1|absent") == "1",
         installed=all(answer(live, "package", name, "[a-z-]+") == "installed" for name in _PACKAGES),
-        skips=None if skips == "absent" else skips == "yes",
         unit=answer(live, "unit", "kdump", _STATES),
+        lockdown="" if lockdown in ("absent", "none") else lockdown,
+        signed=answer(live, "config", "kexec_file", "y|absent|unknown") == "y",
     )
 
 
@@ -94,34 +105,42 @@ def blockers(wanted: KdumpOptions | None, now: CrashKernel) -> tuple[str, ...]:
         raise ValueError("CONFIG_CRASH_DUMP: neither /boot/config-* nor /proc/config.gz of the node can be read")
     if now.option == "absent":
         return (f"this kernel cannot start a crash kernel (CONFIG_CRASH_DUMP); use one that can, {off}",)
-    if not now.grub:
-        return (f"this node has no GRUB (update-grub and {boot_parameters.CONFIG}), which reserves the memory; {off}",)
-    if now.skips is False and not wanted.vmcore:
-        return (f"{_no_skip()}; install a newer one, set blackbox.kdump.vmcore: true, {off}",)
+    if now.grub.missing:
+        return (f"only GRUB can reserve the memory of a crash kernel: {now.grub.missing}; {off}",)
+    if now.lockdown and not now.signed:
+        why = f"this kernel is locked down ({now.lockdown}) and cannot verify a crash kernel (CONFIG_KEXEC_FILE)"
+        return (f"{why}; use one that can, {off}",)
     return ()
 
 
-def _no_skip() -> str:
-    return (
-        "the installed kdump-tools does not know KDUMP_SKIP_VMCORE, so that a panic would write all memory to the disk"
+# claim: blackbox.kdump
+def files(rack: Rack, wanted: KdumpOptions) -> list[ManagedFile]:
+    """Return the files that have the crash kernel write the log alone; none where it writes the memory as well."""
+    if wanted.vmcore:
+        return []
+    program = resources.file_text("roles.blackbox", "files/keep-crash-log.sh")
+    # Type=oneshot has no limit of its own, and a crash kernel that waits keeps the node away.
+    lines = (
+        "[Unit]",
+        "FailureAction=reboot-force",
+        "[Service]",
+        "ExecStart=",
+        f"ExecStart={PROGRAM}",
+        "TimeoutStartSec=5min",
     )
+    dropin = "\n".join((header(rack.rack), *lines)) + "\n"
+    return [
+        ManagedFile(PROGRAM, program.encode(), "755", validate_shell()),
+        ManagedFile(DUMP_DROPIN, dropin.encode()),
+    ]
 
 
-def check_skip() -> str:
-    """Return shell text that fails when the installed scripts would write all memory in spite of the settings."""
-    return (
-        'grep -qs KDUMP_SKIP_VMCORE "$(command -v kdump-config)" /etc/init.d/kdump-tools || '
-        f"{{ echo {shlex.quote(_no_skip())} >&2; exit 1; }}"
-    )
-
-
-def settings(wanted: KdumpOptions) -> dict[str, str]:
-    """Return the settings of kdump-tools by key."""
-    return {
-        "USE_KDUMP": "1",
-        "KDUMP_SKIP_VMCORE": "0" if wanted.vmcore else "1",
-        "KDUMP_NUM_DUMPS": str(KEPT_DUMPS),
-    }
+def settings(wanted: KdumpOptions, before: bytes = b"") -> dict[str, str]:
+    """Return the settings of kdump-tools by key. `before`: the present file."""
+    found = {"USE_KDUMP": "1", "KDUMP_NUM_DUMPS": str(KEPT_DUMPS)}
+    if wanted.vmcore and _SKIP.search(before):
+        found["KDUMP_SKIP_VMCORE"] = "0"  # for scripts that know it
+    return found
 
 
 def off(before: bytes) -> bytes:
@@ -167,14 +186,28 @@ def loadable(wanted: KdumpOptions, now: CrashKernel) -> bool:
     return now.booted == parameter(wanted) and bool(now.reserved) and not now.loaded
 
 
+def unverified(wanted: KdumpOptions | None, now: CrashKernel) -> tuple[str, ...]:
+    """What a kernel that is locked down asks of the crash kernel, while none is loaded."""
+    if wanted is None or not now.lockdown or now.loaded:
+        return ()
+    which = f"this kernel is locked down ({now.lockdown}) and loads only a crash kernel with a signature that it trusts"
+    how = f"kdump-tools has it verified with Secure Boot, and without that with KDUMP_KEXEC_ARGS=-s in {SETTINGS}"
+    return (f"{which}; {how}",)
+
+
 def reboot(wanted: KdumpOptions | None, now: CrashKernel) -> tuple[str, ...]:
     """What takes effect at the next boot only."""
-    if wanted is not None and now.booted != parameter(wanted):
-        return (f"{PARAMETER}={parameter(wanted)} takes effect at the next boot",)
+    if wanted is not None and now.booted != parameter(wanted) and not _passed_over(wanted, now):
+        less = f"programs have {wanted.reserve} less from then on"
+        return (f"{PARAMETER}={parameter(wanted)} takes effect at the next boot; {less}",)
     if wanted is None and now.reserved and now.following != now.booted:
         size = f"{now.reserved // 1024**2}M"
         return (f"{size} stay reserved for a crash kernel until the next boot, which has {_shown(now.following)}",)
     return ()
+
+
+def _passed_over(wanted: KdumpOptions, now: CrashKernel) -> bool:
+    return now.following == parameter(wanted) != now.booted and now.grub.older
 
 
 def _shown(value: str) -> str:
@@ -183,6 +216,10 @@ def _shown(value: str) -> str:
 
 def broken(wanted: KdumpOptions | None, now: CrashKernel) -> tuple[str, ...]:
     """What a reboot did not bring."""
-    if wanted is None or now.booted != parameter(wanted) or now.reserved:
+    if wanted is None:
+        return ()
+    if _passed_over(wanted, now):
+        return (boot_parameters.passed_over(f"{PARAMETER}={parameter(wanted)}"),)
+    if now.booted != parameter(wanted) or now.reserved:
         return ()
     return (f"the kernel was started with {PARAMETER}={now.booted} and has reserved nothing; dmesg | grep crashkernel",)

@@ -162,12 +162,16 @@ def test_a_crash_kernel_waits(
         faults.append(f"the next boot does not have {kdump.PARAMETER}={kdump.parameter(wanted)}")
     if (state := shown(node, machine, kdump.UNIT, "UnitFileState")["UnitFileState"]) != "enabled":
         faults.append(f"{kdump.UNIT} is {state or 'unknown'}, wanted enabled")
-    settings = kdump.settings(wanted)
-    words = " ".join(f'"${key}"' for key in settings)
+    settings = {**kdump.settings(wanted), **({"KDUMP_SKIP_VMCORE": "0"} if wanted.vmcore else {})}
+    words = " ".join(f'"${{{key}:-0}}"' for key in settings)
     read = f". {kdump.SETTINGS}; echo {words}"
     found = output(node, machine, f"sh -c {shlex.quote(read)}").split()
     if found != list(settings.values()):
         faults.append(f"{', '.join(settings)} are {' '.join(found) or 'unset'}, wanted {' '.join(settings.values())}")
+    runs = shown(node, machine, "kdump-tools-dump.service", "ExecStart")["ExecStart"]
+    if (kdump.PROGRAM in runs) == wanted.vmcore:
+        wrong = "the log alone" if wanted.vmcore else "the memory as well"
+        faults.append(f"the crash kernel would write {wrong}: kdump-tools-dump.service runs {runs or 'nothing'}")
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 

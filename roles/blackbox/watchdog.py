@@ -183,14 +183,14 @@ def differences(rack: Rack, device: WatchdogDevice, now: ManagerWatchdog) -> lis
 class FirstStage:
     """How a panic becomes the first stage of the watchdog on this node, and what is there of it.
 
-    `option`: CONFIG_ARM_SBSA_WATCHDOG of the running kernel. `grub`: whether the kernel is started by GRUB.
+    `option`: CONFIG_ARM_SBSA_WATCHDOG of the running kernel. `grub`: what can give it a parameter.
     `following`: the action that the next boot has; empty while nothing sets one. `present`: the action of this boot;
     empty where the device has none.
     """
 
     device: WatchdogDevice
     option: str
-    grub: bool
+    grub: boot_parameters.Grub
     following: str
     present: str
 
@@ -216,15 +216,22 @@ class FirstStage:
     def reboot(self) -> tuple[str, ...]:
         """What takes effect at the next boot only: the driver takes its action when it starts."""
         following = self.following or "0"
-        if not self.path or following == self.present:
+        if not self.path or following == self.present or self.broken:
             return ()
         return (f"sbsa_gwdt has action={self.present} until the next boot, and action={following} from then on",)
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """What a reboot did not bring."""
+        if self.path != FRAGMENT or not self.following or self.following == self.present or not self.grub.older:
+            return ()
+        return (boot_parameters.passed_over(f"{PARAMETER}={self.following}"),)
 
 
 def first_stage(device: WatchdogDevice, live: Mapping[tuple[str, str], str], kernel: Live) -> FirstStage:
     """Return it from the state of the node and of its kernel. Raises ValueError when a part is unknown."""
     if device.identity != SBSA:
-        return FirstStage(device, "absent", grub=False, following="", present="")
+        return FirstStage(device, "absent", grub=boot_parameters.grub(kernel), following="", present="")
     option = boot_parameters.kernel_option(kernel, "sbsa_gwdt")
     subject, name = ("modprobe", "action") if option == "m" else ("grub", "watchdog")
     why = "is kmod installed?" if option == "m" else ""
@@ -232,7 +239,7 @@ def first_stage(device: WatchdogDevice, live: Mapping[tuple[str, str], str], ker
     return FirstStage(
         device,
         option,
-        grub=boot_parameters.has_grub(kernel),
+        grub=boot_parameters.grub(kernel),
         following="" if following == "absent" else following,
         present=action(live, device),
     )
@@ -258,9 +265,8 @@ def first_stage_blockers(rack: Rack, stage: FirstStage, *, written: bool) -> tup
     off = "or set blackbox.watchdog_panics: false in rack.yaml"
     if not panics(rack) or not stage.path:
         return ()
-    if stage.path == FRAGMENT and not stage.grub:
-        place = f"update-grub and {boot_parameters.CONFIG}"
-        why = f"sbsa_gwdt is built into this kernel, and this node has no GRUB ({place}) that gives it {PARAMETER}=1"
+    if stage.path == FRAGMENT and stage.grub.missing:
+        why = f"sbsa_gwdt is built into this kernel, and only GRUB could give it {PARAMETER}=1: {stage.grub.missing}"
         return (f"{why}; {off}",)
     if stage.path == MODPROBE and written and stage.following != "1":
         found = f"`modprobe --showconfig` has action={stage.following or 'none'}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core.model import Rack
+from core.model.role import reserved_gib
 from core.probes import systemd_dropins
 from core.util.managed_file import header
 from roles.memory.options import MemoryOptions
@@ -12,6 +13,7 @@ from roles.memory.options import MemoryOptions
 FSTAB = "/etc/fstab"
 DROPIN = "/etc/sysctl.d/zz-sparkrack-memory.conf"
 """Drop-ins apply in the order of their names, regardless of their folder: the last one wins."""
+CRASH_SIZE = "/sys/kernel/kexec_crash_size"
 SWAP_TARGET = "swap.target"
 OFF = b"#sparkrack: swap off# "
 """Put before a swap line of fstab; the rest of the file keeps every byte."""
@@ -115,6 +117,22 @@ def configured_zram(listing: str) -> list[str]:
         if size != "0":
             devices.append(name)
     return devices
+
+
+def reserved_kb(rack: Rack) -> int:
+    """Return the KiB of a node that rack.yaml keeps from all programs."""
+    return round(reserved_gib(lambda key: getattr(rack, key)) * 1024**2)
+
+
+def crash_kb(text: bytes | None) -> int:
+    """Return the KiB that this boot keeps for a crash kernel, from CRASH_SIZE; None for a kernel without one.
+
+    Raises ValueError for anything but a number.
+    """
+    found = b"0" if text is None else text.strip()
+    if not found.isdigit():
+        raise ValueError(f"{CRASH_SIZE}: is no number: {found[:40]!r}")
+    return int(found) // 1024
 
 
 def total_kb(meminfo: str) -> int:

@@ -31,6 +31,7 @@ host_facts.register(
         files=(
             "/proc/swaps",
             "/proc/meminfo",
+            desired.CRASH_SIZE,
             desired.FSTAB,
             desired.DROPIN,
             desired.live_path("vm.min_free_kbytes"),
@@ -73,8 +74,12 @@ class MemoryFacts:
 
     @cached_property
     def total_kb(self) -> int:
-        """MemTotal (KiB)."""
-        return desired.total_kb(self.reading.text("/proc/meminfo"))
+        """Memory that programs can have, also after the next boot (KiB): MemTotal, less what a declared crash kernel
+        takes then.
+        """
+        text = self.reading.content(desired.CRASH_SIZE)
+        more = desired.reserved_kb(self.rack) - desired.crash_kb(text)
+        return desired.total_kb(self.reading.text("/proc/meminfo")) - max(0, more)
 
     @cached_property
     def available_kb(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import click
 
 from core.engines import engine_log
 from core.engines.engine_log import EngineLogError, RankMemory
-from core.engines.memory_fit import MEMORY_GIB
+from core.engines.memory_fit import GIB
 from core.model import Rack, calibration, load, lock_file
 from core.model.calibration import Calibration
 from core.model.errors import printable_line
@@ -48,8 +49,9 @@ def calibrate(unit: str, rack: Path) -> None:
       sparkrack serve check qwen
 
     Each node is asked for the log of the current start: weights, and the cache of keys and values, of the fullest rank.
-    They replace the estimate of the overhead. The unit has to be ready or busy, and to run with the arguments that
-    rack.yaml declares. A unit with `kv` instead of `memory` has no share of the node, so there is nothing to calibrate.
+    They replace the estimate of the overhead. Memory that the node keeps for a crash kernel is no part of the share.
+    The unit has to be ready or busy, and to run with the arguments that rack.yaml declares. A unit with `kv` instead of
+    `memory` has no share of the node, so there is nothing to calibrate.
 
     Exit 0, or 1 when lines are missing or contradict each other, or a node does not answer; then nothing is written.
     """
@@ -65,10 +67,12 @@ def calibrate(unit: str, rack: Path) -> None:
     try:
         with show_progress(silent=False) as screen, open_shells(found, nodes, ANSWER_SECONDS) as shells:
             UnitHead(chosen, nodes[0], shells[nodes[0]]).state()
-            logs = {node: _log(found, chosen, node, shells[node], screen) for node in nodes}
+            answers = {node: _log(found, chosen, node, shells[node], screen) for node in nodes}
+        logs = {node: log for node, (_, log) in answers.items()}
         drafts = any(key.startswith("speculative-") for key in chosen.args)
         fullest = engine_log.fullest(chosen.engine, logs, stages=chosen.parallel.pipeline, drafts=drafts)
-        measured = _measured(chosen, fullest)
+        # Which node the rank was on is unknown with Ray: the least of them makes the overhead the largest.
+        measured = _measured(chosen, fullest, min(reserved for reserved, _ in answers.values()))
     except (BenchError, UnreachableError, EngineLogError, CalibrationError) as error:
         raise click.ClickException(printable_line(f"{error}; nothing is written")) from None
     try:
@@ -85,8 +89,8 @@ def calibrate(unit: str, rack: Path) -> None:
     next_step(["sparkrack", "serve", "check", unit], rack=rack)
 
 
-def _log(rack: Rack, unit: ServingUnit, node: str, shell: RootShell, screen: ProgressDisplay) -> str:
-    """Return the lines of the current start on a node. Raises CalibrationError."""
+def _log(rack: Rack, unit: ServingUnit, node: str, shell: RootShell, screen: ProgressDisplay) -> tuple[float, str]:
+    """Return the GiB of a node that no program has, and the lines of the current start. Raises CalibrationError."""
     screen.step(node, "read the log of the engine")
     script = resources.shell_text("sparkrack.cli", "files/engine-log.sh")
     words = ("sh", "-c", script, "engine-log", service_name(unit), f"sparkrack-{unit.name}", engine_log.LINES)
@@ -94,6 +98,9 @@ def _log(rack: Rack, unit: ServingUnit, node: str, shell: RootShell, screen: Pro
     if done.rc != 0:
         raise CalibrationError(f"{node}: {done.stderr.strip() or f'exit {done.rc}'}")
     first, _, rest = str(done.stdout).partition("\n")
+    size, _, lines = rest.partition("\n")
+    if not re.fullmatch("[0-9]{1,12}", size):
+        raise CalibrationError(f"{node}: /sys/kernel/kexec_crash_size: unexpected answer {size[:40]!r}")
     memory = rack.options(DockerOptions).memory
     found = launches(rack, unit, socket_addresses(rack), memory, None)
     (launch,) = (one for one in found if one.node == node)
@@ -105,10 +112,10 @@ def _log(rack: Rack, unit: ServingUnit, node: str, shell: RootShell, screen: Pro
         raise CalibrationError(
             f"{node}: unit {unit.name} runs with other arguments than {rack.source} declares; apply and start it again"
         )
-    return rest
+    return int(size) / GIB, lines
 
 
-def _measured(unit: ServingUnit, rank: RankMemory) -> Calibration:
+def _measured(unit: ServingUnit, rank: RankMemory, reserved: float) -> Calibration:
     """Return the figures of the lock file. Raises CalibrationError when they cannot be true."""
     share = unit.memory or 0.0
     found = Calibration(
@@ -119,11 +126,12 @@ def _measured(unit: ServingUnit, rank: RankMemory) -> Calibration:
         kv=round(rank.kv, 2),
         kv_tokens=rank.kv_tokens,
         state=round(rank.state, 2),
+        reserved=round(reserved, 2),
     )
     total = found.weights + found.kv + found.state
-    if not (found.weights and found.kv) or total > share * MEMORY_GIB * ROUNDING:
+    if not (found.weights and found.kv) or total > found.given * ROUNDING:
         raise CalibrationError(
             f"{rank.rank}: the engine printed {found.weights} GiB of weights and {total - found.weights:.2f} GiB of "
-            f"cache, and was given {share * MEMORY_GIB:.1f} GiB"
+            f"cache, and was given {found.given:.1f} GiB"
         )
     return found

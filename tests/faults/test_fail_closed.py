@@ -98,6 +98,7 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "blackbox-recorder-program": (EMPTY, NONE),
     "blackbox-modes": (ANYTHING, MODES),
     "blackbox-evidence-files": (EMPTY, f"{NONE}: our files are written"),
+    "blackbox-kdump-files": (EMPTY, f"{NONE}: our files are written"),
     "blackbox-manager-settings": (EMPTY, NONE),
     "blackbox-sysctl-settings": (EMPTY, NONE),
     "blackbox-pstore-settings": (EMPTY, NONE),

@@ -18,10 +18,25 @@ last() { # the last value of a parameter in a command line on the standard input
 }
 printf 'config sbsa_gwdt %s\n' "$(symbol CONFIG_ARM_SBSA_WATCHDOG)"
 printf 'config crash_dump %s\n' "$(symbol CONFIG_CRASH_DUMP)"
+printf 'config kexec_file %s\n' "$(symbol CONFIG_KEXEC_FILE)"
 
 program=no
 if command -v update-grub > /dev/null && [ -r /boot/grub/grub.cfg ]; then program=yes; fi
+# A boot loader names itself in this variable of the firmware, in UTF-16.
+for f in /sys/firmware/efi/efivars/LoaderInfo-*; do
+    [ -e "$f" ] || continue
+    case $(tr -d '\000-\037' < "$f") in *systemd-boot*) program=systemd-boot ;; esac
+done
 printf 'grub program %s\n' "$program"
+# grub-mkconfig writes this file, copies it over the other one and removes it: it stays when one of these fails.
+if [ -e /boot/grub/grub.cfg.new ]; then unfinished=yes; else unfinished=no; fi
+printf 'grub unfinished %s\n' "$unfinished"
+older=no
+if [ "$program" = yes ] && started=$(sed -n 's/^btime //p' /proc/stat) && [ -n "$started" ]; then
+    written=$(stat -c %Y /boot/grub/grub.cfg) || exit 9
+    if [ "$written" -lt "$started" ]; then older=yes; fi
+fi
+printf 'grub older %s\n' "$older"
 # The first entry is the one that is started by default; those for recovery have fewer parameters.
 entry=
 if [ "$program" = yes ]; then entry=$(grep -m 1 -E '^[[:space:]]*linux[[:space:]]' /boot/grub/grub.cfg || echo); fi
@@ -46,9 +61,10 @@ for p in kdump makedumpfile kexec; do
     status=$(dpkg-query -W -f '${db:Status-Status}' "$name" 2> /dev/null) || status=absent
     printf 'package %s %s\n' "$p" "${status:-absent}"
 done
-skips=absent
-if tool=$(command -v kdump-config); then
-    if grep -qs KDUMP_SKIP_VMCORE "$tool" /etc/init.d/kdump-tools; then skips=yes; else skips=no; fi
-fi
-printf 'package skips_vmcore %s\n' "$skips"
 printf 'unit kdump %s\n' "$(systemctl is-enabled kdump-tools.service 2> /dev/null || :)"
+# Absent without CONFIG_SECURITY_LOCKDOWN_LSM, or where securityfs is not mounted. The active word is in brackets.
+lockdown=absent
+if [ -r /sys/kernel/security/lockdown ]; then
+    lockdown=$(sed -n 's/.*\[\([a-z]*\)\].*/\1/p' /sys/kernel/security/lockdown) || exit 9
+fi
+printf 'kernel lockdown %s\n' "$lockdown"

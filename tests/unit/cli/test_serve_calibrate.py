@@ -22,7 +22,7 @@ SSH = """\
 #!/bin/sh
 export NODE="$RACK_NODES/$3"
 [ ! -e "$NODE/off" ] || { echo "ssh: connect: No route to host" >&2; exit 255; }
-sed -u "s#/usr/local/lib/sparkrack#$RACK_NODES#g" | PATH="$RACK_NODES/bin:$PATH" sh
+sed -u "s#/usr/local/lib/sparkrack#$RACK_NODES#g; s#/sys/kernel/#$NODE/#g" | PATH="$RACK_NODES/bin:$PATH" sh
 """
 SYSTEMCTL = """\
 #!/bin/sh
@@ -130,6 +130,25 @@ def test_the_state_of_sglang_is_no_overhead(tmp_path: Path, monkeypatch: pytest.
     assert one["overhead"] == round(0.85 * 121.69 - 38.04 - 50.4 - 5.0, 3)
 
 
+def test_what_a_crash_kernel_has_is_no_part_of_the_share(nodes: Nodes) -> None:
+    """The engine was given its share of what the kernel left: with 512 MiB less, 0.4 GiB less were overhead."""
+    for node in ("n0", "n1"):
+        (nodes.folder / node / "kexec_crash_size").write_text("536870912\n")
+    done = nodes.serve("calibrate", "qwen")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[0].endswith("overhead 10.81 GiB")
+    assert nodes.lock["units"]["qwen"]["calibration"]["reserved"] == 0.5
+    (one,) = json.loads(nodes.serve("check", "qwen", "--json").stdout)["units"]
+    assert (one["overhead_from"], one["overhead"]) == ("measured", 10.812)
+
+
+def test_nodes_of_which_one_was_not_booted_since(nodes: Nodes) -> None:
+    """Which node the fullest rank was on is not known with Ray: the larger overhead is kept."""
+    (nodes.folder / "n1/kexec_crash_size").write_text("536870912\n")
+    (nodes.folder / "n0/kexec_crash_size").write_text("0\n")
+    assert nodes.serve("calibrate", "qwen").stdout.splitlines()[0].endswith("overhead 11.21 GiB")
+
+
 def refused(nodes: Nodes, reason: str) -> None:
     done = nodes.serve("calibrate", "qwen")
     assert done.exit_code == 1, done.output
@@ -148,6 +167,8 @@ def refused(nodes: Nodes, reason: str) -> None:
             OTHER.replace("57.64", "97.64"),
             "97.64 GiB of weights and 28.50 GiB of cache, and was given 97.4 GiB",
         ),
+        ("n1/kexec_crash_size", "much\n", "n1: /sys/kernel/kexec_crash_size: unexpected answer 'much'"),
+        ("n1/kexec_crash_size", "", "n1: /sys/kernel/kexec_crash_size: unexpected answer"),
         ("n1/state", "failed\n", "n1: sparkrack-serve-qwen.service is failed, expected active"),
         ("n1/args", '["serve", "other"]\n', "n1: unit qwen runs with other arguments than"),
         ("n1/args", "\n", "n1: unit qwen runs with other arguments than"),

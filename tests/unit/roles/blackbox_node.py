@@ -46,8 +46,6 @@ VENDOR = {
 APT_GET = """
 case "$*" in *kdump-tools*) ;; *) exit 0 ;; esac
 for p in kdump-tools makedumpfile kexec-tools; do : > @ROOT@/installed-$p; done
-printf '#!/bin/sh\\n: KDUMP_SKIP_VMCORE\\n' > @ROOT@/bin/kdump-config
-chmod 755 @ROOT@/bin/kdump-config
 [ -e @ROOT@/etc/default/kdump-tools ] || cp @ROOT@/template @ROOT@/etc/default/kdump-tools
 cp @ROOT@/packaged @ROOT@/etc/default/grub.d/kdump-tools.cfg
 echo enabled > @ROOT@/vendor/kdump-tools.service

@@ -44,8 +44,9 @@ def with_grub(root: Path) -> Path:
 def started(root: Path, option: str = "m", more: str = "") -> Path:
     """The running kernel: its options and its command line."""
     stand_in(root, "uname", "echo 6.17.0-1021-nvidia")
-    options = "" if option == "absent" else f"CONFIG_ARM_SBSA_WATCHDOG={option}\n"
-    write(root, "/boot/config-6.17.0-1021-nvidia", f"# CONFIG_X is not set\n{options}CONFIG_CRASH_DUMP=y\n")
+    options = "CONFIG_CRASH_DUMP=y\nCONFIG_KEXEC_FILE=y\n"
+    options += "" if option == "absent" else f"CONFIG_ARM_SBSA_WATCHDOG={option}\n"
+    write(root, "/boot/config-6.17.0-1021-nvidia", f"# CONFIG_X is not set\n{options}")
     write(root, "/proc/cmdline", f"BOOT_IMAGE=/boot/vmlinuz-6.17 root=UUID=1 ro quiet crashkernel=1G-:0M{more}\n")
     write(root, "/sys/kernel/kexec_crash_size", "0\n")
     write(root, "/sys/kernel/kexec_crash_loaded", "0\n")
@@ -55,7 +56,6 @@ def started(root: Path, option: str = "m", more: str = "") -> Path:
 def with_packages(root: Path, unit: str = "enabled") -> Path:
     """The packages of a crash kernel are installed."""
     stand_in(root, "dpkg-query", "printf installed")
-    stand_in(root, "kdump-config", ": KDUMP_SKIP_VMCORE")
     stand_in(root, "systemctl", f"echo {unit}")
     write(root, kdump.SETTINGS, TEMPLATE)
     write(root, "/etc/default/grub.d/kdump-tools.cfg", PACKAGED)

@@ -100,6 +100,38 @@ def test_the_action_of_the_driver_is_in_the_journal_when_the_buffer_has_lost_it(
     assert desired.parse_live(run(COMMANDS[facts.LIVE], tmp_path).stdout)["sbsa_gwdt", "action"] == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("name", "found"), [("systemd-boot 255.4-1ubuntu8", "systemd-boot"), ("GRUB 2.12", "yes"), ("", "yes")]
+)
+def test_the_boot_loader_that_started_the_kernel(tmp_path: Path, name: str, found: str) -> None:
+    """The files of GRUB can be there on a node that another boot loader starts."""
+    variable = write(node(tmp_path), "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f")
+    variable.write_bytes(b"\x06\0\0\0" + f"{name}\0".encode("utf-16-le"))
+    assert state(tmp_path)["grub", "program"] == found
+    missing = boot_parameters.grub(state(tmp_path)).missing
+    assert missing == ("systemd-boot starts this node, and not GRUB" if found == "systemd-boot" else "")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[none] integrity confidentiality\n", "none"),
+        ("none [integrity] confidentiality\n", "integrity"),
+        ("none integrity [confidentiality]\n", "confidentiality"),
+    ],
+)
+def test_the_lockdown_of_the_kernel(tmp_path: Path, text: str, found: str) -> None:
+    write(node(tmp_path), "/sys/kernel/security/lockdown", text)
+    assert state(tmp_path)["kernel", "lockdown"] == found
+    assert kdump.state(state(tmp_path)).lockdown == ("" if found == "none" else found)
+
+
+def test_a_lockdown_of_another_form_is_unknown(tmp_path: Path) -> None:
+    write(node(tmp_path), "/sys/kernel/security/lockdown", "integrity\n")
+    with pytest.raises(ValueError, match="kernel lockdown: unexpected probe output"):
+        kdump.state(state(tmp_path))
+
+
 def written(root: Path, file_rack: Rack, sections: str) -> None:
     """Write the fragments of a rack, as its operations do it."""
     wanted = kdump.options(file_rack)
@@ -117,7 +149,7 @@ def test_our_fragments_win_over_that_of_the_package(tmp_path: Path) -> None:
     assert state(tmp_path)["grub", "crashkernel"].startswith("2G-4G:320M")
     written(tmp_path, rack(), "kdump watchdog")
     for name, value in ((kdump.PARAMETER, "1G-:512M"), (watchdog.PARAMETER, "1")):
-        done = run(sudo_script(boot_parameters.update(name, value)), tmp_path)
+        done = run(sudo_script(boot_parameters.update(kdump.FRAGMENT, name, value)), tmp_path)
         assert done.returncode == 0, done.stderr
     found = state(tmp_path)
     assert (found["grub", "crashkernel"], found["grub", "watchdog"]) == ("1G-:512M", "1")
@@ -133,14 +165,14 @@ def test_our_fragments_win_over_that_of_the_package(tmp_path: Path) -> None:
 def test_a_later_file_that_wins_is_reported(tmp_path: Path, line: str) -> None:
     written(node(tmp_path), rack(), "kdump")
     write(tmp_path, "/etc/default/grub.d/zzz-local.cfg", f"{line}\n")
-    done = run(sudo_script(boot_parameters.update(kdump.PARAMETER, "1G-:512M")), tmp_path)
+    done = run(sudo_script(boot_parameters.update(kdump.FRAGMENT, kdump.PARAMETER, "1G-:512M")), tmp_path)
     assert done.returncode == 1
     assert "does not give the kernel crashkernel=1G-:512M: a file of" in done.stderr
 
 
 def test_what_grub_says_is_shown_when_it_fails(tmp_path: Path) -> None:
     stand_in(node(tmp_path), "update-grub", "echo 'no space left'; exit 3")
-    done = run(sudo_script(boot_parameters.update("x", "1")), tmp_path)
+    done = run(sudo_script(boot_parameters.update("/etc/x.cfg", "x", "1")), tmp_path)
     assert (done.returncode, done.stderr) == (1, "no space left\n")
 
 
@@ -156,6 +188,7 @@ def test_a_fragment_is_there_until_grub_has_read_its_removal(tmp_path: Path) -> 
     assert (tmp_path / "read").read_text() == ""
 
 
+RESERVED = "reboot required: crashkernel=1G-:512M takes effect at the next boot; programs have 512M less from then on"
 SETTINGS = kdump.settings(kdump.options(rack()) or pytest.fail("no kdump"))
 HOSTILE = {
     "as the package brings it": TEMPLATE,
@@ -163,7 +196,7 @@ HOSTILE = {
     "no newline at the end": "USE_KDUMP=0",
     "set twice": "USE_KDUMP=1\nUSE_KDUMP=0\nKDUMP_NUM_DUMPS=9\n",
     "quoted": "USE_KDUMP=\"0\"\nKDUMP_NUM_DUMPS='7'\n",
-    "exported and indented": "  export USE_KDUMP=0\n\tKDUMP_SKIP_VMCORE=0\n",
+    "exported and indented": "  export USE_KDUMP=0\n\tKDUMP_NUM_DUMPS=0\n",
     "a form feed in a comment": "# off:\x0cUSE_KDUMP=9\n",
     "a line separator in a comment": "# off:\u2028USE_KDUMP=9\n",
     "a carriage return": "# off\rUSE_KDUMP=9\nX=1\n",
@@ -217,14 +250,6 @@ def test_a_crash_kernel_must_be_loaded(tmp_path: Path, loaded_then: str, code: i
     assert ("no crash kernel is loaded" in done.stderr) == bool(code)
 
 
-@pytest.mark.parametrize(("script", "code"), [(": KDUMP_SKIP_VMCORE", 0), ("exit 0", 1)])
-def test_scripts_that_would_write_all_memory_stop_the_run(tmp_path: Path, script: str, code: int) -> None:
-    stand_in(tmp_path, "kdump-config", script)
-    done = run(sudo_script(kdump.check_skip()), tmp_path)
-    assert done.returncode == code
-    assert ("does not know KDUMP_SKIP_VMCORE" in done.stderr) == bool(code)
-
-
 @pytest.mark.parametrize(
     ("listed", "code"), [("options sbsa_gwdt action=1", 0), ("", 1), ("options sbsa_gwdt action=0", 1)]
 )
@@ -257,21 +282,65 @@ def test_modprobe_must_give_the_action(tmp_path: Path, listed: str, code: int) -
         ),
         (
             "kdump-waits-for-a-boot",
-            ["reboot required: crashkernel=1G-:512M takes effect at the next boot"],
+            [RESERVED],
         ),
-        ("kdump-package-won", ["create /etc/default/grub.d/zz-sparkrack-kdump.cfg"]),
+        (
+            "kdump-package-won",
+            [
+                "create /etc/default/grub.d/zz-sparkrack-kdump.cfg",
+                "write /usr/local/lib/sparkrack/keep-crash-log",
+                "write /etc/systemd/system/kdump-tools-dump.service.d/zz-sparkrack.conf",
+            ],
+        ),
+        (
+            "kdump-grub-unfinished",
+            ["/boot/grub/grub.cfg: an update-grub that failed -> whole"],
+        ),
+        (
+            "kdump-passed-over",
+            [
+                (
+                    "this boot began after /boot/grub/grub.cfg had crashkernel=1G-:512M, and its kernel does not have "
+                    "it: another entry of GRUB's menu, or another boot loader, started it"
+                )
+            ],
+        ),
+        (
+            "first-stage-built-in-passed-over",
+            [
+                (
+                    "this boot began after /boot/grub/grub.cfg had sbsa_gwdt.action=1, and its kernel does not have "
+                    "it: another entry of GRUB's menu, or another boot loader, started it"
+                )
+            ],
+        ),
+        (
+            "kdump-locked-down",
+            [
+                (
+                    "this kernel is locked down (integrity) and loads only a crash kernel with a signature that it "
+                    "trusts; kdump-tools has it verified with Secure Boot, and without that with KDUMP_KEXEC_ARGS=-s "
+                    "in /etc/default/kdump-tools"
+                ),
+                RESERVED,
+            ],
+        ),
         ("kdump-not-loaded", ["restart kdump-tools.service: none is loaded"]),
         (
             "kdump-undeclared",
             [
                 "remove /etc/default/grub.d/zz-sparkrack-kdump.cfg: a reboot frees the memory",
                 "modify /etc/default/kdump-tools",
+                "remove /usr/local/lib/sparkrack/keep-crash-log",
+                "remove /etc/systemd/system/kdump-tools-dump.service.d/zz-sparkrack.conf",
             ],
         ),
         (
             "kdump-removal-of-a-run-that-died",
             [
                 "remove /etc/default/grub.d/zz-sparkrack-kdump.cfg: a reboot frees the memory",
+                "remove /usr/local/lib/sparkrack/keep-crash-log",
+                "remove /etc/systemd/system/kdump-tools-dump.service.d/zz-sparkrack.conf",
                 (
                     "reboot required: 512M stay reserved for a crash kernel until the next boot, which has "
                     "crashkernel=1G-:0M"
@@ -285,8 +354,10 @@ def test_modprobe_must_give_the_action(tmp_path: Path, listed: str, code: int) -
                 "install kdump-tools",
                 "install makedumpfile",
                 "install kexec-tools",
+                "write /usr/local/lib/sparkrack/keep-crash-log",
+                "write /etc/systemd/system/kdump-tools-dump.service.d/zz-sparkrack.conf",
                 "modify /etc/default/kdump-tools: when the package is installed",
-                "reboot required: crashkernel=1G-:512M takes effect at the next boot",
+                RESERVED,
             ],
         ),
     ],

@@ -14,7 +14,7 @@ from tests.unit.roles.kernel_node import TEMPLATE
 from tests.unit.roles.test_blackbox_kernel import rack
 from tests.unit.roles.test_blackbox_proof import Report
 
-SETTINGS = TEMPLATE + "KDUMP_SKIP_VMCORE=1\nKDUMP_NUM_DUMPS=3\n"
+SETTINGS = TEMPLATE + "KDUMP_NUM_DUMPS=3\n"
 RIGHT = {
     "identity": "SBSA Generic Watchdog",
     "log": "sbsa-gwdt sbsa-gwdt.0: Initialized with 10s timeout @ 1000 Hz, action=1.",
@@ -23,6 +23,7 @@ RIGHT = {
     "size": "536870912",
     "loaded": "1",
     "unit": "enabled",
+    "runs": "{ path=/usr/local/lib/sparkrack/keep-crash-log ; argv[]=/usr/local/lib/sparkrack/keep-crash-log ; }",
     "settings": SETTINGS,
 }
 
@@ -37,7 +38,7 @@ def outcome(root: Path, section: str = "kdump: {}", **broken: str) -> list[str]:
     write(root, kdump.SETTINGS, shown["settings"])
     stand_in(root, "journalctl", f"echo '{shown['log']}'")
     stand_in(root, "modprobe", f"echo '{shown['modprobe']}'")
-    stand_in(root, "systemctl", f"echo UnitFileState={shown['unit']}")
+    stand_in(root, "systemctl", f"echo UnitFileState={shown['unit']}; echo 'ExecStart={shown['runs']}'")
     found = rack(section)
     arguments = (found.nodes["spark1"], Machine(root), found, found.options(BlackboxOptions), Report())
     said = []
@@ -78,8 +79,26 @@ def test_a_driver_that_is_built_in(tmp_path: Path) -> None:
         ),
         ({"unit": "masked"}, "kdump-tools.service is masked, wanted enabled"),
         (
-            {"settings": f"{SETTINGS}if true; then KDUMP_SKIP_VMCORE=0; fi\n"},
-            "USE_KDUMP, KDUMP_SKIP_VMCORE, KDUMP_NUM_DUMPS are 1 0 3, wanted 1 1 3",
+            {"settings": f"{SETTINGS}if true; then KDUMP_NUM_DUMPS=9; fi\n"},
+            "USE_KDUMP, KDUMP_NUM_DUMPS are 1 9, wanted 1 3",
+        ),
+        (
+            {"runs": "{ path=/etc/init.d/kdump-tools ; }"},
+            (
+                "the crash kernel would write the memory as well: kdump-tools-dump.service runs "
+                "{ path=/etc/init.d/kdump-tools ; }"
+            ),
+        ),
+        (
+            {"section": "kdump: {vmcore: true}", "settings": f"{SETTINGS}KDUMP_SKIP_VMCORE=1\n", "runs": "x"},
+            "USE_KDUMP, KDUMP_NUM_DUMPS, KDUMP_SKIP_VMCORE are 1 3 1, wanted 1 3 0",
+        ),
+        (
+            {"section": "kdump: {vmcore: true}"},
+            (
+                "the crash kernel would write the log alone: kdump-tools-dump.service runs "
+                "{ path=/usr/local/lib/sparkrack/keep-crash-log ; argv[]=/usr/local/lib/sparkrack/keep-crash-log ; }"
+            ),
         ),
     ],
 )

@@ -17,9 +17,9 @@ from tests.unit.ops import fakenode
 from tests.unit.roles.blackbox_node import EVERYTHING, NOTHING, OTHERWISE, BlackboxConnector, BlackboxWorld
 
 CHANGES = {
-    "everything": ("", EVERYTHING, 69, 29),
+    "everything": ("", EVERYTHING, 71, 29),
     "otherwise": (EVERYTHING, OTHERWISE, 33, 9),
-    "nothing": (EVERYTHING, NOTHING, 19, 6),
+    "nothing": (EVERYTHING, NOTHING, 20, 6),
 }
 """From which section to which, the number of commands of the run, and the one of the first tier after which it dies."""
 

@@ -34,3 +34,9 @@ def test_it_is_a_note(name: str, standing: HostState, changes: list[str], code: 
     assert [reported.message for _, reported in machine.events(*CHANGES)] == changes
     assert (machine.state, found.changes, found.code) == (standing, len(changes), code)
     assert (drift_of(found).code, sum(drift_of(found).counts.values())) == (code, len(changes))
+
+
+def test_what_a_crash_kernel_has_is_taken_off_once() -> None:
+    """MemTotal is without it already."""
+    (machine,) = plan("crash-kernel-has-its-memory").hosts
+    assert list(machine.events(EventKind.NOTE)) == []
