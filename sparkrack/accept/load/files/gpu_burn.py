@@ -190,10 +190,8 @@ class Gpu:
         if code:
             text = ctypes.c_char_p()
             self._cuda.cuGetErrorString(code, ctypes.byref(text))
-            words = (
-                f"{name}: {(text.value or b'').decode(errors='replace') or BUSY.get(code, 'unknown error')} ({code})"
-            )
-            raise EndedError("refused" if code in BUSY else kind, words)
+            words = (text.value or b"").decode(errors="replace") or "error"
+            raise EndedError("refused" if code in BUSY else kind, f"{name}: {words} ({code})")
 
 
 class Teller:
