@@ -1,5 +1,6 @@
 /* In place of libcuda.so.1: a GPU of four multiprocessors that gives the right results. CUDA_STANDIN has words like
- * `hang:cuInit`, `fail:cuCtxCreate_v2=2`, `wrong:3` (the result of the third launch) and `stop:3` (it hangs then).
+ * `hang:cuInit`, `fail:cuCtxCreate_v2=2`, `wrong:3.` (a result of the third launch) and `stop:3.` (the third
+ * launch does not end).
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -65,7 +66,7 @@ EXPORT int cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
     (void)from;
     char number[20];
     float *values = to;
-    for (size_t place = 0; place < bytes / sizeof *values; place++) values[place] = 64.0f * loops;
+    for (size_t place = 0; place < bytes / sizeof *values; place++) values[place] = 96.0f * loops;
     snprintf(number, sizeof number, "%d.", launches);
     if (said("wrong", number) >= 0) values[bytes / sizeof *values - 1] += 1;
     return called("cuMemcpyDtoH_v2");

@@ -77,8 +77,8 @@ REASONS = (
 """Why the clock of the GPU is not higher, by bit (NVML's clocks event reasons)."""
 
 # claim: accept.burn
-# Each warp multiplies matrices of ones and adds them up: one sum grows by 16 a round in each of its four places, the
-# other one stays 0. The driver translates it for the GPU that is there.
+# Each warp multiplies matrices of 1 and -1 and adds up the products: four sums of a thread grow by 16 a round, and four
+# by 8. The driver translates it for the GPU that is there.
 PTX = b"""
 .version 7.0
 .target sm_80
@@ -131,7 +131,7 @@ again:
     ret;
 }
 \0"""
-RESULT = struct.pack("<f", 4 * 16 * LOOPS)
+RESULT = struct.pack("<f", (4 * 16 + 4 * 8) * LOOPS)
 """What each thread has to store."""
 
 
