@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from core.model import Rack
 from core.model.role import role_named
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import UnreachableError
@@ -22,6 +23,7 @@ from core.util.records import Record, Text
 from core.verify.outcomes import Outcome
 from core.verify.runner import run_checks
 from roles.blackbox import clock_cap, recorder
+from roles.blackbox.options import BlackboxOptions
 from sparkrack.accept.evaluate import not_shown, observed, refuted, unknown
 from sparkrack.accept.load.part import LoadError, LoadRun, Results, working
 from sparkrack.accept.model import MachineResult
@@ -172,15 +174,20 @@ def _parsed(stdout: str, stderr: str, code: int) -> _Loaded:
 
 def _checks(run: LoadRun, names: Sequence[str]) -> list[Outcome]:
     """What the checks of the role blackbox show after the load, where one of ours is about a unit of it."""
-    wanted = [
-        name
-        for name in names
-        if clock_cap.cap(run.rack, run.rack.nodes[name]) is not None or recorder.options(run.rack) is not None
-    ]
-    if not run.rack.keeps("blackbox") or not wanted:
+    wanted = [name for name in names if _cap(run.rack, name) is not None or _recorder_declared(run.rack)]
+    if not wanted:
         return []
     files = [PACKAGES / role_named("blackbox").verify_file]
     return run_checks(run.rack, files, wanted, None, excluded=run.excluded, progress=run.progress)
+
+
+def _cap(rack: Rack, name: str) -> int | None:
+    """The cap of a node in MHz; None for none."""
+    return clock_cap.cap(rack, rack.nodes[name]) if rack.declared(BlackboxOptions) else None
+
+
+def _recorder_declared(rack: Rack) -> bool:
+    return rack.declared(BlackboxOptions) is not None and recorder.options(rack) is not None
 
 
 def _judged(name: str, one: _Loaded, judge: Callable[[Burned], MachineResult]) -> MachineResult:
@@ -214,7 +221,7 @@ def _results(name: str, one: _Loaded) -> MachineResult:
 
 def _clock(run: LoadRun, name: str, one: _Loaded, outcomes: Sequence[Outcome]) -> MachineResult:
     def judge(found: Burned) -> MachineResult:
-        wanted, highest = clock_cap.cap(run.rack, run.rack.nodes[name]), found.highest.get("clock")
+        wanted, highest = _cap(run.rack, name), found.highest.get("clock")
         if wanted is None:
             return not_shown(name, f"{run.rack.source.name} declares no blackbox.clock_cap for it; {found.text}")
         if highest is None:
@@ -234,7 +241,7 @@ def _recorder(run: LoadRun, name: str, one: _Loaded, outcomes: Sequence[Outcome]
             return refuted(name, f"{text}; no value of {', '.join(found.lacking)}")
         if found.smi or found.lines < found.seconds:
             return refuted(name, "; ".join(filter(None, (text, found.smi))))
-        if recorder.options(run.rack) is None:
+        if not _recorder_declared(run.rack):
             return not_shown(name, f"{text}, each with all values; its sandbox needs a declared blackbox.recorder")
         return _with_checks(name, RECORDER_CHECK, outcomes, text)
 

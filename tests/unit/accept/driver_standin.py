@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 SOURCE = Path(__file__).with_name("cuda_standin.c")
@@ -39,6 +40,14 @@ def environment(driver: Path, **more: str) -> dict[str, str]:
     """The environment in which a program finds this driver and no other."""
     path = f"{driver}:{os.environ['PATH']}"
     return {**os.environ, "PATH": path, "LD_LIBRARY_PATH": str(driver), **more}
+
+
+def left_processes(mark: str) -> list[str]:
+    """The same as `processes`, once there are none, or after a minute."""
+    until = time.monotonic() + 60
+    while (found := processes(mark)) and time.monotonic() < until:
+        time.sleep(0.05)
+    return found
 
 
 def processes(mark: str) -> list[str]:

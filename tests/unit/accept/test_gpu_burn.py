@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 
 from core.util import resources
-from tests.unit.accept.driver_standin import LINE, environment, make_driver, processes
+from tests.unit.accept.driver_standin import LINE, environment, left_processes, make_driver, processes
 
 PROGRAM = resources.file_text("sparkrack.accept.load", "files/gpu_burn.py")
 QUICK = {"START_SECONDS": "2.0", "SILENT_SECONDS": "2.0", "ANSWER_SECONDS": "2.0", "COOL_SECONDS": "0.5"}
@@ -64,17 +63,10 @@ class Node:
         """The exit code, and what was printed; no process and no file is left."""
         child = self.start(program or changed(COOL_SECONDS="0.5"), seconds, **more)
         output, _ = child.communicate(timeout=WAIT_SECONDS)
-        assert gone(self), processes(self.mark)
+        assert left_processes(self.mark) == []
         assert list(self.home.iterdir()) == []
         found: dict[str, Any] = json.loads(output)
         return child.returncode, found
-
-
-def gone(node: Node) -> bool:
-    until = time.monotonic() + WAIT_SECONDS
-    while processes(node.mark) and time.monotonic() < until:
-        time.sleep(0.05)
-    return not processes(node.mark)
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +200,7 @@ def test_a_driver_that_ends_the_process(node: Node) -> None:
     subprocess.run(["kill", "-KILL", *workers], check=True)
     found = json.loads(child.communicate(timeout=WAIT_SECONDS)[0])
     assert "the process that asks the driver ended in cu" in found["fault"]
-    assert gone(node)
+    assert left_processes(node.mark) == []
 
 
 ENDS: Mapping[str, Callable[[subprocess.Popen[str]], None]] = {
@@ -226,5 +218,5 @@ def test_the_load_ends_with_what_started_it(how: str, node: Node) -> None:
     assert len(processes(node.mark)) >= 3
     ENDS[how](child)
     assert child.wait(WAIT_SECONDS) != 0
-    assert gone(node), processes(node.mark)
+    assert left_processes(node.mark) == []
     assert list(node.home.iterdir()) == []

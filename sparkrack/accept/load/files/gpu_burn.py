@@ -160,7 +160,7 @@ class Gpu:
         try:
             self._cuda = ctypes.CDLL(LIBRARY)
         except OSError as fault:
-            raise EndedError("absent", f"{LIBRARY}: {fault}") from None
+            raise EndedError("absent", str(fault)) from None
         self._call("cuInit", 0, kind="absent")
         device, count = ctypes.c_int(), ctypes.c_int()
         context, module, self._burn = (ctypes.c_void_p() for _ in range(3))
