@@ -187,14 +187,14 @@ def test_an_nvidia_smi_that_ends(node: Node) -> None:
     assert found["smi"].startswith("nvidia-smi ended")
 
 
-def _first_beat(child: subprocess.Popen[str]) -> None:
+def _beat(child: subprocess.Popen[str]) -> None:
     assert child.stdout
     assert child.stdout.readline() == "\n"
 
 
 def test_a_driver_that_ends_the_process(node: Node) -> None:
     child = node.start(changed(**QUICK), "3600")
-    _first_beat(child)
+    _beat(child)
     own = subprocess.run(["pgrep", "-P", str(child.pid)], capture_output=True, text=True, check=True).stdout.split()
     workers = [pid for pid in own if "nvidia-smi" not in Path(f"/proc/{pid}/cmdline").read_text()]
     subprocess.run(["kill", "-KILL", *workers], check=True)
@@ -214,9 +214,18 @@ ENDS: Mapping[str, Callable[[subprocess.Popen[str]], None]] = {
 @pytest.mark.parametrize("how", ENDS)
 def test_the_load_ends_with_what_started_it(how: str, node: Node) -> None:
     child = node.start(PROGRAM, "3600")
-    _first_beat(child)
+    _beat(child)
     assert len(processes(node.mark)) >= 3
     ENDS[how](child)
     assert child.wait(WAIT_SECONDS) != 0
     assert left_processes(node.mark) == []
     assert list(node.home.iterdir()) == []
+
+
+def test_a_driver_that_hangs_ends_with_what_started_it(node: Node) -> None:
+    child = node.start(PROGRAM, "3600", CUDA_STANDIN="hang:cuInit")
+    for _ in range(2):  # it hangs a second later
+        _beat(child)
+    child.kill()
+    child.wait(WAIT_SECONDS)
+    assert left_processes(node.mark) == []
