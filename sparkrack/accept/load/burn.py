@@ -130,29 +130,31 @@ def _each(run: LoadRun, seconds: int) -> Iterator[tuple[str, _Loaded]]:
 
 def _load(run: LoadRun, name: str, seconds: int) -> _Loaded:
     limit = seconds + MARGIN_SECONDS
-    with (
-        open_shells(run.rack, [name], limit + ANSWER_SECONDS) as loading,
-        open_shells(run.rack, [name], ANSWER_SECONDS) as asking,
-    ):
+    with open_shells(run.rack, [name], limit + ANSWER_SECONDS) as shells:
         try:
-            before = str(asking[name].run(BOOT_ID).stdout)
+            before = str(shells[name].run(BOOT_ID).stdout)
         except UnreachableError as gone:
             return _Loaded(why=gone.why)
-        asking[name].close()
         try:
-            done = loading[name].run(_command(seconds, limit))
-            found = _parsed(str(done.stdout), str(done.stderr), done.rc)
+            done = shells[name].run(_command(seconds, limit))
         except UnreachableError as gone:
-            found = _Loaded(why=f"under load: {gone.why}")
-        # A node that lost its power gives no answer for minutes.
-        again = NodeRestart(run.rack, name, asking[name], (), run.progress, lambda _: None)
-        if fault := again.wait("", RETURN_SECONDS):
+            return _lost(run, name, before, gone.why)
+    return _parsed(str(done.stdout), str(done.stderr), done.rc)
+
+
+def _lost(run: LoadRun, name: str, before: str, why: str) -> _Loaded:
+    """Wait for a node whose session ended under load. Raises LoadError when it does not come back."""
+    with open_shells(run.rack, [name], ANSWER_SECONDS) as shells:
+        node = NodeRestart(run.rack, name, shells[name], (), run.progress, run.say)
+        if fault := node.wait("", RETURN_SECONDS):
             raise LoadError(f"{name}: its GPU was loaded, and it {fault}")
         try:
-            now = str(asking[name].run(BOOT_ID).stdout)
+            now = str(shells[name].run(BOOT_ID).stdout)
         except UnreachableError as gone:
             return _Loaded(why=gone.why)
-        return found if now == before else _Loaded(why="it restarted while its GPU was loaded", restarted=True)
+    if now != before:
+        return _Loaded(why="it restarted while its GPU was loaded", restarted=True)
+    return _Loaded(why=f"under load: {why}")
 
 
 def _command(seconds: int, limit: int) -> str:

@@ -32,14 +32,16 @@ from tests.unit.status.machines import reference
 
 @dataclass
 class Node:
-    """Nodes with one driver. `words`: what the stand-in of libcuda does; `after`: is called after the load; `boot`: the
-    identity of the boot; `silent`: no node answers; `burns`: how many loads were started.
+    """Nodes with one driver. `words`: what the stand-in of libcuda does; `breaks`: the session ends under load; `boot`,
+    `next`: the identity of the boot before that and after it, empty for a node that does not come back; `silent`: no
+    node answers; `burns`: the nodes that were loaded.
     """
 
     driver: Path
     words: str = ""
-    after: Callable[[Node], None] = lambda _node: None
+    breaks: bool = False
     boot: str = "first"
+    next: str = "first"
     silent: bool = False
     burns: list[str] = field(default_factory=list)
 
@@ -60,8 +62,8 @@ class Node:
             text=True,
             timeout=120,
         )
-        self.after(self)
-        if self.silent:
+        if self.breaks:
+            self.boot, self.silent = self.next, not self.next
             raise UnreachableError(node, "the connection ended")
         return SimpleNamespace(rc=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
@@ -155,11 +157,11 @@ def _no_libcuda(node: Node) -> None:
     (node.driver / "libcuda.so.1").unlink()
 
 
-def _restarts(node: Node) -> None:
-    def after(node: Node) -> None:
-        node.boot = "second"
+def _breaks(boot: str) -> Callable[[Node], None]:
+    def plant(node: Node) -> None:
+        node.breaks, node.next = True, boot
 
-    node.after = after
+    return plant
 
 
 UNKNOWN3, NOTHING3 = ("unknown",) * 3, ("not observed",) * 3
@@ -170,7 +172,8 @@ PLANTED: Mapping[str, tuple[Callable[[Node], None], tuple[str, ...], str]] = {
     "a driver that hangs under load": (_words("stop:3."), ("refuted", *UNKNOWN3[1:]), "gives no answer for"),
     "a driver that hangs before": (_words("hang:cuInit"), UNKNOWN3, "cuInit gives no answer for"),
     "an error of the driver": (_words("fail:cuLaunchKernel=700"), ("refuted", *UNKNOWN3[1:]), "cuLaunchKernel"),
-    "a restart under load": (_restarts, ("refuted", *UNKNOWN3[1:]), "it restarted while its GPU was loaded"),
+    "a restart under load": (_breaks("second"), ("refuted", *UNKNOWN3[1:]), "it restarted while its GPU was loaded"),
+    "a session that breaks": (_breaks("first"), UNKNOWN3, "under load: the connection ended"),
     "no value of the margin": (_line("30,", "[N/A],"), ("observed", "not observed", "refuted"), "no value of margin"),
     "no value of the clock": (_line("2190,", "[N/A],"), ("observed", "not observed", "refuted"), "no value of clock"),
     "nvidia-smi ends": (_file("ends"), ("observed", "not observed", "refuted"), "nvidia-smi ended"),
@@ -239,10 +242,7 @@ def test_checks_of_a_node_that_does_not_answer_prove_nothing(
 
 
 def test_a_node_that_does_not_come_back_ends_the_run(node: Node, tmp_path: Path) -> None:
-    def after(node: Node) -> None:
-        node.silent = True
-
-    node.after = after
+    _breaks("")(node)
     with pytest.raises(LoadError, match="spark2: its GPU was loaded, and it did not come back"):
         found(reference(tmp_path))
 

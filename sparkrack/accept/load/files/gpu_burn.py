@@ -27,7 +27,7 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Any, NoReturn
+from typing import Any
 
 LOOPS = 1 << 17
 """Rounds of one launch: some 10 ms. All sums stay below 2**24, up to which the results are exact."""
@@ -235,8 +235,13 @@ def work(seconds: float, tell: Teller) -> None:
         tell.say(kind=fault.kind, why=str(fault))
 
 
+def end_with_parent() -> None:
+    """Have the kernel kill this process when the one that started it ends, however that ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 class Worker:
-    """The process that asks the driver. It ends with this one, however that ends."""
+    """The process that asks the driver."""
 
     def __init__(self, seconds: float) -> None:
         reading, writing = os.pipe()
@@ -244,8 +249,7 @@ class Worker:
         self.process = os.fork()
         if not self.process:
             try:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+                end_with_parent()
                 os.close(reading)
                 if os.getppid() == parent:
                     work(seconds, Teller(writing))
@@ -289,6 +293,7 @@ class Smi:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            preexec_fn=end_with_parent,  # there are no threads
         )
         assert self._child.stdout is not None  # noqa: S101  for mypy
         self.output, self._rest = self._child.stdout.fileno(), b""
@@ -491,11 +496,6 @@ def heartbeat() -> None:
     print(flush=True)
 
 
-def end(_number: int, _frame: object) -> NoReturn:
-    """End by the usual way, which ends the load."""
-    sys.exit(143)
-
-
 def main() -> int:
     """Load the GPU and print what was done; the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -503,8 +503,7 @@ def main() -> int:
     seconds: float = parser.parse_args().seconds
     if not 1 <= seconds <= 3600:
         parser.error("SECONDS is a number from 1 to 3600")
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, end)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     # The driver would keep the translated program in a file, and count other GPUs first.
     os.environ |= {"CUDA_CACHE_DISABLE": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "LC_ALL": "C"}
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
