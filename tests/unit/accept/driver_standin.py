@@ -16,7 +16,7 @@ cd "${0%/*}" || exit 1
 [ ! -e broken ] || { cat broken; exit 9; }
 case $* in
 *compute-apps*) cat apps ;;
-*-lms*) while cat line; do sleep 0.2; [ ! -e ends ] || exit 1; done ;;
+*-lms*) [ ! -e stalls ] || exec sleep 1000; while cat line; do sleep 0.2; [ ! -e ends ] || exit 1; done ;;
 *) cat line ;;
 esac
 """
@@ -24,7 +24,8 @@ esac
 
 def make_driver(folder: Path) -> Path:
     """Make the driver of an idle, sound GPU in this folder. Files in it change it: `line`, `apps`, `broken` (what
-    nvidia-smi complains of), `hangs` and `ends` (of nvidia-smi, empty).
+    nvidia-smi complains of), `hangs`, `stalls` and `ends` (empty: nvidia-smi hangs
+    always, or hangs or ends when it is to print a line a period).
     """
     folder.mkdir(parents=True)
     command = ["gcc", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]

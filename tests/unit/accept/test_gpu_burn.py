@@ -223,6 +223,7 @@ def test_the_load_ends_with_what_started_it(how: str, node: Node) -> None:
 
 
 def test_a_driver_that_hangs_ends_with_what_started_it(node: Node) -> None:
+    (node.driver / "stalls").touch()
     child = node.start(PROGRAM, "3600", CUDA_STANDIN="hang:cuInit")
     for _ in range(2):  # it hangs a second later
         _beat(child)
