@@ -24,11 +24,11 @@ esac
 
 def make_driver(folder: Path) -> Path:
     """Make the driver of an idle, sound GPU in this folder. Files in it change it: `line`, `apps`, `broken` (what
-    nvidia-smi complains of), `hangs`, `stalls` and `ends` (empty: nvidia-smi hangs
-    always, or hangs or ends when it is to print a line a period).
+    nvidia-smi complains of), `hangs`, `stalls` and `ends` (it hangs always, or hangs or ends when it is to print a line
+    a period).
     """
     folder.mkdir(parents=True)
-    command = ["gcc", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"]
+    command = ["gcc", "-shared", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra"]
     subprocess.run([*command, "-o", folder / "libcuda.so.1", SOURCE], check=True)
     (folder / "nvidia-smi").write_text(_SMI)
     (folder / "nvidia-smi").chmod(0o755)
