@@ -77,7 +77,7 @@ class HandLook(Record):
     by_hand: _Cell
 
 
-LoadPart = Literal["bandwidth", "pull", "reboot"]
+LoadPart = Literal["bandwidth", "burn", "pull", "reboot"]
 """A part of `sparkrack accept --level load`."""
 
 

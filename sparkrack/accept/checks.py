@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from core.hardware.gb10 import HALVES, half_interface
 from core.model import Leg, Port, Rack, SecretError
 from core.model.errors import counted
 from core.probes.links import parse_ethtool_of_all
@@ -83,6 +84,39 @@ def _half_speeds(rack: Rack, node: str, answer: str, switches: Switches) -> Mach
     if wrong:
         return refuted(node, "; ".join(wrong))
     return observed(node, "; ".join(right)) if right else not_shown(node, "; ".join(skipped))
+
+
+def _names_command(_rack: Rack, _node: str) -> str:
+    return (
+        "o=$(timeout 20 lspci -D -d 15b3:) || exit 9\nls /sys/class/net\n"
+        f"for f in {' '.join(HALVES)}; do\n"
+        'case "$o" in *"$f "*) ;; *) echo "no function $f" ;; esac\ndone'
+    )
+
+
+def interface_names(answer: str) -> tuple[list[str], list[str]]:
+    """The names of interfaces that are absent although their functions are there, and the functions that are absent
+    and have no interface: DGX OS may remove those of a port without a link.
+    """
+    lines = answer.splitlines()
+    wrong: list[str] = []
+    gone: list[str] = []
+    for function, (port, half) in HALVES.items():
+        if (name := half_interface(port, half)) not in lines:
+            absent = f"no function {function}" in lines
+            (gone if absent else wrong).append(function if absent else name)
+    return wrong, gone
+
+
+# claim: fabric.interface-names
+def _interface_names(_rack: Rack, node: str, answer: str, _switches: Switches) -> MachineResult:
+    """The interface of each function has its name."""
+    wrong, gone = interface_names(answer)
+    if wrong:
+        return refuted(node, f"not in the answer: {', '.join(wrong)}; answer: {answer}")
+    if gone:
+        return not_shown(node, f"the node has no function {', '.join(gone)}; the rest holds: {answer}")
+    return observed(node, answer)
 
 
 def _dmi_command(rack: Rack, node: str) -> str:
@@ -238,6 +272,7 @@ def _console_inspect(look: SwitchChecks) -> MachineResult:
 
 NODE_CHECKS: Mapping[str, NodeCheck] = {
     "half-speeds": NodeCheck(_half_commands, _half_speeds),
+    "interface-names": NodeCheck(_names_command, _interface_names),
     "dmi-vendor": NodeCheck(_dmi_command, _dmi_vendor),
 }
 SWITCH_CHECKS: Mapping[str, Callable[[SwitchChecks], MachineResult | None]] = {

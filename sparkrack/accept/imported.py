@@ -9,7 +9,6 @@ from typing import Literal
 from pydantic import ConfigDict, Field
 
 from core.claims.claims import CheckLook, HandLook, known_claims
-from core.hardware.gb10 import INTERFACES
 from core.model import Rack
 from core.model.cabling import Leg
 from core.model.errors import printable_line
@@ -21,6 +20,7 @@ from core.util.provenance import Origin
 from core.util.records import Record, Text
 from roles.preflight.dmi import vendor_of
 from sparkrack.accept.bundle import AcceptBundle, RecordedAnswer
+from sparkrack.accept.checks import interface_names
 from sparkrack.accept.collect import accept
 from sparkrack.accept.replica import Replica, replica
 from switch.cages import describe, fec_of, lanes_of
@@ -156,9 +156,8 @@ def _dmi(rack: Rack, node: str, answer: RecordedAnswer) -> str:
 
 # claim: fabric.interface-names
 def _interfaces(_rack: Rack, _node: str, answer: RecordedAnswer) -> str:
-    absent = sorted(INTERFACES - set(answer.output.split()))
-    hotplug = "(cx7-hotplug-enabled)" in answer.output
-    return f"{', '.join(absent)} absent; there are {' '.join(answer.output.split())}" if absent and not hotplug else ""
+    absent, _ = interface_names(answer.output)
+    return f"{', '.join(absent)} absent; there are {' '.join(answer.output.split())}" if absent else ""
 
 
 NODE_CODE: Mapping[str, tuple[str, Callable[[Rack, str, RecordedAnswer], str]]] = {

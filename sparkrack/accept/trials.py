@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from core.hardware.cage_kinds import cage_kind, lane_interface
+from core.hardware.cage_kinds import QSFP56_DD, cage_kind, lane_interface
+from core.hardware.switch_model import CageKind
 from core.model import Rack, Switch
 from core.model.errors import counted
 from core.routeros.change_plan import ChangeBatch, ChangePlan
@@ -150,20 +151,24 @@ class _TrialTransaction(Transaction):
 class Trial:
     """How a claim is observed. `rows`: what is written, of a spare cage. `observe`: reads what there is then; it gets
     the time of the last write. `refusal`: what it means that the switch refuses a sentence. `fuse`: seconds until the
-    rollback timer acts.
+    rollback timer acts. `kind`: the claim is about cages of this kind; None: about all of several lanes.
     """
 
     rows: Callable[[Spare], tuple[tuple[Menu, DesiredRow], ...]]
     observe: Callable[[SwitchConnection, Spare, Watch], MachineResult]
     refusal: Result = refuted
     fuse: float = FUSE_SECONDS
+    kind: CageKind | None = None
 
 
 @dataclass
 class Watch:
-    """What was seen before the first write of a trial, and when its last write was answered."""
+    """What was seen before the first write of a trial, and when its last write was answered. `legs`: the speed that the
+    trial forces on a lane, by the name from the factory.
+    """
 
     name: str
+    legs: Mapping[str, str]
     downs: Mapping[str, str] = field(default_factory=dict)
     written: float = 0.0
 
@@ -176,10 +181,13 @@ def run_trial(claim: str, spare: Spare, line: SessionConnection, run: str) -> Ma
     first write.
     """
     trial, host = TRIALS[claim], spare.switch.name
+    if trial.kind and trial.kind is not cage_kind(spare.cage):
+        return not_shown(host, f"the declared spare cage {spare.cage} is not a {trial.kind.name} cage")
     target = _Target(spare, trial.rows(spare))
     before = target.read(lambda sentence: line.talk(*sentence))
     _check_spare(spare, before, line)
-    watch = Watch(f"{PREFIX}{run}")
+    legs = {row.key[0]: str(row.fields["speed"]) for _, row in target.rows if "speed" in row.fields}
+    watch = Watch(f"{PREFIX}{run}", legs)
     try:
         todo = target.plan(before)
     except RefusedError as refusal:
@@ -404,20 +412,15 @@ def _shown_fec(line: SwitchConnection, spare: Spare, _watch: Watch) -> MachineRe
 
 def _links(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResult:
     """The legs of the breakout that was written link."""
-    host = spare.switch.name
-    rows = line.talk(f"{ETHERNET.path}/print", "=.proplist=default-name,disabled,auto-negotiation,speed")
-    speeds = {
-        row.get("default-name", ""): row.get("speed", "") for row in rows if row.get("auto-negotiation") == "false"
-    }
-    legs = [lane for lane in spare.lanes if lane in speeds]
+    host, legs = spare.switch.name, watch.legs
     if not _plugged(line, spare):
         return not_shown(host, f"{', '.join(legs)} accept their speed; whether they link needs a cable in {spare.cage}")
-    found = _wait_for_links(line, legs)
+    found = _wait_for_links(line, list(legs))
     seconds = time.monotonic() - watch.written
     text = "; ".join(f"{leg}: {row.get('status')}, {row.get('rate') or 'no rate'}" for leg, row in found.items())
     rates = {leg: gbps(row.get("rate")) for leg, row in found.items() if row.get("status") == LINKED}
-    if other := [leg for leg, rate in rates.items() if rate is not None and rate != _GBPS[speeds[leg]]]:
-        return refuted(host, f"{text}; {', '.join(other)} links at another rate than {speeds[other[0]]}")
+    if other := [leg for leg, rate in rates.items() if rate is not None and rate != _GBPS[legs[leg]]]:
+        return refuted(host, f"{text}; {', '.join(other)} links at another rate than {legs[other[0]]}")
     if legs and all(rates.get(leg) for leg in legs):
         return observed(host, f"{text}; after {seconds:.0f} s")
     # A cable that fits no such breakout links as little.
@@ -501,11 +504,11 @@ TRIALS: Mapping[str, Trial] = {
     # claim: switch.qos.egress-rate
     "switch.qos.egress-rate": Trial(_rate, _printed_rate),
     # claim: switch.breakout.linked
-    "switch.breakout.linked": Trial(_breakout("4x100G", "2x100G"), _links),
+    "switch.breakout.linked": Trial(_breakout("4x100G"), _links, kind=QSFP56_DD),
     # claim: switch.breakout.4x50g
-    "switch.breakout.4x50g": Trial(_breakout("4x50G"), _links),
+    "switch.breakout.4x50g": Trial(_breakout("4x50G"), _links, kind=QSFP56_DD),
     # claim: switch.breakout.1x100g
-    "switch.breakout.1x100g": Trial(_breakout("1x100G"), _links),
+    "switch.breakout.1x100g": Trial(_breakout("1x100G"), _links, kind=QSFP56_DD),
     # claim: switch.breakout.first-lane
     "switch.breakout.first-lane": Trial(_breakout("8x50G", "2x50G"), _links),
 }

@@ -48,12 +48,18 @@ def _ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[
     default="look",
     show_default=True,
     help="What an observation may do to the rack: `look` only reads, `change` also changes the cage of --spare, "
-    "`load` also loads the fabric, and does what --reboot and --pull name.",
+    "`load` also loads the fabric and the GPUs, and does what --reboot and --pull name.",
 )
 @click.option(
     "--spare",
     metavar="SWITCH/CAGE",
     help="A cage that rack.yaml does not declare and no host needs, for --level change and load.",
+)
+@click.option(
+    "--burn",
+    type=click.IntRange(0, 3600),
+    metavar="SECONDS",
+    help="How long the GPU of each node is loaded, one after the other, for --level load (20); 0 leaves it out.",
 )
 @click.option("--reboot", metavar="NODE", shell_complete=nodes, help="Restart this node, for --level load.")
 @click.option(
@@ -104,6 +110,7 @@ def accept(
     exclude: tuple[str, ...],
     level: RunLevel,
     spare: str | None,
+    burn: int | None,
     reboot: str | None,
     pull: str | None,
     yes: bool,
@@ -129,14 +136,15 @@ def accept(
     The claims are those of docs/unproven.md. A claim is not observed when a host does not answer, when its answer is
     not understood, or when it needs a change or load. `look` changes nothing and takes no lock. `change` holds the lock
     of the rack, changes link settings of one spare cage in transactions that are rolled back, and proves that the
-    switch is as it was. `load` measures the bandwidth between the nodes, restarts the node of --reboot, and watches
-    both ends of the cable of --pull; what it is not asked for is not observed. It refuses while a unit runs on a node
-    that it needs. A run that was ended goes on when it is started again with the same --output.
+    switch is as it was. `load` measures the bandwidth between the nodes, watches both ends of the cable of --pull,
+    restarts the node of --reboot, and loads the GPU of one node after the other for the seconds of --burn; what it is
+    not asked for is not observed. It refuses while a unit runs on a node that it needs. A run that was ended goes on
+    when it is started again with the same --output.
     Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read, or when the switch, a node or a cable
     is not proven to be as it was. With --import: 0 when no test failed, 2 when one did, 1 when none could be run.
     """
     if imported:
-        if limit or exclude or ids or output or bundle or key or spare or reboot or pull or level != "look":
+        if limit or exclude or ids or output or bundle or key or spare or burn or reboot or pull or level != "look":
             raise click.UsageError("--import tests this program against a bundle; only --json and --quiet go with it")
         _import(imported, as_json=as_json, quiet=quiet)
     if key and not bundle:
@@ -149,6 +157,7 @@ def accept(
         from core.util.provenance import origin
         from sparkrack.accept import render
         from sparkrack.accept.bundle import Recording
+        from sparkrack.accept.load.burn import BURN_SECONDS
         from sparkrack.accept.load.part import LoadError
         from sparkrack.accept.run import AcceptOptions, Forgetful, run_accept
         from sparkrack.accept.trials import SpareError, spare_of
@@ -163,8 +172,8 @@ def accept(
         raise click.ClickException(str(fault)) from None
     if (level == "change" and spare is None) or (level == "look" and spare is not None):
         raise click.UsageError("--level change and --spare SWITCH/CAGE go together: settings of that cage are changed")
-    if (reboot or pull) and level != "load":
-        raise click.UsageError("--reboot and --pull load the rack; they go with --level load")
+    if (burn is not None or reboot or pull) and level != "load":
+        raise click.UsageError("--burn, --reboot and --pull load the rack; they go with --level load")
     try:
         cage = spare_of(found, spare) if spare else None
     except SpareError as fault:
@@ -172,8 +181,9 @@ def accept(
     if cage and cage.switch.name not in machines:
         raise click.UsageError(f"--spare {spare}: {cage.switch.name} is not among the selected hosts")
     port = _checked_load(found, machines, reboot, pull) if level == "load" else None
+    seconds = BURN_SECONDS if burn is None else burn
     if level == "load" and not yes:
-        _ask(_question(spare, reboot, pull))
+        _ask(_question(spare, seconds, reboot, pull))
     elif cage and not yes:
         _ask(f"Change link settings of {spare}, and roll them back?")
     if output:
@@ -182,7 +192,8 @@ def accept(
         raise click.ClickException(f"{bundle}: exists already; name a new file")
     recording = Recording() if bundle else None
     begun = origin(rack)
-    state = _state(output, found, list(machines), " ".join(filter(None, (spare, reboot, pull)))) if output else None
+    subject = " ".join(filter(None, (spare, reboot, pull, f"burn {seconds}" if level == "load" else "")))
+    state = _state(output, found, list(machines), subject) if output else None
     if state and state.found:
         click.echo(f"{len(state.found)} claims were settled by an earlier run that did not end", err=True)
     ended = False
@@ -194,7 +205,9 @@ def accept(
                 claims,
                 begun,
                 AcceptOptions(
-                    level, cage, load=_means(found, reboot or "", port, progress) if level == "load" else None
+                    level,
+                    cage,
+                    load=_means(found, reboot or "", port, seconds, progress) if level == "load" else None,
                 ),
                 state or Forgetful(),
                 lock=lambda: _lock(found, spare or ""),
@@ -245,11 +258,12 @@ def _ask(question: str) -> None:
     click.confirm(question, abort=True, err=True)
 
 
-def _question(spare: str | None, reboot: str | None, pull: str | None) -> str:
+def _question(spare: str | None, burn: int, reboot: str | None, pull: str | None) -> str:
     parts = [f"change link settings of {spare} and roll them back"] if spare else []
     parts.append("load the fabric")
     parts += [f"ask for the cable of {pull} to be pulled"] if pull else []
     parts += [f"restart {reboot}"] if reboot else []
+    parts += [f"load the GPU of each node for {burn} s"] if burn else []
     text = ", ".join(parts)
     return f"{text[0].upper()}{text[1:]}?"
 
@@ -297,7 +311,7 @@ class TerminalHand:
         return True
 
 
-def _means(rack: Rack, reboot: str, port: Port | None, screen: ProgressDisplay) -> LoadMeans:
+def _means(rack: Rack, reboot: str, port: Port | None, burn: int, screen: ProgressDisplay) -> LoadMeans:
     """What the level `load` needs."""
     from sparkrack.accept.load.run import LoadOptions
     from sparkrack.accept.run import LoadMeans
@@ -313,7 +327,7 @@ def _means(rack: Rack, reboot: str, port: Port | None, screen: ProgressDisplay) 
                 yield held
 
     checks = tuple(files(filter(rack.keeps, CHECKED_ROLES)))
-    return LoadMeans(LoadOptions(reboot, port, checks), lock, TerminalHand(screen), screen.warn)
+    return LoadMeans(LoadOptions(reboot, port, checks, burn), lock, TerminalHand(screen), screen.warn)
 
 
 def _lock(rack: Rack, spare: str) -> AbstractContextManager[Callable[[], str]]:

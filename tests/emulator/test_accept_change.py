@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from ruamel.yaml import YAML
 
 from core.claims.claims import known_claims
 from core.routeros.session import SessionConnection
@@ -32,7 +34,9 @@ from tests.tiers import sampled
 from tests.unit.cli.accept_nodes import Nodes
 from tests.unit.cli.runs import command
 
-SPARE = "crs812/qsfp56-1"
+SPARE, DOUBLE = "crs812/qsfp56-1", "crs812/qsfp56-dd-2"
+DOUBLE_ONLY = frozenset({"switch.breakout.4x50g", "switch.breakout.1x100g", "switch.breakout.linked"})
+"""Claims about cages of eight lanes; `DOUBLE` is spare in a rack file of half of the nodes."""
 CABLE = EmulatedCable(
     cage="qsfp56-1",
     tails=(
@@ -61,6 +65,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
         patch.setattr(verify_fixtures, "_cables", lambda folder: (*reference_cables(folder), CABLE))
         with declared(tmp_path_factory.mktemp("change")) as made:
             made.rack()
+            made.by_hand("/interface/ethernet/set .id=</interface/ethernet default-name=qsfp56-dd-2-1> fec-mode=off")
             waits_for(lambda: "initializing" not in made.emulator.links().values())
             yield made
 
@@ -90,13 +95,24 @@ def tables(kept: Kept) -> Mapping[str, Any]:
     return {path: [{k: v for k, v in row.items() if k in SETTINGS} for row in table] for path, table in rows.items()}
 
 
+def half(kept: Kept) -> Path:
+    """A rack file with the nodes of the first cage, so that the second one is spare."""
+    yaml, file = YAML(typ="safe"), kept.folder / "half.yaml"
+    rack = yaml.load(kept.folder / "rack.yaml")
+    rack["nodes"] = {name: node for name, node in rack["nodes"].items() if name <= "spark4"}
+    del rack["switches"]["crs812"]["cages"]["qsfp56-dd-2"]
+    yaml.dump(rack, file)
+    return file
+
+
 def accept(kept: Kept, *words: str | Path) -> Result:
     arguments = ["accept", "--rack", kept.folder / "rack.yaml", *words]
     return CliRunner().invoke(sparkrack, list(map(str, arguments)), catch_exceptions=False)
 
 
 def change(kept: Kept, *claims: str, spare: str = SPARE) -> dict[str, ClaimResult]:
-    words = [word for claim in claims for word in ("--claim", claim)]
+    words: list[str | Path] = [word for claim in claims for word in ("--claim", claim)]
+    words += ["--rack", half(kept)] if spare == DOUBLE else []
     ended = accept(kept, "--level", "change", "--spare", spare, "-y", "--json", "--limit", "switches", *words)
     assert ended.stdout, ended.stderr
     found = AcceptReport.model_validate_json(ended.stdout)
@@ -115,10 +131,32 @@ def test_a_spare_cage_shows_its_claims(kept: Kept, nodes: Nodes) -> None:
     observed = {name for name, (result, _) in results.items() if result == "observed"}
     assert observed >= {
         *("switch.lanes.illegal-pair", "switch.lanes.unset-speed", "switch.fec.auto", "switch.scheduler.start-date"),
-        *("switch.rollback.script-size", "switch.qos.egress-rate", "switch.breakout.linked", "switch.safe-mode.api"),
+        *("switch.rollback.script-size", "switch.qos.egress-rate", "switch.safe-mode.api"),
     }, results
     assert {result for result, _ in results.values()} == {"observed", "not observed"}, results
     assert not any(one.unknown for one in found.values()), results
+
+
+def test_a_cage_shows_no_claim_about_another_kind_of_cage(kept: Kept, nodes: Nodes) -> None:
+    writes = kept.emulator.writes()
+    for name, one in change(kept, *DOUBLE_ONLY).items():
+        (host,) = one.hosts
+        assert (one.result, one.unknown) == ("not observed", False), name
+        assert host.evidence == "the declared spare cage qsfp56-1 is not a qsfp56-dd cage"
+    assert kept.emulator.writes() == writes
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_spare_cage_of_eight_lanes_shows_its_claims(kept: Kept, nodes: Nodes) -> None:
+    """Its cable is that of 4x100G, so the other breakouts have no link."""
+    found = change(kept, *DOUBLE_ONLY, spare=DOUBLE)
+    results = {name: one.result for name, one in found.items()}
+    evidence = {name: one.hosts[0].evidence for name, one in found.items()}
+    assert results.pop("switch.breakout.linked") == "observed", evidence
+    assert set(results.values()) == {"not observed"}, evidence
+    legs = {name: len(re.findall("qsfp56-dd-2-[1-8]: ", text)) for name, text in evidence.items()}
+    assert legs == {"switch.breakout.linked": 4, "switch.breakout.4x50g": 4, "switch.breakout.1x100g": 1}, evidence
+    assert not any(one.unknown for one in found.values()), evidence
 
 
 @pytest.fixture
@@ -236,7 +274,7 @@ SOAK = {f"{name} {what}" for name in BREAKOUTS[:3] for what in ("is refused", "l
 def test_a_difference_refutes_its_claim(case: str, kept: Kept, nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     claim, plant, text = PLANTED[case]
     plant(kept, monkeypatch)
-    found = change(kept, claim)[claim]
+    found = change(kept, claim, spare=DOUBLE if claim in DOUBLE_ONLY else SPARE)[claim]
     assert (found.result, found.unknown) == ("refuted", False), found
     assert text in found.hosts[0].evidence
 

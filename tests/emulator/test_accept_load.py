@@ -7,8 +7,8 @@ from __future__ import annotations
 import json
 import os
 import pty
-import time
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -125,12 +125,6 @@ def a_run(kept: Kept, hand: Hand, said: list[str] | None = None, begun: dict[str
     )
 
 
-def a_second_later() -> None:
-    """The switch tells the times of two pulls apart by the second."""
-    second = int(time.time())
-    waits_for(lambda: int(time.time()) > second)
-
-
 def pulled(run: LoadRun) -> dict[str, MachineResult]:
     found = {claim: tuple(hosts) for claim, hosts in pulled_cable(run, port_of(run.rack, PORT)).items()}
     assert set(found) == set(CLAIMS)
@@ -139,7 +133,6 @@ def pulled(run: LoadRun) -> dict[str, MachineResult]:
 
 def test_a_cable_is_pulled_and_plugged_in_again(kept: Kept, node: Node) -> None:
     hand = Hand(kept)
-    a_second_later()
     found = pulled(a_run(kept, hand))
     assert {host.result for host in found.values()} == {"observed"}, found
     assert hand.movements == ["pull", "plug"]
@@ -230,7 +223,6 @@ def test_a_session_that_breaks_is_opened_again(kept: Kept, node: Node) -> None:
     def breaks(_what: str) -> None:
         kept.emulator.control({"op": "fault", "kind": "drop", "match": "/interface/ethernet/monitor"})
 
-    a_second_later()
     found = pulled(a_run(kept, Hand(kept, after=breaks)))
     assert {host.result for host in found.values()} == {"observed"}, found
 
@@ -278,6 +270,26 @@ def test_a_log_that_cannot_be_read(case: str, kept: Kept, node: Node) -> None:
     assert found["switch.link-log"].result == result, found
     assert text in found["switch.link-log"].evidence
     assert found["fabric.pulled-cable"].result == "observed"
+
+
+@pytest.mark.parametrize(("seconds", "result"), [(0, "observed"), (100, "refuted")])
+def test_the_time_of_a_pull_may_be_that_of_the_one_before(
+    seconds: int, result: str, kept: Kept, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has whole seconds: `last-link-down-time` stays as it was, and has to be that of the new line in the log."""
+    read = cable._LinkLog._read
+
+    def with_same_time(log: cable._LinkLog) -> tuple[Mapping[str, Any], str]:
+        rows, down = read(log)
+        if hasattr(log, "_down"):
+            moment = datetime.fromisoformat(f"2026-01-02 {down[-8:]}") - timedelta(seconds=seconds)
+            log._down = down = f"{down[:-8]}{moment:%H:%M:%S}"
+        return rows, down
+
+    monkeypatch.setattr(cable._LinkLog, "_read", with_same_time)
+    found = pulled(a_run(kept, Hand(kept)))["switch.link-log"]
+    assert found.result == result, found
+    assert ("last-link-down-time is " in found.evidence) == (result == "refuted")
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from sparkrack.accept.model import AcceptReport, ClaimResult
 from sparkrack.cli.main import sparkrack
 from sparkrack.rebuild.subcommands import WITHIN
 from switch.verify_client import SwitchChecks
-from tests.unit.cli.accept_nodes import GOOD, HALVES, Nodes
+from tests.unit.cli.accept_nodes import FUNCTIONS, GOOD, HALVES, Nodes
 from tests.unit.cli.runs import command
 from tests.unit.status.machines import REFERENCE, reference
 
@@ -179,10 +179,16 @@ def test_an_answer_that_is_not_understood_is_not_observed(claim: str, answer: st
 
 
 def test_a_removed_function_is_no_other_name(nodes: Nodes) -> None:
-    nodes.changed["fabric.interface-names"] = "lo\nfunctions without a link are removed (cx7-hotplug-enabled)\n"
+    gone = "no function 0000:01:00.0\nno function 0002:01:00.0\n"
+    nodes.changed["fabric.interface-names"] = f"lo\n{HALVES[2]}\n{HALVES[3]}\n{gone}"
     found = of("fabric.interface-names")
-    assert found.result == "not observed"
-    assert "may have another cause" in found.reason
+    assert (found.result, found.unknown) == ("not observed", False)
+    assert "the node has no function 0000:01:00.0, 0002:01:00.0; the rest holds" in found.reason
+    nodes.changed["spark2", "fabric.interface-names"] = f"lo\nenp1s0f1np9\n{HALVES[3]}\n{gone}"
+    found = of("fabric.interface-names")
+    assert [(host.host, host.evidence.partition(";")[0]) for host in found.hosts if host.result == "refuted"] == [
+        ("spark2", f"not in the answer: {HALVES[2]}")
+    ]
 
 
 def test_a_claim_about_other_nodes(nodes: Nodes) -> None:
@@ -348,7 +354,12 @@ def test_over_ssh_in_a_real_shell(name: str, tmp_path: Path) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
     listed = " ".join((*HALVES[:2], name, HALVES[3]))
-    for tool, text in {"ssh": "exec sh", "ls": f"printf '%s\\n' {listed}"}.items():
+    functions = " ".join(f"'{function} Ethernet controller: x'" for function in FUNCTIONS)
+    for tool, text in {
+        "ssh": "exec sh",
+        "ls": f"printf '%s\\n' {listed}",
+        "lspci": f"printf '%s\\n' {functions}",
+    }.items():
         (tools / tool).write_text(f"#!/bin/sh\n{text}\n")
         (tools / tool).chmod(0o755)
     rack = reference(tmp_path)

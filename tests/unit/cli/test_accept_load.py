@@ -17,7 +17,7 @@ from core.verify.measurements import Bandwidth
 from core.verify.outcomes import Outcome
 from roles.rdma.bandwidth_verdict import HEALTHY, LOW, STUCK
 from sparkrack.accept.load import bandwidth as measuring
-from sparkrack.accept.load import cable, part, restart
+from sparkrack.accept.load import burn, cable, part, restart
 from sparkrack.accept.load.bandwidth import bandwidth
 from sparkrack.accept.load.cable import pulled_cable
 from sparkrack.accept.load.part import LoadRun
@@ -32,6 +32,7 @@ from tests.unit.status.machines import reference
 NODES = ("spark1", "spark2")
 PARTS = {
     "bandwidth": {"rdma.bandwidth-borders", "rdma.bandwidth-neighbours"},
+    "burn": set(burn.CLAIMS),
     "pull": set(cable.CLAIMS),
     "reboot": set(restart.CLAIMS),
 }
