@@ -30,7 +30,8 @@ def put(
         copy = backup(path, before)
         keep = f"install -d -m 700 {BACKUPS}; [ -e {quote(copy)} ] || cp -a {quote(path, copy)}; "
     return sudo_script(
-        f"umask 077; {keep}rm -f {quote(f'{folder}/.{name}.')}??????; new=$(mktemp {quote(f'{folder}/.{name}.XXXXXX')}); trap 'rm -f \"$new\"' EXIT; "
+        f"umask 077; {keep}rm -f {quote(f'{folder}/.{name}.')}??????; "
+        f"new=$(mktemp {quote(f'{folder}/.{name}.XXXXXX')}); trap 'rm -f \"$new\"' EXIT; "
         f'base64 -d > "$new"; chown root:{group} "$new"; chmod {mode} "$new"; {check + "; " if check else ""}'
         f'sync "$new"; mv -fT "$new" {quote(path)}; sync {quote(folder)}',
         stdin=encoded(content),

