@@ -12,6 +12,7 @@ import pytest
 from gevent import monkey
 
 from core.util import scrub
+from tests.scheduling import Workers, auto_workers
 from tests.tiers import Tiers
 
 # pyinfra's own command, parts of which we import, replaces threads and sockets of the process that imports it; xdist's
@@ -47,11 +48,18 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the plugin that selects the soak tests."""
+    """Register the plugins that select the soak tests and hand out files to workers."""
     config.pluginmanager.register(Tiers(config), "tiers")
+    config.pluginmanager.register(Workers(), "workers")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Asked before plugins are registered."""
+    return auto_workers(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The rack's tests come first, since their files take longest."""
+    """The rack's tests come first: only some workers may run them."""
     folder = Path(__file__).parent / "lab"
     items.sort(key=lambda item: folder not in item.path.parents)
