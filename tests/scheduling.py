@@ -14,19 +14,22 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 LAB = "tests/lab/"
-MORE_CORES, MORE_GIB = 4, 14
-"""With these a machine has room for a third rack."""
+MORE_GIB = 14
+"""With this memory a machine has room for a third rack."""
+MOST_CORES = 4
+"""More are not used: memory is short before."""
 
 
-def most_racks(cores: int, gib: float) -> int:
+def most_racks(gib: float) -> int:
     """Return how many virtual racks of tests run at a time on such a machine."""
-    return 3 if cores >= MORE_CORES and gib >= MORE_GIB else 2
+    return 3 if gib >= MORE_GIB else 2
 
 
 def most_workers(cores: int, gib: float, *, racks_only: bool) -> int:
-    """Return how many workers a run has; `racks_only`: not more than racks, since each test may need gigabytes."""
-    racks = most_racks(cores, gib)
-    return racks if racks_only else racks + min(cores, MORE_CORES)
+    """Return how many workers a run has: more than cores, since a worker waits for nodes, leases and timers for half of
+    its time. `racks_only`: not more than racks, since each soak test may need gigabytes.
+    """
+    return most_racks(gib) if racks_only else 3 + min(cores, MOST_CORES)
 
 
 def machine() -> tuple[int, float]:
@@ -77,4 +80,4 @@ class Workers:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> Any:
         """Only for whole files: the tests of one share a rack."""
-        return RackScheduling(config, log, most_racks(*machine())) if config.option.dist == "loadfile" else None
+        return RackScheduling(config, log, most_racks(machine()[1])) if config.option.dist == "loadfile" else None
