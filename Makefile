@@ -5,6 +5,8 @@ NODES ?= 3
 FOR :=
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --extra build pyproject.toml
 BIN := .venv/bin
+# Python keeps what it has compiled: the tests start it some thousand times.
+unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file are one worker's; two or three workers have a virtual rack (tests/scheduling.py).
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 # Templates of scripts are checked as rendered: tests/unit/test_shell_templates.py
