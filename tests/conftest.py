@@ -60,6 +60,10 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The rack's tests come first: only some workers may run them."""
+    """The rack's tests come first: only some workers may run them. Of these, files that make racks of their own come
+    before those that need the worker's: a worker does not have two at a time, and does not wait for the one that makes
+    the snapshot from which the others restore theirs.
+    """
     folder = Path(__file__).parent / "lab"
-    items.sort(key=lambda item: folder not in item.path.parents)
+    on_the_workers = {item.path for item in items if "worker" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: (folder not in item.path.parents, item.path in on_the_workers))
