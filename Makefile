@@ -5,12 +5,10 @@ NODES ?= 3
 FOR :=
 COMPILE := uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --extra build pyproject.toml
 BIN := .venv/bin
-# The tests of a file are one worker's. Each worker of the tests of the lab has a rack; a third one needs four cores and
-# 14 GiB. The other tests wait for half of their time, so that two cores have work for three workers.
-BY_FILE := --dist loadfile --no-loadscope-reorder
-RACKS := -n $(shell [ $$(nproc) -ge 4 ] && [ $$(awk '/MemTotal/ {print int($$2 / 1048576)}' /proc/meminfo) -ge 14 ] \
-	&& echo 3 || echo 2) $(BY_FILE)
-WORKERS := -n 3 $(BY_FILE)
+# Python keeps what it has compiled: the tests start it some thousand times.
+unexport PYTHONDONTWRITEBYTECODE
+# The tests of a file are one worker's; two or three workers have a virtual rack (tests/scheduling.py).
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 # Templates of scripts are checked as rendered: tests/unit/test_shell_templates.py
 SHELL_FILES := $(filter-out %.py,$(wildcard scripts/*)) .ci/run lab/image/*.sh lab/image/boot-node $(wildcard */*/files/*.sh)
 # Each tier ends with its slowest tests.
@@ -32,11 +30,10 @@ demo: setup ## Build a virtual rack, deploy it twice, verify it, reboot a node, 
 	@NODES=$(NODES) scripts/demo
 
 test: setup lint ## What guards every promise: unit, cases, emulator, the virtual rack, and a tenth of the soak tests
-	@$(BIN)/python -m tests.run_twice -m lab $(RACKS) $(SLOWEST)
-	@$(BIN)/python -m tests.run_twice -m 'not lab' $(WORKERS) $(SLOWEST)
+	@$(BIN)/python -m tests.run_twice $(WORKERS) $(SLOWEST)
 
 soak: setup ## All soak tests: the long rest, a tenth of which is part of `make test`
-	@$(BIN)/pytest -m soak $(RACKS) $(SLOWEST)
+	@$(BIN)/pytest -m soak $(WORKERS) $(SLOWEST)
 
 unit: setup ## The part of `make test` that needs no virtual rack
 	@$(BIN)/pytest -m 'not lab' $(WORKERS) $(SLOWEST)

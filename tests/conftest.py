@@ -12,6 +12,7 @@ import pytest
 from gevent import monkey
 
 from core.util import scrub
+from tests.scheduling import Workers, auto_workers
 from tests.tiers import Tiers
 
 # pyinfra's own command, parts of which we import, replaces threads and sockets of the process that imports it; xdist's
@@ -47,11 +48,22 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the plugin that selects the soak tests."""
+    """Register the plugins that select the soak tests and hand out files to workers."""
     config.pluginmanager.register(Tiers(config), "tiers")
+    config.pluginmanager.register(Workers(), "workers")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Asked before plugins are registered."""
+    return auto_workers(config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The rack's tests come first, since their files take longest."""
+    """The rack's tests come first: only some workers may run them. Of these, files that make racks of their own come
+    before those that need the worker's: a worker does not have two at a time, and does not wait for the one that makes
+    the snapshot from which the others restore theirs.
+    """
     folder = Path(__file__).parent / "lab"
-    items.sort(key=lambda item: folder not in item.path.parents)
+    on_the_workers = {item.path for item in items if "worker" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: (folder not in item.path.parents, item.path in on_the_workers))

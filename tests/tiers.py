@@ -3,7 +3,8 @@ runs all that have it.
 
 The number of commits chooses the tenth, so any ten commits in a row run each soak test. Naming a test (`file::test`), a
 keyword (`-k`) or the marker (`-m soak`) runs all soak tests that this selects. A test with `soak(sampled=False)` needs
-more than `make test` has, and is in no tenth.
+more than `make test` has, and is in no tenth. Those of a file with `soak(together=True)` build on one another, and are
+in the same tenth.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ def part_of(nodeid: str) -> int:
     return zlib.crc32(nodeid.encode()) % PARTS
 
 
+def _part(item: pytest.Item, marker: pytest.Mark) -> int:
+    return part_of(item.nodeid.partition("::")[0] if marker.kwargs.get("together") else item.nodeid)
+
+
 def part_of_commit(folder: Path) -> int:
     """Return the part that the checked-out commit runs: its number of commits modulo ten; 0 outside a git checkout."""
     try:
@@ -44,10 +49,17 @@ def sampled(
     ]
 
 
-def crossed(rows: Iterable[object], columns: Sequence[object]) -> list[ParameterSet]:
+def crossed(
+    rows: Iterable[object], columns: Sequence[object], name: Callable[[Any], str] | None = None
+) -> list[ParameterSet]:
     """Every pair as parameters of a test: one pair of each row is of the first tier, with the columns in turn."""
     return [
-        pytest.param(row, column, marks=() if place == number % len(columns) else pytest.mark.soak)
+        pytest.param(
+            row,
+            column,
+            id=f"{name(row)}-{column}" if name else None,
+            marks=() if place == number % len(columns) else pytest.mark.soak,
+        )
         for number, row in enumerate(rows)
         for place, column in enumerate(columns)
     ]
@@ -71,7 +83,7 @@ class Tiers:
         others = [
             item
             for item, marker in markers.items()
-            if not self.everything and (part_of(item.nodeid) != self.part or not marker.kwargs.get("sampled", True))
+            if not self.everything and (_part(item, marker) != self.part or not marker.kwargs.get("sampled", True))
         ]
         self.all, self.ran = len(soak), len(soak) - len(others)
         if others:

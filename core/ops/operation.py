@@ -13,6 +13,7 @@ from pyinfra.api.host import Host
 from pyinfra.api.operation import operation
 from pyinfra.context import ctx_host
 
+import core.ops.patch_operation_order as _order  # noqa: F401 - cheaper than pyinfra's own
 from core.ops import announce, events, host_facts, refusals
 from core.ops.rollout import Rollout, rollout
 from core.ops.shell import sudo_script

@@ -121,6 +121,7 @@ def parts(shown: str, *machines: str) -> str:
     return "\n".join([*kept, "...", lines[-1]]) + "\n"
 
 
+@pytest.mark.soak
 def test_a_full_upgrade_moves_a_factory_node(factory: VirtualRack) -> None:
     """What the hold is for, and the proof that the test of it can fail."""
     factory.ssh("spark3", UPGRADE)

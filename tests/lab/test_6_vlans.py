@@ -14,7 +14,7 @@ ROLES = ("switch", "fabric")
 VLAN = "/interface/bridge/vlan"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def tagged(rack: VirtualRack) -> Iterator[Path]:
     """The lab's rack file with VLANs, beside it; in the end the rack is without them."""
     file = rack.paths.rack.with_name("rack-vlans.yaml")

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from lab import namespace as ns
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
@@ -99,8 +101,12 @@ def test_the_kernels_messages_go_out_over_the_management_port(rack: VirtualRack)
         rack.ssh("spark1", f"echo 0 > {target}/enabled; rmdir {target}", check=False)
 
 
+@pytest.mark.soak
 def test_a_snapshot_brings_the_rack_back_as_it_was(rack: VirtualRack) -> None:
-    """Disks, switch and images, in a folder of its own; made again under the same name, and removed."""
+    """Disks, switch and images, in a folder of its own; made again under the same name, and removed.
+
+    Every run restores the rack of each worker, and test_2_commands.py finds it in sync.
+    """
     name = f"test-of-snapshots-{os.getpid()}"
     other = VirtualRack(REPOSITORY / ".lab-test-restored", rack.nodes)
     writes, known = rack.writes(), rack.paths.known_hosts.read_text()

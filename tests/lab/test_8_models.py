@@ -92,6 +92,7 @@ def test_a_second_run_changes_nothing(rack: VirtualRack, declared: Path) -> None
     rack.verify("--only", "models", rack=declared)
 
 
+@pytest.mark.soak
 def test_runs_that_are_killed_after_each_command(rack: VirtualRack, declared: Path) -> None:
     """The first starts the check on the first node, the second the one after the files were sent, then the copies."""
     remove(rack, *NODES)

@@ -261,6 +261,7 @@ def test_a_gate_that_fails_on_one_node_starts_no_rank_anywhere(served: ServedRac
     assert served.containers() == []
 
 
+@pytest.mark.soak
 def test_a_rank_without_its_keeper_ends_itself(served: ServedRack) -> None:
     """Its management cable is disconnected, over which keeper and ranks speak: nothing can ask it to stop."""
     assert served.up()["state"] == "ready"

@@ -100,6 +100,17 @@ def test_a_soak_test_that_needs_more_is_in_no_tenth(suite: Path) -> None:
     assert ran(suite, large)[0] == {large}
 
 
+def test_soak_tests_that_build_on_one_another_are_in_one_tenth(suite: Path) -> None:
+    marker = "@pytest.mark.soak"
+    assert TESTS.count(marker) == 1
+    (suite / "test_some.py").write_text(TESTS.replace(marker, f"{marker}(together=True)"))
+    part = part_of("test_some.py")
+    commit(suite, part or PARTS)
+    assert ran(suite)[0] == {*NODES, "test_some.py::test_short"}
+    commit(suite, 1)
+    assert ran(suite)[0] == {"test_some.py::test_short"}
+
+
 @pytest.mark.parametrize("words", [(NODES[7],), ("-k", "7")])
 def test_a_soak_test_that_is_named_runs(suite: Path, words: tuple[str, ...]) -> None:
     found, _ = ran(suite, *words)

@@ -9,6 +9,7 @@ import pytest
 from paramiko import SSHException
 
 from core.ops import host_facts
+from tests.tiers import crossed
 from tests.unit.ops.fakenode import MODES, Answers, run
 from tests.unit.roles.cases import BYTES, DEPLOYS, OPERATIONS, ROLES, THERE, node_in, node_of, rack_of, read, role_file
 
@@ -41,17 +42,17 @@ def ended(role: str, answers: Answers, mode: str) -> str:
     return result.log
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(
-    ("role", "key", "fault"),
-    [
-        (role, key, fault)
-        for role, key in keys()
-        for fault in FAULTS
-        if fault != "not text" or key not in BYTES | THERE  # these may hold any bytes
-    ],
-)
-def test_an_unknown_answer(role: str, key: str, fault: str, mode: str) -> None:
+UNKNOWN = [
+    (role, key, fault)
+    for role, key in keys()
+    for fault in FAULTS
+    if fault != "not text" or key not in BYTES | THERE  # these may hold any bytes
+]
+
+
+@pytest.mark.parametrize(("asked", "mode"), crossed(UNKNOWN, MODES, "-".join))
+def test_an_unknown_answer(asked: tuple[str, str, str], mode: str) -> None:
+    role, key, fault = asked
     answers = broken(role, **{key: FAULTS[fault]})
     about = role_file(role)
     if key in about["late"]:
@@ -60,8 +61,7 @@ def test_an_unknown_answer(role: str, key: str, fault: str, mode: str) -> None:
     assert key in reported
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(("role", "mode"), crossed(ROLES, MODES))
 @pytest.mark.parametrize("lines", [0, 1, 5, -1])
 def test_an_answer_that_ends_too_early(role: str, lines: int, mode: str) -> None:
     answers = broken(role)
@@ -69,8 +69,7 @@ def test_an_answer_that_ends_too_early(role: str, lines: int, mode: str) -> None
     assert "ends too early" in ended(role, answers, mode)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(("role", "mode"), crossed(ROLES, MODES))
 @pytest.mark.parametrize(
     "complaint", ["sudo: a password is required", "sh: 1: sudo: not found", "Permission denied", ""]
 )
@@ -80,8 +79,7 @@ def test_a_probe_that_fails(role: str, complaint: str, mode: str) -> None:
     assert f"state of the node: {complaint}" in ended(role, answers, mode)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(("role", "mode"), crossed(ROLES, MODES))
 @pytest.mark.parametrize(
     "error",
     [TimeoutError("timed out"), OSError("Socket is closed"), EOFError("gone"), SSHException("No session")],

@@ -1,4 +1,6 @@
-"""Every case in tests/cases/operations, in every kind of run."""
+"""Every case in tests/cases/operations, in every kind of run: of the first tier is the run that shows its plan and then
+executes it, and for every third case the two others.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,23 @@ import pytest
 from tests.unit.ops.fakenode import MODES, run
 from tests.unit.roles.cases import DEPLOYS, OPERATIONS, answers_of, matches, rack_of, read
 
-CASES = sorted(OPERATIONS.glob("*/*.yaml"))
+PLANNED = ("dry", "asked")
+"""Runs that count what they would change before they execute anything."""
+FIRST_TIER = (MODES, ("asked",), ("asked",))
+"""Of a case and of the two after it."""
+RUNS = [
+    pytest.param(
+        path,
+        mode,
+        id=f"{path.parent.name}-{path.stem}-{mode}",
+        marks=() if mode in FIRST_TIER[place % len(FIRST_TIER)] else pytest.mark.soak,
+    )
+    for place, path in enumerate(sorted(OPERATIONS.glob("*/*.yaml")))
+    for mode in MODES
+]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize(("path", "mode"), RUNS)
 def test_case(path: Path, mode: str) -> None:
     role, case = path.parent.name, read(path)
     rack, answers, ends = rack_of(case), answers_of(role, case), case["ends"]
@@ -33,5 +47,5 @@ def test_case(path: Path, mode: str) -> None:
         for text in case.get("says", []):
             assert text in ended.log, reported
     assert "Traceback" not in ended.log
-    if mode == "dry":
+    if mode in PLANNED:
         assert (ended.changing > 0) == (ends != "right")
