@@ -302,6 +302,14 @@ FAILURES = (
         {**SPARK1, "part": "recorder"},
         "the recorder of spark1 takes no samples",
     ),
+    # The clock of the node was ahead, and went back: the recorder may take no samples since.
+    F(
+        "RecorderStale",
+        {'sparkrack_recorder_last_sample_timestamp_seconds{node="spark1"}': "1e9"},
+        5,
+        SPARK1,
+        "the recorder of spark1 takes no samples",
+    ),
     F(
         "ClockStuckLow",
         {'sparkrack_gpu_sm_clock_hertz{node="spark1"}': "6e8"},
