@@ -203,6 +203,8 @@ def node_fault(pem: bytes | None, ca: bytes | None, public: bytes, node: str, ad
     common = [attribute.value for attribute in found.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if common != [node] or set(names) != set(_names(node, address)):
         return f"it is not for {node} at {address}"
+    if (begin := found.not_valid_before_utc) > datetime.now(UTC):
+        return f"it is valid from {begin:%Y-%m-%d %H:%M} UTC on, which is later than now"
     if datetime.now(UTC) > (end := found.not_valid_after_utc) - RENEWED:
         return f"it ends on {end:%Y-%m-%d}"
     return ""

@@ -506,6 +506,26 @@ def test_metrics_of_the_recorder_are_new(
     assert abs(age) <= 60, f"{node.name}: {reported}"
 
 
+def test_samples_are_received_at_the_management_address(
+    node: Node,
+    machine: Machine,
+    rack: Rack,
+    declared: BlackboxOptions,
+    report: CheckReporter,
+) -> None:
+    """The receiver runs and listens there and nowhere else; nothing listens where no sample is received."""
+    if not (declared.remote and recorder.options(rack)):
+        pytest.skip("rack.yaml has the samples stay on their node")
+    places = [line.split()[3] for line in output(node, machine, "ss -Hltn").splitlines()]
+    found = sorted(place for place in places if place.endswith(f":{recorder.PORT}"))
+    wanted = [f"{receivers.address(node)}:{recorder.PORT}"] if recorder.senders(rack, node) else []
+    faults = _running(node, machine, recorder.RECEIVER) if wanted else []
+    if found != wanted:
+        addresses = [", ".join(some) or "no address" for some in (found, wanted)]
+        faults.append(f"samples are received at {addresses[0]}, wanted {addresses[1]}")
+    report.judge(f"{node.name}: {fault}" for fault in faults)
+
+
 def test_samples_of_other_nodes_arrive(
     node: Node,
     machine: Machine,

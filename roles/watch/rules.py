@@ -62,6 +62,8 @@ def _declared(rack: Rack) -> Iterator[str]:
             yield _constant("sparkrack_gpu_clock_cap_hertz", cap * 10**6, node=name)
         for part in _blackbox_parts(rack, node, blackbox):
             yield _constant("sparkrack_blackbox_declared", 1, node=name, part=part)
+        if blackbox and rack.keeps("blackbox") and blackbox.remote == "tls" and len(rack.nodes) > 1:
+            yield _constant("sparkrack_blackbox_certificate_declared", 1, node=name)
         carrying = {address.half for address in used(rack, name)}
         for port in rack.cabling.ports_of(name):
             rails = len(carrying & set(port.halves))

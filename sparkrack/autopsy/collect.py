@@ -62,21 +62,32 @@ LOG = ("/log/print", "=.proplist=time,topics,message")
 
 @dataclass
 class _Answers:
-    """Answers of one host. `times`: when they were given, by the operator's clock; `skew`: of its clock; `gone`: why it
-    does not answer, empty when it does.
+    """Answers of one host. `times`: when they were given, by the operator's clock; `skew`: of its clock, None where it
+    is unknown; `gone`: why it does not answer, empty when it does.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
     times: dict[str, float] = field(default_factory=dict)
     absent: set[str] = field(default_factory=set)
     failed: dict[str, str] = field(default_factory=dict)
-    skew: float = 0.0
+    skew: float | None = None
     gone: str = ""
 
     @property
-    def earlier_skew(self) -> float:
+    def earlier_skew(self) -> float | None:
         """The skew of the clock in earlier boots: that of now, unless the clock is not set now."""
-        return self.skew if abs(self.skew) < MAX_SKEW else 0.0
+        return self.skew if self.skew is None or abs(self.skew) < MAX_SKEW else 0.0
+
+    @property
+    def clock_unknown(self) -> bool:
+        """Whether it answers, and not what its clock shows."""
+        return not self.gone and self.skew is None
+
+    @property
+    def note(self) -> str:
+        """What a source says of the clock of its host: nothing, or why its times are not used."""
+        why = self.failed.get(CLOCK, "`date` printed no time")
+        return f"; its clock is unknown ({why}), so its times are not used" if self.clock_unknown else ""
 
 
 @dataclass
@@ -149,7 +160,8 @@ def _ask(shell: RootShell, questions: Mapping[str, str]) -> _Answers:
         else:
             found.texts[key] = done.stdout_bytes.decode(errors="replace")
             if key == CLOCK:
-                found.skew = _seconds(found.texts[key], middle) - middle
+                shown = _seconds(found.texts[key], math.nan)
+                found.skew = None if math.isnan(shown) else shown - middle
     return found
 
 
@@ -168,12 +180,13 @@ def _of_node(name: str, own: _Answers, collector: _Collector) -> Evidence:
         collector.unknown("node", f"{'refuses our login' if refuses else 'does not answer'}: {own.gone}")
         return evidence
     note = "" if own.earlier_skew == own.skew else "; the times of its earlier boots are taken as right"
-    collector.read("node", f"answers{note}", own.skew)
+    collector.read("node", f"answers{note}{own.note}", own.skew)
     uptime = _seconds(own.texts.get(BEGAN, "").partition(" ")[0], -1)
     evidence = replace(
         evidence,
         boot=own.texts.get(BOOT, "").strip() or None,
         began=own.times[BEGAN] - uptime if uptime >= 0 else None,
+        clocks_unknown=(name,) if own.clock_unknown else (),
     )
     text = collector.text("boot evidence", own, EVIDENCE, "this boot has collected none")
     if text is not None:
@@ -207,8 +220,8 @@ def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector
     evidence = replace(
         evidence,
         ended=found["before"] and str(found["before"]),
-        ended_began=None if began is None else began - own.earlier_skew,
-        clean_stop=CleanStop(stopped and stopped - own.earlier_skew, marker["target"]) if marker else None,
+        ended_began=_by_operator(began, own.earlier_skew),
+        clean_stop=CleanStop(_by_operator(stopped, own.earlier_skew), marker["target"]) if marker else None,
         lines=_shifted(lines, own.earlier_skew),
         records=records,
         firmware=firmware,
@@ -232,14 +245,16 @@ def _began(text: str) -> Iterable[tuple[str, float]]:
 def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str, collector: _Collector) -> Evidence:
     """Add what another node has received, and the ring of the node itself."""
     samples, skew = _samples(own, other, where, collector)
-    node_skew = own.earlier_skew if evidence.alive else skew
+    node_skew = skew if own.gone else own.earlier_skew
     remote: dict[str, tuple[LogLine, ...]] = {}
     text = collector.text(f"remote journal{where}", other, REMOTE, "no journal was received")
     if text is not None:
         remote = parse.journal(text, "remote journal")
         count = sum(map(len, remote.values()))
-        note = "" if node_skew is not None else "; the node's clock is taken as right"
+        note = "" if node_skew is not None else "; the node's clock is taken as right" if own.gone else own.note
         (collector.read if count else collector.absent)(f"remote journal{where}", f"{count} lines{note}")
+    if node_skew is None and own.gone:
+        node_skew = 0.0
     ended, unset = evidence.ended, _boots_without_clock(remote, samples) - {evidence.boot or ""}
     samples = tuple(one for one in samples if one.time >= parse.CLOCK_SET)
     if ended is None and unset:
@@ -247,15 +262,27 @@ def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str,
         collector.unknown("order of the boots", f"{why}, so which boot ended last is unknown")
     elif ended is None:
         ended = _latest(evidence, remote, samples)
-    lines = _shifted(remote.get(ended or "", ()), node_skew or 0.0)
+    lines = _shifted(remote.get(ended or "", ()), node_skew)
     text = collector.text(f"netconsole{where}", other, CONSOLE, "no line was received")
     console: tuple[LogLine, ...] = ()
     if text is not None:
         console = _shifted(parse.netconsole(text), other.earlier_skew)
-        collector.read(f"netconsole{where}", f"{len(console)} lines", other.skew)
-    kept = tuple(replace(one, time=one.time - (node_skew or 0.0)) for one in samples if one.boot == ended)
-    began = evidence.ended_began or _first_sign(ended, remote, samples, node_skew or 0.0)
-    evidence = replace(evidence, ended=ended, ended_began=began, lines=(*evidence.lines, *lines), samples=kept)
+        collector.read(f"netconsole{where}", f"{len(console)} lines{other.note}", other.skew)
+    kept = (
+        ()
+        if node_skew is None
+        else tuple(replace(one, time=one.time - node_skew) for one in samples if one.boot == ended)
+    )
+    began = evidence.ended_began or _by_operator(_first_sign(ended, remote, samples), node_skew)
+    unknown = (*evidence.clocks_unknown, *([where.removeprefix(" at ")] if other.clock_unknown else []))
+    evidence = replace(
+        evidence,
+        ended=ended,
+        ended_began=began,
+        lines=(*evidence.lines, *lines),
+        samples=kept,
+        clocks_unknown=unknown,
+    )
     return replace(evidence, lines=(*evidence.lines, *_of_the_end(evidence, console)))
 
 
@@ -274,17 +301,17 @@ def _latest(evidence: Evidence, remote: Mapping[str, tuple[LogLine, ...]], sampl
 
 
 def _first_sign(
-    ended: str | None, remote: Mapping[str, tuple[LogLine, ...]], samples: tuple[Sample, ...], skew: float
+    ended: str | None, remote: Mapping[str, tuple[LogLine, ...]], samples: tuple[Sample, ...]
 ) -> float | None:
-    """Return when the boot that ended begins in what was received; None where nothing of an earlier boot was received:
-    its first lines may be missing then.
+    """Return when the boot that ended begins in what was received, by the node's clock; None where nothing of an
+    earlier boot was received: its first lines may be missing then.
     """
     journal = [(line.time, boot) for boot, lines in remote.items() for line in lines if line.time is not None]
     begins = []
     for times in (journal, [(one.time, one.boot) for one in samples]):
         first = min((at for at, boot in times if boot == ended), default=None)
         if first is not None and any(at < first for at, boot in times if boot != ended):
-            begins.append(first - skew)
+            begins.append(first)
     return min(begins, default=None)
 
 
@@ -308,16 +335,17 @@ def _samples(
         text = collector.text("samples of the node", own, RING, "there is no recorder")
         if text is not None:
             ring = parse.samples(text)
-            collector.read("samples of the node", f"{len(ring)} samples", own.skew)
+            collector.read("samples of the node", f"{len(ring)} samples{own.note}", own.skew)
             found |= {(one.boot, one.time): one for one in ring}
     text = collector.text(f"samples{where}", other, PEER_RING, "no sample was received")
     if text is not None:
         ring = parse.samples(text)
-        received = _seconds(other.texts.get(PEER_TIME, ""), 0.0) - other.skew
-        if ring and abs(difference := ring[-1].time - received) < MAX_SKEW:
+        received = _seconds(other.texts.get(PEER_TIME, ""), 0.0)
+        if ring and other.skew is not None and abs(difference := ring[-1].time - received + other.skew) < MAX_SKEW:
             skew = difference
         if ring:
-            collector.read(f"samples{where}", f"{len(ring)} samples; skew of the node's clock by the last one", skew)
+            note = "; skew of the node's clock by the last one" if other.skew is not None else other.note
+            collector.read(f"samples{where}", f"{len(ring)} samples{note}", skew)
         else:
             collector.absent(f"samples{where}", "the ring is empty")
         found |= {(one.boot, one.time): one for one in ring}
@@ -373,6 +401,11 @@ def _or_none(ask: Callable[[], tuple[Row, ...]]) -> tuple[Row, ...] | None:
         return None  # a reader that may not see the log: the interfaces have the last change
 
 
-def _shifted(lines: Iterable[LogLine], skew: float) -> tuple[LogLine, ...]:
+def _by_operator(time: float | None, skew: float | None) -> float | None:
+    """Return a time by the operator's clock; None where the time or the skew of its clock is unknown."""
+    return None if time is None or skew is None else time - skew
+
+
+def _shifted(lines: Iterable[LogLine], skew: float | None) -> tuple[LogLine, ...]:
     """Return the lines by the operator's clock."""
-    return tuple(replace(line, time=None if line.time is None else line.time - skew) for line in lines)
+    return tuple(replace(line, time=_by_operator(line.time, skew)) for line in lines)

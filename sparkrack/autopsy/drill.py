@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +25,8 @@ from sparkrack.status.drills import DrillLevel, DrillResult
 POLL_SECONDS = 2.0
 MARK_SECONDS = 60.0
 """Seconds that a mark may take to its last place."""
+CLOCK_STEP_SECONDS = 10
+"""Seconds by which the clock of a node may go back just then: entries from before the mark are read as well."""
 EVIDENCE_SECONDS = 300.0
 """Seconds from a boot that answers to its evidence."""
 BOOT = "tr -d - < /proc/sys/kernel/random/boot_id"
@@ -50,14 +52,28 @@ EFFECTS = {
 }
 
 
+MARKED = "its kernel log and its journal may have the mark of the drill"
+ENDED = (
+    "its kernel log and its journal have the mark of the drill, and the end of its boot was started: no result is "
+    "kept; `sparkrack autopsy {}` judges the end"
+)
+
+
 class DrillError(Exception):
-    """The drill was refused, and nothing was done; the text is one line."""
+    """The drill was refused, or failed on its way; the text is one line. `DrillProgress` has what was done by then."""
+
+
+@dataclass
+class DrillProgress:
+    """What a drill has done to its node so far, as the end of a sentence."""
+
+    done: str = "nothing was done"
 
 
 @dataclass(frozen=True)
 class Drill:
     """One drill. `shell`: on the node; `peer`: on the node that receives its records, if there is one. `say`: prints a
-    line. `timeout`: seconds that the node may take to come back.
+    line. `timeout`: seconds that the node may take to come back. `progress`: is kept up to date for a drill that fails.
     """
 
     rack: Rack
@@ -68,6 +84,7 @@ class Drill:
     peer: RootShell | None
     say: Callable[[str], None]
     timeout: float
+    progress: DrillProgress = field(default_factory=DrillProgress)
 
     def refuse(self) -> None:
         """Raises DrillError for a node with a workload, and for one that would not come back or leave evidence."""
@@ -100,10 +117,12 @@ class Drill:
     def mark(self) -> DrillResult:
         """Write a mark, and look for it wherever the rack keeps lines of the node."""
         word = f"sparkrack-drill-{secrets.token_hex(8)}"
+        # A busy node writes many lines before the next look: no number of lines is enough. By the clock of the node,
+        # also at the other node: an entry keeps its time.
+        since = f"--since=@{self._clock() - CLOCK_STEP_SECONDS} --quiet --no-pager"
+        self.progress.done = MARKED
         self._ask(f"echo '<4>{word} kernel' > /dev/kmsg; logger -t sparkrack-drill {word} journal")
-        places = {
-            "journal": (self.shell, f"journalctl --boot --lines=200 --quiet --no-pager | grep -c {word}", 2),
-        }
+        places = {"journal": (self.shell, f"journalctl --boot {since} | grep -c {word}", 2)}
         missing = []
         if self.peer is not None:
             where, console = self.peer.hostname, f"{FOLDER}/netconsole/{self.node}.log"
@@ -113,13 +132,13 @@ class Drill:
                     f"netconsole at {where}",
                     options.netconsole,
                     f"[ -e {console} ]",
-                    f"tail -n 200 {console} | grep -c {word}",
+                    f"cat {console}.1 {console} 2> /dev/null | grep -c -m 1 {word}",
                 ),
                 (
                     f"remote journal at {where}",
                     options.remote,
                     f"{received} -n 1 -q --no-pager",
-                    f"{received} -n 400 -q --no-pager | grep -c {word}",
+                    f"{received} {since} | grep -c {word}",
                 ),
             ):
                 # A declared one that is not there, or whose node does not answer, is a fault that the drill finds.
@@ -147,7 +166,9 @@ class Drill:
         sure()
         self.say(f"{self.node}: {EFFECTS[self.level]}")
         # File systems are written first: the drill is about evidence, not about data that is lost.
+        self.progress.done = MARKED
         self._ask(f"logger -t sparkrack-drill {mark}; echo '<4>{mark}' > /dev/kmsg; sync")
+        self.progress.done = ENDED.format(self.node)
         begin = time.monotonic()
         with suppress(UnreachableError):  # it was faster than its answer
             self._ask(_LATER.format(ACTIONS[self.level]))
@@ -194,6 +215,13 @@ class Drill:
             seconds=None if seconds is None else round(seconds, 1),
             reason=printable_line(reason),
         )
+
+    def _clock(self) -> int:
+        """Return the seconds since 1970 by the clock of the node. Raises DrillError and UnreachableError."""
+        shown = self._ask("date +%s").strip()
+        if not shown.isdecimal():
+            raise DrillError(printable_line(f"date +%s: {shown[:40]!r} is no time"))
+        return int(shown)
 
     def _ask(self, command: str) -> str:
         """Return the output of a command on the node. Raises DrillError when it fails, UnreachableError without one."""

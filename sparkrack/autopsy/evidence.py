@@ -96,7 +96,8 @@ class Evidence:
     alive: the node answers now. boot, began: its present boot, and the time of that. ended, ended_began: the boot that
     ended, and the time when it began. feeding: seconds after which the watchdog acts; 0: systemd feeds none.
     firmware: what this boot reports about a reset by the watchdog. other_downs: when legs of other nodes lost their
-    link, by the name of the node.
+    link, by the name of the node. clocks_unknown: hosts that answer, and not what their clock shows: the times that
+    they wrote are unknown.
     """
 
     node: str
@@ -116,6 +117,7 @@ class Evidence:
     changes: tuple[LinkChange, ...] = ()
     legs: tuple[LegNow, ...] = ()
     other_downs: dict[str, float] = field(default_factory=dict)
+    clocks_unknown: tuple[str, ...] = ()
     sources: tuple[EvidenceSource, ...] = ()
 
     @property

@@ -122,6 +122,9 @@ def _common(causes: frozenset[Cause]) -> Cause | None:
 def _nothing(evidence: Evidence) -> str:
     if any(_frozen(evidence)):
         return "systemd stopped, and what ended the boot after that is unknown"
+    if evidence.last_sign is None and evidence.clocks_unknown:
+        names = ", ".join(evidence.clocks_unknown)
+        return f"no sign of life of the boot that ended has a known time: the clock of {names} is unknown"
     if evidence.last_sign is None:
         return "no source has a sign of life of the boot that ended"
     if evidence.disk and not evidence.disk.power_cycles and _link_down_at_the_end(evidence) is not None:
@@ -177,7 +180,7 @@ def _watchdog(evidence: Evidence) -> Iterator[Sign]:
     if not limit or not evidence.alive or evidence.began is None:
         return
     if frozen := next(_frozen(evidence), None):
-        gap = evidence.began - (frozen.time or evidence.began)
+        gap = -1.0 if frozen.time is None else evidence.began - frozen.time
         if 0 <= gap <= 2 * limit + POST_SECONDS:
             text = f"systemd stopped, and the node booted again {gap:.0f} s later; its watchdog acts after {limit:g} s"
             yield Sign(Cause.WATCHDOG, False, frozen.source, text)
@@ -316,7 +319,10 @@ def _link_down_at_the_end(evidence: Evidence) -> float | None:
 
 def remarks(evidence: Evidence) -> tuple[str, ...]:
     """Return what is worth knowing and decides nothing."""
-    found = []
+    found = [
+        f"the clock of {name} is unknown: the times that it wrote are not used, so the verdict rests on fewer signs"
+        for name in evidence.clocks_unknown
+    ]
     sign = evidence.last_sign
     if sign and (same := sorted(n for n, at in evidence.other_downs.items() if abs(at - sign[0]) <= SAME_SECONDS)):
         found.append(f"link down at the same time: {', '.join(same)}; look at the mains and the switch first")

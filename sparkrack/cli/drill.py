@@ -14,7 +14,7 @@ from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import UnreachableError
 from core.util.paths import state_folder
 from roles.blackbox.receivers import receiver
-from sparkrack.autopsy.drill import EFFECTS, Drill, DrillError
+from sparkrack.autopsy.drill import EFFECTS, Drill, DrillError, DrillProgress
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import nodes, rack_option
 from sparkrack.cli.progress import ProgressDisplay, show_progress
@@ -51,7 +51,7 @@ def drill(node: str, rack: Path, level: str, confirmed: str | None, timeout: int
 
     It refuses while a container or a unit runs on the node, or another run holds the rack. The result is stored on this
     machine, where `sparkrack status` has its age, and its metrics on the server of the section `watch`.
-    Exit 0 when the chain worked, 2 when it did not, 1 when nothing was done.
+    Exit 0 when the chain worked, 2 when it did not, 1 when it was refused or failed: the output says what was done.
     """
     found = load(rack)
     if node not in found.nodes:
@@ -60,13 +60,15 @@ def drill(node: str, rack: Path, level: str, confirmed: str | None, timeout: int
     if kind is not DrillLevel.MARK and confirmed != node:
         what = f"--level {kind} on {node} {EFFECTS[kind]}"
         raise click.ClickException(f"{what}; pass --yes-really {node} to do it. Nothing was done")
+    progress = DrillProgress()
     with recorded_run(found, f"drill: {level}") as run, show_progress(silent=False) as screen:
         try:
-            result, unkept = _drilled(found, node, kind, timeout, run, screen)
+            result, unkept = _drilled(found, node, kind, timeout, run, screen, progress)
         except (DrillError, UnreachableError) as fault:
             why = printable_line(fault.why if isinstance(fault, UnreachableError) else str(fault))
+            why = f"{why}; {progress.done}"
             run.fail(node, why)
-            raise click.ClickException(f"{node}: {why}; nothing was done") from None
+            raise click.ClickException(f"{node}: {why}") from None
         if not result.passed:
             run.fail(node, result.reason)
     click.echo(f"{node}: drill {level} {'passed' if result.passed else 'failed'}: {result.reason}")
@@ -79,10 +81,17 @@ def drill(node: str, rack: Path, level: str, confirmed: str | None, timeout: int
 
 
 def _drilled(
-    rack: Rack, node: str, level: DrillLevel, timeout: int, run: RecordedRun, screen: ProgressDisplay
+    rack: Rack,
+    node: str,
+    level: DrillLevel,
+    timeout: int,
+    run: RecordedRun,
+    screen: ProgressDisplay,
+    progress: DrillProgress,
 ) -> tuple[DrillResult, str]:
     """Run the drill under the lock of the rack, and store its result before the lock is released: a problem with the
-    lock is a warning then. Returns the result, and why it could not be stored. Raises DrillError when it is refused.
+    lock is a warning then. Returns the result, and why it could not be stored. Raises DrillError when it is refused or
+    fails.
     """
     own = run.begin(f"drill {level} of {node}")
     peer = receiver(rack, rack.nodes[node])
@@ -92,7 +101,7 @@ def _drilled(
     try:
         with open_shells(rack, names, ANSWER_SECONDS) as shells, hold_lock(rack, own, screen.warn) as held:
             there = shells[peer.name] if peer else None
-            one = Drill(rack, node, level, own.id, shells[node], there, screen.say, timeout)
+            one = Drill(rack, node, level, own.id, shells[node], there, screen.say, timeout, progress)
             screen.phase(f"drill {level}", [node])
             one.refuse()
             if level is DrillLevel.MARK:

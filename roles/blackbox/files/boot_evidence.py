@@ -120,7 +120,7 @@ class Evidence:
         marker = part("marker", self.marker)
         journal = part("journal", self.journal)
         before = (journal or {}).pop("boot", None) or (marker or {}).get("boot")
-        seen = {record["name"] for one in earlier for record in one.get("pstore") or []}
+        seen = {name for one in earlier for name in record_names(one)}
         since = 0.0 if earlier else began or time.time()
         found = {
             "schema": SCHEMA,
@@ -160,7 +160,7 @@ class Evidence:
         try:
             mark = json.loads(content)
             boot, when, target = mark["boot"], float(mark["time"]), mark["target"]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise UnreadError(f"{self.folder / MARKER}: is not what `mark` writes") from None
         if not isinstance(boot, str) or not BOOT.fullmatch(boot):
             raise UnreadError(f"{self.folder / MARKER}: has no boot ID")
@@ -343,13 +343,20 @@ def run(*command: str, codes: tuple[int, ...] | None = (0,)) -> str:
     return done.stdout.decode(errors="replace")
 
 
+def record_names(evidence: dict[str, Any]) -> set[str]:
+    """Return the names of the records of panics that a boot has seen. What is of another form has none."""
+    records = evidence.get("pstore")
+    names = [one.get("name") for one in records if isinstance(one, dict)] if isinstance(records, list) else []
+    return {name for name in names if isinstance(name, str)}
+
+
 def evidences(boots: Path) -> list[dict[str, Any]]:
     """Return the readable evidence of earlier boots, oldest first."""
     found = []
     for path in boots.glob("*/evidence.json"):
         try:
             one = json.loads(path.read_bytes())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             continue
         if isinstance(one, dict) and isinstance(one.get("made"), float):
             found.append(one)

@@ -15,6 +15,7 @@ Standard library only, Python 3.10 or later. Exit codes: 0 written, 1 not writte
     sparkrack_journal_newest_timestamp_seconds, sparkrack_journal_received_timestamp_seconds (by sender)
                                             newest entry of this node, and of each journal that it receives
     sparkrack_netconsole_received_timestamp_seconds     last message of the kernel of each sender
+    sparkrack_certificate_expiry_timestamp_seconds      end of a certificate of the black box: node, ca
     sparkrack_memory_guard_kill_timestamp_seconds       when the memory guard last ended containers, in this boot
     sparkrack_bandwidth_bits_per_second, sparkrack_bandwidth_least_bits_per_second, sparkrack_bandwidth_record_current
                                             the last measurement of a half to a peer, what is enough, and 1 while the
@@ -30,6 +31,7 @@ import hashlib
 import json
 import os
 import re
+import ssl
 import subprocess
 import sys
 import time
@@ -40,6 +42,7 @@ from typing import Any, NamedTuple
 BLACKBOX = "/var/lib/sparkrack/blackbox"
 PROOFS = "/var/lib/sparkrack/serve/rdma"
 MODELS = "/srv/models"
+CERTIFICATES = {"node": "/etc/sparkrack/blackbox/node.pem", "ca": "/etc/sparkrack/blackbox/ca.pem"}
 GUARD = "sparkrack-memory-guard.service"
 GUARD_KILLS = "ended every container"
 UNITS = {
@@ -73,6 +76,7 @@ HELP = {
     "sparkrack_journal_newest_timestamp_seconds": "Time of the newest entry in the journal of this node.",
     "sparkrack_journal_received_timestamp_seconds": "Time of the newest entry received from another node.",
     "sparkrack_netconsole_received_timestamp_seconds": "When the kernel of another node last sent a message.",
+    "sparkrack_certificate_expiry_timestamp_seconds": "When a certificate of the black box ends.",
     "sparkrack_memory_guard_kill_timestamp_seconds": "When the memory guard last ended containers in this boot.",
     "sparkrack_bandwidth_bits_per_second": "What a half carried to a peer when it was last measured.",
     "sparkrack_bandwidth_least_bits_per_second": "What it must carry.",
@@ -108,6 +112,7 @@ class Node:
             "units": self.units,
             "journal": self.journal,
             "received": self.received,
+            "certificates": self.certificates,
             "guard": self.guard,
             "bandwidth": self.bandwidth,
             "models": self.models,
@@ -239,6 +244,18 @@ class Node:
             files = [one.stat() for one in (path, path.with_name(f"{path.name}.1")) if one.exists()]
             newest = max((one.st_mtime for one in files if one.st_size), default=0.0)
             yield Sample("sparkrack_netconsole_received_timestamp_seconds", {"sender": path.stem}, newest)
+
+    def certificates(self) -> Iterator[Sample]:
+        """The end of the node's certificate and of that of its CA, where they are."""
+        for name, path in CERTIFICATES.items():
+            if not self.place(path).exists():
+                continue
+            shown = run("openssl", "x509", "-noout", "-enddate", "-in", str(self.place(path)))
+            try:
+                end = ssl.cert_time_to_seconds(shown.strip().removeprefix("notAfter="))
+            except ValueError:
+                raise UnreadError(f"openssl: unexpected output {shown[:80]!r}") from None
+            yield Sample("sparkrack_certificate_expiry_timestamp_seconds", {"certificate": name}, end)
 
     def guard(self) -> Iterator[Sample]:
         """What the memory guard did."""

@@ -25,10 +25,16 @@ sed -u -e "s#/var/lib/sparkrack/blackbox#$node#g" -e "s#/proc/sys/kernel/random/
 """
 TOOLS = {
     "journalctl": """#!/bin/sh
+# Without --lines: all that is later than --since, which is everything here.
+lines=+1
+for word; do
+    case "$word" in --lines=*) lines="${word#*=}";; --since=*) echo "$word" >> "$NODE/since";; esac
+done
 case "$*" in
-*/remote/*) for word; do case "$word" in --file=*) cat "${word#--file=}";; esac; done; exit 0;;
+*/remote/*)
+    for word; do case "$word" in --file=*) cat "${word#--file=}";; esac; done | tail -n "$lines"; exit 0;;
 *--boot=-1*) file="$NODE/journal-before";;
-*) cat "$NODE/logged" 2> /dev/null; cat "$NODE/kmsg" 2> /dev/null; exit 0;;
+*) cat "$NODE/kmsg" "$NODE/logged" 2> /dev/null | tail -n "$lines"; exit 0;;
 esac
 [ ! -e "$file" ] || cat "$file"
 """,

@@ -157,6 +157,68 @@ def test_a_node_that_is_slow_has_the_right_clock_and_the_right_begin(rack: Rack)
     assert datetime.fromisoformat(began).timestamp() == pytest.approx(begin + 8 - 100, abs=4)
 
 
+def without_clock(rack: Rack, node: str, answer: str) -> None:
+    """Let `date` on this node do that."""
+    tool = rack.nodes.folder / "bin/date"
+    tool.write_text(f'#!/bin/sh\ncase "$NODE" in */{node}) {answer};; esac\nexec /usr/bin/date "$@"\n')
+    tool.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ("echo 'date: broken' >&2; exit 1", "date: broken"),
+        ("echo midnight; exit 0", "`date` printed no time"),
+        ("echo nan; exit 0", "`date` printed no time"),
+    ],
+)
+def test_times_of_a_node_with_an_unknown_clock_are_not_used(rack: Rack, answer: str, why: str) -> None:
+    """systemd froze 130 s before the boot by a clock that may be wrong: that dates nothing."""
+    now = time.time()
+    frozen = {"time": now - 230, "source": "systemd", "text": "Freezing execution."}
+    rack.nodes.evidence("spark1", journal={"first": 1, "last": 2, "lines": [frozen]})
+    rack.nodes.write("spark1", "ring", f"{sample(now - 200)}\n")
+    assert rack.report()["verdict"] == "watchdog"
+    without_clock(rack, "spark1", answer)
+    found = rack.report()
+    assert (found["verdict"], found["last_sign"], found["boot"]) == ("unknown", None, BOOT)
+    assert [one["text"] for one in found["timeline"]] == ["the present boot began"]
+    sources = {one["name"]: one for one in found["sources"]}
+    assert sources["node"]["detail"] == f"answers; its clock is unknown ({why}), so its times are not used"
+    assert [sources[name]["skew"] for name in ("node", "boot evidence", "samples of the node")] == [None] * 3
+    assert found["remarks"] == [
+        "the clock of spark1 is unknown: the times that it wrote are not used, so the verdict rests on fewer signs"
+    ]
+    assert f"node: answers; its clock is unknown ({why})" in rack.run().output
+
+
+def test_a_proof_needs_no_clock(rack: Rack) -> None:
+    rack.nodes.evidence("spark1", marker={"boot": BOOT, "time": time.time() - 200, "target": "reboot"})
+    without_clock(rack, "spark1", "exit 1")
+    found = rack.report()
+    assert (found["verdict"], found["confidence"]) == ("planned", "high")
+
+
+def test_times_of_a_receiver_with_an_unknown_clock_are_not_used(rack: Rack) -> None:
+    """Lines of netconsole do not name their boot, so without a time they are of none."""
+    now = time.time()
+    lines = [{"time": now - 200, "source": "vllm", "text": "x"}]
+    rack.nodes.evidence("spark1", journal={"first": 1, "last": 2, "lines": lines})
+    rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 190:.3f} {PANIC}\n")
+    ring = rack.nodes.write("spark2", "peers/spark1.ring", f"{sample(now - 195)}\n")
+    os.utime(ring, (now - 195, now - 195))
+    assert rack.report()["verdict"] == "panic"
+    without_clock(rack, "spark2", "exit 1")
+    found = rack.report()
+    assert found["verdict"] == "unknown"
+    sources = {one["name"]: one for one in found["sources"]}
+    for name, count in (("netconsole", "1 lines"), ("samples", "1 samples")):
+        one = sources[f"{name} at spark2"]
+        wanted = f"{count}; its clock is unknown (exit 1), so its times are not used"
+        assert (one["detail"], one["skew"]) == (wanted, None)
+    assert [remark.partition(":")[0] for remark in found["remarks"]] == ["the clock of spark2 is unknown"]
+
+
 def test_a_panic_of_the_boot_before_the_one_that_ended_does_not_count(rack: Rack) -> None:
     now = time.time()
     rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 900:.3f} {PANIC}\n")

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from core.model import load
 from core.ssh.node_shells import open_shells
+from core.ssh.root_shell import UnreachableError
 from sparkrack.autopsy import drill
 from sparkrack.cli.main import sparkrack
 from sparkrack.status.drills import DrillLevel, DrillResult, drill_paths, latest_drills, store_drill
@@ -417,6 +418,71 @@ def test_a_mark_at_every_place(rack: Rack) -> None:
     thread.join()
     assert done.exit_code == 0, done.output
     assert kept(rack).reason == "arrived in: journal, netconsole at spark1, remote journal at spark1"
+
+
+def test_a_mark_before_many_other_lines(rack: Rack) -> None:
+    """A busy node writes 2000 lines after the mark before the drill looks for it, at every place."""
+    logger = rack.folder / "nodes/bin/logger"
+    peer = '"$NODES/spark1"'
+    logger.write_text(
+        f"{logger.read_text()}mkdir -p {peer}/netconsole {peer}/remote\n"
+        f'cat "$NODE/kmsg" > {peer}/netconsole/spark2.log\n'
+        'seq 2000 >> "$NODE/logged"\n'
+        f'cat "$NODE/logged" > {peer}/remote/remote-spark2.journal\n'
+        f"seq 2000 >> {peer}/netconsole/spark2.log\n"
+    )
+    for file in ("netconsole/spark2.log", "remote/remote-spark2.journal"):
+        rack.nodes.write("spark1", file, "an old line\n")
+    begin = time.time()
+    done = rack.run("mark", confirm=None)
+    assert done.exit_code == 0, done.output
+    assert kept(rack).reason == "arrived in: journal, netconsole at spark1, remote journal at spark1"
+    for name in ("spark1", "spark2"):
+        (since,) = set((rack.folder / f"nodes/{name}/since").read_text().split())
+        assert begin - 20 < int(since.removeprefix("--since=@")) < time.time() - 5
+
+
+def test_a_mark_in_a_file_of_netconsole_that_is_full(rack: Rack) -> None:
+    """The receiver begins another file and keeps the old one."""
+    logger = rack.folder / "nodes/bin/logger"
+    file = '"$NODES/spark1/netconsole/spark2.log"'
+    logger.write_text(f'{logger.read_text()}cat "$NODE/kmsg" > {file}.1\n')
+    rack.nodes.write("spark1", "netconsole/spark2.log", "a newer line\n")
+    assert rack.run("mark", confirm=None).exit_code == 0
+    assert kept(rack).reason.startswith("arrived in: journal, netconsole at spark1;")
+
+
+def failing(rack: Rack, tool: str) -> None:
+    path = rack.folder / "nodes/bin" / tool
+    path.write_text(f"#!/bin/sh\necho '{tool}: broken' >&2\nexit 1\n")
+
+
+@pytest.mark.parametrize(("level", "tool"), [("mark", "logger"), ("reset", "sync")])
+def test_a_fault_after_a_mark_was_written_is_not_nothing(rack: Rack, level: str, tool: str) -> None:
+    failing(rack, tool)
+    done = rack.run(level, confirm="spark2")
+    assert done.exit_code == 1
+    assert f"{tool}: broken; its kernel log and its journal may have the mark of the drill\n" in done.output
+    assert "nothing was done" not in done.output
+    assert (rack.done_to_it, latest_drills(rack.state)) == ("", ())
+    (text,) = [path.read_text() for path in (rack.state / "runs").glob("*.ndjson")]
+    assert "may have the mark of the drill" in text
+
+
+@pytest.mark.parametrize("fault", [drill.DrillError("x is y"), UnreachableError("spark1", "x is y")])
+def test_a_fault_after_the_end_of_the_node_is_not_nothing(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    def broken(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(drill, "collect_evidence", broken)
+    thread = rack.reboots()
+    done = rack.run("reset")
+    thread.join()
+    assert done.exit_code == 1
+    told = "spark2: x is y; its kernel log and its journal have the mark of the drill, and the end of its boot was"
+    assert f"{told} started: no result is kept; `sparkrack autopsy spark2` judges the end\n" in done.output
 
 
 @pytest.mark.parametrize("lost", ["kmsg", "logged"])

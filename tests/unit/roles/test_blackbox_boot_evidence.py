@@ -199,6 +199,23 @@ def test_messages_of_any_form_are_kept(node: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "pstore", ["x", 5, {"name": "x"}, ["x", None, 5], [{}], [{"name": ["x"]}, {"name": {}}], [{"name": None}]]
+)
+def test_garbled_evidence_of_an_earlier_boot_stops_no_collection(node: Path, pstore: Any) -> None:
+    earlier = {"boot": BEFORE, "made": 1.0, "pstore": pstore, "nvme": "x"}
+    write(node, f"{FOLDER}/boots/{BEFORE}/evidence.json", json.dumps(earlier))
+    write(node, "/var/lib/systemd/pstore/1/dmesg.txt", PANIC)
+    assert [one["name"] for one in collected(node)["pstore"]] == ["1/dmesg.txt"]
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"made": 1e999, "pstore": []}', '{"made": NaN}', "\x00"])
+def test_earlier_evidence_that_is_none_stops_no_collection(node: Path, text: str) -> None:
+    write(node, f"{FOLDER}/boots/{BEFORE}/evidence.json", text)
+    write(node, f"{FOLDER}/boots/{'e' * 32}/evidence.json", json.dumps({"made": 1.0, "pstore": []}))
+    assert collected(node)["boot"] == NOW
+
+
 def test_a_record_from_before_the_first_collection_does_not_count(node: Path) -> None:
     record = write(node, "/var/lib/systemd/pstore/1/dmesg.txt", PANIC)
     os.utime(record, (time.time() - 86400, time.time() - 86400))

@@ -122,6 +122,27 @@ def test_a_certificate_is_renewed_before_its_end(
     assert fault(authority, public, authority.sign(public, "spark1", ADDRESS)) == ""
 
 
+def test_a_certificate_that_is_not_yet_valid_is_replaced(
+    authority: RackAuthority, public: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of the machine that signed it was ahead: openssl on the nodes refuses it."""
+
+    class Ahead(datetime.datetime):
+        """A clock that is 10 days ahead."""
+
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> Ahead:
+            return cls.fromtimestamp(datetime.datetime.now(tz).timestamp() + 10 * 86400, tz)
+
+    with monkeypatch.context() as ahead:
+        ahead.setattr(certificate_authority, "datetime", Ahead)
+        pem = authority.sign(public, "spark1", ADDRESS)
+        assert fault(authority, public, pem) == ""
+    begin = x509.load_pem_x509_certificate(pem).not_valid_before_utc
+    wanted = f"it is valid from {begin:%Y-%m-%d %H:%M} UTC on, which is later than now"
+    assert fault(authority, public, pem) == wanted
+
+
 def test_no_certificate_outlives_the_ca(
     authority: RackAuthority, public: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

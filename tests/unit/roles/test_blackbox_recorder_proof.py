@@ -38,10 +38,19 @@ def node(
     active: str = "active",
     enabled: str = "enabled",
     metrics_age: float = 0.0,
+    listens: str = "",
+    receives: str = "active",
 ) -> Path:
     """A node that records, but for these."""
     show = f"LoadState={load}\nActiveState={active}\nUnitFileState={enabled}"
-    stand_in(root, "systemctl", f"printf '%s\\n' '{show}'")
+    received = f"ActiveState={receives}\nUnitFileState=enabled"
+    stand_in(
+        root,
+        "systemctl",
+        f"case \"$*\" in *{recorder.RECEIVER}) printf '%s\\n' '{received}';; *) printf '%s\\n' '{show}';; esac",
+    )
+    lines = " ".join(["0.0.0.0:22", "[::]:16667", *listens.split()])
+    stand_in(root, "ss", f"""for a in {lines}; do echo "LISTEN 0 64 $a 0.0.0.0:*"; done""")
     stand_in(root, "date", f"echo {NOW:.0f}")
     write(root, "/proc/sys/kernel/random/boot_id", "01234567-89ab-cdef-0123-456789abcdef\n")
     write(root, recorder.PROGRAM, PROGRAM.read_text()).chmod(0o755)
@@ -148,3 +157,51 @@ def test_samples_of_other_nodes(
     failed, skipped = outcomes(root, found)
     assert failed == reported
     assert skipped == []
+
+
+def listening(root: Path, found: Rack, name: str = "spark1") -> str:
+    """What is wrong with the address at which samples are received; empty where nothing is."""
+    one, declared = found.nodes[name], found.options(BlackboxOptions)
+    try:
+        verify.test_samples_are_received_at_the_management_address(one, Machine(root), found, declared, Report())  # type: ignore[arg-type]
+    except AssertionError as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("listens", "reported"),
+    [
+        ("10.77.0.11:6667", ""),
+        ("0.0.0.0:6667", "samples are received at 0.0.0.0:6667, wanted 10.77.0.11:6667"),
+        (
+            "10.77.0.11:6667 [::]:6667",
+            "samples are received at 10.77.0.11:6667, [::]:6667, wanted 10.77.0.11:6667",
+        ),
+        ("", "samples are received at no address, wanted 10.77.0.11:6667"),
+    ],
+)
+def test_samples_are_received_at_one_address(tmp_path: Path, listens: str, reported: str) -> None:
+    found = listening(node(tmp_path, listens=listens), rack("remote: plain, recorder: {}"))
+    assert found == (f"spark1: {reported}" if reported else "")
+
+
+def test_a_receiver_of_samples_that_does_not_run_fails(tmp_path: Path) -> None:
+    found = rack("remote: tls, recorder: {}")
+    broken = node(tmp_path, listens="10.77.0.11:6667", receives="failed")
+    assert listening(broken, found) == f"spark1: {recorder.RECEIVER} is failed, wanted active"
+
+
+def test_a_node_that_receives_no_samples_has_no_open_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = rack("remote: plain, recorder: {}")
+    monkeypatch.setattr(recorder, "senders", lambda _rack, _node: {})
+    assert listening(node(tmp_path / "a", listens="127.0.0.1:6667"), found) == (
+        "spark1: samples are received at 127.0.0.1:6667, wanted no address"
+    )
+    assert listening(node(tmp_path / "b"), found) == ""
+
+
+@pytest.mark.parametrize("section", ["recorder: {}", "remote: plain, recorder: false"])
+def test_samples_that_stay_on_their_node_are_not_looked_for(tmp_path: Path, section: str) -> None:
+    with pytest.raises(pytest.skip.Exception, match="has the samples stay on their node"):
+        listening(node(tmp_path), rack(section))

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 from prometheus_client.parser import text_string_to_metric_families
 
 from roles.blackbox import watchdog
+from roles.blackbox.certificate_authority import RackAuthority
 from roles.watch import node_metrics
 from tests.generated import REPOSITORY
 from tests.serving.serve_modules import serve_unit
@@ -25,6 +27,7 @@ from tests.unit.roles.cases import OPERATIONS
 from tests.unit.roles.models_hub import LocalStore, model
 from tests.unit.roles.test_blackbox_boot_evidence import PANIC, entry, journal
 from tests.unit.roles.test_blackbox_boot_evidence import run as evidence
+from tests.unit.roles.test_blackbox_certificates import key
 from tests.unit.roles.test_blackbox_shell import LOGGED
 
 PROGRAM = REPOSITORY / "roles/watch/files/node_metrics.py"
@@ -416,6 +419,26 @@ def test_models_differ_by_their_files(node: Path, tmp_path: Path) -> None:
     assert len(found) == 3
 
 
+def strange_openssl(root: Path) -> None:
+    write(root, "/etc/sparkrack/blackbox/node.pem", "")
+    stand_in(root, "openssl", "echo notAfter=soon")
+
+
+def test_the_ends_of_the_certificates(node: Path) -> None:
+    """Of those that role blackbox makes; without them there is no series."""
+    assert of(exported(node), "certificate_expiry_timestamp_seconds") == {}
+    public = key(node)
+    RackAuthority(node, "two").make()
+    authority = RackAuthority(node, "two")
+    ends = {}
+    for name, pem in (("node", authority.sign(public, "spark1", "10.77.0.11")), ("ca", authority.pem or b"")):
+        (node / f"etc/sparkrack/blackbox/{name}.pem").write_bytes(pem)
+        ends[f"certificate={name}"] = x509.load_pem_x509_certificate(pem).not_valid_after_utc.timestamp()
+    found = exported(node)
+    for labels, end in ends.items():
+        assert found[f"certificate_expiry_timestamp_seconds{{{labels}}}"] == int(end)
+
+
 @pytest.mark.parametrize(
     ("part", "break_it"),
     [
@@ -425,6 +448,8 @@ def test_models_differ_by_their_files(node: Path, tmp_path: Path) -> None:
         ("units", lambda root: stand_in(root, "systemctl", "echo what")),
         ("journal", lambda root: write(root, f"/var/log/journal/{'d' * 32}/system.journal", "none")),
         ("received", lambda root: write(root, "/var/log/journal/remote/remote-spark2.journal", "none")),
+        ("certificates", lambda root: write(root, "/etc/sparkrack/blackbox/node.pem", "none")),
+        ("certificates", strange_openssl),
         ("guard", lambda root: guarded(root, code=1)),
         ("guard", unreadable_guard),
         ("bandwidth", lambda root: write(root, "/var/lib/sparkrack/serve/rdma/x.y.json", "[]")),
@@ -433,7 +458,7 @@ def test_models_differ_by_their_files(node: Path, tmp_path: Path) -> None:
 def test_a_part_that_cannot_be_read_is_told_and_the_others_stay(node: Path, part: str, break_it: Any) -> None:
     break_it(node)
     found = exported(node, part)
-    assert len(of(found, "node_metrics_unread")) == 10
+    assert len(of(found, "node_metrics_unread")) == 11
     assert "node_metrics_timestamp_seconds" in found
 
 

@@ -99,6 +99,10 @@ def itself(here: str, peer: str) -> Series:
         f"sparkrack_journal_newest_timestamp_seconds{{{here}}}": "0+15",
         f'sparkrack_journal_received_timestamp_seconds{{{here},sender="{peer}"}}': "0+15",
         f'sparkrack_netconsole_received_timestamp_seconds{{{here},sender="{peer}"}}': "0+15",
+        **{
+            f'sparkrack_certificate_expiry_timestamp_seconds{{{here},certificate="{name}"}}': "2.61e6"
+            for name in ("node", "ca")
+        },
         f"sparkrack_memory_guard_kill_timestamp_seconds{{{here}}}": "-1000",
         f'sparkrack_model_info{{{here},model="qwen",digest="1a2b"}}': "1",
         f'sparkrack_model_info{{{here},model="other",digest="{peer}"}}': "1",
@@ -300,6 +304,21 @@ FAILURES = (
         {'sparkrack_recorder_last_sample_timestamp_seconds{node="spark1"}': None},
         5,
         {**SPARK1, "part": "recorder"},
+        "the recorder of spark1 takes no samples",
+    ),
+    F(
+        "CertificateEnds",
+        {f'sparkrack_certificate_expiry_timestamp_seconds{{{N1},certificate="ca"}}': "2.59e6"},
+        65,
+        {**NODE1, "certificate": "ca"},
+        "a certificate of the black box of spark1 ends in less than 30 days: ca",
+    ),
+    # The clock of the node was ahead, and went back: the recorder may take no samples since.
+    F(
+        "RecorderStale",
+        {'sparkrack_recorder_last_sample_timestamp_seconds{node="spark1"}': "1e9"},
+        5,
+        SPARK1,
         "the recorder of spark1 takes no samples",
     ),
     F(
@@ -803,6 +822,9 @@ ONE_RAIL: dict[str, str | None] = {
 }
 UNPROVEN: dict[str, str | None] = {f"sparkrack_bandwidth_record_current{{{TO2}}}": "0"}
 LEFT = (("rack: two", "rack: two\nleave: [memory, blackbox, fabric, rdma]"),)
+CERTIFICATE_ENDS: dict[str, str | None] = {
+    f'sparkrack_certificate_expiry_timestamp_seconds{{{N1},certificate="ca"}}': "2.59e6"
+}
 JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2",sender="spark1"}'
 
 
@@ -880,7 +902,10 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
             },
             None,
         ),
+        # A certificate that is left from before `remote: plain` is not used.
+        ("CertificateEnds", CERTIFICATE_ENDS, (("{clock_cap: {asus: 2200}}", "{remote: plain}"),)),
         # What a left role would set is compared with nothing.
+        ("CertificateEnds", CERTIFICATE_ENDS, (*LEFT, UNIT_EDIT)),
         ("SwapOn", {f"node_memory_SwapTotal_bytes{{{N1}}}": "17e9"}, (*LEFT, UNIT_EDIT)),
         ("MemoryNearFloor", {f"node_memory_MemAvailable_bytes{{{N1}}}": "4e9"}, (*LEFT, UNIT_EDIT)),
         ("ClockAboveCap", {'sparkrack_gpu_sm_clock_hertz{node="spark1"}': "2.4e9"}, (*LEFT, UNIT_EDIT)),
