@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -309,6 +310,14 @@ def test_messages_of_kernels_have_the_time_of_the_last_one(node: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ['spark2"} 1\n#', "sp\u00e4rk", "spark2\\", "-x"])
+def test_a_file_that_no_sender_has_is_no_sender(node: Path, name: str) -> None:
+    """Its name would make a file of metrics that the exporter refuses, or one that cannot be written."""
+    write(node, f"{BLACKBOX}/netconsole/{name}.log", "a message\n")
+    write(node, f"{BLACKBOX}/netconsole/spark3.log", "a message\n")
+    assert set(of(exported(node), "netconsole_received_timestamp_seconds")) == {"sender=spark3"}
+
+
 def unreadable_guard(root: Path) -> None:
     """Let the journal have a line of the guard without its time."""
     guarded(root)
@@ -416,6 +425,17 @@ def test_models_differ_by_their_files(node: Path, tmp_path: Path) -> None:
     assert len(found) == 3
 
 
+def large(path: Path) -> None:
+    """Make a file of 1 TiB that takes no room on the disk."""
+    os.truncate(path, 2**40)
+
+
+def fifo(path: Path) -> None:
+    """Replace a file by one whose reader waits."""
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("part", "break_it"),
     [
@@ -428,6 +448,15 @@ def test_models_differ_by_their_files(node: Path, tmp_path: Path) -> None:
         ("guard", lambda root: guarded(root, code=1)),
         ("guard", unreadable_guard),
         ("bandwidth", lambda root: write(root, "/var/lib/sparkrack/serve/rdma/x.y.json", "[]")),
+        # What json and float raise and no program expects.
+        ("boot", lambda root: write(root, f"{BLACKBOX}/boots/{BOOT}/evidence.json", '{"a": ' * 50_000)),
+        ("bandwidth", lambda root: measured(root, gbps=10**400)),
+        # Two values of one series: the exporter would refuse the whole file.
+        ("bandwidth", lambda root: shutil.copy(measured(root), measured(root).with_name("copy.json"))),
+        # A file that would take all memory of the service, and one that never ends.
+        ("boot", lambda root: large(write(root, f"{BLACKBOX}/boots/{BOOT}/evidence.json"))),
+        ("boot", lambda root: fifo(write(root, f"{BLACKBOX}/boots/{BOOT}/evidence.json"))),
+        ("received", lambda root: fifo(write(root, "/var/log/journal/remote/remote-spark2.journal"))),
     ],
 )
 def test_a_part_that_cannot_be_read_is_told_and_the_others_stay(node: Path, part: str, break_it: Any) -> None:
