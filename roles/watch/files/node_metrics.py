@@ -19,6 +19,8 @@ Standard library only, Python 3.10 or later. Exit codes: 0 written, 1 not writte
     sparkrack_bandwidth_bits_per_second, sparkrack_bandwidth_least_bits_per_second, sparkrack_bandwidth_record_current
                                             the last measurement of a half to a peer, what is enough, and 1 while the
                                             node has not booted and the carrier has not changed since
+    sparkrack_unit_state                    1 for the state of a unit that its keeper on this node has recorded
+    sparkrack_unit_start_deadline_timestamp_seconds     until when a unit that starts may take to be ready
     sparkrack_model_info                    digest of the files of a model that were verified and have not changed since
     sparkrack_node_metrics_unread, sparkrack_node_metrics_timestamp_seconds
 """
@@ -39,6 +41,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 BLACKBOX = "/var/lib/sparkrack/blackbox"
+UNIT_FILES = "/etc/sparkrack/serve"
+UNIT_RECORDS = "/var/lib/sparkrack/serve"
+START_LIMITS = {"gating": "gate_limit", "starting": "ready_limit"}
+"""The states of a unit that starts, and what limits each of them in the unit's file."""
 PROOFS = "/var/lib/sparkrack/serve/rdma"
 MODELS = "/srv/models"
 GUARD = "sparkrack-memory-guard.service"
@@ -80,6 +86,8 @@ HELP = {
     "sparkrack_bandwidth_bits_per_second": "What a half carried to a peer when it was last measured.",
     "sparkrack_bandwidth_least_bits_per_second": "What it must carry.",
     "sparkrack_bandwidth_record_current": "Whether boot and carrier are those of the measurement.",
+    "sparkrack_unit_state": "1 for the state of a unit that its keeper has recorded.",
+    "sparkrack_unit_start_deadline_timestamp_seconds": "Until when a unit that starts may take to be ready.",
     "sparkrack_model_info": "Digest of the verified files of a model.",
     "sparkrack_node_metrics_unread": "1 for a part that could not be read.",
     "sparkrack_node_metrics_timestamp_seconds": "When these metrics were made.",
@@ -112,6 +120,7 @@ class Node:
             "journal": self.journal,
             "received": self.received,
             "guard": self.guard,
+            "serving": self.serving,
             "bandwidth": self.bandwidth,
             "models": self.models,
         }
@@ -262,6 +271,26 @@ class Node:
             if GUARD_KILLS in text:
                 yield Sample("sparkrack_memory_guard_kill_timestamp_seconds", {}, when)
                 return
+
+    def serving(self) -> Iterator[Sample]:
+        """The records of keepers (serve_keeper.py), which are on the head of a unit. Those of ranks are tethers'."""
+        for path in sorted(self.place(UNIT_RECORDS).glob("*.json")):
+            if path.name.endswith(".rank.json"):
+                continue
+            found, unit = self.record(f"{UNIT_RECORDS}/{path.name}") or {}, path.stem
+            try:
+                state, since = label(found["state"]), float(found["since"])
+            except (ValueError, TypeError, KeyError):
+                raise UnreadError(f"{UNIT_RECORDS}/{path.name}: is no record of a keeper") from None
+            yield Sample("sparkrack_unit_state", {"state": state, "unit": unit}, 1)
+            # A unit that was removed from rack.yaml leaves its record.
+            if state not in START_LIMITS or (file := self.record(f"{UNIT_FILES}/{path.name}")) is None:
+                continue
+            try:
+                deadline = since + float(file["times"][START_LIMITS[state]])
+            except (ValueError, TypeError, KeyError):
+                raise UnreadError(f"{UNIT_FILES}/{path.name}: has no {START_LIMITS[state]}") from None
+            yield Sample("sparkrack_unit_start_deadline_timestamp_seconds", {"unit": unit}, deadline)
 
     def bandwidth(self) -> Iterator[Sample]:
         """The records of what the gates of units have measured (serve_proof.py)."""

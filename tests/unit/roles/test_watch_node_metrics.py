@@ -17,13 +17,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from roles.blackbox import watchdog
+from roles.serving import desired
 from roles.watch import node_metrics
 from tests.generated import REPOSITORY
 from tests.serving.serve_modules import serve_unit
+from tests.serving.test_lifecycle import SteppedUnit
 from tests.unit.model.racks import SWITCH, loaded
+from tests.unit.model.serving_racks import unit
 from tests.unit.ops.shells import calls, stand_in, write
+from tests.unit.roles import serving_units
 from tests.unit.roles.cases import OPERATIONS
 from tests.unit.roles.models_hub import LocalStore, model
+from tests.unit.roles.serving_units import locked
 from tests.unit.roles.test_blackbox_boot_evidence import PANIC, entry, journal
 from tests.unit.roles.test_blackbox_boot_evidence import run as evidence
 from tests.unit.roles.test_blackbox_shell import LOGGED
@@ -398,6 +403,35 @@ def test_a_damaged_record_is_unread(node: Path, changed: dict[str, Any]) -> None
     assert not of(exported(node, "bandwidth"), "bandwidth_bits_per_second")
 
 
+def test_the_state_of_a_unit_and_until_when_it_may_start(node: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As its keeper records the state on the head, by the limits of the unit's file on that node."""
+    found = locked(unit(probe={"ready": "40m"}))
+    write(node, "/etc/sparkrack/serve/one.json", serving_units.content(desired.files(found, "n0"), "one.json"))
+    kept = SteppedUnit(tmp_path_factory.mktemp("unit"))
+    write(node, "/var/lib/sparkrack/serve/one.rank.json", '{"state": "running"}')
+
+    def shown() -> tuple[list[str], float | None]:
+        serve_unit.write_record(str(node / "var/lib/sparkrack/serve/one.json"), kept.saved)
+        values = exported(node)
+        assert set(of(values, "unit_state").values()) == {1}
+        return [*of(values, "unit_state")], values.get("unit_start_deadline_timestamp_seconds{unit=one}")
+
+    assert kept.lifecycle.wished("up", False, kept.clock)[0]
+    assert shown() == (["state=gating,unit=one"], kept.record.since + desired.GATE_LIMIT)
+    kept.pass_by(8)
+    assert shown() == (["state=starting,unit=one"], kept.record.since + 40 * 60)
+    kept.prove()
+    assert shown() == (["state=ready,unit=one"], None)
+    kept.ended.add(1)
+    kept.pass_by(8)
+    assert shown() == (["state=held,unit=one"], None)
+    # A unit that is removed from rack.yaml leaves its record.
+    kept.up()
+    kept.saved["state"] = "starting"
+    (node / "etc/sparkrack/serve/one.json").unlink()
+    assert shown() == (["state=starting,unit=one"], None)
+
+
 def test_models_differ_by_their_files(node: Path, tmp_path: Path) -> None:
     """As the program records them that fetches models: two nodes with the same files have one digest."""
     digests = []
@@ -448,6 +482,7 @@ def fifo(path: Path) -> None:
         ("guard", lambda root: guarded(root, code=1)),
         ("guard", unreadable_guard),
         ("bandwidth", lambda root: write(root, "/var/lib/sparkrack/serve/rdma/x.y.json", "[]")),
+        ("serving", lambda root: write(root, "/var/lib/sparkrack/serve/one.json", '{"state": "starting"}')),
         # What json and float raise and no program expects.
         ("boot", lambda root: write(root, f"{BLACKBOX}/boots/{BOOT}/evidence.json", '{"a": ' * 50_000)),
         ("bandwidth", lambda root: measured(root, gbps=10**400)),
@@ -462,7 +497,7 @@ def fifo(path: Path) -> None:
 def test_a_part_that_cannot_be_read_is_told_and_the_others_stay(node: Path, part: str, break_it: Any) -> None:
     break_it(node)
     found = exported(node, part)
-    assert len(of(found, "node_metrics_unread")) == 10
+    assert len(of(found, "node_metrics_unread")) == 11
     assert "node_metrics_timestamp_seconds" in found
 
 
