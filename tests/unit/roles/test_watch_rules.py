@@ -730,7 +730,7 @@ FAILURES = (
         "whether spark2 is as rack.yaml declares is unknown",
     ),
     F(
-        "DriftNotLookedAt",
+        "DriftCheckOverdue",
         {f"sparkrack_drift_last_run_timestamp_seconds{{{DRIFT}}}": "-90000"},
         65,
         {},
