@@ -330,7 +330,7 @@ def checked(found: Iterator[Sample]) -> list[Sample]:
 
     Raises UnreadError, and what the part itself raises.
     """
-    samples = []
+    samples: list[Sample] = []
     for one in found:
         if not all(NAME.fullmatch(text) for text in one.labels.values()):
             raise UnreadError(f"{one.series}: a label cannot have the text {tuple(one.labels.values())!a}")
