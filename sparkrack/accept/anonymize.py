@@ -26,14 +26,26 @@ _PRIVATE = tuple(map(ip_network, ("10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12
 _WHOLE = frozenset(map(str, _PRIVATE))
 _STAND_IN = int(IPv4Address("198.19.0.0"))
 """Of the networks for benchmarks (RFC 2544); `switch.anonymize` takes those from 198.18.0.0 on."""
+_INTERFACE = re.compile(
+    r"(?:lo|bonding_masters|(?:en|wl|ww|ib|sl)(?:x[0-9a-f]{12}|(?:P\d+)?(?:(?:np|[opsfdnuicvra])\d+)+)"
+    r"|(?:eth|wlan|wwan|usb|ib|bond|dummy|wg|tun|tap|vlan|sit|ip6tnl|tunl|gre|gretap|erspan|ifb|team|br|virbr|docker|podman"
+    r"|lxcbr|lxdbr|cni|tailscale)\d+(?:-nic)?|veth[0-9a-f]+|br-[0-9a-f]{12})(?:\.\d+)?"
+)
+"""Names of interfaces that the kernel, systemd or a program gives: no owner has chosen them."""
 _KEYS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("KEY", re.compile(r"AAAA[A-Za-z0-9+/]{20,}={0,3}")),
     ("KEY", re.compile(r"(?<=SHA256:)[A-Za-z0-9+/]{43}")),
     ("HASH", re.compile(r"(?i)(?<![0-9a-f])(?:[0-9a-f]{2}:){31}[0-9a-f]{2}(?![0-9a-f])")),
     ("UUID", re.compile(r"(?i)(?<![0-9a-f])[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}(?![0-9a-f])")),
+    (
+        "REVERSED",
+        re.compile(
+            r"(?i)(?<![\w.-])(?:(?:\d{1,3}(?:[/-]\d{1,3})?\.){1,5}in-addr|(?:[0-9a-f]\.){1,32}ip6)\.arpa(?![\w-])"
+        ),
+    ),
     ("HASH", re.compile(r"(?i)(?<![0-9a-z])(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})(?![0-9a-z])")),
 )
-"""Public keys, fingerprints and hashes, machine-ids and UUIDs."""
+"""Public keys, fingerprints and hashes, machine-ids and UUIDs, and the names of addresses in DNS."""
 
 
 class Anonymizer:
@@ -120,7 +132,8 @@ class Anonymizer:
         return _V4.sub(lambda found: self._address(found[0]), line)
 
     def _key(self, kind: str, text: str) -> str:
-        known = self._keys.setdefault(text.lower() if kind == "HASH" else text, f"{kind}-{len(self._keys) + 1}")
+        same = text.lower() if kind in ("HASH", "REVERSED") else text
+        known = self._keys.setdefault(same, f"{kind}-{len(self._keys) + 1}")
         self.originals[text] = "a key or an identifier"
         return known
 
@@ -139,6 +152,11 @@ class Anonymizer:
             self._networks[network] = str(IPv4Address(_STAND_IN + (len(self._networks) << 8))).rpartition(".")[0]
         self.originals[address] = "an address"
         return f"{self._networks[network]}.{host}{slash}{length}"
+
+
+def chosen_interface(name: str) -> bool:
+    """Return whether the name of an interface is one that an owner has chosen."""
+    return not _INTERFACE.fullmatch(name)
 
 
 def _forms(mac: str, new: str) -> Iterable[tuple[str, str]]:

@@ -20,7 +20,7 @@ from core.probes import protocol
 from core.util.archive import read_archive, write_archive
 from core.util.records import Record, Text
 from roles.time.options import TimeOptions
-from sparkrack.accept.anonymize import Anonymizer
+from sparkrack.accept.anonymize import Anonymizer, chosen_interface
 from sparkrack.accept.model import AcceptReport, ClaimResult
 from switch.anonymize import Mask, owners_words
 from switch.probe import ProbeReading, anonymized
@@ -29,7 +29,8 @@ IDENTITY = "identity"
 """Stands for IDENTITY_COMMAND among the answers of a node; it is no claim."""
 IDENTITY_COMMAND = (
     "hostname; hostname -f 2>/dev/null; cat /etc/machine-id 2>/dev/null; cat /sys/class/net/*/address 2>/dev/null; "
-    "cat /sys/class/dmi/id/*_serial /sys/class/dmi/id/product_uuid 2>/dev/null | sed 's/^/serial /'; true"
+    "cat /sys/class/dmi/id/*_serial /sys/class/dmi/id/product_uuid 2>/dev/null | sed 's/^/serial /'; "
+    "ls /sys/class/net 2>/dev/null | sed 's/^/interface /'; true"
 )
 """Prints what identifies a node. The answer is not in a bundle: it is replaced there."""
 MOST_BYTES = 64 << 20
@@ -164,6 +165,11 @@ def write_bundle(path: Path, files: Mapping[str, bytes], made: datetime, version
     write_archive(path, {**first, **files}, made)
 
 
+def check_key(key: Path) -> None:
+    """Raise BundleError when a private key cannot sign."""
+    _signature(b"", key)
+
+
 def read_bundle(path: Path) -> AcceptBundle:
     """Read and check a bundle. Raises BundleError when it is damaged or is something else, OSError."""
     try:
@@ -227,6 +233,8 @@ def _anonymizer(rack: Rack, report: AcceptReport, recording: Recording) -> Anony
             if word == "serial":
                 # "Default string" and the like are no serial numbers.
                 serials += [rest.strip()] if re.search(r"\d", rest) else []
+            elif word == "interface":
+                names += [rest] if chosen_interface(rest) else []
             elif not _MAC.fullmatch(line):
                 names += _parts_of_name(line)
     names += [*report.origin.by.split("@")]

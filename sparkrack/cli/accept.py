@@ -156,7 +156,7 @@ def accept(
         from core.model.selection import SelectionError, select
         from core.util.provenance import origin
         from sparkrack.accept import render
-        from sparkrack.accept.bundle import Recording
+        from sparkrack.accept.bundle import BundleError, Recording, check_key
         from sparkrack.accept.load.burn import BURN_SECONDS
         from sparkrack.accept.load.part import LoadError
         from sparkrack.accept.run import AcceptOptions, Forgetful, run_accept
@@ -190,6 +190,11 @@ def accept(
         _make_folder(output)  # now: minutes later the readings would be for nothing
     if bundle and bundle.exists():
         raise click.ClickException(f"{bundle}: exists already; name a new file")
+    if key:
+        try:
+            check_key(key)  # now, and not after the readings
+        except BundleError as fault:
+            raise click.ClickException(str(fault)) from None
     recording = Recording() if bundle else None
     begun = origin(rack)
     subject = " ".join(filter(None, (spare, reboot, pull, f"burn {seconds}" if level == "load" else "")))

@@ -80,6 +80,11 @@ def watch(
         from roles.watch.options import WatchOptions
         from sparkrack.watch.prometheus_api import PrometheusApi
 
+    ignored = limit or exclude or once or html or as_json or quiet or (files and url)
+    if (files or dashboards) and ignored:
+        raise click.UsageError(
+            "--files and --dashboards write files and ask nothing; only --url with --dashboards goes with them"
+        )
     found = load(rack)
     try:
         machines = select(found, limit, exclude).machines
@@ -97,6 +102,8 @@ def watch(
     api = PrometheusApi(url or _address(found))
     live = sys.stdout.isatty() and not (once or as_json or quiet or html)
     report = _live(found, names, api) if live else _look(found, names, api)
+    if report is None:
+        sys.exit(1)
     if html:
         _write_page(report, api, html)
     if not live:
@@ -121,20 +128,28 @@ def _look(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport
         raise click.ClickException(str(fault)) from None
 
 
-def _live(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport:
-    """Renew the screen until the operator ends it; return what it showed last."""
+def _live(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport | None:
+    """Renew the screen until the operator ends it; return what it showed last, None when Prometheus did not answer."""
     from rich.live import Live
+    from rich.text import Text
 
+    from sparkrack.watch.collect import collect
+    from sparkrack.watch.prometheus_api import PrometheusError
     from sparkrack.watch.render import WatchScreen
 
-    report = _look(rack, names, api)
+    report = None
     try:
-        with Live(WatchScreen(report), auto_refresh=False, screen=False) as display:
+        with Live(Text(f"asking {api.url}"), auto_refresh=False, screen=False) as display:
             while True:
-                display.refresh()
+                try:
+                    report = collect(rack, names, api)
+                    display.update(WatchScreen(report), refresh=True)
+                except PrometheusError as fault:
+                    # The values of before are no longer known.
+                    report = None
+                    text = f"{time.strftime('%H:%M:%S')} unknown: {fault}; asked again every {SECONDS:.0f} s"
+                    display.update(Text(text, style="bold red"), refresh=True)
                 time.sleep(SECONDS)
-                report = _look(rack, names, api)
-                display.update(WatchScreen(report))
     except KeyboardInterrupt:
         return report
 

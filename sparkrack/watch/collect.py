@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from core.model import Rack
 from roles.watch import scrape
-from sparkrack.watch.model import ActiveAlert, WatchedNode, WatchedUnit, WatchReport
-from sparkrack.watch.prometheus_api import PrometheusApi
-from sparkrack.watch.switches import collect_switches
+from sparkrack.watch.model import ActiveAlert, UnreadPart, WatchedNode, WatchedUnit, WatchReport
+from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError, Sample, SilentError
+from sparkrack.watch.switches import Ask, collect_switches
 
 NODE_QUERIES: Mapping[str, str] = {
     "up": 'max by (node) (up{job="node"})',
@@ -37,14 +37,36 @@ UNIT_QUERIES: Mapping[str, str] = {
 }
 """One value a unit."""
 _ORDER = ("page", "ticket", "info")
+T = TypeVar("T")
 
 
 def collect(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport:
-    """Return what Prometheus has of these machines, of the units and of the alerts. Raises PrometheusError."""
+    """Return what Prometheus has of these machines, of the units and of the alerts.
+
+    A question that it cannot answer makes one part unknown. Raises SilentError.
+    """
+    unread: list[UnreadPart] = []
+
+    def asked(part: str, question: Callable[[], list[T]]) -> list[T]:
+        try:
+            return question()
+        except SilentError:
+            raise
+        except PrometheusError as fault:
+            unread.append(UnreadPart(part=part, reason=str(fault)))
+            return []
+
+    def ask(part: str, query: str) -> list[Sample]:
+        return asked(part, lambda: api.query(query))
+
     made = datetime.now(UTC).replace(microsecond=0)
-    of_nodes = {key: _values(api, query, "node") for key, query in NODE_QUERIES.items()}
+    of_nodes = {key: _values(ask, f"nodes: {key}", query, "node") for key, query in NODE_QUERIES.items()}
     units = list(scrape.watched_units(rack))
-    of_units = {key: _values(api, query, "unit") for key, query in UNIT_QUERIES.items()} if units else {}
+    of_units = (
+        {key: _values(ask, f"units: {key}", query, "unit") for key, query in UNIT_QUERIES.items()} if units else {}
+    )
+    switches = collect_switches(rack, [name for name in names if name in rack.switches], ask, of_nodes["up"])
+    alerts = tuple(sorted(map(_alert, asked("alerts", api.alerts)), key=_rank))
     return WatchReport(
         rack=rack.rack,
         made=made,
@@ -59,13 +81,14 @@ def collect(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchRepo
             )
             for unit in units
         ),
-        switches=collect_switches(rack, [name for name in names if name in rack.switches], api, of_nodes["up"]),
-        alerts=tuple(sorted(map(_alert, api.alerts()), key=_rank)),
+        switches=switches,
+        alerts=alerts,
+        unread=tuple(unread),
     )
 
 
-def _values(api: PrometheusApi, query: str, label: str) -> dict[str, float]:
-    return {sample.labels[label]: sample.value for sample in api.query(query) if label in sample.labels}
+def _values(ask: Ask, part: str, query: str, label: str) -> dict[str, float]:
+    return {sample.labels[label]: sample.value for sample in ask(part, query) if label in sample.labels}
 
 
 def _node(rack: Rack, name: str, found: Mapping[str, Mapping[str, float]]) -> WatchedNode:

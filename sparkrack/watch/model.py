@@ -92,6 +92,13 @@ class ActiveAlert(Record):
     runbook: Text
 
 
+class UnreadPart(Record):
+    """A question that Prometheus could not answer."""
+
+    part: Text = Field(description="what is unknown: machines or units and their value, such as nodes: gpu_power")
+    reason: Text
+
+
 class WatchReport(Record):
     """The rack as its Prometheus has it."""
 
@@ -105,6 +112,11 @@ class WatchReport(Record):
     units: tuple[WatchedUnit, ...] = Field(description="those that Prometheus is to ask")
     switches: tuple[WatchedSwitch, ...]
     alerts: tuple[ActiveAlert, ...] = Field(description="those that fire first")
+    unread: tuple[UnreadPart, ...] = Field(description="what Prometheus could not answer, which is unknown")
+
+    def lacks(self, part: str) -> bool:
+        """Return whether Prometheus could not answer this question."""
+        return any(one.part == part for one in self.unread)
 
     @property
     def machines(self) -> tuple[WatchedNode | WatchedSwitch, ...]:
@@ -118,8 +130,8 @@ class WatchReport(Record):
 
     @property
     def exit(self) -> int:
-        """The exit code: 1 when a value of a machine is unknown, 2 when an alert fires or one is silent, else 0."""
-        if any(one.unknown for one in self.machines):
+        """The exit code: 1 when a value is unknown, 2 when an alert fires or one is silent, else 0."""
+        if self.unread or any(one.unknown for one in self.machines):
             return 1
         return 2 if self.firing or any(one.up is False for one in self.machines) else 0
 

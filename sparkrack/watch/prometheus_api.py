@@ -11,10 +11,16 @@ import requests
 
 SECONDS = 10
 """For one answer."""
+QUERY_SECONDS = 8
+"""Prometheus itself ends a query that takes longer, so a slow query is not taken for a silent server."""
 
 
 class PrometheusError(Exception):
     """Prometheus did not answer, or not as its API does. The message says why."""
+
+
+class SilentError(PrometheusError):
+    """There is no Prometheus that answers."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class PrometheusApi:
         """Return the present value of each series of an expression; one that is no number is left out."""
         found = [
             Sample(_labels(one), _number(value[1]))
-            for one in self._vector("query", query=expression)
+            for one in self._vector("query", query=expression, timeout=f"{QUERY_SECONDS}s")
             if isinstance(value := one.get("value"), list) and len(value) == 2
         ]
         return [sample for sample in found if math.isfinite(sample.value)]
@@ -82,9 +88,9 @@ class PrometheusApi:
             answer = self._session.get(address, params=parameters, timeout=SECONDS, allow_redirects=False)
             body = answer.json()
         except requests.exceptions.JSONDecodeError:
-            raise PrometheusError(f"{self.url}: the answer is not that of Prometheus") from None
+            raise SilentError(f"{self.url}: the answer is not that of Prometheus") from None
         except requests.exceptions.RequestException as fault:
-            raise PrometheusError(f"{self.url}: {_reason(fault)}") from None
+            raise SilentError(f"{self.url}: {_reason(fault)}") from None
         if not isinstance(body, dict) or body.get("status") != "success":
             why = body.get("error") if isinstance(body, dict) else None
             raise PrometheusError(f"{self.url}: {path}: {why or 'unexpected answer'}")

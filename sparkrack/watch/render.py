@@ -26,7 +26,7 @@ def show(report: WatchReport, console: Console, *, quiet: bool = False) -> None:
         for table in tables(report):
             print_whole(console, table)
             console.print()
-    details = [*switch_lines(report, quiet=quiet)]
+    details = [*unread_lines(report), *switch_lines(report, quiet=quiet)]
     for line in details:
         console.print(line, soft_wrap=True)
     if details and not quiet:
@@ -48,7 +48,7 @@ class WatchScreen:
         parts: list[RenderableType] = []
         for table in tables(self.report):
             parts += [table, Text()]
-        if details := [*switch_lines(self.report, quiet=False)]:
+        if details := [*unread_lines(self.report), *switch_lines(self.report, quiet=False)]:
             parts += [*details, Text()]
         last = Text(total(self.report), style="bold")
         alerts = _alerts(self.report, quiet=False)
@@ -68,7 +68,7 @@ def tables(report: WatchReport) -> list[Table]:
     """The tables of nodes, units and switches."""
     nodes = _table("node", "clock MHz", "power W", "margin C", "busy", "free", "stalled", "links")
     for one in report.nodes:
-        nodes.add_row(one.name, *_cells(one))
+        nodes.add_row(one.name, *_cells(one, report))
     units = _table("unit", "on", "state", "running", "waiting", "cache")
     for unit in report.units:
         state = UNKNOWN if unit.up is None else "up" if unit.up else "down"
@@ -88,20 +88,23 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _cells(one: WatchedNode) -> tuple[str, ...]:
+def _cells(one: WatchedNode, report: WatchReport) -> tuple[str, ...]:
     if not one.up:
         return (UNKNOWN if one.up is None else "silent", *[UNKNOWN] * 6)
     free = UNKNOWN
     if one.memory_available is not None and one.memory_total is not None:
         free = f"{one.memory_available / 2**30:.0f}/{one.memory_total / 2**30:.0f}G"
+    values = (one.gpu_clock, one.gpu_power, one.gpu_margin, one.gpu_utilization, one.memory_stalled)
+    names = ("gpu_clock", "gpu_power", "gpu_margin", "gpu_utilization", "memory_stalled")
+    shown = [
+        kind(value, UNKNOWN if report.lacks(f"nodes: {name}") else ABSENT)
+        for name, value, kind in zip(names, values, (_number, _number, _number, _share, _share), strict=True)
+    ]
     links = UNKNOWN if one.links_up is None else str(one.links_up)
     return (
-        _number(one.gpu_clock, ABSENT),
-        _number(one.gpu_power, ABSENT),
-        _number(one.gpu_margin, ABSENT),
-        _share(one.gpu_utilization, ABSENT),
+        *shown[:4],
         free,
-        _share(one.memory_stalled, ABSENT),
+        shown[4],
         f"{links}/{one.links}",
     )
 
@@ -125,6 +128,13 @@ def _part(count: int | None, all_of_them: int | None, without: str) -> str:
     """What is in order of what there is."""
     first, second = (without if one is None else str(one) for one in (count, all_of_them))
     return without if first == second == without else f"{first}/{second}"
+
+
+def unread_lines(report: WatchReport) -> Iterator[Text]:
+    """Yield what Prometheus could not answer: a line for each reason."""
+    for reason in dict.fromkeys(one.reason for one in report.unread):
+        parts = ", ".join(one.part for one in report.unread if one.reason == reason)
+        yield Text(printable_line(f"unknown: {parts}: {reason}"), style="bold red")
 
 
 def switch_lines(report: WatchReport, *, quiet: bool) -> Iterator[Text]:
@@ -180,7 +190,8 @@ def total(report: WatchReport) -> str:
     """The last line."""
     up = sum(one.up is True for one in report.nodes)
     unknown = sum(one.unknown for one in report.machines)
+    alerts = UNKNOWN if report.lacks("alerts") else len(report.firing)
     return (
         f"{report.made:%H:%M:%S} UTC, {report.rack} by {report.server}: {up} of {len(report.nodes)} nodes answer, "
-        f"{len(report.firing)} alerts fire, {unknown} unknown"
+        f"{alerts} alerts fire, {unknown} unknown"
     )

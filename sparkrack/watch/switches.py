@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from core.model import Rack
 from roles.watch import desired, switch_reader
 from roles.watch.options import WatchOptions
 from sparkrack.watch.model import WatchedLeg, WatchedSwitch
-from sparkrack.watch.prometheus_api import PrometheusApi, Sample
+from sparkrack.watch.prometheus_api import Sample
 
 SWITCH_QUERIES: Mapping[str, str] = {
     "age": "min by (switch) (time() - sparkrack_switch_reading_timestamp_seconds)",
@@ -37,16 +37,18 @@ STATE_QUERIES: Mapping[str, str] = {
 _COUNTED = ("fans", "fans_turning", "psus_ok", "psus_expected")
 
 Samples = Mapping[str, Sequence[Sample]]
+Ask = Callable[[str, str], list[Sample]]
+"""Gives the samples of a query, by the name of what it is about."""
 
 
 def collect_switches(
-    rack: Rack, names: Sequence[str], api: PrometheusApi, nodes_up: Mapping[str, float]
+    rack: Rack, names: Sequence[str], ask: Ask, nodes_up: Mapping[str, float]
 ) -> tuple[WatchedSwitch, ...]:
-    """Return the last readings of these switches. Raises PrometheusError."""
+    """Return the last readings of these switches. Raises what `ask` does."""
     if not set(names) & switch_reader.switches(rack).keys():
         return tuple(_unread(rack, name, _not_declared(rack, name), declared=False) for name in names)
-    found = {key: api.query(query) for key, query in (*SWITCH_QUERIES.items(), *STATE_QUERIES.items())}
-    legs = {key: api.query(query) for key, query in LEG_QUERIES.items()}
+    found = {key: ask(f"switches: {key}", query) for key, query in (*SWITCH_QUERIES.items(), *STATE_QUERIES.items())}
+    legs = {key: ask(f"legs: {key}", query) for key, query in LEG_QUERIES.items()}
     return tuple(_switch(rack, name, found, legs, nodes_up) for name in names)
 
 

@@ -55,8 +55,14 @@ OWNER = (
         "9.9.9.9",
     ),
     *("fe80::4ebb:47ff:fe00:10a", "2a02:908:1::7", "spark8", "hunter2-hunter2", "HK70AB12CD3", "wolpertinger"),
+    *("wg-acme", "acmevpn0", "br-acme", "encorp0", "11.0.77.10.in-addr.arpa", "77.10.in-addr.arpa"),
+    "a.0.1.0.0.0.e.f.f.f.7.4.b.b.e.4.0.0.0.0.0.0.0.0.0.0.0.0.0.8.e.f.ip6.arpa",
 )
 """What identifies a rack or its owner, in the forms in which the answers below have it."""
+INTERFACES = ("wg-acme", "acmevpn0", "acmevpn0.7", "br-acme", "encorp0")
+"""Names of interfaces that their owner chose."""
+COMMON = (*HALVES, "enP7s7", "wlP9s9", "eth0", "lo", "docker0", "br-0a1b2c3d4e5f", "veth12ab34c", "enp1s0f0np0.100")
+"""Those that any rack may have."""
 PRIVATE = f"""
 hostname lab7.acme.example acme-berlin spark8, machine-id {MACHINE}, serial {SERIAL}
 link/ether {MAC} fe80::4ebb:47ff:fe00:10a/64 enx4cbb4700010a 4cbb:4700:ff:fe00:010a 4c-bb-47-00-01-0a
@@ -66,6 +72,9 @@ guids 4cbb:4703:0000:010a 0x4ebb47fffe00010a, serial numbers 4c-bb-47-03-00-00-0
 wlx4cbb4700010a, chassis 5c-25-73-ab-cd-ef 4cbb.4700.010a, ssh: 2a02:908:1::8: refused by 192.168.7.9. ntp.acme.example
 \u017fpark8 spar\u212a8
 password=hunter2-hunter2
+7: wg-acme: mtu 1420, 8: acmevpn0.7@acmevpn0: master br-acme, encorp0 beside {" ".join(COMMON)}
+PTR of 11.0.77.10.in-addr.arpa. in zone 77.10.IN-ADDR.ARPA and 11.0.77.10.in-addr.arpa
+PTR of a.0.1.0.0.0.e.f.f.f.7.4.b.b.e.4.0.0.0.0.0.0.0.0.0.0.0.0.0.8.e.f.ip6.arpa
 """
 
 
@@ -85,6 +94,7 @@ def nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Nodes:
     made = Nodes()
     made.changed[IDENTITY] = (
         f"acme-berlin\nlab7.acme.example\n{MACHINE}\n{MAC}\nserial {SERIAL}\nserial Default string\n"
+        + "".join(f"interface {name}\n" for name in (*INTERFACES, *COMMON))
     )
     made.changed["fabric.interface-names"] = f"{GOOD['fabric.interface-names']}{PRIVATE}"
     monkeypatch.setattr(node_shells, "RootShell", made.shell)
@@ -128,6 +138,16 @@ def test_nothing_in_a_bundle_identifies_the_rack(kept: Kept, nodes: Nodes, tmp_p
     assert "inet 198.19.0.11/24 peer 198.19.0.18 via 198.19.1.1" in private
     assert private.count("machine-id HASH-") == 1
     assert "password=***" in private
+    # Names that the kernel or systemd gives say nothing of the owner, and the claims are about them.
+    assert f"beside {' '.join(COMMON)}" in private
+    assert "PTR of REVERSED-1. in zone REVERSED-2 and REVERSED-1\nPTR of REVERSED-3" in re.sub(
+        r"REVERSED-(\d+)", lambda found: f"REVERSED-{reversed_names(private).index(found[0]) + 1}", private
+    )
+
+
+def reversed_names(text: str) -> list[str]:
+    """The stand-ins of reversed addresses, in the order of their first use."""
+    return list(dict.fromkeys(re.findall(r"REVERSED-\d+", text)))
 
 
 def test_a_rack_on_which_everything_holds_passes(kept: Kept, nodes: Nodes, tmp_path: Path) -> None:
@@ -340,6 +360,11 @@ def test_options_that_do_not_fit(kept: Kept, nodes: Nodes, tmp_path: Path) -> No
     (tmp_path / "there.tar.gz").write_text("")
     rack = ("--rack", kept.folder / "rack.yaml")
     assert "exists already" in accept(*rack, "--bundle", tmp_path / "there.tar.gz").stderr
+    assert nodes.scripts == []
+    (tmp_path / "no-key").write_text("no key\n")
+    ended = accept(*rack, "--bundle", tmp_path / "new.tar.gz", "--sign", tmp_path / "no-key")
+    assert ended.exit_code == 1
+    assert f"{tmp_path}/no-key signs nothing: " in ended.stderr
     assert nodes.scripts == []
     assert "--sign signs a bundle" in accept(*rack, "--sign", tmp_path / "there.tar.gz").stderr
     assert "only --json and --quiet" in accept("--import", tmp_path / "there.tar.gz", "--claim", "preflight.dmi").stderr

@@ -20,6 +20,8 @@ Standard library only, Python 3.10 or later. Exit codes: 0 written, 1 not writte
     sparkrack_bandwidth_bits_per_second, sparkrack_bandwidth_least_bits_per_second, sparkrack_bandwidth_record_current
                                             the last measurement of a half to a peer, what is enough, and 1 while the
                                             node has not booted and the carrier has not changed since
+    sparkrack_unit_state                    1 for the state of a unit that its keeper on this node has recorded
+    sparkrack_unit_start_deadline_timestamp_seconds     until when a unit that starts may take to be ready
     sparkrack_model_info                    digest of the files of a model that were verified and have not changed since
     sparkrack_node_metrics_unread, sparkrack_node_metrics_timestamp_seconds
 """
@@ -32,6 +34,7 @@ import json
 import os
 import re
 import ssl
+import stat
 import subprocess
 import sys
 import time
@@ -40,6 +43,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 BLACKBOX = "/var/lib/sparkrack/blackbox"
+UNIT_FILES = "/etc/sparkrack/serve"
+UNIT_RECORDS = "/var/lib/sparkrack/serve"
+START_LIMITS = {"gating": "gate_limit", "starting": "ready_limit"}
+"""The states of a unit that starts, and what limits each of them in the unit's file."""
 PROOFS = "/var/lib/sparkrack/serve/rdma"
 MODELS = "/srv/models"
 CERTIFICATES = {"node": "/etc/sparkrack/blackbox/node.pem", "ca": "/etc/sparkrack/blackbox/ca.pem"}
@@ -68,6 +75,8 @@ RECEIVED = re.compile(r"remote-([^@]+)(?:@.*)?\.journal")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,100}")
 MODEL_FILE = re.compile(r"([0-9a-f]{64}) (\d+) ([^\t]+)\t(\d+)")
 COMMAND_SECONDS = 30
+LARGEST = 4 << 20
+"""Bytes of a file of text that are read: the memory of the service is limited."""
 
 HELP = {
     "sparkrack_boot_clean": "Whether the boot before this one ended with a shutdown.",
@@ -81,6 +90,8 @@ HELP = {
     "sparkrack_bandwidth_bits_per_second": "What a half carried to a peer when it was last measured.",
     "sparkrack_bandwidth_least_bits_per_second": "What it must carry.",
     "sparkrack_bandwidth_record_current": "Whether boot and carrier are those of the measurement.",
+    "sparkrack_unit_state": "1 for the state of a unit that its keeper has recorded.",
+    "sparkrack_unit_start_deadline_timestamp_seconds": "Until when a unit that starts may take to be ready.",
     "sparkrack_model_info": "Digest of the verified files of a model.",
     "sparkrack_node_metrics_unread": "1 for a part that could not be read.",
     "sparkrack_node_metrics_timestamp_seconds": "When these metrics were made.",
@@ -114,6 +125,7 @@ class Node:
             "received": self.received,
             "certificates": self.certificates,
             "guard": self.guard,
+            "serving": self.serving,
             "bandwidth": self.bandwidth,
             "models": self.models,
         }
@@ -122,10 +134,12 @@ class Node:
         """Yield all values. A part that cannot be read is told on stderr, and in a series."""
         for name, part in self.parts.items():
             try:
-                found, unread = list(part()), 0
+                found, unread = checked(part()), 0
             except (UnreadError, OSError) as error:
-                print(f"node_metrics: {name}: {error}", file=sys.stderr)
-                found, unread = [], 1
+                found, unread = told(name, str(error)), 1
+            # A file may have what its reader does not expect. It must not end the other parts.
+            except Exception as error:
+                found, unread = told(name, f"{type(error).__name__}: {error}"), 1
             yield from found
             yield Sample("sparkrack_node_metrics_unread", {"part": name}, unread)
         yield Sample("sparkrack_node_metrics_timestamp_seconds", {}, time.time())
@@ -137,11 +151,14 @@ class Node:
     def text(self, path: str) -> str | None:
         """Return the text of a file; None where there is none. Raises UnreadError."""
         try:
-            return self.place(path).read_text(encoding="utf-8", errors="replace").strip()
+            content = beginning(self.place(path), LARGEST + 1)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise UnreadError(f"{path}: {error.strerror}") from None
+        if len(content) > LARGEST:
+            raise UnreadError(f"{path}: has more than {LARGEST >> 20} MiB")
+        return content.decode(errors="replace").strip()
 
     def known(self, path: str) -> str:
         """Return the text of a file that every node has. Raises UnreadError."""
@@ -155,7 +172,7 @@ class Node:
             return None
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise UnreadError(f"{path}: is no JSON object")
@@ -239,7 +256,7 @@ class Node:
         for name, newest in journals.items():
             yield Sample("sparkrack_journal_received_timestamp_seconds", {"sender": name}, newest)
         messages = self.place(f"{BLACKBOX}/netconsole")
-        for path in sorted(messages.glob("*.log")):
+        for path in sorted(one for one in messages.glob("*.log") if NAME.fullmatch(one.stem)):
             # The receiver makes an empty file for each sender, and another one when it begins a new file.
             files = [one.stat() for one in (path, path.with_name(f"{path.name}.1")) if one.exists()]
             newest = max((one.st_mtime for one in files if one.st_size), default=0.0)
@@ -271,6 +288,26 @@ class Node:
             if GUARD_KILLS in text:
                 yield Sample("sparkrack_memory_guard_kill_timestamp_seconds", {}, when)
                 return
+
+    def serving(self) -> Iterator[Sample]:
+        """The records of keepers (serve_keeper.py), which are on the head of a unit. Those of ranks are tethers'."""
+        for path in sorted(self.place(UNIT_RECORDS).glob("*.json")):
+            if path.name.endswith(".rank.json"):
+                continue
+            found, unit = self.record(f"{UNIT_RECORDS}/{path.name}") or {}, path.stem
+            try:
+                state, since = label(found["state"]), float(found["since"])
+            except (ValueError, TypeError, KeyError):
+                raise UnreadError(f"{UNIT_RECORDS}/{path.name}: is no record of a keeper") from None
+            yield Sample("sparkrack_unit_state", {"state": state, "unit": unit}, 1)
+            # A unit that was removed from rack.yaml leaves its record.
+            if state not in START_LIMITS or (file := self.record(f"{UNIT_FILES}/{path.name}")) is None:
+                continue
+            try:
+                deadline = since + float(file["times"][START_LIMITS[state]])
+            except (ValueError, TypeError, KeyError):
+                raise UnreadError(f"{UNIT_FILES}/{path.name}: has no {START_LIMITS[state]}") from None
+            yield Sample("sparkrack_unit_start_deadline_timestamp_seconds", {"unit": unit}, deadline)
 
     def bandwidth(self) -> Iterator[Sample]:
         """The records of what the gates of units have measured (serve_proof.py)."""
@@ -305,6 +342,35 @@ class Node:
             yield Sample("sparkrack_model_info", {"digest": digest, "model": folder.name}, 1)
 
 
+def checked(found: Iterator[Sample]) -> list[Sample]:
+    """Return the samples of a part, if the exporter takes them: it refuses a whole file for one that is wrong.
+
+    Raises UnreadError, and what the part itself raises.
+    """
+    samples: list[Sample] = []
+    for one in found:
+        if not all(NAME.fullmatch(text) for text in one.labels.values()):
+            raise UnreadError(f"{one.series}: a label cannot have the text {tuple(one.labels.values())!a}")
+        if any((one.series, one.labels) == (other.series, other.labels) for other in samples):
+            raise UnreadError(f"{one.series}: two values for {one.labels}")
+        samples.append(Sample(one.series, one.labels, float(one.value)))
+    return samples
+
+
+def told(part: str, reason: str) -> list[Sample]:
+    """Tell on stderr, in one line, why a part cannot be read; return its samples: none."""
+    print(f"node_metrics: {part}: {' '.join(reason.split())[:300]}", file=sys.stderr)
+    return []
+
+
+def beginning(path: Path, size: int) -> bytes:
+    """Return at most so many bytes of a file; do not wait for a writer. Raises OSError and UnreadError."""
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UnreadError(f"{path.name}: is no regular file")
+        return file.read(size)
+
+
 def armed(part: str, active: bool) -> Sample:
     """Return whether a part of the black box is active."""
     return Sample("sparkrack_blackbox_armed", {"part": part}, active)
@@ -321,8 +387,7 @@ def shut_down(journal: object) -> bool:
 
 def newest_entry(path: Path) -> float:
     """Return the time of the newest entry of a file of the journal, in seconds; 0 without one. Raises UnreadError."""
-    with path.open("rb") as file:
-        head = file.read(JOURNAL_TAIL + 8)
+    head = beginning(path, JOURNAL_TAIL + 8)
     if not head.startswith(JOURNAL_MAGIC) or len(head) < JOURNAL_TAIL + 8:
         raise UnreadError(f"{path.name}: is no file of the journal")
     return int.from_bytes(head[JOURNAL_TAIL:], "little") / 1e6
@@ -331,10 +396,10 @@ def newest_entry(path: Path) -> float:
 def unchanged(path: Path, size: int, changed: int) -> bool:
     """Return whether a file is as it was when its sha256 was right."""
     try:
-        stat = path.lstat()
+        found = path.lstat()
     except OSError:
         return False
-    return (stat.st_size, stat.st_mtime_ns) == (size, changed)
+    return (found.st_size, found.st_mtime_ns) == (size, changed)
 
 
 def label(value: object) -> str:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import json
 import math
 import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import parse_qs, urlparse
 
 import pytest
 from click.testing import CliRunner, Result
@@ -75,6 +82,108 @@ def test_something_else_answers(tmp_path: Path, body: bytes, said: str) -> None:
     assert done.exit_code == 1
     assert said in done.output
     assert "Traceback" not in done.output
+
+
+class Prometheus:
+    """A server that answers each query as Prometheus does, with no series; those that contain a word, with an error."""
+
+    def __init__(self, *refused: str, port: int = 0) -> None:
+        def answer(path: str) -> dict[str, Any]:
+            asked = parse_qs(urlparse(path).query).get("query", [urlparse(path).path])[0]
+            if any(word in asked for word in refused):
+                return {"status": "error", "error": "query timed out"}
+            return {"status": "success", "data": {"alerts": [], "result": []}}
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                body = json.dumps(answer(self.path)).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def __enter__(self) -> Prometheus:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("word", "part"),
+    [("sparkrack_gpu_power_watts", "nodes: gpu_power"), ("/alerts", "alerts"), ('(up{job="node"', "nodes: up")],
+)
+def test_a_query_that_fails_is_unknown_and_the_others_are_shown(tmp_path: Path, word: str, part: str) -> None:
+    with Prometheus(word) as server:
+        done = ended(tmp_path, "{}", "--once", "--url", server.url)
+        assert done.exit_code == 1
+        assert f"unknown: {part}: " in done.output
+        assert "query timed out" in done.output
+        assert "spark1" in done.output
+        found = json.loads(ended(tmp_path, "{}", "--json", "--url", server.url).output)
+        assert [(one["part"], "query timed out" in one["reason"]) for one in found["unread"]] == [(part, True)]
+    with Prometheus() as server:
+        assert json.loads(ended(tmp_path, "{}", "--json", "--url", server.url).output)["unread"] == []
+
+
+def test_the_live_screen_outlives_a_prometheus_that_does_not_answer(tmp_path: Path) -> None:
+    """It says so, and shows the rack when there is an answer again; the exit code is of what was shown last."""
+    file = tmp_path / "rack.yaml"
+    file.write_text(changed(SWITCH, ("rack: two", "rack: two\nwatch: {}")))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    main, screen = os.openpty()
+    words = [sys.executable, "-m", "sparkrack.cli.main", "watch", "--rack", str(file), "--url", url]
+    shown = subprocess.Popen(words, stdout=screen, stderr=screen, stdin=screen)
+    os.close(screen)
+    text = ""
+
+    def until(word: str) -> None:
+        nonlocal text
+        end = time.monotonic() + 60
+        while word not in text:
+            assert select.select([main], [], [], max(0.0, end - time.monotonic()))[0], text
+            text += os.read(main, 65536).decode(errors="replace")
+
+    try:
+        until("connection refused")
+        with Prometheus(port=int(url.rpartition(":")[2])):
+            until("0 of 2 nodes answer")
+        shown.send_signal(signal.SIGINT)
+        assert shown.wait(60) == 1
+    finally:
+        shown.kill()
+        shown.wait()
+        os.close(main)
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--files", "a", "--once"),
+        ("--files", "a", "--url", "http://127.0.0.1:1"),
+        ("--files", "a", "--json"),
+        ("--files", "a", "--limit", "spark1"),
+        ("--dashboards", "a", "--html", "b"),
+        ("--dashboards", "a", "--quiet"),
+        ("--html", "b", "--files", "a"),
+        ("--exclude", "spark1", "--dashboards", "a"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = ended(tmp_path, "{}", *words)
+    assert done.exit_code == 1
+    assert "write files and ask nothing" in done.output
+    assert not Path("a").exists()
 
 
 def test_files_for_a_server_outside(tmp_path: Path) -> None:

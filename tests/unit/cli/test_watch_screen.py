@@ -53,6 +53,7 @@ def report(alerts: int = 0) -> WatchReport:
             )
             for name in NODES
         ),
+        unread=(),
         units=(WatchedUnit(name="deepseek-v4-flash", node="spark1", up=True, running=12, waiting=3, cache=0.41),),
         switches=(
             WatchedSwitch(

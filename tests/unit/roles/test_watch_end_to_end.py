@@ -199,15 +199,15 @@ def test_what_an_operator_delivers_is_collected_and_its_age_raises_an_alert(
         deliver_drift(rack, drift)
 
     def not_looked_at() -> bool:
-        return any(one["labels"]["alertname"] == "DriftNotLookedAt" for one in api.alerts())
+        return any(one["labels"]["alertname"] == "DriftCheckOverdue" for one in api.alerts())
 
     looked(27)
-    wait_for("DriftNotLookedAt", not_looked_at)
+    wait_for("DriftCheckOverdue", not_looked_at)
     (last,) = api.query("sparkrack_drift_last_run_timestamp_seconds")
     assert last.labels["ran_on"] == socket.gethostname()
     assert last.labels["node"] == "spark2"
     looked(0)
-    wait_for("the end of DriftNotLookedAt", lambda: not not_looked_at())
+    wait_for("the end of DriftCheckOverdue", lambda: not not_looked_at())
     assert not api.query("node_textfile_scrape_error > 0")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -18,13 +19,18 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from roles.blackbox import watchdog
 from roles.blackbox.certificate_authority import RackAuthority
+from roles.serving import desired
 from roles.watch import node_metrics
 from tests.generated import REPOSITORY
 from tests.serving.serve_modules import serve_unit
+from tests.serving.test_lifecycle import SteppedUnit
 from tests.unit.model.racks import SWITCH, loaded
+from tests.unit.model.serving_racks import unit
 from tests.unit.ops.shells import calls, stand_in, write
+from tests.unit.roles import serving_units
 from tests.unit.roles.cases import OPERATIONS
 from tests.unit.roles.models_hub import LocalStore, model
+from tests.unit.roles.serving_units import locked
 from tests.unit.roles.test_blackbox_boot_evidence import PANIC, entry, journal
 from tests.unit.roles.test_blackbox_boot_evidence import run as evidence
 from tests.unit.roles.test_blackbox_certificates import key
@@ -312,6 +318,14 @@ def test_messages_of_kernels_have_the_time_of_the_last_one(node: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ['spark2"} 1\n#', "sp\u00e4rk", "spark2\\", "-x"])
+def test_a_file_that_no_sender_has_is_no_sender(node: Path, name: str) -> None:
+    """Its name would make a file of metrics that the exporter refuses, or one that cannot be written."""
+    write(node, f"{BLACKBOX}/netconsole/{name}.log", "a message\n")
+    write(node, f"{BLACKBOX}/netconsole/spark3.log", "a message\n")
+    assert set(of(exported(node), "netconsole_received_timestamp_seconds")) == {"sender=spark3"}
+
+
 def unreadable_guard(root: Path) -> None:
     """Let the journal have a line of the guard without its time."""
     guarded(root)
@@ -392,6 +406,35 @@ def test_a_damaged_record_is_unread(node: Path, changed: dict[str, Any]) -> None
     assert not of(exported(node, "bandwidth"), "bandwidth_bits_per_second")
 
 
+def test_the_state_of_a_unit_and_until_when_it_may_start(node: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As its keeper records the state on the head, by the limits of the unit's file on that node."""
+    found = locked(unit(probe={"ready": "40m"}))
+    write(node, "/etc/sparkrack/serve/one.json", serving_units.content(desired.files(found, "n0"), "one.json"))
+    kept = SteppedUnit(tmp_path_factory.mktemp("unit"))
+    write(node, "/var/lib/sparkrack/serve/one.rank.json", '{"state": "running"}')
+
+    def shown() -> tuple[list[str], float | None]:
+        serve_unit.write_record(str(node / "var/lib/sparkrack/serve/one.json"), kept.saved)
+        values = exported(node)
+        assert set(of(values, "unit_state").values()) == {1}
+        return [*of(values, "unit_state")], values.get("unit_start_deadline_timestamp_seconds{unit=one}")
+
+    assert kept.lifecycle.wished("up", False, kept.clock)[0]
+    assert shown() == (["state=gating,unit=one"], kept.record.since + desired.GATE_LIMIT)
+    kept.pass_by(8)
+    assert shown() == (["state=starting,unit=one"], kept.record.since + 40 * 60)
+    kept.prove()
+    assert shown() == (["state=ready,unit=one"], None)
+    kept.ended.add(1)
+    kept.pass_by(8)
+    assert shown() == (["state=held,unit=one"], None)
+    # A unit that is removed from rack.yaml leaves its record.
+    kept.up()
+    kept.saved["state"] = "starting"
+    (node / "etc/sparkrack/serve/one.json").unlink()
+    assert shown() == (["state=starting,unit=one"], None)
+
+
 def test_models_differ_by_their_files(node: Path, tmp_path: Path) -> None:
     """As the program records them that fetches models: two nodes with the same files have one digest."""
     digests = []
@@ -439,6 +482,17 @@ def test_the_ends_of_the_certificates(node: Path) -> None:
         assert found[f"certificate_expiry_timestamp_seconds{{{labels}}}"] == int(end)
 
 
+def large(path: Path) -> None:
+    """Make a file of 1 TiB that takes no room on the disk."""
+    os.truncate(path, 2**40)
+
+
+def fifo(path: Path) -> None:
+    """Replace a file by one whose reader waits."""
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("part", "break_it"),
     [
@@ -453,6 +507,16 @@ def test_the_ends_of_the_certificates(node: Path) -> None:
         ("guard", lambda root: guarded(root, code=1)),
         ("guard", unreadable_guard),
         ("bandwidth", lambda root: write(root, "/var/lib/sparkrack/serve/rdma/x.y.json", "[]")),
+        ("serving", lambda root: write(root, "/var/lib/sparkrack/serve/one.json", '{"state": "starting"}')),
+        # What json and float raise and no program expects.
+        ("boot", lambda root: write(root, f"{BLACKBOX}/boots/{BOOT}/evidence.json", '{"a": ' * 50_000)),
+        ("bandwidth", lambda root: measured(root, gbps=10**400)),
+        # Two values of one series: the exporter would refuse the whole file.
+        ("bandwidth", lambda root: shutil.copy(measured(root), measured(root).with_name("copy.json"))),
+        # A file that would take all memory of the service, and one that never ends.
+        ("boot", lambda root: large(write(root, f"{BLACKBOX}/boots/{BOOT}/evidence.json"))),
+        ("boot", lambda root: fifo(write(root, f"{BLACKBOX}/boots/{BOOT}/evidence.json"))),
+        ("received", lambda root: fifo(write(root, "/var/log/journal/remote/remote-spark2.journal"))),
     ],
 )
 def test_a_part_that_cannot_be_read_is_told_and_the_others_stay(node: Path, part: str, break_it: Any) -> None:

@@ -191,6 +191,9 @@ HALF1 = {"node": "spark1", "device": "enp1s0f1np1"}
 N1, H1 = 'job="node",node="spark1"', 'job="node",node="spark1",device="enp1s0f1np1"'
 HALF_TO = {**HALF1, "peer": "spark2"}
 TO2 = f'{H1},peer="spark2"'
+STARTING = f'sparkrack_unit_state{{{N1},unit="qwen",state="starting"}}'
+DEADLINE = f'sparkrack_unit_start_deadline_timestamp_seconds{{{N1},unit="qwen"}}'
+"""Until when the keeper of the unit lets it start."""
 QWEN = {"job": "vllm", "node": "spark1", "unit": "qwen"}
 SMALL = {"job": "sglang", "node": "spark2", "unit": "small"}
 
@@ -437,6 +440,33 @@ FAILURES = (
         "enp1s0f1np1 of spark1 receives errors that FEC cannot correct",
     ),
     F("EngineDown", {f"up{{{VLLM}}}": "0"}, 4, QWEN, "unit qwen on spark1 does not answer"),
+    # A unit that was to be ready after 10 minutes, and one that its keeper has given up.
+    F(
+        "EngineDown",
+        {f"up{{{VLLM}}}": "0", STARTING: "1", DEADLINE: "600"},
+        13,
+        QWEN,
+        "unit qwen on spark1 does not answer",
+    ),
+    F(
+        "EngineDown",
+        {f"up{{{VLLM}}}": "0", f'sparkrack_unit_state{{{N1},unit="qwen",state="held"}}': "1"},
+        4,
+        QWEN,
+        "unit qwen on spark1 does not answer",
+    ),
+    # Another unit starts, or this one did on another node, which was its head before.
+    F(
+        "EngineDown",
+        {
+            f"up{{{VLLM}}}": "0",
+            f'sparkrack_unit_start_deadline_timestamp_seconds{{{N1},unit="small"}}': "90000",
+            'sparkrack_unit_start_deadline_timestamp_seconds{job="node",node="spark2",unit="qwen"}': "90000",
+        },
+        4,
+        QWEN,
+        "unit qwen on spark1 does not answer",
+    ),
     F(
         "EngineHangs",
         {f"vllm:generation_tokens_total{{{VLLM}}}": "7", f"vllm:prompt_tokens_total{{{VLLM}}}": "7"},
@@ -719,7 +749,7 @@ FAILURES = (
         "whether spark2 is as rack.yaml declares is unknown",
     ),
     F(
-        "DriftNotLookedAt",
+        "DriftCheckOverdue",
         {f"sparkrack_drift_last_run_timestamp_seconds{{{DRIFT}}}": "-90000"},
         65,
         {},
@@ -831,6 +861,8 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
 @pytest.mark.parametrize(
     ("alert", "changed", "edits"),
     [
+        # A unit that loads its model for longer than the alert waits.
+        ("EngineDown", {f"up{{{VLLM}}}": "0", STARTING: "1", DEADLINE: "9000"}, None),
         # NCCL uses one half of a port whose cable has 100G.
         ("OneRail", ONE_RAIL, (UNIT_EDIT, BLACKBOX)),
         # Nothing measures where no unit of several nodes is to run, or where rack.yaml wants no proof.
