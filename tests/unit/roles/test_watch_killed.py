@@ -100,7 +100,7 @@ def _different(world: WatchWorld, places: Path) -> list[State]:
         last, whole = now, {path: text for path, text in now.items() if not TEMPORARY.search(path)}
         if whole != rows:
             rows, row = whole, row + 1
-        states.append(State(place, *(marks or [_write(place, str(world.node.root))]), row))
+        states.append(State(place, " ".join(marks) or _write(place, str(world.node.root)), row))
     return states
 
 
