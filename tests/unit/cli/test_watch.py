@@ -179,7 +179,10 @@ def test_the_live_screen_outlives_a_prometheus_that_does_not_answer(tmp_path: Pa
         ("--exclude", "spark1", "--dashboards", "a"),
     ],
 )
-def test_options_that_would_be_ignored_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_options_that_would_be_ignored_are_refused(
+    tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     done = ended(tmp_path, "{}", *words)
     assert done.exit_code == 1
     assert "write files and ask nothing" in done.output

@@ -8,7 +8,15 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from sparkrack.watch.model import ActiveAlert, WatchedLeg, WatchedNode, WatchedSwitch, WatchedUnit, WatchReport
+from sparkrack.watch.model import (
+    ActiveAlert,
+    UnreadPart,
+    WatchedLeg,
+    WatchedNode,
+    WatchedSwitch,
+    WatchedUnit,
+    WatchReport,
+)
 from sparkrack.watch.render import WatchScreen, show
 
 MADE = datetime(2026, 11, 25, 9, 53, 12, tzinfo=UTC)
@@ -131,6 +139,8 @@ def test_a_machine_that_cannot_be_read_makes_the_exit_code() -> None:
     ):
         one = switch.model_copy(update=changed)
         assert found.model_copy(update={"nodes": tuple(every), "switches": (one,)}).exit == code, changed
+    unread = (UnreadPart(part="alerts", reason="query timed out"),)
+    assert found.model_copy(update={"nodes": tuple(every), "unread": unread}).exit == 1
 
 
 def test_a_text_of_the_switch_stays_one_line() -> None:

@@ -522,7 +522,7 @@ def fifo(path: Path) -> None:
 def test_a_part_that_cannot_be_read_is_told_and_the_others_stay(node: Path, part: str, break_it: Any) -> None:
     break_it(node)
     found = exported(node, part)
-    assert len(of(found, "node_metrics_unread")) == 11
+    assert len(of(found, "node_metrics_unread")) == 12
     assert "node_metrics_timestamp_seconds" in found
 
 
