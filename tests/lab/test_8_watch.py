@@ -152,7 +152,7 @@ def test_a_drop_in_of_others_is_told(rack: VirtualRack, file: Path) -> None:
     theirs = "/etc/systemd/system/prometheus-node-exporter.service.d/zzz.conf"
     rack.ssh(SERVER, f"printf '[Service]\\nMemoryMax=infinity\\n' > {theirs}")
     done = rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "zzz.conf" in done.stdout + done.stderr
     rack.ssh(SERVER, f"rm {theirs}; systemctl daemon-reload")
     assert rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False).returncode == 0

@@ -368,7 +368,11 @@ def beginning(path: Path, size: int) -> bytes:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise UnreadError(f"{path.name}: is no regular file")
-        return file.read(size)
+        content = b""
+        # The kernel refuses a read of 4 MiB or more from a file of /proc/sys.
+        while part := file.read(min(size - len(content), 1 << 16)):
+            content += part
+        return content
 
 
 def armed(part: str, active: bool) -> Sample:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -546,3 +547,10 @@ def test_the_cases_have_the_hashes_of_now() -> None:
                 text = text.replace(f"{old} {path}", f"{sha256} {path}")
         if os.environ.get("UPDATE_DOCS"):
             case.write_text(text)
+
+
+def test_a_file_of_the_kernel_is_read() -> None:
+    """One read of 4 MiB from it fails."""
+    file = Path("/proc/sys/kernel/random/boot_id")
+    program = runpy.run_path(str(PROGRAM))
+    assert len(program["beginning"](file, program["LARGEST"] + 1)) == len(file.read_bytes()) == 37
