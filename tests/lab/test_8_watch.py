@@ -84,12 +84,15 @@ def test_nodes_and_the_switch_are_read(rack: VirtualRack, file: Path) -> None:
 
 
 def test_the_operator_sees_the_switch(rack: VirtualRack, file: Path) -> None:
-    """From outside of the nodes, by the screen of `sparkrack watch`."""
-    done = rack.inside("sparkrack", "watch", "--once", rack=file, check=False)
-    print(done.stdout)
-    (row,) = (line for line in done.stdout.splitlines() if line.startswith("crs812 "))
-    assert re.fullmatch(r"crs812 +\d+ +4/4 +\d/1 +3/3 +\d+ +\d+ +\d+ s ago *", row), done.stdout + done.stderr
-    assert "crs812: legs with a link: 3 at " in done.stdout
+    """From outside of the nodes, by the screen of `sparkrack watch`; a rate is known once there are two readings."""
+    row = re.compile(r"^crs812 +\d+ +4/4 +\d/1 +3/3 +\d+ +\d+ +\d+ s ago *$", re.MULTILINE)
+
+    def shown() -> str:
+        done = rack.inside("sparkrack", "watch", "--once", rack=file, check=False)
+        print(done.stdout)
+        return done.stdout if row.search(done.stdout) else ""
+
+    assert "crs812: legs with a link: 3 at " in wait_for("row of the switch", shown)
 
 
 def test_what_the_operator_finds_is_collected(rack: VirtualRack, file: Path) -> None:
