@@ -16,6 +16,7 @@ OWN = {
     "core/claims/claims.py",  # a file of the program
     "core/engines/option_table.py",  # a table of the program
     "core/util/regular_file.py",
+    "sparkrack/autopsy/drill.py",  # the ID of this machine's boot
     "core/ops/run_lock.py",  # the kernel's /proc
     "core/util/resources.py",  # files of the program
     "core/verify/report_html.py",  # documents of the program
