@@ -186,7 +186,7 @@ def made(text: str, age: float = 0) -> MetricsFile:
 
 
 def test_the_newest_stays(operator: Operator) -> None:
-    """Whoever comes last. A file of the future is that of a wrong clock."""
+    """The last delivery stays. A file of the future is that of a wrong clock."""
     rack, path = load(operator.file), operator.folder / "x.prom"
     for age, text, wanted in ((60, "first\n", "first\n"), (90, "older\n", "first\n"), (30, "newer\n", "newer\n")):
         deliver(rack, [made(text, age)])

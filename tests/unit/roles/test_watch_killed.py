@@ -189,7 +189,7 @@ DOCUMENTED = [pytest.param(one, marks=() if sample else pytest.mark.soak) for on
 
 @pytest.mark.parametrize("change", DOCUMENTED)
 def test_the_document_has_every_write(whole: Callable[[str], WholeRun], change: str) -> None:
-    """UPDATE_DOCS=1 writes the rows anew, and what follows a kill there."""
+    """UPDATE_DOCS=1 renews the rows, and what follows a kill there."""
     run = whole(change)
     firsts = {state.row: state for state in reversed(run.states)}
     counts = {row: sum(state.row == row for state in run.states) for row in firsts}
