@@ -16,14 +16,39 @@ import click
 
 from sparkrack.cli.loading import loading
 
-VERBS = (
-    *("check", "plan", "apply", "drift", "verify", "topology", "status", "watch", "runs", "autopsy", "support"),
-    *("accept", "export", "serve", "init", "adopt", "bootstrap", "rebuild", "seed", "driver", "probe", "reboot"),
-    *("drill", "switch", "unlock", "lab", "completion"),
-)
-"""In the order of `--help`: what is used most comes first. Each is a module of this package, loaded when it is used."""
+VERBS = {
+    "check": "Validate rack.yaml; connects to nothing",
+    "plan": "Show what apply would change",
+    "apply": "Bring the rack to its declared state",
+    "drift": "Show where the rack differs from rack.yaml",
+    "verify": "Verify the rack by other means than apply uses",
+    "topology": "Draw nodes, cables and switch ports",
+    "status": "Show every node and switch on one screen",
+    "watch": "Show metrics and alerts, live",
+    "runs": "List the runs of this machine, the newest first",
+    "autopsy": "Say why the latest boot of a node ended",
+    "support": "Write an archive without secrets for a report",
+    "accept": "Read which claims about the hardware hold here",
+    "export": "Print files for other tools, from rack.yaml",
+    "serve": "Start, stop and watch served models",
+    "init": "Write the first rack.yaml",
+    "adopt": "Write the rack.yaml of a rack set up by hand",
+    "bootstrap": "Prepare new nodes and a new switch for apply",
+    "rebuild": "Go from factory state to a verified rack",
+    "seed": "Write cloud-init data for the first boot of nodes",
+    "driver": "Take a node to a newer driver",
+    "probe": "Record the state of a machine, without a change",
+    "reboot": "Restart node after node, and verify each",
+    "drill": "End the boot of a node on purpose, and judge it",
+    "switch": "Back up, restore and upgrade the switch",
+    "unlock": "Remove the lock of a run that ended",
+    "lab": "Run a virtual rack on this machine",
+    "completion": "Print the completion script of a shell",
+}
+"""The line of each verb in `--help`, what is used most first. Each verb is a module of this package, loaded when it is
+called and not for `--help`: all modules together take a second.
+"""
 
-_FIXED = "when this is fixed"
 DRIVING = ("plan", "apply", "drift")
 """Verbs that drive pyinfra, whose transport uses gevent."""
 
@@ -41,6 +66,11 @@ class Verbs(click.Group):
             verb = getattr(import_module(f"sparkrack.cli.{cmd_name}"), cmd_name)
         return accept_verbose(verb) if isinstance(verb, click.Command) else None
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the line of each verb without loading it."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -54,16 +84,13 @@ class Verbs(click.Group):
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **more: Any) -> Any:  # type: ignore[override]
         """Run and never return. A foreseeable error is reported as a message, never as a traceback."""
-        with loading():
-            from core.model import ConfigError, SecretError
-            from core.model.errors import reason
-            from core.util.debug_log import inherit
-            from lab.errors import LabError
-            from sparkrack.cli.next_step import begin, next_step, same_again
-
-        begin(sys.argv[1:] if args is None else args)
-
-        inherit()
+        words = list(sys.argv[1:] if args is None else args)
+        if called_verb(words) in VERBS:
+            with loading():
+                from core.util.debug_log import inherit
+                from sparkrack.cli.next_step import begin
+            begin(words)
+            inherit()
 
         # Each line is visible as soon as it is printed, also through a pipe.
         for stream in (sys.stdout, sys.stderr):
@@ -77,17 +104,10 @@ class Verbs(click.Group):
         except click.ClickException as fault:
             fault.show()
             if not isinstance(fault, click.UsageError):  # that one names the command for help
-                same_again(_FIXED)
+                _print_same_again()
             code = 1
         except click.Abort:
             click.echo("ended", err=True)
-            code = 1
-        except (ConfigError, LabError, SecretError) as fault:
-            click.echo(str(fault), err=True)
-            if isinstance(fault, ConfigError) and not any(Path(one.file).exists() for one in fault.faults):
-                next_step(["sparkrack", "init"])
-            else:
-                same_again(_FIXED)
             code = 1
         except BrokenPipeError:
             # The reader of our output has exited; Python would report that again when it flushes at the end.
@@ -95,10 +115,36 @@ class Verbs(click.Group):
             code = 1
         except OSError as fault:
             # Commands report problems of their own files. This is the rest: no temporary folder, a full disk.
+            from core.model.errors import reason
+
             click.echo(f"Error: {reason(fault)}", err=True)
-            same_again(_FIXED)
+            _print_same_again()
             code = 1
+        except Exception as fault:
+            code = _print_foreseeable(fault)
         sys.exit(code if isinstance(code, int) else 0)
+
+
+def _print_foreseeable(fault: Exception) -> int:
+    """Print an error of the program's own kinds and the next step; return the exit code. Raises any other again."""
+    from core.model import ConfigError, SecretError
+    from lab.errors import LabError
+    from sparkrack.cli.next_step import next_step
+
+    if not isinstance(fault, ConfigError | LabError | SecretError):
+        raise fault
+    click.echo(str(fault), err=True)
+    if isinstance(fault, ConfigError) and not any(Path(one.file).exists() for one in fault.faults):
+        next_step(["sparkrack", "init"])
+    else:
+        _print_same_again()
+    return 1
+
+
+def _print_same_again() -> None:
+    from sparkrack.cli.next_step import same_again
+
+    same_again("when this is fixed")
 
 
 def _show_questions(_context: click.Context, _parameter: click.Parameter, given: bool) -> None:

@@ -56,9 +56,9 @@ def print_next(line: str, reason: str = "", *, silent: bool = False) -> None:
 
 def same_again(reason: str) -> None:
     """Print the command of this process as the next step after an error, unless a step was printed already, or the
-    command is one that prints none.
+    command is one that prints none, or there is no command: `sparkrack --help` that cannot write.
     """
-    if not _printed:
+    if _arguments and not _printed:
         silent = any(word in ("--json", "--quiet", "--markdown") for word in _arguments)
         print_next(shlex.join(("sparkrack", *_arguments)), reason, silent=silent)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
 import pytest
 from click.testing import CliRunner
 
-from sparkrack.cli.main import sparkrack
+from sparkrack.cli.main import VERBS, sparkrack
+from tests.generated import REPOSITORY
 
 
 def commands(command: click.Command, *words: str) -> Iterator[tuple[str, ...]]:
@@ -43,3 +46,23 @@ def test_what_is_not_there(words: tuple[str, ...]) -> None:
     ended = CliRunner().invoke(sparkrack, list(words))
     assert ended.exit_code == 1
     assert "Error: No such" in ended.output
+
+
+def test_each_verb_has_its_whole_line_within_80_columns() -> None:
+    lines = CliRunner().invoke(sparkrack, ["--help"], terminal_width=80).output.splitlines()
+    for name, text in VERBS.items():
+        (line,) = [line for line in lines if line.split()[:1] == [name] and line.startswith(f"  {name} ")]
+        assert line.split(maxsplit=1) == [name, text]
+        assert len(line) <= 80
+
+
+@pytest.mark.parametrize("words", [["--help"], [], ["--version"], ["no-such-command"]])
+def test_help_loads_no_verb_and_no_model(words: list[str]) -> None:
+    """All modules together take a second, and `--help` is what a newcomer types first."""
+    program = (
+        "import sys; from contextlib import suppress; from sparkrack.cli.main import sparkrack\n"
+        f"with suppress(SystemExit): sparkrack({words!r})\n"
+        "print([name for name in sys.modules if name.startswith(('core.model', 'pydantic', 'pyinfra'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
