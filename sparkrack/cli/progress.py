@@ -62,14 +62,7 @@ class ProgressDisplay:
         self._live: Live | None = None
         self._line = terminal and self._console.is_dumb_terminal
         self._log = not terminal
-        if terminal and not self._line:
-            self._live = Live(
-                console=self._console,
-                transient=True,
-                auto_refresh=False,
-                redirect_stdout=False,
-                redirect_stderr=False,
-            )
+        self._pictures = terminal and not self._line
         self._clock = clock
         self._began = self._drawn = clock()
         self._lock = threading.RLock()
@@ -153,8 +146,9 @@ class ProgressDisplay:
     def _hide(self) -> None:
         self._hidden = True
         with self._kept():
-            if self._live and self._live.is_started:
+            if self._live:
                 self._live.stop()
+                self._live = None
             elif self._line and self._width:
                 self._write(f"\r{' ' * self._width}\r")
                 self._width = 0
@@ -166,12 +160,10 @@ class ProgressDisplay:
         if self._hidden or self._gone or not self._title or not (force or now - self._drawn >= pause):
             return
         with self._kept():
-            if self._live:
+            if self._pictures:
                 self._drawn = now
-                if not self._live.is_started:
-                    self._live.start()
-                    # A command that is killed must not leave a terminal without a cursor.
-                    self._console.show_cursor(True)
+                if not self._live:
+                    self._live = self._start_live()
                 self._live.update(self._picture(now), refresh=True)
             elif self._line:
                 self._drawn = now
@@ -182,6 +174,21 @@ class ProgressDisplay:
                 self._drawn = now
                 self._printed.add(text)
                 self._write(f"{now - self._began:.0f} s: {text}\n")
+
+    def _start_live(self) -> Live:
+        """Start a picture of its own: one that was stopped remembers its height, and would erase as many lines that were
+        printed since."""
+        live = Live(
+            console=self._console,
+            transient=True,
+            auto_refresh=False,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        live.start()
+        # A command that is killed must not leave a terminal without a cursor.
+        self._console.show_cursor(True)
+        return live
 
     def _picture(self, now: float) -> Text:
         finished = sum(step.finished for step in self._hosts.values())
