@@ -297,7 +297,9 @@ class StandInApi(BaseHTTPRequestHandler):
         if not self._step():
             self._answer(500, {"error": "EngineDeadError"})
         elif self.path == "/v1/chat/completions":
-            self._answer(200, {"choices": [{"message": {"role": "assistant", "content": "a"}}]})
+            asked = [message["content"] for message in body.get("messages", ())]
+            text = ANSWERS.get("".join(asked[-1:]), "a")
+            self._answer(200, {"choices": [{"message": {"role": "assistant", "content": text}}]})
         else:
             text = "?!" if (FAULTS / "wrong").exists() else ANSWERS.get(body["prompt"], "a")
             if body.get("stream"):

@@ -239,8 +239,9 @@ class Lab:
         network.build(self.layout, self.paths.namespace, runner(), factory=factory)
 
     def _push(self, base: Base) -> None:
-        """Bring the rack's images to the registry, those that are not there."""
-        rack = self.layout.rack
+        """Bring the images of the rack file to the registry, those that are not there. Its owner may have edited it since
+        the lab was built."""
+        rack = load(self.paths.rack)
         if not rack.images:
             return
         serving = rack.serving.units.values() if rack.serving else ()
