@@ -211,9 +211,9 @@ def run_trial(claim: str, spare: Spare, line: SessionConnection, run: str) -> Ma
     return found[0] if found else unknown(host, outcome.text)
 
 
-def safe_mode_trial(spare: Spare, line: SessionConnection, run: str, seconds: float) -> MachineResult:
-    """Change the spare cage under safe mode, cut the connection without a release, and wait until the switch has undone
-    it. Raises as `run_trial`.
+def safe_mode_trial(spare: Spare, line: SessionConnection, run: str) -> MachineResult:
+    """Change the spare cage under safe mode, cut the connection without a release, and wait at most LOST_SESSION_SECONDS
+    until the switch has undone it. Raises as `run_trial`.
     """
     host = spare.switch.name
     target = _Target(spare, _other_fec(spare, line))
@@ -232,9 +232,9 @@ def safe_mode_trial(spare: Spare, line: SessionConnection, run: str, seconds: fl
         line.close()
         raise _TrialOverError("the connection was cut")
 
-    fuse = seconds + FUSE_SECONDS
+    fuse = LOST_SESSION_SECONDS + FUSE_SECONDS
     transaction = _TrialTransaction(f"{PREFIX}{run}", target, before, todo, fuse=fuse, attempt=attempt)
-    outcome = execute(transaction, line, timeout=seconds)
+    outcome = execute(transaction, line, timeout=LOST_SESSION_SECONDS)
     waited = time.monotonic() - cut[0] if cut else 0.0
     try:
         with line.second() as session:

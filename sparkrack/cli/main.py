@@ -18,7 +18,7 @@ from sparkrack.cli.loading import loading
 
 VERBS = (
     *("check", "plan", "apply", "drift", "verify", "topology", "status", "watch", "runs", "autopsy", "support"),
-    *("accept", "export", "serve", "init", "adopt", "bootstrap", "rebuild", "seed", "driver", "probe", "reboot"),
+    *("accept", "export", "serve", "init", "adopt", "bootstrap", "rebuild", "seed", "driver", "reboot"),
     *("drill", "switch", "unlock", "lab", "completion"),
 )
 """In the order of `--help`: what is used most comes first. Each is a module of this package, loaded when it is used."""

@@ -1,4 +1,4 @@
-"""The emulator started from a record of a switch is that switch."""
+"""The emulator started from the record of a switch in a bundle of `sparkrack accept` is that switch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from switch.probe import probe
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.probe_fixtures import MakeRecorded, comparable, probed, session
+from tests.emulator.probe_fixtures import MakeRecorded, comparable, probe, probed, session
 from tests.emulator.transactions import Operator
 
 
@@ -65,7 +64,7 @@ def test_a_release_without_a_menu_is_recorded_and_played_so(
 ) -> None:
     old = make_switch(version="7.20.8 (long-term)")
     with Operator(tmp_path, old).open() as opened:
-        document = probe(opened).document
+        document = probe(opened)
     pfc = "/interface/ethernet/switch/qos/priority-flow-control"
     assert set(document["refused"]) == {pfc}
     assert f"{pfc}/add" in document["lacking"]

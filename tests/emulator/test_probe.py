@@ -1,30 +1,17 @@
-"""`sparkrack probe switch` only reads, tells nobody's secrets, and what it records is enough to be that switch."""
+"""The record of a switch in a bundle of `sparkrack accept`: only reading sentences, and nothing private of its owner."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import stat
 from pathlib import Path
 
 import pytest
 
-from switch.probe import _ask, probe
+from switch.probe import _ask
 from tests.emulator.conftest import MakeSwitch
-from tests.emulator.emulator_process import USER, Crs812Process
-from tests.emulator.probe_fixtures import PLANTED, VOLATILE, Owner
+from tests.emulator.emulator_process import USER
+from tests.emulator.probe_fixtures import PLANTED, Owner, probe
 from tests.emulator.transactions import Operator
-
-
-def _settled(emulator: Crs812Process) -> str:
-    """A digest of all tables but for clocks and counters, which run."""
-
-    def stays(name: str) -> bool:
-        return name not in VOLATILE and not name.endswith(("-bytes", "-corrected"))
-
-    tables = emulator.state()["tables"]
-    kept = {path: [{k: v for k, v in row.items() if stays(k)} for row in rows] for path, rows in tables.items()}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def test_nothing_but_reading_can_be_sent() -> None:
@@ -67,16 +54,6 @@ def test_what_refers_to_what_is_still_seen(recorded: Path) -> None:
     assert group in [row["name"] for row in menus["/user/group"]]
 
 
-def test_the_file_is_its_owners_alone_and_the_user_is_reported(owner: Owner, tmp_path: Path) -> None:
-    path = tmp_path / "f.json"
-    ended = owner.probe("-o", path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert ended.stdout == ""
-    assert "replaced by stand-ins: " in ended.stderr
-    assert "MAC address 38" in ended.stderr  # 34 ports, the node's three, and this machine's
-    assert f"review {path} before you send it" in ended.stderr
-
-
 def test_the_open_questions_are_answered(recorded: Path) -> None:
     document = json.loads(recorded.read_text())
     answers = {entry["question"][0]: entry for entry in document["questions"]}
@@ -99,7 +76,7 @@ def test_an_illegal_pair_is_evidence(make_switch: MakeSwitch, tmp_path: Path) ->
     with operator.open() as session:
         (row,) = session.talk("/interface/ethernet/print", "=.proplist=.id", "?name=qsfp56-dd-2-2")
         session.talk("/interface/ethernet/set", f"=.id={row['.id']}", "=auto-negotiation=no", "=speed=200G-baseCR4")
-        document = probe(session).document
+        document = probe(session)
     first = document["questions"][0]
     assert first["answer"].startswith("such a pair is set")
     assert [lane["default-name"] for lane in first["evidence"]] == ["qsfp56-dd-2-2"]
