@@ -1,5 +1,5 @@
-"""The record of a switch in a bundle of `sparkrack accept`: all that the switch prints of our menus, made anonymous, with
-what follows for the questions that are open.
+"""The record of a switch in a bundle of `sparkrack accept`: all that the switch prints of our menus, made anonymous,
+with what follows for the questions that are open.
 
 Only reading sentences are sent. The emulator can be started from the output (`--fixture`).
 """

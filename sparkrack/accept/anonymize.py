@@ -92,7 +92,7 @@ class Anonymizer:
 
     def record(self, text: str) -> str:
         """Return the record of a switch, which the mask has made anonymous, without what the mask leaves: keys, other
-        forms of MAC addresses, and private addresses. The mask is not used again: it would know no replacement of its own.
+        forms of MAC addresses, and private addresses. The mask is not used again: it does not know its own stand-ins.
         """
         return "\n".join(self._other_forms(self._without_keys(line)) for line in text.split("\n"))
 

@@ -182,7 +182,7 @@ def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owner]:
 
 @pytest.fixture(scope="module")
 def recorded(owner: Owner) -> Path:
-    """The record of the switch in the bundle that the owner may send; the declared reader gets no answer from it yet."""
+    """The record of the switch in a bundle; the declared reader gets no answer from the switch yet."""
     bundle, path = owner.folder / "rack.tar.gz", owner.folder / "switch1.json"
     ended = owner.bundle(bundle)
     assert bundle.exists(), ended.text

@@ -1,4 +1,4 @@
-"""An owner of a switch full of private things, who makes a bundle of it; and the emulator as the switch of that bundle."""
+"""An owner of a switch full of private things, who makes a bundle of it; and the emulator as the switch of that."""
 
 from __future__ import annotations
 
@@ -41,8 +41,11 @@ PLANTED = (
 
 VOLATILE = (
     *("uptime", "free-memory", "cpu-load", "free-hdd-space", "when", "time", "date", "next-run", "expires-after"),
-    "last-link-down-time",
+    *("last-link-down-time", "engine-id"),
 )
+
+OF_OTHERS = {"/user/active": (".id",), "/ip/arp": ("mac-address",)}
+"""What a switch has of the hosts that are connected to it."""
 
 
 def _plant(operator: Operator) -> None:
@@ -125,7 +128,7 @@ def session(switch: Crs812Process) -> ApiSession:
 class NoMask(Mask):
     """Replaces nothing."""
 
-    def row(self, path: str, row: Row) -> dict[str, str]:
+    def row(self, _path: str, row: Row) -> dict[str, str]:
         return dict(row)
 
     def words(self, text: str) -> str:
@@ -144,6 +147,6 @@ def comparable(document: dict[str, Any]) -> dict[str, Any]:
         for row in rows:
             for name in VOLATILE:
                 row.pop(name, None)
-            if path == "/user/active":
-                row.pop(".id", None)
+            for name in OF_OTHERS.get(path, ()):
+                row.pop(name, None)
     return found
