@@ -239,8 +239,7 @@ class Lab:
         network.build(self.layout, self.paths.namespace, runner(), factory=factory)
 
     def _push(self, base: Base) -> None:
-        """Bring the images of the rack file to the registry, those that are not there. Its owner may have edited it since
-        the lab was built."""
+        """Bring the images of the rack file, which its owner may have edited, to the registry: those that are not there."""
         rack = load(self.paths.rack)
         if not rack.images:
             return

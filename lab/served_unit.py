@@ -1,8 +1,8 @@
 """A unit of two nodes in the rack file of a lab, and a client of it.
 
-`python -m lab.served_unit declare`: add the unit to the rack.yaml of the lab. `python -m lab.served_unit chat QUESTION`,
-inside the lab's network: ask the unit for a chat completion, and print the answer. The engine is a stand-in in an image
-of the lab; the model has a configuration and no weights.
+`python -m lab.served_unit declare`: add the unit to the rack.yaml of the lab.
+`python -m lab.served_unit chat QUESTION`, inside the lab's network: ask it for a chat completion, and print the answer.
+The engine is a stand-in in an image of the lab; the model has a configuration and no weights.
 """
 
 from __future__ import annotations

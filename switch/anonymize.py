@@ -38,8 +38,7 @@ Row = Mapping[str, str]
 
 
 class Mask:
-    """Replaces what it is given; `replaced` counts the different texts of each kind. `macs` and `serials` are all
-    that occur, known beforehand."""
+    """Replaces what it is given. `macs` and `serials` are all that occur, known beforehand."""
 
     def __init__(self, macs: Iterable[str], serials: Iterable[str]) -> None:
         self._known: dict[str, dict[str, str]] = defaultdict(dict)
@@ -74,10 +73,6 @@ class Mask:
     def addresses(self) -> tuple[str, ...]:
         """The addresses, some with a prefix length, that were replaced."""
         return tuple(self._known["address outside of private networks"])
-
-    @property
-    def replaced(self) -> dict[str, int]:
-        return {kind: len(texts) for kind, texts in self._known.items() if texts}
 
     def row(self, path: str, row: Row) -> dict[str, str]:
         """A row of a menu without anything private."""

@@ -1,5 +1,5 @@
-"""What an owner of a switch can tell this project without changing anything: a fixture, that is all that the switch
-prints of our menus, made anonymous, with what follows for the questions that are open.
+"""The record of a switch in a bundle of `sparkrack accept`: all that the switch prints of our menus, made anonymous,
+with what follows for the questions that are open.
 
 Only reading sentences are sent. The emulator can be started from the output (`--fixture`).
 """
@@ -38,15 +38,6 @@ READING = ("print", "monitor", "inspect")
 
 
 @dataclass(frozen=True)
-class ProbeFixture:
-    """A probe's outcome: the document that is kept, and how many different texts of each kind were replaced in
-    it."""
-
-    document: dict[str, Any]
-    replaced: Mapping[str, int]
-
-
-@dataclass(frozen=True)
 class ProbeReading:
     """What a switch printed, before anything of it is replaced: the rows of the menus, the menus that it refused, the
     monitor's rows, and the commands that it has.
@@ -63,16 +54,10 @@ class ProbeReading:
         return (*self.tables.values(), self.monitor)
 
 
-def probe(talker: Client) -> ProbeFixture:
+def read_probe(talker: Client) -> ProbeReading:
     """Read everything. What the switch refuses is recorded; raises SwitchError when it does not answer any more, and
     UnreadableError for answers no switch would give.
     """
-    reading = read_probe(talker)
-    return anonymized(reading, Mask.of(reading.everything))
-
-
-def read_probe(talker: Client) -> ProbeReading:
-    """Read everything, as `probe` does."""
     tables: dict[str, list[dict[str, str]]] = {}
     refused: dict[str, str] = {}
     for path in (*(menu.path for menu in MENUS), INTERFACE):
@@ -87,8 +72,8 @@ def read_probe(talker: Client) -> ProbeReading:
     return ProbeReading(tables, refused, monitor, dict(_commands(talker)))
 
 
-def anonymized(reading: ProbeReading, mask: Mask) -> ProbeFixture:
-    """The fixture of a reading, with everything replaced that identifies its owner. `mask`: made of this reading, and
+def anonymized(reading: ProbeReading, mask: Mask) -> dict[str, Any]:
+    """The record of a reading, with everything replaced that identifies its owner. `mask`: made of this reading, and
     perhaps of more.
     """
     masked = {path: [mask.row(path, row) for row in table] for path, table in reading.tables.items()}
@@ -106,7 +91,7 @@ def anonymized(reading: ProbeReading, mask: Mask) -> ProbeFixture:
     }
     document["lacking"] = list(_lacking(document["commands"], version))
     document["questions"] = probe_answers(document)
-    return ProbeFixture(document, mask.replaced)
+    return document
 
 
 def _ask(talker: Client, *sentence: str) -> Sequence[Row]:

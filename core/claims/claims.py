@@ -77,10 +77,6 @@ class HandLook(Record):
     by_hand: _Cell
 
 
-LoadPart = Literal["bandwidth", "burn", "pull", "reboot"]
-"""A part of `sparkrack accept --level load`."""
-
-
 class Claim(Record):
     """One statement about hardware or software of others that this project has not seen."""
 
@@ -95,7 +91,7 @@ class Claim(Record):
     """What the virtual rack does in its place; absent where public sources of real units settle the claim."""
     level: Literal["look", "change", "load"]
     """What an observation does to a real rack: `look` only reads, `change` changes settings and restores them, `load`
-    takes links, memory or processors of nodes."""
+    takes links, memory or processors of nodes. `sparkrack accept` observes claims of the first two."""
     observe: _Cell
     """The command or the reading that shows on a real rack whether the claim holds."""
     refutes: _Cell
@@ -104,15 +100,6 @@ class Claim(Record):
     """What a refuted claim means for the promises of the roles and commands."""
     look: NodeLook | SwitchLook | CheckLook | HandLook | None = None
     """How `sparkrack accept` reads it; a claim of the level `look` has one, and no other claim has."""
-
-    load: LoadPart | None = None
-    """The part of the level `load` that settles it; absent: it is read by hand."""
-
-    @model_validator(mode="after")
-    def _load_is_of_level(self) -> Self:
-        if self.load is not None and self.level != "load":
-            raise ValueError(f"level {self.level} and load do not fit: a claim has `load` when its level is load")
-        return self
 
     @model_validator(mode="after")
     def _area_is_of_id(self) -> Self:

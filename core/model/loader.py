@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from core.model import calibration, error_messages, lock_file, model_lock, moved_keys, validation, yaml_reader
+from core.model import calibration, error_messages, lock_file, model_lock, validation, yaml_reader
 from core.model.errors import ConfigError, ConfigProblem, RuleViolation, truncate
 from core.model.errors import Path as Place
 from core.model.partial_rack import partial_from_invalid, partial_from_rack
@@ -116,7 +116,7 @@ def load(path: str | os.PathLike[str]) -> Rack:
         raise ConfigError(
             [ConfigProblem(name, 1, "", "the file is empty", "write at least the keys rack, access, nodes and fabric")]
         )
-    found = [*document.problems, *moved_keys.move(document, name, moved_keys.MOVED)]
+    found = [*document.problems]
     rack: Rack | None = None
     locked: tuple[ConfigProblem, ...] = ()
     if document.whole:

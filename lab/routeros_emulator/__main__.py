@@ -110,7 +110,7 @@ def main() -> int:
         prog="python -m lab.routeros_emulator", description="An emulated MikroTik switch of the CRS8xx series."
     )
     parser.add_argument("--config", type=Path, required=True, help="configuration file (JSON)")
-    parser.add_argument("--fixture", type=Path, help="be the unit that `sparkrack probe` recorded in this file")
+    parser.add_argument("--fixture", type=Path, help="be the unit of this record (`sparkrack accept --bundle`)")
     parser.add_argument("--factory", action="store_true", help="forget the saved state first")
     given = parser.parse_args()
     try:

@@ -52,6 +52,7 @@ class InterfaceState:
     tag: Vlan | None = None
 
 
+# claim: fabric.pulled-cable
 def netplan(rack: Rack, node: Node) -> bytes | None:
     """Our netplan file for a node, or None when it has no cable.
 

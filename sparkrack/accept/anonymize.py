@@ -90,9 +90,11 @@ class Anonymizer:
         lines = (self._line(line) for line in scrub(text).split("\n"))
         return self._name.sub(lambda found: self._renamed(found[0]), "\n".join(lines))
 
-    def forms(self, text: str) -> str:
-        """Return a text in which everything but names is replaced."""
-        return "\n".join(self._line(line) for line in text.split("\n"))
+    def record(self, text: str) -> str:
+        """Return the record of a switch, which the mask has made anonymous, without what the mask leaves: keys, other
+        forms of MAC addresses, and private addresses. The mask is not used again: it does not know its own stand-ins.
+        """
+        return "\n".join(self._other_forms(self._without_keys(line)) for line in text.split("\n"))
 
     def cut(self, text: str) -> str:
         """Replace a text that may have been cut as `text` does: the part of a word at its end is dropped."""
@@ -125,9 +127,15 @@ class Anonymizer:
         return self._names.get(name.lower()) or self._names.get(name.casefold(), "name")
 
     def _line(self, line: str) -> str:
+        # Keys first: the mask would take a part of one for a MAC address.
+        return self._other_forms(self.mask.words(self._without_keys(line)))
+
+    def _without_keys(self, line: str) -> str:
         for kind, pattern in _KEYS:
             line = pattern.sub(lambda found, kind=kind: self._key(kind, found[0]), line)  # type: ignore[misc]
-        line = self.mask.words(line)
+        return line
+
+    def _other_forms(self, line: str) -> str:
         line = self._form.sub(lambda found: self._forms[found[0].lower()], line)
         return _V4.sub(lambda found: self._address(found[0]), line)
 

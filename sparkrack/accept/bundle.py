@@ -5,19 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from core.model import Rack
 from core.probes import protocol
-from core.util.archive import read_archive, write_archive
+from core.util.archive import write_archive
 from core.util.records import Record, Text
 from roles.time.options import TimeOptions
 from sparkrack.accept.anonymize import Anonymizer, chosen_interface
@@ -33,19 +31,14 @@ IDENTITY_COMMAND = (
     "ls /sys/class/net 2>/dev/null | sed 's/^/interface /'; true"
 )
 """Prints what identifies a node. The answer is not in a bundle: it is replaced there."""
-MOST_BYTES = 64 << 20
-"""Maximum bytes of all files of a bundle that is read."""
-NAMESPACE = "sparkrack-accept"
-"""What a signature of a bundle is good for (`ssh-keygen -Y`)."""
-_MANIFEST, _SIGNATURE, _REPORT, _RACK = "manifest.json", "manifest.json.sig", "accept.json", "rack.json"
+_REPORT, _RACK = "accept.json", "rack.json"
 _MAC = re.compile(r"\b[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}\b")
 _HYPHENS = re.compile(r"(?<![0-9A-Za-z-])[0-9A-Fa-f]{2}(?:-[0-9A-Fa-f]{2}){5}(?![0-9A-Za-z-])")
 """A MAC address that nothing may print with colons, as that of a neighbour."""
-_SIGN_SECONDS = 30
 
 
 class BundleError(Exception):
-    """A bundle cannot be made or read; the text is one line without the name of the file."""
+    """A bundle cannot be made; the text is one line without the name of the file."""
 
 
 class RecordedAnswer(Record):
@@ -93,7 +86,7 @@ class AcceptManifest(Record):
     )
     made: datetime
     versions: Text = Field(description="of this program and its packages")
-    files: tuple[AcceptBundleFile, ...] = Field(description="all others of the bundle, but the signature")
+    files: tuple[AcceptBundleFile, ...] = Field(description="all others of the bundle")
 
 
 @dataclass
@@ -102,19 +95,6 @@ class Recording:
 
     nodes: dict[str, protocol.Answers | str] = field(default_factory=dict)
     switches: dict[str, ProbeReading | str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class AcceptBundle:
-    """A bundle that was read. `nodes`: answers by node and claim; `switches`: the fixture of each, as text. `signer`:
-    the fingerprint of the key that signed it; empty when it is not signed."""
-
-    manifest: AcceptManifest
-    report: AcceptReport
-    rack: RecordedRack
-    nodes: Mapping[str, Mapping[str, RecordedAnswer]]
-    switches: Mapping[str, str]
-    signer: str
 
 
 def bundle_files(rack: Rack, report: AcceptReport, recording: Recording) -> dict[str, bytes]:
@@ -133,7 +113,7 @@ def bundle_files(rack: Rack, report: AcceptReport, recording: Recording) -> dict
         for name, reading in recording.switches.items():
             if isinstance(reading, ProbeReading):
                 path = f"switches/{host[name]}.json"
-                texts[path] = anonymizer.forms(_json(anonymized(reading, anonymizer.mask).document))
+                texts[path] = anonymizer.record(_json(anonymized(reading, anonymizer.mask)))
                 owned[path] = list(owners_words(json.loads(texts[path])))
         recorded, shown = _rack(rack, host), _report(report, anonymizer)
         texts[_RACK] = _json(recorded.model_dump())
@@ -149,8 +129,8 @@ def bundle_files(rack: Rack, report: AcceptReport, recording: Recording) -> dict
     return {path: text.encode() for path, text in sorted(texts.items())}
 
 
-def write_bundle(path: Path, files: Mapping[str, bytes], made: datetime, versions: str, key: Path | None) -> None:
-    """Write a bundle. key: the private key of OpenSSH that signs it. Raises BundleError or OSError."""
+def write_bundle(path: Path, files: Mapping[str, bytes], made: datetime, versions: str) -> None:
+    """Write a bundle into a new file, its manifest first. Raises OSError."""
     manifest = AcceptManifest(
         made=made,
         versions=versions,
@@ -159,58 +139,8 @@ def write_bundle(path: Path, files: Mapping[str, bytes], made: datetime, version
             for name, content in files.items()
         ),
     )
-    first = {_MANIFEST: (manifest.model_dump_json(by_alias=True, indent=1) + "\n").encode()}
-    if key:
-        first[_SIGNATURE] = _signature(first[_MANIFEST], key)
-    write_archive(path, {**first, **files}, made)
-
-
-def check_key(key: Path) -> None:
-    """Raise BundleError when a private key cannot sign."""
-    _signature(b"", key)
-
-
-def read_bundle(path: Path) -> AcceptBundle:
-    """Read and check a bundle. Raises BundleError when it is damaged or is something else, OSError."""
-    try:
-        files = read_archive(path, MOST_BYTES)
-        manifest = AcceptManifest.model_validate_json(files[_MANIFEST])
-        _check(manifest, files)
-        nodes = {
-            _stem(name): {claim: RecordedAnswer.model_validate(one) for claim, one in json.loads(content).items()}
-            for name, content in files.items()
-            if name.startswith("nodes/")
-        }
-        return AcceptBundle(
-            manifest=manifest,
-            report=AcceptReport.model_validate_json(files[_REPORT]),
-            rack=RecordedRack.model_validate_json(files[_RACK]),
-            nodes=nodes,
-            switches={_stem(name): text.decode() for name, text in files.items() if name.startswith("switches/")},
-            signer=_signer(files[_MANIFEST], files[_SIGNATURE]) if _SIGNATURE in files else "",
-        )
-    except KeyError as missing:
-        raise BundleError(f"has no {missing.args[0]}: it is no bundle of `sparkrack accept`") from None
-    except ValidationError as fault:
-        first = fault.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise BundleError(f"{fault.title}: {place or 'the text'}: {first['msg']}") from None
-    except (ValueError, AttributeError, RecursionError) as fault:
-        raise BundleError(f"cannot be read as a bundle: {fault}") from None
-
-
-def _check(manifest: AcceptManifest, files: Mapping[str, bytes]) -> None:
-    """Raise BundleError unless the archive has exactly the files of the manifest, unchanged."""
-    listed = {one.path: one.sha256 for one in manifest.files}
-    if odd := sorted(listed.keys() ^ (files.keys() - {_MANIFEST, _SIGNATURE})):
-        raise BundleError(f"{odd[0]} is in the archive or in {_MANIFEST}, and not in both")
-    for name, digest in listed.items():
-        if hashlib.sha256(files[name]).hexdigest() != digest:
-            raise BundleError(f"{name} is not what {_MANIFEST} lists: the bundle was changed or is damaged")
-
-
-def _stem(name: str) -> str:
-    return name.partition("/")[2].removesuffix(".json")
+    text = manifest.model_dump_json(by_alias=True, indent=1) + "\n"
+    write_archive(path, {"manifest.json": text.encode(), **files}, made)
 
 
 def _json(value: Any) -> str:
@@ -315,36 +245,3 @@ def _owners_words(report: AcceptReport) -> Iterator[str]:
         yield claim.reason
         for host in claim.hosts:
             yield from (host.host, host.evidence)
-
-
-def _signature(content: bytes, key: Path) -> bytes:
-    """Raises BundleError."""
-    done = _ssh_keygen(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], content)
-    if done.returncode:
-        raise BundleError(f"{key} signs nothing: {_last_line(done.stderr)}")
-    return done.stdout
-
-
-def _signer(content: bytes, signature: bytes) -> str:
-    """Return the fingerprint of the key that made the signature. Raises BundleError when it is not one of the text."""
-    with TemporaryDirectory(prefix="sparkrack-") as folder:
-        file = Path(folder) / _SIGNATURE
-        file.write_bytes(signature)
-        done = _ssh_keygen(["-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(file)], content)
-    found = re.search(rb"SHA256:[A-Za-z0-9+/]+", done.stdout)
-    if done.returncode or not found:
-        raise BundleError(f"{_SIGNATURE} is no signature of {_MANIFEST}: {_last_line(done.stderr or done.stdout)}")
-    return found[0].decode()
-
-
-def _ssh_keygen(words: list[str], content: bytes) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(
-            ["ssh-keygen", *words], input=content, capture_output=True, timeout=_SIGN_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as fault:
-        raise BundleError(f"ssh-keygen gives no answer: {fault}") from None
-
-
-def _last_line(text: bytes) -> str:
-    return (text.decode(errors="replace").strip().splitlines() or ["no reason given"])[-1]

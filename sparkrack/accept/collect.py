@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 from core.claims.claims import CheckLook, Claim, NodeLook, SwitchLook
 from core.model import Rack, SecretError, Switch
@@ -16,7 +15,7 @@ from core.routeros.errors import SwitchError, UnreadableError
 from core.routeros.menus import RESOURCE
 from core.routeros.session import open_connection
 from core.ssh.node_shells import open_shells
-from core.ssh.root_shell import UnreachableError
+from core.ssh.root_shell import RootShell, UnreachableError
 from core.util.progress import NO_PROGRESS, ProgressObserver
 from core.util.provenance import Origin
 from sparkrack.accept.bundle import IDENTITY, IDENTITY_COMMAND, Recording
@@ -31,16 +30,6 @@ ANSWER_SECONDS = 90.0
 CONNECT_SECONDS = 5
 ORDER = ("refuted", "observed", "not observed")
 """The order of claims in a report, by their results."""
-
-
-class Shell(Protocol):
-    """What runs a command on a node, as a RootShell does."""
-
-    def run(self, command: str, /) -> Any: ...
-
-
-Shells = Callable[[Rack, Sequence[str], float, int], AbstractContextManager[Mapping[str, Shell]]]
-"""What opens a shell on each of some nodes of a rack, as `open_shells` does."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +52,6 @@ def accept(
     progress: ProgressObserver = NO_PROGRESS,
     *,
     recording: Recording | None = None,
-    shells: Shells = open_shells,
 ) -> AcceptReport:
     """Read these hosts and return what they show of these claims.
 
@@ -78,12 +66,12 @@ def accept(
     if recording is not None or any(_reads_switch(claim) for claim in claims):
         asked += [name for name in machines if name in rack.switches]
     progress.phase("read the claims", asked)
-    with _readings(rack, asked, commands, progress, shells) as readings:
+    with _readings(rack, asked, commands, progress) as readings:
         results = [_result(rack, machines, claim, readings) for claim in claims]
         hosts = [_host(name, readings) for name in asked]
         if recording is not None:
             recording.nodes |= readings.nodes
-            recording.switches |= {name: _probe(rack.switches[name], readings) for name in readings.switches}
+            recording.switches |= {name: _probe(rack.switches[name]) for name in readings.switches}
     return AcceptReport(
         rack=rack.rack,
         origin=origin,
@@ -93,10 +81,8 @@ def accept(
     )
 
 
-def _probe(switch: Switch, readings: _Readings) -> ProbeReading | str:
-    """All that a switch prints, or why it does not."""
-    if why := readings.silent.get(switch.name):
-        return why
+def _probe(switch: Switch) -> ProbeReading | str:
+    """All that a switch prints to its user over the API, also when its reader gets no answer; or why it does not."""
     try:
         with open_connection(switch, lambda _: None) as line:
             return read_probe(line)
@@ -129,14 +115,13 @@ def _readings(
     asked: Sequence[str],
     commands: Mapping[str, Mapping[str, str]],
     progress: ProgressObserver,
-    shells_of: Shells,
 ) -> Iterator[_Readings]:
     nodes = [name for name in asked if name in rack.nodes]
     with ExitStack() as stack:
         looks = {name: SwitchChecks(rack, rack.switches[name]) for name in asked if name in rack.switches}
         for look in looks.values():
             stack.callback(look.close)
-        shells = stack.enter_context(shells_of(rack, nodes, ANSWER_SECONDS, CONNECT_SECONDS))
+        shells = stack.enter_context(open_shells(rack, nodes, ANSWER_SECONDS, CONNECT_SECONDS))
         with ThreadPoolExecutor(max(1, len(asked))) as pool:
 
             def ask(name: str) -> protocol.Answers | str:
@@ -155,7 +140,7 @@ def _readings(
         yield _Readings(commands, found, looks, silent)
 
 
-def _ask(shell: Shell, commands: Mapping[str, str]) -> protocol.Answers | str:
+def _ask(shell: RootShell, commands: Mapping[str, str]) -> protocol.Answers | str:
     try:
         done = shell.run(protocol.script(commands))
         return protocol.parse(bytes(done.stdout_bytes).decode(errors="backslashreplace"), commands)

@@ -107,8 +107,6 @@ def claim_result(claim: Claim, hosts: Iterable[MachineResult], reason: str = "")
 
 
 def _reason(claim: Claim, hosts: Sequence[MachineResult]) -> str:
-    if claim.look is None and not hosts:
-        return f"level {claim.level} settles it"
     if isinstance(claim.look, HandLook):
         return f"by hand: {claim.look.by_hand}"
     missing: dict[str, list[str]] = {}

@@ -11,7 +11,7 @@ from core.util.provenance import Origin
 from core.util.records import Record, Text
 
 Level = Literal["look", "change", "load"]
-RunLevel = Literal["look", "change", "load"]
+RunLevel = Literal["look", "change"]
 """The levels that a run observes."""
 Result = Literal["refuted", "observed", "not observed"]
 
@@ -60,7 +60,7 @@ class AcceptReport(Record):
     schema_: Literal["sparkrack.accept/2"] = Field("sparkrack.accept/2", alias="schema")
     rack: str = Field(description="the name of the rack")
     origin: Origin
-    level: RunLevel = Field(description="the level of this run; `change` includes `look`, and `load` both")
+    level: RunLevel = Field(description="the level of this run; `change` includes `look`")
     hosts: tuple[HostReading, ...]
     claims: tuple[ClaimResult, ...] = Field(description="refuted ones first")
 

@@ -37,12 +37,12 @@ from switch.preconditions import change_blockers, wrong_unit
 from switch.target_state import DeclaredTarget
 from switch.transaction import Check, Say, Step, Transaction
 
-LINK_SECONDS = 60.0
-"""Seconds within which a leg comes up."""
+LINK_SECONDS, LINK_POLL_SECONDS = 60.0, 1.0
+"""Seconds within which a leg comes up, and between two looks at it."""
 LOST_SESSION_SECONDS = 600.0
 """Seconds within which RouterOS undoes the changes of a lost session."""
-SCHEDULE_SECONDS = 15.0
-"""Seconds within which a schedule with an interval of one second has run."""
+SCHEDULE_SECONDS, SCHEDULE_POLL_SECONDS = 15.0, 0.5
+"""Seconds within which a schedule with an interval of one second has run, and between two looks at it."""
 FUSE_SECONDS = 300.0
 """Seconds until the rollback timer acts: longer than a trial."""
 _INTERVAL_FUSE = 20.0
@@ -211,9 +211,9 @@ def run_trial(claim: str, spare: Spare, line: SessionConnection, run: str) -> Ma
     return found[0] if found else unknown(host, outcome.text)
 
 
-def safe_mode_trial(spare: Spare, line: SessionConnection, run: str, seconds: float) -> MachineResult:
+def safe_mode_trial(spare: Spare, line: SessionConnection, run: str) -> MachineResult:
     """Change the spare cage under safe mode, cut the connection without a release, and wait until the switch has undone
-    it. Raises as `run_trial`.
+    it, at most LOST_SESSION_SECONDS. Raises as `run_trial`.
     """
     host = spare.switch.name
     target = _Target(spare, _other_fec(spare, line))
@@ -232,9 +232,9 @@ def safe_mode_trial(spare: Spare, line: SessionConnection, run: str, seconds: fl
         line.close()
         raise _TrialOverError("the connection was cut")
 
-    fuse = seconds + FUSE_SECONDS
+    fuse = LOST_SESSION_SECONDS + FUSE_SECONDS
     transaction = _TrialTransaction(f"{PREFIX}{run}", target, before, todo, fuse=fuse, attempt=attempt)
-    outcome = execute(transaction, line, timeout=seconds)
+    outcome = execute(transaction, line, timeout=LOST_SESSION_SECONDS)
     waited = time.monotonic() - cut[0] if cut else 0.0
     try:
         with line.second() as session:
@@ -453,7 +453,7 @@ def _schedule(line: SwitchConnection, spare: Spare, watch: Watch) -> MachineResu
             return observed(host, text)
         if time.monotonic() >= until:
             return refuted(host, f"{text} after {SCHEDULE_SECONDS:g} s") if count.isdecimal() else unknown(host, text)
-        time.sleep(0.5)
+        time.sleep(SCHEDULE_POLL_SECONDS)
 
 
 def _whole_script(line: SwitchConnection, spare: Spare, _watch: Watch) -> MachineResult:
@@ -485,7 +485,7 @@ def _wait_for_links(line: SwitchConnection, lanes: Sequence[str]) -> dict[str, R
         linked = all(row.get("status") == LINKED for row in found.values())
         if linked or time.monotonic() >= until:
             return {lane: found.get(lane, {}) for lane in lanes}
-        time.sleep(1)
+        time.sleep(LINK_POLL_SECONDS)
 
 
 TRIALS: Mapping[str, Trial] = {

@@ -37,7 +37,6 @@ VERBS = {
     "rebuild": "Go from factory state to a verified rack",
     "seed": "Write cloud-init data for the first boot of nodes",
     "driver": "Take a node to a newer driver",
-    "probe": "Record the state of a machine, without a change",
     "reboot": "Restart node after node, and verify each",
     "drill": "End the boot of a node on purpose, and judge it",
     "switch": "Back up, restore and upgrade the switch",

@@ -31,9 +31,7 @@ BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 
 class NodeRestart:
-    """The restart of one node. `seconds`: until it answered again; None before that, and when another run began the
-    restart. `outcomes`: of its checks.
-    """
+    """The restart of one node."""
 
     def __init__(
         self,
@@ -45,11 +43,8 @@ class NodeRestart:
         say: Callable[[str], None],
     ) -> None:
         """`checks`: the verify files that prove the node. `say`: prints a line."""
-        self.seconds: float | None = None
-        self.outcomes: tuple[Outcome, ...] = ()
         self._rack, self._node, self._shell = rack, node, shell
         self._checks, self._progress, self._say = checks, progress, say
-        self._began: float | None = None
 
     def run(self, timeout: float, sure: Callable[[], None], *, containers: bool) -> str | None:
         """Restart the node and prove it; what is wrong, or None. `sure` raises when it must not be restarted now;
@@ -58,14 +53,15 @@ class NodeRestart:
         self._progress.step(self._node, "read its containers")
         try:
             before = str(self._shell.run(BOOT_ID).stdout)
-            if reason := self.blocker(containers=containers):
+            if reason := self._blocker(containers=containers):
                 return reason
         except UnreachableError as gone:
             return f"cannot be asked: {gone.why}"
         sure()
-        return self.begin() or self.wait(before, timeout) or self.prove()
+        began = time.monotonic()
+        return self._begin() or self._wait(before, began, timeout) or self._prove()
 
-    def blocker(self, *, containers: bool) -> str:
+    def _blocker(self, *, containers: bool) -> str:
         """Return why the node must not restart now; empty when it may. Raises UnreachableError."""
         asked = self._shell.run(CONTAINERS)
         try:
@@ -80,11 +76,10 @@ class NodeRestart:
             return f"{running} containers run; stop them, or pass --containers"
         return ""
 
-    def begin(self) -> str | None:
+    def _begin(self) -> str | None:
         """Tell the node to restart; why it refuses, or None."""
         self._say(f"{self._node}: restarts")
         self._progress.step(self._node, "end its services")
-        self._began = time.monotonic()
         try:
             done = self._shell.run("systemctl reboot")
         except UnreachableError:
@@ -93,32 +88,31 @@ class NodeRestart:
             self._shell.close()
         return None if done.rc == 0 else f"does not restart: {done.stderr.strip() or f'exit {done.rc}'}"
 
-    def wait(self, before: str, timeout: float) -> str | None:
+    # claim: reboot.duration
+    def _wait(self, before: str, began: float, timeout: float) -> str | None:
         """Wait for another boot than `before`; what is wrong, or None."""
-        began = time.monotonic() if self._began is None else self._began
         self._progress.step(self._node, f"wait until it answers again, at most {timeout} s")
         while self._boot_id() in (None, before):
             if time.monotonic() - began > timeout:
                 return f"did not come back within {timeout} s; look at its console"
             time.sleep(POLL_SECONDS)
         self._shell.close()
-        if self._began is not None:
-            self.seconds = time.monotonic() - began
-        self._say(f"{self._node}: is back" + ("" if self.seconds is None else f" after {self.seconds:.0f} s"))
+        self._say(f"{self._node}: is back after {time.monotonic() - began:.0f} s")
         return None
 
-    def prove(self) -> str | None:
+    # claim: driver.reboot, fabric.reboot, lossless.reboot, reboot.settings
+    def _prove(self) -> str | None:
         """Check the node; what is wrong, or None."""
         found = run_checks(self._rack, self._checks, [self._node], None, progress=self._progress)
-        self.outcomes = tuple(
+        outcomes = [
             one for one in found if not one.skipped and not (one.role == "serving" and _name(one) in UNIT_CHECKS)
-        )
-        faults = [outcome for outcome in self.outcomes if not outcome.passed]
+        ]
+        faults = [outcome for outcome in outcomes if not outcome.passed]
         for outcome in faults:
             self._say(f"{self._node}: failed {outcome.role}: {outcome.why}")
-        if faults or not self.outcomes:
+        if faults or not outcomes:
             return "is back, and is not as declared" if faults else "is back, and nothing could be proven"
-        self._say(f"{self._node}: {len(self.outcomes)} checks passed")
+        self._say(f"{self._node}: {len(outcomes)} checks passed")
         return None
 
     def _boot_id(self) -> str | None:

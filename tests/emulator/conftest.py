@@ -13,7 +13,7 @@ from lab.routeros_emulator.config import User
 from tests.emulator.bootstrap_runs import HERE, THERE, MakeBox, Way, boxed
 from tests.emulator.bootstrap_runs import Workdir as Box
 from tests.emulator.emulator_process import USER, Crs812Process, stop_all
-from tests.emulator.probe_fixtures import MakeRecorded, Owner, cables
+from tests.emulator.probe_fixtures import MakeRecorded, Owner, cables, files_of
 from tests.emulator.raw_client import RawClient
 from tests.emulator.restore_fixtures import MakeRestorer, Restorer
 from tests.emulator.switch_runs import MakeDesk, Workdir, waits_for
@@ -182,10 +182,11 @@ def owner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Owner]:
 
 @pytest.fixture(scope="module")
 def recorded(owner: Owner) -> Path:
-    """The fixture that the owner may send."""
-    path = owner.folder / "fixture.json"
-    ended = owner.probe("-o", path)
-    assert ended.code == 0, ended.text
+    """The record of the switch in a bundle; the declared reader gets no answer from the switch yet."""
+    bundle, path = owner.folder / "rack.tar.gz", owner.folder / "switch1.json"
+    ended = owner.bundle(bundle)
+    assert bundle.exists(), ended.text
+    path.write_bytes(files_of(bundle)["switches/switch1.json"])
     return path
 
 

@@ -1,9 +1,10 @@
-"""An owner of a switch full of private things, who probes it; and the emulator as what came out of that."""
+"""An owner of a switch full of private things, who makes a bundle of it; and the emulator as the switch of that."""
 
 from __future__ import annotations
 
 import copy
 import os
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ from typing import Any
 from pydantic import SecretStr
 
 from core.routeros.api import ApiSession
+from core.routeros.menus import Row
+from core.routeros.session import Client
 from lab.routeros_emulator.config import CableTail, EmulatedCable
-from switch.probe import probe
+from switch.anonymize import Mask
+from switch.probe import anonymized, read_probe
 from tests.emulator.emulator_process import Crs812Process
 from tests.emulator.switch_runs import waits_for
 from tests.emulator.transactions import READER_PASSWORD, WHOLE, Operator
@@ -37,8 +41,11 @@ PLANTED = (
 
 VOLATILE = (
     *("uptime", "free-memory", "cpu-load", "free-hdd-space", "when", "time", "date", "next-run", "expires-after"),
-    "last-link-down-time",
+    *("last-link-down-time", "engine-id"),
 )
+
+OF_OTHERS = {"/user/active": (".id",), "/ip/arp": ("mac-address",)}
+"""What a switch has of the hosts that are connected to it."""
 
 
 def _plant(operator: Operator) -> None:
@@ -71,7 +78,7 @@ def _plant(operator: Operator) -> None:
 
 
 class Owner:
-    """The owner of a switch with planted values, who probes it."""
+    """The owner of a switch with planted values, who makes a bundle of it."""
 
     def __init__(self, folder: Path, emulator: Crs812Process) -> None:
         self.folder, self.emulator = folder, emulator
@@ -83,9 +90,23 @@ class Owner:
         _plant(self.operator)
         waits_for(lambda: "initializing" not in emulator.links().values())
 
-    def probe(self, *words: str | Path) -> Ended:
-        arguments: list[str | Path] = ["probe", "switch", "--rack", self.folder / "rack.yaml", *words]
-        return command("sparkrack", *arguments, CRS812_PASSWORD=self.emulator.password)
+    def bundle(self, path: Path) -> Ended:
+        words = ("--limit", "switches", "--claim", "switch.console-inspect", "--bundle", path)
+        return command(
+            "sparkrack", "accept", "--rack", self.folder / "rack.yaml", *words, CRS812_PASSWORD=self.emulator.password
+        )
+
+
+def files_of(path: Path) -> dict[str, bytes]:
+    """The files of a bundle by their names below its folder."""
+    with tarfile.open(path) as archive:
+        return {entry.name.partition("/")[2]: archive.extractfile(entry).read() for entry in archive}  # type: ignore[union-attr]
+
+
+def probe(talker: Client) -> dict[str, Any]:
+    """The record of a switch."""
+    reading = read_probe(talker)
+    return anonymized(reading, Mask.of(reading.everything))
 
 
 def cables() -> tuple[EmulatedCable, ...]:
@@ -104,10 +125,20 @@ def session(switch: Crs812Process) -> ApiSession:
     return ApiSession("127.0.0.1", switch.tls_port, **options)
 
 
+class NoMask(Mask):
+    """Replaces nothing."""
+
+    def row(self, _path: str, row: Row) -> dict[str, str]:
+        return dict(row)
+
+    def words(self, text: str) -> str:
+        return text
+
+
 def probed(switch: Crs812Process) -> dict[str, Any]:
-    """A record of a switch that was started from a record."""
+    """A record of a switch that was started from a record, in which nothing is replaced again."""
     with session(switch) as opened:
-        return probe(opened).document
+        return anonymized(read_probe(opened), NoMask((), ()))
 
 
 def comparable(document: dict[str, Any]) -> dict[str, Any]:
@@ -116,6 +147,6 @@ def comparable(document: dict[str, Any]) -> dict[str, Any]:
         for row in rows:
             for name in VOLATILE:
                 row.pop(name, None)
-            if path == "/user/active":
-                row.pop(".id", None)
+            for name in OF_OTHERS.get(path, ()):
+                row.pop(name, None)
     return found

@@ -17,10 +17,9 @@ from core.model import load
 from lab.routeros_emulator.config import CableTail, EmulatedCable
 from lab.routeros_emulator.ports import CRS804 as EMULATED
 from sparkrack.cli.main import sparkrack
-from switch.probe import probe
 from tests.emulator.conftest import MakeSwitch
 from tests.emulator.emulator_process import USER
-from tests.emulator.probe_fixtures import MakeRecorded, probed
+from tests.emulator.probe_fixtures import MakeRecorded, probe, probed
 from tests.emulator.switch_runs import DEPLOY, INVENTORY, SET, Workdir, unharmed, waits_for
 from tests.emulator.transactions import Operator
 
@@ -207,7 +206,7 @@ def test_a_record_of_it_is_played_by_the_same_model(
     assert desk804.run("-y").code == 0
     waits_for(lambda: up(desk804) == set(NODES.values()))
     with Operator(tmp_path, desk804.emulator).open() as opened:
-        document = probe(opened).document
+        document = probe(opened)
     path = tmp_path / "crs804.json"
     path.write_text(json.dumps(document))
     played = start_recorded(path)
@@ -223,7 +222,7 @@ def test_a_record_of_it_is_played_by_the_same_model(
 def test_the_lane_questions_of_a_probe_are_answered_for_its_cages(desk804: Desk804, tmp_path: Path) -> None:
     assert desk804.run("-y").code == 0
     with Operator(tmp_path, desk804.emulator).open() as opened:
-        document: dict[str, Any] = probe(opened).document
+        document: dict[str, Any] = probe(opened)
     companions = next(entry for entry in document["questions"] if entry["question"].startswith("2 "))
     named = {lane["default-name"] for lane in companions["evidence"]}
     assert named == {f"{cage}-{lane}" for cage in CAGES for lane in range(1, 9)} - set(NODES.values())

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import click
 import pytest
 
 from core.claims.claims import CLAIMS, Claim, known_claims, read_claims
@@ -64,11 +65,21 @@ def test_each_id_in_code_is_a_claim() -> None:
     assert unknown(known_claims(), REPOSITORY) == []
 
 
-@pytest.mark.parametrize("claim", known_claims(), ids=lambda one: one.id)
-def test_the_commands_of_a_claim_exist(claim: Claim) -> None:
-    for text in (claim.observe, claim.refutes, claim.matters):
-        for command in re.findall(r"`sparkrack ([^`]+)`", text):
+def test_the_commands_of_all_claims_exist() -> None:
+    commands = {
+        command: claim.id
+        for claim in known_claims()
+        for text in (claim.observe, claim.refutes, claim.matters)
+        for command in re.findall(r"`sparkrack ([^`]+)`", text)
+    }
+    assert len(commands) > 20
+    wrong = {}
+    for command, claim in commands.items():
+        try:
             parsed(command.split())
+        except click.UsageError as fault:
+            wrong[claim, command] = fault.message
+    assert wrong == {}
 
 
 def test_an_unnamed_claim_and_an_unknown_id_are_found(tmp_path: Path) -> None:

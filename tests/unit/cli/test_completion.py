@@ -28,7 +28,6 @@ TAKING: dict[tuple[str, ...], list[str]] = {
     ("switch", "restore", "crs812"): [],
     ("bootstrap", "switch"): SWITCHES,
     ("bootstrap", "nodes"): NODE_PATTERNS,
-    ("probe", "switch"): SWITCHES,
     ("switch", "password"): SWITCHES,
     ("rebuild",): NODE_PATTERNS,
     ("rebuild", "--exclude"): PATTERNS,

@@ -35,7 +35,6 @@ UNKNOWN_NAMES: tuple[tuple[str, ...], ...] = (
     ("bootstrap", "nodes", "no-such"),
     ("bootstrap", "switch", "no-such"),
     ("driver", "release", "no-such"),
-    ("probe", "switch", "no-such"),
     ("reboot", "--rolling", "--limit", "no-such"),
     ("switch", "restore", "no-such", "no-such"),
     ("switch", "password", "no-such", "--new-file", "no-such-file"),

@@ -34,7 +34,6 @@ WORDS: dict[str, tuple[str, ...]] = {
     "rebuild": ("rebuild", "spark1", "--as", "nvidia"),
     "seed": ("seed", "spark1", "--out", "seeds"),
     "driver": ("driver", "release", "spark1"),
-    "probe": ("probe", "switch", "crs812"),
     "reboot": ("reboot", "--rolling", *ONE_NODE),
     "drill": ("drill", "spark1", "--level", "mark"),
     "switch": ("switch", "restore", "crs812", "--list"),

@@ -1,4 +1,4 @@
-"""`sparkrack switch restore` and `sparkrack probe switch`, as far as they come without a switch."""
+"""`sparkrack switch restore` as far as it comes without a switch."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_backup_that_is_none_is_reported(folder: Path) -> None:
 
 
 def test_a_password_that_cannot_be_had_is_reported(folder: Path) -> None:
-    ended = run(folder, "probe", "switch", "right")
+    ended = run(folder, "accept", "--limit", "right")
     assert ended.code == 1
-    assert "NO_SUCH_VARIABLE" in ended.stderr
+    assert "NO_SUCH_VARIABLE" in ended.stdout
     assert "Traceback" not in ended.text

@@ -15,7 +15,6 @@ from pydantic import BaseModel, TypeAdapter
 from core.util.event import EventKind
 from core.verify.report import Report
 from sparkrack.accept.bundle import AcceptManifest
-from sparkrack.accept.imported import ImportReport
 from sparkrack.accept.model import AcceptReport
 from sparkrack.autopsy.model import AutopsyReport
 from sparkrack.cli.check import Checked
@@ -48,7 +47,6 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "drift": Drift,
     "verify": Report,
     "accept": AcceptReport,
-    "accept-import": ImportReport,
     "accept-bundle": AcceptManifest,
     "topology": Topology,
     "status": Status,
@@ -60,8 +58,8 @@ MODELS: Mapping[str, type[BaseModel]] = {
     "drill": DrillResult,
     "support": SupportManifest,
 }
-"""What `sparkrack VERB --json` prints; `run` is that of `sparkrack runs ID`, `accept-import` that of `accept --import`,
-`drill` is the file that a drill keeps, `support` and `accept-bundle` are manifest.json of an archive."""
+"""What `sparkrack VERB --json` prints; `run` is that of `sparkrack runs ID`, `drill` is the file that a drill keeps,
+`support` and `accept-bundle` are manifest.json of an archive."""
 JOURNALS: Mapping[str, Any] = {"journal": running, "rebuild-journal": rebuilding}
 """What `sparkrack apply` and `sparkrack rebuild` keep: each line is one of several kinds."""
 KEPT = (*MODELS, *JOURNALS)

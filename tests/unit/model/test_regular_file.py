@@ -20,8 +20,6 @@ OWN = {
     "core/ops/run_lock.py",  # the kernel's /proc
     "core/util/resources.py",  # files of the program
     "core/verify/report_html.py",  # documents of the program
-    "sparkrack/accept/replica.py",  # what the emulator prints
-    "sparkrack/accept/state.py",  # a file of the program
     "sparkrack/rebuild/process_lock.py",  # the kernel's /proc
 }
 """Modules that read what no user names. Programs of the nodes, in the folders `files` of roles, do neither."""
