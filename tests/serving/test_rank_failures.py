@@ -13,7 +13,7 @@ def test_a_livelock_is_stuck_though_health_is_200(rack: ServingRack) -> None:
     rack.nodes[0].fault("livelock")
     assert rack.health() == 200
     record = rack.wait_for("held")
-    assert rack.reason("stuck") == "2 completions in a row failed and no counter rose: no answer within 3 s"
+    assert rack.reason("stuck") == "2 completions in a row failed and no counter rose: no answer within 2 s"
     assert record["reason"].startswith(rack.reason("stuck"))
     assert not any(node.processes() for node in rack.nodes)
 
@@ -24,7 +24,7 @@ def test_a_busy_engine_is_not_stuck(rack: ServingRack) -> None:
     rack.nodes[0].fault("busy")  # no completion ends any more
     rack.wait_for("busy")
     looks = rack.requests("/metrics")
-    rack.wait(lambda: rack.requests("/metrics") > looks + 12, "12 more looks at the counters")
+    rack.wait(lambda: rack.requests("/metrics") > looks + 6, "6 more looks at the counters")
     assert rack.record()["state"] == "busy"
     asked = rack.requests("/v1/completions")
     rack.nodes[0].fault("busy", False)
@@ -64,7 +64,7 @@ def test_a_keeper_that_stays_away_ends_all_ranks(rack: ServingRack) -> None:
     )
     rack.nodes[0].start_keeper()
     rack.wait_for("ready", 2)
-    assert "stopped: no answer of the keeper for 8 s" in rack.reason("stopping")
+    assert "stopped: no answer of the keeper for 3 s" in rack.reason("stopping")
     assert len(rack.record()["restarts"]) == 1
 
 
@@ -72,7 +72,7 @@ SLOW = """
 import socket, threading, time
 def forward(source, target):
     while part := source.recv(65536):
-        time.sleep(0.3)
+        time.sleep(0.15)
         target.sendall(part)
 listener = socket.create_server(("10.77.0.12", 29401))
 while True:
@@ -88,7 +88,7 @@ while True:
 
 
 def test_a_keeper_that_answers_slowly_is_heard_again_after_a_lease(rack: ServingRack) -> None:
-    times = {"ask": 3.0, "gate_limit": 30.0}
+    times = {"ask": 1.5}
     rack.up(times=dict(times))
     node = rack.nodes[1]
     relay = node.spawn("-c", SLOW)
@@ -118,7 +118,7 @@ def test_a_tether_that_comes_back_disturbs_no_rank(rack: ServingRack) -> None:
     rack.nodes[1].start_tether()
     rack.wait(lambda: rack.nodes[1].log.read_text().count("the tether of rank 1 asks") == 2, "the tether asks")
     answered = rack.requests("/v1/completions")
-    rack.wait(lambda: rack.requests("/v1/completions") > answered + 8, "more probes than a lease is long")
+    rack.wait(lambda: rack.requests("/v1/completions") > answered + 4, "more probes than a lease is long")
     assert [node.processes() for node in rack.nodes] == before
     assert rack.record()["generation"] == 1
 
