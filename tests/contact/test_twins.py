@@ -6,7 +6,7 @@ import pytest
 
 from core.ssh.host_keys import offered, pinned
 from tests.contact.conftest import Rack
-from tests.contact.nodes import Operator, Seed, host_keys
+from tests.contact.nodes import PATIENCE, Operator, Seed, host_keys
 
 ID = "0123456789abcdef0123456789abcdef"
 LEAST, MOST = 16, 22
@@ -25,7 +25,7 @@ def apart(operator: Operator) -> None:
     first, second = operator.nodes.values()
     assert not set(first.keys.values()) & set(second.keys.values())
     for name, node in operator.nodes.items():
-        shown = set(offered(node.address, node.port, 5))
+        shown = set(offered(node.address, node.port, PATIENCE))
         assert shown == set(node.keys.values()) == set(pinned(operator.known_hosts, node.address, node.port))
         assert operator.by_key(name, "hostname; sudo -n id -u") == f"{name}\n0\n"
         assert node.ask("ls -A /etc/ssh").split() == sorted(
@@ -84,7 +84,7 @@ def test_a_run_that_is_killed_after_any_write_is_finished_by_the_next(rack: Rack
         pytest.skip(f"there are no {writes} writes")
     for node in operator.nodes.values():
         pins = pinned(operator.known_hosts, node.address, node.port)
-        assert not pins or set(pins) & set(offered(node.address, node.port, 5)), "what it shows is always known"
+        assert not pins or set(pins) & set(offered(node.address, node.port, PATIENCE)), "what it shows is always known"
     done = operator.run()
     assert done.code == 0, done
     apart(operator)
