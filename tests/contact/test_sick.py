@@ -89,7 +89,7 @@ class Ward:
         self.node.ask("rm /run/sparkrack/run.lock")
 
     def run(self, *words: str | Path) -> subprocess.CompletedProcess[str]:
-        """A command about the rack. Raises TimeoutExpired: where a sick node is waited for, it does not end by itself."""
+        """A command about the rack. Raises TimeoutExpired: one that waits for a sick node does not end by itself."""
         environment = {**os.environ, "HOME": str(self.folder), "COLUMNS": "300", "RACK": str(self.folder / "rack.yaml")}
         return subprocess.run(
             [Path(sys.executable).parent / words[0], *words[1:]],

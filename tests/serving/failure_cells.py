@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab import namespace
-from tests.serving.engines import STAND_IN
 from tests.serving.serving_rack import ServingNode, ServingRack, freeze
 
 TIMES: Mapping[str, float] = {"ask": 2.0, "lease": 10.0, "probe_interval": 15.0, "probe_limit": 20.0}
@@ -26,9 +25,9 @@ class Cell:
     """One failure.
 
     `inject` brings it about. `detector`: how the reason begins that is reported first, as a regular expression with
-    times of the unit in braces; empty where the failure must end nothing. `end`: the state afterwards and what its reason has. `noticed` and `gone`: the
-    limits, in seconds from the injection to the first report, and to the end of every rank. `repair` follows once all
-    ranks have ended, or `lasts` seconds after a failure that ends none. `when`: the state of the unit. `load`: clients
+    times of the unit in braces; empty where the failure must end nothing. `end`: the state afterwards and what its
+    reason has. `noticed` and `gone`: the limits, in seconds from the injection to the first report, and to the end of
+    every rank. `repair` follows once all ranks have ended, or `lasts` seconds after a failure that ends none. `when`: the state of the unit. `load`: clients
     send requests. `clock`: the clocks of keeper and tethers can be set. The seconds are those of a unit with TIMES.
     """
 

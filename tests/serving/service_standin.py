@@ -3,8 +3,8 @@
     service_standin.py UNIT-FILE FOLDER PACE BOUND [WORD...] -- PROGRAM...
 
 It obeys RestartSec and WatchdogSec of the unit file, which is that of the role, times PACE: a program that ended starts
-again, and one that does not report in time is killed. BOUND is the unit file of what binds to this service, or `-`; WORD... stops
-it when this service ends, if BOUND has BindsTo. FOLDER/NAME.pid has the process of the program.
+again, and one that does not report in time is killed. BOUND is the unit file of what binds to this service, or `-`;
+WORD... stops it when this service ends, if BOUND has BindsTo. FOLDER/NAME.pid has the process of the program.
 """
 
 from __future__ import annotations

@@ -19,10 +19,7 @@ FIRST_TIER = ("rank-killed-load", "keeper-state-lost", "tether-frozen")
 
 @pytest.mark.parametrize(
     "cell",
-    [
-        pytest.param(cell, id=cell.name, marks=() if cell.name in FIRST_TIER else pytest.mark.soak)
-        for cell in CELLS
-    ],
+    [pytest.param(cell, id=cell.name, marks=() if cell.name in FIRST_TIER else pytest.mark.soak) for cell in CELLS],
 )
 def test_a_failure_is_named_and_leaves_nothing(cell: Cell) -> None:
     if os.geteuid() != 0:

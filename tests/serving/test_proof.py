@@ -137,7 +137,7 @@ class ProofRack:
         return [one.communicate(timeout=60)[0].strip() for one in running]
 
     def refused(self) -> str:
-        """Run both gates; the line of the first node's, which refuses. The other one would wait for it, and is ended."""
+        """Run both gates; the line of the first node's, which refuses. The other would wait for it, and is ended."""
         first, second = (node.begin("--together") for node in self.nodes)
         line = first.communicate(timeout=60)[0].strip()
         second.kill()
