@@ -27,8 +27,9 @@ class Cell:
     `inject` brings it about. `detector`: how the reason begins that is reported first, as a regular expression with
     times of the unit in braces; empty where the failure must end nothing. `end`: the state afterwards and what its
     reason has. `noticed` and `gone`: the limits, in seconds from the injection to the first report, and to the end of
-    every rank. `repair` follows once all ranks have ended, or `lasts` seconds after a failure that ends none. `when`: the state of the unit. `load`: clients
-    send requests. `clock`: the clocks of keeper and tethers can be set. The seconds are those of a unit with TIMES.
+    every rank. `repair` follows once all ranks have ended, or `lasts` seconds after a failure that ends none. `when`:
+    the state of the unit. `load`: clients send requests. `clock`: the clocks of keeper and tethers can be set. The
+    seconds are those of a unit with TIMES.
     """
 
     name: str
