@@ -11,8 +11,8 @@ from tests.contact.nodes import PATIENCE, Operator, Seed, host_keys
 ID = "0123456789abcdef0123456789abcdef"
 LEAST, MOST = 16, 22
 """How many writes two clones take, at least and at most."""
-SAMPLE = range(5, MOST, 9)
-"""After which of them a run is killed in the first tier."""
+WORST = 16
+"""After this one the second node has its own host keys, and its sshd still shows the old ones."""
 
 
 def twins(rack: Rack) -> Operator:
@@ -74,7 +74,7 @@ def test_a_node_that_is_not_named_keeps_its_own_keys(rack: Rack) -> None:
 
 @pytest.mark.parametrize(
     "writes",
-    [pytest.param(number, marks=() if number in SAMPLE else pytest.mark.soak) for number in range(1, MOST)],
+    [pytest.param(number, marks=() if number == WORST else pytest.mark.soak) for number in range(1, MOST)],
 )
 def test_a_run_that_is_killed_after_any_write_is_finished_by_the_next(rack: Rack, writes: int) -> None:
     operator = twins(rack)
