@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from core.ssh.host_keys import HostKey
+from tests.contact import forked_command
 from tests.generated import REPOSITORY
 
 PASSWORD = "Blue horse; $(battery) 'staple\" 7"
@@ -71,13 +72,15 @@ class Node:
 
 @cache
 def host_keys(owner: str) -> dict[str, str]:
-    """Host keys by path, as an image brings them; made once for each owner: an RSA key takes 0.5 s of CPU time."""
+    """Host keys by path, as an image brings them; made once for each owner."""
     found: dict[str, str] = {}
     with TemporaryDirectory() as folder:
         for kind in ("ed25519", "ecdsa", "rsa"):
             file = Path(folder) / f"ssh_host_{kind}_key"
             comment = f"root@{owner}"
-            subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", comment, "-f", file], check=True)
+            size = ["-b", "2048"] if kind == "rsa" else []  # as short as sshd accepts: a longer one takes 0.5 s
+            words = ["ssh-keygen", "-q", "-t", kind, *size, "-N", "", "-C", comment, "-f", str(file)]
+            subprocess.run(words, check=True)
             found |= {f"etc/ssh/{path.name}": path.read_text() for path in (file, file.with_suffix(".pub"))}
     return found
 
@@ -178,12 +181,13 @@ class Operator:
         self.password.write_text(f"{password}\n")
         self.password.chmod(0o600)
 
-    def command(self, *words: str, kill: int | None = None) -> list[str]:
-        """A command line; with `kill` it dies by SIGKILL after that many writes."""
-        program = [sys.executable, "-m", "sparkrack.cli.main"]
-        if kill is not None:
-            program = [sys.executable, "-m", "tests.contact.kill_after", str(kill)]
-        return [*program, "bootstrap", *words, "--rack", str(self.rack)]
+    def words(self, *words: str) -> list[str]:
+        """The words of `sparkrack bootstrap` for its rack."""
+        return ["bootstrap", *words, "--rack", str(self.rack)]
+
+    def command(self, *words: str) -> list[str]:
+        """A command line with them."""
+        return [sys.executable, "-m", "sparkrack.cli.main", *self.words(*words)]
 
     def environment(self) -> dict[str, str]:
         """Environment without the tester's own keys."""
@@ -191,16 +195,11 @@ class Operator:
         return {**own, "HOME": str(self.folder), "PYTHONPATH": str(REPOSITORY), "COLUMNS": "200"}
 
     def run(self, *words: str, kill: int | None = None, secret: bool = True, vouched: bool = True) -> Done:
-        """`bootstrap nodes` without a terminal."""
+        """`bootstrap nodes` without a terminal; with `kill` it dies by SIGKILL after that many writes."""
         more = ["--password-file", str(self.password)] if secret else []
         more += ["--host-keys", str(self.consoles)] if vouched else []
-        line = self.command("nodes", "--as", "nvidia", "--timeout", "60", *more, *words, kill=kill)
-        done = subprocess.run(
-            line, cwd=REPOSITORY, env=self.environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=240
-        )
-        assert b"Traceback" not in done.stderr, done.stderr.decode(errors="replace")
-        assert PASSWORD.encode() not in done.stdout + done.stderr
-        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+        line = self.words("nodes", "--as", "nvidia", "--timeout", "60", *more, *words)
+        return Done.of(forked_command.run(line, self.environment(), 240, kill))
 
     def by_key(self, name: str, command: str) -> str:
         """Return the output of a command over a login like that of later runs: by key, with the host keys in
@@ -228,6 +227,13 @@ class Done:
     code: int
     output: str
     errors: str
+
+    @classmethod
+    def of(cls, done: subprocess.CompletedProcess[bytes]) -> Done:
+        """Raises AssertionError when it shows a traceback or the password."""
+        assert b"Traceback" not in done.stderr, done.stderr.decode(errors="replace")
+        assert PASSWORD.encode() not in done.stdout + done.stderr
+        return cls(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def lines(self, start: str) -> Sequence[str]:
         """The lines that begin so."""

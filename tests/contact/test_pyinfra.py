@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -52,22 +52,22 @@ def terminals() -> Iterator[list[Terminal]]:
         terminal.close()
 
 
-def ready(rack: Rack, seed: Seed, shell: str = "/bin/bash") -> Operator:
-    """A node that lets in our user by key, with a password that nobody knows."""
-    operator = rack(seed)
-    node = operator.nodes["spark1"]
-    node.ask("useradd --create-home --shell /bin/bash --groups sudo ops; echo ops:secret | chpasswd; touch /argv")
-    node.ask(f"cat > /shell <<'END'\n{shell}\nEND\nchmod 755 /shell; chmod 666 /argv")
-    if shell.startswith("#!"):
-        node.ask("usermod --shell /shell ops")
+def ready(rack: Rack, *seeds: Seed, shells: Sequence[str] = ("/bin/bash",)) -> Operator:
+    """Nodes that let in our user by key, with a password that nobody knows. `shells`: one for each node."""
+    operator = rack(*seeds)
     key = operator.key.with_suffix(".pub").read_text().strip()
-    node.ask(f"install -d -o ops -m 700 /home/ops/.ssh; echo '{key}' > /home/ops/.ssh/authorized_keys")
-    pin(operator.known_hosts, node.address, node.port, tuple(node.keys.values()))
+    for node, shell in zip(operator.nodes.values(), shells, strict=True):
+        node.ask("useradd --create-home --shell /bin/bash --groups sudo ops; echo ops:secret | chpasswd; touch /argv")
+        node.ask(f"cat > /shell <<'END'\n{shell}\nEND\nchmod 755 /shell; chmod 666 /argv")
+        if shell.startswith("#!"):
+            node.ask("usermod --shell /shell ops")
+        node.ask(f"install -d -o ops -m 700 /home/ops/.ssh; echo '{key}' > /home/ops/.ssh/authorized_keys")
+        pin(operator.known_hosts, node.address, node.port, tuple(node.keys.values()))
     return operator
 
 
 def line(*more: str) -> list[str]:
-    return [str(BIN / "pyinfra"), "inventory.py", "deploy.py", "--dry", "--limit", "spark1", *more]
+    return [str(BIN / "pyinfra"), "inventory.py", "deploy.py", "--dry", "--limit", "nodes", *more]
 
 
 def environment(operator: Operator) -> dict[str, str]:
@@ -81,14 +81,14 @@ def run(operator: Operator, *words: str) -> tuple[int, str]:
     return done.returncode, (done.stdout + done.stderr).decode()
 
 
-@pytest.mark.parametrize("shell", [LOGGED, HOSTILE], ids=["sudo wants one", "a node says that sudo wants one"])
-def test_no_password_of_sudo_is_asked_for(rack: Rack, terminals: list[Terminal], shell: str) -> None:
-    operator = ready(rack, Seed(), shell)
+def test_no_password_of_sudo_is_asked_for(rack: Rack, terminals: list[Terminal]) -> None:
+    """The sudo of the first node wants one; the second node only says so."""
+    operator = ready(rack, Seed(), Seed(), shells=(LOGGED, HOSTILE))
     terminals.append(Terminal(line(), environment(operator), REPOSITORY))
     assert terminals[0].finish() == 1, terminals[0].shown
     _, piped = run(operator, *line())
     for shown in (terminals[0].shown, piped):
-        assert shown.count(WANTED) == 1, shown
+        assert shown.count(WANTED) == 2, shown
         assert "sudo password" not in shown
         assert "echoed" not in shown
         assert "Traceback" not in shown
@@ -96,7 +96,7 @@ def test_no_password_of_sudo_is_asked_for(rack: Rack, terminals: list[Terminal],
 
 
 def test_a_password_of_sudo_that_is_given_is_not_sent(rack: Rack, terminals: list[Terminal]) -> None:
-    operator = ready(rack, Seed(), LOGGED)
+    operator = ready(rack, Seed(), shells=[LOGGED])
     terminals.append(Terminal(line("--same-sudo-password"), environment(operator), REPOSITORY))
     terminals[0].answer("sudo password: ", "canary-of-sudo")
     assert terminals[0].finish() == 1, terminals[0].shown
@@ -105,7 +105,7 @@ def test_a_password_of_sudo_that_is_given_is_not_sent(rack: Rack, terminals: lis
 
 
 def test_what_a_node_says_moves_no_cursor(rack: Rack) -> None:
-    operator = ready(rack, Seed(), HOSTILE)
+    operator = ready(rack, Seed(), shells=[HOSTILE])
     _, shown = run(operator, str(BIN / "pyinfra"), "inventory.py", "exec", "--limit", "spark1", "--", "id")
     assert "\\x1b]0;PWNED\\x07 \\x9b 2J \\u202e reversed" in shown
     assert not [sign for sign in "\x07\x9b\u202e" if sign in shown]
@@ -124,13 +124,14 @@ def test_the_most_verbose_run_shows_no_content_of_files(rack: Rack) -> None:
         assert base64.b64encode(told).decode()[:24] not in shown
 
 
-@pytest.mark.parametrize("name", OUTDATED)
-def test_a_server_with_outdated_algorithms_only_is_refused(rack: Rack, name: str) -> None:
-    settings, lacking = OUTDATED[name]
-    operator = ready(rack, Seed({"etc/ssh/sshd_config.d/old.conf": f"{settings}\n"}))
-    code, shown = run(operator, str(BIN / "sparkrack"), "plan", "--limit", "spark1")
+def test_a_server_with_outdated_algorithms_only_is_refused(rack: Rack) -> None:
+    seeds = [Seed({"etc/ssh/sshd_config.d/old.conf": f"{settings}\n"}) for settings, _ in OUTDATED.values()]
+    operator = ready(rack, *seeds, shells=["/bin/bash"] * len(seeds))
+    code, shown = run(operator, str(BIN / "sparkrack"), "plan")
     assert code == 1
-    assert f"offers only outdated algorithms: {lacking}; update OpenSSH there" in shown
+    for name, (_, lacking) in zip(operator.nodes, OUTDATED.values(), strict=True):
+        (reported,) = (line for line in shown.splitlines() if "offers only" in line and name in line)
+        assert f"offers only outdated algorithms: {lacking}; update OpenSSH there" in reported
 
 
 def test_the_defaults_of_an_old_one_are_enough(rack: Rack) -> None:

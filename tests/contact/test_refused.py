@@ -14,7 +14,7 @@ from sparkrack.bootstrap.errors import BootstrapError
 from sparkrack.bootstrap.password_shell import open_password_shell
 from sparkrack.bootstrap.root_shell import ShellResult
 from tests.contact.conftest import Rack
-from tests.contact.nodes import PASSWORD, Node, Operator, Seed
+from tests.contact.nodes import PASSWORD, PATIENCE, Node, Operator, Seed
 from tests.contact.nodes import Done as Ended
 
 
@@ -116,12 +116,17 @@ TROUBLES = {
 }
 
 
-@pytest.mark.parametrize("name", TROUBLES)
-def test_what_is_wrong_with_a_node_is_said_and_nothing_is_changed(rack: Rack, name: str) -> None:
-    operator = rack()
-    trouble = TROUBLES[name]
-    operator.nodes["spark1"].ask(trouble.breaks)
-    done = refused(operator, trouble.reported)
+def test_what_is_wrong_with_each_node_is_said_and_nothing_is_changed(rack: Rack) -> None:
+    operator = rack(*(Seed() for _ in TROUBLES))
+    for node, trouble in zip(operator.nodes.values(), TROUBLES.values(), strict=True):
+        node.ask(trouble.breaks)
+    before = [node.state() for node in operator.nodes.values()]
+    done = operator.run()
+    assert done.code == 1, done
+    for (name, node), (what, trouble), state in zip(operator.nodes.items(), TROUBLES.items(), before, strict=True):
+        assert trouble.reported in done.lines(f"{name}: stopped: ")[0], (what, done)
+        assert [line for line in done.errors.splitlines() if line.startswith(f"{name}: ")], (what, done.errors)
+        assert node.state() == state, what
     assert "\x1b" not in done.output + done.errors
 
 
@@ -200,9 +205,9 @@ def test_a_password_goes_to_the_confirmed_key_and_to_no_other(rack: Rack, kind: 
     with pytest.raises(
         BootstrapError, match="shows another host key than the one that was confirmed; nothing was sent"
     ):
-        open_password_shell(node.address, node.port, [other], "nvidia", SecretStr(PASSWORD), 15)
+        open_password_shell(node.address, node.port, [other], "nvidia", SecretStr(PASSWORD), PATIENCE)
     assert attempts(node) == 0
-    root = open_password_shell(node.address, node.port, [node.keys[kind]], "nvidia", SecretStr(PASSWORD), 15)
+    root = open_password_shell(node.address, node.port, [node.keys[kind]], "nvidia", SecretStr(PASSWORD), PATIENCE)
     assert root.run("id -u; exit 3") == ShellResult(3, b"0\n", b"")
     root.close()
     assert node.log.count("Accepted password for nvidia") == 1

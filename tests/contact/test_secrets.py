@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
 from pathlib import Path
 
 from tests.contact.conftest import Rack
-from tests.contact.nodes import Seed
+from tests.contact.nodes import Done, Seed
+from tests.generated import REPOSITORY
 
 PART = b"$(battery)"
 """Of the password, without the signs that quoting would change."""
@@ -46,10 +48,14 @@ def test_the_password_is_in_no_argument_list_and_nowhere_on_the_node(rack: Rack)
     node.ask("usermod --shell /usr/local/bin/logged nvidia")
     watch = Watch()
     watch.start()
-    done = operator.run()
+    words = ("--as", "nvidia", "--password-file", str(operator.password), "--host-keys", str(operator.consoles))
+    done = subprocess.run(  # not forked, so that its own arguments and environment are to be seen
+        operator.command("nodes", *words), cwd=REPOSITORY, env=operator.environment(), capture_output=True, timeout=240
+    )
     watch.over.set()
     watch.join()
-    assert done.code == 0, done
+    assert Done.of(done).code == 0, done
+    assert any(b"--password-file" in one for one in watch.seen), "it did look at the command"
     assert any(b"sudo\0-k\0-S" in one for one in watch.seen), "it did look while sudo was asked"
     assert not [one for one in watch.seen if PART in one]
     assert "sudo -k -S" in node.ask("cat /argv")

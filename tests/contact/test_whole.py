@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.contact import forked_command
 from tests.contact.conftest import Rack
 from tests.contact.nodes import Done, Operator, Seed
 from tests.emulator.bootstrap_runs import Workdir, boxed
 from tests.emulator.emulator_process import Crs812Process, stop_all
-from tests.generated import REPOSITORY
 
 SWITCH = """\
 switches:
@@ -45,14 +43,12 @@ class Whole:
     def run(self, *words: str) -> Done:
         """`bootstrap` itself."""
         operator, port = self.operator, str(self.emulator.plain_port)
-        line = operator.command("--as", "nvidia", "--timeout", "5", "--node-password-file", str(operator.password))
+        line = operator.words("--as", "nvidia", "--timeout", "5", "--node-password-file", str(operator.password))
         line += ["--host-keys", str(operator.consoles), "--switch-address", "127.0.0.1", "--switch-api-port", port]
         line += ["--switch-password-file", str(self.workdir.sticker), *words]
-        more: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": 240}
-        done = subprocess.run(line, cwd=REPOSITORY, env=operator.environment(), **more)
-        assert "Traceback" not in done.stderr, done.stderr
-        self.workdir.keeps_quiet(done.stdout + done.stderr)
-        return Done(done.returncode, done.stdout, done.stderr)
+        done = Done.of(forked_command.run(line, operator.environment(), 240))
+        self.workdir.keeps_quiet(done.output + done.errors)
+        return done
 
 
 @pytest.fixture
@@ -96,7 +92,7 @@ def test_a_switch_that_fails_is_said_after_the_nodes(whole: Whole) -> None:
     assert "crs812: login as admin refused" in done.errors
 
 
-def test_options_before_a_command_are_refused(whole: Whole) -> None:
-    done = whole.run("nodes")
+def test_options_before_a_command_are_refused(tmp_path: Path) -> None:
+    done = Done.of(forked_command.run(["bootstrap", "--as", "nvidia", "nodes"], {"HOME": str(tmp_path)}, 240))
     assert done.code == 1
     assert "options stand after nodes, not before it" in done.errors

@@ -9,17 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab import namespace
-from tests.serving.engines import STAND_IN
 from tests.serving.serving_rack import ServingNode, ServingRack, freeze
 
-TIMES: Mapping[str, float] = {
-    **STAND_IN.times,
-    "ask": 2.0,
-    "lease": 10.0,
-    "probe_interval": 15.0,
-    "probe_limit": 20.0,
-    "probe_misses": 2,
-}
+TIMES: Mapping[str, float] = {"ask": 2.0, "lease": 10.0, "probe_interval": 15.0, "probe_limit": 20.0}
 """ask and lease are the defaults of a unit file; the probe has the times of the prototype, whose figures are limits."""
 ENGINE_STOP = 3.5
 """Seconds from TERM to the end of a stand-in that must be killed; others take 0.5. Real engines: up to 60."""
@@ -32,11 +24,12 @@ FABRIC_PORT = 29501
 class Cell:
     """One failure.
 
-    `inject` brings it about. `detector`: how the reason begins that is reported first, as a regular expression; empty
-    where the failure must end nothing. `end`: the state afterwards and what its reason has. `noticed` and `gone`: the
-    limits, in seconds from the injection to the first report, and to the end of every rank. `repair` follows once all
-    ranks have ended, or `lasts` seconds after a failure that ends none. `when`: the state of the unit. `load`: clients
-    send requests. `slow`: one injection takes about a minute. `clock`: the clocks of keeper and tethers can be set.
+    `inject` brings it about. `detector`: how the reason begins that is reported first, as a regular expression with
+    times of the unit in braces; empty where the failure must end nothing. `end`: the state afterwards and what its
+    reason has. `noticed` and `gone`: the limits, in seconds from the injection to the first report, and to the end of
+    every rank. `repair` follows once all ranks have ended, or `lasts` seconds after a failure that ends none. `when`:
+    the state of the unit. `load`: clients send requests. `clock`: the clocks of keeper and tethers can be set. The
+    seconds are those of a unit with TIMES.
     """
 
     name: str
@@ -50,7 +43,6 @@ class Cell:
     load: bool = False
     lasts: float = 0.0
     when: Literal["gating", "starting", "ready"] = "ready"
-    slow: bool = False
     clock: bool = False
 
     @property
@@ -160,8 +152,8 @@ def _clock(seconds: int) -> Callable[[ServingRack], None]:
 RANK, HEAD = r"spark2 \(rank 1\) ", r"spark1 \(rank 0\) "
 EITHER = r"spark[12] \(rank [01]\) "
 WITHOUT_ASKING = "ended without being asked to: exit code "
-NO_REPORT = r"no report from spark2 \(rank 1\) for 10 s"
-NO_ANSWER = "no answer of the keeper for 10 s"
+NO_REPORT = r"no report from spark2 \(rank 1\) for {lease:g} s"
+NO_ANSWER = "no answer of the keeper for {lease:g} s"
 MISSES = "2 completions in a row failed and no counter rose: "
 AGAIN = ("ready", "restart counted")
 UNDISTURBED = ("ready", "the same ranks")
@@ -241,33 +233,30 @@ CELLS = (
         "rank-frozen-idle",
         "rank frozen (SIGSTOP), idle",
         lambda rack: freeze(*_worker(rack).processes()),
-        f"{MISSES}no answer within 20 s",
+        f"{MISSES}no answer within {{probe_limit:g}} s",
         AGAIN,
         noticed=STUCK,
         gone=STUCK + 2 + ENGINE_STOP,
-        slow=True,
     ),
     Cell(
         "rank-frozen-load",
         "rank frozen (SIGSTOP) under load",
         lambda rack: freeze(*_worker(rack).processes()),
-        f"{MISSES}no answer within 20 s",
+        f"{MISSES}no answer within {{probe_limit:g}} s",
         AGAIN,
         noticed=STUCK,
         gone=STUCK + 2 + ENGINE_STOP,
         load=True,
-        slow=True,
     ),
     Cell(
         "livelock-load",
         "livelock under load: no counter rises, `/health` 200",
         lambda rack: rack.nodes[0].fault("livelock"),
-        f"{MISSES}no answer within 20 s",
+        f"{MISSES}no answer within {{probe_limit:g}} s",
         AGAIN,
         noticed=STUCK,
         repair=lambda rack: rack.nodes[0].fault("livelock", False),
         load=True,
-        slow=True,
     ),
     Cell(
         "wrong-answers",
@@ -277,17 +266,15 @@ CELLS = (
         AGAIN,
         noticed=STUCK,
         repair=lambda rack: rack.nodes[0].fault("wrong", False),
-        slow=True,
     ),
     Cell(
         "path-stuck-idle",
         "completions hang, other paths answer, idle",
         lambda rack: rack.nodes[0].fault("completions"),
-        f"{MISSES}no answer within 20 s",
+        f"{MISSES}no answer within {{probe_limit:g}} s",
         AGAIN,
         noticed=STUCK,
         repair=lambda rack: rack.nodes[0].fault("completions", False),
-        slow=True,
     ),
     Cell(
         "path-stuck-load",
@@ -298,7 +285,6 @@ CELLS = (
         lasts=45.0,
         repair=lambda rack: rack.nodes[0].fault("completions", False),
         load=True,
-        slow=True,
     ),
     Cell(
         "machine-gone",
@@ -349,12 +335,11 @@ CELLS = (
         "link-one-half",
         "one half of a link lost: that of the ranks, not that of the keeper",
         _one_half,
-        f"{MISSES}no answer within 20 s",
+        f"{MISSES}no answer within {{probe_limit:g}} s",
         AGAIN,
         noticed=STUCK,
         gone=STUCK + 2 + ENGINE_STOP,
         repair=_halves_back,
-        slow=True,
     ),
     Cell(
         "keeper-killed",

@@ -10,19 +10,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lab import namespace
+from tests.serving.engines import STAND_IN
 from tests.serving.failure_cells import TIMES, Cell
 from tests.serving.serving_rack import API_PORT, KEEPER_PORT, KEY, ServingRack
 
 LOOK = 0.05
-UNDISTURBED_SECONDS = 16.0
-"""Longer than a lease and a question: for so long nothing may end after a failure that ends nothing."""
 CLIENT = """
 import http.client, json, os, time
 body = json.dumps({"model": "toy", "prompt": "x", "max_tokens": 1})
@@ -138,8 +137,8 @@ class Observation:
 
 
 def left_behind(rack: ServingRack) -> list[str]:
-    """What of the unit is left on the nodes beside keeper and tethers, once its processes had 5 s to be reaped."""
-    until = time.monotonic() + 5
+    """What of the unit is left on the nodes beside keeper and tethers, once its processes had 20 s to be reaped."""
+    until = time.monotonic() + 20
     while (found := _left(rack)) and time.monotonic() < until:
         time.sleep(LOOK)
     return found
@@ -169,10 +168,18 @@ def _strangers(processes: list[list[str]]) -> list[list[str]]:
     return [words for words in processes if not any("/service" in word for word in words)]
 
 
-def run(cell: Cell) -> Outcome:
-    """Inject a failure once. Failures of what must follow are in `faults` of the outcome."""
+def times_of(pace: float) -> dict[str, float]:
+    """The times of the unit at a pace: 1 for those that the published limits are about, 0.25 for a quarter of them."""
+    return {**STAND_IN.times, **{name: seconds * pace for name, seconds in TIMES.items()}}
+
+
+def run(cell: Cell, pace: float = 1.0) -> Outcome:
+    """Inject a failure once. Failures of what must follow are in `faults` of the outcome.
+
+    `pace`: factor of the unit's times, of those in the unit files of systemd, and of how long a failure lasts.
+    """
     folder = Path(tempfile.mkdtemp(prefix="sparkrack-failure-"))
-    rack = ServingRack(folder, as_installed=True)
+    rack = ServingRack(folder, as_installed=True, pace=pace)
     outcome = Outcome(cell.name)
     try:
         _inject(cell, rack, outcome)
@@ -182,16 +189,16 @@ def run(cell: Cell) -> Outcome:
         rack.down()
         shutil.rmtree(folder)
     outcome.load = machine_load()
-    outcome.faults += judged(cell, outcome)
+    outcome.faults += judged(cell, outcome, times_of(pace))
     return outcome
 
 
-def judged(cell: Cell, outcome: Outcome) -> list[str]:
+def judged(cell: Cell, outcome: Outcome, times: Mapping[str, float]) -> list[str]:
     """What is wrong with an outcome, whatever time it took."""
     found = [f"left behind: {one}" for one in outcome.left]
-    reason = outcome.detector.partition(": ")[2]
-    if cell.detector and not re.match(cell.detector, reason):
-        found.append(f"first report {reason!r}, expected {cell.detector!r}")
+    reason, detector = outcome.detector.partition(": ")[2], cell.detector.format_map(times)
+    if detector and not re.match(detector, reason):
+        found.append(f"first report {reason!r}, expected {detector!r}")
     return found
 
 
@@ -200,7 +207,7 @@ def _inject(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
         for node in rack.nodes:
             node.clock_error = node.folder / "clock"
             node.clock_error.write_text("0")
-    rack.up(times=dict(TIMES))
+    rack.up(times=times_of(rack.pace))
     rack.wait(lambda: "the keeper listens" in rack.nodes[0].log.read_text(), "the keeper listens")
     if cell.when == "gating":
         cell.inject(rack)
@@ -228,11 +235,12 @@ def _inject(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
 
 
 def _undisturbed(cell: Cell, rack: ServingRack, observed: Observation) -> None:
-    """See that the failure ends nothing. Raises AssertionError."""
-    time.sleep(cell.lasts)
+    """See that the failure ends nothing, for longer than a lease and a question. Raises AssertionError."""
+    time.sleep(cell.lasts * rack.pace)
     if cell.repair:
         cell.repair(rack)
-    time.sleep(UNDISTURBED_SECONDS)
+    times = times_of(rack.pace)
+    time.sleep(times["lease"] + 3 * times["ask"])
     assert all(namespace.alive(pid) for pid in observed.pids), "a rank has ended"
     assert [node.starts for node in rack.nodes] == observed.starts
 

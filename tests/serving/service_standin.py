@@ -1,10 +1,10 @@
 """Stand-in for systemd with one service, which ends with it.
 
-    service_standin.py UNIT-FILE FOLDER BOUND [WORD...] -- PROGRAM...
+    service_standin.py UNIT-FILE FOLDER PACE BOUND [WORD...] -- PROGRAM...
 
-It obeys RestartSec and WatchdogSec of the unit file, which is that of the role: a program that ended starts again, and
-one that does not report in time is killed. BOUND is the unit file of what binds to this service, or `-`; WORD... stops
-it when this service ends, if BOUND has BindsTo. FOLDER/NAME.pid has the process of the program.
+It obeys RestartSec and WatchdogSec of the unit file, which is that of the role, times PACE: a program that ended starts
+again, and one that does not report in time is killed. BOUND is the unit file of what binds to this service, or `-`;
+WORD... stops it when this service ends, if BOUND has BindsTo. FOLDER/NAME.pid has the process of the program.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def setting(unit: Path, key: str) -> float:
 def main(words: list[str]) -> None:
     """Keep the program running until SIGTERM."""
     parted = words.index("--")
-    unit, folder, bound = Path(words[0]), Path(words[1]), words[2]
-    stop, program = words[3:parted], words[parted + 1 :]
+    unit, folder, pace, bound = Path(words[0]), Path(words[1]), float(words[2]), words[3]
+    stop, program = words[4:parted], words[parted + 1 :]
     binds = bound != "-" and "\nBindsTo=" in Path(bound).read_text()
     assert "\nRestart=always\n" in unit.read_text()
-    pause, limit = setting(unit, "RestartSec"), setting(unit, "WatchdogSec")
+    pause, limit = setting(unit, "RestartSec") * pace, setting(unit, "WatchdogSec") * pace
     reports = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     reports.bind("")  # an abstract name, which the namespace of the node has for itself
     name = reports.getsockname()

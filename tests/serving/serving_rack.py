@@ -29,6 +29,8 @@ KEY = f"sk-quiet-horse-{uuid.uuid4().hex}"
 """Differs between processes: a test looks for it in the arguments of all processes, those of other workers too."""
 SECRET = "0f" * 32
 KEEPER_PORT, API_PORT = 29400, 8000
+QUESTION_EVERY = 0.2
+"""Seconds between two looks that start processes: more of them would take the machine from what they look at."""
 
 
 class ServingNode:
@@ -150,8 +152,8 @@ class ServingNode:
     def _start(self, unit: str, program: list[str], *bound: str) -> subprocess.Popen[bytes]:
         if not self.rack.as_installed:
             return self.spawn(*program)
-        systemd = [str(HERE / "service_standin.py"), str(UNIT_FILES / f"{unit}.service"), str(self.folder / "service")]
-        return self.spawn(*systemd, *(bound or ["-"]), "--", sys.executable, *program)
+        systemd = [HERE / "service_standin.py", UNIT_FILES / f"{unit}.service", self.folder / "service", self.rack.pace]
+        return self.spawn(*map(str, systemd), *(bound or ["-"]), "--", sys.executable, *program)
 
     def main_process(self, unit: str) -> int:
         """The process of the keeper or the tether, below the stand-in of systemd that restarts it."""
@@ -261,10 +263,17 @@ class ServingRack:
     """Nodes on one switch, a bridge in a namespace of its own."""
 
     def __init__(
-        self, folder: Path, count: int = 2, engine: EngineOfTests = STAND_IN, as_installed: bool = False
+        self,
+        folder: Path,
+        count: int = 2,
+        engine: EngineOfTests = STAND_IN,
+        as_installed: bool = False,
+        pace: float = 1.0,
     ) -> None:
-        """With `as_installed`, the unit files of the role decide what restarts keeper and tethers."""
-        self.folder, self.engine, self.as_installed = folder, engine, as_installed
+        """With `as_installed`, the unit files of the role decide what restarts keeper and tethers; `pace` is the factor
+        of the seconds that they have.
+        """
+        self.folder, self.engine, self.as_installed, self.pace = folder, engine, as_installed, pace
         self.compiled = folder.parent / "compiled"
         self.launches = launcher_lines(count, engine)
         self.prefix = f"sv{os.getpid()}"
@@ -317,10 +326,16 @@ class ServingRack:
         return subprocess.run(inside, capture_output=True, text=True, timeout=PATIENCE)
 
     def status(self) -> dict[str, Any]:
-        """The unit's status; raises AssertionError when the keeper does not answer."""
-        done = self.wish("status")
-        assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
+        """The unit's status, as soon as the keeper answers."""
+        answers: list[str] = []
+
+        def answered() -> bool:
+            done = self.wish("status")
+            answers.append(done.stdout)
+            return done.returncode == 0
+
+        self.wait(answered, "the keeper answers", every=QUESTION_EVERY)
+        found: dict[str, Any] = json.loads(answers[-1])
         return found
 
     def record(self) -> dict[str, Any]:
@@ -351,12 +366,14 @@ class ServingRack:
 
     def start(self) -> None:
         """Wish the unit up and wait until it is ready."""
-        self.wait(lambda: self.wish("up").returncode == 0, "the keeper takes the wish")
+        self.wait(lambda: self.wish("up").returncode == 0, "the keeper takes the wish", every=QUESTION_EVERY)
         self.wait_for("ready")
 
     def wait_until_gone(self, *nodes: ServingNode) -> None:
         """Wait until no process of the engine is left on the nodes."""
-        self.wait(lambda: not any(node.processes() for node in nodes or self.nodes), "no engine is left")
+        self.wait(
+            lambda: not any(node.processes() for node in nodes or self.nodes), "no engine is left", every=QUESTION_EVERY
+        )
 
     def states(self) -> list[tuple[str, int]]:
         """The states that the unit went through, with their generations, without changes between ready and busy."""

@@ -57,6 +57,11 @@ class LoneEngine:
         except OSError:
             return 0
 
+    def computes(self) -> bool:
+        """Whether the head waits for the answer of a rank to a request."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.api}/metrics", timeout=PATIENCE) as answer:
+            return b'num_requests_running{engine="0"} 1.0' in answer.read()
+
     def both(self) -> tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]:
         head, other = self.start(0), self.start(1)
         wait(lambda: self.get("/health") == 200)
@@ -109,7 +114,7 @@ def test_a_head_that_waits_for_a_rank_leaves_its_shared_memory(engine: LoneEngin
     body = b'{"model": "toy", "prompt": "2+2="}'
     asked = socket.create_connection(("127.0.0.1", engine.api))
     asked.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-    time.sleep(1)  # the request reaches the rank
+    wait(engine.computes)
     assert engine.get("/health") == 200
     head.terminate()
     assert head.wait(PATIENCE) == 0

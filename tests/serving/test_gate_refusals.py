@@ -42,6 +42,7 @@ class Stage:
         (self.node.root / "etc/sparkrack/serve/qwen.secret").chmod(0o600)
         self.node.command("ib_write_bw", tool)
         self.patch.setattr(serve_proof, "MEETING_LIMIT", 0.0)
+        self.patch.setattr(serve_proof, "MESSAGE_LIMIT", 60.0)
         with socket.create_server(("127.0.0.2", 0)) as free:
             port = free.getsockname()[1]
         wanted = WANTED["proof"] | {"meeting_port": port}

@@ -57,7 +57,7 @@ def test_a_forged_or_repeated_report_is_refused(rack: ServingRack, secret: str, 
 
 
 def test_a_tether_with_another_secret_starts_nothing(rack: ServingRack) -> None:
-    rack.up(times={"gate_limit": 10.0})
+    rack.up(times={"gate_limit": 3.0})
     node = rack.nodes[1]
     assert node.tether
     node.tether.kill()

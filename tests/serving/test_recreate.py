@@ -73,7 +73,7 @@ from sparkrack.cli.main import sparkrack
 from sparkrack.rebuild import subcommands
 from sparkrack.serving.former import FormerVersion
 from sparkrack.serving.keeper import UnitKeeper
-serve_run.POLL_SECONDS = 0.2
+serve_run.POLL_SECONDS = 0.5
 subcommands.CALL = tuple(sys.argv[1:9])
 at, done = sys.argv[9], []
 run, call, ask = FormerVersion._run, subcommands.CommandRunner.call, UnitKeeper._run

@@ -49,7 +49,7 @@ class VerbRack:
         monkeypatch.setenv("PREFIX", f"{rack.prefix}n")
         monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
         monkeypatch.setenv("XDG_STATE_HOME", str(rack.folder / "state"))
-        monkeypatch.setattr(serve_run, "POLL_SECONDS", 0.2)
+        monkeypatch.setattr(serve_run, "POLL_SECONDS", 0.5)
         rack.wait(lambda: rack.wish("status").returncode == 0, "the keeper answers")
 
     def with_door(self, program: str) -> None:

@@ -22,8 +22,13 @@ class LoneTether:
         (folder / "secret").write_text("0" * 64)
         (folder / "secret").chmod(0o600)
         (folder / "boot").write_text("boot1\n")
-        systemctl = ["sh", str(folder / "systemctl")]
-        values = MINIMAL | {"secret_file": str(folder / "secret"), "systemctl": systemctl}
+        self.journal = folder / "journal"
+        """A script that prints what journalctl does."""
+        commands = {
+            name: ["sh", str(file)]
+            for name, file in (("systemctl", folder / "systemctl"), ("journalctl", self.journal))
+        }
+        values = MINIMAL | {"secret_file": str(folder / "secret"), **commands}
         unit = serve_unit.load_unit(written(folder, values))
         self.tether = serve_tether.Tether(unit, unit.rank(1), str(folder / "state"), str(folder / "boot"))
         self.tether._service = serve_tether.ServiceState("inactive")
@@ -61,3 +66,29 @@ def test_no_rank_starts_twice_in_a_generation(lone: LoneTether) -> None:
     for generation in (5, 4):
         assert lone.run(generation, (generation, True, "")) == [START]
     assert lone.run(6, (6, True, "")) == [START, START]
+
+
+@pytest.mark.parametrize(
+    "logged",
+    [
+        "sparkrack-memory-guard: 9 KiB of memory are available, less than the floor of 10 KiB: ended every container",
+        "NVRM: Xid (PCI:000f:01:00): 79, pid=1234, GPU has fallen off the bus.",
+        "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)",
+        "Memory cgroup out of memory: Killed process 4711 (VLLM::Worker) total-vm:104857600kB",
+    ],
+)
+def test_a_fault_that_the_kernel_logged_forbids_another_start(lone: LoneTether, logged: str) -> None:
+    armed = "echo 'sparkrack-memory-guard: armed again: 9 KiB of memory are available'\n"
+    lone.journal.write_text(armed)
+    assert lone.tether._kernel_fault() == ""
+    lone.journal.write_text(f"{armed}echo '{logged}'\n")
+    assert lone.tether._kernel_fault() == f"the kernel logged: {logged}"
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [("exit 1", "exit code 1"), ("echo 'No journal files were found.' >&2", "No journal files were found.")],
+)
+def test_a_kernel_log_that_cannot_be_read_forbids_another_start(lone: LoneTether, script: str, reason: str) -> None:
+    lone.journal.write_text(script)
+    assert lone.tether._kernel_fault() == f"the kernel's log cannot be read: {reason}"
