@@ -214,7 +214,7 @@ def main() -> None:
     """Serve until the process of pytest has ended; then no program is left."""
     connection = socket.socket(fileno=int(sys.argv[1]))
     os.environ["PYINFRA_PROGRESS"] = "off"  # pyinfra looks at it when it is imported
-    program = [import_module(name) for name in IMPORTED[sys.argv[2]]][0]
+    program, *_ = [import_module(name) for name in IMPORTED[sys.argv[2]]]
     gc.collect()
     gc.freeze()
     # gevent, which a program of this kind may use, replaces these by others that need its loop.
@@ -268,6 +268,7 @@ def _become(request: dict[str, Any], files: Sequence[int]) -> None:
     os.environb.update({bytes.fromhex(name): bytes.fromhex(value) for name, value in request["environment"]})
     os.chdir(request["cwd"])
     sys.argv[:] = request["argv"]
+    sys.modules["__main__"].__package__ = None  # else click names `python -m tests.emulator.fork_server` in its usage
 
 
 if __name__ == "__main__":

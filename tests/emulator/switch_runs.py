@@ -83,9 +83,7 @@ class Workdir:
         (self.folder / "inventory.py").write_text(INVENTORY)
         (self.folder / "deploy.py").write_text(DEPLOY)
 
-    def start(
-        self, *arguments: str, password: str | None = None, inventory: str = "inventory.py"
-    ) -> ForkedProgram:
+    def start(self, *arguments: str, password: str | None = None, inventory: str = "inventory.py") -> ForkedProgram:
         """Start `pyinfra inventory.py ...` in the folder, without a terminal."""
         self.write()
         environment = os.environ | {

@@ -136,7 +136,7 @@ def test_a_leg_that_does_not_come_up_undoes_it_unless_reported_not_to_wait(resto
     restorer.write("/interface/ethernet", "?default-name=qsfp56-dd-2-3", fec_mode="off")
     before = restorer.reading()
     restorer.emulator.control({"op": "cable", "do": "pull", "cage": "qsfp56-dd-2", "lane": 5})
-    ended = restorer.restore(NAME, "-y")
+    ended = restorer.restore(NAME, "-y", "--settle", "1")
     assert ended.code == 1
     assert "leg crs812/qsfp56-dd-2-5 (lanes 5-6, to spark7/1) is no-link" in ended.stderr
     assert "looked again: the switch is as it was before the run" in ended.stderr

@@ -51,9 +51,7 @@ def support(workdir: Workdir, tools: str, *words: str) -> tuple[Ended, dict[str,
         "XDG_STATE_HOME": str(workdir.folder / "state"),
         "PATH": tools,
     }
-    ended = forked(
-        "sparkrack", "support", *words, "--out", str(out), CRS812_PASSWORD=workdir.emulator.password, **more
-    )
+    ended = forked("sparkrack", "support", *words, "--out", str(out), CRS812_PASSWORD=workdir.emulator.password, **more)
     (path,) = out.glob("sparkrack-support-*.tar.gz")
     with tarfile.open(path) as archive:
         found = {
