@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
+from core.util.progress import WITHOUT_PROGRESS
 from tests.emulator.fork_server import ForkedProgram
 from tests.emulator.switch_runs import Workdir, waits_for
 from tests.unit.cli.runs import command, forked
 
 COMMANDS = {
     "a switch is planned": ("sparkrack", "plan", "--limit", "crs812"),
-    "a verb without gevent": ("sparkrack", "status", "--limit", "crs812"),
+    "a verb without gevent": ("sparkrack", "check"),
     "wrong words": ("sparkrack", "apply", "--no-such-word"),
     "pyinfra": ("pyinfra", "inventory.py", "fact", "--limit", "nodes", "server.Hostname"),
     "pyinfra, wrong words": ("pyinfra", "--no-such-word"),
@@ -29,6 +30,7 @@ def test_it_prints_and_ends_as_one_that_is_started(workdir: Workdir, name: str) 
         "CRS812_PASSWORD": workdir.emulator.password,
         "XDG_STATE_HOME": str(workdir.folder / "state"),
         "RACK": "rack.yaml",
+        WITHOUT_PROGRESS: "1",
     }
     started = command(*COMMANDS[name], cwd=workdir.folder, **environment)
     made = forked(*COMMANDS[name], cwd=workdir.folder, **environment)
