@@ -62,22 +62,38 @@ class Watch:
 
 
 class Counted:
-    """A socket that gives at most MOST_BYTES between two calls of `begin`. Raises AnswerTooLongError."""
+    """A socket that gives at most MOST_BYTES between two calls of `begin`. Raises AnswerTooLongError.
+
+    The library reads single bytes and sends single words; the socket gets and gives as much as there is, and a whole
+    sentence.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._left = MOST_BYTES
+        self._read = memoryview(b"")
+        self._words = bytearray()
 
     def begin(self) -> None:
         """Start the time limit for the next answer."""
         self._left = MOST_BYTES
 
     def recv(self, most: int) -> bytes:
-        data = self._sock.recv(min(most, 65536))
+        if not self._read:
+            self._read = memoryview(self._sock.recv(65536))
+        data, self._read = bytes(self._read[:most]), self._read[most:]
         self._left -= len(data)
         if self._left < 0:
             raise AnswerTooLongError(f"its answer is longer than {MOST_BYTES // 1024**2} MiB")
         return data
+
+    def sendall(self, word: bytes) -> None:
+        """Keep a word until the empty one that ends its sentence, then send them all."""
+        self._words += word
+        if word == b"\0":
+            sentence = bytes(self._words)
+            self._words.clear()
+            self._sock.sendall(sentence)
 
     def __getattr__(self, name: str) -> Any:
         """Forward everything else to the socket."""

@@ -225,7 +225,7 @@ class EmulatedDevice:
 
     def membership(self, interface: str) -> EmulatedRow | None:
         """The bridge port row of an interface, by its present name."""
-        return next((r for r in self.store.rows(BRIDGE_PORT) if r.values["interface"] == interface), None)
+        return self.store.first(BRIDGE_PORT, "interface", interface)
 
     def unchanged_link(self, default_name: str) -> RecordedLink | None:
         """What a real unit showed of a port; None unless that was recorded, all lanes of its cage are set as they were
@@ -244,10 +244,10 @@ class EmulatedDevice:
 
     def ethernet(self, default_name: str) -> EmulatedRow:
         """The row of a sub-interface, by the name it has from the factory."""
-        for row in self.store.rows(ETHERNET):
-            if row.values["default-name"] == default_name:
-                return row
-        raise KeyError(default_name)
+        row = self.store.first(ETHERNET, "default-name", default_name)
+        if row is None:
+            raise KeyError(default_name)
+        return row
 
     def _lanes(self, cage: str) -> list[Lane]:
         rows = [self.ethernet(port.name).values for port in self.hardware.by_cage[cage]]

@@ -6,6 +6,7 @@ import asyncio
 
 from lab.routeros_emulator.errors import unknown_parameter
 from lab.routeros_emulator.menu import EmulatedRow, Values, spell_id
+from lab.routeros_emulator.permissions import held
 from lab.routeros_emulator.print_verbs import narrow, view
 from lab.routeros_emulator.query import matches
 from lab.routeros_emulator.request import Call, Reply, Stream
@@ -30,7 +31,8 @@ def listen(call: Call) -> Reply | Stream:
             if change.after is None:
                 queue.put_nowait({".id": spell_id(change.id), ".dead": "true"})
                 continue
-            row = view(call.device, call.menu, EmulatedRow(change.id, change.after), call.client)
+            sensitive = "sensitive" in held(call.device, call.client)
+            row = view(call.device, call.menu, EmulatedRow(change.id, change.after), sensitive=sensitive)
             if matches(row, call.sentence.queries):
                 queue.put_nowait(narrow(row, call.sentence.attributes))
 

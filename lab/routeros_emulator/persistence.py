@@ -31,7 +31,7 @@ class SavedState:
         dump = store.dump()
         tables = dump["tables"]
         self._tables = tables if only is None else self._tables | {path: tables[path] for path in only}
-        text = json.dumps({"format": _FORMAT, "tables": self._tables, "next": dump["next"]}, indent=1)
+        text = json.dumps({"format": _FORMAT, "tables": self._tables, "next": dump["next"]})
         if text != self._saved:
             replace(self._path, text, mode=0o600)
             self._saved = text

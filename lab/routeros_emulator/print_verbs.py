@@ -21,14 +21,12 @@ _COSMETIC = """
 _PRINT = {*_COSMETIC.split(), "proplist", ".proplist", "count-only", "from", ".id", "numbers"}
 
 
-def view(device: EmulatedDevice, menu: EmulatedMenu, row: EmulatedRow, client: RequestClient | None = None) -> Values:
-    """Give one stored row as it is printed to a client: id, settable fields that are set, read-only fields. Without a
-    client nothing sensitive is in it.
+def view(device: EmulatedDevice, menu: EmulatedMenu, row: EmulatedRow, *, sensitive: bool = False) -> Values:
+    """Give one stored row as it is printed: id, settable fields that are set, read-only fields. `sensitive`: to a
+    client that has the policy of that name.
     """
     shown = {} if menu.singleton else {".id": spell_id(row.id)}
-    shown |= menu.printed(
-        row.values, device.version, sensitive=client is not None and "sensitive" in held(device, client)
-    )
+    shown |= menu.printed(row.values, device.version, sensitive=sensitive)
     return shown | menu.show(device, row)
 
 
@@ -40,8 +38,9 @@ def listing(device: EmulatedDevice, menu: EmulatedMenu, client: RequestClient | 
     rows = list(device.store.rows(menu.path))
     if menu.sort is not None:
         rows.sort(key=menu.sort)  # type: ignore[arg-type]
+    sensitive = client is not None and "sensitive" in held(device, client)
     for row in rows:
-        yield view(device, menu, row, client)
+        yield view(device, menu, row, sensitive=sensitive)
     if menu.dynamic is not None:
         yield from menu.dynamic(device)
 

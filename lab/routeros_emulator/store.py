@@ -69,10 +69,18 @@ class Store:
     def find(self, path: str, name: str) -> EmulatedRow | None:
         """Give the row with that name or ``*HEX`` id, or None."""
         key = self.menus[path].named_by
+        if not name.startswith("*"):
+            return None if key is None else self.first(path, key, name)
         for row in self.rows(path):
             if name == spell_id(row.id) or (key is not None and row.values.get(key) == name):
                 return row
         return None
+
+    def first(self, path: str, field: str, value: str) -> EmulatedRow | None:
+        """Give the row of the lowest id that has a value, or None."""
+        table = self._rows[path]
+        number = min((number for number, values in table.items() if values.get(field) == value), default=None)
+        return None if number is None else EmulatedRow(number, table[number])
 
     def find_any(self, paths: Iterable[str], name: str) -> EmulatedRow | None:
         """Give the row of that name in the first of some menus that has it."""

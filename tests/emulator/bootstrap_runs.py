@@ -6,7 +6,6 @@ import json
 import os
 import secrets
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -23,6 +22,7 @@ from lab.routeros_emulator.config import User
 from sparkrack.cli.main import sparkrack
 from switch.bootstrap.first_contact import offered_services
 from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.fork_server import ForkedProgram
 from tests.emulator.raw_client import RawClient
 
 REFERENCE = Path(__file__).parents[2] / "examples" / "rack.yaml"
@@ -122,14 +122,10 @@ class Workdir:
         self.keeps_quiet(ended.output)
         return ended.exit_code, ended.output
 
-    def start(self, *more: str) -> subprocess.Popen[str]:
+    def start(self, *more: str) -> ForkedProgram:
         """Start it in a separate process."""
-        environment = os.environ | {
-            "PYTHONPATH": str(REFERENCE.parents[1]),
-            "XDG_STATE_HOME": f"{self.folder}.state",
-        }
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen([PROGRAM, *self.words(*more)], stdin=subprocess.DEVNULL, env=environment, **pipes)
+        environment = os.environ | {"XDG_STATE_HOME": f"{self.folder}.state"}
+        return ForkedProgram("sparkrack", self.words(*more), env=environment)
 
     def begin_again(self) -> None:
         """Restore the initial state of folder and switch."""
@@ -161,7 +157,7 @@ class Workdir:
     def failed_logins(self) -> int:
         return sum(line["result"].startswith("trap") for line in self.log() if line.get("command") == "/login")
 
-    def until(self, true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    def until(self, true: Callable[[], bool], process: ForkedProgram) -> None:
         """Wait until it is so; a process that ends before is a failure with its output."""
         end = time.monotonic() + 60
         while not true():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -131,11 +132,14 @@ def box(make_box: MakeBox) -> Box:
 
 
 @pytest.fixture
-def make_owner(make_box: MakeBox) -> MakePackageOwner:
-    """Create a switch in factory state with an old release, and package files for it."""
+def make_owner(make_box: MakeBox, monkeypatch: pytest.MonkeyPatch) -> MakePackageOwner:
+    """Create a switch in factory state with an old release, and package files for it. Its restarts are short, and an
+    upgrade in this process looks often whether they are over.
+    """
+    monkeypatch.setattr("switch.upgrade.runner.POLL_SECONDS", 0.05)
 
     def make(edits: tuple[tuple[str, str], ...] = (), **emulator: Any) -> PackageOwner:
-        return PackageOwner(make_box(edits=edits, **{"version": "7.19.5 (stable)", "away": 0.5, **emulator}))
+        return PackageOwner(make_box(edits=edits, **{"version": "7.19.5 (stable)", "away": 0.2, **emulator}))
 
     return make
 
@@ -163,13 +167,32 @@ def make_restorer(tmp_path: Path, make_switch: MakeSwitch) -> MakeRestorer:
     return make
 
 
-@pytest.fixture
-def restorer(make_restorer: MakeRestorer) -> Restorer:
-    """The switch is as declared, and a backup was kept of that."""
-    made = make_restorer()
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restorer]:
+    """A switch that is as declared, of which a backup was kept, and that has restarted since: a reset leads there."""
+    folder = tmp_path_factory.mktemp("kept")
+    (folder / "desk").mkdir()
+    emulator = Crs812Process(folder / "switch").start()
+    made = Restorer(folder / "desk", emulator)
     made.deploy()
     made.keep()
-    return made
+    emulator.stop()
+    emulator.start()
+    made.declared = made.operator.goal()  # its ports are others
+    shutil.copytree(made.folder, folder / "as-kept")
+    yield made
+    stop_all([emulator])
+
+
+@pytest.fixture
+def restorer(kept: Restorer) -> Restorer:
+    """The switch is as declared, and a backup was kept of that."""
+    kept.emulator.control({"op": "reset"})
+    os.truncate(kept.emulator.config.log, 0)
+    shutil.rmtree(kept.folder)
+    shutil.copytree(kept.folder.with_name("as-kept"), kept.folder)
+    waits_for(lambda: "initializing" not in kept.emulator.links().values())
+    return kept
 
 
 @pytest.fixture(scope="module")

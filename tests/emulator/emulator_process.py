@@ -82,7 +82,7 @@ class Crs812Process:
         """Start the process and wait for its ready line. Raises RuntimeError with its stderr when it ends
         instead."""
         self._file.write_text(self.config.model_dump_json())
-        self._process = fork_server().start("--config", str(self._file), *arguments)
+        self._process = fork_server("emulator").emulator("--config", str(self._file), *arguments)
         line = self._process.readline(STARTS_WITHIN)
         if not line:
             _, reported = self._process.end(signal.SIGKILL)

@@ -14,7 +14,7 @@ from switch.backup import Keeper
 from switch.restore import BackupTarget
 from tests.emulator.emulator_process import Crs812Process
 from tests.emulator.transactions import READER_PASSWORD, WHOLE, Operator
-from tests.unit.cli.runs import Ended, command
+from tests.unit.cli.runs import Ended, forked
 
 SNMP = {"user": "monitor", "authentication": {"env": "TEST_SNMP_A"}, "encryption": {"env": "TEST_SNMP_E"}}
 SECRETS = {"TEST_SNMP_A": "canary-authentication", "TEST_SNMP_E": "canary-encryption"}
@@ -72,7 +72,7 @@ class Restorer:
     def restore(self, *words: str) -> Ended:
         """Run it."""
         state = str(self.folder / "state")
-        return command("sparkrack", *self.words(*words), CRS812_PASSWORD=self.emulator.password, XDG_STATE_HOME=state)
+        return forked("sparkrack", *self.words(*words), CRS812_PASSWORD=self.emulator.password, XDG_STATE_HOME=state)
 
     def write(self, path: str, *query: str, **values: str) -> None:
         """Set fields of the row that answers a query, or of the only one, by hand as an administrator would."""

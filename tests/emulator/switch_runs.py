@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,8 @@ import pytest
 
 from tests.emulator import reference
 from tests.emulator.emulator_process import Crs812Process
+from tests.emulator.fork_server import ForkedProgram
 
-PYINFRA = Path(sys.executable).with_name("pyinfra")
 SETTLE = 4.0
 
 INVENTORY = """
@@ -85,31 +83,22 @@ class Workdir:
         (self.folder / "inventory.py").write_text(INVENTORY)
         (self.folder / "deploy.py").write_text(DEPLOY)
 
-    def start(
-        self, *arguments: str, password: str | None = None, inventory: str = "inventory.py"
-    ) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, password: str | None = None, inventory: str = "inventory.py") -> ForkedProgram:
         """Start `pyinfra inventory.py ...` in the folder, without a terminal."""
         self.write()
-        environment: Mapping[str, str] = os.environ | {
+        environment = os.environ | {
             "CRS812_PASSWORD": self.emulator.password if password is None else password,
             "XDG_STATE_HOME": str(self.folder / "state"),
             "PYINFRA_PROGRESS": "off",
             "NO_COLOR": "1",
         }
-        return subprocess.Popen(
-            [PYINFRA, inventory, *arguments],
-            cwd=self.folder,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        return ForkedProgram("pyinfra", [inventory, *arguments], cwd=self.folder, env=environment)
 
     def run(self, *arguments: str, password: str | None = None, typed: str = "") -> Ended:
         """Run it to its end; `typed` is what is entered when it asks."""
         process = self.start("deploy.py", *arguments, password=password)
-        text, _ = process.communicate(typed, timeout=120)
+        text, _ = process.communicate(typed)
+        assert process.returncode is not None
         return Ended(process.returncode, text)
 
     def tables(self) -> dict[str, list[dict[str, str]]]:

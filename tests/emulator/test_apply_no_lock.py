@@ -10,7 +10,7 @@ import pytest
 from tests.emulator import reference
 from tests.emulator.emulator_process import Crs812Process, stop_all
 from tests.emulator.switch_runs import Workdir
-from tests.unit.cli.runs import Ended, command
+from tests.unit.cli.runs import Ended, forked
 
 UNREACHED = "spark1, which stores the lock of the rack, is unreachable: "
 SWITCH = ("--limit", "crs812")
@@ -24,7 +24,7 @@ class Operator(Workdir):
         reference.refuse_at_first_node(self.folder / "rack.yaml")
 
     def sparkrack(self, verb: str, *words: str | Path) -> Ended:
-        ended = command(
+        ended = forked(
             *("sparkrack", verb, *words, "--rack", self.folder / "rack.yaml"),
             CRS812_PASSWORD=self.emulator.password,
             XDG_STATE_HOME=str(self.folder / "state"),

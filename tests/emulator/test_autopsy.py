@@ -12,7 +12,7 @@ import pytest
 
 from tests.emulator.switch_runs import Workdir, waits_for
 from tests.unit.autopsy.nodes import Nodes, entry
-from tests.unit.cli.runs import command
+from tests.unit.cli.runs import forked
 
 LEG = ("qsfp56-dd-1", 1)
 
@@ -25,7 +25,7 @@ def nodes(tmp_path: Path) -> Nodes:
 
 def autopsy(workdir: Workdir, nodes: Nodes) -> dict[str, Any]:
     more: dict[str, Any] = nodes.environment
-    ended = command(
+    ended = forked(
         *("sparkrack", "autopsy", "spark1", "--json", "--rack", workdir.folder / "rack.yaml"),
         CRS812_PASSWORD=workdir.emulator.password,
         XDG_STATE_HOME=str(workdir.folder / "state"),

@@ -10,7 +10,7 @@ import pytest
 from tests.emulator.restore_fixtures import Restorer
 from tests.emulator.switch_runs import MakeDesk, Workdir, waits_for
 from tests.emulator.test_switch_api import open_session
-from tests.unit.cli.runs import Ended, command
+from tests.unit.cli.runs import Ended, forked
 
 RELEASE, DISARM = "/safe-mode/release", "/system/scheduler/remove"
 FUSE_IS_OVER = 900
@@ -25,7 +25,7 @@ def sparkrack(workdir: Workdir, *words: str) -> Ended:
     """A command of the program in the operator's folder."""
     rack = workdir.folder / "rack.yaml"
     state = str(workdir.folder / "state")
-    return command(
+    return forked(
         "sparkrack",
         *words,
         *("--rack", str(rack)),

@@ -21,7 +21,7 @@ from tests.emulator.switch_runs import SET, Workdir
 from tests.emulator.test_switch_api import open_session
 from tests.emulator.verify_fixtures import LEGS
 from tests.emulator.wait import until
-from tests.unit.cli.runs import Ended, command
+from tests.unit.cli.runs import Ended, forked
 
 MONITOR = "/interface/ethernet/monitor"
 PLACE = "leg crs812/qsfp56-dd-1-3 (cage qsfp56-dd-1, lanes 3-4, to spark2 port 1)"
@@ -104,7 +104,7 @@ def sparkrack(workdir: Workdir, verb: str, *words: str) -> Ended:
     """One of our commands, about the switch alone."""
     arguments: list[str | Path] = [verb, "--rack", workdir.folder / "rack.yaml", "--limit", "crs812", *words]
     state = str(workdir.folder / "state")
-    ended = command("sparkrack", *arguments, CRS812_PASSWORD=workdir.emulator.password, XDG_STATE_HOME=state)
+    ended = forked("sparkrack", *arguments, CRS812_PASSWORD=workdir.emulator.password, XDG_STATE_HOME=state)
     assert "Traceback" not in ended.text
     return ended
 

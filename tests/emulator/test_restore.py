@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 
 import pytest
 
 from switch.transaction import Say
+from tests.emulator.fork_server import ForkedProgram
 from tests.emulator.restore_fixtures import NAME, READER, SECRETS, MakeRestorer, Restorer
 from tests.emulator.switch_runs import waits_for
 from tests.tiers import sampled
@@ -138,7 +136,7 @@ def test_a_leg_that_does_not_come_up_undoes_it_unless_reported_not_to_wait(resto
     restorer.write("/interface/ethernet", "?default-name=qsfp56-dd-2-3", fec_mode="off")
     before = restorer.reading()
     restorer.emulator.control({"op": "cable", "do": "pull", "cage": "qsfp56-dd-2", "lane": 5})
-    ended = restorer.restore(NAME, "-y")
+    ended = restorer.restore(NAME, "-y", "--settle", "1")
     assert ended.code == 1
     assert "leg crs812/qsfp56-dd-2-5 (lanes 5-6, to spark7/1) is no-link" in ended.stderr
     assert "looked again: the switch is as it was before the run" in ended.stderr
@@ -172,14 +170,11 @@ def test_killed_in_the_middle(make_restorer: MakeRestorer) -> None:
     before = restorer.reading()
     restorer.emulator.control({"op": "settle", "seconds": 20})
     sets = len(_sets(restorer))
-    process = subprocess.Popen(
-        [Path(sys.executable).with_name("sparkrack"), "switch", "restore", NAME, "-y", "--no-nodes", "--no-lock"],
+    process = ForkedProgram(
+        "sparkrack",
+        ["switch", "restore", NAME, "-y", "--no-nodes", "--no-lock"],
         cwd=restorer.folder,
         env=os.environ | {"RACK": "rack.yaml", "XDG_STATE_HOME": str(restorer.folder / "state")},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
     )
     waits_for(
         lambda: (

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,11 +12,11 @@ from urllib.parse import quote_from_bytes
 
 import pytest
 
-from tests.emulator.emulator_process import REPOSITORY, Crs812Process, stop_all
+from tests.emulator.emulator_process import Crs812Process, stop_all
+from tests.emulator.fork_server import ForkedProgram
 from tests.emulator.restore_fixtures import Restorer
 from tests.emulator.transactions import READER_PASSWORD
 
-BIN = Path(sys.executable).parent
 HEAD, TAIL = b"Xq7Zp2Lm9V", b"kR4tWs8Hd3"
 SECRETS = {
     "not UTF-8": HEAD + b"\xe9" + TAIL,
@@ -106,16 +104,10 @@ def run(workdir: Restorer, out: Path, program: str, *words: str, secrets: Mappin
     environment: dict[str, str | bytes] = {**os.environ, **secrets, "RACK": str(workdir.folder / "rack.yaml")}
     environment |= {"XDG_STATE_HOME": str(workdir.folder / "state"), "PYINFRA_PROGRESS": "off", "COLUMNS": "200"}
     filled = [word.format(out=out, port=workdir.emulator.plain_port) for word in words]
-    done = subprocess.run(
-        [BIN / program, *filled],
-        cwd=REPOSITORY,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=120,
-    )
-    return done.returncode, done.stdout
+    process = ForkedProgram(program, filled, env=environment)
+    text, _ = process.communicate_bytes()
+    assert process.returncode is not None
+    return process.returncode, text
 
 
 def files(*folders: Path) -> dict[Path, bytes]:

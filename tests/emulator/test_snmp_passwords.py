@@ -19,7 +19,7 @@ from tests.emulator.rest_client import Web
 from tests.emulator.restore_fixtures import SECRETS, SNMP, Restorer
 from tests.emulator.switch_runs import Workdir
 from tests.emulator.transactions import WHOLE
-from tests.unit.cli.runs import command
+from tests.unit.cli.runs import forked
 
 COMMUNITY = "/snmp/community"
 FIELDS = ("authentication-password", "encryption-password")
@@ -119,7 +119,7 @@ def _produced(folder: Path, emulator: Crs812Process) -> dict[str, str]:
         "probe": ("-v", "probe", "switch", "-o", out / "probe.json"),
         "support": ("support", "switches", "--out", out / "support"),
     }.items():
-        ended = command("sparkrack", *words, **settings)
+        ended = forked("sparkrack", *words, **settings)
         assert ended.code == (2 if name in ("plan", "drift") else 0), f"{name}: {ended.text}"
         found[f"output of {name}"] = ended.text
     workdir.write("/system/identity", name="spoilt")

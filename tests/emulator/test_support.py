@@ -14,7 +14,7 @@ import pytest
 
 from sparkrack.engine.journal import RunJournal, log_path
 from tests.emulator.switch_runs import Workdir
-from tests.unit.cli.runs import Ended, command
+from tests.unit.cli.runs import Ended, forked
 from tests.unit.cli.test_runs import ENDED, journal
 
 CANARY = "canaryQ7rT"
@@ -51,9 +51,7 @@ def support(workdir: Workdir, tools: str, *words: str) -> tuple[Ended, dict[str,
         "XDG_STATE_HOME": str(workdir.folder / "state"),
         "PATH": tools,
     }
-    ended = command(
-        "sparkrack", "support", *words, "--out", str(out), CRS812_PASSWORD=workdir.emulator.password, **more
-    )
+    ended = forked("sparkrack", "support", *words, "--out", str(out), CRS812_PASSWORD=workdir.emulator.password, **more)
     (path,) = out.glob("sparkrack-support-*.tar.gz")
     with tarfile.open(path) as archive:
         found = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,8 @@ from click.testing import CliRunner
 
 from lab.routeros_emulator.software import package
 from sparkrack.cli.main import sparkrack
-from tests.emulator.bootstrap_runs import HERE, PROGRAM, REFERENCE, Workdir
+from tests.emulator.bootstrap_runs import HERE, Workdir
+from tests.emulator.fork_server import ForkedProgram
 from tests.emulator.raw_client import RawClient, attributes
 
 TARGET = "7.23.7"
@@ -51,11 +51,10 @@ class PackageOwner:
         self.workdir.keeps_quiet(ended.output)
         return ended.exit_code, ended.output
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self) -> ForkedProgram:
         """Start it in a separate process."""
-        environment = os.environ | {"PYTHONPATH": str(REFERENCE.parents[1]), "XDG_STATE_HOME": str(self.state)}
-        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen([PROGRAM, *self.words("-y")], stdin=subprocess.DEVNULL, env=environment, **pipes)
+        environment = os.environ | {"XDG_STATE_HOME": str(self.state)}
+        return ForkedProgram("sparkrack", self.words("-y"), env=environment)
 
     def kill_at(self, command: str, count: int = 1) -> str:
         """Run until the switch has got a command for the `count`th time, then kill it; what it had printed."""
@@ -120,9 +119,6 @@ class PackageOwner:
 
     def backups(self) -> list[Path]:
         return sorted((self.state / "sparkrack" / "spark8" / "crs812" / "upgrades").iterdir())
-
-    def argv(self, process: subprocess.Popen[str]) -> str:
-        return Path(f"/proc/{process.pid}/cmdline").read_text()
 
 
 MakePackageOwner = Callable[..., PackageOwner]

@@ -87,21 +87,26 @@ def _show(device: EmulatedDevice, row: EmulatedRow) -> Values:
         "slave": "true" if device.membership(row.values["name"]) else "false",
         "loop-protect-status": "off",
     }
-    return shown | {counter: _count(device, name, counter) for counter in COUNTERS}
+    return shown | _counters(device, name)
 
 
+_BYTES = tuple(counter for counter in COUNTERS if counter.endswith("-bytes"))
 #: Frames in a millisecond on a leg that is in use: 8 Gb/s of 1000 bytes each.
 _FRAMES = 1000
 
 
-def _count(device: EmulatedDevice, name: str, counter: str) -> str:
+def _counters(device: EmulatedDevice, name: str) -> Values:
     """Traffic never stands still on a real unit, and a PAM4 link is never without corrected errors (inferred):
     a client that compares all counters must notice."""
-    moving = counter.endswith("-bytes") or (counter == "rs-fec-corrected" and _pam4(device, name))
-    frames = counter == "rx-packet" or (counter == "driver-rx-packet" and name in device.chip.stale)
-    frames = frames and not device.chip.quiet
-    ticks = device.clock.ticks() if (moving or frames) and device.links.status(name).running else 0
-    return str(ticks * (_FRAMES if frames else 1) + device.chip.counter(name, counter))
+    moving = dict.fromkeys(_BYTES, 1)
+    if _pam4(device, name):
+        moving["rs-fec-corrected"] = 1
+    if not device.chip.quiet:
+        moving["rx-packet"] = _FRAMES
+        if name in device.chip.stale:
+            moving["driver-rx-packet"] = _FRAMES
+    ticks = device.clock.ticks() if device.links.status(name).running else 0
+    return {counter: str(ticks * moving.get(counter, 0) + device.chip.counter(name, counter)) for counter in COUNTERS}
 
 
 def _pam4(device: EmulatedDevice, name: str) -> bool:
