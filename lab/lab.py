@@ -239,7 +239,7 @@ class Lab:
         network.build(self.layout, self.paths.namespace, runner(), factory=factory)
 
     def _push(self, base: Base) -> None:
-        """Bring the images of the rack file, which its owner may have edited, to the registry: those that are not there."""
+        """Bring the images of the rack file, which its owner may have edited, to the registry."""
         rack = load(self.paths.rack)
         if not rack.images:
             return

@@ -176,7 +176,7 @@ class ProgressDisplay:
                 self._write(f"{now - self._began:.0f} s: {text}\n")
 
     def _start_live(self) -> Live:
-        """Start a picture of its own: one that was stopped remembers its height, and would erase as many lines that were
+        """Start a new picture: one that was stopped remembers its height, and would erase as many lines that were
         printed since."""
         live = Live(
             console=self._console,
