@@ -9,7 +9,7 @@ import pytest
 from roles.blackbox import boot_parameters, kdump, verify, watchdog
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.ops.shells import stand_in, write
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 from tests.unit.roles.kernel_node import TEMPLATE
 from tests.unit.roles.test_blackbox_kernel import rack
 from tests.unit.roles.test_blackbox_proof import Report

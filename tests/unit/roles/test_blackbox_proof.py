@@ -15,7 +15,7 @@ from roles.blackbox import boot_evidence, clock_cap, desired, verify, watchdog
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in, write
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 
 JOURNAL_LINE = 'GPU clocks set to "(gpuClkMin 300, gpuClkMax 2200)" for GPU 0000000F:01:00.0'
 EVIDENCE = f"{boot_evidence.BOOTS}/1f0e1d2c3b4a5968778695a4b3c2d1e0/evidence.json"

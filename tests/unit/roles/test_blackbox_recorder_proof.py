@@ -16,7 +16,7 @@ from roles.blackbox import recorder, verify
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in, write
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 from tests.unit.roles.recorder_runs import BOOT, PROGRAM
 from tests.unit.roles.recorder_runs import recorder as program
 from tests.unit.roles.test_blackbox_proof import Report

@@ -15,7 +15,7 @@ from roles.blackbox.certificate_authority import RackAuthority
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 from tests.unit.roles.test_blackbox_certificates import key
 
 RIGHT = {

@@ -13,7 +13,7 @@ from roles.docker import desired, verify
 from roles.docker.options import DockerOptions
 from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 
 RACK = loaded(SWITCH)
 CONFIG = desired.edited("", RACK.options(DockerOptions))

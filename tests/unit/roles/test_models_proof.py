@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from testinfra.backend.base import CommandResult
 
 from core.model.model_lock import ModelFile, ModelRecord
 from core.model.models import Model
 from roles.models import verify
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 from tests.unit.roles.models_hub import sha256
 
 RACK = loaded(changed(SWITCH, ("rack: two", "rack: two\nmodels: {m: {source: a/b}, n: {source: a/c}}")))
@@ -25,8 +25,8 @@ RECORD = ModelRecord("a/b", "c" * 40, FILES, {})
 class StoreMachine(Machine):
     """Its store is in its folder."""
 
-    def run(self, command: str) -> SimpleNamespace:
-        return super().run(command.replace("/srv/models", f"{self._root}/srv/models"))
+    def run(self, command: str, *args: str, **options: object) -> CommandResult:
+        return super().run(command.replace("/srv/models", f"{self.backend.root}/srv/models"), *args, **options)
 
 
 @pytest.fixture

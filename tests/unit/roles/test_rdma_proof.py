@@ -18,7 +18,7 @@ from core.verify.reporter import FAULT, MEASURED, UNKNOWN, CheckReporter, proper
 from roles.rdma import bandwidth, desired, environment, verify
 from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import run, stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 
 RACK = loaded(SWITCH)
 NODE = RACK.nodes["spark1"]

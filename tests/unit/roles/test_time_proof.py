@@ -15,7 +15,7 @@ from roles.time import desired, verify
 from roles.time.options import TimeOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 
 TRACKING = "0A4D0001,10.77.0.1,3,1700000000.1,{offset},0.00001,0.00002,1.5,0.0,0.1,0.001,0.0002,64.2,{leap}"
 RIGHT = {

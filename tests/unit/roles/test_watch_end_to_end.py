@@ -37,7 +37,7 @@ from tests.unit.cli.cli_fixtures import SPARKRACK
 from tests.unit.drift.plans import machine, plan
 from tests.unit.model.racks import SWITCH, changed
 from tests.unit.ops.shells import stand_in, write
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 from tests.unit.roles.test_watch_node_metrics import BOOT, UNITS, boots, guarded, ran, systemd
 from tests.unit.roles.test_watch_switch_reader import read_rack
 from tests.unit.roles.watch_server import LIMIT, Server, on_loopback, running, wait_for

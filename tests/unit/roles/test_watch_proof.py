@@ -13,7 +13,7 @@ import pytest
 from roles.watch import desired, rules, verify
 from roles.watch.options import WatchOptions
 from tests.unit.ops.shells import stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 from tests.unit.roles.watch_tools import rack
 
 SOCKETS = """\

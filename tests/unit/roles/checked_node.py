@@ -1,0 +1,78 @@
+"""A node in a folder, and what a check of verify reports about it."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from testinfra.backend.base import BaseBackend, CommandResult
+from testinfra.host import Host
+
+from core.model import Rack
+from core.probes.protocol import UnknownError
+from core.verify.reporter import FAULT, UNKNOWN, CheckReporter, properties_named
+from tests.unit.ops.shells import run
+
+Check = Callable[..., None]
+
+
+class FolderShell(BaseBackend):  # type: ignore[misc] # testinfra is not checked
+    """A backend of testinfra that runs each command on the node whose root is a folder."""
+
+    NAME = "folder-shell"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__("spark1")
+        self.root = root
+
+    def run(self, command: str, *args: str, **options: Any) -> CommandResult:  # noqa: ARG002 - testinfra's own
+        done = run(self.quote(command, *args), self.root)
+        return self.result(done.returncode, command.encode(), done.stdout, done.stderr)
+
+
+class Machine(Host):  # type: ignore[misc]
+    """testinfra's host, as verify has it, for such a node."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(FolderShell(root))
+        self.backend.set_host(self)
+
+
+def reported(check: Check, root: Path, rack: Rack, **values: object) -> list[str]:
+    """What a check reports about spark1 in this folder: nothing when it passes, "skipped: " and why, or each fault.
+
+    `values`: other arguments of the check by name.
+    """
+    properties: list[tuple[str, object]] = []
+    known = {
+        "rack": rack,
+        "node": rack.nodes["spark1"],
+        "machine": Machine(root),
+        "excluded": frozenset[str](),
+        "report": CheckReporter(properties),
+        **values,
+    }
+    try:
+        check(**{name: known[name] for name in inspect.signature(check).parameters})
+    except pytest.skip.Exception as error:
+        return [f"skipped: {error}"]
+    except (AssertionError, UnknownError) as error:
+        faults = [*properties_named(properties, FAULT), *properties_named(properties, UNKNOWN)]
+        return [text.replace(str(root), "") for text in faults or str(error).splitlines()[:1]]
+    return []
+
+
+def checks(module: ModuleType) -> Iterator[Any]:
+    """Each check of a verify module with the values of its marks, as a case of pytest: `(check, values)`."""
+    for name, check in vars(module).items():
+        if not name.startswith("test_"):
+            continue
+        marks = [mark for mark in getattr(check, "pytestmark", []) if mark.name == "parametrize"]
+        for chosen in itertools.product(*(mark.args[1] for mark in marks)):
+            values = {mark.args[0]: value for mark, value in zip(marks, chosen, strict=True)}
+            yield pytest.param(check, values, id="-".join([name, *(str(value)[:40] for value in chosen)]))
