@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -67,12 +67,15 @@ def reported(check: Check, root: Path, rack: Rack, **values: object) -> list[str
     return []
 
 
-def checks(module: ModuleType) -> Iterator[Any]:
+def checks(module: ModuleType) -> list[Any]:
     """Each check of a verify module with the values of its marks, as a case of pytest: `(check, values)`."""
+    found = []
     for name, check in vars(module).items():
         if not name.startswith("test_"):
             continue
         marks = [mark for mark in getattr(check, "pytestmark", []) if mark.name == "parametrize"]
         for chosen in itertools.product(*(mark.args[1] for mark in marks)):
             values = {mark.args[0]: value for mark, value in zip(marks, chosen, strict=True)}
-            yield pytest.param(check, values, id="-".join([name, *(str(value)[:40] for value in chosen)]))
+            about = [str(getattr(value, "unit", value)) for value in chosen]
+            found.append(pytest.param(check, values, id="-".join([name, *about])))
+    return found
