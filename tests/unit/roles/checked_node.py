@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from testinfra.backend.base import BaseBackend, CommandResult
@@ -79,3 +79,8 @@ def checks(module: ModuleType) -> list[Any]:
             about = [str(getattr(value, "unit", value)) for value in chosen]
             found.append(pytest.param(check, values, id="-".join([name, *about])))
     return found
+
+
+def function_of(fixture: Any) -> Callable[..., Any]:
+    """The function below a fixture of a verify module."""
+    return cast(Callable[..., Any], getattr(fixture, "__wrapped__", fixture))
