@@ -92,5 +92,7 @@ def test_an_ip_that_fails_is_named(tmp_path: Path, script: str, why: str) -> Non
     stand_in(node(tmp_path), "ip", script)
     links = reported(verify.test_vlans_are_live, tmp_path, RACK)
     assert links == [f"spark1: {why or 'ip cannot show its links'}"]
+    loose = reported(verify.test_no_half_without_a_cable_has_an_address, tmp_path, RACK)
+    assert loose == [f"spark1: {why or 'ip cannot show its addresses'}"]
     address = reported(verify.test_address_and_mtu_are_live, tmp_path, RACK, address=RACK.addresses[0])
     assert address == [f"spark1/enp1s0f1np1: {why or 'ip cannot show it'}"]
