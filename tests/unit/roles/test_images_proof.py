@@ -123,5 +123,5 @@ def test_a_transfer_that_runs_fails(tmp_path: Path, script: str, says: str) -> N
 
 def test_a_rack_without_images_is_skipped() -> None:
     function_of(verify._only_if_declared)(RACK)
-    with pytest.raises(pytest.skip.Exception, match="rack.yaml declares no images"):
+    with pytest.raises(pytest.skip.Exception, match="declares no images"):
         function_of(verify._only_if_declared)(loaded(SWITCH))
