@@ -109,3 +109,11 @@ def test_a_transfer_that_runs(root: Path) -> None:
 
 def test_a_model_is_one_folder() -> None:
     assert str(Model(name="m", source="a/b").folder) == "/srv/models/m"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"), [("echo 'input/output error' >&2; ", "input/output error"), ("", "sha256sum fails")]
+)
+def test_a_disk_that_cannot_be_read_is_named(root: Path, words: str, why: str) -> None:
+    stand_in(root, "xargs", f"{words}exit 123")
+    assert failures(root) == [f"/srv/models/m: {why}"]
