@@ -184,6 +184,7 @@ BROKEN: list[tuple[dict[str, str], str]] = [
         "SyncIntervalSec of journald is 5m, wanted 1s",
     ),
     ({"age": "200"}, f"journald started before {desired.JOURNAL} was written and has not read it"),
+    ({"age": "unknown"}, "age of journald: 'unknown'"),
     ({"cap active": "failed"}, "sparkrack-clock-cap.service is failed, wanted active"),
     ({"cap file": "disabled"}, "sparkrack-clock-cap.service is disabled, wanted enabled"),
     ({"cap line": ""}, "nvidia-smi has set no range in this boot, wanted 300 to 2200 MHz"),
@@ -207,6 +208,13 @@ BROKEN: list[tuple[dict[str, str], str]] = [
 @pytest.mark.parametrize(("broken", "reported"), BROKEN, ids=[reported for _, reported in BROKEN])
 def test_what_is_broken_fails(tmp_path: Path, broken: dict[str, str], reported: str) -> None:
     assert outcomes(node(tmp_path, rack(), **broken), rack())[0] == [f"spark1: {reported}"]
+
+
+@pytest.mark.parametrize(("words", "why"), [("echo 'permission denied' >&2; ", "permission denied"), ("", "exit 255")])
+def test_a_kernel_setting_that_cannot_be_read_fails(tmp_path: Path, words: str, why: str) -> None:
+    stand_in(node(tmp_path, rack()), "sysctl", f"{words}exit 255")
+    said = outcomes(tmp_path, rack())[0]
+    assert said == [f"spark1: sysctl -n {key}: {why}" for key in verify.SETTINGS]
 
 
 def test_a_later_drop_in_wins(tmp_path: Path) -> None:

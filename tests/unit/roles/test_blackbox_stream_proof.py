@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.model import Rack
-from roles.blackbox import journal_stream, netconsole, verify
+from roles.blackbox import certificate_authority, journal_stream, netconsole, verify
 from roles.blackbox.certificate_authority import RackAuthority
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
@@ -135,6 +135,23 @@ def test_a_certificate_of_another_key_fails(tmp_path: Path) -> None:
     root = node(tmp_path)
     key(root)
     assert outcomes(root, rack())[0] == [f"spark1: {journal_stream.CERTIFICATE} is not of {journal_stream.KEY}"]
+
+
+def test_a_certificate_that_is_about_to_end_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificate_authority, "NODE_DAYS", 29)
+    assert outcomes(node(tmp_path / "a"), rack())[0] == [
+        f"spark1: {journal_stream.CERTIFICATE} ends within 30 days; run sparkrack apply --only blackbox"
+    ]
+    monkeypatch.setattr(certificate_authority, "NODE_DAYS", 31)
+    assert outcomes(node(tmp_path / "b"), rack())[0] == []
+
+
+def test_a_port_that_is_open_where_no_journal_comes_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_stream, "senders", lambda _rack, _node: ())
+    assert outcomes(node(tmp_path / "a"), rack())[0] == [
+        "spark1: 10.77.0.11:19532 is open, and rack.yaml has no journal come to this node"
+    ]
+    assert outcomes(node(tmp_path / "b", listens=""), rack())[0] == []
 
 
 def test_a_line_that_does_not_arrive_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
