@@ -20,7 +20,7 @@ import pytest
 
 from lab import namespace
 from roles.serving import desired
-from tests.serving.serve_modules import FOLDER, serve_proof, serve_unit
+from tests.serving.serve_modules import FOLDER, serve_proof, serve_question, serve_unit
 from tests.serving.test_gate import WANTED, GateNode
 from tests.unit.model.serving_racks import unit
 from tests.unit.roles.serving_units import LEASE, locked
@@ -257,7 +257,7 @@ def test_the_tool_of_an_earlier_measurement_is_ended_before_the_next(monkeypatch
     tools: list[Any] = []
 
     def sleeping_tool(*_: object) -> Any:
-        tools.append(serve_proof.GateQuestion("sleep", "600"))
+        tools.append(serve_question.GateQuestion("sleep", "600"))
         return tools[-1]
 
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from core.model import Rack
+from core.verify.reporter import CheckReporter
 from roles.blackbox import boot_evidence, clock_cap, desired, verify, watchdog
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
@@ -111,14 +112,6 @@ def node(root: Path, found: Rack, **broken: str) -> Path:
     return root
 
 
-class Report:
-    """The part of the reporter that these checks use."""
-
-    def judge(self, faults: Any) -> None:
-        found = list(faults)
-        assert not found, "; ".join(found)
-
-
 def outcomes(root: Path, found: Rack, name: str = "spark1") -> tuple[list[str], list[str]]:
     """What fails, and what is skipped."""
     one, machine, declared = found.nodes[name], Machine(root), found.options(BlackboxOptions)
@@ -133,17 +126,17 @@ def outcomes(root: Path, found: Rack, name: str = "spark1") -> tuple[list[str], 
         except (AssertionError, pytest.fail.Exception) as error:
             failed.append(str(error).splitlines()[0])
 
-    check(verify.test_systemd_feeds_the_watchdog, one, machine, declared, Report())
+    check(verify.test_systemd_feeds_the_watchdog, one, machine, declared, CheckReporter([]))
     for key in verify.SETTINGS:
         check(verify.test_kernel_setting_is_live, one, machine, found, declared, key)
         check(verify.test_kernel_setting_comes_back_at_boot, one, machine, found, declared, key)
     if declared.pstore:
         check(verify.test_the_kernel_can_store_a_panic, one, machine)
-        check(verify.test_records_are_archived, one, machine, Report())
+        check(verify.test_records_are_archived, one, machine, CheckReporter([]))
     check(verify.test_the_journal_is_on_the_disk, one, machine, declared)
-    check(verify.test_the_journal_is_synchronized, one, machine, found, declared, Report())
-    check(verify.test_the_clock_is_capped, one, machine, found, declared, Report())
-    check(verify.test_the_boot_has_its_evidence, one, machine, declared, Report())
+    check(verify.test_the_journal_is_synchronized, one, machine, found, declared, CheckReporter([]))
+    check(verify.test_the_clock_is_capped, one, machine, found, declared, CheckReporter([]))
+    check(verify.test_the_boot_has_its_evidence, one, machine, declared, CheckReporter([]))
     return failed, skipped
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from core.model import Rack
+from core.verify.reporter import CheckReporter
 from roles.time import desired, verify
 from roles.time.options import TimeOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
@@ -48,14 +49,6 @@ def node(root: Path, **broken: str) -> Path:
     return root
 
 
-class Report:
-    """The part of the reporter that these checks use."""
-
-    def judge(self, faults: Any) -> None:
-        found = list(faults)
-        assert not found, "; ".join(found)
-
-
 def failures(root: Path) -> list[str]:
     two = rack()
     one, machine, options = two.nodes["spark1"], Machine(root), two.options(TimeOptions)
@@ -71,7 +64,7 @@ def failures(root: Path) -> list[str]:
     check(verify.test_the_time_zone_is_the_declared_one, one, machine, options)
     running = [unit for unit in desired.MANAGED if verify.state(machine, "is-active", unit) == "active"]
     for unit in running:
-        check(verify.test_one_daemon_starts_at_boot, one, machine, unit, Report())
+        check(verify.test_one_daemon_starts_at_boot, one, machine, unit, CheckReporter([]))
         check(verify.test_the_server_in_use_is_declared, one, machine, two, unit)
         check(verify.test_the_offset_is_small, one, machine, unit)
     return reported

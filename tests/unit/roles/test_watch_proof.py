@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from core.verify.reporter import CheckReporter
 from roles.watch import desired, node_metrics, notifications, rules, scrape, switch_reader, verify
 from roles.watch.options import WatchOptions
 from tests.unit.ops.shells import stand_in, write
@@ -24,14 +25,6 @@ LISTEN 0 128 0.0.0.0:22 0.0.0.0:* users:(("sshd",pid=1,fd=3))
 """
 
 
-class Report:
-    """The part of the reporter that these checks use."""
-
-    def judge(self, faults: Any) -> None:
-        found = list(faults)
-        assert not found, "; ".join(found)
-
-
 def judged(root: Path, check: Any, name: str, sockets: str = SOCKETS, units: str = "") -> str:
     """What a check says against a node of this name; empty when it passes."""
     found = rack("{server: spark2}")
@@ -40,7 +33,7 @@ def judged(root: Path, check: Any, name: str, sockets: str = SOCKETS, units: str
     stand_in(root, "ss", f"printf %s {shlex.quote(sockets)}")
     machine: Any = Machine(root)
     try:
-        check(found.nodes[name], machine, found, found.options(WatchOptions), Report())
+        check(found.nodes[name], machine, found, found.options(WatchOptions), CheckReporter([]))
     except AssertionError as fault:
         return str(fault).splitlines()[0]
     return ""
@@ -226,7 +219,7 @@ def test_alerts_that_are_not_loaded_or_fail(tmp_path: Path, monkeypatch: pytest.
     answers(tmp_path, {"9090/api/v1/rules": data})
     machine: Any = Machine(tmp_path)
     with pytest.raises(AssertionError) as fault:
-        verify.test_the_alerts_are_evaluated(found.nodes["spark2"], machine, found, Report())  # type: ignore[arg-type]
+        verify.test_the_alerts_are_evaluated(found.nodes["spark2"], machine, found, CheckReporter([]))
     for part in (f"{gone['name']} is not loaded", "Strange is loaded and not declared", "NodeSilent: many-to-many"):
         assert part in str(fault.value)
     assert desired.server(found) == found.nodes["spark2"]
@@ -236,7 +229,7 @@ def timer_judged(root: Path, state: str) -> None:
     found = rack("{server: spark2}")
     stand_in(root, "systemctl", f"printf %s {shlex.quote(state)}")
     machine: Any = Machine(root)
-    report: Any = Report()
+    report = CheckReporter([])
     verify.test_the_switches_are_read_every_minute(found.nodes["spark2"], machine, ("crs812",), report)
 
 
