@@ -60,9 +60,10 @@ def test_a_node_that_is_right(root: Path) -> None:
     assert failures(root) == []
 
 
-@pytest.mark.parametrize("batch", [1, 5001])
-def test_several_commands(root: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+@pytest.mark.parametrize(("batch", "sizes"), [(1, [1, 1, 1, 1]), (5001, [1, 2, 1]), (5004, [4])])
+def test_several_commands(root: Path, monkeypatch: pytest.MonkeyPatch, batch: int, sizes: list[int]) -> None:
     monkeypatch.setattr(verify, "BATCH", batch)
+    assert [len(files) for files in verify._batches(FILES)] == sizes
     assert failures(root) == []
     (root / "srv/models/n/-x").write_bytes(b"Y")
     assert len(failures(root)) == 1
