@@ -14,7 +14,8 @@ from roles.docker.options import DockerOptions
 _INFO = "{{.CgroupDriver}} {{.LiveRestoreEnabled}} {{.LoggingDriver}} {{json .Runtimes}}"
 _CUT = "%%"
 _CONTAINERS = """\
-for id in $(docker ps -q --no-trunc); do
+ids=$(docker ps -q --no-trunc) || exit
+for id in $ids; do
 said=$(docker inspect "$id" --format '{{.Name}} {{.HostConfig.Memory}} {{.HostConfig.MemorySwap}} {{.State.Pid}}') ||
 continue
 echo "$said $(cut -d: -f3- "/proc/${said##* }/cgroup")"
@@ -32,7 +33,7 @@ def test_the_engine_runs_now_and_after_a_boot(node: Node, machine: Machine) -> N
 
 def test_the_engine_has_the_settings(node: Node, machine: Machine, rack: Rack) -> None:
     """`docker info` of the running engine shows the settings."""
-    info = machine.run(f"docker info --format {shlex.quote(_INFO)}; command -v nvidia-ctk || true")
+    info = machine.run(f"docker info --format {shlex.quote(_INFO)} || exit; command -v nvidia-ctk || true")
     assert info.rc == 0, f"{node.name}: docker info: {info.stderr.strip()}"
     lines = info.stdout.splitlines()
     driver, live, log, runtimes = lines[0].split(" ", 3)

@@ -135,8 +135,9 @@ def test_hotplug_is_as_declared(node: Node, machine: Machine, rack: Rack) -> Non
 def test_no_half_without_a_cable_has_an_address(node: Node, machine: Machine, rack: Rack) -> None:
     """Nor a file of netplan for one: a cable that was moved takes its network along."""
     held = {address.half.interface for address in addresses_of(rack, node.name)}
-    shown = machine.run("ip -o -4 address show").stdout
-    loose = [line.split() for line in shown.splitlines() if re.match(r"\d+: en(p1|P2p1)s0f[01]np[01]\b", line)]
+    shown = machine.run("ip -o -4 address show")
+    assert shown.rc == 0, f"{node.name}: {shown.stderr.strip() or 'ip cannot show its addresses'}"
+    loose = [line.split() for line in shown.stdout.splitlines() if re.match(r"\d+: en(p1|P2p1)s0f[01]np[01]\b", line)]
     faults = [f"{words[1]} has {words[3]} and no cable" for words in loose if words[1] not in held]
     assert not faults, f"{node.name}: {'; '.join(faults)}"
 

@@ -25,6 +25,7 @@ class SteppedUnit:
         self.running: dict[int, int] = {}
         self.gates: dict[int, int] = {}
         self.ended: set[int] = set()
+        self.hung: set[int] = set()
         self.kernel = ""
         self.skews = [serve_lifecycle.ClockSkew(0.0, 0.01), serve_lifecycle.ClockSkew(0.0, 0.01)]
         self.versions = [self.unit.version, self.unit.version]
@@ -44,6 +45,8 @@ class SteppedUnit:
 
     def ask(self, rank: int) -> str:
         state = "ended" if rank in self.ended else "running" if rank in self.running else "idle"
+        if rank in self.hung:
+            state = "starting"
         gate = (self.gates[rank], True, "") if rank in self.gates else None
         report = serve_lifecycle.TetherReport(
             state=state,
@@ -63,6 +66,7 @@ class SteppedUnit:
             self.running.pop(rank, None)
             self.gates.pop(rank, None)
             self.ended.discard(rank)
+            self.hung.discard(rank)
         elif answer["order"] == "gate":
             self.gates[rank] = answer["generation"]
         elif rank not in self.running and self.gates.get(rank) == answer["generation"]:
@@ -136,6 +140,17 @@ def test_a_rank_that_does_not_start_ends_the_others(unit: SteppedUnit) -> None:
     unit.pass_by(20)
     assert unit.record.state == "held"
     assert unit.record.reason.startswith("spark1 (rank 0) did not start within 10 s")
+    assert not unit.running
+
+
+def test_a_rank_that_is_not_running_for_longer_than_a_lease_ends_the_others(unit: SteppedUnit) -> None:
+    unit.up()
+    unit.hung.add(1)  # its tether reports, and the rank never comes to run
+    unit.pass_by(10)
+    assert unit.record.state == "ready"
+    unit.pass_by(10)
+    assert unit.record.state == "held"
+    assert unit.record.reason.startswith("spark2 (rank 1) is starting for more than 10 s")
     assert not unit.running
 
 

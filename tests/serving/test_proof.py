@@ -20,7 +20,7 @@ import pytest
 
 from lab import namespace
 from roles.serving import desired
-from tests.serving.serve_modules import FOLDER, serve_proof, serve_unit
+from tests.serving.serve_modules import FOLDER, serve_proof, serve_question, serve_unit
 from tests.serving.test_gate import WANTED, GateNode
 from tests.unit.model.serving_racks import unit
 from tests.unit.roles.serving_units import LEASE, locked
@@ -258,6 +258,36 @@ def test_a_receiver_waits_for_a_peer_that_has_not_asked_yet(tmp_path: Path) -> N
         assert not waiting.is_alive(), "it waits although its peer is done"
     finally:
         receiver.end()
+
+
+def test_the_tool_of_an_earlier_measurement_is_ended_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the port, or a peer that asks again would be measured against two."""
+    tools: list[Any] = []
+
+    def sleeping_tool(*_: object) -> Any:
+        tools.append(serve_question.GateQuestion("sleep", "600"))
+        return tools[-1]
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    proof = serve_proof.RdmaProof(("n0", "one"), {"meeting_port": port}, str, lambda: {port})
+    monkeypatch.setattr(proof, "tool", sleeping_tool)
+    half = {"half": "half", "peer": "n2", "address": "127.0.0.1", "port": port}
+    receiver = serve_proof.ProofReceiver(proof, half, b"secret")
+    try:
+        for _ in range(2):
+            content = {"kind": "receive", "unit": "one", "sender": "n2"}
+            assert serve_unit.ask_at(("127.0.0.1", port), b"secret", content, 20, "127.0.0.1").get("fault") is None
+        first, second = tools
+        until = time.monotonic() + 60
+        while not first.ended:
+            assert time.monotonic() < until, "it runs beside the next"
+            time.sleep(0.05)
+        assert not second.ended
+    finally:
+        receiver.end()
+        for tool in tools:
+            tool.end()
 
 
 def test_a_half_in_the_known_fault_is_a_refusal_until_it_is_measured_well(rack: ProofRack) -> None:

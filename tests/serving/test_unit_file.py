@@ -36,6 +36,7 @@ def test_the_defaults(tmp_path: Path) -> None:
     assert (unit.service, unit.systemctl, unit.boot) == ("sparkrack-serve-qwen.service", ("systemctl",), "hold")
     assert (unit.times.ask, unit.times.lease, unit.times.probe_misses) == (2, 10, 2)
     assert (unit.restart.times, unit.restart.within, unit.restart.uptime) == (1, 6 * 3600, 600)
+    assert (unit.probe.prompt, unit.probe.answer, unit.probe.max_tokens) == ("2+2=", "4", 8)
     assert "vllm:iteration_tokens_total_count" in unit.probe.counters
     assert [str(rank) for rank in unit.ranks] == ["spark1 (rank 0)", "spark2 (rank 1)"]
 

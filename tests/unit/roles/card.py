@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 from core.ops import host_facts
 from roles.lossless import desired
@@ -70,17 +68,3 @@ def live(root: Path, name: str = NAMES[0]) -> desired.Live:
     found = desired.live(asked(root), name)
     assert found is not None
     return found
-
-
-class Machine:
-    """The part of testinfra's host that verify uses, for such a node."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-
-    def run(self, command: str) -> SimpleNamespace:
-        done: subprocess.CompletedProcess[str] = run(command, self._root)
-        return SimpleNamespace(rc=done.returncode, stdout=done.stdout, stderr=done.stderr)
-
-    def file(self, path: str) -> SimpleNamespace:
-        return SimpleNamespace(exists=Path(f"{self._root}{path}").exists())

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from core.model import Rack
+from core.verify.reporter import CheckReporter
 from roles.blackbox import boot_evidence, clock_cap, desired, verify, watchdog
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in, write
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 
 JOURNAL_LINE = 'GPU clocks set to "(gpuClkMin 300, gpuClkMax 2200)" for GPU 0000000F:01:00.0'
 EVIDENCE = f"{boot_evidence.BOOTS}/1f0e1d2c3b4a5968778695a4b3c2d1e0/evidence.json"
@@ -111,14 +112,6 @@ def node(root: Path, found: Rack, **broken: str) -> Path:
     return root
 
 
-class Report:
-    """The part of the reporter that these checks use."""
-
-    def judge(self, faults: Any) -> None:
-        found = list(faults)
-        assert not found, "; ".join(found)
-
-
 def outcomes(root: Path, found: Rack, name: str = "spark1") -> tuple[list[str], list[str]]:
     """What fails, and what is skipped."""
     one, machine, declared = found.nodes[name], Machine(root), found.options(BlackboxOptions)
@@ -133,17 +126,17 @@ def outcomes(root: Path, found: Rack, name: str = "spark1") -> tuple[list[str], 
         except (AssertionError, pytest.fail.Exception) as error:
             failed.append(str(error).splitlines()[0])
 
-    check(verify.test_systemd_feeds_the_watchdog, one, machine, declared, Report())
+    check(verify.test_systemd_feeds_the_watchdog, one, machine, declared, CheckReporter([]))
     for key in verify.SETTINGS:
         check(verify.test_kernel_setting_is_live, one, machine, found, declared, key)
         check(verify.test_kernel_setting_comes_back_at_boot, one, machine, found, declared, key)
     if declared.pstore:
         check(verify.test_the_kernel_can_store_a_panic, one, machine)
-        check(verify.test_records_are_archived, one, machine, Report())
+        check(verify.test_records_are_archived, one, machine, CheckReporter([]))
     check(verify.test_the_journal_is_on_the_disk, one, machine, declared)
-    check(verify.test_the_journal_is_synchronized, one, machine, found, declared, Report())
-    check(verify.test_the_clock_is_capped, one, machine, found, declared, Report())
-    check(verify.test_the_boot_has_its_evidence, one, machine, declared, Report())
+    check(verify.test_the_journal_is_synchronized, one, machine, found, declared, CheckReporter([]))
+    check(verify.test_the_clock_is_capped, one, machine, found, declared, CheckReporter([]))
+    check(verify.test_the_boot_has_its_evidence, one, machine, declared, CheckReporter([]))
     return failed, skipped
 
 
@@ -184,6 +177,7 @@ BROKEN: list[tuple[dict[str, str], str]] = [
         "SyncIntervalSec of journald is 5m, wanted 1s",
     ),
     ({"age": "200"}, f"journald started before {desired.JOURNAL} was written and has not read it"),
+    ({"age": "unknown"}, "age of journald: 'unknown'"),
     ({"cap active": "failed"}, "sparkrack-clock-cap.service is failed, wanted active"),
     ({"cap file": "disabled"}, "sparkrack-clock-cap.service is disabled, wanted enabled"),
     ({"cap line": ""}, "nvidia-smi has set no range in this boot, wanted 300 to 2200 MHz"),
@@ -207,6 +201,13 @@ BROKEN: list[tuple[dict[str, str], str]] = [
 @pytest.mark.parametrize(("broken", "reported"), BROKEN, ids=[reported for _, reported in BROKEN])
 def test_what_is_broken_fails(tmp_path: Path, broken: dict[str, str], reported: str) -> None:
     assert outcomes(node(tmp_path, rack(), **broken), rack())[0] == [f"spark1: {reported}"]
+
+
+@pytest.mark.parametrize(("words", "why"), [("echo 'permission denied' >&2; ", "permission denied"), ("", "exit 255")])
+def test_a_kernel_setting_that_cannot_be_read_fails(tmp_path: Path, words: str, why: str) -> None:
+    stand_in(node(tmp_path, rack()), "sysctl", f"{words}exit 255")
+    said = outcomes(tmp_path, rack())[0]
+    assert said == [f"spark1: sysctl -n {key}: {why}" for key in verify.SETTINGS]
 
 
 def test_a_later_drop_in_wins(tmp_path: Path) -> None:

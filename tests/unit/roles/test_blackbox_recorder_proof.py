@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from core.model import Rack
+from core.verify.reporter import CheckReporter
 from roles.blackbox import recorder, verify
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in, write
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 from tests.unit.roles.recorder_runs import BOOT, PROGRAM
 from tests.unit.roles.recorder_runs import recorder as program
-from tests.unit.roles.test_blackbox_proof import Report
 
 NOW = 1_700_000_000.0
 
@@ -90,9 +90,9 @@ def outcomes(root: Path, found: Rack) -> tuple[list[str], list[str]]:
         except (AssertionError, pytest.fail.Exception) as error:
             failed.append(str(error).splitlines()[0])
 
-    check(verify.test_samples_are_recorded, one, machine, found, declared, Report())
+    check(verify.test_samples_are_recorded, one, machine, found, declared, CheckReporter([]))
     check(verify.test_metrics_of_the_recorder_are_new, one, machine, found, declared)
-    check(verify.test_samples_of_other_nodes_arrive, one, machine, found, declared, Report())
+    check(verify.test_samples_of_other_nodes_arrive, one, machine, found, declared, CheckReporter([]))
     return failed, skipped
 
 
@@ -163,7 +163,9 @@ def listening(root: Path, found: Rack, name: str = "spark1") -> str:
     """What is wrong with the address at which samples are received; empty where nothing is."""
     one, declared = found.nodes[name], found.options(BlackboxOptions)
     try:
-        verify.test_samples_are_received_at_the_management_address(one, Machine(root), found, declared, Report())  # type: ignore[arg-type]
+        verify.test_samples_are_received_at_the_management_address(
+            one, Machine(root), found, declared, CheckReporter([])
+        )
     except AssertionError as error:
         return str(error).splitlines()[0]
     return ""

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from core.model import Rack
-from roles.blackbox import journal_stream, netconsole, verify
+from core.verify.reporter import CheckReporter
+from roles.blackbox import certificate_authority, journal_stream, netconsole, verify
 from roles.blackbox.certificate_authority import RackAuthority
 from roles.blackbox.options import BlackboxOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 from tests.unit.roles.test_blackbox_certificates import key
 
 RIGHT = {
@@ -69,14 +70,6 @@ for a in "$@"; do echo "LISTEN 0 64 $a 0.0.0.0:*"; done""",
     return root
 
 
-class Report:
-    """The part of the reporter that these checks use."""
-
-    def judge(self, faults: Any) -> None:
-        found = list(faults)
-        assert not found, "; ".join(found)
-
-
 def outcomes(
     root: Path, found: Rack, excluded: frozenset[str] = frozenset(), received: str = ""
 ) -> tuple[list[str], list[str]]:
@@ -95,8 +88,8 @@ def outcomes(
         except (AssertionError, pytest.fail.Exception) as error:
             failed.append(str(error).splitlines()[0])
 
-    check(verify.test_journals_are_received_at_the_management_address, one, machine, found, declared, Report())
-    check(verify.test_the_node_has_its_own_certificate, one, machine, found, declared, Report())
+    check(verify.test_journals_are_received_at_the_management_address, one, machine, found, declared, CheckReporter([]))
+    check(verify.test_the_node_has_its_own_certificate, one, machine, found, declared, CheckReporter([]))
     machines = {"spark2": Machine(other)}
     check(verify.test_the_journal_arrives_at_another_node, one, machine, found, declared, machines, excluded)
     return failed, skipped
@@ -135,6 +128,23 @@ def test_a_certificate_of_another_key_fails(tmp_path: Path) -> None:
     root = node(tmp_path)
     key(root)
     assert outcomes(root, rack())[0] == [f"spark1: {journal_stream.CERTIFICATE} is not of {journal_stream.KEY}"]
+
+
+def test_a_certificate_that_is_about_to_end_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificate_authority, "NODE_DAYS", 29)
+    assert outcomes(node(tmp_path / "a"), rack())[0] == [
+        f"spark1: {journal_stream.CERTIFICATE} ends within 30 days; run sparkrack apply --only blackbox"
+    ]
+    monkeypatch.setattr(certificate_authority, "NODE_DAYS", 31)
+    assert outcomes(node(tmp_path / "b"), rack())[0] == []
+
+
+def test_a_port_that_is_open_where_no_journal_comes_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_stream, "senders", lambda _rack, _node: ())
+    assert outcomes(node(tmp_path / "a"), rack())[0] == [
+        "spark1: 10.77.0.11:19532 is open, and rack.yaml has no journal come to this node"
+    ]
+    assert outcomes(node(tmp_path / "b", listens=""), rack())[0] == []
 
 
 def test_a_line_that_does_not_arrive_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +186,7 @@ def kernel_outcomes(
         except (AssertionError, pytest.fail.Exception) as error:
             failed.append(str(error).splitlines()[0])
 
-    check(verify.test_kernel_messages_are_received_at_the_management_address, Report())
+    check(verify.test_kernel_messages_are_received_at_the_management_address, CheckReporter([]))
     machines = {"spark2": Machine(other)}
     check(verify.test_the_kernel_messages_arrive_at_another_node, machines, frozenset[str]())
     return failed, skipped

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from core.model import CONTAINER_SLICE
-from core.verify.reporter import CheckReporter
 from roles.docker import desired, verify
 from roles.docker.options import DockerOptions
 from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import checks, reported
 
 RACK = loaded(SWITCH)
 CONFIG = desired.edited("", RACK.options(DockerOptions))
@@ -48,21 +46,7 @@ def node(root: Path) -> Path:
 
 
 def failures(root: Path) -> list[str]:
-    machine, spark1, reported = Machine(root), RACK.nodes["spark1"], []
-
-    def check(test: Callable[..., None], *arguments: object) -> None:
-        try:
-            test(spark1, machine, *arguments)
-        except AssertionError as error:
-            reported.append(str(error).splitlines()[0].replace(str(root), ""))
-
-    check(verify.test_the_engine_runs_now_and_after_a_boot)
-    check(verify.test_the_engine_has_the_settings, RACK)
-    check(verify.test_daemon_json_is_what_dockerd_takes)
-    check(verify.test_daemon_json_says_what_the_rack_says, RACK)
-    check(verify.test_every_container_is_bounded, RACK, CheckReporter([]))
-    check(verify.test_the_user_may_use_docker, RACK)
-    return reported
+    return [text for check in checks(verify) for text in reported(check.values[0], root, RACK)]
 
 
 def test_a_node_that_is_right(tmp_path: Path) -> None:
@@ -85,7 +69,14 @@ TOOLS = [
     ("dockerd", "echo 'unable to configure' >&2; exit 1", "unable to configure"),
     ("stat", "echo ops:ops:644", "/etc/docker/daemon.json belongs to ops:ops"),
     ("stat", "echo root:root:666", "/etc/docker/daemon.json can be written by others, its mode is 666"),
+    ("docker", DOCKER.replace("systemd false", " false"), "docker info reports no cgroup driver: no reason given"),
+    (
+        "docker",
+        f"case $1 in info) echo 'no permission' >&2;; esac\n{DOCKER.replace('systemd false', ' false')}",
+        "docker info reports no cgroup driver: no permission",
+    ),
     ("id", "echo ops sudo", "ops is not in group docker"),
+    ("id", "echo 'id: ops: no such user' >&2; exit 1", "id: ops: no such user"),
 ]
 
 
@@ -125,3 +116,21 @@ def test_a_file_that_is_not_there(tmp_path: Path, path: str) -> None:
     (reported,) = failures(tmp_path)
     assert path in reported
     assert "No such file" in reported
+
+
+def test_an_engine_that_does_not_answer(tmp_path: Path) -> None:
+    stand_in(node(tmp_path), "docker", "echo 'Cannot connect to the Docker daemon' >&2; exit 1")
+    assert failures(tmp_path) == [
+        "spark1: docker info: Cannot connect to the Docker daemon",
+        "spark1: docker ps: Cannot connect to the Docker daemon",
+    ]
+
+
+def test_a_container_that_ends_while_it_is_asked_about_is_left_out(tmp_path: Path) -> None:
+    stand_in(node(tmp_path), "docker", DOCKER.replace("*) echo '/web", "*) exit 1; echo '/web"))
+    assert failures(tmp_path) == []
+
+
+def test_an_engine_that_does_not_run_has_no_settings(tmp_path: Path) -> None:
+    stand_in(node(tmp_path), "systemctl", "exit 1")
+    assert failures(tmp_path)[0] == "spark1: docker.service is unknown, wanted active"

@@ -15,7 +15,7 @@ from core.verify.reporter import MEASURED, CheckReporter, properties_named
 from roles.fabric import verify
 from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import calls, stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 
 RACK = loaded(SWITCH)
 PAIRS = [pair for pair in reachable(RACK) if pair[0].half.node == "spark1"]

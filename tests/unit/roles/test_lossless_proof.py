@@ -11,7 +11,8 @@ from core.model import Rack
 from roles.lossless import boot_unit, desired, verify
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import run, stand_in
-from tests.unit.roles.card import NAMES, Machine, card, driver_answers, traffic_class
+from tests.unit.roles.card import NAMES, card, driver_answers, traffic_class
+from tests.unit.roles.checked_node import Machine
 
 
 def rack(policy: str) -> Rack:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from testinfra.backend.base import CommandResult
 
 from core.model.model_lock import ModelFile, ModelRecord
 from core.model.models import Model
 from roles.models import verify
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 from tests.unit.roles.models_hub import sha256
 
 RACK = loaded(changed(SWITCH, ("rack: two", "rack: two\nmodels: {m: {source: a/b}, n: {source: a/c}}")))
@@ -25,8 +25,8 @@ RECORD = ModelRecord("a/b", "c" * 40, FILES, {})
 class StoreMachine(Machine):
     """Its store is in its folder."""
 
-    def run(self, command: str) -> SimpleNamespace:
-        return super().run(command.replace("/srv/models", f"{self._root}/srv/models"))
+    def run(self, command: str, *args: str, **options: object) -> CommandResult:
+        return super().run(command.replace("/srv/models", f"{self.backend.root}/srv/models"), *args, **options)
 
 
 @pytest.fixture
@@ -60,9 +60,10 @@ def test_a_node_that_is_right(root: Path) -> None:
     assert failures(root) == []
 
 
-@pytest.mark.parametrize("batch", [1, 5001])
-def test_several_commands(root: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+@pytest.mark.parametrize(("batch", "sizes"), [(1, [1, 1, 1, 1]), (5001, [1, 2, 1]), (5004, [4])])
+def test_several_commands(root: Path, monkeypatch: pytest.MonkeyPatch, batch: int, sizes: list[int]) -> None:
     monkeypatch.setattr(verify, "BATCH", batch)
+    assert [len(files) for files in verify._batches(FILES)] == sizes
     assert failures(root) == []
     (root / "srv/models/n/-x").write_bytes(b"Y")
     assert len(failures(root)) == 1
@@ -109,3 +110,11 @@ def test_a_transfer_that_runs(root: Path) -> None:
 
 def test_a_model_is_one_folder() -> None:
     assert str(Model(name="m", source="a/b").folder) == "/srv/models/m"
+
+
+@pytest.mark.parametrize(
+    ("words", "why"), [("echo 'input/output error' >&2; ", "input/output error"), ("", "sha256sum fails")]
+)
+def test_a_disk_that_cannot_be_read_is_named(root: Path, words: str, why: str) -> None:
+    stand_in(root, "xargs", f"{words}exit 123")
+    assert failures(root) == [f"/srv/models/m: {why}"]

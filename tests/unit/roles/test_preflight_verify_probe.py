@@ -126,6 +126,7 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("6.17.0-1021", "7.0.0-1019", "spark1: kernel 7.0.0-1019-nvidia runs without kho=off"),
         ("kernel\t6.17", "kernel\tmine", "spark1: kernel is mine.0-1021-nvidia"),
         ("machine-id\t0123", "machine-id\t", "spark1: its machine-id is unknown"),
+        ("room\t/ ", "place\t/ ", "spark1: the free space on / is unknown"),
     ],
 )
 def test_each_gate_can_fail(healthy: str, old: str, new: str, line: str) -> None:

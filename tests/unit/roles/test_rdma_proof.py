@@ -17,8 +17,8 @@ from core.verify.measurements import parse_measurement
 from core.verify.reporter import FAULT, MEASURED, UNKNOWN, CheckReporter, properties_named
 from roles.rdma import bandwidth, desired, environment, verify
 from tests.unit.model.racks import SWITCH, loaded
-from tests.unit.ops.shells import run, stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.ops.shells import run, stand_in, write
+from tests.unit.roles.checked_node import Machine, function_of, reported
 
 RACK = loaded(SWITCH)
 NODE = RACK.nodes["spark1"]
@@ -48,8 +48,7 @@ def failures(root: Path, rack: Rack = RACK) -> list[str]:
     """What the checks say."""
     machine = Machine(root)
     reported: list[str] = []
-    wanted_of: Callable[..., dict[str, str]] = getattr(verify.wanted, "__wrapped__", verify.wanted)
-    wanted = wanted_of(rack, NODE, machine)
+    wanted = function_of(verify.wanted)(rack, NODE, machine)
 
     def check(test: Callable[..., None], *arguments: Any) -> None:
         properties: list[tuple[str, object]] = []
@@ -106,6 +105,35 @@ def test_what_a_tool_says(tmp_path: Path, tool: str, script: str) -> None:
     stand_in(root, tool, script)
     reported = failures(root)
     assert any(TOOLS[tool, script] in line for line in reported), reported
+
+
+def test_a_file_of_nccl_that_cannot_be_read_fails(tmp_path: Path) -> None:
+    write(tmp_path, desired.NCCL_CONF, "NCCL_IB_DISABLE=0\n")
+    assert reported(verify.test_nccl_conf_does_not_turn_rdma_off, tmp_path, RACK) == []
+    stand_in(tmp_path, "awk", "echo 'awk: input/output error' >&2; exit 2")
+    assert reported(verify.test_nccl_conf_does_not_turn_rdma_off, tmp_path, RACK) == [
+        f"spark1: {desired.NCCL_CONF} cannot be read: awk: input/output error"
+    ]
+
+
+def test_a_configuration_of_the_next_boot_that_cannot_be_read_fails(tmp_path: Path) -> None:
+    stand_in(tmp_path, "systemd-analyze", "echo 'no such verb' >&2; exit 1")
+    assert reported(verify.test_each_half_answers_for_itself_after_a_boot, tmp_path, RACK) == [
+        "spark1: systemd-analyze: no such verb"
+    ]
+
+
+def test_a_program_that_finds_no_gid_fails(tmp_path: Path) -> None:
+    check = verify.test_gids_are_found
+    assert reported(check, tmp_path, RACK) == ["skipped: the node has no RDMA devices (a virtual one never has)"]
+    (tmp_path / "sys/class/infiniband").mkdir(parents=True)
+    program = write(tmp_path, environment.GID_INDEX, "#!/bin/sh\necho 3\n")
+    program.chmod(0o755)
+    properties: list[tuple[str, object]] = []
+    assert reported(check, tmp_path, RACK, report=CheckReporter(properties)) == []
+    assert properties == [("note", "spark1: 3")]
+    program.write_text("#!/bin/sh\necho 'no GID has 192.168.100.1' >&2; exit 1\n")
+    assert reported(check, tmp_path, RACK) == ["spark1: no GID has 192.168.100.1"]
 
 
 def test_an_address_that_no_one_holds(tmp_path: Path) -> None:

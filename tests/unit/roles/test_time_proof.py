@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from core.model import Rack
+from core.verify.reporter import CheckReporter
 from roles.time import desired, verify
 from roles.time.options import TimeOptions
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.ops.shells import stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine
 
 TRACKING = "0A4D0001,10.77.0.1,3,1700000000.1,{offset},0.00001,0.00002,1.5,0.0,0.1,0.001,0.0002,64.2,{leap}"
 RIGHT = {
@@ -48,14 +49,6 @@ def node(root: Path, **broken: str) -> Path:
     return root
 
 
-class Report:
-    """The part of the reporter that these checks use."""
-
-    def judge(self, faults: Any) -> None:
-        found = list(faults)
-        assert not found, "; ".join(found)
-
-
 def failures(root: Path) -> list[str]:
     two = rack()
     one, machine, options = two.nodes["spark1"], Machine(root), two.options(TimeOptions)
@@ -71,7 +64,7 @@ def failures(root: Path) -> list[str]:
     check(verify.test_the_time_zone_is_the_declared_one, one, machine, options)
     running = [unit for unit in desired.MANAGED if verify.state(machine, "is-active", unit) == "active"]
     for unit in running:
-        check(verify.test_one_daemon_starts_at_boot, one, machine, unit, Report())
+        check(verify.test_one_daemon_starts_at_boot, one, machine, unit, CheckReporter([]))
         check(verify.test_the_server_in_use_is_declared, one, machine, two, unit)
         check(verify.test_the_offset_is_small, one, machine, unit)
     return reported

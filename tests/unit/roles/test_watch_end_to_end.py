@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from core.verify.reporter import CheckReporter
 from roles.watch import desired, verify
 from roles.watch.desired import ALERTMANAGER_PORT, alertmanager_dropin, server_address
 from sparkrack.cli.main import sparkrack
@@ -37,7 +38,7 @@ from tests.unit.cli.cli_fixtures import SPARKRACK
 from tests.unit.drift.plans import machine, plan
 from tests.unit.model.racks import SWITCH, changed
 from tests.unit.ops.shells import stand_in, write
-from tests.unit.roles.card import Machine
+from tests.unit.roles.checked_node import Machine, reported
 from tests.unit.roles.test_watch_node_metrics import BOOT, UNITS, boots, guarded, ran, systemd
 from tests.unit.roles.test_watch_switch_reader import read_rack
 from tests.unit.roles.watch_server import LIMIT, Server, on_loopback, running, wait_for
@@ -135,17 +136,9 @@ def test_the_screen_renews_itself_until_it_is_ended(server: Server, tmp_path: Pa
     assert "clock MHz" in seen
 
 
-class Report:
-    """The part of the reporter that these checks use."""
-
-    def judge(self, faults: Any) -> None:
-        found = list(faults)
-        assert not found, "; ".join(found)
-
-
 def test_what_a_node_knows_of_itself_raises_an_alert(server: Server, tmp_path: Path) -> None:
     """By the program of the node: the memory guard ended containers. The proof wants these metrics to be new."""
-    report: Any = Report()
+    report = CheckReporter([])
     machine: Any = Machine(tmp_path)
     stand_in(tmp_path, "systemctl", "printf 'ActiveState=active\\nUnitFileState=enabled\\n'")
     spark2 = server.rack.nodes["spark2"]
@@ -212,7 +205,7 @@ def test_what_an_operator_delivers_is_collected_and_its_age_raises_an_alert(
 
 
 def test_the_proof_asks_what_runs(server: Server, tmp_path: Path) -> None:
-    report: Any = Report()
+    report = CheckReporter([])
     machine: Any = Machine(tmp_path)
     for node in server.rack.nodes.values():
         verify.test_the_exporter_answers(node, machine, server.rack)  # type: ignore[arg-type]
@@ -224,16 +217,8 @@ def test_the_proof_asks_what_runs(server: Server, tmp_path: Path) -> None:
 
 def test_the_proof_compares_what_runs_with_what_is_declared(server: Server, tmp_path: Path) -> None:
     """Of the programs here, which have other waits, and another folder; and another label by a test before."""
-    machine: Any = Machine(tmp_path)
-    found: list[str] = []
-
-    class Collected(Report):
-        def judge(self, faults: Any) -> None:
-            found.extend(faults)
-
-    report: Any = Collected()
     at = server.rack.nodes["spark2"]
-    verify.test_the_declared_configuration_is_what_runs(at, machine, server.rack, report)
+    found = reported(verify.test_the_declared_configuration_is_what_runs, tmp_path, server.rack, server=at)
     assert "spark2: NodeSilent waits 1 s, wanted 30" in found
     assert [fault for fault in found if ".labels.rank is " not in fault and " waits " not in fault] == [
         "spark2: prometheus.global.scrape_interval is 1s, wanted 5s",
@@ -268,7 +253,7 @@ def test_a_node_that_dies_is_told(server: Server, tmp_path: Path) -> None:
     quiet = shown(server, tmp_path, "--quiet")
     assert "clock MHz" not in quiet.output
     assert "NodeSilent" in quiet.output
-    report: Any = Report()
+    report = CheckReporter([])
     machine: Any = Machine(tmp_path)
     with pytest.raises(AssertionError, match=r"spark1 is down: .*connection refused"):
         verify.test_every_node_is_scraped(server.rack.nodes["spark2"], machine, server.rack, report)

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from roles.watch import desired, rules, verify
+from core.verify.reporter import CheckReporter
+from roles.watch import desired, node_metrics, notifications, rules, scrape, switch_reader, verify
 from roles.watch.options import WatchOptions
-from tests.unit.ops.shells import stand_in
-from tests.unit.roles.card import Machine
+from tests.unit.ops.shells import stand_in, write
+from tests.unit.roles.checked_node import Check, Machine, reported
 from tests.unit.roles.watch_tools import rack
 
 SOCKETS = """\
@@ -24,14 +25,6 @@ LISTEN 0 128 0.0.0.0:22 0.0.0.0:* users:(("sshd",pid=1,fd=3))
 """
 
 
-class Report:
-    """The part of the reporter that these checks use."""
-
-    def judge(self, faults: Any) -> None:
-        found = list(faults)
-        assert not found, "; ".join(found)
-
-
 def judged(root: Path, check: Any, name: str, sockets: str = SOCKETS, units: str = "") -> str:
     """What a check says against a node of this name; empty when it passes."""
     found = rack("{server: spark2}")
@@ -40,7 +33,7 @@ def judged(root: Path, check: Any, name: str, sockets: str = SOCKETS, units: str
     stand_in(root, "ss", f"printf %s {shlex.quote(sockets)}")
     machine: Any = Machine(root)
     try:
-        check(found.nodes[name], machine, found, found.options(WatchOptions), Report())
+        check(found.nodes[name], machine, found, found.options(WatchOptions), CheckReporter([]))
     except AssertionError as fault:
         return str(fault).splitlines()[0]
     return ""
@@ -85,6 +78,137 @@ def test_a_program_that_listens_elsewhere(tmp_path: Path, old: str, new: str, sa
     assert said in found
 
 
+def answers(root: Path, contents: dict[str, Any]) -> None:
+    """What the programs of spark2 answer at a port and path: a text, or data; nothing answers at any other."""
+    cases = ""
+    for number, (place, content) in enumerate(contents.items()):
+        write(root, f"/answers/{number}", content if isinstance(content, str) else json.dumps(content))
+        cases += f"http://10.77.0.12:{place}) cat {root}/answers/{number} ;;\n"
+    stand_in(
+        root,
+        "python3",
+        f"case $4 in\n{cases}*) echo 'urlopen error [Errno 111] Connection refused' >&2; exit 1 ;; esac",
+    )
+
+
+def asked(root: Path, check: Check, **values: object) -> list[str]:
+    """What a check reports about spark2, the server."""
+    found = rack("{server: spark2}")
+    at = found.nodes["spark2"]
+    return reported(check, root, found, node=at, server=at, declared=found.options(WatchOptions), **values)
+
+
+SERIES = ("node_memory_MemAvailable_bytes", "node_boot_time_seconds", "node_network_up", "node_uname_info")
+
+
+def test_an_exporter_with_what_alerts_look_at(tmp_path: Path) -> None:
+    answers(tmp_path, {"9100/metrics": "".join(f'{name}{{device="x"}} 1\n' for name in SERIES)})
+    assert asked(tmp_path, verify.test_the_exporter_answers) == []
+
+
+@pytest.mark.parametrize("lacking", SERIES)
+def test_an_exporter_that_lacks_a_series_fails(tmp_path: Path, lacking: str) -> None:
+    answers(tmp_path, {"9100/metrics": "".join(f"{name} 1\n" for name in SERIES if name != lacking)})
+    assert asked(tmp_path, verify.test_the_exporter_answers) == [f"spark2: the exporter has no {lacking}"]
+
+
+def test_an_exporter_that_does_not_answer_fails(tmp_path: Path) -> None:
+    answers(tmp_path, {})
+    assert asked(tmp_path, verify.test_the_exporter_answers) == [
+        "spark2: http://10.77.0.12:9100/metrics: urlopen error [Errno 111] Connection refused"
+    ]
+
+
+def target(node: str, health: str = "up") -> dict[str, Any]:
+    return {"labels": {"job": "node", "node": node}, "health": health, "lastError": "connection refused"}
+
+
+@pytest.mark.parametrize(
+    ("targets", "said"),
+    [
+        ([target("spark1"), target("spark2")], []),
+        ([target("spark1")], ["spark2: spark2 is no target"]),
+        ([target("spark1"), target("spark2"), target("old")], ["spark2: old is no node of the rack"]),
+        ([target("spark1", "down"), target("spark2")], ["spark2: spark1 is down: connection refused"]),
+    ],
+)
+def test_the_targets_of_prometheus(tmp_path: Path, targets: list[dict[str, Any]], said: list[str]) -> None:
+    other = {"labels": {"job": "engines", "node": "spark9"}, "health": "down"}
+    answers(tmp_path, {"9090/api/v1/targets?state=active": {"data": {"activeTargets": [*targets, other]}}})
+    assert asked(tmp_path, verify.test_every_node_is_scraped) == said
+
+
+OWN = "http://10.77.0.12:9093/api/v2/alerts"
+
+
+@pytest.mark.parametrize(
+    ("urls", "said"),
+    [
+        ([OWN], []),
+        ([], [f"spark2: Prometheus sends alerts to nothing, wanted {OWN}"]),
+        ([OWN, "http://x:9093/y"], [f"spark2: Prometheus sends alerts to {OWN}, http://x:9093/y, wanted {OWN}"]),
+    ],
+)
+def test_where_prometheus_sends_alerts(tmp_path: Path, urls: list[str], said: list[str]) -> None:
+    data = {"data": {"activeAlertmanagers": [{"url": url} for url in urls]}}
+    answers(tmp_path, {"9090/api/v1/alertmanagers": data, "9093/-/ready": "OK"})
+    assert asked(tmp_path, verify.test_prometheus_knows_its_alertmanager) == said
+
+
+def test_an_alertmanager_that_does_not_answer_fails(tmp_path: Path) -> None:
+    answers(tmp_path, {"9090/api/v1/alertmanagers": {"data": {"activeAlertmanagers": [{"url": OWN}]}}})
+    assert asked(tmp_path, verify.test_prometheus_knows_its_alertmanager) == [
+        "spark2: http://10.77.0.12:9093/-/ready: urlopen error [Errno 111] Connection refused"
+    ]
+
+
+def test_a_node_whose_own_metrics_are_missing_fails(tmp_path: Path) -> None:
+    answers(tmp_path, {"9100/metrics": "node_load1 1\n"})
+    stand_in(tmp_path, "systemctl", "echo ActiveState=active; echo UnitFileState=enabled")
+    assert asked(tmp_path, verify.test_the_node_exports_what_it_knows_of_itself) == [
+        f"spark2: the exporter has nothing of {node_metrics.METRICS}; journalctl --unit={node_metrics.SERVICE}"
+    ]
+
+
+def test_the_last_reading_of_a_switch(tmp_path: Path) -> None:
+    name = 'sparkrack_switch_reading_timestamp_seconds{switch="crs812"}'
+    answers(tmp_path, {"9100/metrics": f'{name} 1000\nsparkrack_switch_up{{switch="crs812"}} 1\n'})
+    check = verify.test_the_last_reading_of_each_switch_is_whole_and_new
+    stand_in(tmp_path, "date", "echo 1010")
+    assert asked(tmp_path, check, switches=("crs812",)) == []
+    assert asked(tmp_path, check, switches=("crs813",)) == ["spark2: crs813 has no reading"]
+    stand_in(tmp_path, "date", "echo 9000")
+    assert asked(tmp_path, check, switches=("crs812",)) == [
+        f"spark2: crs812 was read 8000 s ago, wanted at most {switch_reader.STALE}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("scrape_interval: 15s", "scrape_interval: 15s", []),
+        (
+            "scrape_interval: 15s",
+            "scrape_interval: 1m",
+            ["spark2: prometheus.global.scrape_interval is 1m, wanted 15s"],
+        ),
+    ],
+)
+def test_a_configuration_that_runs(tmp_path: Path, old: str, new: str, said: list[str]) -> None:
+    found = rack("{server: spark2}")
+    running = scrape.prometheus_file(found).content.decode()
+    assert old in running
+    answers(
+        tmp_path,
+        {
+            "9090/api/v1/status/config": {"data": {"yaml": running.replace(old, new)}},
+            "9090/api/v1/rules": {"data": {"groups": []}},
+            "9093/api/v2/status": {"config": {"original": notifications.alertmanager_text(found, {}).decode()}},
+        },
+    )
+    assert asked(tmp_path, verify.test_the_declared_configuration_is_what_runs) == said
+
+
 def test_alerts_that_are_not_loaded_or_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = rack("{server: spark2}")
     loaded = [{"name": name, "type": "alerting", "health": "ok"} for name in rules.alert_names(found)]
@@ -92,10 +216,10 @@ def test_alerts_that_are_not_loaded_or_fail(tmp_path: Path, monkeypatch: pytest.
     gone = loaded.pop()
     loaded.append({"name": "Strange", "type": "alerting", "health": "ok"})
     data = {"data": {"groups": [{"rules": loaded}]}}
-    stand_in(tmp_path, "python3", f"printf %s {shlex.quote(json.dumps(data))}")
+    answers(tmp_path, {"9090/api/v1/rules": data})
     machine: Any = Machine(tmp_path)
     with pytest.raises(AssertionError) as fault:
-        verify.test_the_alerts_are_evaluated(found.nodes["spark2"], machine, found, Report())  # type: ignore[arg-type]
+        verify.test_the_alerts_are_evaluated(found.nodes["spark2"], machine, found, CheckReporter([]))
     for part in (f"{gone['name']} is not loaded", "Strange is loaded and not declared", "NodeSilent: many-to-many"):
         assert part in str(fault.value)
     assert desired.server(found) == found.nodes["spark2"]
@@ -105,7 +229,7 @@ def timer_judged(root: Path, state: str) -> None:
     found = rack("{server: spark2}")
     stand_in(root, "systemctl", f"printf %s {shlex.quote(state)}")
     machine: Any = Machine(root)
-    report: Any = Report()
+    report = CheckReporter([])
     verify.test_the_switches_are_read_every_minute(found.nodes["spark2"], machine, ("crs812",), report)
 
 

@@ -41,6 +41,16 @@ def test_from_the_factory(rack: MakeRack) -> None:
     )
 
 
+def test_lossless_traffic_halts_all_ports_when_queues_or_buffers_change(rack: MakeRack) -> None:
+    assert (
+        "traffic classes: halts traffic of all ports for a moment" in planned(rack, factory(), lossless="roce").effects
+    )
+    tables = declared(rack, lossless="roce")
+    (row,) = [row for row in tables[f"{QOS}/profile"] if row.get("name") == "roce"]
+    row["dscp"] = "27"
+    assert planned(rack, tables, lossless="roce").effects == ("traffic classes: disturbs nothing",)
+
+
 def test_from_the_factory_in_four_sentences(rack: MakeRack) -> None:
     first, second, *_ = planned(rack, factory()).batches
     (sizes,) = sentences(first)
