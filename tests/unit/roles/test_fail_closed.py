@@ -55,7 +55,7 @@ MISLEADING: Mapping[str, Any] = {
     "missing tool": {"exit": 127},
     "permission denied": {"exit": 1},
 }
-"""What a broken node says in place of a fact. Only a plan gets them: all kinds of run judge an answer by the same code."""
+"""What a broken node says in place of a fact. A plan alone gets them: all kinds of run judge it by the same code."""
 FAULTS: Mapping[str, Any] = {**UNREADABLE, **MISLEADING}
 ERRORS = (
     TimeoutError("timed out"),
