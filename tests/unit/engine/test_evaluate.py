@@ -1,4 +1,4 @@
-"""What a plan shows of nodes, and that it leaves nothing behind. tests/unit/roles/test_operations.py plans each case."""
+"""What a plan shows, and that it leaves nothing behind. tests/unit/roles/test_operations.py plans each case."""
 
 from __future__ import annotations
 

@@ -45,8 +45,12 @@ def node_of(role: str) -> dict[str, Any]:
 
 
 def rack_of(case: dict[str, Any]) -> Rack:
+    """The rack of a case; one object for all cases with the same text, since a rack is never changed."""
     text = (VALID / f"{case.get('base', 'switch')}.yaml").read_text()
-    return loaded(changed(text, *map(tuple, case.get("rack", []))))
+    return _loaded(changed(text, *map(tuple, case.get("rack", []))))
+
+
+_loaded = cache(loaded)
 
 
 def node_in(role: str, case: dict[str, Any]) -> dict[str, Any]:

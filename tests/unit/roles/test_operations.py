@@ -1,5 +1,5 @@
-"""Every case in tests/cases/operations, in every kind of run: a plan, a dry run, one that shows its plan and then executes
-it, and one that executes at once.
+"""Every case in tests/cases/operations, in every kind of run: a plan, a dry run, one that shows its plan and then
+executes it, and one that executes at once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 from core.model import Rack
 from tests.unit.engine.evaluated_cases import check_plan
-from tests.unit.engine.fake_rack import node_in
+from tests.unit.engine.fake_rack import node_in, without_shell
 from tests.unit.ops.fakenode import MODES, Answers, run
 from tests.unit.roles.cases import DEPLOYS, OPERATIONS, matches, named, rack_of, read
 
@@ -19,16 +19,18 @@ PLANNED = ("dry", "asked")
 """Runs that count what they would change before they execute anything."""
 
 
-@pytest.mark.parametrize(
-    "path", sorted(OPERATIONS.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}"
-)
+CASES = sorted(OPERATIONS.glob("*/*.yaml"))
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_case_ends_as_its_file_says_in_every_kind_of_run(path: Path) -> None:
     role, case = path.parent.name, read(path)
     assert case["ends"] in ("right", "changed", "refused", "failed")
     rack = rack_of(case)
-    for mode in MODES:
-        with named(mode):
-            check_run(role, case, rack, mode)
+    with without_shell():
+        for mode in MODES:
+            with named(mode):
+                check_run(role, case, rack, mode)
     with named("plan"):
         check_plan(role, path.stem, case, rack)
 
