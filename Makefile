@@ -11,8 +11,6 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 # Templates of scripts are checked as rendered: tests/unit/test_shell_templates.py
 SHELL_FILES := $(filter-out %.py,$(wildcard scripts/*)) .ci/run lab/image/*.sh lab/image/boot-node $(wildcard */*/files/*.sh)
-# Each tier ends with its slowest tests.
-SLOWEST := --durations=20 --durations-min=1
 
 help: ## Say what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -30,16 +28,16 @@ demo: setup ## Build a virtual rack, deploy it twice, verify it, reboot a node, 
 	@NODES=$(NODES) scripts/demo
 
 test: setup lint ## What guards every promise: unit, cases, emulator, the virtual rack, and a tenth of the soak tests
-	@$(BIN)/python -m tests.run_twice $(WORKERS) $(SLOWEST)
+	@$(BIN)/python -m tests.run_twice $(WORKERS)
 
 soak: setup ## All soak tests: the long rest, a tenth of which is part of `make test`
-	@$(BIN)/pytest -m soak $(WORKERS) $(SLOWEST)
+	@$(BIN)/pytest -m soak $(WORKERS)
 
 unit: setup ## The part of `make test` that needs no virtual rack
-	@$(BIN)/pytest -m 'not lab' $(WORKERS) $(SLOWEST)
+	@$(BIN)/pytest -m 'not lab' $(WORKERS)
 
 engines: setup ## All comparisons of the table of engine options with the parsers of real releases
-	@$(BIN)/pytest -m 'soak or not soak' $(SLOWEST) tests/unit/engines/test_real_parsers.py
+	@$(BIN)/pytest -m 'soak or not soak' tests/unit/engines/test_real_parsers.py
 
 lint: setup ## Style, types, who may import whom, and shell scripts
 	@$(BIN)/ruff check .

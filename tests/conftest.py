@@ -5,14 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from pathlib import Path
 
 import hypothesis
 import pytest
 from gevent import monkey
 
 from core.util import scrub
-from tests.scheduling import Workers, auto_workers
+from tests.end_of_run import EndOfRun
+from tests.scheduling import LAB, Workers, auto_workers
 from tests.tiers import Tiers
 
 # pyinfra's own command, parts of which we import, replaces threads and sockets of the process that imports it; xdist's
@@ -42,14 +42,16 @@ def _no_declared_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Freeze the imported and collected objects, about 9000 tests: no later garbage collection visits them."""
+    """Freeze the imported and collected objects, thousands of tests: no later garbage collection visits them."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the plugins that select the soak tests and hand out files to workers."""
-    config.pluginmanager.register(Tiers(config), "tiers")
+    """Register the plugins that select the soak tests, hand out files to workers and print the last lines."""
+    tiers = Tiers(config)
+    config.pluginmanager.register(tiers, "tiers")
+    config.pluginmanager.register(EndOfRun(config, tiers), "end of run")
     config.pluginmanager.register(Workers(), "workers")
 
 
@@ -64,6 +66,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     before those that need the worker's: a worker does not have two at a time, and does not wait for the one that makes
     the snapshot from which the others restore theirs.
     """
-    folder = Path(__file__).parent / "lab"
     on_the_workers = {item.path for item in items if "worker" in getattr(item, "fixturenames", ())}
-    items.sort(key=lambda item: (folder not in item.path.parents, item.path in on_the_workers))
+    items.sort(key=lambda item: (not item.nodeid.startswith(LAB), item.path in on_the_workers))

@@ -66,7 +66,7 @@ def crossed(
 
 
 class Tiers:
-    """Deselects the soak tests of the other parts, and reports in the summary how many ran."""
+    """Deselects the soak tests of the other parts, and counts them for the last lines of the run."""
 
     def __init__(self, config: pytest.Config) -> None:
         worker = getattr(config, "workerinput", None)
@@ -107,9 +107,11 @@ class Tiers:
         """Each worker collects all tests, so that the counts of one are those of the run."""
         self.ran, self.all = getattr(node, "workeroutput", {}).get("soak", (self.ran, self.all))
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def lines(self) -> list[str]:
+        """Return the line that says how many soak tests were selected and how many are left; none without any."""
         if not self.all:
-            return
+            return []
         which = "all" if self.everything else f"part {self.part} of {PARTS}, chosen by the number of commits"
-        more = "" if self.ran == self.all else "; `make soak` runs all"
-        terminalreporter.write_line(f"soak tests: {self.ran} of {self.all} selected ({which}){more}")
+        left = self.all - self.ran
+        more = f"; {left} are left to `make soak`" if left else ""
+        return [f"soak tests: {self.ran} of {self.all} selected ({which}){more}"]

@@ -17,7 +17,7 @@ from tests.unit.verify.reports import HOSTILE, example, failed, fine, passed, sk
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
-RACK = load(REPOSITORY / "examples/rack.yaml")
+RACK_FILE = REPOSITORY / "examples/rack.yaml"
 SVG = """\
 <svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" width="900" height="300">
 <script>parent.document.title = "run"</script><image xlink:href="http://127.0.0.1:9/a.png" width="9" height="9"/>
@@ -73,7 +73,7 @@ return [...context.getImageData(0, 0, 90, 30).data].reduce((sum, part, at) => su
 
 def scene(name: str) -> Report:
     if name == "eight":
-        return example(RACK)
+        return example(load(RACK_FILE))
     if name == "proven":
         return told(fine())
     made = [

@@ -12,6 +12,7 @@ import pytest
 
 from tests.lab.converged import converged
 from tests.lab.virtual import REPOSITORY, VirtualRack
+from tests.scheduling import LAB
 
 NODES = ("spark1", "spark2", "spark3")
 FOLDER = Path(__file__).parent
@@ -20,7 +21,7 @@ FOLDER = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests in this folder: all need the virtual rack."""
     for item in items:
-        if FOLDER in item.path.parents:
+        if item.nodeid.startswith(LAB):
             item.add_marker(pytest.mark.lab)
 
 

@@ -14,11 +14,14 @@ from tests.tiers import PARTS, part_of, part_of_commit
 
 CONFTEST = """\
 import pytest
+from tests.end_of_run import EndOfRun
 from tests.tiers import Tiers
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "soak: of the long rest")
-    config.pluginmanager.register(Tiers(config))
+    tiers = Tiers(config)
+    config.pluginmanager.register(tiers)
+    config.pluginmanager.register(EndOfRun(config, tiers))
 """
 TESTS = """\
 import pytest
@@ -70,6 +73,7 @@ def test_a_run_takes_the_first_tier_and_the_part_of_its_commit(suite: Path) -> N
     found, reported = ran(suite)
     assert found == expected | {"test_some.py::test_short"}
     assert f"soak tests: {len(expected)} of 60 selected (part 3 of 10, chosen by the number of commits); " in reported
+    assert reported.endswith(f"; {60 - len(expected)} are left to `make soak`\n")
     assert f"{60 - len(expected)} deselected" in reported
 
 

@@ -20,6 +20,7 @@ from sparkrack.autopsy import drill
 from sparkrack.cli.main import sparkrack
 from sparkrack.status.drills import DrillLevel, DrillResult, drill_paths, latest_drills, store_drill
 from sparkrack.status.history import StatusHistoryError
+from tests.tiers import crossed
 from tests.unit.autopsy.nodes import BOOT, BOOT_ID, NEXT, Nodes, evidence
 from tests.unit.autopsy.test_autopsy import PANIC, NoSwitch
 from tests.unit.model.racks import SWITCH, changed
@@ -243,13 +244,12 @@ def test_another_run_takes_the_lock_while_the_head_node_restarts(rack: Rack) -> 
     assert line.endswith("if that run is dead: sparkrack unlock other-1")
 
 
-@pytest.mark.parametrize("level", ["reset", "mark"])
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [(OTHER, "the lock is now that of run other-1"), (None, "the lock was gone")],
-    ids=["another", "gone"],
-)
-def test_a_lock_that_is_lost_meanwhile_costs_no_result(rack: Rack, level: str, text: str | None, told: str) -> None:
+LOST = {"another": (OTHER, "the lock is now that of run other-1"), "gone": (None, "the lock was gone")}
+
+
+@pytest.mark.parametrize(("case", "level"), crossed(LOST, ("reset", "mark")))
+def test_a_lock_that_is_lost_meanwhile_costs_no_result(rack: Rack, case: str, level: str) -> None:
+    text, reported = LOST[case]
     lock = rack.lock("spark1")
 
     def lose() -> None:
@@ -269,7 +269,7 @@ def test_a_lock_that_is_lost_meanwhile_costs_no_result(rack: Rack, level: str, t
         thread.join()
     assert (done.exit_code, kept(rack).passed) == (0, True), done.output
     assert f"spark2: drill {level} passed: " in done.output
-    assert f"spark1: {told}" in done.output
+    assert f"spark1: {reported}" in done.output
     assert (lock.read_text() if lock.exists() else None) == text
 
 

@@ -61,6 +61,6 @@ def test_without_any_stdin(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         env=ENVIRONMENT,
-        timeout=30,
+        timeout=120,
     )
     assert (done.returncode, done.stderr) == (1, "Error: there is no terminal for a prompt; pass -y, or name a plan\n")

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from sparkrack.cli.main import sparkrack
 from sparkrack.rebuild import subcommands
+from tests.tiers import crossed
 from tests.unit.cli.cli_fixtures import settings
 from tests.unit.cli.serve_rack import ServeRack, answer
 from tests.unit.cli.terminal import on_terminal
@@ -178,8 +179,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("case", FAULTS)
-@pytest.mark.parametrize("verb", ["start", "stop"])
+@pytest.mark.parametrize(("case", "verb"), crossed(FAULTS, ("start", "stop")))
 def test_a_fault_of_the_keeper_is_one_line(rack: ServeRack, case: str, verb: str) -> None:
     kind, expected = FAULTS[case]
     rack.answers(DOWN)

@@ -23,7 +23,7 @@ ODD = Path('/srv/a "b" c%h $d\\e')
 
 
 def analyze(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, timeout=120, check=False)
 
 
 def put(folder: Path, timer: SystemdTimer) -> list[Path]:

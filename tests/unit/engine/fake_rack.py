@@ -17,6 +17,7 @@ from pyinfra.api.inventory import Inventory
 
 from core.model import Rack
 from core.model.selection import Selection, select
+from sparkrack.engine import evaluate as engine_evaluate
 from sparkrack.engine import session as engine
 from sparkrack.engine.evaluate import evaluate
 from sparkrack.engine.plan import Plan
@@ -38,11 +39,19 @@ def inventory(rack: Rack, nodes: Mapping[str, Answers]) -> Inventory:
 
 
 @contextmanager
+def without_shell() -> Iterator[None]:
+    """Nodes give the probe's answers without its script: many tests need many of them."""
+    with patch.object(fakenode, "answer", spoken):
+        yield
+
+
+@contextmanager
 def connected(rack: Rack, nodes: Mapping[str, Answers]) -> Iterator[None]:
-    """Sessions are about these nodes, whose answers are spoken without a shell: many tests need many of them."""
+    """Sessions are about these nodes. Neither a shell nor git is started for a plan."""
     with (
         patch.object(engine, "make_inventory", lambda *_, **__: inventory(rack, nodes)),
-        patch.object(fakenode, "answer", spoken),
+        without_shell(),
+        patch.object(engine_evaluate, "revision", lambda _: "0123456789ab"),
         patch.object(pyinfra, "is_cli", True),  # as sparkrack.engine.gevent_patch has it
     ):
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import groupby
 from typing import Any
 
@@ -91,7 +92,6 @@ SECRETS: Mapping[str, str] = {
     "file": "the file that holds the secret, readable by its owner only",
     "command": "the program, with its arguments, that prints the secret",
 }
-SHOWN = shown()
 WIDEST = 60
 """Characters of an example; a longer one gives way to that of the schema."""
 _REQUIRED = re.compile(r"(?:^|(?<=[.)] ))required(?:[;.] *|$)")
@@ -170,8 +170,8 @@ def example(place: Place) -> str:
     kind = KEYS[place].kind
     if refers(place):
         forms = {"file": "crs812.password", "command": "[pass, show, crs812]"}
-        return forms.get(place[-1]) or written(SHOWN[place][0])
-    made = written(SHOWN[place][0])
+        return forms.get(place[-1]) or written(shown()[place][0])
+    made = written(shown()[place][0])
     return made if len(made) <= WIDEST else next(iter(map(str, kind.get("examples", ()))), "")
 
 
@@ -199,8 +199,13 @@ def reason(place: Place, comments: Mapping[Place, str]) -> str:
     return re.sub(r"\s+", " ", text).strip(" ;")
 
 
-def rows() -> Iterator[tuple[Place, tuple[str, ...]]]:
+@cache
+def rows() -> dict[Place, tuple[str, ...]]:
     """Every key with the cells of its row."""
+    return dict(_rows())
+
+
+def _rows() -> Iterator[tuple[Place, tuple[str, ...]]]:
     comments = explained()
     for place, key in KEYS.items():
         path = ".".join(place)
@@ -218,24 +223,21 @@ def rows() -> Iterator[tuple[Place, tuple[str, ...]]]:
         )
 
 
-ROWS = dict(rows())
-
-
 def page() -> str:
     lines: list[str] = []
-    order = [next(iter(group)) for _, group in groupby(ROWS, key=lambda place: place[0])]
+    order = [next(iter(group)) for _, group in groupby(rows(), key=lambda place: place[0])]
     head = [f"| {' | '.join(COLUMNS)} |", f"|{' --- |' * len(COLUMNS)}"]
-    alone = [place for place in order if sum(other[0] == place[0] for other in ROWS) == 1]
+    alone = [place for place in order if sum(other[0] == place[0] for other in rows()) == 1]
     for title, places in [
         ("the file as a whole", alone),
         *(
-            (f"`{place[0]}`", [other for other in ROWS if other[0] == place[0]])
+            (f"`{place[0]}`", [other for other in rows() if other[0] == place[0]])
             for place in order
             if place not in alone
         ),
     ]:
         lines += [f"## {title[0].upper()}{title[1:]}", "", *head]
-        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in ROWS[place]) + " |" for place in places]
+        lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in rows()[place]) + " |" for place in places]
         lines.append("")
     return "\n".join(lines)
 
@@ -244,9 +246,9 @@ def test_the_page_has_every_key() -> None:
     check(DOCUMENT, "keys", page())
 
 
-@pytest.mark.parametrize("place", ROWS, ids=".".join)
+@pytest.mark.parametrize("place", KEYS, ids=".".join)
 def test_a_row_has_what_an_operator_asks(place: Place) -> None:
-    row = dict(zip(COLUMNS, ROWS[place], strict=True))
+    row = dict(zip(COLUMNS, rows()[place], strict=True))
     assert all(row[column] for column in ("key", "type and range", "default", "reason")), row
     assert row["example"] or "section" in row["type and range"]
     number = re.search(r"\binteger\b|\bsize\b|\bnumber\b|\bduration\b", row["type and range"])
@@ -254,4 +256,4 @@ def test_a_row_has_what_an_operator_asks(place: Place) -> None:
 
 
 def test_the_units_are_of_keys() -> None:
-    assert set(UNITS) <= {".".join(place) for place in ROWS}
+    assert set(UNITS) <= {".".join(place) for place in rows()}

@@ -109,7 +109,7 @@ def test_command() -> None:
 
 
 def test_a_command_that_prints_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.model.secrets._SECONDS", 5)
+    monkeypatch.setattr("core.model.secrets._SECONDS", 60)
     pid = tmp_path / "pid"
     told = refused(command=["sh", "-c", f"echo $$ > {pid}; exec yes"])
     assert told == "command sh gives more than 65536 bytes; that is not a password"

@@ -57,5 +57,5 @@ def run(
         text=True,
         env={"PATH": path, "LC_ALL": "C", **(environment or {})},
         cwd="/",
-        timeout=30,
+        timeout=120,
     )

@@ -160,7 +160,7 @@ def test_a_reader_sees_the_old_or_the_new_file_only(node: Path) -> None:
             command = remote_files.put("/etc/file", content, "644")
             assert run(command, node).returncode == 0
         (node / "run/stop").touch()
-        output, count = reader.communicate(timeout=30)
+        output, count = reader.communicate(timeout=120)
     sums = {subprocess.run(["cksum"], input=side, capture_output=True).stdout.decode() for side in (old, new)}
     assert {f"{line}\n" for line in output.splitlines()} <= sums
     assert int(count) > 0

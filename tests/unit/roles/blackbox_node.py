@@ -52,7 +52,7 @@ echo enabled > @ROOT@/vendor/kdump-tools.service
 update-grub
 """
 TOOLS = {
-    "systemctl": 'exec @PYTHON@ -I @STANDIN@ @ROOT@ "$@"',
+    "systemctl": 'exec @PYTHON@ -I -S @STANDIN@ @ROOT@ "$@"',
     "apt-get": APT_GET,
     "apt-cache": 'echo " $3 | 1.10 | http://ports.ubuntu.com"',
     "dpkg": "",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
 from importlib import import_module
@@ -44,8 +45,12 @@ def node_of(role: str) -> dict[str, Any]:
 
 
 def rack_of(case: dict[str, Any]) -> Rack:
+    """The rack of a case; one object for all cases with the same text, since a rack is never changed."""
     text = (VALID / f"{case.get('base', 'switch')}.yaml").read_text()
-    return loaded(changed(text, *map(tuple, case.get("rack", []))))
+    return _loaded(changed(text, *map(tuple, case.get("rack", []))))
+
+
+_loaded = cache(loaded)
 
 
 def node_in(role: str, case: dict[str, Any]) -> dict[str, Any]:
@@ -86,6 +91,16 @@ ROLES = sorted(path.name.removesuffix(".role.yaml") for path in OPERATIONS.glob(
 DEPLOYS = {role: deploy_of(role) for role in ROLES}
 BYTES = {path for role in ROLES for path in role_file(role)["bytes"]}
 THERE = {path for role in ROLES for path in role_file(role)["there"]}
+
+
+@contextmanager
+def named(part: str) -> Iterator[None]:
+    """Name the part of a test, of which it has several, in the error with which it fails."""
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"in the part: {part}")
+        raise
 
 
 def sentences(events: Iterable[Event]) -> list[str]:

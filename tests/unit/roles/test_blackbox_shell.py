@@ -219,7 +219,7 @@ def test_records_outlive_the_age_of_the_archive(tmp_path: Path, kept: bool) -> N
         *_, ours = desired.pstore_files(facts_of("already-right").rack)
         write(tmp_path, desired.TMPFILES, ours.content.decode())
     done = subprocess.run(
-        ["systemd-tmpfiles", "--clean", f"--root={tmp_path}"], capture_output=True, text=True, timeout=30, check=False
+        ["systemd-tmpfiles", "--clean", f"--root={tmp_path}"], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
     assert record.exists() == kept

@@ -95,7 +95,7 @@ def job(node: Path, script: str) -> list[str]:
     file = node / "job.sh"
     file.write_text(script)
     path = f"{node}/bin:{os.environ['PATH']}"
-    done = subprocess.run(["/bin/sh", file], capture_output=True, text=True, env={"PATH": path}, timeout=30)
+    done = subprocess.run(["/bin/sh", file], capture_output=True, text=True, env={"PATH": path}, timeout=120)
     return ["inactive", *(done.stderr + done.stdout).replace("\r", "\n").splitlines()]
 
 

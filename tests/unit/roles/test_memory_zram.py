@@ -13,7 +13,7 @@ from roles.memory.apply import zram_reset_script
 
 def _run(folder: Path, asks: int = 50) -> subprocess.CompletedProcess[str]:
     script = zram_reset_script("zram0").replace("/sys/block", str(folder)).replace("-lt 50", f"-lt {asks}")
-    return subprocess.run(["dash", "-euc", script], capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(["dash", "-euc", script], capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.fixture

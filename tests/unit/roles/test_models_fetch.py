@@ -266,11 +266,9 @@ def test_a_path_that_leads_out_is_refused_before_the_first_byte(hub: LoopbackHub
     assert (hub.requests, store.folder.exists()) == ([], False)
 
 
-@pytest.mark.parametrize(
-    "path", ["$(touch owned)", "`touch owned`", "a'; touch owned; '", "-x", "--", "a b", "模型.bin"]
-)
-def test_a_path_is_never_run(other: LocalStore, store: LocalStore, path: str) -> None:
-    files = {path: b"content", f"{path}/../d/{path}".replace("/../", "x/"): b"more"}
+def test_a_path_is_never_run(other: LocalStore, store: LocalStore) -> None:
+    paths = ("$(touch owned)", "`touch owned`", "a'; touch owned; '", "-x", "--", "a b", "模型.bin")
+    files = dict.fromkeys(paths, b"content") | {f"{path}x/d/{path}": b"more" for path in paths}
     put(other, files)
     assert other.fetch(other.job(files, None))[-1] == "sparkrack: ended 0"
     log = store.fetch(store.job(files, node_source(other)))
@@ -314,7 +312,7 @@ def test_two_at_a_time_are_refused(hub: LoopbackHub, store: LocalStore) -> None:
     log = store.fetch(store.job(FILES, hub_source(hub)))
     assert (log[-1], "another transfer writes this model" in log[-2]) == ("sparkrack: ended 1", True)
     hub.pause.set()
-    assert process.communicate(timeout=30)[0].splitlines()[-1] == "sparkrack: ended 0"
+    assert process.communicate(timeout=120)[0].splitlines()[-1] == "sparkrack: ended 0"
 
 
 def test_a_node_serves_what_it_has_while_the_rest_comes(hub: LoopbackHub, store: LocalStore, tmp_path: Path) -> None:

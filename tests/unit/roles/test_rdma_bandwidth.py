@@ -94,7 +94,7 @@ if words[-2] == "-s":
         server.settimeout(30)
         other, _ = server.accept()
 else:
-    other = socket.create_connection((words[-1], port), timeout=30)
+    other = socket.create_connection((words[-1], port), timeout=120)
 other.sendall(b"%.2f\\n" % own)
 theirs = float(other.makefile().readline())
 print(" 1048576    5000             0.00              %.2f              0.01" % min(own, theirs))

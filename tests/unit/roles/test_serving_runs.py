@@ -13,7 +13,9 @@ import pytest
 from roles.serving import facts
 from roles.serving.programs import FILES
 from tests.serving.serve_modules import serve_lifecycle
+from tests.tiers import sampled
 from tests.unit.model.serving_racks import unit
+from tests.unit.roles.cases import named
 from tests.unit.roles.serving_nodes import ETC, SYSTEMD, ServingWorld
 from tests.unit.roles.serving_units import KEY
 
@@ -220,30 +222,31 @@ def test_a_keeper_that_refuses_fails_the_run(installed: ServingWorld) -> None:
     assert installed.run().failed == ["n0"]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "{",
-        "[]",
-        '{"name": "two", "wish": "up", "state": "ready", "reason": ""}',
-        '{"name": "one", "wish": "up", "state": "fine", "reason": ""}',
-        '{"name": "one", "wish": true, "state": "ready", "reason": ""}',
-        '{"name": "one", "wish": "up", "state": ["ready"], "reason": ""}',
-        '{"name": "one", "wish": {}, "state": "ready", "reason": ""}',
-        '{"name": "one", "wish": "up", "state": "ready"}',
-        "[" * 60000,
-        "\udcff",
-    ],
-    ids=range(11),
+RECORDS = (
+    "",
+    "{",
+    "[]",
+    '{"name": "two", "wish": "up", "state": "ready", "reason": ""}',
+    '{"name": "one", "wish": "up", "state": "fine", "reason": ""}',
+    '{"name": "one", "wish": true, "state": "ready", "reason": ""}',
+    '{"name": "one", "wish": "up", "state": ["ready"], "reason": ""}',
+    '{"name": "one", "wish": {}, "state": "ready", "reason": ""}',
+    '{"name": "one", "wish": "up", "state": "ready"}',
+    "[" * 60000,
+    "\udcff",
 )
-def test_a_record_that_cannot_be_read_is_unknown(installed: ServingWorld, content: str) -> None:
+"""Records of a keeper that cannot be read."""
+
+
+def test_a_record_that_cannot_be_read_is_unknown(installed: ServingWorld) -> None:
     record = installed.nodes["n0"].root / "var/lib/sparkrack/serve/one.json"
-    record.write_bytes(content.encode(errors="surrogateescape"))
-    ended = installed.run("dry")
-    assert ended.failed == ["n0"]
-    assert "serving-records: /var/lib/sparkrack/serve/one.json is not the record of a keeper" in ended.log
-    assert sent(installed) == [0, 0]
+    for content in RECORDS:
+        with named(repr(content[:80])):
+            record.write_bytes(content.encode(errors="surrogateescape"))
+            ended = installed.run("dry")
+            assert ended.failed == ["n0"]
+            assert "serving-records: /var/lib/sparkrack/serve/one.json is not the record of a keeper" in ended.log
+            assert sent(installed) == [0, 0]
 
 
 def test_what_a_hand_changed_is_put_right(installed: ServingWorld) -> None:
@@ -283,7 +286,7 @@ def test_services_are_enabled_and_started_also_of_a_unit_that_runs(installed: Se
     assert sent(installed)[0] == 0
 
 
-@pytest.mark.parametrize("fault", ["other", "mode", "owner", "short", "letters", "missing", "link"])
+@pytest.mark.parametrize("fault", sampled(("other", "mode", "owner", "short", "letters", "missing", "link"), 3))
 def test_a_lease_secret_that_is_not_shared_is_made_again_for_all(installed: ServingWorld, fault: str) -> None:
     at_rest(installed, "held")
     before = installed.nodes["n0"].secret()
@@ -340,7 +343,7 @@ def test_a_unit_is_not_started_when_a_node_failed(world: ServingWorld) -> None:
     assert world.nodes["n0"].calls("serve_keeper") == []
 
 
-@pytest.mark.parametrize("after", [0, 3, 9, 14, 18])
+@pytest.mark.parametrize("after", sampled((0, 3, 9, 14, 18), 5, first=2))
 def test_an_interrupted_run_is_finished_by_the_next(world: ServingWorld, after: int) -> None:
     n1 = world.nodes["n1"]
     n1.lost = after

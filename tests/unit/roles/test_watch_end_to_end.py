@@ -293,13 +293,13 @@ def test_which_alerts_silence_which(tmp_path: Path, alerts: tuple[tuple[str, dic
 
     def taken() -> bool:
         try:
-            with urllib.request.urlopen(request, timeout=5):  # noqa: S310 - an address of this machine
+            with urllib.request.urlopen(request, timeout=60):  # noqa: S310 - an address of this machine
                 return True
         except OSError:
             return False
 
     def states() -> list[tuple[str, dict[str, str], str]]:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             shown = [(one["labels"], one["status"]["state"]) for one in json.load(answer)]
         return [(labels.pop("alertname"), labels, state) for labels, state in shown]
 

@@ -206,7 +206,7 @@ def test_alertmanager_asks_for_the_path_that_was_given(
         body = b'[{"labels": {"alertname": "Test", "severity": "page"}}]'
         try:
             asking = urllib.request.Request(url, body, {"Content-Type": "application/json"})
-            with urllib.request.urlopen(asking, timeout=5):  # noqa: S310
+            with urllib.request.urlopen(asking, timeout=60):  # noqa: S310
                 return True
         except OSError:
             return False

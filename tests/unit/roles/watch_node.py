@@ -137,7 +137,7 @@ class WatchNode(BlackboxNode):
         self.root.mkdir(parents=True, exist_ok=True)
         values = {
             "@LEAVE@": _LEAVE,
-            "@SYSTEMCTL@": f"{sys.executable} -I {systemctl_standin.__file__} {self.root}",
+            "@SYSTEMCTL@": f"{sys.executable} -I -S {systemctl_standin.__file__} {self.root}",
             "@ROOT@": str(self.root),
             **{f"@{word.upper()}@": shutil.which(word) or "" for word in ("cat", "cp", "grep", "head", "ls", "mkdir")},
             **{f"@{word.upper()}@": shutil.which(word) or "" for word in ("rm", "tail", "wc")},

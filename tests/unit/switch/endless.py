@@ -23,11 +23,11 @@ def server(*says: Say) -> Iterator[int]:
             with contextlib.suppress(OSError):
                 connection, _ = listener.accept()
                 with connection:
-                    connection.settimeout(20)
+                    connection.settimeout(60)
                     for say in says:
                         _hear(connection)
                         say(connection)
-                    stop.wait(20)
+                    stop.wait(60)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
