@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """Make core/engines/options.json from the parsers of vLLM and SGLang, and judge a line with the real parser.
 
-    .venv/bin/python scripts/engine_options.py fetch              fetch what the tests run (part of `make test`)
-    .venv/bin/python scripts/engine_options.py fetched            exit 0 if that is in the cache, 1 if not
-    .venv/bin/python scripts/engine_options.py compare ENGINE VERSION...
+    .venv/bin/python scripts/engine_options.py fetch              fetch what the soak tests run (177 MB), beforehand
+    .venv/bin/python scripts/engine_options.py compare ENGINE VERSION...    and record it where nothing differs
     .venv/bin/python scripts/engine_options.py add ENGINE VERSION...
     .venv/bin/python scripts/engine_options.py table              make the whole table again (about 1 GB to fetch)
     .venv/bin/python scripts/engine_options.py parse ENGINE VERSION ARG...
@@ -13,6 +12,9 @@ pip fetches the source of a vLLM release, or the wheel of an SGLang release, fro
 and refuses it unless its SHA-256 is the one in the table. Nothing of a release is installed; its parser runs with the
 packages of requirements-engines.lock and no others (see scripts/engine_parser.py). Both are kept in the cache of the
 lab (lab/paths.py), each in a folder that is named after the hash of what it was made from.
+
+What was compared is recorded in tests/unit/engines/compared.json: for each release a SHA-256 of its part of the table
+and of its archive. With it `make test` finds, without any release, that the table was edited since.
 """
 
 from __future__ import annotations
@@ -29,8 +31,9 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +45,7 @@ from lab.paths import cache, give_to_caller  # noqa: E402
 
 LOCK = REPOSITORY / "requirements-engines.lock"
 PARSER = REPOSITORY / "scripts/engine_parser.py"
+COMPARED = REPOSITORY / "tests/unit/engines/compared.json"
 TESTED: dict[Engine, tuple[str, ...]] = {
     "vllm": ("0.11.2", "0.19.1", "0.21.0", "0.33.0"),
     "sglang": ("0.5.12", "0.5.23"),
@@ -111,12 +115,6 @@ def fetch(engine: Engine, version: str) -> tuple[Path, str]:
         (archive,) = (work / "archives").iterdir()
         digest = hashlib.sha256(archive.read_bytes()).hexdigest()
         return kept(_release_folder(engine, version, digest), lambda tree: unpack(archive, tree)), digest
-
-
-def fetched() -> bool:
-    """Return whether the cache has everything that the tests run."""
-    folders = [_release_folder(*release, table(release[0]).releases[release[1]]) for release in RELEASES]
-    return all(folder.exists() for folder in (_packages_folder(), *folders))
 
 
 def fetch_all() -> None:
@@ -237,6 +235,21 @@ def differences(parser: ReleaseParser) -> list[str]:
     ]
 
 
+def compared(engine: Engine, version: str) -> str:
+    """Return the SHA-256 of what the table has of a release: its options, and the SHA-256 of its archive."""
+    known = table(engine)
+    options = {name: astuple(option) for name, option in known.of(version).items()}
+    return hashlib.sha256(json.dumps([known.releases[version], options], sort_keys=True).encode()).hexdigest()
+
+
+def record(engine: Engine, versions: Iterable[str]) -> None:
+    """Record that the table does not differ from the parsers of these releases."""
+    known: dict[str, dict[str, str]] = json.loads(COMPARED.read_text(encoding="utf-8")) if COMPARED.exists() else {}
+    found = known.setdefault(engine, {}) | {version: compared(engine, version) for version in versions}
+    known[engine] = {release: found[release] for release in table(engine).releases if release in found}
+    COMPARED.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+
 def write(changed: Engine, versions: list[str]) -> None:
     """Add releases of an engine to the table, or renew them."""
     tables = {engine: table(engine) for engine in TESTED}
@@ -250,6 +263,7 @@ def write(changed: Engine, versions: list[str]) -> None:
     tables[changed] = build(changed, releases, dumps)
     TABLE.write_text(render_tables(tables), encoding="utf-8")
     table.cache_clear()
+    record(changed, versions)
 
 
 def recipes() -> list[str]:
@@ -300,7 +314,7 @@ def _override(part: dict[str, Any], key: str, default: list[str]) -> list[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("act", choices=("fetch", "fetched", "compare", "add", "table", "parse", "recipes"))
+    parser.add_argument("act", choices=("fetch", "compare", "add", "table", "parse", "recipes"))
     parser.add_argument("engine", nargs="?", choices=tuple(TESTED))
     parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="VERSION or ARG")
     given = parser.parse_args()
@@ -311,12 +325,11 @@ def main() -> int:
             fetch_all()
         except OSError as error:
             raise SystemExit(f"engine_options: the cache {cache()} cannot be written: {error}") from None
-    elif given.act == "fetched":
-        return 0 if fetched() else 1
     elif given.act == "compare":
         found = {version: differences(ReleaseParser(given.engine, version)) for version in given.rest}
         for version, lines in found.items():
             print(f"{given.engine} {version}: {len(lines)} differences", *lines, sep="\n")
+        record(given.engine, [version for version, lines in found.items() if not lines])
         return 1 if any(found.values()) else 0
     elif given.act == "add":
         write(given.engine, given.rest)

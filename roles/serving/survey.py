@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +24,6 @@ from core.util import managed_file
 from core.util.managed_file import ManagedFile
 from core.util.scrub import declare
 from roles.serving import desired, programs
-from roles.serving.away import away
 from roles.serving.desired import PrivateFile
 from roles.serving.facts import AT_REST, ServingFacts
 
@@ -225,6 +225,17 @@ class ServingSurvey:
     def folder_differs(self, node: str) -> bool:
         """Whether the folder of the units is missing, or its owner or mode differs."""
         return self.views[node].folders.get(str(UNIT_FILES)) != FOLDER_STATE
+
+
+def away(figures: Mapping[str, float]) -> str:
+    """Return a clause that says how long a unit is away when it is recreated.
+
+    `figures`: of its latest start, from the record of the keeper: seconds of gates, and from there until it was ready.
+    """
+    if "ready_s" not in figures:
+        return "away for an unknown time: no figure of a good start is recorded"
+    took = figures["ready_s"] + figures.get("gates_s", 0.0)
+    return f"away for about {max(1, math.ceil(took / 60))} min: its last start took {took:.0f} s"
 
 
 def private_state(file: PrivateFile) -> managed_file.FileState:

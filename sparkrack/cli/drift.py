@@ -19,7 +19,6 @@ from sparkrack.cli.options import json_option, quiet_option, rack_option, select
 from sparkrack.cli.watch_delivery import deliver_drift, local_metrics
 
 if TYPE_CHECKING:
-    from core.model import Rack
     from sparkrack.drift.findings import Drift
 
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 @click.option("--no-history", is_flag=True, help="Do not keep this run, and deliver no metrics.")
 @json_option
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown instead, for a comment in CI.")
-@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write JUnit XML too.")
 @prom_option
 @quiet_option
 @click.pass_context
@@ -44,7 +42,6 @@ def drift(
     no_history: bool,
     as_json: bool,
     as_markdown: bool,
-    junit: Path | None,
     prom: Path | None,
     quiet: bool,
 ) -> None:
@@ -54,7 +51,7 @@ def drift(
     \b
       sparkrack drift --limit spark2 --only fabric
       sparkrack drift --since 2d
-      sparkrack drift --json --junit drift.xml --prom metrics/sparkrack.prom
+      sparkrack drift --json --prom metrics/sparkrack.prom
       sparkrack drift timer --every 1h
 
     Nothing is written on nodes or switch, but for one thing: where rack.yaml has a section watch, the metrics of a run
@@ -89,7 +86,12 @@ def drift(
     except history.DriftHistoryError as fault:
         raise click.ClickException(str(fault)) from None
     writes: dict[str, Callable[[], object]] = {} if no_history else {"this run": lambda: history.store_run(made)}
-    failed = _written(writes | _files(found, made, junit, prom))
+    if prom:
+        from core.util.atomic_file import write_atomic
+
+        # Its reader is a collector.
+        writes[str(prom)] = lambda: write_atomic(prom, local_metrics(found, made), 0o644)
+    failed = _written(writes)
     if not (no_history or limit or exclude or only):
         deliver_drift(found, made)
     _print(made, as_json=as_json, as_markdown=as_markdown, quiet=quiet)
@@ -109,20 +111,6 @@ def _alone(context: click.Context) -> None:
     for name in context.params:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"options of `drift {context.invoked_subcommand}` stand behind it")
-
-
-def _files(rack: Rack, made: Drift, junit: Path | None, prom: Path | None) -> dict[str, Callable[[], object]]:
-    """Return the writers of the requested files. Their readers are a collector or a CI job."""
-    from core.util import atomic_file
-
-    writes: dict[str, Callable[[], object]] = {}
-    if junit:
-        from sparkrack.drift.junit import junit as as_junit
-
-        writes[str(junit)] = lambda: atomic_file.write_atomic(junit, as_junit(made), 0o644)
-    if prom:
-        writes[str(prom)] = lambda: atomic_file.write_atomic(prom, local_metrics(rack, made), 0o644)
-    return writes
 
 
 def _written(writes: Mapping[str, Callable[[], object]]) -> bool:

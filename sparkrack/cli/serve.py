@@ -44,8 +44,8 @@ from sparkrack.cli.serve_calibrate import calibrate
 from sparkrack.cli.serve_export import export_unit
 from sparkrack.cli.serve_import import import_unit
 from sparkrack.cli.serve_logs import logs
-from sparkrack.cli.serve_rolling import recreate, restart
-from sparkrack.cli.serve_run import start, stop
+from sparkrack.cli.serve_recreate import recreate
+from sparkrack.cli.serve_run import restart, start, stop
 from sparkrack.cli.serve_status import status
 from sparkrack.cli.serve_units import check_units, show_units
 

@@ -13,17 +13,13 @@ from core.model.errors import printable_line, reason
 from core.util.atomic_file import write_atomic
 from core.util.provenance import revision
 from sparkrack.cli.options import declared_unit, rack_option
-from sparkrack.serving_export.compose import compose_files
 from sparkrack.serving_export.lws import lws_files
 from sparkrack.serving_export.ray import ray_files
-from sparkrack.serving_export.slurm import slurm_files
 from sparkrack.serving_export.source import ExportError, ExportFile, ExportSource, export_source
 
 FORMATS: Mapping[str, Callable[[ExportSource], tuple[ExportFile, ...]]] = {
     "lws": lws_files,
-    "compose": compose_files,
     "ray": ray_files,
-    "slurm": slurm_files,
 }
 
 
@@ -43,10 +39,9 @@ def export_unit(unit: str, form: str, output: Path | None, force: bool, rack: Pa
 
     \b
       sparkrack serve export qwen --format lws > qwen.lws.yaml
-      sparkrack serve export qwen --format compose --output exported
+      sparkrack serve export qwen --format ray --output exported
 
-    lws: a LeaderWorkerSet of Kubernetes. compose: a file of Docker Compose for each node. ray: a cluster for `ray up`
-    and the command that serves on it, for vllm-ray. slurm: a script for `sbatch`.
+    lws: a LeaderWorkerSet of Kubernetes. ray: a cluster for `ray up` and the command that serves on it, for vllm-ray.
 
     Each rank runs the command that `sparkrack serve render` prints, apart from addresses. No secret is in a file: its
     head says where the key of the API belongs, and what the other system does not do that sparkrack does.

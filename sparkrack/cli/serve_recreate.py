@@ -1,4 +1,4 @@
-"""A unit with the files that rack.yaml declares; when it does not serve with them, its former version again."""
+"""`sparkrack serve recreate`: a unit with the files that rack.yaml declares, or its former version again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sparkrack.cli.serve_run import UnitRun, UnitSession
+from sparkrack.cli.options import rack_option
+from sparkrack.cli.serve_run import (
+    UnitRun,
+    UnitSession,
+    anyway_option,
+    exit_with_next,
+    timeout_option,
+    unit_argument,
+)
 
 if TYPE_CHECKING:
     from sparkrack.serving.former import FormerVersion
@@ -16,6 +24,28 @@ if TYPE_CHECKING:
 
 KEEPER_SECONDS = 30.0
 """Seconds for a keeper to answer after its files were written, which restarts it."""
+
+
+@click.command()
+@unit_argument
+@anyway_option
+@timeout_option
+@rack_option
+def recreate(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
+    """Stop a unit, write its files as rack.yaml declares them, then start it.
+
+    \b
+      sparkrack serve recreate qwen
+
+    Between stop and start it runs `sparkrack apply -y --only serving` for the nodes of the unit, under its own lock.
+    When the unit does not serve with the new files, those of its last good start are put back, it is started with them,
+    and the reason is printed; rack.yaml is not changed.
+
+    Exit 0 when a completion has proven the unit as declared, else 1: also when the former version serves again.
+    """
+    work = UnitRun(rack, unit)
+    change = UnitRecreation(work, rack, anyway, timeout)
+    exit_with_next(work, work.attempt(lambda: work.locked("recreate", change.run)))
 
 
 class UnitRecreation:

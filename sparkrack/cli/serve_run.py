@@ -1,10 +1,10 @@
-"""`sparkrack serve start|stop`: bring a unit up on all its nodes, or down, and wait until it is so."""
+"""`sparkrack serve start|stop|restart`: bring a unit up on all its nodes, or down, and wait until it is so."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ SILENCE_SECONDS = 60.0
 SLACK_SECONDS = 60
 """Seconds beyond the limits of the keeper, which ends each phase by itself."""
 
-_unit_argument = click.argument("unit", metavar="UNIT", shell_complete=units)
+unit_argument = click.argument("unit", metavar="UNIT", shell_complete=units)
 anyway_option = click.option(
     "--anyway", is_flag=True, help="Start although a machine ended without a clean shutdown and was not rebooted since."
 )
@@ -46,7 +46,7 @@ timeout_option = click.option(
 
 
 @click.command()
-@_unit_argument
+@unit_argument
 @anyway_option
 @timeout_option
 @rack_option
@@ -69,7 +69,7 @@ def start(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
 
 
 @click.command()
-@_unit_argument
+@unit_argument
 @rack_option
 def stop(unit: str, rack: Path) -> None:
     """Stop a unit, and wait until every rank has reported that it does not run.
@@ -82,6 +82,25 @@ def stop(unit: str, rack: Path) -> None:
     """
     work = UnitRun(rack, unit)
     exit_with_next(work, work.attempt(lambda: work.locked("stop", work.stop)))
+
+
+@click.command()
+@unit_argument
+@anyway_option
+@timeout_option
+@rack_option
+def restart(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
+    """Stop a unit, then start it: `serve stop` and `serve start`.
+
+    \b
+      sparkrack serve restart qwen
+
+    It is not started when a rank is not confirmed as stopped. The restart budget of the unit is not used.
+
+    Exit 0 when a completion has proven the unit, else 1.
+    """
+    work = UnitRun(rack, unit)
+    exit_with_next(work, work.attempt(lambda: work.locked("restart", work.stop, work.start(anyway, timeout))))
 
 
 def exit_with_next(work: UnitRun, done: bool) -> None:
@@ -122,8 +141,25 @@ class UnitRun:
 
         Raises ClickException for a lock that is taken, and a keeper that gives no answer or refuses.
         """
-        with hold_rack(self.rack, verb, [self.unit]) as held:
-            return self.under(held, verb, *steps)
+        with loading():
+            from core.ssh.node_shells import open_shells
+            from sparkrack.engine.ssh_locking import ANSWER_SECONDS
+            from sparkrack.serving.door import UnitDoor, door_node
+            from sparkrack.serving.keeper import KeeperError, UnitKeeper
+
+        nodes = self.unit.ranks(self.rack.nodes)
+        at = door_node(self.rack)
+        with hold_rack(self.rack, verb, self.unit) as held:
+            held.screen.phase(f"{verb} unit {self.unit.name}", nodes)
+            # A node is contacted by the first command that it is to run: of most verbs only the head.
+            with open_shells(self.rack, {*nodes, at} if at else nodes, ANSWER_SECONDS) as shells:
+                keeper = UnitKeeper(self.rack, self.unit, shells[nodes[0]])
+                session = UnitSession(keeper, held, shells, UnitDoor(self.unit, at, shells[at]) if at else None)
+                try:
+                    return all(step(session) for step in steps)
+                except KeeperError as fault:
+                    held.run.fail(keeper.head, str(fault))
+                    raise click.ClickException(str(fault)) from None
 
     def start(self, anyway: bool, timeout: int | None, patience: float = 0) -> Callable[[UnitSession], bool]:
         """Return the step that starts the unit and waits. `patience`: seconds for the keeper to answer at all."""
@@ -178,27 +214,6 @@ class UnitRun:
             nodes = ", ".join(last.unconfirmed) or "a rank"
             session.fail(f"not down within {limit} s: {nodes} is not confirmed as stopped; the keeper continues")
         return False
-
-    def under(self, held: ServeRun, verb: str, *steps: Callable[[UnitSession], bool]) -> bool:
-        """As `locked`, under a lock that is held already."""
-        with loading():
-            from core.ssh.node_shells import open_shells
-            from sparkrack.engine.ssh_locking import ANSWER_SECONDS
-            from sparkrack.serving.door import UnitDoor, door_node
-            from sparkrack.serving.keeper import KeeperError, UnitKeeper
-
-        nodes = self.unit.ranks(self.rack.nodes)
-        held.screen.phase(f"{verb} unit {self.unit.name}", nodes)
-        # A node is contacted by the first command that it is to run: of most verbs only the head.
-        at = door_node(self.rack)
-        with open_shells(self.rack, {*nodes, at} if at else nodes, ANSWER_SECONDS) as shells:
-            keeper = UnitKeeper(self.rack, self.unit, shells[nodes[0]])
-            session = UnitSession(keeper, held, shells, UnitDoor(self.unit, at, shells[at]) if at else None)
-            try:
-                return all(step(session) for step in steps)
-            except KeeperError as fault:
-                held.run.fail(keeper.head, str(fault))
-                raise click.ClickException(str(fault)) from None
 
     def _follow(
         self,
@@ -261,19 +276,18 @@ class ServeRun:
 
 
 @contextmanager
-def hold_rack(rack: Rack, verb: str, units: Sequence[ServingUnit]) -> Iterator[ServeRun]:
-    """Hold the lock of the rack for units, with journal and progress. Raises ClickException when it is taken."""
+def hold_rack(rack: Rack, verb: str, unit: ServingUnit) -> Iterator[ServeRun]:
+    """Hold the lock of the rack for a unit, with journal and progress. Raises ClickException when it is taken."""
     with loading():
         from sparkrack.cli.progress import show_progress
         from sparkrack.engine.recorded_run import recorded_run
         from sparkrack.engine.ssh_locking import hold_lock
 
-    what = "; ".join(f"unit {unit.name} on {', '.join(unit.ranks(rack.nodes))}" for unit in units)
     with (
         recorded_run(rack, f"serve: {verb.capitalize()} the unit") as run,
         show_progress(silent=False) as screen,
     ):
-        own = run.begin(f"{verb} of {what}")
+        own = run.begin(f"{verb} of unit {unit.name} on {', '.join(unit.ranks(rack.nodes))}")
         screen.phase("take the lock of the rack")
         with hold_lock(rack, own, screen.warn) as lock:
             yield ServeRun(run, screen, lock)

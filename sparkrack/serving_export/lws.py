@@ -13,7 +13,6 @@ from core.model.fields import mebibytes, seconds
 from core.model.image_names import image_name
 from core.model.serving_launch import FABRIC_ENVIRONMENT, INSIDE_KEY, api_address
 from core.util import resources
-from sparkrack.serving_export.compose import STOP_GRACE
 from sparkrack.serving_export.source import (
     ExportError,
     ExportFile,
@@ -30,6 +29,8 @@ API_VERSION = "leaderworkerset.x-k8s.io/v1"
 RDMA = "rdma/hca_shared_devices_a"
 """The resource of an RDMA device, by the name in the example of k8s-rdma-shared-dev-plugin."""
 HOST_NAME = "kubernetes.io/hostname"
+STOP_GRACE = 15
+"""Seconds beside `drain` that an engine may take to end."""
 _GROUP = "leaderworkerset.sigs.k8s.io/name"
 _OWN_ADDRESS = "SPARKRACK_NODE_ADDRESS"
 _VARIABLES = {

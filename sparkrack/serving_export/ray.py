@@ -22,13 +22,13 @@ def ray_files(source: ExportSource) -> tuple[ExportFile, ...]:
     """Return the cluster and the program that serves on it. Raises ExportError for a unit that Ray does not start."""
     unit, rack = source.unit, source.rack
     if unit.engine != "vllm-ray":
-        raise ExportError(("engine",), f"{unit.engine} does not use Ray; export lws, compose or slurm")
+        raise ExportError(("engine",), f"{unit.engine} does not use Ray; export lws")
     if len(source.nodes) < 2:
-        raise ExportError(("nodes",), "vLLM needs no Ray on one node; export lws, compose or slurm")
+        raise ExportError(("nodes",), "vLLM needs no Ray on one node; export lws")
     if rack.access.port != SSH_PORT:
         raise ExportError(
             ("engine",),
-            f"Ray connects to port {SSH_PORT} only, and access.port is {rack.access.port}; export another format",
+            f"Ray connects to port {SSH_PORT} only, and access.port is {rack.access.port}; export lws",
         )
     head, *workers = (str(rack.nodes[name].address) for name in source.nodes)
     start, serve = head_commands(source)

@@ -37,7 +37,7 @@ LIMIT = ("--limit", "crs812")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "plan": ("plan", *LIMIT, "--out", "{out}/plan"),
     "apply": ("apply", *LIMIT, "-y", "--json"),
-    "drift": ("drift", *LIMIT, "--markdown", "--junit", "{out}/drift.xml", "--prom", "{out}/drift.prom"),
+    "drift": ("drift", *LIMIT, "--markdown", "--prom", "{out}/drift.prom"),
     "drift as JSON": ("drift", *LIMIT, "--json"),
     "verify": ("verify", *LIMIT, "--json", "--html", "{out}/report.html", "--junit", "{out}/verify.xml"),
     "status": ("status", *LIMIT, "--json"),

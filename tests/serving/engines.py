@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 HERE = Path(__file__).parent
 ENGINE = HERE.parents[1] / "lab/engine_standin.py"
@@ -66,9 +66,9 @@ STAND_IN = EngineOfTests(
 )
 
 
-def installed() -> Path | None:
-    """Return the folder with vLLM and Ray, None where they are not installed."""
-    found = subprocess.run([sys.executable, INSTALLER, "fetched"], capture_output=True, text=True)
+def installed(*only: Literal["ray"]) -> Path | None:
+    """Return the folder with vLLM and Ray, or with Ray at least, None where it is not installed."""
+    found = subprocess.run([sys.executable, INSTALLER, "fetched", *only], capture_output=True, text=True)
     return Path(found.stdout.strip()) if found.returncode == 0 else None
 
 

@@ -25,7 +25,6 @@ from roles.rdma import bandwidth, environment
 from roles.serving import door_facts
 from sparkrack.serving_export.lws import fabric_script
 from sparkrack.serving_export.ray import ray_files
-from sparkrack.serving_export.slurm import slurm_files
 from tests.unit.serving_export.exported import SOURCES
 from tests.unit.test_project import PACKAGES, TOP
 
@@ -64,7 +63,6 @@ RENDERED: dict[str, Callable[[], str]] = {
     "roles/serving/templates/door-state.sh": lambda: probe("serving", door_facts.STATE),
     "roles/serving/templates/running-ranks.sh": lambda: probe("serving", roles.serving.facts.CONTAINERS),
     "sparkrack/serving_export/templates/ray-serve.sh": lambda: ray_files(SOURCES["fabric"])[1].text,
-    "sparkrack/serving_export/templates/slurm.sh": lambda: slurm_files(SOURCES["sglang"])[0].text,
     "sparkrack/serving_export/templates/with-fabric.sh": fabric_script,
 }
 """A text with each template as it is sent to a node, or written there."""

@@ -19,7 +19,7 @@ FSTAB = (
 COMMANDS: tuple[tuple[str, ...], ...] = (
     ("sparkrack", "plan", "--limit", "spark1", "--only", "memory", "--out", "plan.json"),
     ("sparkrack", "plan", "--limit", "spark1", "--only", "memory", "--json"),
-    ("sparkrack", "drift", "--limit", "spark1", "--only", "memory", "--markdown", "--junit", "drift.xml"),
+    ("sparkrack", "drift", "--limit", "spark1", "--only", "memory", "--markdown", "--prom", "drift.prom"),
     ("sparkrack", "drift", "--limit", "spark1", "--only", "memory"),
     ("sparkrack", "apply", "-y", "--limit", "spark1", "--only", "memory"),
     ("pyinfra", "inventory.py", "deploy.py", "--dry", "--diff", "-vvv", "--debug", "--limit", "spark1"),
@@ -37,7 +37,7 @@ def test_neighbours_of_a_changed_line_and_values_of_mount_options_are_shown_nowh
     try:
         rack = rack_file(tmp_path, there)
         for words in COMMANDS:
-            named = [str(tmp_path / word) if word in ("plan.json", "drift.xml") else word for word in words]
+            named = [str(tmp_path / word) if word in ("plan.json", "drift.prom") else word for word in words]
             told.append(command(*named, RACK=str(rack), XDG_STATE_HOME=str(tmp_path / "state")))
     finally:
         there.close()
@@ -48,6 +48,6 @@ def test_neighbours_of_a_changed_line_and_values_of_mount_options_are_shown_nowh
         assert "-/swap.img none swap sw,password=***" in ended.text, ended.text
         assert "+#sparkrack: swap off# /swap.img none swap sw,password=***" in ended.text
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert {"plan.json", "drift.xml"} <= {path.name for path in files}
+    assert {"plan.json", "drift.prom"} <= {path.name for path in files}
     assert list((tmp_path / "state").rglob("*.json*"))
     assert not [(path, canary) for path in files for canary in CANARIES if canary.encode() in path.read_bytes()]

@@ -44,8 +44,6 @@ WITHOUT = {
 BY = {
     "apply": "sparkrack.cli.apply_run",
     "rebuild": "sparkrack.cli.rebuild_run",
-    "serve recreate": "sparkrack.cli.serve_rolling",
-    "serve restart": "sparkrack.cli.serve_rolling",
 }
 """Commands whose end is in another module."""
 

@@ -44,20 +44,17 @@ def error(found: Result) -> str:
 
 def test_one_file_goes_to_stdout(tmp_path: Path) -> None:
     path = rack_file(tmp_path, unit())
-    for form, first in (("lws", "# Unit one of the rack served"), ("slurm", "#!/usr/bin/env bash\n#SBATCH --job-name")):
-        found = export(path, form)
-        assert found.exit_code == 0, found.output
-        assert found.stdout.startswith(first)
-        assert "sparkrack serve export one" in found.stdout
+    found = export(path, "lws")
+    assert found.exit_code == 0, found.output
+    assert found.stdout.startswith("# Unit one of the rack served")
+    assert "sparkrack serve export one" in found.stdout
 
 
 @pytest.mark.parametrize(
     ("form", "names"),
     [
         ("lws", ["one.lws.yaml"]),
-        ("compose", ["one-n0.compose.yaml", "one-n1.compose.yaml"]),
         ("ray", ["one.ray.yaml", "one.ray-serve.sh"]),
-        ("slurm", ["one.sbatch"]),
     ],
 )
 def test_files_go_to_a_folder_and_stay_without_force(form: str, names: list[str], tmp_path: Path) -> None:
@@ -67,9 +64,8 @@ def test_files_go_to_a_folder_and_stay_without_force(form: str, names: list[str]
     assert found.exit_code == 0, found.output
     assert found.stdout.splitlines() == [f"{folder / name}: written" for name in names]
     assert sorted(one.name for one in folder.iterdir()) == sorted(names)
-    program = (".sh", ".sbatch")
     assert {one.name: one.stat().st_mode & 0o777 for one in folder.iterdir()} == {
-        name: 0o755 if name.endswith(program) else 0o644 for name in names
+        name: 0o755 if name.endswith(".sh") else 0o644 for name in names
     }
     last = folder / names[-1]
     before = last.read_text()
@@ -88,8 +84,8 @@ def test_files_go_to_a_folder_and_stay_without_force(form: str, names: list[str]
 
 def test_a_link_is_not_written_through(tmp_path: Path) -> None:
     path = rack_file(tmp_path, unit())
-    (tmp_path / "one.sbatch").symlink_to(tmp_path / "nowhere")
-    assert "exists; --force" in error(export(path, "slurm", "--output", str(tmp_path)))
+    (tmp_path / "one.lws.yaml").symlink_to(tmp_path / "nowhere")
+    assert "exists; --force" in error(export(path, "lws", "--output", str(tmp_path)))
     assert not (tmp_path / "nowhere").exists()
 
 
@@ -107,7 +103,7 @@ def test_no_secret_is_exported(form: str, keys: dict[str, Any], tmp_path: Path) 
     path = rack_file(tmp_path, keys)
     found = export(path, form, "--output", str(tmp_path / "out"))
     if form == "ray" and keys["engine"] != "vllm-ray":
-        assert error(found).endswith(f"{keys['engine']} does not use Ray; export lws, compose or slurm")
+        assert error(found).endswith(f"{keys['engine']} does not use Ray; export lws")
         return
     assert found.exit_code == 0, found.output
     whole = found.output + "".join(one.read_text() for one in (tmp_path / "out").iterdir())
@@ -120,7 +116,7 @@ def test_each_head_names_the_rack_and_what_is_missing(tmp_path: Path) -> None:
     for form in FORMATS:
         assert export(path, form, "--output", str(tmp_path / "out")).exit_code == 0
     files = list((tmp_path / "out").iterdir())
-    assert len(files) == 6
+    assert len(files) == 3
     for file in files:
         comments = [line for line in file.read_text().splitlines() if line.startswith("# ")]
         assert f"# From {path.name}, a file that is not in git. Later changes of it do not reach this file." in comments
@@ -137,26 +133,26 @@ def test_an_unknown_unit_is_named_with_its_nearest(tmp_path: Path) -> None:
 
 
 def test_several_files_need_a_folder(tmp_path: Path) -> None:
-    path = rack_file(tmp_path, unit())
-    assert error(export(path, "compose")) == (
-        "compose needs 2 files (one-n0.compose.yaml, one-n1.compose.yaml); name a folder with --output"
+    path = rack_file(tmp_path, RAY)
+    assert error(export(path, "ray")) == (
+        "ray needs 2 files (one.ray.yaml, one.ray-serve.sh); name a folder with --output"
     )
 
 
 @pytest.mark.parametrize(
     ("form", "keys", "hosts", "sections", "key", "what"),
     [
-        ("ray", unit(), "", {}, "engine", "vllm does not use Ray; export lws, compose or slurm"),
+        ("ray", unit(), "", {}, "engine", "vllm does not use Ray; export lws"),
         (
             "ray",
             unit(engine="vllm-ray", nodes=["n0"], parallel={"tensor": 1}),
-            *("", {}, "nodes", "vLLM needs no Ray on one node; export lws, compose or slurm"),
+            *("", {}, "nodes", "vLLM needs no Ray on one node; export lws"),
         ),
         (
             "ray",
             unit(engine="vllm-ray"),
             machines(2).replace("access: {", "access: {port: 2222, ", 1),
-            *({}, "engine", "Ray connects to port 22 only, and access.port is 2222; export another format"),
+            *({}, "engine", "Ray connects to port 22 only, and access.port is 2222; export lws"),
         ),
         (
             "lws",
@@ -177,15 +173,14 @@ def test_what_a_system_cannot_run_is_refused_with_its_line(
 
 
 def test_kubernetes_needs_the_image_of_the_lock_file(tmp_path: Path) -> None:
-    path = rack_file(tmp_path, unit(), pinned=False)
+    path = rack_file(tmp_path, RAY, pinned=False)
     found = error(export(path, "lws"))
     assert found.startswith(f"{path}:")
     assert found.endswith(
         f"serving.units.one.image: the lock file has no record of {VLLM}, and Kubernetes pulls an image by itself; "
         "run `sparkrack apply --only images`"
     )
-    for form in ("compose", "slurm"):
-        assert export(path, form, "--output", str(tmp_path / "out")).exit_code == 0
+    assert export(path, "ray", "--output", str(tmp_path / "out")).exit_code == 0
     for file in (tmp_path / "out").iterdir():
         assert f"# Image: {VLLM}, by its name: the lock file has no ID\n" in file.read_text()
 

@@ -83,9 +83,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 @pytest.mark.parametrize(("whole", "code"), [(IN_SYNC, 0), (DRIFTED, 2), (MIXED, 1), (EVIL, 1)])
-@pytest.mark.parametrize("words", [[], ["--json"], ["--markdown"], ["--quiet"], ["--junit", "x.xml"]])
+@pytest.mark.parametrize("words", [[], ["--json"], ["--markdown"], ["--quiet"], ["--prom", "x.prom"]])
 def test_every_format_ends_alike(run: Run, tmp_path: Path, whole: Plan, code: int, words: list[str]) -> None:
-    ended = run(whole, *(tmp_path / word if word == "x.xml" else word for word in words))
+    ended = run(whole, *(tmp_path / word if word == "x.prom" else word for word in words))
     assert ended.exit_code == code, ended.output
     assert ended.stderr == ""
     assert "\x1b" not in ended.stdout
@@ -149,24 +149,23 @@ def test_json_is_the_model_and_nothing_else(run: Run) -> None:
     assert told["since"] is None
 
 
-def test_files_that_others_read(run: Run, tmp_path: Path, state: Path) -> None:
-    xml, prom = tmp_path / "out/drift.xml", tmp_path / "sparkrack.prom"
+def test_the_file_of_metrics_is_written_whole_and_readable_by_all(run: Run, tmp_path: Path, state: Path) -> None:
+    prom = tmp_path / "sparkrack.prom"
     prom.write_text("an older one")
-    ended = run(DRIFTED, "--json", "--junit", xml, "--prom", prom)
+    ended = run(DRIFTED, "--json", "--prom", prom)
     assert ended.exit_code == 2
-    assert "<failure " in xml.read_text()
     labels = f'host="spark1",kind="declared",rack="lab",ran_on="{socket.gethostname()}",role="fabric"'
     assert f"sparkrack_drift{{{labels}}} 1.0" in prom.read_text()
-    assert {path.stat().st_mode & 0o777 for path in (xml, prom)} == {0o644}
+    assert prom.stat().st_mode & 0o777 == 0o644
     assert json.loads(ended.stdout)
     assert len(list(state.iterdir())) == 1
 
 
 def test_a_file_that_cannot_be_written_is_an_error_and_the_report_is_there(run: Run, tmp_path: Path) -> None:
     (tmp_path / "taken").touch()
-    ended = run(IN_SYNC, "--junit", tmp_path / "taken/x.xml")
+    ended = run(IN_SYNC, "--prom", tmp_path / "taken/x.prom")
     assert ended.exit_code == 1
-    assert ended.stderr.startswith(f"Error: {tmp_path}/taken/x.xml could not be kept: ")
+    assert ended.stderr.startswith(f"Error: {tmp_path}/taken/x.prom could not be kept: ")
     assert ended.stdout.endswith("0 of 2 machines unknown\n")
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 from markdown_it import MarkdownIt
@@ -12,11 +10,10 @@ from markdown_it import MarkdownIt
 from core.util.event import Action, EventKind, acted
 from sparkrack.drift.compare import compare_runs
 from sparkrack.drift.findings import Drift, DriftFinding, FindingKind, drift_of
-from sparkrack.drift.junit import junit
 from sparkrack.drift.labels import TITLES, sentence, total
 from sparkrack.drift.markdown import MAX_CHARACTERS, markdown
 from sparkrack.engine.plan import Plan
-from tests.unit.drift.plans import EVIL, HOSTILE, MIXED, machine, modified, plan, unreachable
+from tests.unit.drift.plans import EVIL, HOSTILE, MIXED, machine, modified, plan
 
 IN_SYNC = plan(machine("spark1"))
 SHOWN = HOSTILE.replace("\n", "\\n").replace("\x1b", "\\x1b").replace("\udc80", "\\udc80").replace("\u202e", "\\u202e")
@@ -133,68 +130,6 @@ def test_markdown_fits_into_a_comment(findings: int, diff: int, shortened: bool)
     assert ("Shortened" in text) == shortened
     assert (f"... and {findings - 10} more" in text) == (findings == 900)
     assert "/0 differs" in text
-
-
-# JUnit
-
-
-def suites(whole: Plan) -> list[Element]:
-    return list(fromstring(junit(drift_of(whole)).encode()).iter("testsuite"))  # noqa: S314 - our own
-
-
-def cases(whole: Plan) -> Iterator[tuple[str, str, Element]]:
-    for suite in suites(whole):
-        for case in suite.iter("testcase"):
-            yield str(suite.get("name")), str(case.get("name")), case
-
-
-@BOTH
-def test_junit_counts_its_cases(whole: Plan) -> None:
-    found = suites(whole)
-    assert [suite.get("name") for suite in found] == [machine.name for machine in whole.hosts]
-    for suite in found:
-        assert suite.get("tests") == str(len(suite.findall("testcase")))
-        assert suite.get("failures") == str(len(suite.findall("testcase/failure")))
-        assert suite.get("errors") == str(len(suite.findall("testcase/error")))
-        assert suite.get("skipped") == "0"
-
-
-def outcome(case: Element) -> str:
-    tags = [child.tag for child in case if child.tag != "system-out"]
-    assert len(tags) < 2, "readers take one outcome for a case"
-    return tags[0] if tags else "passed"
-
-
-def test_junit_outcomes() -> None:
-    half = plan(
-        machine(
-            "spark1",
-            ("fabric", EventKind.CHANGE, "x"),
-            ("rdma", EventKind.UNKNOWN, "y"),
-            ("rdma", EventKind.BROKEN, "z"),
-        )
-    )
-    outcomes = {(name, role): outcome(case) for name, role, case in cases(MIXED)}
-    wrong = {pair: how for pair, how in outcomes.items() if pair[0] != "spark3" and how != "passed"}
-    spark1 = [("spark1", role) for role in ("preflight", "access", "memory", "fabric")]
-    assert wrong == dict.fromkeys([*spark1, ("spark2", "rdma"), ("crs812", "switch")], "failure")
-    assert {how for pair, how in outcomes.items() if pair[0] == "spark3"} == {"error"}
-    parts = {role: outcome(case) for _, role, case in cases(half)}
-    assert parts.pop("fabric") == "failure"
-    assert set(parts.values()) == {"error"}, "a role of a machine that is not wholly known did not pass"
-    assert outcome(*[case for _, _, case in cases(plan(unreachable("crs812"), roles=[]))]) == "error"
-
-
-def test_junit_tells_all() -> None:
-    found = {(name, role): case for name, role, case in cases(EVIL)}
-    for machine_ in drift_of(EVIL).hosts:
-        for role, finding in machine_.found(*FindingKind):
-            text = "".join(found[machine_.name, role].itertext())
-            assert f"{finding.kind}: {sentence(finding)}" in text
-    assert f"    +{SHOWN}" in "".join(found["spark1", "access"].itertext())
-    (spark2,) = {case.find("error").get("message") for (name, _), case in found.items() if name == "spark2"}  # type: ignore[union-attr]
-    assert spark2 == f"unreachable: {SHOWN}"
-    assert found["spark1", "images"].find("system-out") is not None
 
 
 def test_a_missing_image_is_named_as_missing() -> None:

@@ -13,6 +13,7 @@ from core.engines.command_line import LAUNCHER_OPTIONS, EngineArgumentsError, ju
 from core.engines.option_table import TABLE, Engine, build, parse_table, render_tables, table, version_key
 from tests.unit.engines import published_lines as published
 from tests.unit.engines.published_lines import PublishedLine
+from tests.unit.engines.test_real_parsers import OPTIONS
 
 ENGINES: tuple[Engine, ...] = ("vllm", "sglang")
 
@@ -337,3 +338,11 @@ def test_the_table_is_in_order_and_its_text_is_what_it_renders_to(engine: Engine
     assert again == known
     text = json.loads(render_tables({engine: known}))
     assert parse_table(engine, text[engine]) == known
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_table_has_what_was_compared_with_the_parser_of_each_release(engine: Engine) -> None:
+    """After an edit, `scripts/engine_options.py compare` compares again, and records what does not differ."""
+    now = {release: OPTIONS.compared(engine, release) for release in table(engine).releases}
+    recorded = json.loads(OPTIONS.COMPARED.read_text())[engine]
+    assert [release for release in now.keys() | recorded.keys() if now.get(release) != recorded.get(release)] == []

@@ -1,6 +1,8 @@
 """The table of options judges command lines as the parsers of vLLM and SGLang themselves do.
 
-The parsers are those of the releases of scripts/engine_options.py, which `make test` fetches.
+The parsers are those of the releases of scripts/engine_options.py. These are soak tests, which fetch the releases (177
+MB) if the cache lacks them. In `make test`, tests/unit/engines/test_command_line.py finds a table that was edited since
+it was compared.
 """
 
 from __future__ import annotations
@@ -19,10 +21,11 @@ from core.engines.command_line import LAUNCHER_OPTIONS, judge, render
 from core.engines.option_table import Engine, table
 from core.model.serving_launch import INSIDE_KEY
 from tests.generated import REPOSITORY
-from tests.tiers import crossed
 from tests.unit.engines import example_lines
 from tests.unit.engines import published_lines as published
 from tests.unit.engines.published_lines import PublishedLine
+
+pytestmark = pytest.mark.soak(sampled=False)
 
 Release = tuple[Engine, str]
 
@@ -217,11 +220,8 @@ def test_older_releases_refuse_the_recipes_that_need_newer_ones(recipes: list[li
     }
 
 
-@pytest.mark.parametrize(
-    ("release", "part"),
-    crossed(RELEASES, range(10)),
-    ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
-)
+@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("release", RELEASES, ids="-".join)
 def test_every_option_is_judged_as_the_release_does(release: Release, part: int, parsers: dict[Release, Any]) -> None:
     """Each option alone: without a value, with two, with values of each kind, and without its last letter."""
     lines = []

@@ -132,6 +132,13 @@ def test_a_unit_that_runs_is_not_touched(installed: ServingWorld, mode: str) -> 
     assert "run `sparkrack serve recreate one`" in ended.log
 
 
+def test_how_long_a_unit_is_away_is_unknown_without_a_good_start(installed: ServingWorld) -> None:
+    installed.nodes["n0"].record(figures={"gates_s": 12.0})
+    installed.write({"one": keyed(context=32768)})
+    ended = installed.run()
+    assert "starts (away for an unknown time: no figure of a good start is recorded), or `sparkrack serve" in ended.log
+
+
 def test_a_former_version_is_named_and_its_note_goes_with_the_files(installed: ServingWorld) -> None:
     """`recreate` went back to it: while rack.yaml declares other files it is named, as by `serve status`."""
     n0, n1 = installed.nodes.values()

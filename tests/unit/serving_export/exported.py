@@ -19,7 +19,7 @@ from tests.unit.model.serving_racks import NEMOTRON, QWEN, loaded, machines, tex
 
 PIN = Pin(f"sha256:{'a' * 64}", f"sha256:{'b' * 64}")
 ODD = 'it\'s "$(LWS_GROUP_SIZE)" $$ $HOME ${HOME} `id` \\ #!'
-"""A text that each format has to write with care: in Kubernetes, Compose and a shell it means something else."""
+"""A text that each format has to write with care: in Kubernetes and a shell it means something else."""
 
 
 def source(rack: Rack, declared: ServingUnit, pin: Pin | None = PIN) -> ExportSource:

@@ -10,10 +10,8 @@ import pytest
 
 from core.model.fields import mebibytes
 from core.model.serving_launch import FABRIC_ENVIRONMENT, INSIDE_KEY, RankLaunch
-from sparkrack.serving_export.compose import compose_files
 from sparkrack.serving_export.lws import lws_files
 from sparkrack.serving_export.ray import ray_files
-from sparkrack.serving_export.slurm import slurm_files
 from sparkrack.serving_export.source import ExportSource
 from tests.unit.engines.example_lines import EXAMPLES
 from tests.unit.serving_export.exported import ON_RAY, RECORD, SOURCES, addresses, parsed, program, records, run
@@ -39,18 +37,6 @@ def of_the_rack(launch: RankLaunch) -> set[tuple[str, str]]:
     }
 
 
-def compose_replaced(value: Any) -> Any:
-    """What Compose makes of a value: `$$` is a `$`, and a single `$` begins a variable."""
-    if isinstance(value, dict):
-        return {name: compose_replaced(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [compose_replaced(one) for one in value]
-    if isinstance(value, str):
-        assert not re.search(r"(?<!\$)(\$\$)*\$(?!\$)", value), value
-        return value.replace("$$", "$")
-    return value
-
-
 def expanded(text: str, variables: dict[str, str]) -> str:
     """What Kubernetes makes of an argument or a value: third_party/forked/golang/expansion of its source."""
 
@@ -65,35 +51,6 @@ def expanded(text: str, variables: dict[str, str]) -> str:
 def test_every_example_is_here() -> None:
     assert {name.partition(":")[0] for name in SOURCES if ":" in name} == {path.stem for path in EXAMPLES}
     assert len(ON_RAY) == 4
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_compose_runs_what_the_unit_runs(name: str) -> None:
-    one = SOURCES[name]
-    files = compose_files(one)
-    assert [file.name for file in files] == [f"{one.unit.name}-{node}.compose.yaml" for node in one.nodes]
-    for file, launch in zip(files, one.launches, strict=True):
-        service = compose_replaced(parsed(file.text))["services"]["engine"]
-        assert (*service["entrypoint"], *service["command"]) == launch.argv
-        assert service["environment"] == launch.environment
-        assert (service["image"], service["restart"]) == (launch.image, "no")
-        mounts = {volume["target"]: volume for volume in service["volumes"]}
-        key = mounts.pop(INSIDE_KEY, None)
-        assert of_the_rack(launch) == {
-            ("--pull", service["pull_policy"]),
-            ("--network", service["network_mode"]),
-            ("--gpus", service["gpus"]),
-            *(("--device", device.partition(":")[0]) for device in service["devices"]),
-            *(("--cap-add", capability) for capability in service["cap_add"]),
-            *(("--ulimit", f"{limit}={value}") for limit, value in service["ulimits"].items()),
-            ("--shm-size", service["shm_size"]),
-            *(("--memory", service["mem_limit"]), ("--memory-swap", service["memswap_limit"])),
-            ("--env-file", service["env_file"][0]["path"]),
-            *(("--volume", f"{v['source']}:{t}{':ro' if v['read_only'] else ''}") for t, v in mounts.items()),
-        }
-        keyed = one.unit.api.key is not None and launch.rank == 0
-        assert (key is not None) == (keyed and one.unit.kind == "sglang")
-        assert (len(service["env_file"]) == 2) == (keyed and one.unit.kind == "vllm")
 
 
 def pods(one: ExportSource) -> list[dict[str, Any]]:
@@ -169,56 +126,6 @@ def test_a_pod_has_the_container_of_the_unit(name: str) -> None:
         assert secrets == (["VLLM_API_KEY"] if keyed and one.unit.kind == "vllm" else [])
         assert (INSIDE_KEY in mounts) == (keyed and one.unit.kind == "sglang")
         assert ("readinessProbe" in engine) == (launch.rank == 0)
-
-
-SRUN = """
-while [ "$1" != bash ]; do case $1 in --*=*|--label) shift ;; *) exit 9 ;; esac; done
-for node in $STAND_IN_NODES; do SLURMD_NODENAME=$node "$@" || exit; done
-"""
-DOCKER = 'RECORD=$RECORD/$SLURMD_NODENAME.$1; printf "%s\\0" "$@" >"$RECORD"'
-
-
-def slurm(one: ExportSource, folder: Path, given: tuple[str, ...]) -> Any:
-    (file,) = slurm_files(one)
-    script = folder / file.name
-    script.write_text(file.text)
-    program(folder, "scontrol", '[ "$*" = "show hostnames LIST" ] && printf "%s\\n" $STAND_IN_NODES')
-    program(folder, "srun", SRUN)
-    program(folder, "docker", DOCKER)
-    record = folder / "record"
-    record.mkdir()
-    variables = {"SLURM_JOB_NODELIST": "LIST", "SLURM_JOB_ID": "7", "STAND_IN_NODES": " ".join(given)}
-    return run(["bash", str(script)], folder, HOME="/home/ops", RECORD=str(record), **variables)
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_slurm_runs_what_the_unit_runs(name: str, tmp_path: Path) -> None:
-    one = SOURCES[name]
-    done = slurm(one, tmp_path, tuple(sorted(one.nodes)))
-    assert done.returncode == 0, done.stderr
-    for launch in one.launches:
-        words = (tmp_path / "record" / f"{launch.node}.run").read_text().split("\0")[1:-1]
-        image = words.index(launch.image)
-        found = options(words[:image])
-        (program_name,) = (value for name, value in found if name == "--entrypoint")
-        assert (program_name, *words[image + 1 :]) == launch.argv
-        assert {value for name, value in found if name == "--env"} == {
-            f"{n}={v}" for n, v in launch.environment.items()
-        }
-        assert ("--name", f"sparkrack-{one.unit.name}-7") in found
-        keys = {entry for entry in found if "/home/ops/" in entry[1]}
-        assert bool(keys) == (one.unit.api.key is not None and launch.rank == 0)
-        rest = {entry for entry in found if entry[0] not in ("--name", "--entrypoint", "--env")} - keys
-        assert rest == of_the_rack(launch)
-        stopped = (tmp_path / "record" / f"{launch.node}.stop").read_text().split("\0")
-        assert stopped[-2] == f"sparkrack-{one.unit.name}-7"
-
-
-def test_slurm_refuses_other_nodes(tmp_path: Path) -> None:
-    done = slurm(SOURCES["plain"], tmp_path, ("n0", "n2"))
-    assert done.returncode == 1
-    assert done.stderr == "unit one needs the nodes n0 n1; Slurm gave n0 n2\n"
-    assert not list((tmp_path / "record").iterdir())
 
 
 @pytest.mark.parametrize("name", ON_RAY)

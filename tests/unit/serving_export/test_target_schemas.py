@@ -1,10 +1,9 @@
-"""Each export is judged by what the other system publishes: its schema, or the names of its options."""
+"""Each export is judged by what the other system publishes: its schema."""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from sparkrack.serving_export.compose import compose_files
 from sparkrack.serving_export.lws import lws_files
 from sparkrack.serving_export.ray import ray_files
-from sparkrack.serving_export.slurm import slurm_files
 from sparkrack.serving_export.source import ExportSource
 from tests.unit.serving_export.exported import ON_RAY, SOURCES, parsed
 from tests.unit.test_shell_templates import findings
@@ -43,7 +40,6 @@ def strict(schema: Any, *, names: bool = False) -> Any:
 
 
 LWS = jsonschema.Draft202012Validator(strict(stored("leaderworkerset")))
-COMPOSE = jsonschema.Draft7Validator(stored("compose-spec"))
 RAY = jsonschema.Draft7Validator(stored("ray-schema"))
 
 
@@ -53,10 +49,6 @@ def faults(validator: Any, document: Any) -> list[str]:
 
 def lws(one: ExportSource) -> Any:
     return parsed(lws_files(one)[0].text)
-
-
-def compose(one: ExportSource) -> Any:
-    return parsed(compose_files(one)[0].text)
 
 
 def ray(one: ExportSource) -> Any:
@@ -72,12 +64,6 @@ def test_a_manifest_is_a_leader_worker_set(name: str) -> None:
     assert faults(LWS, manifest) == []
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_each_compose_file_is_of_the_specification(name: str) -> None:
-    for file in compose_files(SOURCES[name]):
-        assert faults(COMPOSE, parsed(file.text)) == []
-
-
 @pytest.mark.parametrize("name", ON_RAY)
 def test_a_cluster_file_is_of_ray(name: str) -> None:
     assert faults(RAY, ray(SOURCES[name])) == []
@@ -90,8 +76,6 @@ def _engine(document: Any) -> Any:
 WRONG: dict[str, tuple[Any, Callable[[ExportSource], Any], Callable[[Any], Any]]] = {
     "lws": (LWS, lws, lambda document: document["spec"]["leaderWorkerTemplate"]),
     "lws: a container": (LWS, lws, _engine),
-    "compose": (COMPOSE, compose, lambda document: document["services"]["engine"]),
-    "compose: a volume": (COMPOSE, compose, lambda document: document["services"]["engine"]["volumes"][0]),
     "ray": (RAY, ray, lambda document: document),
     "ray: docker": (RAY, ray, lambda document: document["docker"]),
 }
@@ -112,8 +96,6 @@ def test_a_wrong_key_is_found(name: str) -> None:
     [
         (LWS, lws, lambda document: document["spec"]["leaderWorkerTemplate"], "restartPolicy", "Always"),
         (LWS, lws, _engine, "args", ["vllm", 8000]),
-        (COMPOSE, compose, lambda document: document["services"]["engine"], "command", ["serve", 8000]),
-        (COMPOSE, compose, lambda document: document["services"]["engine"], "gpus", "every"),
         (RAY, ray, lambda document: document, "head_start_ray_commands", [1]),
     ],
 )
@@ -123,46 +105,6 @@ def test_a_wrong_value_is_found(
     document = made(SOURCES["fabric"])
     place(document)[key] = value
     assert faults(validator, document)
-
-
-def options(script: str) -> tuple[set[str], set[str]]:
-    """The options of sbatch and of srun in a script, without values."""
-    batch = re.findall(r"^#SBATCH (--[a-z-]+)", script, re.MULTILINE)
-    (line,) = (line for line in script.splitlines() if line.startswith("exec srun "))
-    return set(batch), set(re.findall(r" (--[a-z-]+)", line.partition(" bash ")[0]))
-
-
-def slurm_problems(script: str) -> list[str]:
-    """Options that sbatch or srun does not have, and lines for sbatch that it does not read: those after a command."""
-    known = stored("slurm-options")
-    batch, run = options(script)
-    late = re.split(r"^[^#\n]", script, maxsplit=1, flags=re.MULTILINE)[1]
-    return [
-        *(f"sbatch {option}" for option in sorted(batch - set(known["sbatch"]))),
-        *(f"srun {option}" for option in sorted(run - set(known["srun"]))),
-        *(f"late {line}" for line in late.splitlines() if line.startswith("#SBATCH")),
-    ]
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_a_script_is_clean_and_has_options_of_slurm(name: str) -> None:
-    one = SOURCES[name]
-    (file,) = slurm_files(one)
-    assert findings(file.text) == ""
-    done = subprocess.run(["bash", "-n"], input=file.text, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert slurm_problems(file.text) == []
-    batch, run = options(file.text)
-    assert {"--nodes", "--nodelist", "--ntasks-per-node", "--no-requeue"} <= batch
-    assert {"--nodes", "--ntasks-per-node", "--kill-on-bad-exit"} <= run
-    assert f"#SBATCH --nodelist={','.join(one.nodes)}\n" in file.text
-
-
-def test_wrong_options_of_slurm_are_found() -> None:
-    script = slurm_files(SOURCES["plain"])[0].text
-    assert slurm_problems(script.replace("--nodelist=", "--node-list=")) == ["sbatch --node-list"]
-    assert slurm_problems(script.replace("--kill-on-bad-exit=1", "--kill-on-exit=1")) == ["srun --kill-on-exit"]
-    assert slurm_problems(f"{script}#SBATCH --mem=0\n") == ["late #SBATCH --mem=0"]
 
 
 @pytest.mark.parametrize("name", ON_RAY)
@@ -175,7 +117,6 @@ def test_the_program_for_ray_is_clean(name: str) -> None:
 def test_a_head_names_the_revision_of_the_rack_file() -> None:
     one = SOURCES["plain"]
     line = f"# From {one.rack.source.name}, revision 0123456789ab with uncommitted changes. "
-    for files in (lws_files, compose_files, slurm_files):
-        assert line in files(one)[0].text
+    assert line in lws_files(one)[0].text
     for file in ray_files(SOURCES["fabric"]):
         assert line in file.text
