@@ -12,6 +12,7 @@ import pytest
 from gevent import monkey
 
 from core.util import scrub
+from tests.lab_counts import LabCounts
 from tests.scheduling import Workers, auto_workers
 from tests.tiers import Tiers
 
@@ -51,6 +52,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the plugins that select the soak tests and hand out files to workers."""
     config.pluginmanager.register(Tiers(config), "tiers")
     config.pluginmanager.register(Workers(), "workers")
+    config.pluginmanager.register(LabCounts(), "lab counts")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -16,8 +16,8 @@ from core.model import model_lock
 from tests.lab.conftest import NODES
 from tests.lab.virtual import VirtualRack
 
-FILES, SIZE = 12, 17 << 20
-"""About 200 MB: a virtual node hashes and encrypts some MB a second."""
+FILES, SIZE = 12, 2 << 20
+"""22 MB: a virtual node hashes and encrypts some MB a second."""
 NAME = "small"
 STORE = f"/srv/models/{NAME}"
 KILLED = str(Path(__file__).with_name("kill_after.py"))
