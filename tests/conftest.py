@@ -64,8 +64,13 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The rack's tests come first: only some workers may run them. Of these, files that make racks of their own come
     before those that need the worker's: a worker does not have two at a time, and does not wait for the one that makes
-    the snapshot from which the others restore theirs.
+    the snapshot from which the others restore theirs. Those that leave it in any state come last: then nothing
+    has to be restored after them.
     """
     folder = Path(__file__).parent / "lab"
-    on_the_workers = {item.path for item in items if "worker" in getattr(item, "fixturenames", ())}
-    items.sort(key=lambda item: (folder not in item.path.parents, item.path in on_the_workers))
+
+    def with_fixture(name: str) -> set[Path]:
+        return {item.path for item in items if name in getattr(item, "fixturenames", ())}
+
+    on_the_workers, last = with_fixture("worker"), with_fixture("disposable_rack")
+    items.sort(key=lambda item: (folder not in item.path.parents, item.path in on_the_workers, item.path in last))

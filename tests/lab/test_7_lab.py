@@ -136,7 +136,8 @@ def test_a_snapshot_brings_the_rack_back_as_it_was(rack: VirtualRack) -> None:
         rack.lab("snapshot", "--delete", name)
 
 
-def test_down_leaves_nothing_even_after_a_crash(rack: VirtualRack) -> None:
+def test_down_leaves_nothing_even_after_a_crash(disposable_rack: VirtualRack) -> None:
+    rack = disposable_rack
     namespace, pids = rack.paths.namespace, ns.processes(rack.paths.namespace)
     assert pids
     os.kill(pids[0], signal.SIGKILL)
