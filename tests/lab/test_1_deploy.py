@@ -200,7 +200,7 @@ def test_a_full_upgrade_leaves_what_is_held(rack: VirtualRack) -> None:
 
 def test_a_secret_is_in_no_output_and_no_log(rack: VirtualRack) -> None:
     password = (rack.paths.switch("crs812") / "password").read_text().strip()
-    done = rack.deploy("-y", "-vvv", "--diff", "--debug", "--limit", "crs812,spark1")
+    done = rack.deploy("-y", "-vvv", "--diff", "--debug", "--limit", "switches", "--limit", "spark1")
     assert "/interface/ethernet/print" in done.stderr + done.stdout
     assert password not in done.stdout + done.stderr
     for path in [Path("pyinfra-debug.log"), *rack.paths.switch("crs812").glob("*.ndjson")]:
