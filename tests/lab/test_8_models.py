@@ -169,7 +169,7 @@ def test_a_full_disk_is_refused_before_the_first_byte(rack: VirtualRack, declare
 def test_a_model_that_is_not_declared_any_more_stays(rack: VirtualRack, declared: Path) -> None:
     rack.ssh("spark1", f"echo mine > {STORE}/notes.txt")
     assert f"{STORE}: no files of the model: notes.txt" in deploy(rack, declared)
-    rack.deploy("-y")
+    rack.deploy("-y", roles=("models",))
     assert "notes.txt" in rack.ssh("spark1", f"ls {STORE}").split()
     rack.ssh("spark1", f"rm {STORE}/notes.txt")
     assert all_have(rack, declared)
