@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
@@ -22,7 +23,7 @@ from lab.layout import FROM_THE_BOX, Layout
 from lab.machines import LabMachines
 from lab.node import VirtualNode
 from lab.node_login import Logins
-from lab.paths import LabPaths, cache, runner
+from lab.paths import LabPaths, cache, caller, runner
 from lab.snapshots import LabSnapshot
 from lab.switch import VirtualSwitch
 
@@ -184,6 +185,7 @@ class Lab:
         if before is None:
             raise LabError(f"{name} takes no logins; `sparkrack lab status` shows what runs")
         self.logins.reboot(name)
+        VirtualNode(name, self.layout, self.paths).record_boot()
         begin = time.monotonic()
         while self.logins.boot_id(name) in (None, before):
             if time.monotonic() - begin > BOOT_SECONDS:
@@ -220,6 +222,18 @@ class Lab:
         if VirtualNode(name, self.layout, self.paths).in_factory_state and not self.logins.boot_id_by_key(name):
             raise LabError(f"{name} does not let the operator in yet; `sparkrack bootstrap nodes {name}` sees to that")
         return command
+
+    def entering(self) -> list[str]:
+        """Return the words that run the command after them inside the lab's network, as who called. Raises LabError."""
+        if not ns.exists(self.paths.namespace):
+            raise LabError("the lab is not running; `sparkrack lab up` starts it")
+        uid, gid = caller()
+        user = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--"] if uid != os.geteuid() else []
+        return ["nsenter", f"--net=/run/netns/{self.paths.namespace}", "--", *user]
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of such a command: RACK, and where records of runs (backups, journals) are kept."""
+        return {"RACK": str(self.paths.rack), "XDG_STATE_HOME": str(self.paths.folder / "state")}
 
     def _plan(self, nodes: int, given: Path | None) -> None:
         """Settle which rack this lab is. A lab that exists keeps its rack: another one wants `down` first."""

@@ -24,6 +24,8 @@ MEMORY = "8G"
 """
 MANAGEMENT_DEVICE = 8
 """Number of the vector device that becomes enP7s7; wires have 0 to 3."""
+BOOTS = "SPARKRACK_LAB_BOOTS"
+"""Names a file that gets a line for each boot that the lab makes: the tests count them."""
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where this kernel keeps a node's memory
 
 
@@ -120,6 +122,7 @@ class VirtualNode:
 
     def start(self, base: Base) -> None:
         """Boot the node, with its disk as it is or factory-fresh when there is none."""
+        self.record_boot()
         uid, gid = runner()
         disk, kernel = self.folder / "disk.cow", base.kernel
         command = [
@@ -161,6 +164,12 @@ class VirtualNode:
                 )
             finally:
                 os.sched_setaffinity(0, allowed)
+
+    def record_boot(self) -> None:
+        """Add a line to the file that `SPARKRACK_LAB_BOOTS` names, where it is set."""
+        if name := os.environ.get(BOOTS):
+            with Path(name).open("a") as file:
+                file.write(f"boot {self.name}\n")
 
     def stop(self) -> None:
         """Cut the power."""

@@ -12,6 +12,7 @@ from gevent import monkey
 
 from core.util import scrub
 from tests.end_of_run import EndOfRun
+from tests.lab_counts import LabCounts
 from tests.scheduling import LAB, Workers, auto_workers
 from tests.tiers import Tiers
 
@@ -53,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(tiers, "tiers")
     config.pluginmanager.register(EndOfRun(config, tiers), "end of run")
     config.pluginmanager.register(Workers(), "workers")
+    config.pluginmanager.register(LabCounts(), "lab counts")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -64,7 +66,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The rack's tests come first: only some workers may run them. Of these, files that make racks of their own come
     before those that need the worker's: a worker does not have two at a time, and does not wait for the one that makes
-    the snapshot from which the others restore theirs.
+    the snapshot from which the others restore theirs. Those that leave it in any state come last: then nothing
+    has to be restored after them.
     """
-    on_the_workers = {item.path for item in items if "worker" in getattr(item, "fixturenames", ())}
-    items.sort(key=lambda item: (not item.nodeid.startswith(LAB), item.path in on_the_workers))
+
+    def with_fixture(name: str) -> set[Path]:
+        return {item.path for item in items if name in getattr(item, "fixturenames", ())}
+
+    on_the_workers, last = with_fixture("worker"), with_fixture("disposable_rack")
+    items.sort(key=lambda item: (not item.nodeid.startswith(LAB), item.path in on_the_workers, item.path in last))

@@ -220,16 +220,7 @@ def run(command: tuple[str, ...]) -> None:
 
 
 def _run(here: Lab, command: list[str]) -> None:
-    from lab import namespace
-    from lab.paths import caller
-
-    if not namespace.exists(here.paths.namespace):
-        raise click.ClickException("the lab is not running; `sparkrack lab up` starts it")
-    uid, gid = caller()
-    user = ["setpriv", f"--reuid={uid}", f"--regid={gid}", "--init-groups", "--"] if uid != os.geteuid() else []
-    enter = ["nsenter", f"--net=/run/netns/{here.paths.namespace}", "--"]
-    kept = str(here.paths.rack.parent / "state")
-    environment = {"RACK": str(here.paths.rack), "XDG_STATE_HOME": kept, **os.environ}
+    entering = here.entering()
     # Ctrl-C is for the command: it gets the signal as well, and reports its own end.
     signal.signal(signal.SIGINT, lambda *_: None)
-    sys.exit(subprocess.run([*enter, *user, *command], env=environment).returncode)
+    sys.exit(subprocess.run([*entering, *command], env={**here.variables(), **os.environ}).returncode)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from lab import snapshots
@@ -30,20 +32,37 @@ def key(nodes: tuple[str, ...]) -> str:
     return f"tests-{digest.hexdigest()[:16]}"
 
 
-def converged(folder: Path, nodes: tuple[str, ...]) -> VirtualRack:
-    """A rack in this folder on which a whole run has been made: restored, or made now and kept."""
-    rack, name = VirtualRack(folder, nodes), key(nodes)
+def is_made(nodes: tuple[str, ...]) -> bool:
+    """Return whether there is a snapshot of these nodes, converged."""
+    return key(nodes) in snapshots.names()
+
+
+@contextmanager
+def making() -> Iterator[None]:
+    """Others wait meanwhile, since two workers that begin at once make a snapshot once."""
     lock = cache() / "lab/tests.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)  # two workers that begin at once make it once
-        if name not in snapshots.names():
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def keep(rack: VirtualRack) -> None:
+    """Make the snapshot of a rack on which a whole run has been made; its nodes are shut down and booted for it."""
+    rack.lab("snapshot", key(rack.nodes))
+    for old in [old for old in snapshots.names() if old.startswith("tests-")][:-KEPT]:
+        rack.lab("snapshot", "--delete", old)
+
+
+def converged(folder: Path, nodes: tuple[str, ...]) -> VirtualRack:
+    """A rack in this folder on which a whole run has been made: restored, or made now and kept."""
+    rack = VirtualRack(folder, nodes)
+    with making():
+        if not is_made(nodes):
             rack.lab("down")
             rack.lab("up", "--nodes", str(len(nodes)))
             rack.deploy("-y")
-            rack.lab("snapshot", name)
-            for old in [old for old in snapshots.names() if old.startswith("tests-")][:-KEPT]:
-                rack.lab("snapshot", "--delete", old)
+            keep(rack)
             return rack
-    rack.lab("restore", name)
+    rack.lab("restore", key(nodes))
     return rack

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from lab import namespace as ns
-from lab.lab import Lab
 from lab.layout import MANAGEMENT
 from sparkrack.rebuild.journal import journals
 from tests.lab.virtual import REPOSITORY, VirtualRack
@@ -64,11 +63,6 @@ class Drill(VirtualRack):
     def has_walked(self, words: tuple[str, ...]) -> bool:
         """Return whether that command was run, perhaps with more words: the answers that an operator would type."""
         return any(words[:2] == done[:2] and set(words) <= set(done) for done in self.walked)
-
-    @property
-    def inner(self) -> Lab:
-        """The lab as its own commands have it."""
-        return Lab(self.paths, lambda _line: None)
 
     @property
     def for_nodes(self) -> list[str]:

@@ -6,12 +6,14 @@ import json
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests import generated
 from tests.lab.conftest import NODES
+from tests.lab.converged import is_made, keep, making
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
 README_ROLES = ("switch", "memory", "fabric")
@@ -36,7 +38,19 @@ def factory() -> Iterator[VirtualRack]:
 
 
 @pytest.fixture(scope="module")
-def rack(factory: VirtualRack) -> VirtualRack:
+def snapshot(factory: VirtualRack) -> Iterator[ExitStack]:
+    """The right to make the snapshot from which the other files restore their rack, unless there is one: they wait for
+    it, since this file converges a rack anyway.
+    """
+    with ExitStack() as held:
+        held.enter_context(making())
+        if is_made(NODES):
+            held.close()
+        yield held
+
+
+@pytest.fixture(scope="module")
+def rack(snapshot: ExitStack, factory: VirtualRack) -> VirtualRack:
     """The same rack after a run."""
     factory.deploy("-y")
     return factory
@@ -46,7 +60,7 @@ def unreached(reported: str) -> list[str]:
     return re.findall(r"(spark\d)/\S+ does not reach (?:spark\d)/", reported)
 
 
-def test_a_factory_rack_is_not_proven(factory: VirtualRack) -> None:
+def test_a_factory_rack_is_not_proven(snapshot: ExitStack, factory: VirtualRack) -> None:
     done = factory.verify("--only", "memory", "--only", "fabric", check=False)
     assert done.returncode == 2
     assert len(unreached(done.stdout)) == PAIRS
@@ -55,7 +69,9 @@ def test_a_factory_rack_is_not_proven(factory: VirtualRack) -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.soak
 def test_a_dry_run_shows_the_change_and_makes_none(factory: VirtualRack) -> None:
+    """In the first tier, test_2_drift.py makes a dry run, and the next command there finds everything as it was."""
     before = factory.etc(), factory.writes(), factory.ssh("spark1", "cat /proc/swaps; ip -br address; ls -A /tmp /run")
     done = factory.deploy("--dry", "--diff")
     shown = done.stdout + done.stderr
@@ -146,6 +162,18 @@ def test_a_run_makes_it_so_and_it_is_proven_from_outside(rack: VirtualRack, tmp_
     assert len([case for case in cases if "test_full_frames_reach" in str(case.get("name"))]) == PAIRS
 
 
+def test_a_reboot_brings_nothing_back(snapshot: ExitStack, rack: VirtualRack) -> None:
+    """The first run of the tests shuts all nodes down here, and keeps them for the other files."""
+    if is_made(NODES):
+        rack.lab("reboot", "spark3")
+    else:
+        keep(rack)
+        snapshot.close()
+    assert rack.verify("--limit", "spark3").returncode == 0
+    assert "swap.img" not in rack.ssh("spark3", "cat /proc/swaps")
+    assert rack.ssh("spark3", "systemctl --failed --no-legend --plain").strip() == ""
+
+
 def test_a_second_run_changes_nothing_and_costs_one_command_a_node(rack: VirtualRack) -> None:
     commands = "journalctl --quiet _COMM=sudo --grep 'base64|set -eu' --output=cat | grep -c COMMAND="
 
@@ -170,16 +198,9 @@ def test_a_full_upgrade_leaves_what_is_held(rack: VirtualRack) -> None:
     assert rack.ssh("spark1", "dpkg-query -W -f '${Version}' lab-sample") == "1.1", "nothing was upgraded at all"
 
 
-def test_a_reboot_brings_nothing_back(rack: VirtualRack) -> None:
-    rack.lab("reboot", "spark3")
-    assert rack.verify("--limit", "spark3").returncode == 0
-    assert "swap.img" not in rack.ssh("spark3", "cat /proc/swaps")
-    assert rack.ssh("spark3", "systemctl --failed --no-legend --plain").strip() == ""
-
-
 def test_a_secret_is_in_no_output_and_no_log(rack: VirtualRack) -> None:
     password = (rack.paths.switch("crs812") / "password").read_text().strip()
-    done = rack.deploy("-y", "-vvv", "--diff", "--debug")
+    done = rack.deploy("-y", "-vvv", "--diff", "--debug", "--limit", "switches", "--limit", "spark1")
     assert "/interface/ethernet/print" in done.stderr + done.stdout
     assert password not in done.stdout + done.stderr
     for path in [Path("pyinfra-debug.log"), *rack.paths.switch("crs812").glob("*.ndjson")]:

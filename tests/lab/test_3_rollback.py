@@ -80,8 +80,11 @@ def cut(rack: VirtualRack, what: str) -> None:
         assert rack.control({"op": "cable", "do": what, "cage": "qsfp56-dd-1", "lane": lane})["ok"]
 
 
+@pytest.mark.soak
 def test_what_another_run_wrote_is_kept_by_what_configures_the_interfaces(rack: VirtualRack, manager: str) -> None:
-    """After a reboot, with the same file: nothing differs; and what is changed by hand is mended."""
+    """After a reboot, with the same file: nothing differs; and what is changed by hand is mended. Under networkd
+    test_2_drift.py shows that in the first tier.
+    """
     active = rack.ssh("spark2", f"systemctl is-active NetworkManager {NETWORKD.split()[0]} || true").split()
     assert active == (["active", "inactive"] if manager == "NetworkManager" else ["inactive", "active"])
     drift = rack.command("drift", "--limit", "spark2", "--only", "fabric")

@@ -16,11 +16,12 @@ from core.model import model_lock
 from tests.lab.conftest import NODES
 from tests.lab.virtual import VirtualRack
 
-FILES, SIZE = 12, 17 << 20
-"""About 200 MB: a virtual node hashes and encrypts some MB a second."""
+FILES, SIZE = 12, 2 << 20
+"""22 MB: a virtual node hashes and encrypts some MB a second."""
 NAME = "small"
 STORE = f"/srv/models/{NAME}"
 KILLED = str(Path(__file__).with_name("kill_after.py"))
+HALVES = "enp1s0f1np1 enP2p1s0f1np1"
 BIG = "model-00007-of-00012.safetensors"
 
 
@@ -117,11 +118,15 @@ def test_a_transfer_that_is_killed_continues(rack: VirtualRack, declared: Path) 
     """On one node, in the middle of the copy; what it has is not copied again."""
     remove(rack, "spark3")
     some = (
-        f"for _ in $(seq 2000); do [ $(du -sb {STORE}/.sparkrack/parts 2>/dev/null | cut -f1) -gt 20000000 ] && break; "
+        f"for _ in $(seq 2000); do [ $(du -sb {STORE}/.sparkrack/parts 2>/dev/null | cut -f1) -gt 2000000 ] && break; "
     )
     kill = "sleep 0.1; done; systemctl kill -s KILL 'sparkrack-model-*'"
     rack.ssh("spark3", f"systemd-run --quiet --collect --unit=lab-kill sh -c {quote(some + kill)}")
+    for node in ("spark1", "spark2"):  # or the copy could end before the kill
+        rack.ssh(node, f"for half in {HALVES}; do tc qdisc add dev $half root netem rate 20mbit; done")
     reported = deploy(rack, declared, check=False)
+    for node in ("spark1", "spark2"):
+        rack.ssh(node, f"for half in {HALVES}; do tc qdisc del dev $half root; done")
     assert "could not give it: it was ended from outside" in reported, reported
     deploy(rack, declared)
     assert all_have(rack, declared)
@@ -164,7 +169,7 @@ def test_a_full_disk_is_refused_before_the_first_byte(rack: VirtualRack, declare
 def test_a_model_that_is_not_declared_any_more_stays(rack: VirtualRack, declared: Path) -> None:
     rack.ssh("spark1", f"echo mine > {STORE}/notes.txt")
     assert f"{STORE}: no files of the model: notes.txt" in deploy(rack, declared)
-    rack.deploy("-y")
+    rack.deploy("-y", roles=("models",))
     assert "notes.txt" in rack.ssh("spark1", f"ls {STORE}").split()
     rack.ssh("spark1", f"rm {STORE}/notes.txt")
     assert all_have(rack, declared)

@@ -31,7 +31,6 @@ KEEPER = f"/usr/local/lib/sparkrack/serve/serve_keeper.py /etc/sparkrack/serve/{
 RECORD = f"/var/lib/sparkrack/serve/{UNIT}.json"
 SERVICE = f"sparkrack-serve-{UNIT}"
 ROLES = ("images", "models", "serving")
-ONLY = tuple(word for role in ROLES for word in ("--only", role))
 SECONDS = 120
 """Until a test gives up waiting for a state."""
 CONFIG = {
@@ -206,29 +205,32 @@ def test_a_second_apply_changes_nothing(served: ServedRack) -> None:
     again = served.deploy()
     assert re.search(r"Grand total +(\d+) +- +- +\1 *$", again, re.MULTILINE), again
     assert (served.record()["generation"], served.starts(), served.containers()) == before
-    drift = served.rack.command("drift", "--no-history", *ONLY, rack=served.file)
-    assert drift.returncode == 0, drift.stdout + drift.stderr
-    verified = served.rack.verify(*ONLY, rack=served.file)
+    verified = served.rack.verify("--only", "serving", rack=served.file)
     assert re.search(r"passed, 0 failed$", verified.stdout, re.MULTILINE), verified.stdout
 
 
+@pytest.mark.soak
 def test_a_killed_keeper_comes_back_and_ends_nothing(served: ServedRack) -> None:
+    """The first tier has tests/serving/test_conformance.py::test_a_keeper_that_comes_back_disturbs_no_rank."""
+    served.up()
     before = served.containers()
+    generation = served.record()["generation"]
     assert len(before) == len(RANKS)
     script = f"for _ in $(seq {SECONDS}); do {KEEPER} status 2>/dev/null && exit; sleep 1; done; exit 1"
     served.rack.ssh(HEAD, f"systemctl kill -s KILL {SERVICE}-keeper; {script}")
     time.sleep(12)  # longer than a lease
     assert served.containers() == before
-    assert served.wait("ready", "busy")["generation"] == 1
+    assert served.wait("ready", "busy")["generation"] == generation
 
 
 def test_a_rank_that_is_killed_ends_all_then_they_start_once_and_then_they_are_held(served: ServedRack) -> None:
-    first = served.starts()
+    first, generation = served.starts(), served.up()["generation"]
     served.age()
     served.rack.ssh(WORKER, f"docker kill sparkrack-{UNIT}")
     served.wait("gating", "starting")
     record = served.wait("ready", "held")
-    assert (record["state"], record["generation"], len(record["restarts"])) == ("ready", 2, 1), record["reason"]
+    assert (record["state"], record["generation"]) == ("ready", generation + 1), record["reason"]
+    assert len(record["restarts"]) == 1
     second = served.starts()
     assert second == [number + 1 for number in first]
     states = [state for _, state, _, _ in record["transitions"]]
@@ -242,7 +244,9 @@ def test_a_rank_that_is_killed_ends_all_then_they_start_once_and_then_they_are_h
     served.nothing_is_left()
 
 
+@pytest.mark.soak
 def test_a_gate_that_fails_on_one_node_starts_no_rank_anywhere(served: ServedRack) -> None:
+    """The first tier has tests/serving/test_gang.py::test_one_failed_gate_starts_no_rank, and test_gate.py."""
     before = served.starts()
     weights = f"/srv/models/{UNIT}/model.safetensors"
     served.rack.ssh(WORKER, f"systemctl stop sparkrack-memory-guard; mv {weights} /srv/models/kept")

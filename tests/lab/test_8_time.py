@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -55,7 +56,7 @@ def server(rack: VirtualRack, tmp_path_factory: pytest.TempPathFactory) -> Itera
         process.wait()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def timed(rack: VirtualRack, server: subprocess.Popen[bytes]) -> Iterator[Path]:
     """The lab's rack file with time servers, beside it; in the end the nodes have no trace of the role."""
     file = rack.paths.rack.with_name("rack-time.yaml")
@@ -80,14 +81,14 @@ def test_the_clock_follows_the_declared_server(rack: VirtualRack, timed: Path) -
         rack.ssh(node, SYNCHRONIZED)
     assert abs(float(rack.ssh("spark2", "date +%s.%N")) - time.time()) < 60, "10 minutes ahead before"
     assert "CE" in rack.ssh("spark1", "date +%Z")
+    # The first offset was 10 minutes, and the daemon measures the next one after half a minute unless it is restarted.
+    measured = "for _ in $(seq 120); do timedatectl timesync-status | grep -q Offset: && exit; sleep 0.5; done; exit 1"
+    rack.ssh("spark2", f"systemctl restart systemd-timesyncd; {measured}")
     rack.verify("--only", "time", rack=timed)
-    before = rack.etc()
-    rack.deploy("-y", rack=timed, roles=ROLES)
-    assert rack.etc() == before
 
 
 def test_what_is_changed_by_hand_is_found_and_fixed(rack: VirtualRack, timed: Path) -> None:
-    rack.deploy("-y", rack=timed, roles=ROLES)
+    """Its second run, in which nothing differs, shows that the first one fixed all."""
     rack.ssh("spark1", "systemctl disable --now systemd-timesyncd")
     rack.ssh("spark2", f"echo NTP=10.77.0.99 >> {DROPIN}")
     rack.ssh("spark3", "timedatectl set-timezone Asia/Tokyo")
@@ -96,10 +97,10 @@ def test_what_is_changed_by_hand_is_found_and_fixed(rack: VirtualRack, timed: Pa
     for line in ("systemd-timesyncd", DROPIN, "Asia/Tokyo"):
         assert line in found.stdout, found.stdout
     rack.deploy("-y", rack=timed, roles=ROLES)
-    assert rack.command("drift", "--only", "time", rack=timed).returncode == 0
-    for node in rack.nodes:
-        rack.ssh(node, SYNCHRONIZED)
-    rack.verify("--only", "time", rack=timed)
+    before = rack.etc()
+    again = rack.deploy("-y", rack=timed, roles=ROLES)
+    assert re.search(r"Grand total +(\d+) +- +- +\1 *$", again.stderr + again.stdout, re.MULTILINE)
+    assert rack.etc() == before
 
 
 def test_a_server_that_does_not_answer_is_no_synchronization(
@@ -108,7 +109,8 @@ def test_a_server_that_does_not_answer_is_no_synchronization(
     """The last test of the file: it ends the server."""
     server.terminate()
     server.wait()
-    rack.deploy("-y", rack=timed, roles=ROLES)
+    for node in rack.nodes:
+        rack.ssh(node, "rm -f /run/systemd/timesync/synchronized; systemctl restart systemd-timesyncd")
     seen = rack.verify("--only", "time", rack=timed, check=False)
     assert seen.returncode == 2, seen.stdout
     assert "has measured no offset: no server has answered yet" in seen.stdout

@@ -30,7 +30,6 @@ def cabled(request: pytest.FixtureRequest) -> Iterator[VirtualRack]:
 
 
 def test_a_rack_without_a_switch_converges(cabled: VirtualRack) -> None:
-    assert "does not reach" in cabled.verify("--only", "fabric", check=False).stdout
     cabled.deploy("-y", roles=ROLES)
     assert "0 failed" in cabled.verify(*(word for role in ROLES for word in ("--only", role))).stdout
     before = cabled.etc()

@@ -22,14 +22,17 @@ TWIN = "spark2"
 SERIAL, OTHER = "HK70AB12CD3", "HK0OTHERUNIT"
 TOGETHER = pytest.mark.soak(together=True)
 """The last one runs what the others have not run. The first tier rebuilds all machines here, meets a node with another
-host key in tests/contact/test_refused.py, and a switch that was reset in tests/emulator/test_bootstrap_refused.py.
+host key, another password or no sudo in tests/contact/test_refused.py, and a switch that was reset in
+tests/emulator/test_bootstrap_refused.py.
 """
+LEFT = ("driver", "memory", "docker", "images")
+"""Roles that are left alone, unless soak tests are run here as well: test_1_deploy.py applies them to factory nodes."""
 PINS = {"/etc/ssh/sparkrack_known_hosts"}
 """What changes on the other nodes when one is rebuilt: they pin its new host key."""
 
 
 @pytest.fixture(scope="module")
-def drill() -> Iterator[Drill]:
+def drill(request: pytest.FixtureRequest) -> Iterator[Drill]:
     """Two nodes and a switch as they come from their boxes."""
     made = Drill(REPOSITORY / ".lab-drill", NODES)
     made.lab("down")
@@ -38,7 +41,9 @@ def drill() -> Iterator[Drill]:
         model = "    model: CRS812-8DS-2DQ-2DDQ\n"
         text = made.paths.rack.read_text()
         assert text.count(model) == 1
-        made.paths.rack.write_text(text.replace(model, f"{model}    serial: {SERIAL}\n"))
+        soak = any(item.get_closest_marker("soak") for item in request.session.items if item.path == request.path)
+        left = "" if soak else f"leave: [{', '.join(LEFT)}]\n"
+        made.paths.rack.write_text(text.replace(model, f"{model}    serial: {SERIAL}\n") + left)
         yield made
     finally:
         made.lab("down")
@@ -68,6 +73,7 @@ def test_the_lab_is_one_that_no_one_has_met(drill: Drill) -> None:
         assert drill.owner(node, "sudo -n true 2>/dev/null || echo needs a password") == "needs a password"
 
 
+@pytest.mark.soak
 def test_up_again_and_a_reboot_change_nothing_of_that(drill: Drill) -> None:
     files = (drill.paths.rack, drill.paths.known_hosts, drill.paths.host_keys, drill.paths.password)
     before = [path.read_text() for path in files]
@@ -93,6 +99,7 @@ def test_the_file_of_the_readme_describes_this_rack(drill: Drill, tmp_path: Path
     }
 
 
+@pytest.mark.soak
 def test_another_host_key_than_the_consoles_is_sent_nothing(drill: Drill, refused: Path) -> None:
     (refused / "host-keys").write_text(f"{TWIN} SHA256:{'A' * 43}\n")
     known = drill.paths.known_hosts.read_text()
@@ -104,6 +111,7 @@ def test_another_host_key_than_the_consoles_is_sent_nothing(drill: Drill, refuse
     assert drill.paths.known_hosts.read_text() == known
 
 
+@pytest.mark.soak
 def test_a_wrong_password_is_tried_once_and_shuts_no_one_out(drill: Drill, refused: Path) -> None:
     wrong = refused / "wrong"
     wrong.write_text("not the password\n")
@@ -117,6 +125,7 @@ def test_a_wrong_password_is_tried_once_and_shuts_no_one_out(drill: Drill, refus
     assert drill.owner(TWIN, "hostname") == "spark-02ff"
 
 
+@pytest.mark.soak
 def test_an_account_without_sudo_is_reported(drill: Drill) -> None:
     wait = "--path-property=PathExists=/tmp/give-back --property=RemainAfterExit=yes"
     give_back = f"systemd-run -q --unit=give-back {wait} gpasswd -a nvidia sudo"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from lab.count_writes import count
+from lab.lab import Lab
 from lab.paths import LabPaths
+from tests.lab_counts import count_command
 
 REPOSITORY = Path(__file__).parent.parent.parent
 BIN = Path(sys.executable).parent
@@ -47,14 +51,20 @@ class VirtualRack:
     def paths(self) -> LabPaths:
         return LabPaths(self.folder)
 
+    @cached_property
+    def inner(self) -> Lab:
+        """The lab as its own commands have it."""
+        return Lab(self.paths, lambda _line: None)
+
     def lab(self, *words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """`sparkrack lab ...`"""
         return self.run("sparkrack", "lab", *words, check=check)
 
     def inside(self, *command: str, check: bool = True, rack: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """A command inside the lab's network."""
-        extra = {"RACK": str(rack)} if rack else {}
-        return self.run("sparkrack", "lab", "run", "--", *command, check=check, extra=extra)
+        """A command inside the lab's network, as `sparkrack lab run` runs it, without another start of Python."""
+        count_command(command)
+        extra = self.inner.variables() | ({"RACK": str(rack)} if rack else {})
+        return self.run(*self.inner.entering(), *command, check=check, extra=extra)
 
     def deploy(
         self,
@@ -65,12 +75,15 @@ class VirtualRack:
         roles: tuple[str, ...] = (),
     ) -> subprocess.CompletedProcess[str]:
         """`pyinfra inventory.py deploy.py ...`; `roles`: these alone, where a test is about nothing else."""
-        if roles:
-            file = self.folder / f"{'-'.join(roles)}.py"
-            lines = [LINES["switch" if role == "switch" else "role"].format(role) for role in roles]
-            file.write_text("".join([ALONE, *lines]))
-            deploy = str(file)
+        deploy = self.deploy_file(roles) if roles else deploy
         return self.inside("pyinfra", "inventory.py", deploy, *words, check=check, rack=rack)
+
+    def deploy_file(self, roles: tuple[str, ...]) -> str:
+        """Write a deploy file of these roles alone, and return its path."""
+        file = self.folder / f"{'-'.join(roles)}.py"
+        lines = [LINES["switch" if role == "switch" else "role"].format(role) for role in roles]
+        file.write_text("".join([ALONE, *lines]))
+        return str(file)
 
     def command(self, *words: str, rack: Path | None = None) -> subprocess.CompletedProcess[str]:
         """`sparkrack ...` inside the lab, whatever it ends with."""
@@ -82,7 +95,8 @@ class VirtualRack:
 
     def ssh(self, node: str, script: str, check: bool = True) -> str:
         """Return the output of a script on a node, run as root."""
-        return self.lab("ssh", node, "sudo", "sh", "-c", _quoted(script), check=check).stdout
+        login = self.inner.logins.ssh(node)
+        return self.run(*self.inner.entering(), *login, "sudo", "sh", "-c", shlex.quote(script), check=check).stdout
 
     def etc(self) -> dict[str, str]:
         """A hash of all of /etc, names, modes and content, of each node."""
@@ -117,9 +131,3 @@ class VirtualRack:
         if check and done.returncode:
             raise AssertionError(f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
-
-
-def _quoted(script: str) -> str:
-    import shlex
-
-    return shlex.quote(script)
