@@ -34,7 +34,8 @@ def test_what_hangs_on_docker_is_not_compared_with_the_plan() -> None:
 
 
 def test_a_change_that_hangs_on_nothing_is_compared_with_the_plan() -> None:
-    for session, plan, _ in evaluated("memory", read(OPERATIONS / f"memory/{role_file('memory')['differs']}.yaml")):
+    case = read(OPERATIONS / f"memory/{role_file('memory')['differs']}.yaml")
+    for session, plan, _ in evaluated("memory", case, rack_of(case)):
         assert plan.code == 2
         (host,) = session.active
         assert not any(events.is_open(host, op_hash) for op_hash in host.op_hash_order)
