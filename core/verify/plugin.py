@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -15,8 +19,31 @@ from core.verify.measurements import parse_measurement
 from core.verify.outcomes import Outcome, first_line
 from core.verify.reporter import ENDED, FAULT, MEASURED, NOTE, UNKNOWN, CheckReporter, properties_named
 
+Answers = TypeVar("Answers")
 _FINDINGS = (AssertionError, pytest.fail.Exception, pytest.skip.Exception)
 """Exceptions by which a check reports a difference. Any other exception ended it without a result."""
+
+
+class AskOnce:
+    """What is asked of several hosts, and is the same for every session: asked by the first session that wants it."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """`folder`: keeps the answers; without one nothing is shared."""
+        self._folder = folder
+
+    def __call__(self, name: str, ask: Callable[[], Answers]) -> Answers:
+        """Return what `ask` returned, here or in another session. An exception of it is not kept."""
+        if self._folder is None:
+            return ask()
+        file = self._folder / name
+        with (self._folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if file.exists():
+                answers: Answers = pickle.loads(file.read_bytes())  # noqa: S301 - written below, in a private folder
+                return answers
+            answers = ask()
+            file.write_bytes(pickle.dumps(answers))
+            return answers
 
 
 class VerifyPlugin:
@@ -34,11 +61,13 @@ class VerifyPlugin:
         bandwidth: bool = False,
         excluded: frozenset[str] = frozenset(),
         step: Callable[[str, int, int], None] = lambda *_: None,
+        folder: Path | None = None,
     ) -> None:
         """`nodes` and `switches`: the hosts that the verification is limited to. `bandwidth`: may fill the fabric.
         `excluded`: hosts that are not contacted at all. `step`: called before each check with its role, its number
-        and the number of all.
+        and the number of all. `folder`: private, of all sessions of this verification.
         """
+        self._folder = folder
         self._step = step
         self._total = self._begun = 0
         self.rack_ = rack
@@ -68,6 +97,11 @@ class VerifyPlugin:
     def excluded(self) -> frozenset[str]:
         """The hosts that this verification does not contact, not even as a neighbour of another host."""
         return self._excluded
+
+    @pytest.fixture(scope="session")
+    def ask_once(self) -> AskOnce:
+        """Returns the answers that all sessions of this verification share: the first one asks, the others wait."""
+        return AskOnce(self._folder)
 
     @pytest.fixture(scope="session")
     def machines(self) -> Iterator[NodeConnections]:

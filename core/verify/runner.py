@@ -110,7 +110,7 @@ def session(
     steps: Path | None = None,
 ) -> list[Outcome]:
     """One pytest session about one machine, in a process of its own. `steps`: the file to which it appends its
-    progress.
+    progress, in a private folder in which all sessions share answers.
     """
     inherit()
 
@@ -125,7 +125,7 @@ def session(
                 os.close(place)
 
     nodes, switches = (frozenset({machine} & set(group)) for group in (rack.nodes, rack.switches))
-    proof = VerifyPlugin(rack, nodes, switches, bandwidth, excluded, step)
+    proof = VerifyPlugin(rack, nodes, switches, bandwidth, excluded, step, steps.parent if steps else None)
     # Neither the current folder nor the user's settings may change the result.
     for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
         os.environ.pop(name, None)

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
+from testinfra.backend.base import CommandResult
 
 from core.model import VLAN_DEVICES, Address, Node, Rack, addresses_of, reachable
 from core.probes.protocol import UnknownError
@@ -94,21 +96,42 @@ def _vlan(link: Mapping[str, Any]) -> str:
     return f"{info['info_data']['protocol']} {info['info_data']['id']} on {link.get('link', '?')}"
 
 
-def test_address_and_mtu_come_back_at_boot(address: Address, machine: Machine, rack: Rack) -> None:
+@pytest.fixture(scope="session")
+def boot_networks(machines: NodeConnections, limited: frozenset[str]) -> Mapping[str, CommandResult]:
+    """The answer of netplan about all its files, for each node: its program takes longer to start than to answer."""
+    return {name: machines[name].run("netplan get all") for name in limited}
+
+
+def test_address_and_mtu_come_back_at_boot(
+    address: Address, boot_networks: Mapping[str, CommandResult], rack: Rack
+) -> None:
     """netplan's own view of all its files, and no pending change that a reboot would revert."""
-    link, device = f"ethernets.{address.half.interface}", f"vlans.{address.device}"
+    shown = boot_networks[address.half.node]
+    assert shown.rc == 0, f"{_name(address)}: {shown.stderr.strip() or 'netplan cannot show its configuration'}"
+    network = YAML(typ="safe", pure=True).load(shown.stdout)
+    link, device = ("ethernets", address.half.interface), ("vlans", address.device)
     holder = device if address.vlan else link
-    wanted = {f"{holder}.addresses": f"- {address.interface}", f"{holder}.mtu": str(rack.fabric.mtu)}
+    wanted: dict[tuple[str, ...], object] = {
+        (*holder, "addresses"): [str(address.interface)],
+        (*holder, "mtu"): rack.fabric.mtu,
+    }
     if address.vlan:
-        wanted |= {f"{link}.addresses": "null", f"{link}.mtu": str(rack.fabric.mtu)}
-        wanted |= {f"{device}.id": str(address.vlan), f"{device}.link": address.half.interface}
-    for key, value in wanted.items():
-        reported = re.sub("[\"']", "", machine.run(f"netplan get {key}").stdout.strip())
-        if reported == "null" and key.endswith(".mtu"):
-            reported = "1500"  # the default of an interface without a setting
+        wanted |= {(*link, "addresses"): None, (*link, "mtu"): rack.fabric.mtu}
+        wanted |= {(*device, "id"): address.vlan, (*device, "link"): address.half.interface}
+    for path, value in wanted.items():
+        reported = _value(network, ("network", *path))
+        if reported is None and path[-1] == "mtu":
+            reported = 1500  # the default of an interface without a setting
         assert reported == value, (
-            f"{_name(address)}: after a boot netplan gives {key} {reported or 'nothing'}, wanted {value}"
+            f"{_name(address)}: after a boot netplan gives {'.'.join(path)} {reported}, wanted {value}"
         )
+
+
+def _value(tree: object, path: tuple[str, ...]) -> object:
+    """Return the value at a path of nested mappings; None where there is none."""
+    for key in path:
+        tree = tree.get(key) if isinstance(tree, Mapping) else None
+    return tree
 
 
 def test_file_is_private_and_kept(node: Node, machine: Machine, rack: Rack) -> None:

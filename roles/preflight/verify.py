@@ -12,6 +12,7 @@ from core.model import Node, Rack, mebibytes
 from core.probes.protocol import UnknownError
 from core.ssh.client import NodeConnections
 from core.ssh.root_shell import UnreachableError
+from core.verify.plugin import AskOnce
 from core.verify.reporter import CheckReporter
 from roles.preflight import desired, dmi
 from roles.preflight.fleet_comparison import outlier, skew
@@ -23,11 +24,9 @@ Fleet = Mapping[str, VerifyFacts | str]
 
 
 @pytest.fixture(scope="session")
-def fleet(rack: Rack, machines: NodeConnections, excluded: frozenset[str]) -> Fleet:
-    """All nodes of the rack, asked in parallel: only a comparison shows the differing node."""
+def fleet(rack: Rack, machines: NodeConnections, excluded: frozenset[str], ask_once: AskOnce) -> Fleet:
+    """All nodes of the rack, asked in parallel, by one session: only a comparison shows the differing node."""
     names = [name for name in rack.nodes if name not in excluded]
-    for name in names:
-        _ = machines[name]  # created here, one after the other; asked in parallel
 
     def ask(node: Node) -> VerifyFacts | str:
         slots = desired.slots(rack, node)
@@ -38,8 +37,13 @@ def fleet(rack: Rack, machines: NodeConnections, excluded: frozenset[str]) -> Fl
             return error.why
         return read_facts(done.stdout, asked, time.time()) if done.rc == 0 else done.stderr.strip() or f"exit {done.rc}"
 
-    with ThreadPoolExecutor(len(names)) as pool:
-        return dict(zip(names, pool.map(ask, (rack.nodes[name] for name in names)), strict=True))
+    def ask_all() -> Fleet:
+        for name in names:
+            _ = machines[name]  # created here, one after the other; asked in parallel
+        with ThreadPoolExecutor(len(names)) as pool:
+            return dict(zip(names, pool.map(ask, (rack.nodes[name] for name in names)), strict=True))
+
+    return ask_once("preflight", ask_all)
 
 
 @pytest.fixture

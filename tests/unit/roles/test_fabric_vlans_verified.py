@@ -16,13 +16,13 @@ from tests.unit.model.racks import SWITCH, TAGGED, loaded
 SHOWN = json.loads((Path(__file__).parents[2] / "cases/facts/ip-address.vlan-node.json").read_text())
 RACK, PLAIN = loaded(TAGGED), loaded(SWITCH)
 NODE, ADDRESS = RACK.nodes["spark1"], RACK.addresses[0]
-PLANNED = {
-    "ethernets.enp1s0f1np1.addresses": "null",
-    "ethernets.enp1s0f1np1.mtu": "9000",
-    "vlans.fabric0.id": "1100",
-    "vlans.fabric0.link": '"enp1s0f1np1"',
-    "vlans.fabric0.addresses": '- "192.168.100.1/24"',
-    "vlans.fabric0.mtu": "9000",
+PLANNED: dict[str, object] = {
+    "ethernets.enp1s0f1np1.addresses": None,
+    "ethernets.enp1s0f1np1.mtu": 9000,
+    "vlans.fabric0.id": 1100,
+    "vlans.fabric0.link": "enp1s0f1np1",
+    "vlans.fabric0.addresses": ["192.168.100.1/24"],
+    "vlans.fabric0.mtu": 9000,
 }
 
 
@@ -35,14 +35,11 @@ class Said:
 
 @dataclass
 class Fake:
-    """A node that answers `ip` from one reading, and `netplan get` from a table."""
+    """A node that answers `ip` from one reading."""
 
     links: list[dict[str, Any]] = field(default_factory=lambda: json.loads(json.dumps(SHOWN)))
-    plan: Mapping[str, str] = field(default_factory=lambda: PLANNED)
 
     def run(self, command: str) -> Said:
-        if command.startswith("netplan get "):
-            return Said(self.plan.get(command.removeprefix("netplan get "), "null") + "\n")
         if command == "ip -d -j link show":
             return Said(json.dumps(self.links))
         name = command.split()[-1]
@@ -63,6 +60,17 @@ def changed(name: str, **changes: Any) -> Fake:
     return fake
 
 
+def boot(plan: Mapping[str, object]) -> dict[str, Said]:
+    """What netplan prints of all its files on spark1; a value that is None is not written."""
+    network: dict[str, Any] = {"version": 2}
+    for key, value in plan.items():
+        kind, name, last = key.split(".")
+        own = network.setdefault(kind, {}).setdefault(name, {})
+        if value is not None:
+            own[last] = value
+    return {"spark1": Said(json.dumps({"network": network}))}
+
+
 def fault(check: Any, *arguments: Any) -> str:
     with pytest.raises(AssertionError) as caught:
         check(*arguments)
@@ -72,7 +80,7 @@ def fault(check: Any, *arguments: Any) -> str:
 def test_a_node_that_is_right() -> None:
     verify.test_vlans_are_live(NODE, Fake(), RACK)
     verify.test_address_and_mtu_are_live(ADDRESS, Fake(), RACK)
-    verify.test_address_and_mtu_come_back_at_boot(ADDRESS, Fake(), RACK)
+    verify.test_address_and_mtu_come_back_at_boot(ADDRESS, boot(PLANNED), RACK)
 
 
 @pytest.mark.parametrize(
@@ -127,10 +135,28 @@ def test_an_address_is_looked_for_where_it_shall_be() -> None:
 
 @pytest.mark.parametrize("key", PLANNED)
 def test_what_netplan_would_do_otherwise_at_boot(key: str) -> None:
-    reported = fault(verify.test_address_and_mtu_come_back_at_boot, ADDRESS, Fake(plan=PLANNED | {key: "7"}), RACK)
+    reported = fault(verify.test_address_and_mtu_come_back_at_boot, ADDRESS, boot(PLANNED | {key: 7}), RACK)
     assert reported.startswith(f"spark1/fabric0: after a boot netplan gives {key} 7, wanted ")
 
 
 def test_without_vlans_netplan_is_asked_for_the_half_alone() -> None:
-    plan = {"ethernets.enp1s0f1np1.addresses": "- '192.168.100.1/24'", "ethernets.enp1s0f1np1.mtu": "9000"}
-    verify.test_address_and_mtu_come_back_at_boot(PLAIN.addresses[0], Fake(plan=plan), PLAIN)
+    plan = {"ethernets.enp1s0f1np1.addresses": ["192.168.100.1/24"], "ethernets.enp1s0f1np1.mtu": 9000}
+    verify.test_address_and_mtu_come_back_at_boot(PLAIN.addresses[0], boot(plan), PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("plan", "reported"),
+    [
+        ({}, "ethernets.enp1s0f1np1.addresses None, wanted ['192.168.100.1/24']"),
+        ({"ethernets.enp1s0f1np1.addresses": ["192.168.100.1/24"]}, "ethernets.enp1s0f1np1.mtu 1500, wanted 9000"),
+    ],
+)
+def test_what_netplan_does_not_have_fails(plan: dict[str, object], reported: str) -> None:
+    check = verify.test_address_and_mtu_come_back_at_boot
+    assert fault(check, PLAIN.addresses[0], boot(plan), PLAIN).endswith(f"after a boot netplan gives {reported}")
+
+
+def test_a_netplan_that_cannot_answer_fails() -> None:
+    broken = {"spark1": Said("", 1, "/etc/netplan/x.yaml: Error in network definition")}
+    reported = fault(verify.test_address_and_mtu_come_back_at_boot, PLAIN.addresses[0], broken, PLAIN)
+    assert reported.endswith("/etc/netplan/x.yaml: Error in network definition")
