@@ -10,18 +10,20 @@ unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file are one worker's; two or three workers have a virtual rack (tests/scheduling.py).
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 # Templates of scripts are checked as rendered: tests/unit/test_shell_templates.py
-SHELL_FILES := $(filter-out %.py,$(wildcard scripts/*)) .ci/run lab/image/*.sh lab/image/boot-node $(wildcard */*/files/*.sh)
+SHELL_FILES := $(filter-out %.py,$(wildcard scripts/*)) .ci/run lab/*.sh lab/image/*.sh lab/image/boot-node $(wildcard */*/files/*.sh)
 
 help: ## Say what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
 setup: ## Install what a run needs: system packages, and the locked Python packages into .venv
-	@scripts/setup $(FOR)
+	@NODES=$(NODES) scripts/setup $(FOR)
 	$(if $(filter setup,$(MAKECMDGOALS)),@echo "Next: . .venv/bin/activate && sparkrack init")
 
-# Targets hand their variables on to what they need, so this is what set-up sees. Only tests need Node.js and the
-# packages of the extra dev; only soak tests need vLLM itself.
-test unit engines lint: FOR := tests
+# Targets hand their variables on to what they need, so this is what set-up sees. Only tests need Node.js, and only they
+# and linters the packages of the extra dev; only soak tests need vLLM itself.
+demo lab-up: FOR := demo
+lint: FOR := lint
+test unit engines: FOR := tests
 soak: FOR := soak
 
 demo: setup ## Build a virtual rack, deploy it twice, verify it, reboot a node, verify again (NODES=8 for eight)

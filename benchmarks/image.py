@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks import BenchError
 from lab.errors import LabError
 from lab.image.debian import run
-from lab.image.mirror import mirror
+from lab.image.mirror import debian_mirror
 
 HERE = Path(__file__).parent
 RELEASE = "trixie"
@@ -35,7 +35,7 @@ def root(cache: Path, say: Callable[[str], None]) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     command = ["mmdebstrap", "--variant=minbase", "--quiet", f"--include={','.join(PACKAGES)}"]
     try:
-        command += [f'--customize-hook=sh "{CUSTOMIZE}" "$1"', RELEASE, str(work), mirror()]
+        command += [f'--customize-hook=sh "{CUSTOMIZE}" "$1"', RELEASE, str(work), debian_mirror(say)]
         run(command, "building the root file system")
     except LabError as error:
         raise BenchError(str(error)) from None

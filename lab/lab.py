@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,14 +17,14 @@ from core.util import regular_file
 from core.util.project_files import PACKAGES
 from lab import namespace as ns
 from lab import network, rack_file, services
-from lab.errors import LabError
-from lab.image.build import Base, base
+from lab.errors import LabError, NoLabHereError
+from lab.image.build import Base, base, remove_unfinished
 from lab.image.kernel import describe
 from lab.layout import FROM_THE_BOX, Layout
 from lab.machines import LabMachines
 from lab.node import VirtualNode
 from lab.node_login import Logins
-from lab.paths import LabPaths, cache, caller, runner
+from lab.paths import LabPaths, cache, caller, make_for_caller, runner
 from lab.snapshots import LabSnapshot
 from lab.switch import VirtualSwitch
 
@@ -31,8 +32,17 @@ BOOT_SECONDS = 600
 """Eight nodes on two busy cores took 175 s."""
 SHUTDOWN_SECONDS = 120
 """systemd gives a unit 90 s to stop."""
-MEGABYTES = 700
-"""Memory that a node takes on the machine while it is in use; idle it is about 300."""
+HOST_NEEDS = Path(__file__).parent / "host_needs.sh"
+"""Says what this machine lacks; set-up asks it, too."""
+
+
+def require_host(nodes: int) -> None:
+    """Raise LabError with what this machine lacks for so many nodes that do not run yet."""
+    environment = {**os.environ, "SPARKRACK_CACHE": str(cache())}
+    done = subprocess.run(["sh", str(HOST_NEEDS), str(nodes)], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        error = NoLabHereError if done.returncode == 2 else LabError
+        raise error((done.stdout + done.stderr).strip())
 
 
 @dataclass(frozen=True)
@@ -107,6 +117,7 @@ class Lab:
 
     def restore(self, name: str) -> None:
         """Replace the lab of this folder, if there is one, by what a snapshot kept, and start it. Raises LabError."""
+        require_host(1)
         image, kept = base(cache(), self.say), LabSnapshot(name)
         kept.check(image)
         self.down()
@@ -131,7 +142,7 @@ class Lab:
                 switch.start()
         waiting = [node for node in self.machines.nodes if not node.pids()]
         if waiting:
-            self._afford(len(waiting))
+            require_host(len(waiting))
             self.say(f"booting {len(waiting)} of {len(rack.nodes)} nodes")
         for node in waiting:
             node.start(image)
@@ -142,6 +153,7 @@ class Lab:
     def down(self) -> None:
         """End everything and delete the lab's folder; nothing is left but the cache. Nothing there is fine."""
         ns.delete(self.paths.namespace)
+        remove_unfinished(cache())
         if (self.paths.folder / "nodes").exists() or self.paths.plan.exists():
             shutil.rmtree(self.paths.folder)
 
@@ -238,14 +250,18 @@ class Lab:
     def _plan(self, nodes: int, given: Path | None) -> None:
         """Settle which rack this lab is. A lab that exists keeps its rack: another one wants `down` first."""
         if given:
-            load(given)  # a file that cannot be used stops here, under the name its owner knows it by
+            # A file that cannot be used stops here, under the name its owner knows it by.
+            nodes = len(load(given).nodes)
+        if not ns.exists(self.paths.namespace):
+            require_host(nodes)
         text = regular_file.read_text(given) if given else rack_file.invented(nodes)
         if self.paths.plan.exists() and self.paths.plan.read_text() != text:
             if ns.processes(self.paths.namespace):
                 raise LabError("a lab of another rack is running here; `sparkrack lab down` ends it")
             self.down()
-        self.paths.folder.mkdir(parents=True, exist_ok=True)
+        make_for_caller(self.paths.folder)
         rack_file.write(self.paths.plan, text)
+        self.paths.give_to_caller()
         self.layout  # noqa: B018 - a rack that cannot be loaded stops here, before anything is built
 
     def _wire(self) -> None:
@@ -264,18 +280,6 @@ class Lab:
         done = self.logins.inside(command, cwd=PACKAGES)
         if done.returncode:
             raise LabError(f"the images of the rack cannot be pushed:\n{done.stderr.strip()}")
-
-    def _afford(self, count: int) -> None:
-        available = next(
-            int(line.split()[1]) // 1024
-            for line in Path("/proc/meminfo").read_text().splitlines()
-            if line.startswith("MemAvailable:")
-        )
-        if available < count * MEGABYTES:
-            raise LabError(
-                f"{count} nodes need about {count * MEGABYTES} MB of memory, this machine has {available} MB to give; "
-                "use fewer nodes"
-            )
 
     def _wait(self, nodes: list[VirtualNode]) -> None:
         """Wait until every node takes logins; raises LabError when one has ended or takes too long."""

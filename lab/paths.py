@@ -39,6 +39,15 @@ def runner() -> tuple[int, int]:
     return caller() if TUN.stat().st_mode & 0o006 == 0o006 else (0, 0)
 
 
+def make_for_caller(folder: Path) -> Path:
+    """Make a folder and the missing ones above it, each of which belongs to who called from the beginning."""
+    if not folder.exists():
+        make_for_caller(folder.parent)
+        folder.mkdir(exist_ok=True)
+        os.lchown(folder, *caller())
+    return folder
+
+
 def give_to_caller(folder: Path) -> None:
     """Hand a folder and all in it to who called: nothing of root's is left among a user's files."""
     uid, gid = caller()

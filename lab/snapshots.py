@@ -13,7 +13,7 @@ from typing import Any
 
 from lab.errors import LabError
 from lab.image.build import Base
-from lab.paths import LabPaths, cache
+from lab.paths import LabPaths, cache, give_to_caller, make_for_caller
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LEFT_OUT = (
@@ -44,11 +44,12 @@ class LabSnapshot:
         """Copy the files of a lab, whose machines do not run. One of this name is replaced."""
         side = self.folder.with_name(f".{self.name}.new")
         shutil.rmtree(side, ignore_errors=True)
-        side.mkdir(parents=True)
+        make_for_caller(side)
         _copy(paths.folder, side / "lab")
         made = datetime.now(UTC).isoformat(timespec="seconds")
         record = {"folder": str(paths.folder), "made": made, **_made_of(base)}
         (side / "snapshot.json").write_text(json.dumps(record, indent=1))
+        give_to_caller(side)
         shutil.rmtree(self.folder, ignore_errors=True)
         side.rename(self.folder)
 

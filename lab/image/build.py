@@ -5,20 +5,20 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import platform
 import shutil
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab import apt_packages
-from lab.errors import LabError
-from lab.image.debian import run, unpack
+from lab.image.debian import Suite, end_steps, run, unpack
 from lab.image.kernel import Kernel, kernel
 from lab.image.kernel import recipe_hash as kernel_recipe
-from lab.image.mirror import mirror
-from lab.paths import give_to_caller
+from lab.image.mirror import debian_mirror
+from lab.paths import give_to_caller, make_for_caller
 
 RECIPE = Path(__file__).parent
 RELEASE = "trixie"
@@ -88,22 +88,64 @@ def base(cache: Path, say: Callable[[str], None]) -> Base:
 
     The image is built beside the kernel: unpacking the source and installing packages use one core each. Builds in a
     side folder and renames it, so that an interrupted build leaves nothing that looks whole.
-    Raises LabError with what failed.
+    Raises LabError with what failed; what an error or an interrupt left is deleted.
     """
-    if platform.machine() != "x86_64":
-        raise LabError("user-mode Linux, the kernel of the virtual nodes, exists for x86-64 machines only")
-    labs = cache / "lab"
-    labs.mkdir(parents=True, exist_ok=True)
-    with (labs / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two labs that start at once build once
+    labs = make_for_caller(cache / "lab")
+    with _locked(labs, say):
+        _remove_unfinished(labs)
         done = labs / f"image-{recipe_hash()}"
-        with ThreadPoolExecutor(1) as beside:
-            built = beside.submit(kernel, labs, say)
-            if not done.exists():
-                _build(done, built, say)
-                for kind in ("kernel-", "image-"):
-                    _forget(labs, kind)
-    return Base(done, built.result())
+        made = labs / f"kernel-{kernel_recipe()}"
+        if not (done.exists() and made.exists()):
+            try:
+                _build_both(labs, done, debian_mirror(), say)
+            finally:
+                _remove_unfinished(labs)
+                give_to_caller(labs)
+            for kind in ("kernel-", "image-"):
+                _forget(labs, kind)
+    return Base(done, Kernel(made))
+
+
+@contextmanager
+def _locked(labs: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock of the cache: two labs that start at once build once."""
+    with (labs / "lock").open("w") as lock:
+        give_to_caller(labs / "lock")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another `sparkrack lab`, which builds in {labs}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def remove_unfinished(cache: Path) -> None:
+    """Delete what a killed build left, unless another lab builds there now."""
+    labs = cache / "lab"
+    with suppress(FileNotFoundError, BlockingIOError), (labs / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _remove_unfinished(labs)
+
+
+def _remove_unfinished(labs: Path) -> None:
+    for left in labs.glob("*.new"):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _build_both(labs: Path, done: Path, mirror: str, say: Callable[[str], None]) -> None:
+    """Build kernel and image, those that are missing. The first error ends the other one's steps and is raised."""
+    with ThreadPoolExecutor(2) as threads:
+        built = threads.submit(kernel, labs, mirror, say)
+        both: list[Future[Any]] = [built]
+        if not done.exists():
+            both.append(threads.submit(_build, done, built, mirror, say))
+        try:
+            for future in wait(both, return_when=FIRST_EXCEPTION).done:
+                future.result()
+        except BaseException:
+            while wait(both, timeout=0.1).not_done:  # also a step that begins meanwhile
+                end_steps()
+            raise
 
 
 def _forget(labs: Path, kind: str) -> None:
@@ -113,13 +155,12 @@ def _forget(labs: Path, kind: str) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def _build(done: Path, kernel: Future[Kernel], say: Callable[[str], None]) -> None:
+def _build(done: Path, kernel: Future[Kernel], mirror: str, say: Callable[[str], None]) -> None:
     work = done.with_name(f"{done.name}.new")
-    shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
     say("fetching the registry of the nodes' images")
     places = {**dict.fromkeys(TOOLS, work / "tools"), **dict.fromkeys(PYTHON, work / "python")}
-    unpack(TOOLS_RELEASE, places, work / "apt")
+    unpack(Suite(TOOLS_RELEASE, work / "apt", mirror), places)
     repository = work / "repository"
     vendor = apt_packages.build(repository)
     factory = work / "factory"
@@ -128,13 +169,13 @@ def _build(done: Path, kernel: Future[Kernel], say: Callable[[str], None]) -> No
         if package.factory:
             os.link(repository / package.file, factory / package.file)
     names = (RECIPE / "packages.txt").read_text().split()
-    if kernel.done():
-        kernel.result()  # raises at once where its source cannot be downloaded
     say(
         f"building the image of the nodes: Debian {RELEASE}, {len(names)} packages and what they need, "
         f"{len(list(factory.iterdir()))} of the vendor's"
     )
-    tree = work / "tree"
+    tree, scratch = work / "tree", work / "tmp"
+    scratch.mkdir()
+    scratch.chmod(0o1777)
     hook = f'"{RECIPE}/customize.sh" "$1" "{RECIPE}" "{factory}"'
     run(
         [
@@ -145,9 +186,10 @@ def _build(done: Path, kernel: Future[Kernel], say: Callable[[str], None]) -> No
             f"--customize-hook={hook}",
             RELEASE,
             str(tree),
-            mirror(),
+            mirror,
         ],
         "building the image",
+        environment={"TMPDIR": str(scratch)},  # where a killed mmdebstrap leaves its keyring
     )
     built = kernel.result()
     base = Base(work, built)
@@ -159,5 +201,5 @@ def _build(done: Path, kernel: Future[Kernel], say: Callable[[str], None]) -> No
     run(["mkfs.ext4", "-q", "-F", *OPTIONS, "-d", str(tree), str(base.disk)], "making the disk image")
     shutil.rmtree(tree)
     shutil.rmtree(factory)
+    shutil.rmtree(scratch)
     work.rename(done)
-    give_to_caller(done.parent.parent)

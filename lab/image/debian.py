@@ -7,12 +7,22 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from lab.errors import LabError
-from lab.image.mirror import mirror
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_BOUND = ("setpriv", "--pdeathsig", "KILL", "--")
+_NAMESPACES = (
+    ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--"),
+    ("unshare", "--pid", "--fork", "--kill-child", "--"),
+)
+"""A step has its own processes and mounts: when it is killed, the kernel ends all that it started and drops the mounts
+that mmdebstrap makes in its tree. In a chroot `unshare` makes no mounts, and an ordinary user gets neither."""
+
+_running: set[subprocess.Popen[str]] = set()
+"""The steps that run, of all threads."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +31,7 @@ class Suite:
 
     name: str
     folder: Path
+    mirror: str
 
     @property
     def _apt(self) -> list[str]:
@@ -40,7 +51,7 @@ class Suite:
         """Read the suite's list of packages. Raises LabError with what failed."""
         for name in ("lists/partial", "archives/partial"):
             (self.folder / name).mkdir(parents=True)
-        (self.folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {self.name} main\n")
+        (self.folder / "sources.list").write_text(f"deb [signed-by={KEYRING}] {self.mirror} {self.name} main\n")
         (self.folder / "status").touch()
         # Without Error-Mode apt-get ends with 0 where the mirror does not answer.
         run(["apt-get", "-qq", *self._apt, "-oAPT::Update::Error-Mode=any", "update"], f"package lists of {self.name}")
@@ -58,14 +69,15 @@ class Suite:
         return {package: next(self.folder.glob(f"{package}_*.deb")) for package in packages}
 
 
-def unpack(suite: str, packages: Mapping[str, Path], work: Path) -> None:
-    """Download packages of a suite and unpack each into its folder; `work` is gone afterwards. Raises LabError."""
-    source = Suite(suite, work)
+def unpack(source: Suite, packages: Mapping[str, Path]) -> None:
+    """Download packages of a suite and unpack each into its folder; the suite's own is gone afterwards. Raises
+    LabError.
+    """
     source.update()
     for package, file in source.download(*packages).items():
         packages[package].mkdir(parents=True, exist_ok=True)
         extract(file, packages[package])
-    shutil.rmtree(work)
+    shutil.rmtree(source.folder)
 
 
 def extract(package: Path, folder: Path) -> None:
@@ -82,29 +94,51 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run a step of the build. Raises LabError with the last lines of what it printed.
 
-    `each_line` is called with each line that it prints, as it prints it.
+    `each_line` is called with each line that it prints, as it prints it. The step and all that it started end when
+    this function is left, when `end_steps` is called, and when this process ends, by whatever signal.
     """
+    if not shutil.which(command[0]):
+        raise LabError(f"{what}: {command[0]} is not installed; run `make setup`")
     settled = {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **(environment or {})}
-    try:
-        with subprocess.Popen(
-            command,
-            cwd=cwd,
-            env=settled,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process:
-            assert process.stdout  # noqa: S101 - asked for above
-            lines = []
+    with subprocess.Popen(
+        [*_BOUND, *_namespaces(), *command],
+        cwd=cwd,
+        env=settled,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    ) as process:
+        _running.add(process)
+        assert process.stdout  # noqa: S101 - asked for above
+        lines = []
+        try:
             for line in process.stdout:
                 lines.append(line)
                 if each_line:
                     each_line(line)
-    except FileNotFoundError as error:
-        raise LabError(f"{what}: {error.filename} is not installed; run `make setup`") from None
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            _running.remove(process)
     if process.returncode:
         tail = "".join(lines[-8:]).strip()
         raise LabError(f"{what} failed (exit {process.returncode}):\n{tail}")
     return subprocess.CompletedProcess(command, process.returncode, "".join(lines))
+
+
+def end_steps() -> None:
+    """End the steps that run in all threads, each with all that it started; each raises LabError in its thread."""
+    for process in list(_running):
+        process.kill()
+
+
+@cache
+def _namespaces() -> tuple[str, ...]:
+    """The words before a command that give it namespaces of its own, as far as this machine gives them."""
+    for words in _NAMESPACES:
+        if subprocess.run([*words, "true"], capture_output=True).returncode == 0:
+            return words
+    return ()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 
 _RUN = ("sparkrack", "lab", "run", "--", "sparkrack")
+_NO_BYTECODE = ("PYTHONDONTWRITEBYTECODE", "sparkrack-lab")
+"""Variable of what sudo starts: Python as root leaves no files of root among a user's. A command of the user's does
+without it."""
 AS_TYPED = {"allow_interspersed_args": False}
 """Options that follow the first word belong to the command that is run."""
 
@@ -39,15 +42,29 @@ def lab() -> None:
 
 def _lab() -> Lab:
     """Return the lab of this folder, as root."""
+    if sys.platform != "linux":
+        from lab.errors import NoLabHereError
+
+        raise NoLabHereError(f"the virtual rack runs on Linux only, and this is {sys.platform}")
     if os.geteuid() != 0:
         # Whole command again as root; PATH and HOME travel along because sudo may replace them.
         kept = [f"{name}={os.environ[name]}" for name in ("PATH", "HOME") if name in os.environ]
+        if _NO_BYTECODE[0] not in os.environ:
+            kept.append("=".join(_NO_BYTECODE))
         command = ["sudo", "--preserve-env", "env", *kept, sys.executable, "-P", "-m"]
         os.execvp("sudo", [*command, "sparkrack.cli.main", *sys.argv[1:]])  # noqa: S606 - replaces this process
     from lab.lab import Lab
     from lab.paths import LabPaths
 
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # under nohup it stays ignored
+            signal.signal(number, _end)
     return Lab(LabPaths.here(), say=_print_line)
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    """End as after an error, so that what is half built is removed."""
+    sys.exit(128 + number)
 
 
 _screens: list[ProgressDisplay] = []
@@ -220,7 +237,8 @@ def run(command: tuple[str, ...]) -> None:
 
 
 def _run(here: Lab, command: list[str]) -> None:
-    entering = here.entering()
-    # Ctrl-C is for the command: it gets the signal as well, and reports its own end.
-    signal.signal(signal.SIGINT, lambda *_: None)
-    sys.exit(subprocess.run([*entering, *command], env={**here.variables(), **os.environ}).returncode)
+    words = [*here.entering(), *command]
+    environment = {**here.variables(), **os.environ}
+    if os.environ.get("SUDO_UID") and environment.get(_NO_BYTECODE[0]) == _NO_BYTECODE[1]:
+        del environment[_NO_BYTECODE[0]]
+    os.execvpe(words[0], words, environment)  # noqa: S606 - the command takes this process's place, and gets its signals

@@ -127,7 +127,7 @@ class Verbs(click.Group):
 def _print_foreseeable(fault: Exception) -> int:
     """Print an error of the program's own kinds and the next step; return the exit code. Raises any other again."""
     from core.model import ConfigError, SecretError
-    from lab.errors import LabError
+    from lab.errors import LabError, NoLabHereError
     from sparkrack.cli.next_step import next_step
 
     if not isinstance(fault, ConfigError | LabError | SecretError):
@@ -135,7 +135,7 @@ def _print_foreseeable(fault: Exception) -> int:
     click.echo(str(fault), err=True)
     if isinstance(fault, ConfigError) and not any(Path(one.file).exists() for one in fault.faults):
         next_step(["sparkrack", "init"])
-    else:
+    elif not isinstance(fault, NoLabHereError):
         _print_same_again()
     return 1
 

@@ -124,7 +124,11 @@ def _finished(child: subprocess.Popen[bytes]) -> tuple[bytes | None, int]:
 
 
 def _bound_to(parent: int) -> Callable[[], None]:
-    """Return the function that a child runs before the command: ask the kernel for a SIGTERM at its parent's end."""
+    """Return the function that a child runs before the command: ask the kernel for a SIGTERM at its parent's end. Only
+    Linux can be asked.
+    """
+    if sys.platform != "linux":
+        return lambda: None
     libc = ctypes.CDLL(None, use_errno=True)
 
     def bound() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
-import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests import own_terminal
 
 
 class Terminal:
@@ -17,10 +18,8 @@ class Terminal:
     def __init__(self, line: list[str], environment: Mapping[str, str], folder: Path) -> None:
         self.shown = ""
         self._read = 0
-        self._pid, self._end = pty.fork()
-        if self._pid == 0:
-            os.chdir(folder)
-            os.execve(line[0], line, dict(environment))  # noqa: S606 - a list of arguments, as everywhere
+        self._process: subprocess.Popen[bytes] | None
+        self._process, self._end = own_terminal.start(line, environment, folder)
 
     def answer(self, question: str, text: str) -> None:
         """Wait for a question that was not answered yet, and answer it."""
@@ -36,16 +35,17 @@ class Terminal:
         until = time.monotonic() + 120
         while self._more():
             assert time.monotonic() < until, self.shown
-        _, status = os.waitpid(self._pid, 0)
+        assert self._process
+        code = self._process.wait()
         os.close(self._end)
-        self._pid = 0
-        return os.waitstatus_to_exitcode(status)
+        self._process = None
+        return code
 
     def close(self) -> None:
         """End it, if it has not ended."""
-        if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
+        if self._process:
+            self._process.kill()
+            self._process.wait()
             os.close(self._end)
 
     def _more(self) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
 
 import pytest
 
+from tests import own_terminal
 from tests.emulator.bootstrap_runs import PROGRAM, MakeBox, Workdir
 from tests.emulator.raw_client import RawClient
 
@@ -15,9 +15,7 @@ from tests.emulator.raw_client import RawClient
 def typing(box: Workdir, secret: bytes) -> tuple[int, bytes]:
     """At a terminal of its own, since a hidden prompt is read from there and nowhere else: exit code, what it said."""
     words = box.words(password=False)
-    child, terminal = pty.fork()
-    if child == 0:
-        os.execv(PROGRAM, [str(PROGRAM), *words])  # noqa: S606 - this is the child
+    child, terminal = own_terminal.start([PROGRAM, *words])
     reported, typed = b"", False
     while select.select([terminal], [], [], 60)[0]:
         try:
@@ -27,9 +25,9 @@ def typing(box: Workdir, secret: bytes) -> tuple[int, bytes]:
         if not typed and b"password of admin (on the sticker)" in reported:
             os.write(terminal, secret)
             typed = True
-    _, status = os.waitpid(child, 0)
+    code = child.wait()
     os.close(terminal)
-    return os.waitstatus_to_exitcode(status), reported
+    return code, reported
 
 
 def test_one_that_is_typed_in_another_encoding_is_refused(box: Workdir) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import pty
 import select
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.model import load
+from tests import own_terminal
 from tests.unit.discovery.shellnode import ShellNode, key_file, standing
 from tests.unit.discovery.worlds import world
 from tests.unit.model.racks import DIRECT, loaded
@@ -49,10 +48,8 @@ class Person:
     def __init__(self, *words: str, program: tuple[str, ...] = (PROGRAM,)) -> None:
         self.shown = ""
         self._from = 0
-        self.pid, self._end = pty.fork()
-        if self.pid == 0:
-            command = [*program, *words]
-            os.execve(command[0], command, {**os.environ, "TERM": "dumb", "COLUMNS": "200"})  # noqa: S606
+        environment = {**os.environ, "TERM": "dumb", "COLUMNS": "200"}
+        self._process, self._end = own_terminal.start([*program, *words], environment)
 
     def answers(self, question: str, text: str) -> None:
         until = time.monotonic() + 60
@@ -65,11 +62,11 @@ class Person:
     def ends(self) -> int:
         while self._more():
             pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._process.wait()
 
     def _more(self) -> bool:
         if not select.select([self._end], [], [], 60)[0]:
-            os.kill(self.pid, signal.SIGKILL)
+            self._process.kill()
             return False
         try:
             data = os.read(self._end, 65536)

@@ -30,6 +30,8 @@ from tests.serving.engines import ENGINE
 from tests.unit.model.serving_racks import loaded, text, unit
 from tests.unit.ops.shells import rooted, run
 
+NGINX = str(Path(__file__).parents[2] / ".venv/nginx/usr/sbin/nginx")
+"""scripts/setup unpacks the package. Installed, it would serve port 80 of this machine."""
 CLIENTS = {"alice": "alice-Quiet.horse~1234+/=", "ci.nightly": "0f" * 24}
 UNIT_KEYS = {"one": 'sk-"quiet\\$horse;{1}#~'}
 """What nginx takes for more than a character, in quotes or without."""
@@ -151,7 +153,7 @@ class RunningDoor:
             self.nginx = subprocess.Popen(
                 [
                     *self._limits(),
-                    door.NGINX,
+                    NGINX,
                     "-e",
                     "stderr",
                     "-c",

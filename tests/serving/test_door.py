@@ -17,10 +17,10 @@ import pytest
 
 from core.verify.reporter import CheckReporter
 from roles.serving import door, door_certificate, verify
-from tests.serving.running_door import CLIENTS, UNIT_KEYS, RunningDoor, running_door
+from tests.serving.running_door import CLIENTS, NGINX, UNIT_KEYS, RunningDoor, running_door
 from tests.unit.ops.shells import rooted, run
 
-pytestmark = pytest.mark.skipif(not shutil.which(door.NGINX), reason="nginx is not installed: make setup FOR=tests")
+pytestmark = pytest.mark.skipif(not shutil.which(NGINX), reason="nginx is not unpacked: make setup FOR=tests")
 ALICE = CLIENTS["alice"]
 
 

@@ -80,12 +80,11 @@ def test_a_patch_is_applied_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 
 
 def test_without_a_source_the_lab_says_what_to_do_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """A mirror that does not answer: port 9 of loopback."""
-    monkeypatch.setenv("SPARKRACK_DEBIAN_MIRROR", "http://127.0.0.1:9/debian")
     with pytest.raises(LabError) as caught:
-        kernel.kernel(tmp_path, lambda _: None)
+        kernel.kernel(tmp_path, "http://127.0.0.1:9/debian", lambda _: None)
     reported = str(caught.value)
     assert reported.startswith(
         "the source of the nodes' kernel cannot be downloaded, and the lab runs on no other kernel: "

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from pyinfra.api.command import StringCommand
 
+from tests.own_mounts import UNSHARE, refused
+
 PACKAGES = Path(__file__).parents[3] / ".venv/grub"
-UNSHARE = ("unshare", "--mount", "--map-root-user")
 KERNELS = ("6.17.0-1021-nvidia", "6.17.0-1014-nvidia")
 UUID = "7283b2b3-af33-4bd9-a896-b70a086ab2d3"
 PROBE = f"""#!/bin/sh
@@ -63,9 +64,7 @@ def missing() -> str:
     """Why no such node can be made here; empty where it can."""
     if not (PACKAGES / "usr/sbin/grub-mkconfig").exists():
         return "the packages of GRUB are not unpacked: make setup FOR=tests"
-    if subprocess.run([*UNSHARE, "true"], capture_output=True).returncode:
-        return "this machine gives no mounts of its own (unshare)"
-    return ""
+    return refused()
 
 
 needs_grub = pytest.mark.skipif(bool(missing()), reason=missing() or "-")

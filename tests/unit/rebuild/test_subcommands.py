@@ -1,0 +1,18 @@
+"""The commands that a rebuild calls, on a system whose kernel cannot be asked for a signal."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import pytest
+
+from sparkrack.rebuild.subcommands import CommandRunner
+
+
+def test_without_prctl_a_command_is_called_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The C library of macOS has no prctl."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
+    result = CommandRunner(None, as_json=False).call(["--version"], keep=True)
+    assert (result.exit, result.output[:10]) == (0, b"sparkrack,")
