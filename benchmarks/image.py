@@ -35,7 +35,7 @@ def root(cache: Path, say: Callable[[str], None]) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     command = ["mmdebstrap", "--variant=minbase", "--quiet", f"--include={','.join(PACKAGES)}"]
     try:
-        command += [f'--customize-hook=sh "{CUSTOMIZE}" "$1"', RELEASE, str(work), debian_mirror(say)]
+        command += [f'--customize-hook=sh "{CUSTOMIZE}" "$1"', RELEASE, str(work), debian_mirror()]
         run(command, "building the root file system")
     except LabError as error:
         raise BenchError(str(error)) from None

@@ -26,8 +26,8 @@ def debian_mirror() -> str:
     if found := _of_apt():
         return found
     raise LabError(
-        f"this machine's apt names no Debian mirror, as on Ubuntu; set {VARIABLE}=http://HOST/debian to the Debian mirror "
-        "near you (https://www.debian.org/mirror/list)"
+        f"this machine's apt names no Debian mirror, as on Ubuntu; set {VARIABLE}=http://HOST/debian to a mirror near "
+        "you (https://www.debian.org/mirror/list)"
     )
 
 
