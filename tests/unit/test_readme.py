@@ -11,8 +11,6 @@ import pytest
 from core.model import ConfigError, load
 from core.model.role import Role, roles
 from sparkrack.cli.main import sparkrack
-from sparkrack.topology import render_mermaid
-from sparkrack.topology.build import draw
 from tests import generated
 
 README = generated.REPOSITORY / "README.md"
@@ -66,6 +64,31 @@ def test_the_roles_that_are_tried_on_one_machine_first_are_named() -> None:
     generated.check("docs/apply.md", "canary", f"{text}Together from the start: {', '.join(others)}.\n")
 
 
-def test_the_reference_rack_is_drawn() -> None:
-    rack = load(generated.REPOSITORY / "examples/rack.yaml")
-    generated.check("README.md", "topology", render_mermaid.render(draw(rack)))
+def test_the_smallest_rack_file_is_accepted_and_each_of_its_lines_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shown = re.search(r"^```yaml\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    assert shown
+    file = tmp_path / "rack.yaml"
+    file.write_text(shown[1])
+    rack = load(file)
+    assert list(rack.nodes) == ["spark1", "spark2"]
+    assert (len(rack.cabling.cables), rack.switches) == (1, {})
+    lines = shown[1].splitlines()
+    for number in range(len(lines)):
+        file.write_text("\n".join(lines[:number] + lines[number + 1 :]))
+        with pytest.raises(ConfigError):
+            load(file)
+
+
+def test_each_contract_names_the_tests_that_guard_it() -> None:
+    contracts = re.findall(r"^(\d)\. \*\*", README.read_text(), re.MULTILINE)
+    page = (generated.REPOSITORY / "docs/tests.md").read_text()
+    rows = dict(re.findall(r"^\| (\d) \| (.*) \|$", page, re.MULTILINE))
+    assert list(rows) == contracts
+    for number, tests in rows.items():
+        named = re.findall(r"`(\S+)::(\w+)`", tests)
+        assert named, number
+        for file, test in named:
+            assert f"\ndef {test}(" in (generated.REPOSITORY / file).read_text(), f"{number}: {file}::{test}"
