@@ -22,6 +22,7 @@ from core.util import debug_log
 from core.util.debug_log import LOG, RunLog, recording, timed
 from sparkrack.bootstrap.password_shell import open_password_shell
 from sparkrack.cli.main import called_verb, sparkrack
+from sparkrack.engine import run_log as run_log_module
 from sparkrack.engine.journal import MAX_JOURNALS, RunJournal, log_path
 from sparkrack.engine.run_log import run_log
 from tests.unit.cli.runs import Ended, command
@@ -198,6 +199,11 @@ def test_a_command_and_its_output_are_cut(tmp_path: Path) -> None:
     text = (tmp_path / "a.log").read_text()
     assert len(text) < 10_000
     assert text.count("characters left out") == 3
+
+
+def test_a_package_that_is_not_installed_has_an_unknown_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_log_module, "PACKAGES", ("click", "no-such-package"))
+    assert ", no-such-package unknown, Python 3." in run_log_module.versions()
 
 
 def test_an_unexpected_error_has_a_traceback_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,6 +149,13 @@ def test_the_name_of_an_old_community_is_not_reported() -> None:
     assert list(describe_differences(one)) == ["SNMP: trap-community is another, wanted mon"]
 
 
+def test_a_secret_is_named_by_its_source() -> None:
+    fields = (FieldChange("encryption-password", None, SecretRef(env="SNMP_E")),)
+    assert list(describe_differences(RowChange(COMMUNITY, ("mon",), "*1", fields))) == [
+        "SNMP user mon: encryption-password is unknown, wanted the one of environment variable SNMP_E"
+    ]
+
+
 def test_what_will_be_removed_is_not_in_rack_yaml() -> None:
     (one,) = surplus(USER, [("ours",)], [{".id": "*1", "name": "mallory", "group": "full"}])
     assert list(describe_differences(one)) == ["user mallory is not in rack.yaml"]
