@@ -44,8 +44,7 @@ def test_the_switch_goes_back_to_factory_and_takes_the_fabric_along(rack: Virtua
 
 
 def test_what_was_killed_comes_back_with_up(rack: VirtualRack) -> None:
-    for pid in ns.processes(rack.paths.namespace):
-        os.kill(pid, signal.SIGKILL)
+    ns.end(ns.processes(rack.paths.namespace))
     assert rack.lab("status", check=False).returncode == 1
     rack.lab("up", "--nodes", "3")
     assert rack.lab("status").stdout.count("running") == 4
