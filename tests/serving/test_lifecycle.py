@@ -154,6 +154,16 @@ def test_a_rank_that_is_not_running_for_longer_than_a_lease_ends_the_others(unit
     assert not unit.running
 
 
+def test_a_unit_is_not_ready_before_all_its_ranks_run(unit: SteppedUnit) -> None:
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    while unit.record.state != "starting":
+        unit.ask(0)
+        unit.ask(1)
+    unit.lifecycle.proved(unit.record.generation, 0.5, False, unit.clock)
+    assert unit.record.state == "starting"
+    unit.prove()
+
+
 def test_a_clock_that_is_set_back_gives_no_restart(unit: SteppedUnit) -> None:
     unit.record.restarts = [unit.clock + 1e6]
     unit.up()
