@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import signal
 import sys
 
 import pytest
 
-from sparkrack.rebuild.subcommands import CommandRunner
+from sparkrack.rebuild.subcommands import CommandRunner, InterruptedCommandError
 
 
 def test_without_prctl_a_command_is_called_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -16,3 +18,13 @@ def test_without_prctl_a_command_is_called_too(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: object())
     result = CommandRunner(None, as_json=False).call(["--version"], keep=True)
     assert (result.exit, result.output[:10]) == (0, b"sparkrack,")
+
+
+def test_after_a_signal_no_other_command_is_called() -> None:
+    runner = CommandRunner(None, as_json=False)
+    with runner.listening():
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(InterruptedCommandError):
+            runner.check()
+        with pytest.raises(InterruptedCommandError):
+            runner.call(["--version"], keep=True)
