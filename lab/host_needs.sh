@@ -2,7 +2,7 @@
 # host_needs.sh NODES: what this machine lacks for a virtual rack of so many nodes, a line each, and exit 1, or 2 where no
 # virtual rack can ever run; or nothing.
 # Set-up asks before it installs anything, and `sparkrack lab up` before it builds anything, so this needs only a shell
-# and the essential packages. Who is not root is told of what root will lack, too.
+# and the essential packages. Where it does not run as root it names what root will lack, too.
 set -u
 nodes=$1
 cache=${SPARKRACK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/sparkrack}

@@ -26,10 +26,10 @@ def most_racks(gib: float) -> int:
 
 
 def most_workers(cores: int, gib: float, *, racks_only: bool) -> int:
-    """Return how many workers a run has: more than cores, since a worker waits for nodes, leases and timers for half of
-    its time. `racks_only`: not more than racks, since each soak test may need gigabytes.
+    """Return how many workers a run has: one for each rack and each core, since a worker waits for nodes, leases and
+    timers for half of its time. `racks_only`: not more than racks, since each soak test may need gigabytes.
     """
-    return most_racks(gib) if racks_only else 2 + min(cores, MOST_CORES)
+    return most_racks(gib) if racks_only else most_racks(gib) + min(cores, MOST_CORES)
 
 
 def machine() -> tuple[int, float]:

@@ -19,6 +19,10 @@ from lab.routeros_emulator.sentence import Sentence, mask, parse
 
 #: RouterOS answers a print that found nothing with ``!empty`` from this version on.
 _EMPTY_SINCE = (7, 18)
+PART_BYTES = 8192
+"""An answer is sent in parts of at least so many bytes, each of whole sentences: clients that lose the words of a
+sentence between two reads get small answers whole.
+"""
 
 
 class HangupError(Exception):
@@ -214,6 +218,8 @@ class EmulatedSession:
     def _hold(self, reply: str, sentence: Sentence, *words: str) -> None:
         tag = [f".tag={sentence.tag}"] if sentence.tag is not None else []
         self._rows += encode_sentence([reply, *tag, *words])
+        if len(self._rows) >= PART_BYTES:
+            self._flush()
 
     def _flush(self) -> None:
         if not self._writer.is_closing():

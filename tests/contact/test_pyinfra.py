@@ -53,7 +53,7 @@ def terminals() -> Iterator[list[Terminal]]:
 
 
 def ready(rack: Rack, *seeds: Seed, shells: Sequence[str] = ("/bin/bash",)) -> Operator:
-    """Nodes that let in our user by key, with a password that nobody knows. `shells`: one for each node."""
+    """Nodes that accept our user's key; the operator does not have its password. `shells`: one for each node."""
     operator = rack(*seeds)
     key = operator.key.with_suffix(".pub").read_text().strip()
     for node, shell in zip(operator.nodes.values(), shells, strict=True):

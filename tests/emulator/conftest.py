@@ -132,14 +132,13 @@ def box(make_box: MakeBox) -> Box:
 
 
 @pytest.fixture
-def make_owner(make_box: MakeBox, monkeypatch: pytest.MonkeyPatch) -> MakePackageOwner:
-    """Create a switch in factory state with an old release, and package files for it. Its restarts are short, and an
-    upgrade in this process looks often whether they are over.
+def make_owner(make_box: MakeBox) -> MakePackageOwner:
+    """Create a switch in factory state with an old release, and package files for it. It is away for as long as an
+    upgrade waits between two looks, which else would miss a restart.
     """
-    monkeypatch.setattr("switch.upgrade.runner.POLL_SECONDS", 0.05)
 
     def make(edits: tuple[tuple[str, str], ...] = (), **emulator: Any) -> PackageOwner:
-        return PackageOwner(make_box(edits=edits, **{"version": "7.19.5 (stable)", "away": 0.2, **emulator}))
+        return PackageOwner(make_box(edits=edits, **{"version": "7.19.5 (stable)", "away": 0.5, **emulator}))
 
     return make
 

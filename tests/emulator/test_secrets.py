@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": ("verify", *LIMIT, "--json", "--html", "{out}/report.html", "--junit", "{out}/verify.xml"),
     "status": ("status", *LIMIT, "--json"),
     "topology": ("topology", "--seen", *LIMIT),
-    "probe": ("probe", "switch", "-o", "{out}/fixture.json"),
+    "accept": ("accept", "--limit", "switches", "--bundle", "{out}/bundle.tar.gz"),
     "bootstrap": (
         *("bootstrap", "switch", "--address", "127.0.0.1", "--api-port", "{port}", "--timeout", "5"),
         *("--password-env", "CRS812_PASSWORD", "--replace-fingerprint"),

@@ -64,7 +64,13 @@ class Screen:
 
     def wait(self, what: str, happened: Callable[[dict[str, Any]], bool]) -> Result:
         """Wait until the data are so, and return the screen."""
-        wait_for(what, lambda: happened(self.row()))
+
+        def seen() -> bool:
+            """A server that is busy may not answer yet."""
+            found = looked(self.server, self.watched.folder, "--json")
+            return bool(found.stdout) and happened(json.loads(found.stdout)["switches"][0])
+
+        wait_for(what, seen)
         return looked(self.server, self.watched.folder)
 
 

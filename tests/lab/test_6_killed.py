@@ -45,7 +45,7 @@ def test_a_chain_of_killed_runs_converges(rack: VirtualRack, first: int, every: 
             rack.ssh(NODE, TAKEN_BACK)
             continue
         # What `sparkrack lab run` makes of SIGKILL; anything else is a run that refused, or failed by itself.
-        assert done.returncode == 256 - signal.SIGKILL, f"run {runs}: exit {done.returncode}\n{reported}"
+        assert done.returncode == -signal.SIGKILL, f"run {runs}: exit {done.returncode}\n{reported}"
         runs += 1
     else:
         raise AssertionError(f"no end after {runs} runs")

@@ -21,11 +21,12 @@ from lab import namespace as ns
 from lab.image import build
 from lab.layout import REGISTRY
 from lab.paths import cache
+from lab.served_unit import CONFIG, ENGINE, IMAGE, SECTIONS, UNIT, VERSION
 from tests.lab.conftest import NODES
 from tests.lab.drift_table import IMAGE as OTHER
 from tests.lab.virtual import VirtualRack
 
-UNIT, IMAGE, KEY = "toy", "vllm/vllm-openai:v0.19.1", "sk-quiet-horse-1234567890"
+KEY = "sk-quiet-horse-1234567890"
 HEAD, WORKER = RANKS = ("spark1", "spark2")
 KEEPER = f"/usr/local/lib/sparkrack/serve/serve_keeper.py /etc/sparkrack/serve/{UNIT}.json"
 RECORD = f"/var/lib/sparkrack/serve/{UNIT}.json"
@@ -33,36 +34,6 @@ SERVICE = f"sparkrack-serve-{UNIT}"
 ROLES = ("images", "models", "serving")
 SECONDS = 120
 """Until a test gives up waiting for a state."""
-CONFIG = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 256,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 8,
-    "num_hidden_layers": 4,
-    "intermediate_size": 512,
-    "vocab_size": 1000,
-    "max_position_embeddings": 4096,
-    "torch_dtype": "bfloat16",
-}
-SECTIONS = """
-models: {{{unit}: {{path: {model}}}}}
-serving:
-  units:
-    {unit}:
-      engine: vllm
-      version: 0.19.1
-      image: {image}
-      model: {unit}
-      nodes: [{ranks}]
-      parallel: {{tensor: 2}}
-      context: 1024
-      memory: 0.15
-      env: {{STANDIN_GRACE_SECONDS: "1"}}
-      api: {{listen: management, key: {{file: {unit}.key}}}}
-      shm: 1G
-      probe: {{answer: {{ask: "2+2=", say: "4"}}}}
-"""
 
 
 @dataclass
@@ -150,7 +121,8 @@ def served(rack: VirtualRack) -> Iterator[ServedRack]:
     key.write_text(f"{KEY}\n")
     text, added = re.subn(r"^images:\n( *)- ", rf"\g<0>{IMAGE}\n\1- ", rack.paths.rack.read_text(), flags=re.MULTILINE)
     assert added == 1
-    file.write_text(text + SECTIONS.format(unit=UNIT, model=model, image=IMAGE, ranks=", ".join(RANKS)))
+    names = {"unit": UNIT, "engine": ENGINE, "version": VERSION, "image": IMAGE}
+    file.write_text(text + SECTIONS.format(**names, model=model, key=key.name, ranks=", ".join(RANKS)))
     for node in RANKS:
         rack.ssh(node, "systemctl --quiet enable --now lab-rdma")
     try:

@@ -137,11 +137,15 @@ class ProofRack:
         return [one.communicate(timeout=60)[0].strip() for one in running]
 
     def refused(self) -> str:
-        """Run both gates; the line of the first node's, which refuses. The other would wait for it, and is ended."""
+        """Run both gates; the line of the first node's, which refuses. The other would wait for it, and is ended with
+        its tool, whose open port the next gate would take for its own.
+        """
         first, second = (node.begin("--together") for node in self.nodes)
         line = first.communicate(timeout=60)[0].strip()
         second.kill()
         second.communicate(timeout=60)
+        for node in self.nodes:
+            namespace.end(namespace.processes(node.namespace))
         return line
 
     def alone(self) -> list[str]:

@@ -81,5 +81,5 @@ def test_workers_without_a_rack_end_where_only_its_files_are_left(suite: Path) -
 
 def test_what_a_machine_has_room_for() -> None:
     assert [most_racks(gib) for gib in (8, 13.9, 14, 64)] == [2, 2, 3, 3]
-    assert [most_workers(*one, racks_only=False) for one in ((2, 8), (64, 64))] == [4, 6]
+    assert [most_workers(*one, racks_only=False) for one in ((2, 8), (64, 64))] == [4, 7]
     assert most_workers(2, 8, racks_only=True) == 2

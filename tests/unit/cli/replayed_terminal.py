@@ -58,7 +58,10 @@ class Replay:
     def lost(self) -> list[str]:
         """Return the printed lines that are not on the screen, below the line that was printed before."""
         lost, rest = [], self.screen
-        for line in self.printed:
+        rows = (
+            line[start : start + COLUMNS].rstrip() for line in self.printed for start in range(0, len(line), COLUMNS)
+        )
+        for line in filter(None, rows):
             if line in rest:
                 rest = rest[rest.index(line) + 1 :]
             else:
@@ -75,7 +78,7 @@ def lines_of_screen(seen: str, columns: int = COLUMNS) -> list[str]:
 
 
 def replay(folder: Path, words: Sequence[str], env: Mapping[str, str], program: str = SPARKRACK) -> Replay:
-    """Run a program of Python on a terminal of COLUMNS columns; nobody types."""
+    """Run a program of Python on a terminal of COLUMNS columns, with an empty input."""
     record = folder / "printed"
     ours, its = pty.openpty()
     process = subprocess.Popen(

@@ -19,6 +19,7 @@ OWN = {
     "sparkrack/autopsy/drill.py",  # the ID of this machine's boot
     "core/ops/run_lock.py",  # the kernel's /proc
     "core/util/resources.py",  # files of the program
+    "core/verify/plugin.py",  # answers that sessions of one verification share
     "core/verify/report_html.py",  # documents of the program
     "sparkrack/rebuild/process_lock.py",  # the kernel's /proc
 }

@@ -99,7 +99,7 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "/etc/netplan/60-sparkrack-fabric.yaml": (ANYTHING, OURS),
     "/run/netplan/60-sparkrack-fabric.yaml": (ANYTHING, "there after a trial that was cut off, which is made again"),
     "/etc/nvidia/cx7-hotplug-enabled": (ANYTHING, PRESENT),
-    "fabric-signals": (EMPTY, "an interface that is switched off says nothing, and that is told elsewhere"),
+    "fabric-signals": (EMPTY, "an interface that is switched off says nothing, and that is reported elsewhere"),
     "netplan-interfaces": (EMPTY, NONE),
     "netplan-content": (EMPTY, NONE),
     "netplan-renderers": (EMPTY, NONE),
@@ -154,8 +154,8 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "sysctl-settings": (EMPTY, NONE),
     "zram-devices": (EMPTY, NONE),
     "memory-files": (EMPTY, f"{NONE}: our files are written"),
-    "/proc/cmdline": (ANYTHING, "compared between nodes, and told where it differs"),
-    "/run/sparkrack/run.lock": (ANYTHING, "who changes the rack is told; only taking the lock decides"),
+    "/proc/cmdline": (ANYTHING, "compared between nodes, and reported where it differs"),
+    "/run/sparkrack/run.lock": (ANYTHING, "who changes the rack is reported; only taking the lock decides"),
     "images-stock": (EMPTY, f"{NONE}: what is declared is pulled"),
     "images-transfers": (EMPTY, NONE),
     "models-records": (ANYTHING, "a record that does not read is none: the files are read and verified again"),
@@ -194,7 +194,7 @@ HARMLESS: Mapping[str, tuple[frozenset[str], str]] = {
     "memlock-settings": (EMPTY, NONE),
     "arp-settings": (EMPTY, NONE),
 }
-"""Which answers do no harm to whoever believes them, and why. Everything else must stop the host."""
+"""Answers that do no harm where they are believed, and why. Every other one must stop the host."""
 
 DECLARING: Mapping[str, str] = {
     "blackbox": "already-right",
