@@ -73,6 +73,8 @@ class RdmaProof:
     ) -> None:
         self.node, self.unit = names
         self.wanted, self.place, self.listening = wanted, place, listening
+        self.refusals: dict[str, str] = {}
+        """Why the gate of a peer has refused, as it told before it ended."""
 
     def check(self, together: bool) -> None:
         """Compare the records, and measure what has none if the gates of all nodes run. Raises GateError."""
@@ -142,37 +144,49 @@ class RdmaProof:
                 receiver.end()
 
     def _send(self, secret: bytes) -> None:
-        """Measure one half after the other: both share the link of their port."""
-        until = time.monotonic() + MEETING_LIMIT
-        met = []
+        """Measure what is not proven, then tell each peer that was met that this gate is done, or why it refuses."""
+        met: list[Mapping[str, Any]] = []
+        refusal: dict[str, str] = {}
         try:
-            for half in self.wanted["sends"]:
-                there = self._ask(half, secret, "state", until)
-                met.append(half)
-                if fault := there.get("fault"):
-                    raise GateError(f"the gate of {half['peer']} has no answer: {line(fault, 200)}")
-                here = self.state(half["half"])
-                if self.unproven(half, here, there):
-                    self._measure(half, secret, here, there)
+            self._measure_unproven(secret, met)
+        except GateError as error:
+            refusal = {"refusal": str(error)}
+            raise
         finally:
             for half in met:
                 with contextlib.suppress(GateError):
-                    self._ask(half, secret, "done", 0.0)
+                    self._ask(half, secret, "done", 0.0, refusal)
 
-    def _ask(self, half: Mapping[str, Any], secret: bytes, kind: str, until: float) -> dict[str, Any]:
-        """Ask the gate of the peer, over this half, until it answers or the time has come."""
+    def _measure_unproven(self, secret: bytes, met: list[Mapping[str, Any]]) -> None:
+        """Measure one half after the other: both share the link of their port."""
+        until = time.monotonic() + MEETING_LIMIT
+        for half in self.wanted["sends"]:
+            there = self._ask(half, secret, "state", until)
+            met.append(half)
+            if fault := there.get("fault"):
+                raise GateError(f"the gate of {half['peer']} has no answer: {line(fault, 200)}")
+            here = self.state(half["half"])
+            if self.unproven(half, here, there):
+                self._measure(half, secret, here, there)
+
+    def _ask(
+        self, half: Mapping[str, Any], secret: bytes, kind: str, until: float, more: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """Ask the gate of the peer, over this half, until it answers, has refused, or the time has come."""
         address = (half["peer_address"], self.wanted["meeting_port"])
-        content = {"kind": kind, "unit": self.unit, "sender": self.node}
+        content = {"kind": kind, "unit": self.unit, "sender": self.node, **(more or {})}
         limit = LISTEN_LIMIT + MESSAGE_LIMIT if kind == "receive" else MESSAGE_LIMIT
         while True:
             try:
                 return ask_at(address, secret, content, limit, half["address"])
             except ServeError as error:
+                self._raise_refusal(half["peer"])
                 raise GateError(
                     f"the gate of {half['peer']} at {address[0]}:{address[1]}: {error}; run `sparkrack apply --only "
                     "serving` for all nodes of the unit"
                 ) from None
             except OSError as error:
+                self._raise_refusal(half["peer"])
                 if time.monotonic() >= until:
                     raise GateError(
                         f"the gate of {half['peer']} does not answer over {half['half']} at {address[0]}:{address[1]} "
@@ -180,6 +194,11 @@ class RdmaProof:
                         f"look at `journalctl -u sparkrack-serve-{self.unit}-tether` there"
                     ) from None
             time.sleep(0.3)
+
+    def _raise_refusal(self, peer: str) -> None:
+        """Raise the refusal of a peer whose gate has ended with one: that it does not answer is not the cause."""
+        if refusal := self.refusals.get(peer):
+            raise GateError(f"the gate of {peer} refuses: {refusal}")
 
     def _measure(self, half: Mapping[str, Any], secret: bytes, here: dict[str, Any], there: dict[str, Any]) -> None:
         where = f"RDMA over {half['half']} to {half['peer']}"
@@ -189,6 +208,7 @@ class RdmaProof:
         code, output, errors = self.tool(half, half["peer_address"]).answer()
         rows = ROW.findall(output)
         if code or not rows:
+            self._raise_refusal(half["peer"])
             shown = line((errors or output or "no output").splitlines()[-1], 120)
             raise GateError(
                 f"{where} is not measured: ib_write_bw ends with {code}: {shown}; `sparkrack verify --only rdma "
@@ -283,6 +303,8 @@ class ProofReceiver:
         if (content.get("unit"), content.get("sender")) != (self.proof.unit, self.half["peer"]):
             return
         self._asked.set()
+        if refusal := content.get("refusal"):
+            self.proof.refusals[self.half["peer"]] = line(refusal, 400)
         answer: dict[str, Any] = {}
         try:
             if content.get("kind") == "state":
