@@ -29,10 +29,10 @@ soak: FOR := soak
 demo: setup ## Build a virtual rack, deploy it twice, verify it, reboot a node, verify again (NODES=8 for eight)
 	@NODES=$(NODES) scripts/demo
 
-test: setup lint ## What guards every promise: unit, cases, emulator, the virtual rack, and a tenth of the soak tests
+test: setup lint ## What guards every promise: unit, cases, emulator, the virtual rack, and a part of the soak tests
 	@$(BIN)/python -m tests.run_twice $(WORKERS)
 
-soak: setup ## All soak tests: the long rest, a tenth of which is part of `make test`
+soak: setup ## All soak tests: the long rest, a part of which is in `make test`
 	@$(BIN)/pytest -m soak $(WORKERS)
 
 unit: setup ## The part of `make test` that needs no virtual rack

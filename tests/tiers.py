@@ -4,14 +4,15 @@ runs all that have it.
 The number of commits chooses the tenth, so any ten commits in a row run each soak test. Naming a test (`file::test`), a
 keyword (`-k`) or the marker (`-m soak`) runs all soak tests that this selects. A test with `soak(sampled=False)` needs
 more than `make test` has, and is in no tenth. Those of a file with `soak(together=True)` build on one another, and are
-in the same tenth.
+in the same tenth. Files of the virtual rack with `soak(turn=N)` take turns: one of three commits in a row runs each;
+what is of a tenth in such a file runs when both are chosen.
 """
 
 from __future__ import annotations
 
 import subprocess
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 from _pytest.mark import ParameterSet
 
 PARTS = 10
+TURNS = 3
 
 
 def part_of(nodeid: str) -> int:
@@ -26,17 +28,25 @@ def part_of(nodeid: str) -> int:
     return zlib.crc32(nodeid.encode()) % PARTS
 
 
-def _part(item: pytest.Item, marker: pytest.Mark) -> int:
-    return part_of(item.nodeid.partition("::")[0] if marker.kwargs.get("together") else item.nodeid)
+def selected(item: pytest.Item, commits: int) -> bool:
+    """Return whether the run of a tree with so many commits has this soak test."""
+    return all(_chosen(item, marker.kwargs, commits) for marker in item.iter_markers("soak"))
 
 
-def part_of_commit(folder: Path) -> int:
-    """Return the part that the checked-out commit runs: its number of commits modulo ten; 0 outside a git checkout."""
+def _chosen(item: pytest.Item, options: Mapping[str, Any], commits: int) -> bool:
+    if "turn" in options:
+        return bool(options["turn"] == commits % TURNS)
+    name = item.nodeid.partition("::")[0] if options.get("together") else item.nodeid
+    return part_of(name) == commits % PARTS and bool(options.get("sampled", True))
+
+
+def commits_of(folder: Path) -> int:
+    """Return the number of commits of the checked-out tree; 0 outside a git checkout."""
     try:
         done = subprocess.run(["git", "rev-list", "--count", "HEAD"], cwd=folder, capture_output=True, text=True)
     except OSError:
         return 0
-    return int(done.stdout) % PARTS if done.returncode == 0 else 0
+    return int(done.stdout) if done.returncode == 0 else 0
 
 
 def sampled(
@@ -70,7 +80,7 @@ class Tiers:
 
     def __init__(self, config: pytest.Config) -> None:
         worker = getattr(config, "workerinput", None)
-        self.part: int = worker["soak_part"] if worker else part_of_commit(config.rootpath)
+        self.commits: int = worker["commits"] if worker else commits_of(config.rootpath)
         option = config.option
         self.everything = bool(option.keyword) or "soak" in option.markexpr or any("::" in one for one in config.args)
         self.ran = self.all = 0
@@ -78,13 +88,8 @@ class Tiers:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Comes last, so that it counts what -m and -k have left."""
-        markers = {item: marker for item in items if (marker := item.get_closest_marker("soak"))}
-        soak = list(markers)
-        others = [
-            item
-            for item, marker in markers.items()
-            if not self.everything and (_part(item, marker) != self.part or not marker.kwargs.get("sampled", True))
-        ]
+        soak = [item for item in items if item.get_closest_marker("soak")]
+        others = [item for item in soak if not self.everything and not selected(item, self.commits)]
         self.all, self.ran = len(soak), len(soak) - len(others)
         if others:
             gone = set(others)
@@ -94,7 +99,7 @@ class Tiers:
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """All workers of xdist run the same part, even if a commit is made while they start."""
-        node.workerinput["soak_part"] = self.part
+        node.workerinput["commits"] = self.commits
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """A worker of xdist reports its counts: the process that prints the summary collects nothing."""
@@ -111,7 +116,9 @@ class Tiers:
         """Return the line that says how many soak tests were selected and how many are left; none without any."""
         if not self.all:
             return []
-        which = "all" if self.everything else f"part {self.part} of {PARTS}, chosen by the number of commits"
+        part, turn = self.commits % PARTS, self.commits % TURNS
+        chosen = f"part {part} of {PARTS} and turn {turn} of {TURNS}, chosen by the number of commits"
+        which = "all" if self.everything else chosen
         left = self.all - self.ran
         more = f"; {left} are left to `make soak`" if left else ""
         return [f"soak tests: {self.ran} of {self.all} selected ({which}){more}"]

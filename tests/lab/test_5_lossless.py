@@ -9,6 +9,8 @@ import pytest
 
 from tests.lab.virtual import VirtualRack
 
+pytestmark = pytest.mark.soak(turn=2)
+
 ALONE = ("lossless",)
 NODE, NAMES = "spark2", ("enp1s0f1np1", "enP2p1s0f1np1")
 FILES = "/usr/local/lib/sparkrack/lossless /etc/systemd/system/sparkrack-lossless@.service"

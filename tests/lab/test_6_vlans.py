@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.lab.virtual import VirtualRack
+
+pytestmark = pytest.mark.soak(turn=2)
 
 ROLES = ("switch", "fabric")
 VLAN = "/interface/bridge/vlan"

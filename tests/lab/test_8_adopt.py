@@ -39,6 +39,8 @@ import sys
 from pathlib import Path
 from core.model import load
 from core.routeros.api import ApiSession
+
+pytestmark = pytest.mark.soak(turn=2)
 switch = load(Path(sys.argv[1])).switches["crs812"]
 password = switch.password.resolve()
 way = {"tls": switch.tls.sha256, "user": switch.user, "password": password}

@@ -15,6 +15,8 @@ import pytest
 from tests.lab import black_box
 from tests.lab.virtual import VirtualRack
 
+pytestmark = pytest.mark.soak(turn=1)
+
 NODE, RECEIVER, LEG = "spark3", "spark1", "qsfp56-dd-1-5"
 RING = f"/var/lib/sparkrack/blackbox/peers/{NODE}.ring"
 COUNTER = (

@@ -16,6 +16,8 @@ from core.model import model_lock
 from tests.lab.conftest import NODES
 from tests.lab.virtual import VirtualRack
 
+pytestmark = pytest.mark.soak(turn=2)
+
 FILES, SIZE = 12, 2 << 20
 """22 MB: a virtual node hashes and encrypts some MB a second."""
 NAME = "small"

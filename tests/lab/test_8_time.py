@@ -16,6 +16,8 @@ from lab.layout import Layout
 from lab.paths import cache
 from tests.lab.virtual import VirtualRack
 
+pytestmark = pytest.mark.soak(turn=1)
+
 ROLES = ("time",)
 DROPIN = "/etc/systemd/timesyncd.conf.d/zz-sparkrack.conf"
 SYNCHRONIZED = (

@@ -16,6 +16,8 @@ import pytest
 from tests.lab import black_box
 from tests.lab.virtual import VirtualRack
 
+pytestmark = pytest.mark.soak(turn=0)
+
 SERVER, RECEIVER, KILLED = "spark1", "spark2", "spark3"
 SECTION = f"watch: {{server: {SERVER}, notify: {{webhook: {{env: WATCH_WEBHOOK}}}}}}\n"
 PORT = 8099

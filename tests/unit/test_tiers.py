@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.generated import REPOSITORY
-from tests.tiers import PARTS, part_of, part_of_commit
+from tests.tiers import PARTS, commits_of, part_of
 
 CONFTEST = """\
 import pytest
@@ -45,8 +45,8 @@ def suite(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ran(suite: Path, *words: str) -> tuple[set[str], str]:
-    """The tests that passed, and all that was printed."""
+def ran(suite: Path, *words: str, code: int = 0) -> tuple[set[str], str]:
+    """The tests that passed, and all that was printed; pytest ends with 5 when no test is selected."""
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *words],
         cwd=suite,
@@ -54,7 +54,7 @@ def ran(suite: Path, *words: str) -> tuple[set[str], str]:
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     passed = r"(test_some\.py::\S+) PASSED|PASSED (test_some\.py::\S+)"
     return {"".join(found) for found in re.findall(passed, done.stdout)}, done.stdout
 
@@ -72,7 +72,8 @@ def test_a_run_takes_the_first_tier_and_the_part_of_its_commit(suite: Path) -> N
     assert 0 < len(expected) < len(NODES)
     found, reported = ran(suite)
     assert found == expected | {"test_some.py::test_short"}
-    assert f"soak tests: {len(expected)} of 60 selected (part 3 of 10, chosen by the number of commits); " in reported
+    chosen = "part 3 of 10 and turn 0 of 3, chosen by the number of commits"
+    assert f"soak tests: {len(expected)} of 60 selected ({chosen}); " in reported
     assert reported.endswith(f"; {60 - len(expected)} are left to `make soak`\n")
     assert f"{60 - len(expected)} deselected" in reported
 
@@ -115,6 +116,20 @@ def test_soak_tests_that_build_on_one_another_are_in_one_tenth(suite: Path) -> N
     assert ran(suite)[0] == {"test_some.py::test_short"}
 
 
+def test_files_that_take_turns_run_in_one_of_three_commits(suite: Path) -> None:
+    (suite / "test_some.py").write_text(
+        TESTS.replace("import pytest", "import pytest\n\npytestmark = pytest.mark.soak(turn=1)")
+    )
+    commit(suite, 1)
+    assert ran(suite)[0] == {node for node in NODES if part_of(node) == 1} | {"test_some.py::test_short"}
+    for _ in range(2):
+        commit(suite, 1)
+        assert ran(suite, code=5)[0] == set()
+    commit(suite, 1)
+    assert "test_some.py::test_short" in ran(suite)[0]
+    assert ran(suite, "-m", "soak")[0] == {*NODES, "test_some.py::test_short"}
+
+
 @pytest.mark.parametrize("words", [(NODES[7],), ("-k", "7")])
 def test_a_soak_test_that_is_named_runs(suite: Path, words: tuple[str, ...]) -> None:
     found, _ = ran(suite, *words)
@@ -126,6 +141,6 @@ def test_ten_commits_in_a_row_run_every_soak_test() -> None:
     assert part_of("tests/x.py::test_y") == 0, "it is the same for every Python"
 
 
-def test_the_part_of_this_repository(tmp_path: Path) -> None:
-    assert part_of_commit(REPOSITORY) in range(PARTS)
-    assert part_of_commit(tmp_path) == 0
+def test_the_commits_of_this_repository(tmp_path: Path) -> None:
+    assert commits_of(REPOSITORY) > 0
+    assert commits_of(tmp_path) == 0
