@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.unit.cli.runs import REPOSITORY, Ended, command
+from tests.unit.cli.runs import Ended, forked
 from tests.unit.model.racks import SWITCH, changed
 from tests.unit.ops.fakenode import answer
 from tests.unit.roles.cases import role_file
@@ -77,9 +77,7 @@ def run(folder: Path, role: str, nodes: dict[str, Any], mode: str, *more: str, e
     (folder / "nodes.json").write_text(json.dumps({name: _spoken(reported) for name, reported in nodes.items()}))
     (folder / "inventory.py").write_text(INVENTORY)
     (folder / "deploy.py").write_text(DEPLOY.format(role=role))
-    return command(
-        "pyinfra", "inventory.py", "deploy.py", "-vv", *MODES[mode], *more, cwd=folder, python_path=REPOSITORY
-    )
+    return forked("pyinfra", "inventory.py", "deploy.py", "-vv", *MODES[mode], *more, cwd=folder)
 
 
 def _spoken(reported: dict[str, Any]) -> dict[str, Any]:
