@@ -19,12 +19,26 @@ Format = Literal["bf16", "fp8", "mxfp4", "nvfp4", "int4"]
 UnknownPart = Literal["weights", "cache"]
 
 KNOWN_ARCHITECTURES = frozenset(
-    """
-    llama llama4 mistral mistral3 mixtral gemma2 gemma3 gemma4 gpt_oss seed_oss phi3
-    qwen2 qwen2_moe qwen2_vl qwen2_5_vl qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_next qwen3_5 qwen3_5_moe
-    deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 glm4 glm4_moe glm_moe_dsa
-    kimi_k2 kimi_k25 kimi_linear minimax_m2 minimax_m3 minimax_m3_vl nemotron_h step3p5 step3p7
-    """.split()
+    [
+        *(
+            "llama",
+            "llama4",
+            "mistral",
+            "mistral3",
+            "mixtral",
+            "gemma2",
+            "gemma3",
+            "gemma4",
+            "gpt_oss",
+            "seed_oss",
+            "phi3",
+        ),
+        *("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe", "qwen3_vl"),
+        *("qwen3_vl_moe", "qwen3_next", "qwen3_5", "qwen3_5_moe"),
+        *("deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "glm4", "glm4_moe", "glm_moe_dsa"),
+        *("kimi_k2", "kimi_k25", "kimi_linear", "minimax_m2", "minimax_m3", "minimax_m3_vl", "nemotron_h"),
+        *("step3p5", "step3p7"),
+    ]
 )
 """The kinds of models (`model_type`, without `_text` at its end) whose weights and cache this module counts."""
 _LAYER_KINDS: Mapping[str, str] = {
@@ -121,9 +135,9 @@ class ModelShape:
 
 
 DEEPSEEK_V4_TOKEN_BYTES = 6963
-"""Bytes for each token and rank: 6.8 KiB, between reports of 6,206 bytes (5 GiB for 865,000 tokens), 7,233 (10.02 GiB for
-1,487,645) and 7,455 (7.01 GiB for 1,009,661; vllm-project/vllm#51041). The release of 2026-07-31, which has a draft module,
-is reported with 7,786 to 54,828 bytes."""
+"""Bytes for each token and rank: 6.8 KiB, between reports of 6,206 bytes (5 GiB for 865,000 tokens), 7,233 (10.02 GiB
+for 1,487,645) and 7,455 (7.01 GiB for 1,009,661; vllm-project/vllm#51041). The release of 2026-07-31, which has a draft
+module, is reported with 7,786 to 54,828 bytes."""
 DEEPSEEK_V4_LAYERS = 43
 """Layers of the one model with this attention that was reported so."""
 
@@ -159,7 +173,8 @@ def parse(config: Mapping[str, Any], quantization: Mapping[str, Any] | None = No
     """
     inner: dict[str, Any] = next((dict(config[key]) for key in NESTED if isinstance(config.get(key), Mapping)), {})
     merged = {**config, **inner}
-    if reason := _unknown_architecture(config, inner):
+    reason = _unknown_architecture(config, inner)
+    if reason and ("model_type" in merged or "num_hidden_layers" in merged):
         layers = merged.get("num_hidden_layers")
         return _unknown_shape(name, layers if isinstance(layers, int) and layers > 0 else 0, reason)
     try:
