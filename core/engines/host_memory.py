@@ -1,7 +1,7 @@
 """What the options of an engine take of the host's memory on each node. On a GB10 it is the memory of the GPU.
 
-Sources: the options' descriptions of vLLM 0.10.2 to 0.33.0 and SGLang 0.5.4 to 0.5.23 (core/engines/options.json has the
-releases of each option).
+Sources: the options' descriptions of vLLM 0.10.2 to 0.33.0 and SGLang 0.5.4 to 0.5.23; core/engines/options.json has
+the releases of each option.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def _part_bytes(shape: ModelShape, part: Part) -> float:
     bits = shape.bits + shape.group_bits / shape.group if kind == "int4" and shape.group else _BITS[kind]
     if kind == "int4" and not shape.group:
         bits += shape.bits - 4
-    return shape.parameters[part] * bits / 8
+    return shape.parameters.get(part, 0) * bits / 8
 
 
 def default_parallel(nodes: int) -> Parallel:
