@@ -162,7 +162,9 @@ def fit(shape: ModelShape, parallel: Parallel, demand: Demand, weights: float | 
 def _unknown(shape: ModelShape, demand: Demand, weights: float | None) -> dict[str, str]:
     found: dict[str, str] = {}
     if weights is None and "weights" in shape.unknown:
-        found["weights"] = f"{shape.unknown['weights']}; give the size of all weight files with --weights"
+        found["weights"] = shape.unknown["weights"]
+        if "cache" not in shape.unknown:
+            found["weights"] += "; give the size of all weight files with --weights"
     if "cache" in shape.unknown:
         found["cache"] = shape.unknown["cache"]
     elif demand.kv_format == "nvfp4" and (shape.latent or shape.token_bytes):
@@ -173,6 +175,8 @@ def _unknown(shape: ModelShape, demand: Demand, weights: float | None) -> dict[s
 
 
 def _rank_weights(shape: ModelShape, parallel: Parallel, weights: float | None, share: float) -> float:
+    if weights is None and "weights" in shape.unknown:
+        return 0.0
     total = weight_bytes(shape) if weights is None else weights
     if parallel.pipeline == 1:
         return total / parallel.tensor

@@ -73,12 +73,13 @@ class FitRecord(BaseModel):
 
 
 class ServeCheckRecord(BaseModel):
-    """Whether a model fits, on each number of nodes that was asked for."""
+    """Whether a model fits, on each number of nodes that was asked for; `parameters` and `weight_bytes` are null when
+    they are unknown."""
 
     schema_: Literal["sparkrack.serve-check/1"] = Field("sparkrack.serve-check/1", serialization_alias="schema")
     config: Text
-    parameters: int
-    weight_bytes: int
+    parameters: int | None
+    weight_bytes: int | None
     weights_from: WeightSource
     context: int
     sequences: int
@@ -247,8 +248,8 @@ def _record(
 ) -> ServeCheckRecord:
     return ServeCheckRecord(
         config=config,
-        parameters=sum(shape.parameters.values()),
-        weight_bytes=round(weight_bytes(shape) if weights is None else weights),
+        parameters=sum(shape.parameters.values()) or None,
+        weight_bytes=round(size) if (size := _size(shape, weights)) is not None else None,
         weights_from=source,
         context=demand.context,
         sequences=demand.sequences,
@@ -272,14 +273,22 @@ def _record(
     )
 
 
+def _size(shape: ModelShape, weights: float | None) -> float | None:
+    """Return the bytes of all weights, None when they are unknown."""
+    if weights is not None:
+        return weights
+    return None if "weights" in shape.unknown else weight_bytes(shape)
+
+
 def _show(shape: ModelShape, weights: float | None, source: WeightSource, demand: Demand, fits: dict[int, Fit]) -> None:
-    size = (weight_bytes(shape) if weights is None else weights) / 1e9
+    size, count = _size(shape, weights), sum(shape.parameters.values()) / 1e9
     words = {"option": "as given", "lock file": "from the lock file", "config": "counted from the configuration"}[
         source
     ]
     click.echo(
-        f"{sum(shape.parameters.values()) / 1e9:.1f} billion parameters, {size:.1f} GB of weights ({words}); "
-        f"{demand.context} tokens in {demand.kv_format}, {demand.sequences} sequences"
+        (f"{count:.1f} billion parameters, " if count else "an unknown number of parameters, ")
+        + (f"{size / 1e9:.1f} GB of weights ({words}); " if size is not None else "weights of unknown size; ")
+        + f"{demand.context} tokens in {demand.kv_format}, {demand.sequences} sequences"
     )
     table = Table(box=None, pad_edge=False)
     table.add_column("nodes", justify="right")
@@ -305,9 +314,12 @@ def _show(shape: ModelShape, weights: float | None, source: WeightSource, demand
             "-" if cache else str(one.context_left),
         )
     print_whole(Console(highlight=False), table)
-    for count, one in fits.items():
+    reasons: dict[str, list[int]] = {}
+    for nodes, one in fits.items():
         if one.reason:
-            click.echo(f"{count} node{'' if count == 1 else 's'}: {one.verdict}: {one.reason}")
+            reasons.setdefault(f"{one.verdict}: {one.reason}", []).append(nodes)
+    for reason, numbers in reasons.items():
+        click.echo(f"{', '.join(map(str, numbers))} node{'' if numbers == [1] else 's'}: {reason}")
     fitting = [str(count) for count, one in fits.items() if one.verdict in ("yes", "tight")]
     limits = f"yes up to {COMFORTABLE_SHARE:.0%}, tight up to {HIGHEST_SHARE:.0%} of {MEMORY_GIB} GiB"
     if fitting:
