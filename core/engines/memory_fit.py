@@ -24,8 +24,6 @@ KvFormat = Literal["fp8", "bf16", "nvfp4"]
 _KV_BYTES: Mapping[KvFormat, float] = {"fp8": 1, "bf16": 2, "nvfp4": 9 / 16}
 """Bytes of one element of keys and values; in four bits with a scale of eight for each sixteen."""
 Verdict = Literal["yes", "tight", "no", "unknown"]
-BATCH = 2048
-"""Tokens that vLLM computes at once on a GPU of this class, where nothing else is set."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +48,18 @@ class Parallel:
 @dataclass(frozen=True)
 class Demand:
     """What a model is to serve: `context` tokens in all sequences together, `sequences` at once, the number format of
-    keys and values, the GiB of overhead on each node, and the tokens that are computed at once."""
+    keys and values, and the GiB of overhead on each node.
+
+    `in_flight`: tokens for which a layer with a window has room beside it, while they are computed. `window_share`: the
+    share of the context that such a layer has room for at least.
+    """
 
     context: int = 131072
     sequences: int = 4
     kv_format: KvFormat = "fp8"
     overhead_gib: float = OVERHEAD_GIB
-    batch: int = BATCH
+    in_flight: int = 0
+    window_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -212,8 +215,9 @@ def _heads_bytes(shape: ModelShape, parallel: Parallel, element: float, *, full:
 
 
 def _window_bytes(shape: ModelShape, parallel: Parallel, demand: Demand) -> float:
-    """Return the bytes of the sliding layers: each sequence keeps a window, and two batches are on their way."""
-    tokens = min(shape.window * demand.sequences + 2 * demand.batch, demand.context)
+    """Return the bytes of the sliding layers: a window of each sequence, or what the engine reserves if it is more."""
+    reserved = max(shape.window + demand.in_flight, int(demand.window_share * demand.context))
+    tokens = min(max(shape.window * demand.sequences, reserved), demand.context)
     size = _heads_bytes(shape, parallel, _KV_BYTES[demand.kv_format], full=False)
     return size * shape.own_layers("sliding") * tokens
 

@@ -13,7 +13,6 @@ from typing import Literal
 from core.engines import model_shape
 from core.engines.host_memory import HostMemory, host_memory
 from core.engines.memory_fit import (
-    BATCH,
     GIB,
     HIGHEST_SHARE,
     MEMORY_GIB,
@@ -34,6 +33,8 @@ from core.model.serving import ServingUnit, plain_argument
 
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Numbers of nodes of a rack."""
+BATCH = 8192
+"""Tokens that vLLM computes at once on a GB10, where nothing else is set."""
 OverheadSource = Literal["measured", "declared", "default"]
 _WEIGHT_FILES = (".safetensors", ".bin", ".gguf")
 
@@ -198,9 +199,26 @@ def demand_of(unit: ServingUnit, measured: float | None = None) -> tuple[Demand,
     if overhead is None:
         source = "declared" if unit.overhead else "default"
         overhead = mebibytes(unit.overhead) / 1024 if unit.overhead else OVERHEAD_GIB
+    in_flight, share = _windows(unit)
+    return Demand(unit.context, unit.sequences, kv_format(unit) or "nvfp4", overhead, in_flight, share), source
+
+
+def _windows(unit: ServingUnit) -> tuple[int, float]:
+    """Return what the engine reserves in layers with a window: tokens beside the window, and a share of the context.
+
+    vLLM: a batch, since 0.28 two of them (vllm-project/vllm#54703); 8,192 tokens on a GPU of 70 GiB or more (its
+    EngineArgs). SGLang: a pool of 0.8 of the tokens of the other layers (--swa-full-tokens-ratio).
+    """
+    if unit.kind == "sglang":
+        if unit.args.get("disable-hybrid-swa-memory") is True:
+            return 0, 1.0
+        ratio = unit.args.get("swa-full-tokens-ratio", 0.8)
+        return 0, float(ratio) if isinstance(ratio, int | float) else 1.0
+    if unit.args.get("disable-hybrid-kv-cache-manager") is True:
+        return 0, 1.0
     batch = unit.args.get("max-num-batched-tokens")
-    batch = batch if isinstance(batch, int) and batch > 0 else BATCH
-    return Demand(unit.context, unit.sequences, kv_format(unit) or "nvfp4", overhead, batch), source
+    batch = batch if type(batch) is int and batch > 0 else BATCH
+    return batch * (1 if _is_before(unit.version, "0.28.0") else 2), 0.0
 
 
 def host_memory_of(unit: ServingUnit, ranks: int) -> HostMemory:
@@ -224,6 +242,9 @@ def _unknown_options(unit: ServingUnit, shape: ModelShape) -> dict[str, str]:
     if unit.kind == "vllm" and shape.full_head_dim and _is_before(unit.version, "0.21.0"):
         # vllm-project/vllm#43308: 55,000 tokens in 50 GB before, 525,000 since.
         found["cache"] = "before vLLM 0.21.0 layers with a window keep more than their window in this model"
+    if shape.token_bytes and (unit.kind == "sglang" or not _is_before(unit.version, "0.26.0")):
+        # vllm-project/vllm#51041, #54703: a reserve that depends on the batch, 7.5 to 55 KB a token.
+        found["cache"] = "its compressed attention is known with vLLM before 0.26.0 only"
     speculative = plain_argument(unit.args.get("speculative-config"))
     if isinstance(speculative, str):
         try:
@@ -258,7 +279,8 @@ def unit_fit(
     found = fit(shape, parallel, demand, weights)
     unknown = {**found.unknown, **_unknown_options(unit, shape)}
     if calibration:
-        found, source, unknown = _measured(found, calibration, unit.context), "measured", {}
+        computed = None if unknown else found.kv
+        found, source, unknown = _measured(found, calibration, unit.context, computed), "measured", {}
     if unit.kv:
         # The size of the cache is given; it must hold one sequence, which a larger demand than the size shows.
         found = dataclasses.replace(found, kv=max(found.kv, mebibytes(unit.kv) / 1024))
@@ -274,14 +296,19 @@ def unit_fit(
     return UnitFit(found, memory, allowed, source, allowed + host if unit.memory and host else 0.0)
 
 
-def _measured(found: Fit, measured: Calibration, context: int) -> Fit:
-    """Return a sum with what was measured: never less weights than the files have, and together what was given."""
+def _measured(found: Fit, measured: Calibration, context: int, computed: float | None) -> Fit:
+    """Return a sum with what was measured: never less weights than the files have, and together what was given.
+
+    Some of what a sequence keeps does not depend on its length, so that a shorter one needs more for each token than
+    was measured: what is computed, if it is known, and at most what the measured length needs.
+    """
     weights = max(found.weights, measured.weights)
     token = measured.kv / measured.kv_tokens * GIB if measured.kv_tokens else found.token_bytes
+    longest = token * (measured.measured_with.context if measured.measured_with else context) / GIB
     return dataclasses.replace(
         found,
         weights=weights,
-        kv=token * context / GIB,
+        kv=max(token * context / GIB, longest if computed is None else min(computed, longest)),
         token_bytes=token,
         overhead=max(0.0, measured.given - weights - measured.kv - measured.state),
     )

@@ -117,10 +117,14 @@ def test_a_calibration_counts_for_what_it_was_measured_with_only(change: str, tm
     assert (one["overhead_from"], one["not_calibrated"]) == ("default", reason)
 
 
-def test_a_calibration_covers_a_smaller_demand(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("tokens", "kv"), [(700_000, 1.469), (200_000, 4.915), (2_000_000, 0.983)])
+def test_a_calibration_covers_a_smaller_demand(tokens: int, kv: float, tmp_path: Path) -> None:
+    """Half of the measured length needs at least half of its cache, and what is computed: 1.469 GiB; never more than
+    the measured length did."""
     file = text({"qwen": unit(args=FP8, context=32768, sequences=4)})
-    one = units_of(serve(tmp_path, ["check", "--json"], file, {"qwen": QWEN}, {"qwen": {"calibration": GOOD}}))["qwen"]
-    assert (one["overhead_from"], one["not_calibrated"]) == ("measured", "")
+    lock = {"qwen": {"calibration": {**GOOD, "kv_tokens": tokens}}}
+    one = units_of(serve(tmp_path, ["check", "--json"], file, {"qwen": QWEN}, lock))["qwen"]
+    assert (one["overhead_from"], one["not_calibrated"], one["kv"]) == ("measured", "", kv)
 
 
 @pytest.mark.parametrize("entry", [OLD, {**OLD, "measured_with": {"source": "o/m"}}, {**OLD, "measured_with": 5}])

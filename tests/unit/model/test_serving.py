@@ -8,14 +8,19 @@ from typing import Any
 import pytest
 
 from core.engines.command_line import LAUNCHER_OPTIONS
+from core.engines.memory_fit import Parallel
+from core.engines.model_shape import read
 from core.engines.option_table import table
 from core.model import calibration, image_lock, load, model_lock, serving_rules
 from core.model.declared_secrets import declared_secrets
 from core.model.lock_file import lock_path
+from core.model.serving_fit import unit_fit
 from tests.unit.model.serving_racks import (
+    CONFIGS,
     MEASURED_WITH,
     NEMOTRON,
     QWEN,
+    SGLANG,
     VLLM,
     loaded,
     machines,
@@ -550,6 +555,30 @@ def test_a_measurement_makes_an_unknown_model_known(tmp_path: Path) -> None:
         f"{P}: the calibration in the lock file does not count: it was measured with context 65536, now 131072; "
         "`sparkrack serve calibrate qwen` measures it again"
     )
+
+
+@pytest.mark.parametrize(("version", "known"), [("0.21.0", True), ("0.26.0", False)])
+def test_deepseek_v4_is_known_with_the_releases_that_were_reported(version: str, known: bool, tmp_path: Path) -> None:
+    models = {"qwen": record("DeepSeek-V4-Flash", 158 * 10**9)}
+    found = notes(text(qwen(version=version, args={"kv-cache-dtype": "fp8"})), tmp_path, models)
+    assert found == [] if known else "its compressed attention is known with vLLM before 0.26.0 only" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "kv"),
+    [
+        ({"version": "0.21.0"}, 1.268),
+        ({"version": "0.29.0"}, 1.408),
+        ({"version": "0.29.0", "args": {"max-num-batched-tokens": 2048}}, 1.198),
+        ({"version": "0.29.0", "args": {"disable-hybrid-kv-cache-manager": True}}, 2.25),
+        ({"engine": "sglang", "version": "0.5.12", "image": SGLANG}, 2.025),
+    ],
+)
+def test_layers_with_a_window_keep_what_the_engine_reserves(keys: dict[str, Any], kv: float) -> None:
+    rack = loaded(text(qwen(**keys)), {"qwen": record("gpt-oss-120b", 65 * 10**9)})
+    assert rack.serving
+    found = unit_fit(rack.serving.units["qwen"], read(CONFIGS / "gpt-oss-120b"), 65e9, Parallel(2, 1))
+    assert found.fit.kv == pytest.approx(kv, abs=0.001)
 
 
 def test_gemma_4_before_vllm_0_21_is_unknown(tmp_path: Path) -> None:
