@@ -112,7 +112,14 @@ def test_the_fullest_rank_is_written_and_read_again(nodes: Nodes) -> None:
         "qwen: weights 57.64, keys and values 28.50 GiB and 812352 tokens of cache on n1, the fullest of 2 ranks; "
         "overhead 11.21 GiB"
     )
-    figures = {"tensor": 2, "pipeline": 1, "share": 0.8, "weights": 57.64, "kv": 28.5, "kv_tokens": 812352}
+    figures: dict[str, Any] = {
+        "tensor": 2,
+        "pipeline": 1,
+        "share": 0.8,
+        "weights": 57.64,
+        "kv": 28.5,
+        "kv_tokens": 812352,
+    }
     figures = {**figures, "measured_with": {**MEASURED_WITH, "kv_cache_dtype": ""}}
     assert nodes.lock == {
         **nodes.before,

@@ -473,7 +473,14 @@ def test_a_cache_of_a_given_size_must_fit_too() -> None:
 
 
 def test_what_was_measured_replaces_the_estimate() -> None:
-    good = {"tensor": 2, "pipeline": 1, "share": 0.87, "weights": 57.64, "kv": 30.0, "kv_tokens": 700000}
+    good: dict[str, Any] = {
+        "tensor": 2,
+        "pipeline": 1,
+        "share": 0.87,
+        "weights": 57.64,
+        "kv": 30.0,
+        "kv_tokens": 700000,
+    }
     good = {**good, "measured_with": MEASURED_WITH}
     units = qwen(memory=0.57, args={"kv-cache-dtype": "fp8"})
     (found,) = refusals(text(units), RECORDS, {"qwen": {"calibration": good}})
