@@ -1,10 +1,10 @@
-"""What the last good start of a unit measured, from the lock file: it replaces estimates of what fits."""
+"""What the last good start of a unit measured, and with what: the lock file has it, and it replaces estimates."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,49 @@ from core.model.errors import ConfigError
 
 _OPTIONAL = ("state", "reserved")
 """Figures that are left out of the lock file where they are zero."""
+_NAMES = {
+    "source": "the model",
+    "revision": "the revision of the model",
+    "image": "the image",
+    "quantization": "quantization",
+    "kv_cache_dtype": "kv-cache-dtype",
+    "expert": "parallel.expert",
+}
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a start was measured with; the figures are true for it only.
+
+    `source` and `revision`: repository and commit of the model; of a folder None, and a hash of its files. `image`: the
+    image ID in docker. `quantization`, `kv_cache_dtype`: these options, empty where the engine decides. `expert`:
+    whether experts were spread. `context`, `sequences`: of the unit; a smaller demand is covered by them.
+    """
+
+    source: str | None
+    revision: str
+    image: str
+    quantization: str
+    kv_cache_dtype: str
+    expert: bool
+    context: int
+    sequences: int
+
+    def difference(self, now: Conditions) -> str:
+        """Return in what a unit is another one than that which was measured; empty if the figures count for it."""
+        for name, words in _NAMES.items():
+            before, after = getattr(self, name), getattr(now, name)
+            if before != after:
+                return f"it was measured with {words} {_shown(before)}, now {_shown(after)}"
+        for name in ("context", "sequences"):
+            before, after = getattr(self, name), getattr(now, name)
+            if before < after:
+                return f"it was measured with {name} {before}, now {after}"
+        return ""
+
+
+def _shown(value: object) -> str:
+    return str(value).removeprefix("sha256:")[:40] if value not in (None, "") else "not given"
 
 
 @dataclass(frozen=True)
@@ -33,6 +76,8 @@ class Calibration:
     kv_tokens: int
     state: float = 0.0
     reserved: float = 0.0
+    measured_with: Conditions | None = None
+    """None in a record of a release that did not write it: such a record counts for nothing."""
 
     @property
     def given(self) -> float:
@@ -73,13 +118,26 @@ def _calibration(entry: Any) -> Calibration | None:
             kv_tokens=int(entry["kv_tokens"]),
             state=float(entry.get("state", 0)),
             reserved=float(entry.get("reserved", 0)),
+            measured_with=_conditions(entry.get("measured_with")),
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
     optional = {name: getattr(made, name) for name in _OPTIONAL}
     figures = {**vars(made), **{name: value + 1 for name, value in optional.items()}}
+    del figures["measured_with"]
     valid = all(value >= 0 for value in optional.values()) and all(0 < value < math.inf for value in figures.values())
     return made if valid and made.reserved < MEMORY_GIB else None
+
+
+def _conditions(entry: Any) -> Conditions | None:
+    names = [one.name for one in fields(Conditions)]
+    if not isinstance(entry, dict) or any(name not in entry for name in names):
+        return None
+    made = Conditions(**{name: entry[name] for name in names})
+    texts = (made.source or "", made.revision, made.image, made.quantization, made.kv_cache_dtype)
+    numbers = (made.context, made.sequences)
+    valid = all(isinstance(text, str) for text in texts) and isinstance(made.expert, bool)
+    return made if valid and all(type(number) is int for number in numbers) else None
 
 
 def record(path: Path, declared: Iterable[str], unit: str, measured: Calibration) -> None:

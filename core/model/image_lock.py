@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from core.model import lock_file
-from core.model.errors import truncate
+from core.model.errors import ConfigError, truncate
 
-__all__ = ["HASH", "Pin", "read", "record", "write"]
+__all__ = ["HASH", "Pin", "known_ids", "read", "record", "write"]
 
 HASH = re.compile(r"sha256:[0-9a-f]{64}")
 _KEYS = {"digest", "id"}
@@ -30,6 +30,14 @@ class Pin:
 def read(path: Path) -> dict[str, Pin]:
     """Read the pins of the lock file; empty without a file. Raises ConfigError."""
     return {name: _pin(path, name, entry) for name, entry in lock_file.read_section(path, "images").items()}
+
+
+def known_ids(path: Path) -> dict[str, str]:
+    """Return the image IDs of the lock file by name; none of a file that cannot be read: who pins images reports it."""
+    try:
+        return {name: pin.id for name, pin in read(path).items()}
+    except ConfigError:
+        return {}
 
 
 def write(path: Path, pins: Mapping[str, Pin]) -> None:

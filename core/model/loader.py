@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from core.model import calibration, error_messages, lock_file, model_lock, validation, yaml_reader
+from core.model import calibration, error_messages, image_lock, lock_file, model_lock, validation, yaml_reader
 from core.model.errors import ConfigError, ConfigProblem, RuleViolation, truncate
 from core.model.errors import Path as Place
 from core.model.partial_rack import partial_from_invalid, partial_from_rack
@@ -136,6 +136,7 @@ class _Recorded:
 
     records: Mapping[str, model_lock.ModelRecord] = field(default_factory=dict)
     calibrations: Mapping[str, calibration.Calibration] = field(default_factory=dict)
+    image_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 def _records(document: yaml_reader.YamlDocument, path: Path) -> tuple[_Recorded, tuple[ConfigProblem, ...]]:
@@ -144,7 +145,7 @@ def _records(document: yaml_reader.YamlDocument, path: Path) -> tuple[_Recorded,
         return _Recorded(), ()
     lock = lock_file.lock_path(path)
     try:
-        return _Recorded(model_lock.read(lock), calibration.read(lock)), ()
+        return _Recorded(model_lock.read(lock), calibration.read(lock), image_lock.known_ids(lock)), ()
     except ConfigError as error:
         return _Recorded(), error.faults
 
@@ -199,7 +200,12 @@ def _validate(
     else:
         partial = partial_from_rack(rack, complete)
     problems += validation.check(
-        dataclasses.replace(partial, records=recorded.records, calibrations=recorded.calibrations)
+        dataclasses.replace(
+            partial,
+            records=recorded.records,
+            calibrations=recorded.calibrations,
+            image_ids=recorded.image_ids,
+        )
     )
     return rack, problems
 

@@ -46,6 +46,7 @@ class PartialRack:
     serving: Serving | None = None
     records: Mapping[str, ModelRecord] = field(default_factory=dict)
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)
+    image_ids: Mapping[str, str] = field(default_factory=dict)
 
 
 def partial_from_rack(rack: Rack, complete: bool) -> PartialRack:

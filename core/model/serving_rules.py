@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
 from core.engines.command_line import EngineArgumentsError, render
-from core.engines.memory_fit import GIB, MEMORY_GIB, Fit, default_parallel
+from core.engines.memory_fit import GIB, HIGHEST_SHARE, MEMORY_GIB, Fit, default_parallel, unknown_reason
 from core.engines.model_shape import ModelConfigError
 from core.engines.option_table import TITLES, table, version_key
 from core.hardware import gb10
@@ -24,7 +24,9 @@ from core.model.schema import Rack
 from core.model.serving import Serving, ServingUnit, plain_argument
 from core.model.serving_fit import (
     UnitFit,
+    counted_calibration,
     fitting_counts,
+    host_memory_of,
     model_type,
     needed_share,
     parallel_of,
@@ -43,6 +45,10 @@ BANDWIDTH_PORTS = range(18600, 18700)
 """The ports of `sparkrack verify --bandwidth`."""
 RENDEZVOUS_SINCE = "0.11.2"
 """The first release of vLLM whose ranks find each other without Ray (--nnodes)."""
+
+HOST_CACHES = ("hicache-ratio", "enable-hierarchical-cache", "enable-hicache", "enable-weights-cpu-backup")
+"""Options of SGLang for what is as large as something on the GPU, the one that gives its size first."""
+MEASURE = "start it, and record what it takes with `sparkrack serve calibrate {unit}`"
 
 _SECRET_NAME = re.compile(r"(.*_)?(API_KEY|TOKEN|PASSWORD|SECRET|ACCESS_KEY)")
 _OWNED_ENVIRONMENT = {
@@ -80,9 +86,12 @@ def _unit(
         yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
     yield from _reachable(partial, unit, cabling)
     record = partial.records.get(unit.model)
+    found = _found_fit(partial, unit, record)
+    yield from _host_memory(partial, unit, found)
     if record:
         yield from _next_token(unit, record)
-        yield from _fit(partial, unit, record)
+    if record and found:
+        yield from _fit(partial, unit, record, found)
 
 
 def _near(word: str, known: Mapping[str, object] | tuple[str, ...], otherwise: str) -> str:
@@ -296,24 +305,47 @@ def _next_token(unit: ServingUnit, record: ModelRecord) -> Iterator[RuleViolatio
         )
 
 
-def _fit(
-    partial: PartialRack,
-    unit: ServingUnit,
-    record: ModelRecord,
-) -> Iterator[RuleViolation]:
+def _found_fit(partial: PartialRack, unit: ServingUnit, record: ModelRecord | None) -> UnitFit | None:
+    """Return the memory of a unit; None without its model, which `notes` reports, and with a split that is refused."""
     split = parallel_of(unit)
-    if split.nodes != len(unit.ranks(partial.nodes)):
-        return  # reported
+    if record is None or split.nodes != len(unit.ranks(partial.nodes)):
+        return None
     try:
         shape = record_shape(unit.model, record)
     except ModelConfigError:
-        return  # unknown, which `notes` reports
-    weights = weight_size(record)
-    reserved = reserved_gib(partial.options.get)
-    found = unit_fit(unit, shape, weights, split, partial.calibrations.get(unit.name), reserved)
-    counts = fitting_counts(unit, shape, weights, reserved=reserved)
+        return None  # unknown, which `notes` reports
+    image, measured = partial.image_ids.get(unit.image), partial.calibrations.get(unit.name)
+    counted, _ = counted_calibration(unit, record, image, measured, split)
+    return unit_fit(unit, shape, weight_size(record), split, counted, reserved_gib(partial.options.get))
+
+
+def _host_memory(partial: PartialRack, unit: ServingUnit, found: UnitFit | None) -> Iterator[RuleViolation]:
+    """The memory that an engine takes as the host's is the memory that its share is of."""
+    if not unit.memory or unit.fit:
+        return
+    memory = MEMORY_GIB - reserved_gib(partial.options.get)
+    beside = host_memory_of(unit, parallel_of(unit).nodes)
+    host = found.fit.host if found else beside.gib
+    taken = unit.memory * memory + host
+    if not host or taken <= HIGHEST_SHARE * memory:
+        return
+    name = next((name for name in (*beside.parts, *HOST_CACHES) if name in unit.args), "")
+    most = int((HIGHEST_SHARE - host / memory) * 100) / 100
+    right = f"write at most {most:.2f} at memory, or remove it" if most >= 0.1 else "remove it"
+    yield RuleViolation(
+        ("args", name) if name else ("memory",),
+        f"takes {host:.1f} GiB of the host's memory on each node, which is that of the GPU: with {unit.memory:.2f} of "
+        f"{memory:.2f} GiB the engine takes {taken:.1f}, and a node gives it at most {HIGHEST_SHARE * memory:.1f}",
+        f"{right}; or give the reason why it fits at fit.override",
+    )
+
+
+def _fit(partial: PartialRack, unit: ServingUnit, record: ModelRecord, found: UnitFit) -> Iterator[RuleViolation]:
+    shape, weights = record_shape(unit.model, record), weight_size(record)
+    unknown = bool(found.fit.unknown)
+    counts = [] if unknown else fitting_counts(unit, shape, weights, reserved=reserved_gib(partial.options.get))
     for blocker in found.fit.blockers:
-        yield RuleViolation(("parallel",), blocker, "write another split" + _fits_on(counts))
+        yield RuleViolation(("parallel",), blocker, "write another split" + _fits_on(counts, unknown=unknown))
     needed = found.fit.token_bytes * unit.context / GIB
     if unit.kv and mebibytes(unit.kv) / 1024 < needed:
         yield RuleViolation(
@@ -321,17 +353,19 @@ def _fit(
             f"{unit.kv} has no room for one sequence of {unit.context} tokens, which takes {needed:.1f} GiB",
             f"write at least {math.ceil(needed)}G, or a shorter context",
         )
-    if found.fit.blockers or found.fits or unit.fit:
+    if found.fit.blockers or found.verdict != "no" or found.overfills or unit.fit:
         return
     path, what = _too_large(unit, found)
-    if unit.memory and (share := needed_share(found)) <= 0.90:
+    if unit.memory and (share := needed_share(found)) <= HIGHEST_SHARE:
         right = f"write at least {share:.2f}, or a shorter context"
     else:
-        right = "write a shorter context, or fewer sequences" + _fits_on(counts)
+        right = "write a shorter context, or fewer sequences" + _fits_on(counts, unknown=unknown)
     yield RuleViolation((path,), what, right + "; or give the reason why it does at fit.override")
 
 
-def _fits_on(counts: list[int]) -> str:
+def _fits_on(counts: list[int], *, unknown: bool) -> str:
+    if unknown:
+        return ""
     if not counts:
         return "; it fits on no number of nodes up to 8"
     return f"; it fits on {', '.join(map(str, counts))} {'node' if counts == [1] else 'nodes'}"
@@ -340,7 +374,8 @@ def _fits_on(counts: list[int]) -> str:
 def _too_large(unit: ServingUnit, found: UnitFit) -> tuple[str, str]:
     """Return the key to blame, and the sum in words."""
     one: Fit = found.fit
-    needs = f"{unit.model} needs {one.total:.1f} GiB a node ({found.sum})"
+    more = "more than " if one.unknown else ""
+    needs = f"{unit.model} needs {more}{one.total:.1f} GiB a node ({found.sum})"
     if unit.memory:
         kept = MEMORY_GIB - found.memory
         beside = f" (of {MEMORY_GIB}, blackbox.kdump reserves {kept:.2f})" if kept else ""
@@ -349,7 +384,10 @@ def _too_large(unit: ServingUnit, found: UnitFit) -> tuple[str, str]:
 
 
 def notes(
-    rack: Rack, records: Mapping[str, ModelRecord], calibrations: Mapping[str, Calibration]
+    rack: Rack,
+    records: Mapping[str, ModelRecord],
+    calibrations: Mapping[str, Calibration],
+    image_ids: Mapping[str, str],
 ) -> Iterator[RuleViolation]:
     """Yield what is no mistake and still worth a warning: what cannot be known yet, and what was decided by hand.
 
@@ -357,17 +395,20 @@ def notes(
         rack: a rack whose rules hold.
         records: the models of the lock file, by name.
         calibrations: what the last good start of each unit measured, by unit.
+        image_ids: the ID of each image of the lock file, by name.
     """
     for unit in rack.serving.units.values() if rack.serving else ():
         reserved = reserved_gib(lambda key: getattr(rack, key))
-        for note in (*_unknowns(unit, records, calibrations, reserved), *_advice(unit)):
+        image = image_ids.get(unit.image)
+        for note in (*_unknowns(unit, records, calibrations.get(unit.name), image, reserved), *_advice(unit)):
             yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
 
 
 def _unknowns(
     unit: ServingUnit,
     records: Mapping[str, ModelRecord],
-    calibrations: Mapping[str, Calibration],
+    measured: Calibration | None,
+    image: str | None,
     reserved: float,
 ) -> Iterator[RuleViolation]:
     record = records.get(unit.model)
@@ -385,8 +426,19 @@ def _unknowns(
         what = f"whether {unit.model} fits, and divides by the split, is unknown: {what}"
         yield RuleViolation(("model",), what, right)
         return
-    found = unit_fit(unit, shape, weight_size(record), parallel_of(unit), calibrations.get(unit.name), reserved)
-    if unit.fit and not found.fits:
+    counted, reason = counted_calibration(unit, record, image, measured, parallel_of(unit))
+    if reason:
+        yield RuleViolation(
+            (),
+            f"the calibration in the lock file does not count: {reason}",
+            f"`sparkrack serve calibrate {unit.name}` measures it again",
+        )
+    found = unit_fit(unit, shape, weight_size(record), parallel_of(unit), counted, reserved)
+    if found.verdict == "unknown":
+        right = f"accepted by fit.override: {unit.fit.override}" if unit.fit else MEASURE.format(unit=unit.name)
+        what = f"whether {unit.model} fits is unknown: {unknown_reason(found.fit.unknown)}"
+        yield RuleViolation(("model",), what, right)
+    elif unit.fit and not found.fits:
         path, what = _too_large(unit, found)
         yield RuleViolation((path,), what, f"accepted by fit.override: {unit.fit.override}")
 

@@ -7,12 +7,13 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictInt
 
-from core.engines.memory_fit import MEMORY_GIB
+from core.engines.memory_fit import HIGHEST_SHARE, MEMORY_GIB
 from core.model.cabling import Cabling
 from core.model.errors import RuleViolation
 from core.model.fields import Floor, Section, mebibytes
 from core.model.partial_rack import PartialRack
 from core.model.role import reserved_gib
+from core.model.serving_fit import host_memory_of
 
 SYSTEM_GIB = 4
 """GiB for the system, page tables and compilers beside an engine, above what the kernel and the guard keep free."""
@@ -42,11 +43,16 @@ def check_host_share(partial: PartialRack, memory: MemoryOptions, _cabling: Cabl
     needed = floor + kept + SYSTEM_GIB
     reserved = reserved_gib(partial.options.get)
     for unit in partial.serving.units.values() if partial.serving and "memory" not in partial.leave else ():
-        left = (1 - (unit.memory or 0)) * (MEMORY_GIB - reserved)
+        host = host_memory_of(unit, unit.parallel.tensor * unit.parallel.pipeline).gib if unit.memory else 0.0
+        node = MEMORY_GIB - reserved
+        left = (1 - (unit.memory or 0)) * node - host
+        if host and node - left > HIGHEST_SHARE * node:
+            continue  # the rules of the units refuse it
         if left < needed:
+            beside = f" with {host:.1f} GiB of the host's memory that its args take" if host else ""
             yield RuleViolation(
                 ("serving", "units", unit.name, "memory"),
-                f"{unit.memory:.2f} leaves {left:.1f} GiB for the host, which needs {needed:.1f} (memory.floor "
+                f"{unit.memory:.2f}{beside} leaves {left:.1f} GiB for the host, which needs {needed:.1f} (memory.floor "
                 f"{floor:.1f}, memory.min_free_kbytes {kept:.1f}, system {SYSTEM_GIB})",
-                f"write at most {int((1 - needed / (MEMORY_GIB - reserved)) * 100) / 100:.2f}",
+                f"write at most {int((1 - (needed + host) / node) * 100) / 100:.2f}",
             )

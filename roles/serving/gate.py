@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core.engines.model_shape import ModelConfigError
 from core.hardware import gb10
 from core.model import Rack
 from core.model.addressing import Address, reachable
@@ -18,7 +19,14 @@ from core.model.rdma_flows import (
     unit_flows,
 )
 from core.model.serving import ServingUnit
-from core.model.serving_fit import demand_of, weight_size
+from core.model.serving_fit import (
+    demand_of,
+    host_memory_of,
+    parallel_of,
+    record_shape,
+    unit_fit,
+    weight_size,
+)
 from roles.memory.options import MemoryOptions
 from roles.time.options import TimeOptions
 
@@ -105,12 +113,21 @@ def time(rack: Rack) -> bool:
 
 
 def memory(rack: Rack, unit: ServingUnit, record: ModelRecord, ranks: int) -> dict[str, object]:
-    """Return the memory that must be available: what the engine takes, and the floor below which the guard ends it."""
+    """Return the memory that must be available: what the engine takes, of the host's too, and the floor below which the
+    guard ends it."""
     floor = rack.options(MemoryOptions).floor
-    add = mebibytes(floor) * 2**20 if floor else 0
+    add = (mebibytes(floor) * 2**20 if floor else 0) + int(_host_gib(unit, record, ranks) * 2**30)
     if unit.memory is not None:
         return {"share": unit.memory, "add": add}
     demand, _ = demand_of(unit)
     weights = record.size if (known := weight_size(record)) is None else known
     cache = mebibytes(unit.kv) * 2**20 if unit.kv else 0
     return {"bytes": int(weights / ranks + cache + demand.overhead_gib * 2**30) + add}
+
+
+def _host_gib(unit: ServingUnit, record: ModelRecord, ranks: int) -> float:
+    try:
+        shape = record_shape(unit.model, record)
+    except ModelConfigError:
+        return host_memory_of(unit, ranks).gib
+    return unit_fit(unit, shape, weight_size(record), parallel_of(unit)).fit.host

@@ -9,7 +9,7 @@ from typing import Literal
 import click
 from pydantic import BaseModel, Field
 
-from core.model import ConfigError, Rack, calibration, load, model_lock, serving_rules
+from core.model import ConfigError, Rack, calibration, image_lock, load, model_lock, serving_rules
 from core.model.declared_secrets import declared_secrets, missing_file, position
 from core.model.errors import counted
 from core.model.lock_file import lock_path
@@ -107,7 +107,7 @@ def _serving(file: Path, rack: Rack) -> list[str]:
     if not rack.serving:
         return []
     lock = lock_path(rack.source)
-    notes = serving_rules.notes(rack, model_lock.read(lock), calibration.read(lock))
+    notes = serving_rules.notes(rack, model_lock.read(lock), calibration.read(lock), image_lock.known_ids(lock))
     return [f"{position(file, note.path)}: {note.what}; {note.right}" for note in notes]
 
 

@@ -57,28 +57,29 @@ WeightSource = Literal["option", "lock file", "config"]
 
 
 class FitRecord(BaseModel):
-    """The memory of the fullest node in GiB, for one number of nodes."""
+    """The memory of the fullest node in GiB, for one number of nodes; a figure is null when it is unknown."""
 
     nodes: int
     tensor_parallel: int
     pipeline_parallel: int
     verdict: Verdict
     reason: Text
-    weights: float
-    kv: float
-    state: float
+    weights: float | None
+    kv: float | None
+    state: float | None
     overhead: float
     total: float
     tokens_left: int
 
 
 class ServeCheckRecord(BaseModel):
-    """Whether a model fits, on each number of nodes that was asked for."""
+    """Whether a model fits, on each number of nodes that was asked for; `parameters` and `weight_bytes` are null when
+    they are unknown."""
 
     schema_: Literal["sparkrack.serve-check/1"] = Field("sparkrack.serve-check/1", serialization_alias="schema")
     config: Text
-    parameters: int
-    weight_bytes: int
+    parameters: int | None
+    weight_bytes: int | None
     weights_from: WeightSource
     context: int
     sequences: int
@@ -204,7 +205,7 @@ def check(
         click.echo(record.model_dump_json(by_alias=True, indent=1))
     else:
         _show(shape, weights, source, demand, fits)
-    sys.exit(1 if all(one.verdict == "no" for one in fits.values()) else 0)
+    sys.exit(0 if any(one.verdict in ("yes", "tight") for one in fits.values()) else 1)
 
 
 def _recorded(rack: Rack, name: str) -> tuple[ModelShape, float | None]:
@@ -247,8 +248,8 @@ def _record(
 ) -> ServeCheckRecord:
     return ServeCheckRecord(
         config=config,
-        parameters=sum(shape.parameters.values()),
-        weight_bytes=round(weight_bytes(shape) if weights is None else weights),
+        parameters=sum(shape.parameters.values()) or None,
+        weight_bytes=round(size) if (size := _size(shape, weights)) is not None else None,
         weights_from=source,
         context=demand.context,
         sequences=demand.sequences,
@@ -260,9 +261,9 @@ def _record(
                 pipeline_parallel=one.parallel.pipeline,
                 verdict=one.verdict,
                 reason=one.reason,
-                weights=round(one.weights, 2),
-                kv=round(one.kv, 2),
-                state=round(one.state, 2),
+                weights=None if "weights" in one.unknown else round(one.weights, 2),
+                kv=None if "cache" in one.unknown else round(one.kv, 2),
+                state=None if "cache" in one.unknown else round(one.state, 2),
                 overhead=one.overhead,
                 total=round(one.total, 2),
                 tokens_left=one.context_left,
@@ -272,14 +273,22 @@ def _record(
     )
 
 
+def _size(shape: ModelShape, weights: float | None) -> float | None:
+    """Return the bytes of all weights, None when they are unknown."""
+    if weights is not None:
+        return weights
+    return None if "weights" in shape.unknown else weight_bytes(shape)
+
+
 def _show(shape: ModelShape, weights: float | None, source: WeightSource, demand: Demand, fits: dict[int, Fit]) -> None:
-    size = (weight_bytes(shape) if weights is None else weights) / 1e9
+    size, count = _size(shape, weights), sum(shape.parameters.values()) / 1e9
     words = {"option": "as given", "lock file": "from the lock file", "config": "counted from the configuration"}[
         source
     ]
     click.echo(
-        f"{sum(shape.parameters.values()) / 1e9:.1f} billion parameters, {size:.1f} GB of weights ({words}); "
-        f"{demand.context} tokens in {demand.kv_format}, {demand.sequences} sequences"
+        (f"{count:.1f} billion parameters, " if count else "an unknown number of parameters, ")
+        + (f"{size / 1e9:.1f} GB of weights ({words}); " if size is not None else "weights of unknown size; ")
+        + f"{demand.context} tokens in {demand.kv_format}, {demand.sequences} sequences"
     )
     table = Table(box=None, pad_edge=False)
     table.add_column("nodes", justify="right")
@@ -289,20 +298,38 @@ def _show(shape: ModelShape, weights: float | None, source: WeightSource, demand
     table.add_column("fits", no_wrap=True)
     table.add_column("tokens left", justify="right", no_wrap=True)
     for count, one in fits.items():
-        sums = (one.weights, one.kv, one.state, one.overhead, one.total)
+        cache = "cache" in one.unknown
+        sums = (
+            None if "weights" in one.unknown else one.weights,
+            None if cache else one.kv,
+            None if cache else one.state,
+            one.overhead,
+            one.total,
+        )
         table.add_row(
-            str(count), str(one.parallel), *(f"{part:.1f}" for part in sums), one.verdict, str(one.context_left)
+            str(count),
+            str(one.parallel),
+            *("-" if part is None else f"{part:.1f}" for part in sums),
+            one.verdict,
+            "-" if cache else str(one.context_left),
         )
     print_whole(Console(highlight=False), table)
-    for count, one in fits.items():
+    reasons: dict[str, list[int]] = {}
+    for nodes, one in fits.items():
         if one.reason:
-            click.echo(f"{count} node{'' if count == 1 else 's'}: {one.verdict}: {one.reason}")
-    fitting = [str(count) for count, one in fits.items() if one.verdict != "no"]
+            reasons.setdefault(f"{one.verdict}: {one.reason}", []).append(nodes)
+    for reason, numbers in reasons.items():
+        click.echo(f"{', '.join(map(str, numbers))} node{'' if numbers == [1] else 's'}: {reason}")
+    fitting = [str(count) for count, one in fits.items() if one.verdict in ("yes", "tight")]
     limits = f"yes up to {COMFORTABLE_SHARE:.0%}, tight up to {HIGHEST_SHARE:.0%} of {MEMORY_GIB} GiB"
     if fitting:
         click.echo(f"It fits on {', '.join(fitting)} node{'' if fitting == ['1'] else 's'} ({limits})")
         return
-    others = [str(count) for count, one in fits_on(shape, demand, weights, COUNTS).items() if one.verdict != "no"]
+    if any(one.verdict == "unknown" for one in fits.values()):
+        click.echo(f"Whether it fits is unknown ({limits})")
+        return
+    possible = fits_on(shape, demand, weights, COUNTS)
+    others = [str(count) for count, one in possible.items() if one.verdict in ("yes", "tight")]
     click.echo(f"It does not fit ({limits}); it fits on {', '.join(others) or 'no number of nodes up to 8'}")
 
 

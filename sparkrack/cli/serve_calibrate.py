@@ -12,10 +12,11 @@ import click
 from core.engines import engine_log
 from core.engines.engine_log import EngineLogError, RankMemory
 from core.engines.memory_fit import GIB
-from core.model import Rack, calibration, load, lock_file
-from core.model.calibration import Calibration
+from core.model import Rack, calibration, image_lock, load, lock_file, model_lock
+from core.model.calibration import Calibration, Conditions
 from core.model.errors import printable_line
 from core.model.serving import ServingUnit
+from core.model.serving_fit import conditions_of
 from core.model.serving_launch import launches
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
@@ -49,9 +50,11 @@ def calibrate(unit: str, rack: Path) -> None:
       sparkrack serve check qwen
 
     Each node is asked for the log of the current start: weights, and the cache of keys and values, of the fullest rank.
-    They replace the estimate of the overhead. Memory that the node keeps for a crash kernel is no part of the share.
-    The unit has to be ready or busy, and to run with the arguments that rack.yaml declares. A unit with `kv` instead of
-    `memory` has no share of the node, so there is nothing to calibrate.
+    They replace the estimate of the overhead, as long as the unit has the model, image, split, quantization and
+    kv-cache-dtype that are recorded with them, and neither a longer context nor more sequences. Memory that the node
+    keeps for a crash kernel is no part of the share. The unit has to be ready or busy, and to run with the arguments
+    that rack.yaml declares and the image of the lock file. A unit with `kv` instead of `memory` has no share of the
+    node, so there is nothing to calibrate.
 
     Exit 0, or 1 when lines are missing or contradict each other, or a node does not answer; then nothing is written.
     """
@@ -64,15 +67,20 @@ def calibrate(unit: str, rack: Path) -> None:
         )
     nodes = chosen.ranks(found.nodes)
     lock = lock_file.lock_path(found.source)
+    record, image = model_lock.read(lock).get(chosen.model), image_lock.known_ids(lock).get(chosen.image)
+    if record is None or image is None:
+        missing = f"record of {chosen.model}" if record is None else f"ID of the image {chosen.image}"
+        raise click.ClickException(f"{lock} has no {missing}, with which the figures are true; nothing is written")
     try:
         with show_progress(silent=False) as screen, open_shells(found, nodes, ANSWER_SECONDS) as shells:
             UnitHead(chosen, nodes[0], shells[nodes[0]]).state()
-            answers = {node: _log(found, chosen, node, shells[node], screen) for node in nodes}
+            answers = {node: _log(found, chosen, node, image, shells[node], screen) for node in nodes}
         logs = {node: log for node, (_, log) in answers.items()}
         drafts = any(key.startswith("speculative-") for key in chosen.args)
         fullest = engine_log.fullest(chosen.engine, logs, stages=chosen.parallel.pipeline, drafts=drafts)
         # Which node the rank was on is unknown with Ray: the least of them makes the overhead the largest.
-        measured = _measured(chosen, fullest, min(reserved for reserved, _ in answers.values()))
+        reserved = min(reserved for reserved, _ in answers.values())
+        measured = _measured(chosen, fullest, reserved, conditions_of(chosen, record, image))
     except (BenchError, UnreachableError, EngineLogError, CalibrationError) as error:
         raise click.ClickException(printable_line(f"{error}; nothing is written")) from None
     try:
@@ -89,7 +97,9 @@ def calibrate(unit: str, rack: Path) -> None:
     next_step(["sparkrack", "serve", "check", unit], rack=rack)
 
 
-def _log(rack: Rack, unit: ServingUnit, node: str, shell: RootShell, screen: ProgressDisplay) -> tuple[float, str]:
+def _log(
+    rack: Rack, unit: ServingUnit, node: str, image: str, shell: RootShell, screen: ProgressDisplay
+) -> tuple[float, str]:
     """Return the GiB of a node that no program has, and the lines of the current start. Raises CalibrationError."""
     screen.step(node, "read the log of the engine")
     script = resources.shell_text("sparkrack.cli", "files/engine-log.sh")
@@ -105,9 +115,14 @@ def _log(rack: Rack, unit: ServingUnit, node: str, shell: RootShell, screen: Pro
     found = launches(rack, unit, socket_addresses(rack), memory, None)
     (launch,) = (one for one in found if one.node == node)
     try:
-        running = json.loads(first)
-    except ValueError:
-        running = None
+        running, own_image = json.loads(first)
+    except (TypeError, ValueError):
+        running, own_image = None, image
+    if own_image != image:
+        raise CalibrationError(
+            f"{node}: unit {unit.name} runs with another image than that of the lock file ({str(own_image)[:19]}, "
+            f"not {image[:19]}); apply and start it again"
+        )
     if running != list(launch.argv[1:]):
         raise CalibrationError(
             f"{node}: unit {unit.name} runs with other arguments than {rack.source} declares; apply and start it again"
@@ -115,7 +130,7 @@ def _log(rack: Rack, unit: ServingUnit, node: str, shell: RootShell, screen: Pro
     return int(size) / GIB, lines
 
 
-def _measured(unit: ServingUnit, rank: RankMemory, reserved: float) -> Calibration:
+def _measured(unit: ServingUnit, rank: RankMemory, reserved: float, conditions: Conditions) -> Calibration:
     """Return the figures of the lock file. Raises CalibrationError when they cannot be true."""
     share = unit.memory or 0.0
     found = Calibration(
@@ -127,6 +142,7 @@ def _measured(unit: ServingUnit, rank: RankMemory, reserved: float) -> Calibrati
         kv_tokens=rank.kv_tokens,
         state=round(rank.state, 2),
         reserved=round(reserved, 2),
+        measured_with=conditions,
     )
     total = found.weights + found.kv + found.state
     if not (found.weights and found.kv) or total > found.given * ROUNDING:

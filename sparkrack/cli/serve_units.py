@@ -10,19 +10,21 @@ from pydantic import BaseModel, Field
 from rich.console import Console
 from rich.table import Table
 
-from core.engines.memory_fit import GIB, MEMORY_GIB, Parallel, default_parallel
+from core.engines.memory_fit import GIB, MEMORY_GIB, Parallel, unknown_reason
 from core.engines.model_shape import ModelConfigError
-from core.model import Rack, calibration, lock_file, model_lock
+from core.model import Rack, calibration, image_lock, lock_file, model_lock
 from core.model.errors import printable_line
 from core.model.role import reserved_gib
 from core.model.serving import ServingUnit
 from core.model.serving_fit import (
     OverheadSource,
     UnitFit,
+    counted_calibration,
     fitting_counts,
     parallel_of,
     record_shape,
     unit_fit,
+    usual_parallel,
     weight_size,
 )
 from core.util.records import Text
@@ -38,8 +40,10 @@ _SOURCES = {
 class UnitFitRecord(BaseModel):
     """The memory of the fullest node of a unit in GiB; the figures are null when they are unknown.
 
-    `fits`: accepted is a no that fit.override overrides. `allowed`: what the unit lets the engine take of a node.
-    `weights_from`: the lock file, or counted from the configuration where it has no sizes.
+    `fits`: accepted is a no, or an unknown, that fit.override overrides; with unknown the total is what is known of it.
+    `host`: what options take of the host's memory, which is the same memory. `allowed`: what the unit lets the engine
+    take of a node. `weights_from`: the lock file, or counted from the configuration where it has no sizes.
+    `not_calibrated`: why the calibration in the lock file does not count; empty if it counts, or there is none.
     """
 
     unit: str
@@ -55,9 +59,11 @@ class UnitFitRecord(BaseModel):
     state: float | None = None
     overhead: float | None = None
     overhead_from: OverheadSource | None = None
+    host: float | None = None
     total: float | None = None
     allowed: float | None = None
     tokens_left: int | None = None
+    not_calibrated: Text = ""
 
 
 class ServeUnitsRecord(BaseModel):
@@ -78,13 +84,21 @@ def check_units(rack: Rack, units: Iterable[ServingUnit], node_count: int | None
         node_count: another number of nodes than that of each unit, with its usual split; None for their own.
     """
     lock = lock_file.lock_path(rack.source)
-    records, calibrations = model_lock.read(lock), calibration.read(lock)
+    records, calibrations, images = model_lock.read(lock), calibration.read(lock), image_lock.known_ids(lock)
     reserved = reserved_gib(lambda key: getattr(rack, key))
     return ServeUnitsRecord(
         file=str(rack.source),
         reserved=reserved,
         units=tuple(
-            _record(unit, records.get(unit.model), calibrations.get(unit.name), node_count, reserved) for unit in units
+            _record(
+                unit,
+                records.get(unit.model),
+                calibrations.get(unit.name),
+                images.get(unit.image),
+                node_count,
+                reserved,
+            )
+            for unit in units
         ),
     )
 
@@ -93,10 +107,11 @@ def _record(
     unit: ServingUnit,
     record: model_lock.ModelRecord | None,
     measured: calibration.Calibration | None,
+    image: str | None,
     node_count: int | None,
     reserved: float,
 ) -> UnitFitRecord:
-    split = default_parallel(node_count) if node_count else parallel_of(unit)
+    split = usual_parallel(unit, node_count) if node_count else parallel_of(unit)
     found = UnitFitRecord(
         unit=unit.name,
         model=unit.model,
@@ -113,24 +128,29 @@ def _record(
     except ModelConfigError as error:
         return found.model_copy(update={"reason": str(error)})
     weights = weight_size(record)
-    made = unit_fit(unit, shape, weights, split, measured, reserved)
-    fits = "yes" if made.fits else "accepted" if unit.fit and not made.fit.blockers and not node_count else "no"
+    counted, not_calibrated = counted_calibration(unit, record, image, measured, split)
+    made = unit_fit(unit, shape, weights, split, counted, reserved)
+    accepted = unit.fit and not made.fits and not made.fit.blockers and not node_count
+    fits = "accepted" if accepted else made.verdict
     left = (made.allowed - made.fit.total) * GIB / made.fit.token_bytes if made.fit.token_bytes else 0
+    unknown = made.fit.unknown
     return found.model_copy(
         update={
             "fits": fits,
             "reason": _reason(
                 unit, made, fitting_counts(unit, shape, weights, reserved=reserved), accepted=fits == "accepted"
             ),
-            "weights": round(made.fit.weights, 3),
+            "weights": None if "weights" in unknown else round(made.fit.weights, 3),
             "weights_from": "lock file" if weights is not None else "config",
-            "kv": round(made.fit.kv, 3),
-            "state": round(made.fit.state, 3),
+            "kv": None if "cache" in unknown and not unit.kv else round(made.fit.kv, 3),
+            "state": None if "cache" in unknown else round(made.fit.state, 3),
             "overhead": round(made.fit.overhead, 3),
             "overhead_from": made.overhead_from,
+            "host": round(made.fit.host, 3),
             "total": round(made.fit.total, 3),
             "allowed": round(made.allowed, 3),
-            "tokens_left": max(0, int(left)),
+            "tokens_left": None if "cache" in unknown else max(0, int(left)),
+            "not_calibrated": not_calibrated,
         }
     )
 
@@ -138,10 +158,20 @@ def _record(
 def _reason(unit: ServingUnit, made: UnitFit, counts: list[int], *, accepted: bool) -> str:
     if made.fits:
         return ""
+    unknown = unknown_reason(made.fit.unknown)
+    if made.verdict == "unknown":
+        return f"{unknown}; accepted: {unit.fit.override}" if accepted and unit.fit else unknown
     others = f"fits on {', '.join(map(str, counts))}" if counts else "fits on no number of nodes up to 8"
     if made.fit.blockers:
         return f"{'; '.join(made.fit.blockers)}; {others}"
-    what = f"needs {made.fit.total:.1f} GiB a node, {made.allowed:.1f} GiB are allowed"
+    what = f"needs {'more than ' if unknown else ''}{made.fit.total:.1f} GiB a node, {made.allowed:.1f} GiB are allowed"
+    if made.overfills:
+        what = (
+            f"takes {made.taken:.1f} GiB a node with {made.fit.host:.1f} GiB of the host's memory, of "
+            f"{made.memory:.2f} GiB"
+        )
+    if unknown and not accepted:
+        return what
     return f"{what}; accepted: {unit.fit.override}" if accepted and unit.fit else f"{what}; {others}"
 
 
@@ -151,12 +181,12 @@ def show_units(found: ServeUnitsRecord) -> None:
     table.add_column("unit", no_wrap=True)
     table.add_column("nodes", justify="right")
     table.add_column("split", no_wrap=True)
-    for title in ("weights", "kv", "state", "overhead", "GiB a node", "allowed"):
+    for title in ("weights", "kv", "state", "overhead", "host", "GiB a node", "allowed"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("fits", no_wrap=True)
     table.add_column("tokens left", justify="right", no_wrap=True)
     for one in found.units:
-        sums = (one.weights, one.kv, one.state, one.overhead, one.total, one.allowed)
+        sums = (one.weights, one.kv, one.state, one.overhead, one.host, one.total, one.allowed)
         table.add_row(
             one.unit,
             str(one.nodes),
@@ -175,6 +205,8 @@ def _lines(found: ServeUnitsRecord) -> Iterator[str]:
         if one.overhead is not None and one.overhead_from:
             weights = "from the lock file" if one.weights_from == "lock file" else "counted from the configuration"
             yield f"{one.unit}: weights {weights}; overhead {one.overhead:.1f} GiB, {_SOURCES[one.overhead_from]}"
+        if one.not_calibrated:
+            yield f"{one.unit}: the calibration in the lock file does not count: {one.not_calibrated}"
         if one.reason:
             yield f"{one.unit}: {one.fits}: {one.reason}"
     kept = f", of which blackbox.kdump reserves {found.reserved:.2f}" if found.reserved else ""

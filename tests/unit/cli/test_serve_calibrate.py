@@ -16,7 +16,7 @@ from core.model.serving_launch import launches
 from roles.rdma.options import socket_addresses
 from sparkrack.cli.main import sparkrack
 from tests.unit.engines.test_engine_log import MAMBA, RAY, SGLANG, VLLM
-from tests.unit.model.serving_racks import NEMOTRON, machines, put, record, text, unit
+from tests.unit.model.serving_racks import IMAGE_ID, MEASURED_WITH, NEMOTRON, machines, put, record, text, unit
 
 SSH = """\
 #!/bin/sh
@@ -37,14 +37,13 @@ echo "another line of the engine"; cat "$NODE/log"
 """
 DOCKER = """\
 #!/bin/sh
-[ "$*" = "inspect --format {{json .Args}} sparkrack-qwen" ] || exit 5
-cat "$NODE/args"
+[ "$*" = "inspect --format [{{json .Args}}, {{json .Image}}] sparkrack-qwen" ] || exit 5
+args=$(cat "$NODE/args"); printf '[%s, "%s"]\n' "${args:-null}" "$(cat "$NODE/image")"
 """
 KEEPER = """\
 #!/bin/sh
 cat "$RACK_NODES/status"
 """
-QWEN = record("Qwen3-235B-A22B", 124 * 10**9)
 HEAD = VLLM["0.19.1"]
 OTHER = HEAD.replace("30.12", "28.50").rpartition("\x1b[0;36m(EngineCore")[0]
 
@@ -52,11 +51,18 @@ OTHER = HEAD.replace("30.12", "28.50").rpartition("\x1b[0;36m(EngineCore")[0]
 class Nodes:
     """The nodes of a rack with one unit, and the command about it."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, keys: dict[str, Any], *logs: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        keys: dict[str, Any],
+        *logs: str,
+        weights: int = 124 * 10**9,
+    ) -> None:
         self.folder = folder
         units = {"other": {"calibration": {"tensor": 1}}, "gone": {"calibration": {}}, "qwen": {"note": 1}}
         both = {"qwen": keys, "other": {**keys, "wish": "down", "api": {"port": 8001}}}
-        rack = load(put(folder, text(both, machines(len(logs))), {"qwen": QWEN}, units))
+        rack = load(put(folder, text(both, machines(len(logs))), {"qwen": record("Qwen3-235B-A22B", weights)}, units))
         assert rack.serving
         for name, content in {
             "desk/ssh": SSH,
@@ -72,7 +78,12 @@ class Nodes:
         run = launches(rack, rack.serving.units["qwen"], socket_addresses(rack), "100G", None)
         for launch, log in zip(run, logs, strict=True):
             (folder / launch.node).mkdir()
-            for name, content in {"state": "active\n", "args": json.dumps(launch.argv[1:]), "log": log}.items():
+            for name, content in {
+                "state": "active\n",
+                "args": json.dumps(launch.argv[1:]),
+                "log": log,
+                "image": IMAGE_ID,
+            }.items():
                 (folder / launch.node / name).write_text(content)
             with (folder / launch.node / "args").open("a") as file:
                 file.write("\n")
@@ -101,13 +112,23 @@ def test_the_fullest_rank_is_written_and_read_again(nodes: Nodes) -> None:
         "qwen: weights 57.64, keys and values 28.50 GiB and 812352 tokens of cache on n1, the fullest of 2 ranks; "
         "overhead 11.21 GiB"
     )
-    figures = {"tensor": 2, "pipeline": 1, "share": 0.8, "weights": 57.64, "kv": 28.5, "kv_tokens": 812352}
+    figures: dict[str, Any] = {
+        "tensor": 2,
+        "pipeline": 1,
+        "share": 0.8,
+        "weights": 57.64,
+        "kv": 28.5,
+        "kv_tokens": 812352,
+    }
+    figures = {**figures, "measured_with": {**MEASURED_WITH, "kv_cache_dtype": ""}}
     assert nodes.lock == {
         **nodes.before,
         "units": {"other": {"calibration": {"tensor": 1}}, "qwen": {"note": 1, "calibration": figures}},
     }, "an entry that is no longer declared is dropped, the others are kept"
     (one,) = json.loads(nodes.serve("check", "qwen", "--json").stdout)["units"]
-    assert (one["overhead_from"], one["overhead"], one["weights"]) == ("measured", 11.212, 57.64)
+    # The files have 57.742 GiB, of which the engine printed 57.64: the sum is what the engine was given.
+    assert (one["overhead_from"], one["overhead"], one["weights"]) == ("measured", 11.11, 57.742)
+    assert one["not_calibrated"] == ""
 
 
 def test_ray_has_the_lines_of_all_ranks_on_the_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +142,7 @@ def test_the_state_of_sglang_is_no_overhead(tmp_path: Path, monkeypatch: pytest.
     """A state that the computation adds itself would be counted twice."""
     log = SGLANG["0.5.4"] + MAMBA
     keys = unit(NEMOTRON, model="qwen", nodes=["n0", "n1"], parallel={"tensor": 2})
-    nodes = Nodes(tmp_path, monkeypatch, keys, log, log)
+    nodes = Nodes(tmp_path, monkeypatch, keys, log, log, weights=76 * 10**9)
     done = nodes.serve("calibrate", "qwen")
     assert done.exit_code == 0, done.output
     found = nodes.lock["units"]["qwen"]["calibration"]
@@ -139,7 +160,7 @@ def test_what_a_crash_kernel_has_is_no_part_of_the_share(nodes: Nodes) -> None:
     assert done.stdout.splitlines()[0].endswith("overhead 10.81 GiB")
     assert nodes.lock["units"]["qwen"]["calibration"]["reserved"] == 0.5
     (one,) = json.loads(nodes.serve("check", "qwen", "--json").stdout)["units"]
-    assert (one["overhead_from"], one["overhead"]) == ("measured", 10.812)
+    assert (one["overhead_from"], one["overhead"]) == ("measured", 10.71)
 
 
 def test_nodes_of_which_one_was_not_booted_since(nodes: Nodes) -> None:
@@ -172,6 +193,7 @@ def refused(nodes: Nodes, reason: str) -> None:
         ("n1/state", "failed\n", "n1: sparkrack-serve-qwen.service is failed, expected active"),
         ("n1/args", '["serve", "other"]\n', "n1: unit qwen runs with other arguments than"),
         ("n1/args", "\n", "n1: unit qwen runs with other arguments than"),
+        ("n1/image", "sha256:" + "cd" * 32, "n1: unit qwen runs with another image than that of the lock file"),
         ("n1/off", "", "n1: cannot be asked: ssh: connect: No route to host"),
         ("status", '{"state": "starting", "generation": 7}', "unit qwen is starting"),
         ("status", "", "the keeper of unit qwen gave no state"),

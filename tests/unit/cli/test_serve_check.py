@@ -62,3 +62,27 @@ def test_a_size_without_its_unit_is_refused() -> None:
     found = serve_check("--config", str(CONFIGS / "gpt-oss-20b"), "--weights", "124")
     assert found.exit_code == 1
     assert "'124' is not a size with its unit, such as 124GB or 115GiB" in found.stderr
+
+
+def test_what_is_not_known_of_a_model_is_unknown_and_no_success() -> None:
+    found = serve_check("--config", str(CONFIGS / "GLM-5.3-Flash"))
+    assert found.exit_code == 1
+    lines = found.stdout.splitlines()
+    assert lines[0] == ("an unknown number of parameters, weights of unknown size; 131072 tokens in fp8, 4 sequences")
+    assert lines[-2:] == [
+        "1, 2, 3, 4, 8 nodes: unknown: the architecture glm5_next is not one whose memory is known here",
+        "Whether it fits is unknown (yes up to 85%, tight up to 90% of 121.69 GiB)",
+    ]
+    report = json.loads(serve_check("--config", str(CONFIGS / "GLM-5.3-Flash"), "--json").stdout)
+    assert (report["parameters"], report["weight_bytes"]) == (None, None)
+    assert {(one["verdict"], one["weights"], one["kv"]) for one in report["fits"]} == {("unknown", None, None)}
+
+
+def test_with_the_size_of_the_weights_their_format_is_not_needed(tmp_path: Path) -> None:
+    config = json.loads((CONFIGS / "Qwen3-235B-A22B/config.json").read_text())
+    config["quantization_config"] = {"quant_method": "exl3"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    without = serve_check("--config", str(tmp_path), "--node-count", "4")
+    assert without.exit_code == 1
+    assert "the format exl3 of the weights is not known here; give the size of all weight files" in without.stdout
+    assert serve_check("--config", str(tmp_path), "--node-count", "4", "--weights", "124GB").exit_code == 0

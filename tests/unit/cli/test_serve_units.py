@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sparkrack.cli.main import sparkrack
-from tests.unit.model.serving_racks import Records, machines, put, record, text, unit
+from tests.unit.model.serving_racks import COMMIT, MEASURED_WITH, Records, machines, put, record, text, unit
 
-GOOD = {"tensor": 2, "pipeline": 1, "share": 0.87, "weights": 57.64, "kv": 30.0, "kv_tokens": 700000}
+OLD = {"tensor": 2, "pipeline": 1, "share": 0.87, "weights": 57.64, "kv": 30.0, "kv_tokens": 700000}
+GOOD = {**OLD, "measured_with": MEASURED_WITH}
 QWEN = record("Qwen3-235B-A22B", 124 * 10**9)
 FP8 = {"kv-cache-dtype": "fp8"}
 
@@ -32,8 +33,8 @@ def test_a_unit_is_computed_from_its_keys_and_the_lock_file(tmp_path: Path) -> N
     found = serve(tmp_path, ["check"], text({"qwen": unit(args=FP8)}), {"qwen": QWEN})
     assert found.exit_code == 0, found.output
     assert [line.rstrip() for line in found.stdout.splitlines()] == [
-        "unit  nodes  split  weights   kv  state  overhead  GiB a node  allowed  fits  tokens left",
-        "qwen      2  TP=2      57.7  2.9    0.0       8.0        68.7     97.4  yes        639687",
+        "unit  nodes  split  weights   kv  state  overhead  host  GiB a node  allowed  fits  tokens left",
+        "qwen      2  TP=2      57.7  2.9    0.0       8.0   0.0        68.7     97.4  yes        639687",
         "qwen: weights from the lock file; overhead 8.0 GiB, a default that nothing measured",
         "A GB10 node has 121.69 GiB; the memory of a unit is the share of it that its engine may take",
     ]
@@ -56,8 +57,8 @@ def test_a_crash_kernel_is_part_of_the_sum(tmp_path: Path) -> None:
     [
         ({}, {}, 8.0, "default", 57.742),
         ({"overhead": "12G"}, {}, 12.0, "declared", 57.742),
-        ({"overhead": "12G"}, {"qwen": {"calibration": GOOD}}, 18.23, "measured", 57.64),
-        ({"overhead": "12G"}, {"qwen": {"calibration": {**GOOD, "reserved": 0.5}}}, 17.795, "measured", 57.64),
+        ({"overhead": "12G"}, {"qwen": {"calibration": GOOD}}, 18.128, "measured", 57.742),
+        ({"overhead": "12G"}, {"qwen": {"calibration": {**GOOD, "reserved": 0.5}}}, 17.693, "measured", 57.742),
         ({"overhead": "12G"}, {"qwen": {"calibration": {**GOOD, "reserved": -0.5}}}, 12.0, "declared", 57.742),
         ({"overhead": "12G"}, {"qwen": {"calibration": {**GOOD, "reserved": 400}}}, 12.0, "declared", 57.742),
         ({"overhead": "12G"}, {"qwen": {"calibration": {**GOOD, "tensor": 4}}}, 12.0, "declared", 57.742),
@@ -71,6 +72,101 @@ def test_the_overhead_is_measured_or_declared_or_a_default(
     file = text({"qwen": unit(args=FP8, **keys)})
     one = units_of(serve(tmp_path, ["check", "--json"], file, {"qwen": QWEN}, lock))["qwen"]
     assert (one["overhead"], one["overhead_from"], one["weights"]) == (overhead, source, weights)
+
+
+CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "another model": ({}, {"source": "o/other"}, "it was measured with the model o/other, now o/m"),
+    "another revision": (
+        {},
+        {"revision": "f" * 40},
+        f"it was measured with the revision of the model {'f' * 40}, now {COMMIT}",
+    ),
+    "another image": (
+        {},
+        {"image": "sha256:" + "cd" * 32},
+        f"it was measured with the image {'cd' * 20}, now {'ab' * 20}",
+    ),
+    "another quantization": (
+        {"args": {**FP8, "quantization": "gptq_marlin"}},
+        {},
+        "it was measured with quantization not given, now gptq_marlin",
+    ),
+    "another format of the cache": (
+        {"args": {}},
+        {},
+        "it was measured with kv-cache-dtype fp8, now not given",
+    ),
+    "another context": ({"context": 131072}, {}, "it was measured with context 65536, now 131072"),
+    "more sequences": ({"sequences": 16}, {}, "it was measured with sequences 8, now 16"),
+    "experts that are spread": (
+        {"parallel": {"tensor": 2, "expert": True}},
+        {},
+        "it was measured with parallel.expert False, now True",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_calibration_counts_for_what_it_was_measured_with_only(change: str, tmp_path: Path) -> None:
+    keys, conditions, reason = CHANGES[change]
+    lock = {"qwen": {"calibration": {**OLD, "measured_with": {**MEASURED_WITH, **conditions}}}}
+    file = text({"qwen": unit(**{"args": FP8, **keys})})
+    found = serve(tmp_path, ["check"], file, {"qwen": QWEN}, lock)
+    assert f"qwen: the calibration in the lock file does not count: {reason}" in found.stdout.splitlines()
+    one = units_of(serve(tmp_path, ["check", "--json"], file, {"qwen": QWEN}, lock))["qwen"]
+    assert (one["overhead_from"], one["not_calibrated"]) == ("default", reason)
+
+
+@pytest.mark.parametrize(("tokens", "kv"), [(700_000, 1.469), (200_000, 4.915), (2_000_000, 0.983)])
+def test_a_calibration_covers_a_smaller_demand(tokens: int, kv: float, tmp_path: Path) -> None:
+    """Half of the measured length needs at least half of its cache, and what is computed: 1.469 GiB; never more than
+    the measured length did."""
+    file = text({"qwen": unit(args=FP8, context=32768, sequences=4)})
+    lock = {"qwen": {"calibration": {**GOOD, "kv_tokens": tokens}}}
+    one = units_of(serve(tmp_path, ["check", "--json"], file, {"qwen": QWEN}, lock))["qwen"]
+    assert (one["overhead_from"], one["not_calibrated"], one["kv"]) == ("measured", "", kv)
+
+
+@pytest.mark.parametrize("entry", [OLD, {**OLD, "measured_with": {"source": "o/m"}}, {**OLD, "measured_with": 5}])
+def test_a_calibration_of_an_older_release_does_not_count_and_says_so(entry: dict[str, Any], tmp_path: Path) -> None:
+    file = text({"qwen": unit(args=FP8)})
+    one = units_of(serve(tmp_path, ["check", "--json"], file, {"qwen": QWEN}, {"qwen": {"calibration": entry}}))["qwen"]
+    assert one["overhead_from"] == "default"
+    assert one["not_calibrated"] == "it does not say with which model, image and options it was measured"
+
+
+def test_weights_are_never_less_than_the_files_have(tmp_path: Path) -> None:
+    small = {**GOOD, "weights": 20.0}
+    file = text({"qwen": unit(args=FP8)})
+    one = units_of(serve(tmp_path, ["check", "--json"], file, {"qwen": QWEN}, {"qwen": {"calibration": small}}))["qwen"]
+    assert one["weights"] == 57.742
+    given = 0.87 * 121.69 - 30.0
+    assert one["weights"] + one["overhead"] == pytest.approx(given, abs=0.01), "the sum is what the engine was given"
+
+
+def test_host_memory_is_a_part_of_the_sum(tmp_path: Path) -> None:
+    file = text({"qwen": unit(memory=0.7, args={**FP8, "cpu-offload-gb": 10})})
+    found = serve(tmp_path, ["check"], file, {"qwen": QWEN})
+    row = "qwen      2  TP=2      57.7  2.9    0.0       8.0  10.0        78.7     85.2  yes"
+    assert found.stdout.splitlines()[1].startswith(row)
+
+
+def test_what_makes_a_sum_unknown_is_shown_and_is_no_success(tmp_path: Path) -> None:
+    models = {"qwen": record("GLM-5.3-Flash", 182 * 10**9)}
+    file = text({"qwen": unit(args=FP8)})
+    found = serve(tmp_path, ["check"], file, models)
+    assert found.exit_code == 1
+    assert [line.rstrip() for line in found.stdout.splitlines()[1:4]] == [
+        "qwen      2  TP=2      84.8   -      -       8.0   0.0        92.8     97.4  unknown            -",
+        "qwen: weights from the lock file; overhead 8.0 GiB, a default that nothing measured",
+        "qwen: unknown: the architecture glm5_next is not one whose memory is known here",
+    ]
+    accepted = text({"qwen": unit(args=FP8, fit={"override": "runs since May"})})
+    found = serve(tmp_path, ["check"], accepted, models)
+    assert found.exit_code == 0
+    assert "known here; accepted: runs since May" in found.stdout
+    large = serve(tmp_path, ["check", "--node-count", "1"], file, models)
+    assert "qwen: no: needs more than 177.5 GiB a node, 97.4 GiB are allowed" in large.stdout.splitlines()
 
 
 def test_what_the_lock_file_does_not_have_is_unknown_and_no_success(tmp_path: Path) -> None:
@@ -114,6 +210,7 @@ def test_another_number_of_nodes_has_its_usual_split(tmp_path: Path) -> None:
         ("NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4", 326, 2, "no"),
         ("NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4", 326, 4, "yes"),
         ("MiniMax-M2.5", 230, 8, "no"),
+        ("gemma-4-31B", 62, 1, "unknown"),
         ("Kimi-K2.5", 594, 4, "no"),
         ("Kimi-K2.5", 594, 8, "yes"),
     ],

@@ -20,6 +20,18 @@ Records = Mapping[str, Any] | None
 CONFIGS = Path(__file__).parents[1] / "engines" / "model_configs"
 VLLM, SGLANG = "nvcr.io/nvidia/vllm:26.04-py3", "scitrera/dgx-spark-sglang:0.5.12"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+IMAGE_ID = "sha256:" + "ab" * 32
+MEASURED_WITH: dict[str, Any] = {
+    "source": "o/m",
+    "revision": COMMIT,
+    "image": IMAGE_ID,
+    "quantization": "",
+    "kv_cache_dtype": "fp8",
+    "expert": False,
+    "context": 65536,
+    "sequences": 8,
+}
+"""What a start of `unit(args={"kv-cache-dtype": "fp8"})` was measured with."""
 
 QWEN: dict[str, Any] = {
     "engine": "vllm",
@@ -94,11 +106,15 @@ def record(config: str = "", weights: int = 0, **changes: object) -> dict[str, A
 
 
 def put(folder: Path, file: str, models: Records = None, units: Records = None) -> Path:
-    """Write a rack file, and its lock file if it has records; return the path of the rack file."""
+    """Write a rack file, and its lock file if it has records; return the path of the rack file.
+
+    What was measured (`units`) was measured with an image, so that then the lock file has its ID.
+    """
     path = folder / "rack.yaml"
     path.write_text(file)
     if models is not None:
-        lock = {"images": {}, "models": dict(models), **({"units": dict(units)} if units else {})}
+        pins = {image: {"digest": None, "id": IMAGE_ID} for image in (VLLM, SGLANG)} if units else {}
+        lock = {"images": pins, "models": dict(models), **({"units": dict(units)} if units else {})}
         (folder / "rack.lock.json").write_text(json.dumps(lock))
     return path
 

@@ -8,13 +8,19 @@ from typing import Any
 import pytest
 
 from core.engines.command_line import LAUNCHER_OPTIONS
+from core.engines.memory_fit import Parallel
+from core.engines.model_shape import read
 from core.engines.option_table import table
-from core.model import calibration, load, model_lock, serving_rules
+from core.model import calibration, image_lock, load, model_lock, serving_rules
 from core.model.declared_secrets import declared_secrets
 from core.model.lock_file import lock_path
+from core.model.serving_fit import unit_fit
 from tests.unit.model.serving_racks import (
+    CONFIGS,
+    MEASURED_WITH,
     NEMOTRON,
     QWEN,
+    SGLANG,
     VLLM,
     loaded,
     machines,
@@ -467,13 +473,125 @@ def test_a_cache_of_a_given_size_must_fit_too() -> None:
 
 
 def test_what_was_measured_replaces_the_estimate() -> None:
-    good = {"tensor": 2, "pipeline": 1, "share": 0.87, "weights": 57.64, "kv": 30.0, "kv_tokens": 700000}
+    good: dict[str, Any] = {
+        "tensor": 2,
+        "pipeline": 1,
+        "share": 0.87,
+        "weights": 57.64,
+        "kv": 30.0,
+        "kv_tokens": 700000,
+    }
+    good = {**good, "measured_with": MEASURED_WITH}
     units = qwen(memory=0.57, args={"kv-cache-dtype": "fp8"})
     (found,) = refusals(text(units), RECORDS, {"qwen": {"calibration": good}})
-    assert "overhead 18.2" in found
+    assert "overhead 18.1" in found
     assert refusals(text(units), RECORDS, {"qwen": {"calibration": {**good, "tensor": 4}}}) == []
     assert refusals(text(units), RECORDS, {"qwen": {"calibration": {**good, "kv": "30"}}}) != []
     assert refusals(text(units), RECORDS, {"qwen": {"calibration": {**good, "kv": None}}}) == []
+
+
+def test_a_measurement_of_another_model_does_not_make_a_large_one_fit(tmp_path: Path) -> None:
+    """`serve calibrate`, then another model: the figures of the first one do not count for it."""
+    large = {"qwen": record("Qwen3-235B-A22B", 400 * 10**9)}
+    small = {"tensor": 2, "pipeline": 1, "share": 0.8, "weights": 20.0, "kv": 70.0, "kv_tokens": 2_000_000}
+    file = text(qwen(args={"kv-cache-dtype": "fp8"}))
+    for entry in (small, {**small, "measured_with": {**MEASURED_WITH, "revision": "f" * 40}}):
+        (found,) = refusals(file, large, {"qwen": {"calibration": entry}})
+        assert "qwen needs 197.2 GiB a node (weights 186.3" in found
+
+
+@pytest.mark.parametrize(
+    ("keys", "key", "words"),
+    [
+        ({"args": {"cpu-offload-gb": 40}}, "cpu-offload-gb", "takes 40.0 GiB of the host's memory on each node"),
+        ({"args": {"kv-offloading-size": 60}, "version": "0.31.0"}, "kv-offloading-size", "takes 30.0 GiB"),
+        ({"args": {"swap-space": 64}, "version": "0.17.1"}, "swap-space", "takes 64.0 GiB"),
+    ],
+)
+def test_host_memory_beside_the_share_of_the_engine_is_refused(keys: dict[str, Any], key: str, words: str) -> None:
+    """One pool: 0.80 and 40 GiB are 137.4 of 121.69. Known without the model, so that it is said before a fetch."""
+    for models in (RECORDS, {}):
+        (found,) = refusals(text(qwen(**keys)), models)
+        assert found.startswith(f"{P}.args.{key} @ {key}: {words}")
+        assert "and a node gives it at most 109.5; " in found
+    assert refusals(text(qwen(**keys, fit={"override": "the weights are small"})), RECORDS) == []
+
+
+def test_the_cache_of_sglang_on_the_host_is_a_multiple_of_that_on_the_gpu() -> None:
+    (found,) = refusals(text(nemotron(args={"enable-hierarchical-cache": True}), machines(8)), RECORDS)
+    # 0.85 of 121.69 GiB, less 38.0 of weights, 8 of overhead and the state: twice what is left.
+    assert "args.enable-hierarchical-cache @ " in found
+    assert "takes 114" in found
+    assert refusals(text(nemotron(args={"hicache-ratio": 3.0}), machines(8)), RECORDS) == []
+
+
+def test_a_small_amount_of_host_memory_takes_from_what_the_host_needs() -> None:
+    sound = text(qwen(memory=0.78, args={"cpu-offload-gb": 5}), memory={"floor": "8G"})
+    assert refusals(sound, RECORDS) == []
+    (found,) = refusals(text(qwen(memory=0.78, args={"cpu-offload-gb": 14}), memory={"floor": "8G"}), RECORDS)
+    assert found.startswith(
+        f"{P}.memory @ memory: 0.78 with 14.0 GiB of the host's memory that its args take leaves 12.8"
+    )
+
+
+def test_eight_slices_of_experts_that_are_spread_are_no_mistake() -> None:
+    """vLLM's recipe for MiniMax M2: eight GPUs with --enable-expert-parallel, since 1536 / 8 is not a block of 128."""
+    keys: dict[str, Any] = {"nodes": "all", "args": {"kv-cache-dtype": "fp8"}}
+    models = {"qwen": record("MiniMax-M2.5", 230 * 10**9)}
+    spread = qwen(parallel={"tensor": 8, "expert": True}, **keys)
+    assert refusals(text(spread, machines(8)), models) == []
+    assert "block of 128" in refusals(text(qwen(parallel={"tensor": 8}, **keys), machines(8)), models)[0]
+
+
+def test_what_is_known_of_an_unknown_model_can_be_too_much() -> None:
+    keys: dict[str, Any] = {"args": {"kv-cache-dtype": "fp8"}}
+    assert refusals(text(qwen(**keys)), {"qwen": record("DeepSeek-V4.1-Flash", 150 * 10**9)}) == []
+    (found,) = refusals(text(qwen(**keys)), {"qwen": record("DeepSeek-V4.1-Flash", 510_313_353_565)})
+    assert "qwen needs more than 245.6 GiB a node (weights 237.6, overhead 8.0)" in found
+    assert "it fits on" not in found
+
+
+def test_a_measurement_makes_an_unknown_model_known(tmp_path: Path) -> None:
+    models = {"qwen": record("GLM-5.3-Flash", 150 * 10**9)}
+    good = {"tensor": 2, "pipeline": 1, "share": 0.8, "weights": 70.0, "kv": 17.0, "kv_tokens": 1_000_000}
+    units = {"qwen": {"calibration": {**good, "measured_with": MEASURED_WITH}}}
+    file = text(qwen(args={"kv-cache-dtype": "fp8"}))
+    assert notes(file, tmp_path, models, units) == []
+    (note,) = notes(text(qwen(args={"kv-cache-dtype": "fp8"}, context=131072)), tmp_path, models, units)[:1]
+    assert note == (
+        f"{P}: the calibration in the lock file does not count: it was measured with context 65536, now 131072; "
+        "`sparkrack serve calibrate qwen` measures it again"
+    )
+
+
+@pytest.mark.parametrize(("version", "known"), [("0.21.0", True), ("0.26.0", False)])
+def test_deepseek_v4_is_known_with_the_releases_that_were_reported(version: str, known: bool, tmp_path: Path) -> None:
+    models = {"qwen": record("DeepSeek-V4-Flash", 158 * 10**9)}
+    found = notes(text(qwen(version=version, args={"kv-cache-dtype": "fp8"})), tmp_path, models)
+    assert found == [] if known else "its compressed attention is known with vLLM before 0.26.0 only" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "kv"),
+    [
+        ({"version": "0.21.0"}, 1.268),
+        ({"version": "0.29.0"}, 1.408),
+        ({"version": "0.29.0", "args": {"max-num-batched-tokens": 2048}}, 1.198),
+        ({"version": "0.29.0", "args": {"disable-hybrid-kv-cache-manager": True}}, 2.25),
+        ({"engine": "sglang", "version": "0.5.12", "image": SGLANG}, 2.025),
+    ],
+)
+def test_layers_with_a_window_keep_what_the_engine_reserves(keys: dict[str, Any], kv: float) -> None:
+    rack = loaded(text(qwen(**keys)), {"qwen": record("gpt-oss-120b", 65 * 10**9)})
+    assert rack.serving
+    found = unit_fit(rack.serving.units["qwen"], read(CONFIGS / "gpt-oss-120b"), 65e9, Parallel(2, 1))
+    assert found.fit.kv == pytest.approx(kv, abs=0.001)
+
+
+def test_gemma_4_before_vllm_0_21_is_unknown(tmp_path: Path) -> None:
+    models = {"qwen": record("gemma-4-31B", 62 * 10**9)}
+    assert "before vLLM 0.21.0" in notes(text(qwen()), tmp_path, models)[0]
+    assert notes(text(qwen(version="0.21.0")), tmp_path, models) == []
 
 
 def test_multi_token_prediction_of_nemotron_needs_the_radix_cache_off() -> None:
@@ -499,7 +617,7 @@ def test_a_lock_file_that_cannot_be_used_is_refused_beside_the_mistakes(tmp_path
 def notes(file: str, tmp_path: Path, models: Any = None, units: Any = None) -> list[str]:
     rack = load(put(tmp_path, file, models, units))
     lock = lock_path(rack.source)
-    found = serving_rules.notes(rack, model_lock.read(lock), calibration.read(lock))
+    found = serving_rules.notes(rack, model_lock.read(lock), calibration.read(lock), image_lock.known_ids(lock))
     return [f"{'.'.join(map(str, note.path))}: {note.what}; {note.right}" for note in found]
 
 
@@ -520,12 +638,22 @@ def notes(file: str, tmp_path: Path, models: Any = None, units: Any = None) -> l
         ),
         (
             {},
-            {"qwen": record("Qwen3-235B-A22B", QWEN_SIZE, quantization_config={"quant_method": "bitnet"})},
+            {"qwen": record("GLM-5.3-Flash", QWEN_SIZE)},
             [
                 (
-                    f"{P}.model: whether qwen fits, and divides by the split, is unknown: quantisation bitnet "
-                    "is not known "
-                    "here; give the size of the weights with --weights"
+                    f"{P}.model: whether qwen fits is unknown: the architecture glm5_next is not one whose memory is "
+                    "known here; start it, and record what it takes with `sparkrack serve calibrate qwen`"
+                )
+            ],
+        ),
+        (
+            {"args": {"speculative-config": {"method": "eagle3", "model": "o/draft", "num_speculative_tokens": 3}}},
+            RECORDS,
+            [
+                (
+                    f"{P}.model: whether qwen fits is unknown: the lock file has nothing of the draft model, which has "
+                    "weights and a cache of its own; start it, and record what it takes with `sparkrack serve "
+                    "calibrate qwen`"
                 )
             ],
         ),

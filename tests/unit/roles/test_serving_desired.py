@@ -276,6 +276,16 @@ def test_what_the_gate_asks_for() -> None:
     ]
 
 
+@pytest.mark.parametrize(("keys", "key"), [({"memory": 0.7}, "add"), ({"memory": None, "kv": "10G"}, "bytes")])
+def test_the_gate_waits_for_the_host_memory_of_the_engine_too(keys: dict[str, Any], key: str) -> None:
+    def asked(args: dict[str, Any]) -> int:
+        return int(gate_file(locked(unit(**keys, args=args)), "n0")["memory"][key])
+
+    assert asked({"cpu-offload-gb": 5}) - asked({}) == 5 << 30
+    # The size of this option is that of both ranks together.
+    assert asked({"kv-offloading-size": 6}) - asked({}) == 3 << 30
+
+
 def test_the_gate_of_a_unit_of_one_node_asks_for_no_fabric() -> None:
     wanted = gate_file(locked(unit(nodes=["n1"], parallel=None)), "n1")
     assert (wanted["gids"], wanted["echoes"], wanted["proof"], wanted["cache"]) == (None, [], None, None)
