@@ -33,8 +33,8 @@ computed, and its request is not one of the running ones (managers/tokenizer_man
 A file in STANDIN_FAULTS injects a fault: `livelock` (completions hang, nothing moves), `busy` (completions hang behind
 long generations), `prefill` (completions hang behind a long prompt), `completions` (/v1/completions hangs,
 /v1/chat/completions does not), `wrong` (another answer), `slow` (a stream stops after its first part), `status`
-(completions get the HTTP status in the file), `old` (metrics of SGLang 0.5.4). The key of the API, VLLM_API_KEY or `api-key` in SGLang's file of options,
-guards /v1, as in the real engines. Standard library only.
+(completions get the HTTP status in the file), `old` (metrics of SGLang 0.5.4). The key of the API, VLLM_API_KEY or
+`api-key` in SGLang's file of options, guards /v1, as in the real engines. Standard library only.
 """
 
 from __future__ import annotations

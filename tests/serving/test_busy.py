@@ -52,7 +52,7 @@ class ProbedEngine:
         self.lock = threading.Lock()
         now = self.now
         record = serve_lifecycle.UnitRecord("qwen")
-        self.lifecycle = serve_lifecycle.UnitLifecycle(self.unit, record, lambda values: None, now(), now)
+        self.lifecycle = serve_lifecycle.UnitLifecycle(self.unit, record, lambda _: None, now(), now)
         self.prober = serve_keeper.Prober(self.unit, self.lifecycle, self.lock, now)
         self.running, self.gate, self.over = 0, 0, False
         self.log = folder / "log"
