@@ -13,8 +13,8 @@ from tests.serving.test_unit_file import MINIMAL, written
 
 
 class SteppedUnit:
-    """A unit of two ranks whose tethers obey at once. `clock` is the monotonic clock, in seconds; that of the day is ahead
-    of it by `step`.
+    """A unit of two ranks whose tethers obey at once. `clock` is the monotonic clock, in seconds; that of the day is
+    ahead of it by `step`.
     """
 
     def __init__(self, folder: Path, **changes: Any) -> None:
