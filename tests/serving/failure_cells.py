@@ -161,6 +161,14 @@ def _queue_full(rack: ServingRack) -> None:
     (rack.nodes[0].folder / "faults/new").rename(rack.nodes[0].folder / "faults/status")
 
 
+def _killed_with_clocks_set(seconds: int) -> Callable[[ServingRack], None]:
+    def shift_and_kill(rack: ServingRack) -> None:
+        _clock(seconds)(rack)
+        kill(*_worker(rack).processes())
+
+    return shift_and_kill
+
+
 def _clock(seconds: int) -> Callable[[ServingRack], None]:
     def shift(rack: ServingRack) -> None:
         for node in rack.nodes:
@@ -459,7 +467,7 @@ CELLS = (
     Cell(
         "clock-forward-killed",
         "clocks set forward by a day, then processes of a rank killed",
-        lambda rack: (_clock(86400)(rack), kill(*_worker(rack).processes())),
+        _killed_with_clocks_set(86400),
         f"{RANK}{WITHOUT_ASKING}137",
         AGAIN,
         clock=True,
@@ -467,7 +475,7 @@ CELLS = (
     Cell(
         "clock-back-killed",
         "clocks set back by a day, then processes of a rank killed",
-        lambda rack: (_clock(-86400)(rack), kill(*_worker(rack).processes())),
+        _killed_with_clocks_set(-86400),
         f"{RANK}{WITHOUT_ASKING}137",
         AGAIN,
         clock=True,

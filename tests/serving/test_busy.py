@@ -19,7 +19,7 @@ import pytest
 
 from tests.contact.nodes import free_port
 from tests.serving.engines import ENGINE
-from tests.serving.serve_modules import serve_keeper, serve_lifecycle, serve_unit
+from tests.serving.serve_modules import serve_keeper, serve_lifecycle, serve_probe, serve_unit
 from tests.serving.serving_rack import PATIENCE
 from tests.serving.test_unit_file import MINIMAL, written
 
@@ -353,5 +353,5 @@ def test_a_start_goes_on_without_its_key_file_and_is_proven_with_it(probed: Call
 def test_what_is_progress(tmp_path: Path, change: dict[str, float], expected: bool) -> None:
     unit: Any = serve_unit.load_unit(written(tmp_path, MINIMAL))
     before = {"vllm:prompt_tokens_total": 8.0, "vllm:kv_cache_usage_perc": 0.2, "vllm:num_requests_running": 1.0}
-    assert serve_keeper.serve_probe.moved(unit, before, before | change) is expected
-    assert not serve_keeper.serve_probe.moved(unit, {}, before | change), "a metric that was not there before"
+    assert serve_probe.moved(unit, before, before | change) is expected
+    assert not serve_probe.moved(unit, {}, before | change), "a metric that was not there before"
