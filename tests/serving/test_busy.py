@@ -198,6 +198,33 @@ def probed(tmp_path: Path) -> Iterator[Callable[..., ProbedEngine]]:
 
 
 @pytest.mark.parametrize(
+    ("kind", "fault", "rising", "standing"),
+    [
+        ("vllm", "busy", {"generation_tokens_total"}, set[str]()),
+        ("vllm", "prefill", {"kv_cache_usage_perc"}, {"generation_tokens_total"}),
+        ("sglang", "busy", {"realtime_tokens_total", "num_used_tokens"}, {"generation_tokens_total"}),
+        ("sglang", "prefill", {"realtime_tokens_total", "num_used_tokens"}, {"generation_tokens_total"}),
+        ("sglang", "livelock", set[str](), {"realtime_tokens_total", "num_used_tokens", "generation_tokens_total"}),
+    ],
+)
+def test_the_stand_in_counts_as_the_source_of_the_engine_does(
+    probed: Callable[..., ProbedEngine], kind: str, fault: str, rising: set[str], standing: set[str]
+) -> None:
+    engine = probed(kind, stepped=True)
+    engine.up()
+    engine.fault(fault)
+    before = dict(engine.prober._progress())
+    after: dict[str, float] = {}
+
+    def moved() -> bool:
+        after.update(engine.prober._progress())
+        return all(after[f"{kind}:{name}"] > before[f"{kind}:{name}"] for name in rising)
+
+    engine.wait(moved, "all of them rise")
+    assert all(after[f"{kind}:{name}"] == before[f"{kind}:{name}"] for name in standing)
+
+
+@pytest.mark.parametrize(
     ("kind", "faults"),
     [
         pytest.param("vllm", ("prefill",), id="vllm-long-prompt"),
@@ -355,3 +382,14 @@ def test_what_is_progress(tmp_path: Path, change: dict[str, float], expected: bo
     before = {"vllm:prompt_tokens_total": 8.0, "vllm:kv_cache_usage_perc": 0.2, "vllm:num_requests_running": 1.0}
     assert serve_probe.moved(unit, before, before | change) is expected
     assert not serve_probe.moved(unit, {}, before | change), "a metric that was not there before"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("realtime_tokens_total", 9.0), ("generation_tokens_total", 9.0), ("num_used_tokens", 7.0)]
+)
+def test_each_metric_of_sglang_is_progress_by_itself(tmp_path: Path, name: str, value: float) -> None:
+    """Its one long prompt is not among the running requests, and the probe waits behind it."""
+    unit: Any = serve_unit.load_unit(written(tmp_path, MINIMAL | {"engine": "sglang"}))
+    before = {f"sglang:{name}": 8.0, "sglang:num_running_reqs": 0.0, "sglang:num_queue_reqs": 1.0}
+    assert serve_probe.moved(unit, before, before | {f"sglang:{name}": value})
+    assert not serve_probe.moved(unit, before, before)
