@@ -22,13 +22,19 @@ measured with vLLM:
 - SIGKILL leaves its shared memory behind, a file in STANDIN_SHM.
   So does SIGTERM on a head while a rank does not answer.
 
-What differs by SGLang's source, and was not measured: the other ranks answer /health with 200, too; an engine that
-fails is killed (137); /metrics exists with --enable-metrics only; any name of a model is taken.
+- while one long prompt is computed in parts, no counter rises and no other request is answered; the share of the cache
+  that is in use changes with each part.
 
-A file in STANDIN_FAULTS injects a fault: `livelock` (completions hang, counters stand), `busy` (completions hang,
-counters rise), `completions` (/v1/completions hangs, /v1/chat/completions does not), `wrong` (another answer),
-`slow` (a stream stops after its first part). The key of the API, VLLM_API_KEY or `api-key` in SGLang's file of options,
-guards /v1, as in the real engines. Standard library only.
+What differs by SGLang's source, and was not measured: the other ranks answer /health with 200, too; an engine that
+fails is killed (137); /metrics exists with --enable-metrics only; any name of a model is taken; tokens are counted when
+their request has finished, but for realtime_tokens_total, which 0.5.4 does not have; a prompt is counted before it is
+computed, and its request is not one of the running ones (managers/tokenizer_manager.py, scheduler_metrics_mixin.py).
+
+A file in STANDIN_FAULTS injects a fault: `livelock` (completions hang, nothing moves), `busy` (completions hang behind
+long generations), `prefill` (completions hang behind a long prompt), `completions` (/v1/completions hangs,
+/v1/chat/completions does not), `wrong` (another answer), `slow` (a stream stops after its first part), `status`
+(completions get the HTTP status in the file), `old` (metrics of SGLang 0.5.4). The key of the API, VLLM_API_KEY or
+`api-key` in SGLang's file of options, guards /v1, as in the real engines. Standard library only.
 """
 
 from __future__ import annotations
@@ -211,6 +217,8 @@ class StandInEngine:
         )
         self.lock, self.counting = threading.Lock(), threading.Lock()
         self.tokens = self.requests = 0
+        self.steps = self.used = 0
+        """Tokens of SGLang's realtime counter, and those in the cache."""
 
     def end(self, code: int) -> None:
         """End in order: the shared memory goes."""
@@ -239,16 +247,37 @@ class StandInEngine:
         self.end(0)
 
     def load(self) -> None:
-        """Requests of others, as long as the fault `busy` is injected."""
+        """Requests of others, as long as the fault `busy` or `prefill` is injected."""
         while True:
             if (FAULTS / "busy").exists():
-                self.tokens += 7
+                self.tokens += 7 if self.given.engine == "vllm" else 0
+                self.steps, self.used = self.steps + 7, self.used + 7
+            if (FAULTS / "prefill").exists():
+                self.steps, self.used = self.steps + 512, self.used + 512
             time.sleep(0.05)
+
+    def metrics(self) -> dict[str, float]:
+        """Return counters and gauges by their names."""
+        found: dict[str, float] = {"generation_tokens_total": self.tokens}
+        running, waiting = REQUEST_COUNTERS[self.given.engine]
+        prefill = (FAULTS / "prefill").exists()
+        if self.given.engine == "vllm":
+            return found | {
+                "kv_cache_usage_perc": self.used / 2**20,
+                running: self.requests + prefill,
+                waiting: 0,
+            }
+        if not (FAULTS / "old").exists():
+            found["realtime_tokens_total"] = self.steps
+        requests = {running: 0, waiting: self.requests} if prefill else {running: self.requests, waiting: 0}
+        return found | {"num_used_tokens": self.used} | requests
 
     def step(self) -> bool:
         assert self.worker.stdin  # noqa: S101 - a pipe
         assert self.worker.stdout  # noqa: S101 - a pipe
-        while any((FAULTS / fault).exists() for fault in ("livelock", "busy")):
+        if self.given.engine == "sglang" and self.requests == 1:  # its loop takes no other one before this is computed
+            self.steps, self.used = self.steps + 4, self.used + 4
+        while any((FAULTS / fault).exists() for fault in ("livelock", "busy", "prefill")):
             time.sleep(0.05)
         with self.lock:
             try:
@@ -257,7 +286,7 @@ class StandInEngine:
                 done = self.worker.stdout.readline() == "ok\n"
             except OSError:
                 done = False
-            self.tokens += done
+            self.tokens, self.steps = self.tokens + done, self.steps + done
         if not done:
             code = 137 if self.given.engine == "sglang" else 0
             threading.Timer(0.5, self.end, [code]).start()  # the engine is dead
@@ -275,10 +304,8 @@ class StandInApi(BaseHTTPRequestHandler):
         elif self.path == "/metrics":
             engine = self.engine.given.engine
             there = engine == "vllm" or self.engine.given.enable_metrics
-            counters = {"generation_tokens_total": self.engine.tokens}
-            running, waiting = REQUEST_COUNTERS[engine]
-            counters |= {running: self.engine.requests, waiting: 0}
-            lines = (f'{engine}:{name}{{engine="0"}} {float(value)}\n' for name, value in counters.items())
+            found = self.engine.metrics().items()
+            lines = (f'{engine}:{name}{{engine="0"}} {float(value)}\n' for name, value in found)
             text = "# TYPE x counter\n" + "".join(lines)
             self._answer(200 if there else 404, text if there else {"detail": "Not Found"})
         elif self._allowed():
@@ -291,6 +318,9 @@ class StandInApi(BaseHTTPRequestHandler):
             return
         if self.engine.given.engine == "vllm" and body["model"] != self.engine.given.served_model_name:
             self._answer(404, {"error": "no such model"})
+            return
+        if (FAULTS / "status").exists():
+            self._answer(int((FAULTS / "status").read_text()), {"error": "the fault `status`"})
             return
         while self.path == "/v1/completions" and (FAULTS / "completions").exists():
             time.sleep(0.05)

@@ -29,9 +29,11 @@ LAUNCHER_OPTIONS: Mapping[str, str] = {
     "kv-cache-memory-bytes": "follows from the key kv of the unit",
     "shutdown-timeout": "follows from the key drain of the unit",
     **dict.fromkeys(("enable-expert-parallel", "ep-size"), "follows from the key parallel.expert of the unit"),
+    "enable-metrics": "is set for each unit: its metrics tell an engine that computes from one that hangs",
+    "disable-log-stats": "turns off the metrics that tell an engine that computes from one that hangs",
     "config": "names a file with more options, which no check reads",
 }
-"""Options that the launcher sets itself, or that hide others, and why."""
+"""Options that the launcher sets itself, or that take from it what it needs, and why."""
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _SIZE = re.compile(r"-?\d+|\d+(\.\d+)?[kmgt]i?b?", re.IGNORECASE)

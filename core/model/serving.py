@@ -153,7 +153,7 @@ class ServingProbe(Section):
     every: Duration = "60s"
     limit: Duration = "60s"
     misses: Annotated[StrictInt, Field(ge=1, le=10)] = 2
-    ready: Duration = "30m"
+    ready: Duration = "90m"
     answer: Annotated[ServingAnswer | None, NotEmpty] = Field(default=None, examples=['{ask: "2+2=", say: "4"}'])
 
 

@@ -164,8 +164,10 @@ def _options(unit: ServingUnit) -> list[str]:
             **({"--shutdown-timeout": seconds(unit.drain)} if _has(unit, "--shutdown-timeout") else {}),
         }
     expert = ["--enable-expert-parallel"] if split.expert and unit.kind == "vllm" else []
+    # Without it SGLang has no /metrics, by which the keeper tells an engine that computes from one that hangs.
+    metrics = ["--enable-metrics"] if unit.kind == "sglang" else []
     given = [word for name, value in pairs.items() for word in (name, str(value))]
-    return [*named, *given, *expert, *render(unit.kind, unit.version, args)]
+    return [*named, *given, *expert, *metrics, *render(unit.kind, unit.version, args)]
 
 
 def _has(unit: ServingUnit, option: str) -> bool:

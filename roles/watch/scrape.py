@@ -77,10 +77,7 @@ def _engine_jobs(rack: Rack) -> Iterator[dict[str, Any]]:
 
 # claim: watch.engine-metrics
 def watched_units(rack: Rack) -> Iterator[ServingUnit]:
-    """Yield the units whose metrics the server can read: those that are to run, and answer where the server is.
-
-    SGLang has metrics only with its option enable-metrics.
-    """
+    """Yield the units whose metrics the server can read: those that are to run, and answer where the server is."""
     at = desired.server(rack)
     for unit in rack.serving.units.values() if rack.serving else ():
         head = unit.ranks(rack.nodes)[0]
@@ -89,6 +86,5 @@ def watched_units(rack: Rack) -> Iterator[ServingUnit]:
             "fabric": at is not None,
             "local": at is not None and at.name == head,
         }[unit.api.listen]
-        exposed = unit.kind == "vllm" or unit.args.get("enable-metrics") is True
-        if unit.wish == "up" and reachable and exposed:
+        if unit.wish == "up" and reachable:
             yield unit

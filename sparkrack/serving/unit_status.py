@@ -111,9 +111,12 @@ def _unit(rack: Rack, unit: ServingUnit, answer: KeeperStatus | KeeperError) -> 
     if isinstance(answer, KeeperError):
         return found
     served = tuple(rank.node for rank in answer.ranks)
+    used = sum(0 <= answer.clock - at < budget.within for at in answer.restarts)
     reasons = [answer.reason]
     if answer.unsaved:
         reasons.append(f"the keeper cannot write its record: {answer.unsaved}")
+    if answer.remark:
+        reasons.append(answer.remark)
     if served != nodes:
         reasons.append(f"the head has the unit on {printable_line(', '.join(served))}; run `sparkrack apply`")
     return UnitStatus(
@@ -130,7 +133,7 @@ def _unit(rack: Rack, unit: ServingUnit, answer: KeeperStatus | KeeperError) -> 
             UnitRankStatus(rank=rank.rank, node=rank.node, state=rank.state, age=rank.age_s, detail=rank.detail)
             for rank in answer.ranks
         ),
-        restarts=budget.model_copy(update={"used": sum(answer.clock - at < budget.within for at in answer.restarts)}),
+        restarts=budget.model_copy(update={"used": used}),
         figures=dict(answer.figures),
         failed_gates=dict(answer.failed_gates),
         **_files(rack, unit, answer),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,8 +23,9 @@ class EngineOfTests:
     `programs`: what runs in the place of a program, by its name. `model`: its folder. `mark`: a text in the arguments
     of each process. `worker`: how an argument of the process of a rank begins. `times`: what the unit file has.
     `patience`: seconds until a test gives up. `stop`: seconds from TERM to KILL. `arguments`: options of the unit, as
-    `args` of a rack file. `environment`: variables. `kind`: vllm or vllm-ray. `contained`: its processes leave their
-    process group, so they have a process namespace and a /tmp of their own, as in a container.
+    `args` of a rack file. `environment`: variables. `context`: tokens of a request. `kind`: vllm or vllm-ray.
+    `contained`: its processes leave their process group, so they have a process namespace and a /tmp of their own, as
+    in a container.
     """
 
     name: str
@@ -35,6 +38,7 @@ class EngineOfTests:
     stop: int
     arguments: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    context: int = 512
     kind: str = "vllm"
     contained: bool = False
 
@@ -103,6 +107,16 @@ def real_vllm(folder: Path) -> EngineOfTests:
             "GLOO_SOCKET_IFNAME": "eth0",
         },
     )
+
+
+def long_vllm(engine: EngineOfTests, folder: Path, context: int) -> EngineOfTests:
+    """Return vLLM with requests of so many tokens, of which a step computes 512. `folder`: where its model is put."""
+    model = folder / "long_model"
+    shutil.copytree(engine.model, model)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"max_position_embeddings": context}))
+    arguments = {**engine.arguments, "max-num-batched-tokens": 512}
+    return replace(engine, model=str(model), context=context, arguments=arguments)
 
 
 def real_ray(folder: Path) -> EngineOfTests:

@@ -17,6 +17,8 @@ ENGINE_STOP = 3.5
 """Seconds from TERM to the end of a stand-in that must be killed; others take 0.5. Real engines: up to 60."""
 ENDED, LOST, STUCK = 3.0, 10.0, 70.0
 """Limits in seconds: to notice the end of a process, a lost machine or keeper, and a unit that is stuck."""
+LONG = 5 * STUCK
+"""Seconds for which a unit has what looks like a hang: 5 times its limit, as 15 minutes are of the default one."""
 FABRIC_PORT = 29501
 
 
@@ -137,6 +139,34 @@ def _guard(rack: ServingRack) -> None:
     text = "9 KiB of memory are available, less than the floor of 10 KiB: ended every container"
     _worker(rack).kernel_log.write_text(f"sparkrack-memory-guard: {text}\n")
     _worker(rack).systemctl("kill")
+
+
+def _key_file(mode: int | None) -> Callable[[ServingRack], None]:
+    """The key that the keeper sends: away, or with this mode."""
+
+    def change(rack: ServingRack) -> None:
+        file = rack.nodes[0].folder / "etc/unit.key"
+        if mode is None:
+            file.rename(file.with_suffix(".away"))
+        else:
+            if file.with_suffix(".away").exists():
+                file.with_suffix(".away").rename(file)
+            file.chmod(mode)
+
+    return change
+
+
+def _queue_full(rack: ServingRack) -> None:
+    (rack.nodes[0].folder / "faults/new").write_text("503")
+    (rack.nodes[0].folder / "faults/new").rename(rack.nodes[0].folder / "faults/status")
+
+
+def _killed_with_clocks_set(seconds: int) -> Callable[[ServingRack], None]:
+    def shift_and_kill(rack: ServingRack) -> None:
+        _clock(seconds)(rack)
+        kill(*_worker(rack).processes())
+
+    return shift_and_kill
 
 
 def _clock(seconds: int) -> Callable[[ServingRack], None]:
@@ -397,6 +427,58 @@ CELLS = (
         AGAIN,
         noticed=LOST + 0.5,
         gone=30.0 + 3.0,
+    ),
+    Cell(
+        "long-prompt",
+        "one prompt is computed for 350 s (15 min with the default times): no counter rises, no completion ends",
+        lambda rack: rack.nodes[0].fault("prefill"),
+        "",
+        UNDISTURBED,
+        lasts=LONG,
+        repair=lambda rack: rack.nodes[0].fault("prefill", False),
+    ),
+    Cell(
+        "queue-full",
+        "503 to every completion for 350 s: the queue is full",
+        _queue_full,
+        "",
+        UNDISTURBED,
+        lasts=LONG,
+        repair=lambda rack: rack.nodes[0].fault("status", False),
+    ),
+    Cell(
+        "key-file-gone",
+        "the file with the API key is gone for 350 s",
+        _key_file(None),
+        "",
+        UNDISTURBED,
+        lasts=LONG,
+        repair=_key_file(0o600),
+    ),
+    Cell(
+        "key-file-open",
+        "the file with the API key has mode 644 for 350 s",
+        _key_file(0o644),
+        "",
+        UNDISTURBED,
+        lasts=LONG,
+        repair=_key_file(0o600),
+    ),
+    Cell(
+        "clock-forward-killed",
+        "clocks set forward by a day, then processes of a rank killed",
+        _killed_with_clocks_set(86400),
+        f"{RANK}{WITHOUT_ASKING}137",
+        AGAIN,
+        clock=True,
+    ),
+    Cell(
+        "clock-back-killed",
+        "clocks set back by a day, then processes of a rank killed",
+        _killed_with_clocks_set(-86400),
+        f"{RANK}{WITHOUT_ASKING}137",
+        AGAIN,
+        clock=True,
     ),
     Cell("clock-forward", "clocks set forward by a day", _clock(86400), "", UNDISTURBED, clock=True),
     Cell("clock-back", "clocks set back by a day", _clock(-86400), "", UNDISTURBED, clock=True),

@@ -95,7 +95,10 @@ class Observation:
     def _report(self) -> tuple[float, str, str] | None:
         """Time, reporter and reason of what is reported by now: the state of the keeper, or a tether for itself."""
         found = []
+        error = self.rack.nodes[0].clock_error
+        wrong = float(error.read_text()) if error else 0.0
         for at, state, _, reason in self.rack.record().get("transitions", []):
+            at -= wrong
             if at >= self.begun and state in ("stuck", "stopping", "held"):
                 found.append((at, "keeper", reason))
                 break

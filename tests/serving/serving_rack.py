@@ -246,7 +246,7 @@ def launcher_lines(count: int, engine: EngineOfTests) -> tuple[RankLaunch, ...]:
         model="toy",
         nodes=names,
         parallel={"tensor": count},
-        context=512,
+        context=engine.context,
         sequences=4,
         args=dict(engine.arguments),
         api={"port": API_PORT, "listen": "management", "key": {"env": "KEY"}},

@@ -8,17 +8,31 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
 import pytest
 
-from tests.serving.engines import STAND_IN
-from tests.serving.serving_rack import API_PORT, KEEPER_PORT, ServingRack, freeze
+from tests.serving.engines import STAND_IN, long_vllm
+from tests.serving.serving_rack import API_PORT, KEEPER_PORT, KEY, ServingRack, freeze, launcher_lines
 
 pytestmark = pytest.mark.parametrize(
     "engine", [STAND_IN.name, pytest.param("vllm", marks=pytest.mark.soak(sampled=False))], indirect=True
 )
+
+
+CLIENT = """
+import http.client, json, sys
+address, port, key, tokens = sys.argv[1:]
+connection = http.client.HTTPConnection(address, int(port))
+body = json.dumps({"model": "toy", "prompt": "a" * int(tokens), "max_tokens": 4, "temperature": 0})
+headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+connection.request("POST", "/v1/completions", body, headers)
+answer = connection.getresponse()
+print(answer.status, answer.read().decode())
+"""
 
 
 class Fault:
@@ -155,6 +169,36 @@ def test_a_frozen_rank_is_stuck(rack: ServingRack) -> None:
     assert rack.reason("stuck") == f"2 completions in a row failed and no counter rose: no answer within {limit:g} s"
     fault.ended()
     rack.wait_for("held")
+
+
+def test_one_long_prompt_does_not_end_the_unit(rack: ServingRack) -> None:
+    """While it is computed in parts no counter rises, and no other completion ends."""
+    # A hang would be found in probe_interval + 2 * probe_limit + lease.
+    times = {"probe_interval": 1.0, "probe_limit": 2.0}
+    if rack.engine.name == STAND_IN.name:
+        rack.up(times=times)
+        rack.start()
+        rack.nodes[0].fault("prefill")
+        looks = rack.requests("/metrics")
+        rack.wait(lambda: rack.requests("/metrics") > looks + 24, "24 looks at the metrics")
+        assert rack.record()["state"] == "busy"
+        rack.nodes[0].fault("prefill", False)
+    else:
+        rack.engine = long_vllm(rack.engine, rack.folder, 65536)
+        rack.launches = launcher_lines(len(rack.nodes), rack.engine)
+        rack.up(times=times)
+        rack.start()
+        head = rack.nodes[0]
+        words = ["ip", "netns", "exec", head.namespace, sys.executable, "-c", CLIENT, head.address, str(API_PORT), KEY]
+        begun = time.monotonic()
+        with subprocess.Popen([*words, "60000"], stdout=subprocess.PIPE, text=True) as client:
+            rack.wait(lambda: client.poll() is not None, "the answer to the long prompt", every=0.5)
+            status, _, text = client.communicate()[0].partition(" ")
+        print(f"a prompt of 60000 tokens took {time.monotonic() - begun:.0f} s")
+        assert (status, '"text":"4444"' in text) == ("200", True), text[:300]
+    rack.wait_for("ready", 1)
+    assert rack.states() == [("gating", 1), ("starting", 1), ("ready", 1)]
+    assert [node.starts for node in rack.nodes] == [1, 1]
 
 
 def test_a_keeper_that_comes_back_disturbs_no_rank(rack: ServingRack) -> None:

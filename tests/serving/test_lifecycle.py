@@ -13,15 +13,18 @@ from tests.serving.test_unit_file import MINIMAL, written
 
 
 class SteppedUnit:
-    """A unit of two ranks whose tethers obey at once. `clock` is both clocks, in seconds."""
+    """A unit of two ranks whose tethers obey at once. `clock` is the monotonic clock, in seconds; that of the day is
+    ahead of it by `step`.
+    """
 
     def __init__(self, folder: Path, **changes: Any) -> None:
         self.unit = serve_unit.load_unit(written(folder, MINIMAL | changes))
         self.clock = 1000.0
+        self.step = 0.0
         self.full = False
         self.saved: dict[str, Any] = {}
         record = serve_lifecycle.UnitRecord("qwen")
-        self.lifecycle = serve_lifecycle.UnitLifecycle(self.unit, record, self.save, self.clock, lambda: self.clock)
+        self.keep(record)
         self.running: dict[int, int] = {}
         self.gates: dict[int, int] = {}
         self.ended: set[int] = set()
@@ -29,6 +32,15 @@ class SteppedUnit:
         self.kernel = ""
         self.skews = [serve_lifecycle.ClockSkew(0.0, 0.01), serve_lifecycle.ClockSkew(0.0, 0.01)]
         self.versions = [self.unit.version, self.unit.version]
+        self.boots = ["boot0", "boot1"]
+        self.clean = [True, True]
+        self.away: set[int] = set()
+
+    def keep(self, record: Any) -> None:
+        """Start a keeper with this record."""
+        self.lifecycle = serve_lifecycle.UnitLifecycle(
+            self.unit, record, self.save, self.clock, lambda: self.clock + self.step
+        )
 
     def save(self, values: dict[str, Any]) -> None:
         if self.full:
@@ -40,7 +52,7 @@ class SteppedUnit:
         until = self.clock + seconds
         while self.clock < until:
             self.clock += 2
-            for rank in range(2):
+            for rank in {0, 1} - self.away:
                 self.ask(rank)
 
     def ask(self, rank: int) -> str:
@@ -51,8 +63,8 @@ class SteppedUnit:
         report = serve_lifecycle.TetherReport(
             state=state,
             generation=self.running.get(rank, 0),
-            boot=f"boot{rank}",
-            clean=True,
+            boot=self.boots[rank],
+            clean=self.clean[rank],
             leaving=False,
             detail="exit code 0",
             gate=gate,
@@ -164,13 +176,144 @@ def test_a_unit_is_not_ready_before_all_its_ranks_run(unit: SteppedUnit) -> None
     unit.prove()
 
 
-def test_a_clock_that_is_set_back_gives_no_restart(unit: SteppedUnit) -> None:
+# Time
+
+
+@pytest.mark.parametrize("step", [3600.0, -3600.0])
+def test_how_long_a_unit_ran_is_not_asked_of_the_clock_of_the_day(unit: SteppedUnit, step: float) -> None:
+    unit.up()
+    unit.pass_by(500 if step > 0 else 2400)
+    unit.step = step
+    unit.ended.add(1)
+    unit.pass_by(8)
+    assert unit.record.state == ("held" if step > 0 else "starting")
+    assert ("it ended within 600 s of its start" in unit.record.reason) == (step > 0)
+
+
+def test_a_unit_was_ready_though_the_clock_was_set_back_while_it_loaded(unit: SteppedUnit) -> None:
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    unit.pass_by(8)
+    unit.step = -7200.0
+    unit.pass_by(92)
+    unit.prove()
+    assert 90 < unit.record.figures["ready_s"] <= 110
+    unit.pass_by(700)
+    unit.ended.add(1)
+    unit.pass_by(8)
+    assert (unit.record.state, unit.record.generation) == ("starting", 2)
+
+
+def test_the_seconds_of_the_gates_are_not_those_of_a_clock_that_was_set(unit: SteppedUnit) -> None:
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    unit.step = 86400.0
+    unit.pass_by(8)
+    assert 0 < unit.record.figures["gates_s"] <= 10
+
+
+def test_a_restart_recorded_in_the_future_does_not_count(unit: SteppedUnit) -> None:
+    unit.up()
     unit.record.restarts = [unit.clock + 1e6]
+    unit.pass_by(700)
+    unit.ended.add(1)
+    unit.pass_by(8)
+    assert (unit.record.state, unit.record.generation) == ("starting", 2)
+    assert len(unit.record.restarts) == 1
+
+
+def test_a_clock_that_is_set_gives_no_second_restart_while_the_keeper_lives(unit: SteppedUnit) -> None:
+    for step in (-1e6, 1e6):
+        unit.up()
+        unit.pass_by(700)
+        unit.ended.add(1)
+        unit.pass_by(8)
+        assert unit.record.state == "starting"
+        unit.prove()
+        unit.step += step
+        unit.pass_by(700)
+        unit.ended.add(1)
+        unit.pass_by(8)
+        assert "not restarted: 1 restarts within 21600 s" in unit.record.reason
+
+
+def test_a_start_by_the_operator_clears_the_budget(unit: SteppedUnit) -> None:
+    unit.up()
+    for state in ("starting", "held"):
+        unit.pass_by(700)
+        unit.ended.add(1)
+        unit.pass_by(8)
+        assert unit.record.state == state
+        if state == "starting":
+            unit.prove()
+    unit.up()
+    assert unit.record.restarts == []
+    unit.pass_by(700)
+    unit.ended.add(1)
+    unit.pass_by(8)
+    assert unit.record.state == "starting"
+
+
+def test_a_keeper_that_came_back_knows_how_long_the_unit_ran_at_least(unit: SteppedUnit) -> None:
+    """Also when the clock was set back while it was away."""
+    unit.up()
+    unit.step = -86400.0
+    unit.keep(serve_lifecycle.UnitRecord.of(dict(unit.saved), "qwen"))
+    unit.pass_by(700)
+    unit.ended.add(1)
+    unit.pass_by(8)
+    assert (unit.record.state, unit.record.generation) == ("starting", 2)
+
+
+def test_a_start_of_50_minutes_is_not_ended(unit: SteppedUnit) -> None:
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    for _ in range(50):
+        unit.pass_by(60)
+        unit.lifecycle.missed(1, "Connection refused", unit.clock)
+    assert unit.record.state == "starting"
+    unit.prove()
+    unit.lifecycle.wished("down", False, unit.clock)
+    unit.pass_by(8)
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    unit.pass_by(8 + unit.unit.times.ready_limit)
+    assert unit.record.reason.startswith("no correct completion within 5400 s")
+
+
+# What is kept of the past
+
+
+def test_the_reason_of_a_failure_outlives_days_of_load(unit: SteppedUnit) -> None:
     unit.up()
     unit.pass_by(700)
     unit.ended.add(1)
     unit.pass_by(8)
-    assert unit.record.state == "held"
+    unit.prove()
+    for busy in [True, False] * 50:
+        unit.lifecycle.proved(2, 0.5, busy, unit.clock)
+        unit.pass_by(2)
+        assert unit.record.state == ("busy" if busy else "ready")
+    assert any("spark2 (rank 1) ended without being asked to" in one[3] for one in unit.record.transitions)
+    assert [one[1] for one in unit.record.transitions][-2:] == ["starting", "ready"]
+
+
+def test_a_start_after_a_power_loss_while_it_stopped_waits_for_every_machine(unit: SteppedUnit) -> None:
+    unit.up()
+    unit.pass_by(700)
+    assert unit.lifecycle.wished("down", False, unit.clock)[0]
+    unit.away.add(1)
+    unit.pass_by(30)
+    assert unit.record.state == "stopping"
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    unit.away.clear()
+    unit.running.pop(1)
+    unit.boots[1], unit.clean[1] = "boot1 again", False
+    unit.pass_by(8)
+    assert (unit.record.state, unit.running) == ("held", {})
+    assert unit.record.reason == "spark2 ended without a clean shutdown while the unit ran"
+    done, text = unit.lifecycle.wished("up", False, unit.clock)
+    assert (done, "reboot spark1, or use --anyway" in text) == (False, True)
+    unit.boots[0], unit.clean[1] = "boot0 again", True
+    unit.pass_by(2)
+    unit.up()
+    assert unit.record.state == "ready"
 
 
 def test_a_full_disk_ends_no_unit_and_starts_none(unit: SteppedUnit) -> None:
@@ -216,13 +359,31 @@ def test_a_probe_of_an_earlier_generation_counts_nothing(unit: SteppedUnit) -> N
         {"name": "other"},
         {"generation": "1"},
         {"restarts": ["yesterday"]},
+        {"restarts": [True]},
         {"boots": [1]},
-        {"unknown": 1},
+        {"generation": True},
+        {"started": True},
+        {"figures": {"ready_s": "1"}},
+        {"failed_gates": {"spark1": 1}},
+        {"transitions": [1, 2]},
+        {"transitions": [[1.0, "ready", 1]]},
+        {"transitions": [[1.0, "ready", "1", "x"]]},
     ],
 )
 def test_a_garbled_record_is_refused(values: dict[str, Any]) -> None:
     with pytest.raises(serve_unit.ServeError, match="the state file"):
         serve_lifecycle.UnitRecord.of(values, "qwen")
+
+
+def test_a_record_of_another_release_is_read_with_what_it_has(unit: SteppedUnit) -> None:
+    unit.up()
+    for name in unit.saved:
+        values = {key: value for key, value in unit.saved.items() if key not in (name,)} | {"of a later release": [1]}
+        record = serve_lifecycle.UnitRecord.of(values, "qwen")
+        default = getattr(serve_lifecycle.UnitRecord("qwen"), name)
+        assert getattr(record, name) == default
+        if name != "generation":
+            assert record.generation == 1
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import threading
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_tether, serve_unit
+from tests.serving.serve_modules import serve_keeper, serve_lifecycle, serve_tether, serve_unit
 from tests.serving.test_unit_file import MINIMAL, written
 
 START = "start sparkrack-serve-qwen.service"
@@ -29,9 +33,16 @@ class LoneTether:
             for name, file in (("systemctl", folder / "systemctl"), ("journalctl", self.journal))
         }
         values = MINIMAL | {"secret_file": str(folder / "secret"), **commands}
-        unit = serve_unit.load_unit(written(folder, values))
-        self.tether = serve_tether.Tether(unit, unit.rank(1), str(folder / "state"), str(folder / "boot"))
-        self.tether._service = serve_tether.ServiceState("inactive")
+        self.folder = folder
+        self.unit = serve_unit.load_unit(written(folder, values))
+        self.tether = self.begin()
+
+    def begin(self) -> Any:
+        """Start a tether."""
+        paths = str(self.folder / "state"), str(self.folder / "boot")
+        tether = serve_tether.Tether(self.unit, self.unit.rank(1), *paths)
+        tether._service = serve_tether.ServiceState("inactive")
+        return tether
 
     def run(self, generation: int, verdict: tuple[int, bool, str] | None) -> list[str]:
         """Return what systemctl was asked for after the order to run, with this verdict of the gate."""
@@ -92,3 +103,85 @@ def test_a_fault_that_the_kernel_logged_forbids_another_start(lone: LoneTether, 
 def test_a_kernel_log_that_cannot_be_read_forbids_another_start(lone: LoneTether, script: str, reason: str) -> None:
     lone.journal.write_text(script)
     assert lone.tether._kernel_fault() == f"the kernel's log cannot be read: {reason}"
+
+
+def test_a_tether_reads_the_record_of_another_release(lone: LoneTether) -> None:
+    file = lone.folder / "state/qwen.rank.json"
+    before = serve_tether.RankRecord("boot1", 7, running=True, invocation="x", started=12.5, kernel="Xid")
+    for name in asdict(before):
+        values = {key: value for key, value in asdict(before).items() if key != name} | {"of a later release": 1}
+        file.write_text(json.dumps(values))
+        record = lone.begin().record
+        default = asdict(serve_tether.RankRecord("boot1"))[name]
+        assert asdict(record) == {**asdict(before), "ended_clean": False, name: default}
+        assert json.loads(file.read_text()) == asdict(record)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not JSON: Expecting"),
+        ("[1]", "expected an object"),
+        ('{"generation": true}', "generation is True"),
+        ('{"generation": "7"}', "generation is '7'"),
+        ('{"started": "x"}', "started is 'x'"),
+    ],
+)
+def test_a_damaged_record_of_a_rank_is_refused_with_the_file_and_what_repairs_it(
+    lone: LoneTether, content: str, said: str
+) -> None:
+    file = lone.folder / "state/qwen.rank.json"
+    file.write_text(content)
+    with pytest.raises(serve_unit.ServeError) as refused:
+        lone.begin()
+    assert str(refused.value).startswith(f"{file}: {said}")
+    assert str(refused.value).endswith("; stop the rank (`systemctl stop sparkrack-serve-qwen`) and remove the file")
+    file.unlink()
+    assert lone.begin().record.generation == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "not JSON: "),
+        ("[1]", "expected an object"),
+        ('{"generation": true}', "the state file: generation is True"),
+    ],
+)
+def test_a_damaged_record_of_a_unit_is_refused_with_the_file_and_what_repairs_it(
+    lone: LoneTether, content: str, said: str
+) -> None:
+    file = lone.folder / "qwen.record"
+    file.write_text(content)
+    with pytest.raises(serve_unit.ServeError) as refused:
+        serve_keeper._read_unit_record(str(file), lone.unit)
+    assert str(refused.value).startswith(f"{file}: {said}")
+    assert str(refused.value).endswith(
+        "; stop keeper and tethers on all nodes (`systemctl stop sparkrack-serve-qwen-keeper "
+        "sparkrack-serve-qwen-tether`), remove the file, and run `sparkrack apply --only serving`"
+    )
+    file.unlink()
+    assert serve_keeper._read_unit_record(str(file), lone.unit).state == "down"
+
+
+def test_a_unit_whose_key_cannot_be_read_is_not_started(tmp_path: Path) -> None:
+    """Nothing would prove it after its load."""
+    key = tmp_path / "token"
+    api = {"address": "127.0.0.1", "port": 8000, "key_file": str(key)}
+    unit = serve_unit.load_unit(written(tmp_path, MINIMAL | {"api": api}))
+    record = serve_lifecycle.UnitRecord("qwen")
+    lifecycle = serve_lifecycle.UnitLifecycle(unit, record, lambda _: None, 0.0)
+    server: Any = object.__new__(serve_keeper.KeeperServer)
+    server.unit, server.lifecycle, server.lock = unit, lifecycle, threading.Lock()
+    asked = {"unit": "qwen", "nonce": "n", "kind": "wish", "wish": "up"}
+    skew = serve_lifecycle.ClockSkew(0.0, 0.0)
+    assert server._handle(asked, skew) == {
+        "done": False,
+        "text": f"unit qwen is not started: {key}: No such file or directory",
+    }
+    assert record.state == "down"
+    key.write_text("k" * 24)
+    key.chmod(0o600)
+    assert server._handle(asked, skew)["done"]
+    key.unlink()
+    assert server._handle(asked, skew) == {"done": True, "text": "unit qwen is gating"}

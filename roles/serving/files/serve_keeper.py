@@ -28,7 +28,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -129,6 +129,11 @@ class KeeperServer:
         if kind == "status":
             return {**self.lifecycle.status(now), "former": self.former}
         if kind == "wish" and content.get("wish") in ("up", "down"):
+            if content["wish"] == "up" and self.lifecycle.record.state in ("down", "held"):
+                try:
+                    serve_probe.read_key(self.unit)  # without it nothing would prove the unit after its load
+                except serve_probe.KeyFileError as error:
+                    return {"done": False, "text": f"unit {self.unit.name} is not started: {error}"}
             done, text = self.lifecycle.wished(content["wish"], content.get("anyway") is True, now)
             log(f"wish {content['wish']}: {text}")
             return {"done": done, "text": text}
@@ -143,12 +148,26 @@ class KeeperServer:
 
 
 class Prober:
-    """Proves the running generation, in a thread of its own: a completion, or counters that rise."""
+    """Proves the running generation, in a thread of its own: a completion, or metrics that move.
 
-    def __init__(self, unit: ServedUnit, lifecycle: UnitLifecycle, lock: threading.Lock) -> None:
+    `clock` and `sleep`: the monotonic clock, and what waits by it.
+    """
+
+    def __init__(
+        self,
+        unit: ServedUnit,
+        lifecycle: UnitLifecycle,
+        lock: threading.Lock,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.unit, self.lifecycle, self.lock = unit, lifecycle, lock
+        self._clock, self._sleep = clock, sleep
         self._request: serve_probe.ApiRequest | None = None
         self._generation = 0
+        self._due = 0.0
+        self._seen: Mapping[str, float] = {}
+        self._failed = ""
 
     def cancel_stale(self) -> None:
         """End a request to a generation that no longer runs. The caller holds the lock."""
@@ -158,73 +177,120 @@ class Prober:
 
     def run(self) -> None:
         """Probe for good."""
-        times = self.unit.times
-        generation, due = 0, 0.0
-        seen: dict[str, float] = {}
         while True:
-            time.sleep(min(TICK, times.ask))
-            with self.lock:
-                record = self.lifecycle.record
-                state, misses = record.state, self.lifecycle.misses
-                if record.generation != generation:
-                    generation, seen, due = record.generation, {}, 0.0
-            now = time.monotonic()
-            if state == "draining":
-                self._drain(generation)
-                continue
-            if state not in RUNNING or now < due:
-                continue
-            if state == "starting":
-                proven = self._complete(generation, times.first_limit, {})
-                seen = self._counters(generation) if proven else {}
-                with self.lock:
-                    ready = self.lifecycle.record.state == "ready"
-                due = time.monotonic() + (times.probe_interval if ready else times.ask)
-                continue
-            before = seen
-            seen = self._counters(generation)
-            if misses == 0 and serve_probe.rose(before, seen):
-                with self.lock:
-                    self.lifecycle.proved(generation, 0.0, True, time.monotonic())
-                due = time.monotonic() + times.busy_interval
-            elif self._complete(generation, times.probe_limit, seen):
-                # What the probe itself adds to the counters is not taken for load.
-                seen = self._counters(generation)
-                due = time.monotonic() + times.probe_interval
-            else:
-                # A rank that ended is reported within a lease: that reason comes before a second miss.
-                due = time.monotonic() + times.lease
+            self._sleep(min(TICK, self.unit.times.ask))
+            self.step()
 
-    def _complete(self, generation: int, limit: float, before: dict[str, float]) -> bool:
-        begun = time.monotonic()
+    def step(self) -> None:
+        """Do what is due."""
+        times = self.unit.times
+        with self.lock:
+            record = self.lifecycle.record
+            state, generation, misses = record.state, record.generation, self.lifecycle.misses
+        if generation != self._generation:
+            self._generation, self._due, self._seen, self._failed = generation, 0.0, {}, ""
+        if state == "draining":
+            self._drain(generation)
+        elif state not in RUNNING or self._clock() < self._due:
+            return
+        elif state == "starting":
+            self._complete(generation, times.first_limit)
+        elif self._failed:
+            self._judge(generation)
+        else:
+            found = self._progress()
+            if serve_probe.moved(self.unit, self._seen, found):
+                self._alive(generation, "counters rise")
+                self._seen, self._due = found, self._clock() + times.busy_interval
+            else:
+                # What has moved since the first miss is progress still at the second one.
+                self._seen = self._seen if misses else found
+                self._complete(generation, times.probe_limit)
+
+    def _complete(self, generation: int, limit: float) -> None:
+        """Ask for a completion, and set what is done next, and when."""
+        times, begun = self.unit.times, self._clock()
+        with self.lock:
+            starting, misses = self.lifecycle.record.state == "starting", self.lifecycle.misses
+        looks: list[Mapping[str, float]] = []
+        # SGLang counts a prompt before it computes it: what the probe itself moves so is not progress.
+        look = threading.Timer(min(times.lease, limit / 2), lambda: looks.append(self._progress()))
+        look.daemon = True
+        look.start()
         request = self._begin(generation, limit)
         try:
             serve_probe.complete(self.unit, request)
         except ServeError as error:
-            wrong = isinstance(error, serve_probe.WrongAnswerError)
-            progress = not wrong and bool(before) and serve_probe.rose(before, self._counters(generation))
+            ours = isinstance(error, serve_probe.KeyFileError if starting else serve_probe.OwnFaultError)
+            self._remark(f"no completion can be asked for: {error}" if ours else "")
+            if starting:
+                if not ours:
+                    self._missed(generation, str(error))
+                self._due = self._clock() + times.ask
+            elif ours:
+                self._due = self._clock() + times.probe_interval
+            elif isinstance(error, serve_probe.BusyError):
+                self._alive(generation, f"the engine takes no more requests now: {error}")
+                self._due = self._clock() + times.probe_interval
+            elif isinstance(error, serve_probe.WrongAnswerError):
+                self._missed(generation, str(error))
+                # What it computed for another answer is not progress.
+                self._seen, self._due = {}, self._clock() + times.lease
+            else:
+                look.cancel()
+                look.join()
+                if not misses or not self._seen:
+                    self._seen = looks[0] if looks else self._progress()
+                # An engine that fails at once is waited for as long as one that does not answer.
+                self._failed, self._due = str(error), begun + limit
+        else:
+            self._remark("")
             with self.lock:
-                if progress:
-                    self.lifecycle.proved(generation, 0.0, True, time.monotonic())
-                else:
-                    self.lifecycle.missed(generation, str(error), time.monotonic())
-            return progress
+                self.lifecycle.proved(generation, self._clock() - begun, False, self._clock())
+                starting = self.lifecycle.record.state == "starting"
+            # What the probe itself adds to the counters is not taken for load.
+            self._seen = self._progress()
+            self._due = self._clock() + (times.ask if starting else times.probe_interval)
+        finally:
+            look.cancel()
+
+    def _judge(self, generation: int) -> None:
+        """Take a completion that failed for a miss, unless the engine has computed meanwhile."""
+        found, failed, self._failed = self._progress(), self._failed, ""
+        if serve_probe.moved(self.unit, self._seen, found):
+            self._alive(generation, "counters rise")
+            self._seen, self._due = found, self._clock() + self.unit.times.probe_interval
+        else:
+            self._missed(generation, failed)
+            # A rank that ended is reported within a lease: that reason comes before a second miss.
+            self._due = self._clock() + self.unit.times.lease
+
+    def _alive(self, generation: int, why: str) -> None:
         with self.lock:
-            self.lifecycle.proved(generation, time.monotonic() - begun, False, time.monotonic())
-        return True
+            self.lifecycle.proved(generation, 0.0, True, self._clock(), why)
+
+    def _missed(self, generation: int, why: str) -> None:
+        with self.lock:
+            self.lifecycle.missed(generation, why, self._clock())
+
+    def _remark(self, text: str) -> None:
+        """Say what is wrong with the probe itself, once; an empty text ends it."""
+        with self.lock:
+            before, self.lifecycle.remark = self.lifecycle.remark, line(text)
+        if before != line(text):
+            log(text or "completions can be asked for again")
 
     def _drain(self, generation: int) -> None:
         """Count the requests once, while a unit that is asked to stop lets them end."""
         limit = min(METRICS_LIMIT, self.unit.times.probe_limit)
         found = serve_probe.requests(self.unit, self._begin(generation, limit))
         with self.lock:
-            self.lifecycle.drained(generation, found, time.monotonic())
-        time.sleep(min(DRAIN_LOOK, self.unit.times.ask))
+            self.lifecycle.drained(generation, found, self._clock())
+        self._sleep(min(DRAIN_LOOK, self.unit.times.ask))
 
-    def _counters(self, generation: int) -> dict[str, float]:
-        return dict(
-            serve_probe.counters(self.unit, self._begin(generation, min(METRICS_LIMIT, self.unit.times.probe_limit)))
-        )
+    def _progress(self) -> Mapping[str, float]:
+        request = serve_probe.ApiRequest(self.unit, min(METRICS_LIMIT, self.unit.times.probe_limit))
+        return serve_probe.progress(self.unit, request)
 
     def _begin(self, generation: int, limit: float) -> serve_probe.ApiRequest:
         request = serve_probe.ApiRequest(self.unit, limit)
@@ -239,11 +305,9 @@ def run(unit: ServedUnit, former: int | None, folder: str) -> NoReturn:
     Raises ServeError or OSError when it cannot start.
     """
     secret = read_secret(unit)
-    serve_probe.read_key(unit)
     Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
     path = f"{folder}/{unit.name}.json"
-    values = read_record(path)
-    record = UnitRecord.of(values, unit.name) if values is not None else UnitRecord(unit.name)
+    record = _read_unit_record(path, unit)
     lock = threading.Lock()
     logged = [record.state, record.generation]
 
@@ -269,6 +333,20 @@ def run(unit: ServedUnit, former: int | None, folder: str) -> NoReturn:
         if time.monotonic() - reported >= ALIVE:
             reported = time.monotonic()
             report_alive()
+
+
+def _read_unit_record(path: str, unit: ServedUnit) -> UnitRecord:
+    """Return the record of the unit, a new one where there is none. Raises ServeError with the file and its repair."""
+    try:
+        values = read_record(path)
+        return UnitRecord(unit.name) if values is None else UnitRecord.of(values, unit.name)
+    except ServeError as error:
+        named = str(error) if str(error).startswith(path) else f"{path}: {error}"
+        services = f"sparkrack-serve-{unit.name}-keeper sparkrack-serve-{unit.name}-tether"
+        raise ServeError(
+            f"{named}; stop keeper and tethers on all nodes (`systemctl stop {services}`), remove the file, and run "
+            "`sparkrack apply --only serving`"
+        ) from None
 
 
 def _or_end(target: Callable[[], None]) -> None:

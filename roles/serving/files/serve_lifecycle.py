@@ -50,20 +50,34 @@ class UnitRecord:
 
     @classmethod
     def of(cls, values: dict[str, Any], name: str) -> UnitRecord:
-        """Return a record from its JSON object. Raises ServeError when it is none."""
+        """Return a record from its JSON object: of another release it may have a field more, or lack one, which then
+        has its default. Raises ServeError when a value is not one of its field.
+        """
         kinds = {one.name: type(getattr(cls(name), one.name)) for one in fields(cls)}
-        numbers = (int, float)
+        values = {key: value for key, value in values.items() if key in kinds}
         for key, value in values.items():
-            if key not in kinds or not isinstance(value, numbers if kinds[key] is float else kinds[key]):
+            if not (_is_number(value) if kinds[key] is float else type(value) is kinds[key]):
                 raise ServeError(f"the state file: {line(key)} is {line(repr(value), 80)}")
         record = cls(**{"name": name, **values})
-        if not all(isinstance(at, numbers) for at in record.restarts):
-            raise ServeError("the state file: restarts has a value that is no time")
+        if not all(_is_number(at) for at in record.restarts):
+            raise ServeError("the state file: restarts has a value that is not a time")
         if not all(isinstance(boot, str) for boot in record.boots + record.unplanned):
-            raise ServeError("the state file: boots has a value that is no boot ID")
+            raise ServeError("the state file: boots has a value that is not a boot ID")
+        if not all(_is_number(value) for value in record.figures.values()):
+            raise ServeError("the state file: figures has a value that is not a number")
+        if not all(isinstance(reason, str) for reason in record.failed_gates.values()):
+            raise ServeError("the state file: failed_gates has a value that is not a text")
+        for one in record.transitions:
+            right = isinstance(one, list) and len(one) == 4 and _is_number(one[0])
+            if not right or [type(value) for value in one[1:]] != [str, int, str]:
+                raise ServeError(f"the state file: transitions has {line(repr(one), 80)}")
         if record.name != name or record.state not in STATES or record.wish not in ("up", "down"):
             raise ServeError(f"the state file: name {record.name!r}, state {record.state!r}, wish {record.wish!r}")
         return record
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class ClockSkew(NamedTuple):
@@ -166,7 +180,10 @@ class UnitLifecycle:
         self.requests: int | None = None
         self.last_probe = "no completion was tried"
         self.unsaved = ""
-        self._entered = now
+        self.remark = ""
+        self._entered = self._created = now
+        self._begun: float | None = None
+        self._restarts: dict[float, float] = {}
         self._heard = dict.fromkeys(range(len(unit.ranks)), now)
         self._confirmed = dict(self._heard)
 
@@ -210,15 +227,15 @@ class UnitLifecycle:
                 names = [rank.node for rank in self.unit.ranks if not self._restarted(rank.number, record.unplanned)]
                 if names:
                     return False, f"{record.reason}; reboot {', '.join(names)}, or use --anyway"
-            record.wish, record.unplanned = "up", []
+            record.wish, record.unplanned, record.restarts = "up", [], []
             self._gate("asked to start", now)
             return True, f"unit {record.name} is starting: generation {record.generation}"
-        record.wish = "up"
+        record.wish, record.restarts = "up", []
         self._store()
         return True, f"unit {record.name} is {record.state}"
 
-    def proved(self, generation: int, seconds: float, busy: bool, now: float) -> None:
-        """Take a correct completion, which took so many seconds, or with `busy` a counter that rose instead."""
+    def proved(self, generation: int, seconds: float, busy: bool, now: float, why: str = "counters rise") -> None:
+        """Take a correct completion, which took so many seconds, or with `busy` a sign of life instead: `why`."""
         record = self.record
         if generation != record.generation or record.state not in RUNNING:
             return
@@ -229,10 +246,10 @@ class UnitLifecycle:
             if busy or not all(self._runs(rank) for rank in self.unit.ranks):
                 return
             record.proven = self._clock()
-            record.figures["ready_s"] = round(record.proven - record.started, 1)
+            record.figures["ready_s"] = round(self._ran(now), 1)
             self._enter("ready", "a completion gave the known answer", now)
         elif record.state == "ready" and busy:
-            self._enter("busy", "counters rise", now)
+            self._enter("busy", why, now)
         elif record.state == "busy" and not busy:
             self._enter("ready", "a completion gave the known answer", now)
 
@@ -275,7 +292,7 @@ class UnitLifecycle:
                 if self.requests == 0:
                     left = "0 ran at the last look"
                 self._enter("stopping", f"asked to stop; {times.drain:g} s for requests are over, {left}", now)
-            elif record.state == "starting" and now - self._entered > times.ready_limit:
+            elif record.state == "starting" and now - self._entered > times.ready_limit and not self.remark:
                 text = f"no correct completion within {times.ready_limit:g} s: {self.last_probe}"
                 self._enter("stopping", text, now, cause="failed")
         elif record.state == "gating":
@@ -309,6 +326,7 @@ class UnitLifecycle:
             "version": self.unit.version,
             "misses": self.misses,
             "unsaved": self.unsaved,
+            "remark": self.remark,
             "ranks": ranks,
             "unconfirmed": unconfirmed,
         }
@@ -346,8 +364,9 @@ class UnitLifecycle:
             self._enter("held", "; ".join(failed), now, cause="gate")
         elif not open_gates:
             record.boots = [self.reports[rank.number].boot for rank in self.unit.ranks]
-            record.started = self._clock()
-            record.figures = {"gates_s": round(record.started - record.since, 1)}
+            record.started, record.proven = self._clock(), 0.0
+            record.figures = {"gates_s": round(now - self._entered, 1)}
+            self._begun = now
             self.misses, self.last_probe = 0, "no completion was tried"
             self._enter("starting", "all gates passed", now)
         elif now - self._entered > limit:
@@ -355,11 +374,15 @@ class UnitLifecycle:
             for rank in open_gates:
                 report = self.reports.get(rank.number)
                 fresh = report and self._fresh(rank, now)
-                state = f"is {report.state}" if report and fresh else "does not report"
+                state = f"is {report.state}" if report and fresh else f"does not report ({self._journal(rank)})"
                 if report and fresh and report.gate and abs(report.skew.ahead) + report.skew.bound > times.clock_limit:
                     state = f"answers so late that its clock is known to {report.skew.bound:.1f} s only"
                 states.append(f"{rank} {state}")
             self._enter("held", f"no verdict of every gate within {limit:g} s: {', '.join(states)}", now, cause="gate")
+
+    def _journal(self, rank: ServedRank) -> str:
+        """Return where a tether that does not report says why, such as a record that it cannot read."""
+        return f"`journalctl -u sparkrack-serve-{self.unit.name}-tether` on {rank.node} may say why"
 
     def _wrong_version(self, report: TetherReport, gate: tuple[int, bool, str] | None) -> str:
         """Return why a node must not start its rank: its files are not those of the same `apply` as the keeper's. Files
@@ -421,10 +444,10 @@ class UnitLifecycle:
             reason = f"{', '.join(unclean)} ended without a clean shutdown while the unit ran"
         if record.wish == "down":
             self._enter("down", reason, now)
-        elif record.cause == "asked":
-            self._gate("asked to start", now)
         elif unclean:
             self._enter("held", reason, now, cause="machine")
+        elif record.cause == "asked":
+            self._gate("asked to start", now)
         elif rebooted:
             names = ", ".join(rank.node for rank in rebooted)
             if self.unit.boot == "start":
@@ -437,21 +460,36 @@ class UnitLifecycle:
             if self.reports[rank.number].kernel
         ]:
             self._enter("held", f"{reason}; not restarted: {'; '.join(kernel)}", now)
-        elif record.proven <= record.started:
+        elif not record.proven:
             self._enter("held", f"{reason}; not restarted: it was never ready", now)
-        elif record.since - record.started < budget.uptime:
+        elif self._ran(self._entered) < budget.uptime:
             text = f"{reason}; not restarted: it ended within {budget.uptime:g} s of its start"
             self._enter("held", text, now)
         else:
             clock = self._clock()
-            # A time in the future, after the clock was set back, counts too.
-            record.restarts = [at for at in record.restarts if clock - at < budget.within]
+            record.restarts = [at for at in record.restarts if 0 <= self._restart_age(at, now) < budget.within]
             if len(record.restarts) >= budget.times:
                 text = f"{reason}; not restarted: {len(record.restarts)} restarts within {budget.within:g} s"
                 self._enter("held", text, now)
             else:
                 record.restarts.append(clock)
+                self._restarts[clock] = now
                 self._gate(f"restart {len(record.restarts)} of {budget.times}: {reason}", now)
+
+    def _ran(self, until: float) -> float:
+        """Return the seconds from the start of the ranks to `until` of the monotonic clock. Where this keeper did not
+        start them, the clock of the day tells, and they ran for at least as long as this keeper.
+        """
+        if self._begun is not None:
+            return until - self._begun
+        ended = self._clock() if self.record.state in RUNNING else self.record.since
+        return max(ended - self.record.started, until - self._created)
+
+    def _restart_age(self, at: float, now: float) -> float:
+        """Return the seconds since a restart, below 0 for one in the future: the clock was set back since an earlier
+        keeper made it. Those of this keeper count by the monotonic clock.
+        """
+        return now - self._restarts[at] if at in self._restarts else self._clock() - at
 
     def _gate(self, reason: str, now: float) -> None:
         self.record.generation += 1
@@ -460,13 +498,18 @@ class UnitLifecycle:
 
     def _enter(self, state: str, reason: str, now: float, cause: str = "") -> None:
         record = self.record
+        # From ready to busy and back a unit goes each minute, which would push the reason of a failure out.
+        kept = not (record.state in SERVING and state in SERVING)
         record.state, record.reason, record.since = state, reason, self._clock()
         self.requests = None
+        if state not in RUNNING:
+            self.remark = ""
         record.cause = cause or record.cause
-        record.transitions = [
-            *record.transitions[1 - TRANSITIONS_KEPT :],
-            [round(record.since, 3), state, record.generation, reason],
-        ]
+        if kept:
+            record.transitions = [
+                *record.transitions[1 - TRANSITIONS_KEPT :],
+                [round(record.since, 3), state, record.generation, reason],
+            ]
         self._entered = now
         self._store()
 

@@ -1,4 +1,4 @@
-"""Proof that an engine serves: a completion with a known answer through its OpenAI API, or counters that rise.
+"""Proof that an engine serves: a completion with a known answer through its OpenAI API, or metrics that move.
 
 /health is not asked: an engine answers it with 200 beside a dead rank (seen with vLLM 0.32).
 """
@@ -21,6 +21,20 @@ _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{.*\})? ([0-9.eE+-]+)(?: -?
 
 class WrongAnswerError(ServeError):
     """The engine completed the prompt, and not with the known answer. What it computed for that is no progress."""
+
+
+class BusyError(ServeError):
+    """The engine lives and does not take the request: HTTP status 429 or 503, such as of SGLang's full queue. Its
+    scheduler gives that answer between two steps, so an engine that hangs does not.
+    """
+
+
+class OwnFaultError(ServeError):
+    """The probe itself is wrong, and says nothing of the engine: the API refuses its key, its model or its form."""
+
+
+class KeyFileError(OwnFaultError):
+    """The file with the API key cannot be read, or has no key."""
 
 
 class ApiRequest:
@@ -66,18 +80,21 @@ class ApiRequest:
 
 
 def read_key(unit: ServedUnit) -> str | None:
-    """Return the API key, None when the unit has none. Raises ServeError, which never quotes it."""
+    """Return the API key, None when the unit has none. Raises KeyFileError, which never quotes it."""
     if unit.key_file is None:
         return None
-    key = read_private(unit.key_file).strip()
+    try:
+        key = read_private(unit.key_file).strip()
+    except ServeError as error:
+        raise KeyFileError(str(error)) from None
     if not key or not all(33 <= byte <= 126 for byte in key):
-        raise ServeError(f"{unit.key_file}: expected a key of printable characters without spaces")
+        raise KeyFileError(f"{unit.key_file}: expected a key of printable characters without spaces")
     return key.decode("ascii")
 
 
 def complete(unit: ServedUnit, request: ApiRequest) -> None:
-    """Ask for the known answer. Raises ServeError with a clause that says why this is no proof, WrongAnswerError when
-    there is another answer.
+    """Ask for the known answer. Raises ServeError with a clause that says why this is not a proof: WrongAnswerError
+    when there is another answer, BusyError when the engine takes no request now, OwnFaultError when the fault is here.
     """
     probe = unit.probe
     body = {"model": unit.model, "prompt": probe.prompt, "max_tokens": probe.max_tokens, "temperature": 0}
@@ -86,7 +103,7 @@ def complete(unit: ServedUnit, request: ApiRequest) -> None:
     # An engine may quote the key that it refuses.
     shown = line(content.decode(errors="replace").replace(key or "\0", "(key)"), 120)
     if status != 200:
-        raise ServeError(f"HTTP status {status}: {shown}")
+        raise refusal(status)(f"HTTP status {status}: {shown}")
     try:
         text = json.loads(content)["choices"][0]["text"]
     except (ValueError, LookupError, TypeError):
@@ -95,9 +112,18 @@ def complete(unit: ServedUnit, request: ApiRequest) -> None:
         raise WrongAnswerError(f"the answer is {line(repr(text), 80)}, expected {probe.answer!r}")
 
 
-def counters(unit: ServedUnit, request: ApiRequest) -> Mapping[str, float]:
-    """Return the progress counters of the engine, each summed over its labels; nothing when they cannot be read."""
-    return _samples(request, unit.probe.counters)
+def refusal(status: int) -> type[ServeError]:
+    """Return what an HTTP status other than 200 says. 408 is an answer of a server that waited too long."""
+    if status in (429, 503):
+        return BusyError
+    return OwnFaultError if 400 <= status < 500 and status != 408 else ServeError
+
+
+def progress(unit: ServedUnit, request: ApiRequest) -> Mapping[str, float]:
+    """Return counters, gauges and requests of the engine, each summed over its labels; nothing when they cannot be
+    read.
+    """
+    return _samples(request, (*unit.probe.counters, *unit.probe.gauges, *unit.requests))
 
 
 def requests(unit: ServedUnit, request: ApiRequest) -> int | None:
@@ -125,6 +151,13 @@ def _samples(request: ApiRequest, names: Collection[str]) -> dict[str, float]:
     return found
 
 
-def rose(before: Mapping[str, float], after: Mapping[str, float]) -> bool:
-    """Return whether a counter is higher than before."""
-    return any(value > before[name] for name, value in after.items() if name in before)
+def moved(unit: ServedUnit, before: Mapping[str, float], after: Mapping[str, float]) -> bool:
+    """Return whether the engine has computed between two looks: a counter rose, or a gauge changed while the engine
+    has requests. Without requests a gauge changes when the cache is cleared, and by the probe itself.
+    """
+    both = before.keys() & after.keys()
+    if any(name in both and after[name] > before[name] for name in unit.probe.counters):
+        return True
+    # SGLang does not count a request among the running ones before its whole prompt is computed.
+    requests = sum(after.get(name, 0.0) for name in unit.requests)
+    return requests > 0 and any(name in both and after[name] != before[name] for name in unit.probe.gauges)

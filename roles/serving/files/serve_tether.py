@@ -189,13 +189,22 @@ class Tether:
         os._exit(0)
 
     def _begin(self, boot: str) -> RankRecord:
-        values = read_record(self._path)
+        service = self.unit.service.removesuffix(".service")
+        repair = f"stop the rank (`systemctl stop {service}`) and remove the file"
+        try:
+            values = read_record(self._path)
+        except ServeError as error:
+            raise ServeError(f"{error}; {repair}") from None
         if values is None:
             return RankRecord(boot)
         default = asdict(RankRecord(boot))
-        if values.keys() != default.keys() or any(type(values[key]) is not type(default[key]) for key in default):
-            raise ServeError(f"{self._path}: not the state of a rank; stop the rank and remove the file")
-        record = RankRecord(**values)
+        # Of another release it may have a field more, or lack one, which then has its default.
+        values = {key: value for key, value in values.items() if key in default}
+        for key, value in values.items():
+            whole_number = isinstance(default[key], float) and type(value) is int
+            if type(value) is not type(default[key]) and not whole_number:
+                raise ServeError(f"{self._path}: {key} is {line(repr(value), 80)}; {repair}")
+        record = RankRecord(**{**default, **values})
         if record.boot != boot:
             # An end out of order counts until the next start, however many boots are in between.
             return RankRecord(

@@ -6,7 +6,7 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
 
     name         of the unit: lower-case letters, digits, _
     model        as the engine's API names it
-    engine       vllm or sglang: it selects the counters that count as progress, and those of requests
+    engine       vllm or sglang: it selects the counters and gauges that count as progress, and those of requests
     ranks        [{"node": "spark1", "address": "10.0.0.1"}, ...] in the order of ranks; rank 0 is the head
     head         {"address": "10.0.0.1", "port": 29400}: where the keeper listens
     api          {"address": "10.0.0.1", "port": 8000}: the head's OpenAI API; "key_file" where it wants a key
@@ -15,8 +15,8 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
     service      the rank's systemd service; default sparkrack-serve-NAME.service
     systemctl    command that controls it; default ["systemctl"]
     journalctl   command that prints the kernel's log; default ["journalctl"]
-    probe        {"prompt": "2+2=", "answer": "4", "max_tokens": 8, "counters": [...]}
-    times        seconds: ask 2, lease 10, gate_limit 180, stop_limit 90, ready_limit 1800, first_limit 300,
+    probe        {"prompt": "2+2=", "answer": "4", "max_tokens": 8, "counters": [...], "gauges": [...]}
+    times        seconds: ask 2, lease 10, gate_limit 180, stop_limit 90, ready_limit 5400, first_limit 300,
                  probe_interval 60, probe_limit 60, drain 0, clock_limit 1; and probe_misses 2
     restart      {"times": 1, "within": 21600, "uptime": 600}
     boot         hold or start
@@ -49,9 +49,14 @@ from typing import Any, TypeVar
 LINE_LIMIT = 65536
 COUNTERS = {
     "vllm": ("vllm:iteration_tokens_total_count", "vllm:generation_tokens_total", "vllm:prompt_tokens_total"),
-    "sglang": ("sglang:generation_tokens_total", "sglang:prompt_tokens_total"),
+    "sglang": ("sglang:realtime_tokens_total", "sglang:generation_tokens_total", "sglang:prompt_tokens_total"),
 }
-"""Counters that rise while an engine computes, whatever its requests wait for."""
+"""Counters that rise while an engine computes. Those of vLLM rise with each step that has an output, which a part of a
+long prompt has not (0.32, v1/engine/async_llm.py). Of SGLang, `realtime_tokens_total` rises with the steps (0.5.9 and
+later), the others when a request has finished (managers/tokenizer_manager.py)."""
+GAUGES = {"vllm": ("vllm:kv_cache_usage_perc",), "sglang": ("sglang:num_used_tokens",)}
+"""Gauges that change while an engine computes, also within a long prompt: the tokens in its cache. SGLang sets its
+gauge with each part of a prompt and every 40 steps of decoding; 0.5.4 and 0.5.6 have nothing else that moves."""
 REQUESTS = {
     "vllm": ("vllm:num_requests_running", "vllm:num_requests_waiting"),
     "sglang": ("sglang:num_running_reqs", "sglang:num_queue_reqs"),
@@ -91,7 +96,7 @@ class ServeTimes:
     lease: float = 10.0
     gate_limit: float = 180.0
     stop_limit: float = 90.0
-    ready_limit: float = 1800.0
+    ready_limit: float = 5400.0
     first_limit: float = 300.0
     probe_interval: float = 60.0
     probe_limit: float = 60.0
@@ -120,15 +125,17 @@ class RestartBudget:
 
 @dataclass(frozen=True)
 class CompletionProbe:
-    """The completion that proves a unit, and the counters whose rise proves it without one.
+    """The completion that proves a unit, and what shows without one that its engine computes.
 
-    `answer`: a text that the completion has; with an empty one any completion does.
+    `answer`: a text that the completion has; with an empty one any completion does. `counters`: one that rises is
+    progress. `gauges`: one that changes while the engine has requests is progress, too.
     """
 
     prompt: str = "2+2="
     answer: str = "4"
     max_tokens: int = 8
     counters: tuple[str, ...] = ()
+    gauges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -267,6 +274,7 @@ def load_unit(path: str) -> ServedUnit:
             probe.take("answer", str, str.isprintable, "a text", default.answer),
             probe.take("max_tokens", int, lambda number: 0 < number <= 4096, "1 to 4096", default.max_tokens),
             probe.words("counters", list(COUNTERS[engine])),
+            probe.words("gauges", list(GAUGES[engine])),
         ),
         requests=REQUESTS[engine],
         times=top.numbers("times", ServeTimes),

@@ -313,9 +313,12 @@ def test_each_option_of_the_launcher_is_refused_in_args(engine: Any) -> None:
     assert needed <= set(names)
     keys = {"engine": engine, "version": version, "args": dict.fromkeys(names, 1)}
     found = refusals(text(qwen(**keys)))
+    others = ("config", "enable-metrics", "disable-log-stats")
     assert [line.partition(" @ ")[0] for line in found if "follows from" in line or "is a secret" in line] == [
-        f"{P}.args.{name}" for name in names if name != "config"
+        f"{P}.args.{name}" for name in names if name not in others
     ]
+    metrics = {"vllm": "disable-log-stats turns off the", "sglang": "enable-metrics is set for each unit: its"}[engine]
+    assert any(f"--{metrics} metrics that tell" in line or f"--{metrics} metrics tell" in line for line in found)
     assert all(line.endswith("; remove it from args") for line in found)
 
 

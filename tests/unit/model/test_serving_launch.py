@@ -169,6 +169,7 @@ def test_ranks_of_sglang_differ_in_what_is_theirs() -> None:
     )
     assert found[7].argv[-4:] == ("--node-rank", "7", "--dist-init-addr", "10.77.0.11:29501")
     assert all("--host" not in launch.argv for launch in found[1:])
+    assert all("--enable-metrics" in launch.argv for launch in found)
 
 
 def test_ray_joins_the_nodes_and_the_engine_runs_on_the_head() -> None:

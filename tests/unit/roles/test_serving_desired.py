@@ -171,6 +171,7 @@ def test_sglang_has_its_own_counters_and_a_worker_no_key(tmp_path: Path) -> None
     found = locked(keys, 8)
     read = configuration(found, tmp_path, "n0")
     assert read.probe.counters == serve_unit.COUNTERS["sglang"]
+    assert (read.probe.gauges, read.times.ready_limit) == (("sglang:num_used_tokens",), 5400)
     assert read.api == ("192.168.100.1", 30000)
     assert "/etc/sparkrack/serve/one.key:/run/sparkrack/key.yaml:ro" in content(desired.files(found, "n0"), "one.args")
     assert "one.key" not in content(desired.files(found, "n7"), "one.args")

@@ -877,6 +877,29 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
     [
         # A unit that loads its model for longer than the alert waits.
         ("EngineDown", {f"up{{{VLLM}}}": "0", STARTING: "1", DEADLINE: "9000"}, None),
+        # One long prompt, and long generations of SGLang, whose counters rise when their request has finished.
+        (
+            "EngineHangs",
+            {
+                f"vllm:generation_tokens_total{{{VLLM}}}": "7",
+                f"vllm:prompt_tokens_total{{{VLLM}}}": "7",
+                f"vllm:kv_cache_usage_perc{{{VLLM}}}": "0.01+0.001",
+            },
+            None,
+        ),
+        (
+            "EngineHangs",
+            {
+                f"sglang:num_running_reqs{{{SGLANG}}}": "8",
+                f'sglang:realtime_tokens_total{{{SGLANG},mode="decode"}}': "5+100",
+            },
+            None,
+        ),
+        (
+            "EngineHangs",
+            {f"sglang:num_running_reqs{{{SGLANG}}}": "8", f"sglang:num_used_tokens{{{SGLANG}}}": "5+100"},
+            None,
+        ),
         # NCCL uses one half of a port whose cable has 100G.
         ("OneRail", ONE_RAIL, (UNIT_EDIT, BLACKBOX)),
         # Nothing measures where no unit of several nodes is to run, or where rack.yaml wants no proof.
