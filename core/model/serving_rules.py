@@ -15,7 +15,7 @@ from core.engines.option_table import TITLES, table, version_key
 from core.hardware import gb10
 from core.model.cabling import Cabling, Leg
 from core.model.calibration import Calibration
-from core.model.errors import Path, RuleViolation, counted, truncate
+from core.model.errors import Path, RuleViolation, counted, printable_line, truncate
 from core.model.fields import PLAIN_API_PORT, TLS_API_PORT, mebibytes
 from core.model.model_lock import ModelRecord
 from core.model.partial_rack import PartialRack
@@ -32,6 +32,7 @@ from core.model.serving_fit import (
     unit_fit,
     weight_size,
 )
+from core.model.written_secrets import written_secret
 
 MASTER_PORT = 29501
 """The port by which the ranks of a unit find each other, on its head."""
@@ -44,7 +45,6 @@ BANDWIDTH_PORTS = range(18600, 18700)
 RENDEZVOUS_SINCE = "0.11.2"
 """The first release of vLLM whose ranks find each other without Ray (--nnodes)."""
 
-_SECRET_NAME = re.compile(r"(.*_)?(API_KEY|TOKEN|PASSWORD|SECRET|ACCESS_KEY)")
 _OWNED_ENVIRONMENT = {
     "VLLM_HOST_IP": "the address of each node",
     "SGLANG_HOST_IP": "the address of each node",
@@ -76,6 +76,7 @@ def _unit(
     yield from _options(unit)
     yield from _ports(partial, serving, unit)
     yield from _environment(unit)
+    yield from _secret_arguments(unit)
     if unit.kv and unit.kind == "sglang":
         yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
     yield from _reachable(partial, unit, cabling)
@@ -209,13 +210,27 @@ def _ports(partial: PartialRack, serving: Serving, unit: ServingUnit) -> Iterato
         yield RuleViolation(("api", "port"), *found)
 
 
+def _secret_arguments(unit: ServingUnit) -> Iterator[RuleViolation]:
+    for name, value in unit.args.items():
+        # `api-key` is refused as an option that the launcher sets.
+        if name == "api-key" or (place := written_secret(name, plain_argument(value))) is None:
+            continue
+        right = "write a reference at models.NAME.token" if name == "hf-token" else "remove it"
+        yield RuleViolation(("args", name), _secret_fault(place), right)
+
+
+def _secret_fault(place: str) -> str:
+    where = f" (at {printable_line(place)[:80]})" if place else ""
+    return f"a secret does not belong in this file{where}"
+
+
 def _environment(unit: ServingUnit) -> Iterator[RuleViolation]:
     for name, value in unit.env.items():
         path: Path = ("env", name)
-        if _SECRET_NAME.fullmatch(name):
+        if (place := written_secret(name, value, variable=True)) is not None:
             key = name in ("VLLM_API_KEY", "SGLANG_API_KEY")
             right = "write a reference at api.key, like {file: qwen.key}" if key else "remove it"
-            yield RuleViolation(path, "a secret does not belong in this file", right)
+            yield RuleViolation(path, _secret_fault(place), right)
         elif name in _OWNED_ENVIRONMENT:
             yield RuleViolation(path, f"is {_OWNED_ENVIRONMENT[name]}, which the launcher sets", "remove it")
         elif name == "NCCL_IB_DISABLE" and _RDMA_OFF.match(value):
