@@ -75,6 +75,7 @@ def _unit(
     yield from _split(partial, unit)
     yield from _options(unit)
     yield from _ports(partial, serving, unit)
+    yield from _direct(unit)
     yield from _environment(unit)
     yield from _secret_arguments(unit)
     if unit.kv and unit.kind == "sglang":
@@ -208,6 +209,18 @@ def _ports(partial: PartialRack, serving: Serving, unit: ServingUnit) -> Iterato
     known = {**known_ports(partial), serving.port: "serving.port, that of the keepers"}
     if found := port_problem(unit.api.port, known, 8000):
         yield RuleViolation(("api", "port"), *found)
+
+
+def _direct(unit: ServingUnit) -> Iterator[RuleViolation]:
+    """A control group knows addresses and no ports: who reaches the engine reaches whatever else the unit has open."""
+    if unit.api.direct is None:
+        return
+    if unit.api.listen == "local":
+        what = "names machines that reach the engine, and it listens on loopback"
+        yield RuleViolation(("api", "direct"), what, "write listen: management, or remove it")
+    elif unit.engine == "vllm-ray" and parallel_of(unit).nodes > 1:
+        what = "opens the ports of Ray to these machines, and by them a Ray without tokens runs their code as root"
+        yield RuleViolation(("api", "direct"), what, "remove it, and write serving.door for clients")
 
 
 def _secret_arguments(unit: ServingUnit) -> Iterator[RuleViolation]:
@@ -373,9 +386,10 @@ def notes(
         records: the models of the lock file, by name.
         calibrations: what the last good start of each unit measured, by unit.
     """
+    doors = rack.serving is not None and rack.serving.door is not None
     for unit in rack.serving.units.values() if rack.serving else ():
         reserved = reserved_gib(lambda key: getattr(rack, key))
-        for note in (*_unknowns(unit, records, calibrations, reserved), *_advice(unit)):
+        for note in (*_unknowns(unit, records, calibrations, reserved), *_advice(unit, doors)):
             yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
 
 
@@ -406,19 +420,37 @@ def _unknowns(
         yield RuleViolation((path,), what, f"accepted by fit.override: {unit.fit.override}")
 
 
-def _advice(unit: ServingUnit) -> Iterator[RuleViolation]:
+def _advice(unit: ServingUnit, doors: bool) -> Iterator[RuleViolation]:
     if release := judged_by(unit):
         what = f"{TITLES[unit.kind]} {unit.version} is not in the table of options, {release} judges args"
         yield RuleViolation(("version",), what, "what the image takes can differ")
-    if unit.api.listen != "local" and unit.api.key is None:
-        what = f"all machines that reach the {unit.api.listen} network can use the model, as there is no key"
-        yield RuleViolation(("api",), what, "write a reference at api.key, like {file: qwen.key}")
+    yield from _way_in(unit, doors)
     if unit.kind == "vllm" and unit.cache is None and _compiles_all(unit):
         yield RuleViolation(
             ("args", "compilation-config"),
             "compiles all custom operations at each start, when the weights leave little memory for it",
             "write cache, like 20G, which keeps what was compiled",
         )
+
+
+def _way_in(unit: ServingUnit, doors: bool) -> Iterator[RuleViolation]:
+    """What clients reach: by the door alone, or past it."""
+    direct = ", ".join(map(str, unit.api.direct or ()))
+    if direct and unit.api.key is None:
+        what = f"each machine of {direct} can use the model, as there is no key"
+        yield RuleViolation(("api",), what, "write a reference at api.key, like {file: qwen.key}")
+    if direct:
+        # Measured with vLLM 0.32.0; only /v1 asks for the key there.
+        beside = (
+            "/invocations, /tokenize and more answer without the key"
+            if unit.kind == "vllm"
+            else "the key is its only guard"
+        )
+        what = f"{direct} reaches each path and port of the unit on its head, past the door: {beside}"
+        yield RuleViolation(("api", "direct"), what, "serving.door lets through what clients need")
+    elif unit.api.listen != "local" and not doors:
+        what = "no machine but the nodes of the unit reaches it: there is no door, and api.direct names none"
+        yield RuleViolation(("api",), what, "write serving.door, or the networks of clients at api.direct")
 
 
 def _compiles_all(unit: ServingUnit) -> bool:

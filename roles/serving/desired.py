@@ -31,7 +31,7 @@ from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
 from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
-from roles.serving import gate
+from roles.serving import gate, reach
 from roles.serving.programs import GATE, KEEPER, RUN, TETHER, programs
 
 UNITS = "/etc/systemd/system"
@@ -194,7 +194,7 @@ def _beside_configuration(locked: LockedUnit, launch: RankLaunch) -> list[Manage
         ManagedFile(path(unit, "args"), "".join(f"{word}\n" for word in _arguments(launch)).encode()),
         ManagedFile(path(unit, "env"), f"{header(rack.rack)}\n{''.join(environment)}".encode()),
         ManagedFile(path(unit, "gate.json"), _json(gate_configuration(locked, launch.node))),
-        _slice(rack, unit),
+        _slice(rack, unit, launch.node),
         _service(rack, unit, "-tether", command=f"{TETHER} {path(unit, 'json')} {launch.rank}"),
     ]
     if launch.rank == 0:
@@ -239,20 +239,24 @@ def slice_name(unit: ServingUnit) -> str:
     return f"sparkrack-{unit.name}.slice"
 
 
-def _slice(rack: Rack, unit: ServingUnit) -> ManagedFile:
+def _slice(rack: Rack, unit: ServingUnit, node: str) -> ManagedFile:
     text = resources.file_text(
         "roles.serving",
         "templates/unit.slice",
         header=header(rack.rack),
         unit=unit.name,
         most=rack.options(DockerOptions).memory,
+        sources=reach.setting(reach.rank_sources(rack, unit, node)),
     )
     return ManagedFile(f"{UNITS}/{slice_name(unit)}", text.encode(), validate=validate_unit(slice_name(unit)))
 
 
 def _service(rack: Rack, unit: ServingUnit, suffix: str, **values: object) -> ManagedFile:
     name = service_name(unit, suffix)
-    text = resources.file_text("roles.serving", _SERVICES[suffix], header=header(rack.rack), unit=unit.name, **values)
+    sources = reach.setting(reach.unit_addresses(rack, unit))
+    text = resources.file_text(
+        "roles.serving", _SERVICES[suffix], header=header(rack.rack), unit=unit.name, sources=sources, **values
+    )
     return ManagedFile(f"{UNITS}/{name}", text.encode(), validate=validate_unit(name))
 
 

@@ -81,11 +81,12 @@ def watched_units(rack: Rack) -> Iterator[ServingUnit]:
 
     SGLang has metrics only with its option enable-metrics.
     """
-    at = desired.server(rack)
+    at, address = desired.server(rack), desired.server_address(rack)
     for unit in rack.serving.units.values() if rack.serving else ():
         head = unit.ranks(rack.nodes)[0]
         reachable = {
-            "management": True,
+            # A node closes its unit to machines outside of the rack that `direct` does not name.
+            "management": at is not None or any(address in network for network in unit.api.direct or ()),
             "fabric": at is not None,
             "local": at is not None and at.name == head,
         }[unit.api.listen]
