@@ -6,6 +6,7 @@ Two files hold secrets, which are fetched when they are written: see `private_fi
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from core.model.serving_launch import (
     RankLaunch,
     api_address,
     cache_folder,
+    joins_by_ray,
     launches,
 )
 from core.model.serving_rules import MASTER_PORT, RAY_PORT
@@ -369,6 +371,9 @@ def private_files(locked: LockedUnit, node: str, key: str | None, lease: str) ->
     if len(lease) < 32 or not plain(lease):
         raise ValueError(f"the lease secret of unit {unit.name} has not 32 printable ASCII characters")
     found = [PrivateFile(path(unit, "secret"), SecretBytes(f"{lease}\n".encode()))]
+    if joins_by_ray(unit, len(locked.nodes)):
+        token = hmac.new(lease.encode(), b"the token of Ray", hashlib.sha256).hexdigest()
+        found.append(PrivateFile(path(unit, "ray"), SecretBytes(token.encode())))
     if (key is None) != (unit.api.key is None):
         raise ValueError(f"{place}: the key is {'missing' if key is None else 'not declared'}")
     if key is None or node != locked.nodes[0]:
@@ -382,6 +387,12 @@ def private_files(locked: LockedUnit, node: str, key: str | None, lease: str) ->
         PrivateFile(path(unit, "token"), SecretBytes(f"{key}\n".encode())),
     ]
     return tuple(found)
+
+
+def shared_secrets(unit: ServingUnit, count: int) -> tuple[str, ...]:
+    """Return the paths of what all nodes of a unit have alike, and no other machine: the lease secret, and what is made
+    of it. `count`: of its nodes."""
+    return (path(unit, "secret"), *((path(unit, "ray"),) if joins_by_ray(unit, count) else ()))
 
 
 def plain(text: str) -> bool:

@@ -180,12 +180,13 @@ def test_the_files_are_those_of_the_rack(node: Node, machine: Machine, rack: Rac
 
 
 def test_secrets_are_readable_by_root_only(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
-    """The lease secret, and on the head the key; no other node has that."""
+    """The lease secret, the token of Ray where Ray joins the nodes, and on the head the key; no other node has that."""
     faults = []
     for unit in _units(rack, node):
         keyed = unit.api.key is not None and unit.ranks(rack.nodes)[0] == node.name
-        found = _states(machine, [desired.path(unit, ending) for ending in ("secret", "key", "token")])
-        for ending, wanted in (("secret", True), ("key", keyed), ("token", keyed)):
+        joined = desired.path(unit, "ray") in desired.shared_secrets(unit, len(unit.ranks(rack.nodes)))
+        found = _states(machine, [desired.path(unit, ending) for ending in ("secret", "ray", "key", "token")])
+        for ending, wanted in (("secret", True), ("ray", joined), ("key", keyed), ("token", keyed)):
             path = desired.path(unit, ending)
             state = found.get(path, "missing").rpartition(" ")[0] or "missing"
             if state != (right := "600 root:root" if wanted else "missing"):
@@ -199,15 +200,15 @@ def test_secrets_are_readable_by_root_only(node: Node, machine: Machine, rack: R
 def test_all_nodes_of_a_unit_share_its_lease_secret(
     node: Node, machines: dict[str, Machine], machine: Machine, rack: Rack, excluded: frozenset[str]
 ) -> None:
-    """The hash on this node is that of the head."""
+    """The hash on this node is that of the head, also of the token of Ray."""
     for unit in _units(rack, node):
         head = unit.ranks(rack.nodes)[0]
         if head in excluded:
             pytest.skip(f"{head}, the head of unit {unit.name}, is excluded")
-        path = desired.path(unit, "secret")
-        here, there = (_states(one, [path]).get(path, " ").rpartition(" ")[2] for one in (machine, machines[head]))
-        assert here, f"{node.name}: {path} is missing"
-        assert here == there, f"{node.name}: {path} is not that of {head}"
+        for path in desired.shared_secrets(unit, len(unit.ranks(rack.nodes))):
+            here, there = (_states(one, [path]).get(path, " ").rpartition(" ")[2] for one in (machine, machines[head]))
+            assert here, f"{node.name}: {path} is missing"
+            assert here == there, f"{node.name}: {path} is not that of {head}"
 
 
 def test_tether_and_keeper_run_and_start_at_boot(
