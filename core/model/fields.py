@@ -264,7 +264,7 @@ def network(example: str, smallest: int, loopback: bool = False) -> BeforeValida
 Subnet = Annotated[IPv4Network, network("192.168.100.0/24", 30)]
 Pool = Annotated[IPv4Network, network("10.100.0.0/20", 24)]
 Management = Annotated[IPv4Network, network("10.77.0.0/24", 32, loopback=True)]
-"""Machines that may reach a switch, one alone as a /32; loopback as for the address of a machine."""
+"""Machines that may reach a switch, or a served unit, one alone as a /32; loopback as for the address of a machine."""
 
 
 def _filled(entries: tuple[object, ...]) -> tuple[object, ...]:

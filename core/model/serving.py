@@ -18,8 +18,10 @@ from core.model.fields import (
     Frozen,
     FrozenDict,
     HostName,
+    Management,
     MemorySize,
     Name,
+    NonEmptyList,
     NotEmpty,
     Section,
     TcpPort,
@@ -121,12 +123,17 @@ class ServingParallel(Section):
 class ServingApi(Section):
     """Where the first node of a unit answers: `local` on loopback, `management` or `fabric` on its address there.
 
-    `key`: the bearer token that clients send.
+    The node itself closes it to all but the nodes of the unit, that of the door, and that of the watch. `direct`: other
+    machines that reach the engine past the door, on each path and each port that the unit has on this node. `key`: the
+    bearer token that clients send.
     """
 
     port: TcpPort = 8000
     listen: Literal["local", "management", "fabric"] = "local"
     key: Annotated[SecretRef | None, NotEmpty] = Field(default=None, examples=["{file: qwen.key}"])
+    direct: Annotated[Annotated[tuple[Management, ...], NonEmptyList] | None, NotEmpty] = Field(
+        default=None, examples=["[192.168.1.0/24]"]
+    )
 
 
 class ServingRestart(Section):

@@ -29,6 +29,10 @@ CACHES = PurePosixPath("/var/cache/sparkrack/serve")
 """Folder of a node with the compile caches of its units: one for each unit and image."""
 INSIDE_MODELS, INSIDE_CACHE, INSIDE_KEY = "/models", "/cache", "/run/sparkrack/key.yaml"
 """Places in the container: the models, the compile cache, and the file by which SGLang gets its key."""
+INSIDE_RAY_TOKEN = "/run/sparkrack/ray-token"  # noqa: S105 - a path
+RAY_VARIABLES = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": INSIDE_RAY_TOKEN}
+"""Ray since 2.52 asks each connection for the token in this file. An older one reads neither variable, and runs the
+code of any machine that reaches its port: the slice of the unit closes that."""
 KV_SHARE = 0.5
 """Share that vLLM is given beside the size of its cache: it then only checks at its start that so much is free."""
 RAY_HEAD = (
@@ -77,7 +81,7 @@ def launches(
             node=name,
             rank=rank,
             argv=(argv := rank_argv(rack, unit, rank, addresses)),
-            docker=_docker(unit, rank, argv[0], memory, image_id),
+            docker=_docker(unit, rank, argv[0], memory, image_id, joins_by_ray(unit, len(names))),
             image=image_id or unit.image,
             environment=_environment(unit, addresses[names[0]], addresses[name]),
         )
@@ -176,7 +180,14 @@ def _has(unit: ServingUnit, option: str) -> bool:
     return release is not None and option in known.of(release)
 
 
-def _docker(unit: ServingUnit, rank: int, program: str, memory: str, image_id: str | None) -> tuple[str, ...]:
+def joins_by_ray(unit: ServingUnit, count: int) -> bool:
+    """Return whether Ray joins the nodes of a unit, of which there are so many."""
+    return unit.engine == "vllm-ray" and count > 1
+
+
+def _docker(
+    unit: ServingUnit, rank: int, program: str, memory: str, image_id: str | None, ray: bool
+) -> tuple[str, ...]:
     ceiling = memory.lower()
     found = [
         *("--rm", "--pull", "never", "--name", f"sparkrack-{unit.name}", "--entrypoint", program),
@@ -189,6 +200,9 @@ def _docker(unit: ServingUnit, rank: int, program: str, memory: str, image_id: s
     if unit.api.key and rank == 0:
         key = f"{UNIT_FILES / unit.name}.key"
         found += ["--volume", f"{key}:{INSIDE_KEY}:ro"] if unit.kind == "sglang" else ["--env-file", key]
+    if ray:
+        found += [word for name, value in RAY_VARIABLES.items() for word in ("--env", f"{name}={value}")]
+        found += ["--volume", f"{UNIT_FILES / unit.name}.ray:{INSIDE_RAY_TOKEN}:ro"]
     found += ["--volume", f"{MODEL_STORE / unit.model}:{INSIDE_MODELS}/{unit.model}:ro"]
     if unit.cache:
         found += ["--volume", f"{cache_folder(unit, image_id)}:{INSIDE_CACHE}"]

@@ -15,7 +15,7 @@ from core.engines.option_table import TITLES, table, version_key
 from core.hardware import gb10
 from core.model.cabling import Cabling, Leg
 from core.model.calibration import Calibration
-from core.model.errors import Path, RuleViolation, counted, truncate
+from core.model.errors import Path, RuleViolation, counted, printable_line, truncate
 from core.model.fields import PLAIN_API_PORT, TLS_API_PORT, mebibytes
 from core.model.model_lock import ModelRecord
 from core.model.partial_rack import PartialRack
@@ -34,6 +34,7 @@ from core.model.serving_fit import (
     unit_fit,
     weight_size,
 )
+from core.model.written_secrets import written_secret
 
 MASTER_PORT = 29501
 """The port by which the ranks of a unit find each other, on its head."""
@@ -49,8 +50,6 @@ RENDEZVOUS_SINCE = "0.11.2"
 HOST_CACHES = ("hicache-ratio", "enable-hierarchical-cache", "enable-hicache", "enable-weights-cpu-backup")
 """Options of SGLang for what is as large as something on the GPU, the one that gives its size first."""
 MEASURE = "start it, and record what it takes with `sparkrack serve calibrate {unit}`"
-
-_SECRET_NAME = re.compile(r"(.*_)?(API_KEY|TOKEN|PASSWORD|SECRET|ACCESS_KEY)")
 _OWNED_ENVIRONMENT = {
     "VLLM_HOST_IP": "the address of each node",
     "SGLANG_HOST_IP": "the address of each node",
@@ -81,7 +80,9 @@ def _unit(
     yield from _split(partial, unit)
     yield from _options(unit)
     yield from _ports(partial, serving, unit)
+    yield from _direct(unit)
     yield from _environment(unit)
+    yield from _secret_arguments(unit)
     if unit.kv and unit.kind == "sglang":
         yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
     yield from _reachable(partial, unit, cabling)
@@ -218,13 +219,39 @@ def _ports(partial: PartialRack, serving: Serving, unit: ServingUnit) -> Iterato
         yield RuleViolation(("api", "port"), *found)
 
 
+def _direct(unit: ServingUnit) -> Iterator[RuleViolation]:
+    """A control group knows addresses and no ports: who reaches the engine reaches whatever else the unit has open."""
+    if unit.api.direct is None:
+        return
+    if unit.api.listen == "local":
+        what = "names machines that reach the engine, and it listens on loopback"
+        yield RuleViolation(("api", "direct"), what, "write listen: management, or remove it")
+    elif unit.engine == "vllm-ray" and parallel_of(unit).nodes > 1:
+        what = "opens the ports of Ray to these machines, and by them a Ray without tokens runs their code as root"
+        yield RuleViolation(("api", "direct"), what, "remove it, and write serving.door for clients")
+
+
+def _secret_arguments(unit: ServingUnit) -> Iterator[RuleViolation]:
+    for name, value in unit.args.items():
+        # `api-key` is refused as an option that the launcher sets.
+        if name == "api-key" or (place := written_secret(name, plain_argument(value))) is None:
+            continue
+        right = "write a reference at models.NAME.token" if name == "hf-token" else "remove it"
+        yield RuleViolation(("args", name), _secret_fault(place), right)
+
+
+def _secret_fault(place: str) -> str:
+    where = f" (at {printable_line(place)[:80]})" if place else ""
+    return f"a secret does not belong in this file{where}"
+
+
 def _environment(unit: ServingUnit) -> Iterator[RuleViolation]:
     for name, value in unit.env.items():
         path: Path = ("env", name)
-        if _SECRET_NAME.fullmatch(name):
+        if (place := written_secret(name, value, variable=True)) is not None:
             key = name in ("VLLM_API_KEY", "SGLANG_API_KEY")
             right = "write a reference at api.key, like {file: qwen.key}" if key else "remove it"
-            yield RuleViolation(path, "a secret does not belong in this file", right)
+            yield RuleViolation(path, _secret_fault(place), right)
         elif name in _OWNED_ENVIRONMENT:
             yield RuleViolation(path, f"is {_OWNED_ENVIRONMENT[name]}, which the launcher sets", "remove it")
         elif name == "NCCL_IB_DISABLE" and _RDMA_OFF.match(value):
@@ -397,10 +424,11 @@ def notes(
         calibrations: what the last good start of each unit measured, by unit.
         image_ids: the ID of each image of the lock file, by name.
     """
+    doors = rack.serving is not None and rack.serving.door is not None
     for unit in rack.serving.units.values() if rack.serving else ():
         reserved = reserved_gib(lambda key: getattr(rack, key))
         image = image_ids.get(unit.image)
-        for note in (*_unknowns(unit, records, calibrations.get(unit.name), image, reserved), *_advice(unit)):
+        for note in (*_unknowns(unit, records, calibrations.get(unit.name), image, reserved), *_advice(unit, doors)):
             yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
 
 
@@ -443,19 +471,37 @@ def _unknowns(
         yield RuleViolation((path,), what, f"accepted by fit.override: {unit.fit.override}")
 
 
-def _advice(unit: ServingUnit) -> Iterator[RuleViolation]:
+def _advice(unit: ServingUnit, doors: bool) -> Iterator[RuleViolation]:
     if release := judged_by(unit):
         what = f"{TITLES[unit.kind]} {unit.version} is not in the table of options, {release} judges args"
         yield RuleViolation(("version",), what, "what the image takes can differ")
-    if unit.api.listen != "local" and unit.api.key is None:
-        what = f"all machines that reach the {unit.api.listen} network can use the model, as there is no key"
-        yield RuleViolation(("api",), what, "write a reference at api.key, like {file: qwen.key}")
+    yield from _way_in(unit, doors)
     if unit.kind == "vllm" and unit.cache is None and _compiles_all(unit):
         yield RuleViolation(
             ("args", "compilation-config"),
             "compiles all custom operations at each start, when the weights leave little memory for it",
             "write cache, like 20G, which keeps what was compiled",
         )
+
+
+def _way_in(unit: ServingUnit, doors: bool) -> Iterator[RuleViolation]:
+    """What clients reach: by the door alone, or past it."""
+    direct = ", ".join(map(str, unit.api.direct or ()))
+    if direct and unit.api.key is None:
+        what = f"each machine of {direct} can use the model, as there is no key"
+        yield RuleViolation(("api",), what, "write a reference at api.key, like {file: qwen.key}")
+    if direct:
+        # Measured with vLLM 0.32.0; only /v1 asks for the key there.
+        beside = (
+            "/invocations, /tokenize and more answer without the key"
+            if unit.kind == "vllm"
+            else "the key is its only guard"
+        )
+        what = f"{direct} reaches each path and port of the unit on its head, past the door: {beside}"
+        yield RuleViolation(("api", "direct"), what, "serving.door lets through what clients need")
+    elif unit.api.listen != "local" and not doors:
+        what = "no machine but the nodes of the unit reaches it: there is no door, and api.direct names none"
+        yield RuleViolation(("api",), what, "write serving.door, or the networks of clients at api.direct")
 
 
 def _compiles_all(unit: ServingUnit) -> bool:

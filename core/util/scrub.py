@@ -17,27 +17,26 @@ _BASE64 = re.compile(
 _NAME = r"(?:password|passwd|passphrase|token|secret|api[_-]?key|access[_-]?key|credential|private[_-]?key|psk)"
 _VALUE = r"(\\?[\"'])?(?(2)[^\"'\\\n]*|[^\s\"',;]+)"
 _KEPT_BEGIN = rf"\1\2{MASK}"
+_PRIVATE_KEY = re.compile(
+    r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)", re.DOTALL
+)
+_URL_PASSWORD = re.compile(r"(://[^\s/:@\"']*:)[^\s/@\"']+(?=@)")
+# Hugging Face, NVIDIA NGC, GitHub, GitLab, Slack, OpenAI and others, AWS; JSON web tokens; password hashes
+_ISSUED = re.compile(
+    r"\b(?:hf_|nvapi-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|AKIA|ASIA)[A-Za-z0-9_-]{8,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"
+    r"|\$(?:1|2[aby]|5|6|7|y|gy)\$[^\s:\"']+"
+)
 # Lengths are bounded: each place of a text may begin a match, and the time would grow with the square of the text.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     # A truncated text may lack the end of a key.
-    (
-        re.compile(r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)", re.DOTALL),
-        rf"\1{MASK}",
-    ),
+    (_PRIVATE_KEY, rf"\1{MASK}"),
     (re.compile(rf"(?i)((?:proxy-)?authorization\\?[\"']?\s*[:=]\s*){_VALUE}(?:[ \t]+[^\s\"',;]+)?"), _KEPT_BEGIN),
     (re.compile(r"(?i)\b(bearer|basic)([ \t]+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1\2{MASK}"),
     (re.compile(rf"(?i)((?<!-)--?[\w-]{{0,60}}{_NAME}[ \t]+){_VALUE}"), _KEPT_BEGIN),
     (re.compile(rf"(?i)({_NAME}[\w.-]{{0,60}}\\?[\"']?\s*[=:]\s*){_VALUE}"), _KEPT_BEGIN),
-    (re.compile(r"(://[^\s/:@\"']*:)[^\s/@\"']+(?=@)"), rf"\1{MASK}"),
-    # Hugging Face, NVIDIA NGC, GitHub, GitLab, Slack, OpenAI and others, AWS; JSON web tokens; password hashes
-    (
-        re.compile(
-            r"\b(?:hf_|nvapi-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|AKIA|ASIA)[A-Za-z0-9_-]{8,}"
-            r"|\beyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"
-            r"|\$(?:1|2[aby]|5|6|7|y|gy)\$[^\s:\"']+"
-        ),
-        MASK,
-    ),
+    (_URL_PASSWORD, rf"\1{MASK}"),
+    (_ISSUED, MASK),
     # The comment of a public key names its owner, and may be anything.
     (re.compile(r"((?:sk-)?(?:ssh|ecdsa)-[a-z0-9@.-]{1,100} AAAA[A-Za-z0-9+/]+=*)[ \t]+[^\s\"'][^\"'\n]*"), r"\1"),
 )
@@ -66,6 +65,11 @@ def scrub(text: str) -> str:
     for pattern, kept in _PATTERNS:
         text = pattern.sub(kept, text)
     return text
+
+
+def has_form_of_secret(text: str) -> bool:
+    """Return whether a private key, a password in a URL, or what a service issues as a token is in a text."""
+    return any(pattern.search(text) for pattern in (_PRIVATE_KEY, _URL_PASSWORD, _ISSUED))
 
 
 def count_base64(text: str) -> str:

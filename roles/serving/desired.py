@@ -6,6 +6,7 @@ Two files hold secrets, which are fetched when they are written: see `private_fi
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from core.model.serving_launch import (
     RankLaunch,
     api_address,
     cache_folder,
+    joins_by_ray,
     launches,
 )
 from core.model.serving_rules import MASTER_PORT, RAY_PORT
@@ -31,7 +33,7 @@ from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
 from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
-from roles.serving import gate
+from roles.serving import gate, reach
 from roles.serving.programs import GATE, KEEPER, RUN, TETHER, programs
 
 UNITS = "/etc/systemd/system"
@@ -194,7 +196,7 @@ def _beside_configuration(locked: LockedUnit, launch: RankLaunch) -> list[Manage
         ManagedFile(path(unit, "args"), "".join(f"{word}\n" for word in _arguments(launch)).encode()),
         ManagedFile(path(unit, "env"), f"{header(rack.rack)}\n{''.join(environment)}".encode()),
         ManagedFile(path(unit, "gate.json"), _json(gate_configuration(locked, launch.node))),
-        _slice(rack, unit),
+        _slice(rack, unit, launch.node),
         _service(rack, unit, "-tether", command=f"{TETHER} {path(unit, 'json')} {launch.rank}"),
     ]
     if launch.rank == 0:
@@ -239,20 +241,24 @@ def slice_name(unit: ServingUnit) -> str:
     return f"sparkrack-{unit.name}.slice"
 
 
-def _slice(rack: Rack, unit: ServingUnit) -> ManagedFile:
+def _slice(rack: Rack, unit: ServingUnit, node: str) -> ManagedFile:
     text = resources.file_text(
         "roles.serving",
         "templates/unit.slice",
         header=header(rack.rack),
         unit=unit.name,
         most=rack.options(DockerOptions).memory,
+        sources=reach.setting(reach.rank_sources(rack, unit, node)),
     )
     return ManagedFile(f"{UNITS}/{slice_name(unit)}", text.encode(), validate=validate_unit(slice_name(unit)))
 
 
 def _service(rack: Rack, unit: ServingUnit, suffix: str, **values: object) -> ManagedFile:
     name = service_name(unit, suffix)
-    text = resources.file_text("roles.serving", _SERVICES[suffix], header=header(rack.rack), unit=unit.name, **values)
+    sources = reach.setting(reach.unit_addresses(rack, unit))
+    text = resources.file_text(
+        "roles.serving", _SERVICES[suffix], header=header(rack.rack), unit=unit.name, sources=sources, **values
+    )
     return ManagedFile(f"{UNITS}/{name}", text.encode(), validate=validate_unit(name))
 
 
@@ -365,6 +371,9 @@ def private_files(locked: LockedUnit, node: str, key: str | None, lease: str) ->
     if len(lease) < 32 or not plain(lease):
         raise ValueError(f"the lease secret of unit {unit.name} has not 32 printable ASCII characters")
     found = [PrivateFile(path(unit, "secret"), SecretBytes(f"{lease}\n".encode()))]
+    if joins_by_ray(unit, len(locked.nodes)):
+        token = hmac.new(lease.encode(), b"the token of Ray", hashlib.sha256).hexdigest()
+        found.append(PrivateFile(path(unit, "ray"), SecretBytes(token.encode())))
     if (key is None) != (unit.api.key is None):
         raise ValueError(f"{place}: the key is {'missing' if key is None else 'not declared'}")
     if key is None or node != locked.nodes[0]:
@@ -378,6 +387,12 @@ def private_files(locked: LockedUnit, node: str, key: str | None, lease: str) ->
         PrivateFile(path(unit, "token"), SecretBytes(f"{key}\n".encode())),
     ]
     return tuple(found)
+
+
+def shared_secrets(unit: ServingUnit, count: int) -> tuple[str, ...]:
+    """Return the paths of what all nodes of a unit have alike, and no other machine: the lease secret, and what is made
+    of it. `count`: of its nodes."""
+    return (path(unit, "secret"), *((path(unit, "ray"),) if joins_by_ray(unit, count) else ()))
 
 
 def plain(text: str) -> bool:

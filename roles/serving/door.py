@@ -39,6 +39,24 @@ PENDING = f"{FOLDER}/pending"
 INSTALLING = f"{FOLDER}/installing"
 """A run has begun to install nginx, and has not disabled the package's own service yet."""
 PATHS = (SERVICE_FILE, CONFIGURATION, REACHED, KEYS, CERTIFICATE, PROGRAM, PENDING, INSTALLING)
+CLIENT_PATHS = (
+    "models",
+    "completions",
+    "chat/completions",
+    "embeddings",
+    "responses",
+    "messages",
+    "messages/count_tokens",
+    "rerank",
+    "score",
+    "classify",
+    "audio/transcriptions",
+    "audio/translations",
+)
+"""Below /v1: what the libraries of OpenAI and Anthropic, and those for rerankers, ask. Nothing else is handed on: below
+/v1 vLLM 0.33 also loads adapters (`load_lora_adapter`), and SGLang 0.5.23 shows its load (`loads`)."""
+_BELOW = {"models": "(?:/[^/]+){0,2}", "responses": "(?:/[^/]+(?:/cancel)?)?"}
+"""What these have below them: the name of a model, with its owner; a response, and its end."""
 SILENCE_SECONDS = 3600
 """Seconds for which an engine may be silent before or within an answer: a queue, a long prompt."""
 RETRY_SECONDS = 30
@@ -112,6 +130,7 @@ def _configuration(rack: Rack, door: ServingDoor) -> str:
         unauthorized=_error("the door has no such key; write Authorization: Bearer KEY", "invalid_api_key"),
         unknown=unknown,
         too_large=_error(f"the request is larger than {door.body}", "request_too_large"),
+        paths="|".join(f"{path}{_BELOW.get(path, '')}" for path in CLIENT_PATHS),
         units="".join(_location(rack, unit, unknown) for unit in units),
     )
 
@@ -123,6 +142,7 @@ def _location(rack: Rack, unit: ServingUnit, unknown: str) -> str:
         "templates/door-unit.nginx.conf",
         unit=name,
         unknown=unknown,
+        other_path=_error(f"the door hands on /v1/{', /v1/'.join(CLIENT_PATHS)} only", "path_not_found"),
         closed=f"{RUN}/{name}.closed",
         api=f"{api_address(rack, unit)}:{unit.api.port}",
         # An empty header is not sent.

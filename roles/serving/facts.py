@@ -26,7 +26,7 @@ STATES = ("down", "gating", "starting", "ready", "busy", "draining", "stuck", "h
 """States of a unit, as its keeper records them."""
 AT_REST = ("down", "held")
 """States in which no rank runs and none is about to start."""
-_ENDINGS = ("args", "env", "json", "gate.json", "secret", "key", "token", "pending", "former")
+_ENDINGS = ("args", "env", "json", "gate.json", "secret", "key", "token", "ray", "pending", "former")
 _NAME = r"[a-z0-9][a-z0-9_]{0,30}"
 _OWN = re.compile(
     rf"{UNIT_FILES}/({_NAME})\.(?:{'|'.join(map(re.escape, _ENDINGS))})"

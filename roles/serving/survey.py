@@ -147,7 +147,7 @@ class ServingSurvey:
         # The key is fetched for the head alone, which is the only node that has it.
         key = self.secrets.key(unit) if head or unit.api.key is None else "unused"
         private = desired.private_files(locked, node, key, lease)
-        secret = desired.path(unit, "secret")
+        shared = desired.shared_secrets(unit, len(locked.nodes))
         pending, former = desired.path(unit, "pending"), desired.path(unit, "former")
         known = {pending, former, *(file.path for file in made), *(file.path for file in private)}
         services = tuple(desired.service_name(unit, one) for one in (("-tether", "-keeper") if head else ("-tether",)))
@@ -158,7 +158,7 @@ class ServingSurvey:
             tuple(
                 file
                 for file in private
-                if (renewed if file.path == secret else view.files.get(file.path) != private_state(file))
+                if (renewed if file.path in shared else view.files.get(file.path) != private_state(file))
             ),
             tuple(path for path in view.installed.get(unit.name, ()) if path not in known),
             pending in view.files,
@@ -167,12 +167,18 @@ class ServingSurvey:
         )
 
     def renews_lease(self, unit: ServingUnit) -> bool:
-        """Whether the nodes of a unit do not share one valid lease secret, as far as they are known."""
-        path = desired.path(unit, "secret")
-        views = [self.views[name] for name in unit.ranks(self.rack.nodes) if name in self.views]
-        found = {view.files.get(path) for view in views if path in view.leases}
-        right = all(path in view.leases for view in views) and len(found) == 1
-        return not right or any(one is None or one.permissions != "600 root:root" for one in found)
+        """Whether the nodes of a unit do not share one valid lease secret, and what is made of it, as far as they are
+        known."""
+        names = unit.ranks(self.rack.nodes)
+        views = [self.views[name] for name in names if name in self.views]
+        lease, *_ = paths = desired.shared_secrets(unit, len(names))
+        states = {path: {view.files.get(path) for view in views} for path in paths}
+        if not all(lease in view.leases for view in views):
+            return True
+        return any(
+            len(found) != 1 or any(one is None or one.permissions != "600 root:root" for one in found)
+            for found in states.values()
+        )
 
     def obstacle(self, differences: UnitDifferences, stale: list[ManagedFile]) -> str:
         """Return why a unit must not be touched now, or nothing. `stale`: the programs that differ on the node."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from hashlib import sha256
+from ipaddress import ip_network
 
 import pytest
 
@@ -18,7 +19,7 @@ from core.ssh.client import Machine
 from core.ssh.root_shell import COMMAND_SECONDS
 from core.util.managed_file import ManagedFile
 from core.verify.reporter import CheckReporter
-from roles.serving import desired, door, programs
+from roles.serving import desired, door, programs, reach
 
 # The program of the keeper asks, so that the key is read from its file and is in no argument.
 _ASK = """\
@@ -35,6 +36,39 @@ try:
 except serve_unit.ServeError as error:
     found = {{"fault": str(error)}}
 print(json.dumps(found))
+"""
+
+# Not a completion, so that nothing is computed: an engine that guards this path answers 401 before it reads the body.
+_ASK_PAST_KEY = """\
+import json, sys
+sys.path.insert(0, {folder!r})
+import serve_probe, serve_unit
+unit = serve_unit.load_unit({file!r})
+try:
+    print(serve_probe.ApiRequest(unit, {limit}).send("POST", "/invocations", {{}})[0])
+except serve_unit.ServeError as error:
+    sys.exit(str(error))
+"""
+
+# How many programs of BPF judge the packets that arrive for each populated control group of a unit: those of the slice
+# and its own (BPF_PROG_QUERY of bpf(2), BPF_CGROUP_INET_INGRESS).
+_FILTERS = """\
+import ctypes, os, platform, struct, sys
+call = ctypes.CDLL(None, use_errno=True).syscall
+number = {{"x86_64": 321, "aarch64": 280}}[platform.machine()]
+def programs(folder):
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        query = ctypes.create_string_buffer(struct.pack("=IIIIQII", handle, 0, 0, 0, 0, 0, 0), 64)
+        if call(ctypes.c_long(number), ctypes.c_long(16), query, ctypes.c_long(64)):
+            sys.exit("bpf: " + os.strerror(ctypes.get_errno()))
+        return struct.unpack_from("=I", query, 24)[0]
+    finally:
+        os.close(handle)
+top = {folder!r}
+for folder, _, _ in os.walk(top):
+    if open(folder + "/cgroup.procs").read().strip():
+        print(programs(top) + (programs(folder) if folder != top else 0), folder[len(top):] or "/")
 """
 
 # The key of a client is read from its file there, so that it is in no argument.
@@ -94,6 +128,14 @@ def _headed(rack: Rack, node: Node) -> list[ServingUnit]:
     return found
 
 
+def _up(rack: Rack, node: Node) -> list[ServingUnit]:
+    """The units of this node that are up."""
+    found = [unit for unit in _units(rack, node) if unit.wish == "up"]
+    if not found:
+        pytest.skip(f"no unit on {node.name} is up")
+    return found
+
+
 def _states(machine: Machine, paths: list[str]) -> dict[str, str]:
     """Mode, owner and hash of each of these files, by path; a file that is missing has none."""
     done = machine.run(
@@ -138,12 +180,13 @@ def test_the_files_are_those_of_the_rack(node: Node, machine: Machine, rack: Rac
 
 
 def test_secrets_are_readable_by_root_only(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
-    """The lease secret, and on the head the key; no other node has that."""
+    """The lease secret, the token of Ray where Ray joins the nodes, and on the head the key; no other node has that."""
     faults = []
     for unit in _units(rack, node):
         keyed = unit.api.key is not None and unit.ranks(rack.nodes)[0] == node.name
-        found = _states(machine, [desired.path(unit, ending) for ending in ("secret", "key", "token")])
-        for ending, wanted in (("secret", True), ("key", keyed), ("token", keyed)):
+        joined = desired.path(unit, "ray") in desired.shared_secrets(unit, len(unit.ranks(rack.nodes)))
+        found = _states(machine, [desired.path(unit, ending) for ending in ("secret", "ray", "key", "token")])
+        for ending, wanted in (("secret", True), ("ray", joined), ("key", keyed), ("token", keyed)):
             path = desired.path(unit, ending)
             state = found.get(path, "missing").rpartition(" ")[0] or "missing"
             if state != (right := "600 root:root" if wanted else "missing"):
@@ -157,15 +200,15 @@ def test_secrets_are_readable_by_root_only(node: Node, machine: Machine, rack: R
 def test_all_nodes_of_a_unit_share_its_lease_secret(
     node: Node, machines: dict[str, Machine], machine: Machine, rack: Rack, excluded: frozenset[str]
 ) -> None:
-    """The hash on this node is that of the head."""
+    """The hash on this node is that of the head, also of the token of Ray."""
     for unit in _units(rack, node):
         head = unit.ranks(rack.nodes)[0]
         if head in excluded:
             pytest.skip(f"{head}, the head of unit {unit.name}, is excluded")
-        path = desired.path(unit, "secret")
-        here, there = (_states(one, [path]).get(path, " ").rpartition(" ")[2] for one in (machine, machines[head]))
-        assert here, f"{node.name}: {path} is missing"
-        assert here == there, f"{node.name}: {path} is not that of {head}"
+        for path in desired.shared_secrets(unit, len(unit.ranks(rack.nodes))):
+            here, there = (_states(one, [path]).get(path, " ").rpartition(" ")[2] for one in (machine, machines[head]))
+            assert here, f"{node.name}: {path} is missing"
+            assert here == there, f"{node.name}: {path} is not that of {head}"
 
 
 def test_tether_and_keeper_run_and_start_at_boot(
@@ -230,10 +273,7 @@ def test_a_completion_has_the_known_answer(node: Node, machine: Machine, rack: R
 def test_each_rank_is_in_its_slice(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """Where the kernel counts the container of each unit that is up."""
     faults = []
-    units = [unit for unit in _units(rack, node) if unit.wish == "up"]
-    if not units:
-        pytest.skip(f"no unit on {node.name} is up")
-    for unit in units:
+    for unit in _up(rack, node):
         name = f"sparkrack-{unit.name}"
         asked = machine.run(
             f"pid=$(docker inspect {name} --format '{{{{.State.Pid}}}}') && cut -d: -f3- \"/proc/$pid/cgroup\""
@@ -244,6 +284,59 @@ def test_each_rank_is_in_its_slice(node: Node, machine: Machine, rack: Rack, rep
         elif not asked.stdout.startswith(right):
             faults.append(f"{node.name}: container {name} is in {asked.stdout.strip()}, wanted below {right}")
     report.judge(faults)
+
+
+def test_the_kernel_closes_each_rank_to_other_machines(
+    node: Node, machine: Machine, rack: Rack, report: CheckReporter
+) -> None:
+    """systemd has the addresses of rack.yaml for the slice of each unit that is up, and the kernel judges what arrives
+    for each control group in it.
+    """
+    faults = []
+    for unit in _up(rack, node):
+        name = desired.slice_name(unit)
+        shown = machine.run(f"systemctl show --property=IPAddressAllow --property=IPAddressDeny {name}")
+        assert shown.rc == 0, f"{node.name}: {shown.stderr.strip()}"
+        rows = dict(line.partition("=")[::2] for line in str(shown.stdout).splitlines())
+        allowed = {ip_network(word) for word in rows.get("IPAddressAllow", "").split()}
+        wanted = {ip_network(word) for word in ("127.0.0.0/8", "::1/128")}
+        wanted |= {ip_network(source) for source in reach.rank_sources(rack, unit, node.name)}
+        denied = {ip_network(word) for word in rows.get("IPAddressDeny", "").split()}
+        if denied != {ip_network("0.0.0.0/0"), ip_network("::/0")}:
+            faults.append(f"{node.name}: {name} is open to all addresses; run `sparkrack apply --only serving`")
+        elif allowed != wanted:
+            odd = ", ".join(sorted(map(str, allowed ^ wanted)))
+            faults.append(f"{node.name}: the addresses that reach {name} differ from those of rack.yaml: {odd}")
+        text = _FILTERS.format(folder=f"/sys/fs/cgroup/{CONTAINER_SLICE}/{name}")
+        asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
+        assert asked.rc == 0, f"{node.name}: {name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
+        faults += [
+            f"{node.name}: no program of the kernel judges the packets for {name}{place}"
+            for count, place in (line.split(" ", 1) for line in str(asked.stdout).splitlines())
+            if count == "0"
+        ]
+    report.judge(faults)
+
+
+def test_what_answers_past_the_door_without_a_key(
+    node: Node, machine: Machine, rack: Rack, report: CheckReporter
+) -> None:
+    """Whether /invocations asks for the key, where `api.direct` lets machines reach an engine itself. It is reported,
+    and is not a fault: rack.yaml declares it.
+    """
+    units = [unit for unit in _headed(rack, node) if unit.api.direct]
+    if not units:
+        pytest.skip("no unit has api.direct")
+    for unit in units:
+        text = _ASK_PAST_KEY.format(folder=programs.FOLDER, file=desired.path(unit, "json"), limit=COMMAND_SECONDS // 2)
+        asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
+        name = f"{node.name}: unit {unit.name}"
+        assert asked.rc == 0, f"{name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
+        status, networks = str(asked.stdout).strip(), ", ".join(map(str, unit.api.direct or ()))
+        if status in ("401", "403", "404"):
+            report.note(f"{name}: /invocations without a key has HTTP status {status}")
+        else:
+            report.note(f"{name}: /invocations answers {networks} without a key (HTTP status {status}), past the door")
 
 
 def _door(rack: Rack, node: Node) -> ServingDoor:

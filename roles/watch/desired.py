@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from ipaddress import IPv4Address
 
 from core.model import Node, Rack
 from core.model.fields import mebibytes
 from core.probes import systemd_dropins
 from core.util import resources
 from core.util.managed_file import ManagedFile, header
-from roles.blackbox.options import BlackboxOptions
 from roles.watch.options import WatchOptions
+from roles.watch.options import server as server
+from roles.watch.options import server_address as server_address
 
 EXPORTER_PORT, PROMETHEUS_PORT, ALERTMANAGER_PORT = 9100, 9090, 9093
 
@@ -129,32 +129,6 @@ def of_unit(listing: str, name: str) -> str:
     """Return the lines about the drop-ins of a unit; those that are no such line at all stay, too."""
     lines = listing.splitlines()
     return "\n".join(line for line in lines if f"/{name}.d/" in line.partition(":")[0] or not line.startswith("/"))
-
-
-def server(rack: Rack) -> Node | None:
-    """Return the node that has Prometheus and Alertmanager; None where that is a machine outside of the rack.
-
-    A node with a cap on its clock is one of a kind that loses power at a load step, so the first node without one.
-    """
-    declared = rack.options(WatchOptions).server
-    if isinstance(declared, IPv4Address):
-        return None
-    if declared is not None:
-        return rack.nodes[declared]
-    blackbox = rack.declared(BlackboxOptions)
-    caps = blackbox.clock_cap if blackbox else {}
-    nodes = list(rack.nodes.values())
-    return next((node for node in nodes if not {node.name, node.vendor} & caps.keys()), nodes[0])
-
-
-def server_address(rack: Rack) -> IPv4Address:
-    """Return the address of the server, in the rack or outside of it."""
-    declared = rack.options(WatchOptions).server
-    found = server(rack)
-    if found is not None:
-        return found.address
-    assert isinstance(declared, IPv4Address)  # noqa: S101 - for mypy: `server` returns None for nothing else
-    return declared
 
 
 def exporter_dropin(rack: Rack, node: Node) -> ManagedFile:

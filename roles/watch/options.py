@@ -23,7 +23,9 @@ from core.model.cabling import Cabling
 from core.model.errors import RuleViolation
 from core.model.fields import Address, Duration, HostName, NotEmpty, Section, invalid, matching, seconds, size
 from core.model.partial_rack import PartialRack
+from core.model.schema import Node, Rack
 from core.model.secrets import SecretRef
+from roles.blackbox.options import BlackboxOptions
 
 SHORTEST, LONGEST = 5, 60
 """Seconds. An alert of 30 s needs two samples. The shortest rates are those of 2 minutes, which need two as well."""
@@ -167,3 +169,29 @@ def _check_server(partial: PartialRack, watch: WatchOptions) -> Iterator[RuleVio
         near = get_close_matches(watch.server, list(partial.nodes), 1)
         right = f"did you mean {near[0]}?" if near else "write the name of a node, or the address of a machine outside"
         yield RuleViolation(where, f"there is no node called {watch.server}", right)
+
+
+def server(rack: Rack) -> Node | None:
+    """Return the node that has Prometheus and Alertmanager; None where that is a machine outside of the rack.
+
+    A node with a cap on its clock is one of a kind that loses power at a load step, so the first node without one.
+    """
+    declared = rack.options(WatchOptions).server
+    if isinstance(declared, IPv4Address):
+        return None
+    if declared is not None:
+        return rack.nodes[declared]
+    blackbox = rack.declared(BlackboxOptions)
+    caps = blackbox.clock_cap if blackbox else {}
+    nodes = list(rack.nodes.values())
+    return next((node for node in nodes if not {node.name, node.vendor} & caps.keys()), nodes[0])
+
+
+def server_address(rack: Rack) -> IPv4Address:
+    """Return the address of the server, in the rack or outside of it."""
+    declared = rack.options(WatchOptions).server
+    found = server(rack)
+    if found is not None:
+        return found.address
+    assert isinstance(declared, IPv4Address)  # noqa: S101 - for mypy: `server` returns None for nothing else
+    return declared

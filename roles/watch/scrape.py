@@ -78,11 +78,12 @@ def _engine_jobs(rack: Rack) -> Iterator[dict[str, Any]]:
 # claim: watch.engine-metrics
 def watched_units(rack: Rack) -> Iterator[ServingUnit]:
     """Yield the units whose metrics the server can read: those that are to run, and answer where the server is."""
-    at = desired.server(rack)
+    at, address = desired.server(rack), desired.server_address(rack)
     for unit in rack.serving.units.values() if rack.serving else ():
         head = unit.ranks(rack.nodes)[0]
         reachable = {
-            "management": True,
+            # A node closes its unit to machines outside of the rack that `direct` does not name.
+            "management": at is not None or any(address in network for network in unit.api.direct or ()),
             "fabric": at is not None,
             "local": at is not None and at.name == head,
         }[unit.api.listen]

@@ -22,6 +22,7 @@ UNIT_CHECKS = frozenset(
         "test_each_unit_is_up_or_down_as_declared",
         "test_a_completion_has_the_known_answer",
         "test_each_rank_is_in_its_slice",
+        "test_the_kernel_closes_each_rank_to_other_machines",
     )
 )
 """The checks of role serving that a unit is up. No rank runs right after a boot: the unit was stopped before, or its

@@ -13,7 +13,7 @@ from ipaddress import IPv4Address
 from core.model import Rack
 from core.model.image_lock import Pin
 from core.model.serving import ServingUnit
-from core.model.serving_launch import FABRIC_ENVIRONMENT, INSIDE_KEY, RankLaunch, launches
+from core.model.serving_launch import FABRIC_ENVIRONMENT, INSIDE_KEY, INSIDE_RAY_TOKEN, RankLaunch, launches
 from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
 
@@ -132,16 +132,17 @@ def _launches(
 def container(launch: RankLaunch) -> Container:
     """Return what docker is asked for a rank. Raises ValueError for an option of docker that no format knows.
 
-    The key of the API and the files of variables are left out: each system has them in its own way. So are the slice,
-    which the rack's own services make, and what is the same for every rank (host network, all GPUs).
+    The key of the API, the token of Ray and the files of variables are left out: each system has them in its own way.
+    So are the slice, which the rack's own services make, and what is the same for every rank (host network, all GPUs).
     """
     words = iter(launch.docker)
     found: dict[str, list[str]] = {}
     for word in words:
         found.setdefault(word, []).append("" if word == "--rm" else next(words))
-    for option in ("--rm", "--pull", "--entrypoint", "--network", "--gpus", "--cgroup-parent", "--env-file"):
+    for option in ("--rm", "--pull", "--entrypoint", "--network", "--gpus", "--cgroup-parent", "--env-file", "--env"):
         found.pop(option, None)
     volumes = [volume.split(":") for volume in found.pop("--volume", [])]
+    secret = (INSIDE_KEY, INSIDE_RAY_TOKEN)
     (memory,) = {found.pop(option)[0] for option in ("--memory", "--memory-swap")}
     made = Container(
         name=found.pop("--name")[0],
@@ -150,7 +151,7 @@ def container(launch: RankLaunch) -> Container:
         ulimits={name: int(value) for name, _, value in (one.partition("=") for one in found.pop("--ulimit"))},
         shm=found.pop("--shm-size")[0],
         memory=memory,
-        volumes=tuple(Volume(one[0], one[1], one[2:] == ["ro"]) for one in volumes if one[1] != INSIDE_KEY),
+        volumes=tuple(Volume(one[0], one[1], one[2:] == ["ro"]) for one in volumes if one[1] not in secret),
     )
     if found:
         raise ValueError(f"no format knows these options of docker: {' '.join(found)}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab import namespace
-from tests.serving.serving_rack import ServingNode, ServingRack, freeze
+from tests.serving.serving_rack import KEEPER_PORT, ServingNode, ServingRack, freeze
 
 TIMES: Mapping[str, float] = {"ask": 2.0, "lease": 10.0, "probe_interval": 15.0, "probe_limit": 20.0}
 """ask and lease are the defaults of a unit file; the probe has the times of the prototype, whose figures are limits."""
@@ -177,6 +177,23 @@ def _clock(seconds: int) -> Callable[[ServingRack], None]:
             node.clock_error.with_suffix(".new").replace(node.clock_error)
 
     return shift
+
+
+_UNPROVEN = """
+import socket, sys, time
+held, end = [], time.monotonic() + float(sys.argv[1])
+while time.monotonic() < end:
+    try:
+        held.append(socket.create_connection((sys.argv[2], int(sys.argv[3])), 5))
+    except OSError:
+        pass
+    del held[:-200]
+"""
+"""Opens connections to the keeper as fast as it can, says nothing, and holds the last 200 of them."""
+
+
+def _unproven_connections(rack: ServingRack) -> None:
+    _worker(rack).spawn("-c", _UNPROVEN, f"{25 * rack.pace:g}", rack.nodes[0].address, str(KEEPER_PORT))
 
 
 RANK, HEAD = r"spark2 \(rank 1\) ", r"spark1 \(rank 0\) "
@@ -479,6 +496,14 @@ CELLS = (
         f"{RANK}{WITHOUT_ASKING}137",
         AGAIN,
         clock=True,
+    ),
+    Cell(
+        "unproven-connections",
+        "a process of a rank's node opens connections to the keeper without a proof, as fast as it can",
+        _unproven_connections,
+        "",
+        UNDISTURBED,
+        lasts=25.0,
     ),
     Cell("clock-forward", "clocks set forward by a day", _clock(86400), "", UNDISTURBED, clock=True),
     Cell("clock-back", "clocks set back by a day", _clock(-86400), "", UNDISTURBED, clock=True),

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from core.model.serving_launch import INSIDE_MODELS, RankLaunch, launches
+from core.model.serving_launch import INSIDE_MODELS, RAY_VARIABLES, RankLaunch, launches
 from lab import namespace
 from roles.serving.programs import programs
 from tests.serving.engines import STAND_IN, EngineOfTests
@@ -28,6 +28,7 @@ PATIENCE = 120.0
 KEY = f"sk-quiet-horse-{uuid.uuid4().hex}"
 """Differs between processes: a test looks for it in the arguments of all processes, those of other workers too."""
 SECRET = "0f" * 32
+RAY_TOKEN = "4c" * 32
 KEEPER_PORT, API_PORT = 29400, 8000
 QUESTION_EVERY = 0.2
 """Seconds between two looks that start processes: more of them would take the machine from what they look at."""
@@ -95,6 +96,9 @@ class ServingNode:
             "STANDIN_FAULTS": str(self.folder / "faults"),
         }
         inside = "/tmp" if engine.contained else temporary  # noqa: S108
+        if engine.kind == "vllm-ray":
+            (temporary / "ray-token").write_text(RAY_TOKEN)
+            environment |= {**RAY_VARIABLES, "RAY_AUTH_TOKEN_PATH": f"{inside}/ray-token"}
         own = "--mount --pid --fork --kill-child --mount-proc" if engine.contained else "--mount"
         lines = [
             f'[ "${{1-}}" = inside ] || exec unshare {own} sh "$0" inside',

@@ -109,6 +109,33 @@ def test_what_is_not_below_v1_of_a_unit_is_not_there(gate: RunningDoor, path: st
 
 
 @pytest.mark.parametrize(
+    "path",
+    [
+        "load_lora_adapter",
+        "unload_lora_adapter",
+        "loads",
+        "tokenize",
+        "realtime",
+        "chat/completions/render",
+        "completions/",
+        "completionsx",
+        "Completions",
+        "completions%0a",
+        "..;/metrics",
+        "..%5cmetrics",
+        "%252e%252e/metrics",
+        "models/a/b/c",
+        "responses/a/delete",
+        "invocations",
+    ],
+)
+def test_what_clients_do_not_need_stays_at_the_door(gate: RunningDoor, path: str) -> None:
+    reply = gate.curl(f"/echo/v1/{path}")
+    assert (reply.status, reply.code) == (404, "path_not_found")
+    assert "/v1/chat/completions" in reply.json["error"]["message"]
+
+
+@pytest.mark.parametrize(
     ("path", "asked"),
     [
         ("/echo/v1/models", "/v1/models"),
@@ -118,10 +145,18 @@ def test_what_is_not_below_v1_of_a_unit_is_not_there(gate: RunningDoor, path: st
         ("/echo/v1/%2e/models", "/v1/models"),
         ("//echo/v1//models", "/v1/models"),
         ("/one/../echo/v1/models", "/v1/models"),
-        ("/echo/v1/..;/metrics", "/v1/..;/metrics"),
-        ("/echo/v1/%252e%252e/metrics", "/v1/%252e%252e/metrics"),
-        ("/echo/v1/..%5cmetrics", "/v1/..%5Cmetrics"),
-        ("/echo/v1/%0d%0aX-Evil:%20y", "/v1/%0D%0AX-Evil:%20y"),
+        ("/echo/v1/models/..;", "/v1/models/..;"),
+        ("/echo/v1/models/%252e%252e", "/v1/models/%252e%252e"),
+        ("/echo/v1/models/..%5cmetrics", "/v1/models/..%5Cmetrics"),
+        ("/echo/v1/models/%0d%0aX-Evil:%20y", "/v1/models/%0D%0AX-Evil:%20y"),
+        *(
+            (f"/echo/v1/{one}", f"/v1/{one}")
+            for one in (
+                *("completions", "chat/completions", "embeddings", "responses", "responses/resp_1"),
+                *("responses/resp_1/cancel", "messages", "messages/count_tokens", "rerank", "score", "classify"),
+                *("audio/transcriptions", "audio/translations", "models/owner/name"),
+            )
+        ),
     ],
 )
 def test_the_engine_is_asked_below_v1_only(gate: RunningDoor, path: str, asked: str) -> None:

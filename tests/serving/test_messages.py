@@ -84,6 +84,23 @@ def test_a_stranger_is_not_heard(rack: ServingRack) -> None:
     assert "10.77.0.99 is refused" in rack.nodes[0].log.read_text()
 
 
+def test_connections_without_a_proof_do_not_keep_the_tether_of_their_address_out(rack: ServingRack) -> None:
+    """Any process of a node can open them; it has no secret, so it cannot take the place of the tether there."""
+    rack.up()
+    rack.wait(lambda: rack.wish("status").returncode == 0, "the keeper answers")
+    silent = [rack.connect(1) for _ in range(128)]
+    try:
+        answer = exchange(rack, SECRET)
+    finally:
+        for connection in silent:
+            connection.close()
+    assert answer, "the tether's report is not heard beside connections that say nothing"
+    rack.wait(
+        lambda: f"a connection from {rack.nodes[1].address} is refused: the oldest of" in rack.nodes[0].log.read_text(),
+        "the address of the connections in the log",
+    )
+
+
 def test_key_and_secret_are_in_no_argument_log_or_state(rack: ServingRack) -> None:
     rack.up()
     rack.start()

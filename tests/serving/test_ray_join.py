@@ -5,9 +5,16 @@ vLLM on Ray refuses CPUs, so that a driver stands in for it (ray_driver.py), whi
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from tests.serving.serving_rack import ServingRack
+from core.model.serving_launch import RAY_VARIABLES
+from core.model.serving_rules import RAY_PORT
+from tests.serving.engines import EngineOfTests
+from tests.serving.serving_rack import PATIENCE, RAY_TOKEN, ServingRack
 from tests.serving.test_conformance import Fault, kill
 
 pytestmark = [
@@ -23,6 +30,37 @@ def test_ray_joins_the_nodes_and_stops_everywhere(rack: ServingRack) -> None:
     stop = Fault(rack, lambda: rack.wish("down"))
     assert rack.wait_for("down")["reason"] == "asked to stop"
     stop.ended()
+
+
+ASK = """
+import sys
+from ray._raylet import Config, GcsClient
+Config.initialize("")
+client = GcsClient(address=sys.argv[1])
+print(len(client.get_all_node_info(timeout=20)), client.internal_kv_put(b"x", b"y", True, b"fun", timeout=20))
+"""
+"""What any machine can ask of the head of a Ray without tokens: its nodes, and a place for code that they run."""
+
+
+def test_a_machine_without_the_token_reads_and_writes_nothing(rack: ServingRack, engine: EngineOfTests) -> None:
+    rack.up()
+    rack.start()
+
+    def asked(token: str) -> subprocess.CompletedProcess[str]:
+        file = rack.folder / "stranger-token"
+        file.write_text(token)
+        given = {**engine.environment, **RAY_VARIABLES, "RAY_AUTH_TOKEN_PATH": str(file)} if token else {}
+        inside = ["ip", "netns", "exec", rack.nodes[1].namespace, sys.executable, "-S", "-c", ASK]
+        words = [*inside, f"{rack.nodes[0].address}:{RAY_PORT}"]
+        environment = {**os.environ, **engine.environment, **given}
+        return subprocess.run(words, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+
+    known = asked(RAY_TOKEN)
+    assert (known.returncode, known.stdout.split()[:1]) == (0, ["2"]), known.stderr[-2000:]
+    for token in ("", "5d" * 32):
+        stranger = asked(token)
+        assert stranger.returncode != 0, stranger.stdout
+        assert "nauthenticated" in stranger.stderr or "uthentication" in stranger.stderr, stranger.stderr[-2000:]
 
 
 def test_a_killed_actor_ends_all(rack: ServingRack) -> None:

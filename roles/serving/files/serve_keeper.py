@@ -27,7 +27,6 @@ import sys
 import threading
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -55,7 +54,9 @@ from serve_unit import (
 STATE_FOLDER = "/var/lib/sparkrack/serve"
 MESSAGE_LIMIT = 3.0
 """Seconds for one message of a connection."""
-CONNECTIONS_PER_ADDRESS = 16
+UNPROVEN_PER_ADDRESS = 64
+"""Connections of an address whose message has not proven itself yet. One more ends the oldest of them: any process of a
+node can open connections, and must not keep the tether of that node out."""
 TICK = 0.2
 ALIVE = 1.0
 """Seconds between two reports to the watchdog of systemd."""
@@ -72,7 +73,9 @@ class KeeperServer:
     ) -> None:
         self.unit, self.former, self.secret, self.lifecycle, self.lock = unit, former, secret, lifecycle, lock
         self._addresses = {rank.address for rank in unit.ranks} | {unit.head[0]}
-        self._open: Counter[str] = Counter()
+        self._unproven: dict[str, dict[socket.socket, None]] = {address: {} for address in self._addresses}
+        """By address, the oldest first."""
+        self._unproven_lock = threading.Lock()
         self._refused: dict[str, float] = {}
         self.listener = socket.create_server(unit.head, backlog=64)
 
@@ -85,13 +88,33 @@ class KeeperServer:
                 log(f"a connection is not accepted: {error.strerror}")
                 time.sleep(TICK)
                 continue
-            if address not in self._addresses or self._open[address] >= CONNECTIONS_PER_ADDRESS:
-                self._refuse(address, "its address is not in the unit, or has too many connections")
+            if address not in self._addresses:
+                self._refuse(address, "its address is not in the unit")
                 connection.close()
                 continue
-            with self.lock:
-                self._open[address] += 1
+            self._make_room(connection, address)
             threading.Thread(target=self._answer, args=(connection, address), daemon=True).start()
+
+    def _make_room(self, connection: socket.socket, address: str) -> None:
+        """Count a connection as unproven, and end the oldest ones of its address that are too many."""
+        ended = 0
+        with self._unproven_lock:
+            waiting = self._unproven[address]
+            waiting[connection] = None
+            while len(waiting) > UNPROVEN_PER_ADDRESS:
+                oldest = next(iter(waiting))
+                del waiting[oldest]
+                ended += 1
+                with contextlib.suppress(OSError):  # its other end has ended it
+                    oldest.shutdown(socket.SHUT_RDWR)
+        if ended:
+            self._refuse(
+                address, f"the oldest of more than {UNPROVEN_PER_ADDRESS} without a proof; a process there opens them"
+            )
+
+    def _end_unproven(self, connection: socket.socket, address: str) -> None:
+        with self._unproven_lock:
+            self._unproven[address].pop(connection, None)
 
     def _answer(self, connection: socket.socket, address: str) -> None:
         try:
@@ -104,6 +127,7 @@ class KeeperServer:
                 text = read_line(connection, deadline)
                 received = time.time()
                 content = unseal(self.secret, "question", once, text)
+                self._end_unproven(connection, address)
                 skew = ClockSkew.of(sent, received, content.get("clock"))
                 with self.lock:
                     answer = self._handle(content, skew)
@@ -113,8 +137,7 @@ class KeeperServer:
         except OSError:
             pass  # the other end asks again
         finally:
-            with self.lock:
-                self._open[address] -= 1
+            self._end_unproven(connection, address)
 
     def _handle(self, content: dict[str, Any], skew: ClockSkew) -> dict[str, Any]:
         if content.get("unit") != self.unit.name or not isinstance(content.get("nonce"), str):
@@ -142,8 +165,10 @@ class KeeperServer:
     def _refuse(self, address: str, reason: str) -> None:
         """Log a refused connection, at most once a minute for each reason: it must not fill the journal."""
         now = time.monotonic()
-        if now - self._refused.get(reason, -60.0) >= 60:
-            self._refused[reason] = now
+        # The nodes of the unit each on their own; strangers, who may have many addresses, together.
+        kind = f"{address} {reason}" if address in self._addresses else reason
+        if now - self._refused.get(kind, -60.0) >= 60:
+            self._refused[kind] = now
             log(f"a connection from {address} is refused: {reason}")
 
 

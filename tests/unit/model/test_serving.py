@@ -236,6 +236,20 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
             ),
         ),
         (
+            {"api": {"direct": ["10.9.0.0/16"]}},
+            (
+                f"{P}.api.direct @ direct: names machines that reach the engine, and it listens on loopback; "
+                "write listen: management, or remove it"
+            ),
+        ),
+        (
+            {"engine": "vllm-ray", "api": {"listen": "management", "direct": ["10.9.0.0/16"]}},
+            (
+                f"{P}.api.direct @ direct: opens the ports of Ray to these machines, and by them a Ray without tokens "
+                "runs their code as root; remove it, and write serving.door for clients"
+            ),
+        ),
+        (
             {"api": {"port": 29400}},
             f"{P}.api.port @ port: 29400 is already serving.port, that of the keepers; write another, like 8000",
         ),
@@ -675,9 +689,24 @@ def notes(file: str, tmp_path: Path, models: Any = None, units: Any = None) -> l
             RECORDS,
             [
                 (
-                    f"{P}.api: all machines that reach the management network can use the model, as there is no key; "
-                    "write a reference at api.key, like {file: qwen.key}"
+                    f"{P}.api: no machine but the nodes of the unit reaches it: there is no door, and api.direct names "
+                    "none; write serving.door, or the networks of clients at api.direct"
                 )
+            ],
+        ),
+        (
+            {"api": {"listen": "management", "direct": ["10.9.0.0/16"]}},
+            RECORDS,
+            [
+                (
+                    f"{P}.api: each machine of 10.9.0.0/16 can use the model, as there is no key; "
+                    "write a reference at api.key, like {file: qwen.key}"
+                ),
+                (
+                    f"{P}.api.direct: 10.9.0.0/16 reaches each path and port of the unit on its head, past the door: "
+                    "/invocations, /tokenize and more answer without the key; "
+                    "serving.door lets through what clients need"
+                ),
             ],
         ),
         *(

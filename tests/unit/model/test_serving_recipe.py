@@ -220,6 +220,14 @@ def test_a_secret_in_the_environment_is_left_out_and_not_repeated() -> None:
     assert "hf_abcdef" not in found.yaml() + "".join(found.warnings)
 
 
+def test_a_secret_in_an_option_is_left_out_and_not_repeated() -> None:
+    text = changed(EUGR, ("--enable-expert-parallel", "--hf-token hf_abcdefghijkl"))
+    unit, found = taken(text, version="0.21.0", image=IMAGE, nodes=("n0", "n1"))
+    assert "hf-token" not in unit["args"]
+    assert any(line.startswith("args.hf-token: left out: a secret") for line in found.warnings)
+    assert "hf_abcdefghijkl" not in found.yaml() + "".join(found.warnings)
+
+
 @pytest.mark.parametrize(
     ("edits", "choices", "expected"),
     [

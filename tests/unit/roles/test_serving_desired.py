@@ -517,6 +517,30 @@ def test_the_files_with_secrets(tmp_path: Path) -> None:
         assert not any(secret.encode() in file.content for file in desired.files(found, "n0"))
 
 
+def test_ray_reads_a_token_that_is_made_of_the_lease_secret_and_is_in_no_argument() -> None:
+    found = locked(unit(engine="vllm-ray", api={"port": 8000}))
+    tokens = []
+    for node in ("n0", "n1"):
+        (_, token) = desired.private_files(found, node, None, LEASE)
+        assert (token.path, token.mode) == ("/etc/sparkrack/serve/one.ray", "600")
+        tokens.append(token.content.get_secret_value())
+        words = content(desired.files(found, node), "one.args").splitlines()
+        assert "/etc/sparkrack/serve/one.ray:/run/sparkrack/ray-token:ro" in words
+        assert {"RAY_AUTH_MODE=token", "RAY_AUTH_TOKEN_PATH=/run/sparkrack/ray-token"} <= set(words)
+        assert not any(tokens[-1] in file.content for file in desired.files(found, node))
+    assert tokens[0] == tokens[1] != desired.private_files(found, "n0", None, "1f" * 32)[1].content.get_secret_value()
+    assert LEASE.encode() not in tokens[0]
+
+
+def test_a_unit_without_ray_has_no_token_of_ray() -> None:
+    for declared, count in ((unit(), 2), (unit(engine="vllm-ray", parallel=None, nodes=["n0"]), 2)):
+        found = locked(declared, count)
+        assert [file.path for file in desired.private_files(found, "n0", None, LEASE)] == [
+            "/etc/sparkrack/serve/one.secret"
+        ]
+        assert "ray-token" not in content(desired.files(found, "n0"), "one.args")
+
+
 def test_keeper_reads_the_secrets(tmp_path: Path) -> None:
     found = locked(WITH_KEY)
     for file in desired.private_files(found, "n0", KEY, LEASE):

@@ -330,6 +330,27 @@ def test_a_lease_secret_that_is_not_shared_is_made_again_for_all(installed: Serv
     assert (installed.run().failed, sent(installed)) == ([], [0, 0])
 
 
+def test_a_token_of_ray_that_a_node_lacks_is_made_again_for_all_with_the_lease(world: ServingWorld) -> None:
+    world.write({"one": keyed(engine="vllm-ray")})
+    assert world.run().failed == []
+    n0, n1 = world.nodes.values()
+    before, token = n0.secret(), n0.path("one.ray").read_text()
+    assert re.fullmatch("[0-9a-f]{64}", token)
+    assert n1.path("one.ray").read_text() == token
+    assert stat.S_IMODE(n1.path("one.ray").stat().st_mode) == 0o600
+    n0.record(state="down", wish="down", reason="asked to stop")
+    world.forget()
+    n1.path("one.ray").write_text("another")
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    assert n0.secret() == n1.secret() != before
+    assert n0.path("one.ray").read_text() == n1.path("one.ray").read_text() not in (token, "another")
+    world.write({"one": keyed()})
+    n0.record(state="down", wish="down", reason="asked to stop")
+    assert world.run().failed == []
+    assert not n0.path("one.ray").exists()
+
+
 @pytest.mark.parametrize("mode", ["dry", "yes"])
 def test_a_lease_secret_is_not_made_for_a_part_of_the_nodes(world: ServingWorld, mode: str) -> None:
     ended = world.run(mode, only=("n0",))

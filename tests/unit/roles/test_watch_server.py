@@ -272,7 +272,8 @@ serving:
         ("spark1", "vllm", "local", "up", "", "127.0.0.1:8000"),
         ("spark2", "vllm", "local", "up", "", ""),
         ("10.77.0.50", "vllm", "fabric", "up", "", ""),
-        ("10.77.0.50", "vllm", "management", "up", "", "10.77.0.11:8000"),
+        ("10.77.0.50", "vllm", "management", "up", "", ""),
+        ("10.77.0.50", "vllm", "management, direct: [10.77.0.50/32]", "up", "", "10.77.0.11:8000"),
         ("spark2", "vllm", "management", "down", "", ""),
     ],
 )

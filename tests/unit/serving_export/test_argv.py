@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core.model.fields import mebibytes
-from core.model.serving_launch import FABRIC_ENVIRONMENT, INSIDE_KEY, RankLaunch
+from core.model.serving_launch import FABRIC_ENVIRONMENT, INSIDE_KEY, INSIDE_RAY_TOKEN, RankLaunch
 from sparkrack.serving_export.lws import lws_files
 from sparkrack.serving_export.ray import ray_files
 from sparkrack.serving_export.source import ExportSource
@@ -33,7 +33,8 @@ def of_the_rack(launch: RankLaunch) -> set[tuple[str, str]]:
         for name, value in options(launch.docker)
         if name not in OTHERS_OF_THE_RACK
         and not (name == "--env-file" and value != FABRIC_ENVIRONMENT)
-        and not value.endswith(f":{INSIDE_KEY}:ro")
+        and not value.endswith((f":{INSIDE_KEY}:ro", f":{INSIDE_RAY_TOKEN}:ro"))
+        and name != "--env"
     }
 
 
