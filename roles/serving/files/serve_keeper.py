@@ -28,11 +28,13 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+import serve_answers
 import serve_probe
+import serve_rdma
 from serve_lifecycle import RUNNING, ClockSkew, TetherReport, UnitLifecycle, UnitRecord
 from serve_unit import (
     ServedUnit,
@@ -175,7 +177,7 @@ class Prober:
             if state not in RUNNING or now < due:
                 continue
             if state == "starting":
-                proven = self._complete(generation, times.first_limit, {})
+                proven = self._prove_start(generation, times.first_limit)
                 seen = self._counters(generation) if proven else {}
                 with self.lock:
                     ready = self.lifecycle.record.state == "ready"
@@ -195,13 +197,64 @@ class Prober:
                 # A rank that ended is reported within a lease: that reason comes before a second miss.
                 due = time.monotonic() + times.lease
 
+    def _prove_start(self, generation: int, limit: float) -> bool:
+        """Ask for all that a start must prove: a completion, a chat completion, a tool call, and RDMA in use."""
+        begun = time.monotonic()
+        with self.lock:
+            before = {rank: report.rdma for rank, report in self.lifecycle.reports.items()}
+
+        def ask(path: str, body: Mapping[str, Any]) -> tuple[int, bytes, str]:
+            return serve_probe.post(self.unit, self._begin(generation, limit), path, body)
+
+        remark = ""
+        try:
+            serve_probe.complete(self.unit, self._begin(generation, limit))
+            seconds = time.monotonic() - begun
+            beside = serve_answers.prove_start(self.unit.probe, self.unit.model, ask)
+            if self.unit.rdma != "ignored":
+                remark = self._prove_rdma(generation, before)
+                beside += [] if remark else ["each rank moved bytes by RDMA"]
+        except serve_answers.WrongAnswerError as error:
+            with self.lock:
+                self.lifecycle.refused(generation, str(error), time.monotonic())
+            return False
+        except ServeError as error:
+            with self.lock:
+                self.lifecycle.missed(generation, str(error), time.monotonic())
+            return False
+        with self.lock:
+            self.lifecycle.proved(generation, seconds, False, time.monotonic(), beside, remark)
+        return True
+
+    def _prove_rdma(self, generation: int, before: Mapping[int, serve_rdma.Counters]) -> str:
+        """Return why the ranks are not proven to use RDMA where rack.yaml allows that, from their reports before and
+        after the completion; nothing if they do. Raises WrongAnswerError where it does not allow it, ServeError when
+        the start ends before all have reported.
+        """
+        with self.lock:
+            self.lifecycle.witness = generation
+        # A report may be as old as a question takes when it is heard, and the one after it has NCCL's word.
+        ended = time.monotonic() + 2 * self.unit.times.ask
+        while True:
+            time.sleep(min(TICK, self.unit.times.ask))
+            with self.lock:
+                record, reports = self.lifecycle.record, dict(self.lifecycle.reports)
+            if (record.generation, record.state) != (generation, "starting"):
+                raise ServeError("the start ended before each rank has reported its RDMA counters")
+            if all(rank.number in reports and reports[rank.number].heard > ended for rank in self.unit.ranks):
+                break
+        fault = serve_rdma.fault(self.unit.ranks, before, reports)
+        if fault and self.unit.rdma == "required":
+            raise serve_answers.WrongAnswerError(fault)
+        return fault
+
     def _complete(self, generation: int, limit: float, before: dict[str, float]) -> bool:
         begun = time.monotonic()
         request = self._begin(generation, limit)
         try:
             serve_probe.complete(self.unit, request)
         except ServeError as error:
-            wrong = isinstance(error, serve_probe.WrongAnswerError)
+            wrong = isinstance(error, serve_answers.WrongAnswerError)
             progress = not wrong and bool(before) and serve_probe.rose(before, self._counters(generation))
             with self.lock:
                 if progress:

@@ -15,7 +15,8 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
     service      the rank's systemd service; default sparkrack-serve-NAME.service
     systemctl    command that controls it; default ["systemctl"]
     journalctl   command that prints the kernel's log; default ["journalctl"]
-    probe        {"prompt": "2+2=", "answer": "4", "max_tokens": 8, "counters": [...]}
+    probe        {"prompt": "2+2=", "answer": "4", "max_tokens": 8, "counters": [...], "chat": true, "tool": false}
+    rdma         of the ranks, after a start: required, remark (it is said when they do not use it) or ignored
     times        seconds: ask 2, lease 10, gate_limit 180, stop_limit 90, ready_limit 1800, first_limit 300,
                  probe_interval 60, probe_limit 60, drain 0, clock_limit 1; and probe_misses 2
     restart      {"times": 1, "within": 21600, "uptime": 600}
@@ -122,13 +123,16 @@ class RestartBudget:
 class CompletionProbe:
     """The completion that proves a unit, and the counters whose rise proves it without one.
 
-    `answer`: a text that the completion has; with an empty one any completion does.
+    `answer`: the word with which the completion begins; with an empty one any clean text proves it. `chat`, `tool`:
+    whether a chat completion and a tool call are asked for once after each start.
     """
 
     prompt: str = "2+2="
     answer: str = "4"
     max_tokens: int = 8
     counters: tuple[str, ...] = ()
+    chat: bool = True
+    tool: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,6 +156,7 @@ class ServedUnit:
     restart: RestartBudget = field(default_factory=RestartBudget)
     boot: str = "hold"
     version: str = ""
+    rdma: str = "ignored"
 
     def rank(self, number: int) -> ServedRank:
         """Return a rank by its number. Raises ServeError when there is none."""
@@ -195,6 +200,13 @@ class _Section:
 
         found: list[Any] = self.take(key, list, right, "a list of texts", *default)
         return tuple(found)
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Return true or false."""
+        value = self.values.pop(key, default)
+        if not isinstance(value, bool):
+            raise ServeError(f"{self.place}: {key} is {value!r}, expected true or false")
+        return value
 
     def one_of(self, key: str, *choices: str, default: str) -> str:
         """Return one of the choices."""
@@ -267,12 +279,15 @@ def load_unit(path: str) -> ServedUnit:
             probe.take("answer", str, str.isprintable, "a text", default.answer),
             probe.take("max_tokens", int, lambda number: 0 < number <= 4096, "1 to 4096", default.max_tokens),
             probe.words("counters", list(COUNTERS[engine])),
+            probe.flag("chat", default.chat),
+            probe.flag("tool", default.tool),
         ),
         requests=REQUESTS[engine],
         times=top.numbers("times", ServeTimes),
         restart=top.numbers("restart", RestartBudget),
         boot=top.one_of("boot", "hold", "start", default="hold"),
         version=top.text("version", ""),
+        rdma=top.one_of("rdma", "required", "remark", "ignored", default="ignored"),
     )
     probe.end()
     top.end()
