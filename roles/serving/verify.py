@@ -203,9 +203,9 @@ def test_each_unit_is_up_or_down_as_declared(node: Node, machine: Machine, rack:
 
 
 def test_each_unit_completes_and_chats(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
-    """The head asks its own API: a completion must begin with the answer of rack.yaml, or be a clean text where that has
-    none; a chat completion must be a clean text. With a key the API refuses a request without it, and one with another
-    key.
+    """The head asks its own API: a completion must begin with the answer of rack.yaml, or be a clean text where that
+    has none; a chat completion must be a clean text. With a key the API refuses a request without it, and one with
+    another key.
     """
     faults = []
     for unit in _headed(rack, node):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,7 @@ class StartOverRdma:
     def run(self, rdma: str) -> Any:
         """Return the record after a start, which two tries may end."""
         record = serve_lifecycle.UnitRecord("qwen", wish="up", state="starting", generation=1, boots=["b", "b"])
-        now = serve_keeper.time.monotonic
+        now = time.monotonic
         lifecycle = serve_lifecycle.UnitLifecycle(
             replace(self.unit, rdma=rdma), record, lambda _: None, now(), lambda: 1000.0
         )

@@ -71,7 +71,7 @@ def garbage(text: str, cut: bool = False) -> str:
             return f"it repeats {run[1]!r} without end"
     if word := _repeated(whole):
         return f"it repeats {word!r} without end"
-    return "" if any(mark.isalnum() for mark in whole) else "it has no letter and no digit"
+    return ""
 
 
 def _repeated(text: str) -> str:
@@ -88,6 +88,7 @@ def _repeated(text: str) -> str:
     return ""
 
 
+# claim: serving.known-answer
 def fault(text: str, answer: str, cut: bool = False) -> str:
     """Return why a text is not right, as a clause; nothing for a right one.
 
@@ -98,9 +99,9 @@ def fault(text: str, answer: str, cut: bool = False) -> str:
     """
     if reason := garbage(text, cut):
         return reason
-    if answer and not _begins(text, answer):
-        return f"expected {answer!r} at its beginning"
-    return ""
+    if answer:
+        return "" if _begins(text, answer) else f"expected {answer!r} at its beginning"
+    return "" if any(mark.isalnum() for mark in text) else "it has no letter and no digit"
 
 
 def _begins(text: str, answer: str) -> bool:
@@ -152,7 +153,7 @@ def judge_chat(status: int, content: bytes, shown: str) -> None:
         raise _refused("chat completion", status, shown)
     choice = _choice(content, shown, "chat completion")
     text = _text(choice)
-    if reason := garbage(text, choice.get("finish_reason") == "length"):
+    if reason := fault(text, "", choice.get("finish_reason") == "length"):
         raise WrongAnswerError(f"the chat completion is {line(repr(text), 80)}: {reason}")
 
 

@@ -44,6 +44,7 @@ from serve_unit import (
 )
 
 STATE_FOLDER = "/var/lib/sparkrack/serve"
+RDMA = serve_rdma.FABRIC, serve_rdma.DEVICES
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 QUESTION_LIMIT = 5.0
 """Seconds that one question to systemd may take."""
@@ -126,7 +127,7 @@ class ServeTask:
 class Tether:
     """The loop of one rank."""
 
-    def __init__(self, unit: ServedUnit, rank: ServedRank, folder: str, boot_file: str, rdma: tuple[str, str]) -> None:
+    def __init__(self, unit: ServedUnit, rank: ServedRank, folder: str, boot_file: str, rdma: tuple[str, str] = RDMA) -> None:
         """`rdma`: the file that names the RDMA devices, and the folder of their counters."""
         self.unit, self.rank, self._rdma = unit, rank, rdma
         self.secret = read_secret(unit)

@@ -219,7 +219,7 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
                 ("NCCL_DEBUG_SUBSYS", "INIT,COLL", HIDES),
                 (
                     "NCCL_DEBUG_FILE",
-                    "/tmp/nccl.%h",
+                    "/models/nccl.%h",
                     "takes the line in which NCCL says what network it uses out of the journal",
                 ),
             ]
@@ -291,7 +291,10 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
         ({"probe": {"answer": {"ask": "2+2="}}}, f"{P}.probe.answer.say @ answer: is missing; write say: 4"),
         (
             {"probe": {"answer": "none"}},
-            f'{P}.probe.answer @ answer: none is not a mapping; write keys with values below it, like {{ask: "2+2=", say: "4"}}',
+            (
+                f"{P}.probe.answer @ answer: none is not a mapping; write keys with values below it, like "
+                '{ask: "2+2=", say: "4"}'
+            ),
         ),
         ({"fit": {"override": " "}}, f"{P}.fit.override @ override: is blank; write a text"),
         ({"shm": "1M"}, f"{P}.shm @ shm: 1M is no fit size for shared memory; write 64M to 64G"),
