@@ -33,8 +33,9 @@ computed, and its request is not one of the running ones (managers/tokenizer_man
 A file in STANDIN_FAULTS injects a fault: `livelock` (completions hang, nothing moves), `busy` (completions hang behind
 long generations), `prefill` (completions hang behind a long prompt), `completions` (/v1/completions hangs,
 /v1/chat/completions does not), `wrong` (another answer), `slow` (a stream stops after its first part), `status`
-(completions get the HTTP status in the file), `old` (metrics of SGLang 0.5.4). The key of the API, VLLM_API_KEY or
-`api-key` in SGLang's file of options, guards /v1, as in the real engines. Standard library only.
+(completions get the HTTP status in the file), `old` (metrics of SGLang 0.5.4), `garbage` (its content is the text of
+each answer), `no-template` (the model has no chat template), `sockets` (NCCL does not use RDMA). The key of the API,
+VLLM_API_KEY or `api-key` in SGLang's file of options, guards /v1, as in the real engines. Standard library only.
 """
 
 from __future__ import annotations
@@ -53,17 +54,25 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+RELEASE = Path(__file__).resolve().parent
+"""Folder of an image with the release of its engine, and what judges command lines by it."""
+sys.path.insert(0, str(RELEASE if (RELEASE / "lab").is_dir() else RELEASE.parent))
+from lab import rdma_standin  # noqa: E402
+
 EXECUTE_SECONDS = float(os.environ.get("STANDIN_EXECUTE_SECONDS", "300"))
 GRACE_SECONDS = float(os.environ.get("STANDIN_GRACE_SECONDS", "12"))
 STOP_SECONDS = float(os.environ.get("STANDIN_STOP_SECONDS", "6"))
 FAULTS = Path(os.environ.get("STANDIN_FAULTS", "/nonexistent"))
 CHECK_MODEL = "STANDIN_NO_MODEL" not in os.environ
 """Outside of a container the path of the model names no folder."""
-RELEASE = Path(__file__).resolve().parent
-"""Folder of an image with the release of its engine, and what judges command lines by it."""
 RAY = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray/ray_current_cluster")  # noqa: S108 - as in Ray
 """The file in which the head of Ray has its address."""
 ANSWERS = {"2+2=": "4, as is 1+3="}
+NO_TEMPLATE = (
+    "As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat template if the "
+    "tokenizer does not define one."
+)
+"""vLLM's words (entrypoints/chat_utils.py), with HTTP status 400."""
 REQUEST_COUNTERS = {
     "vllm": ("num_requests_running", "num_requests_waiting"),
     "sglang": ("num_running_reqs", "num_queue_reqs"),
@@ -79,6 +88,7 @@ def arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--served-model-name")
     parser.add_argument("--nnodes", type=int, default=1)
     parser.add_argument("--node-rank", type=int, default=0)
+    parser.add_argument("--tool-call-parser")
     if engine == "sglang":
         parser.add_argument("--model-path", dest="model", required=True)
         parser.add_argument("--dist-init-addr", default="127.0.0.1:29501")
@@ -176,6 +186,7 @@ def take_steps(ranks: list[socket.socket]) -> None:
             for rank in ranks:
                 if rank.recv(1) != b"d":
                     raise ConnectionResetError
+            rdma_standin.move()
         except OSError:
             print("error", flush=True)
         else:
@@ -197,6 +208,7 @@ def other_worker(given: argparse.Namespace) -> None:
     head.settimeout(None)
     with contextlib.suppress(OSError):
         while head.recv(1):
+            rdma_standin.move()
             head.sendall(b"d")
     while True:
         time.sleep(3600)
@@ -324,18 +336,36 @@ class StandInApi(BaseHTTPRequestHandler):
             return
         while self.path == "/v1/completions" and (FAULTS / "completions").exists():
             time.sleep(0.05)
+        chat = self.path == "/v1/chat/completions"
+        if chat and (FAULTS / "no-template").exists():
+            self._answer(400, {"error": {"message": NO_TEMPLATE, "type": "BadRequestError", "code": 400}})
+            return
         if not self._step():
             self._answer(500, {"error": "EngineDeadError"})
-        elif self.path == "/v1/chat/completions":
+        elif chat:
             asked = [message["content"] for message in body.get("messages", ())]
-            text = ANSWERS.get("".join(asked[-1:]), "a")
-            self._answer(200, {"choices": [{"message": {"role": "assistant", "content": text}}]})
+            message: dict[str, Any] = {
+                "role": "assistant",
+                "content": self._text(ANSWERS.get("".join(asked[-1:]), "a")),
+            }
+            if "tools" in body and self.engine.given.tool_call_parser:
+                function = {"name": body["tools"][0]["function"]["name"], "arguments": '{"a": 2, "b": 2}'}
+                message = {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"type": "function", "function": function}],
+                }
+            self._answer(200, {"choices": [{"message": message}]})
         else:
-            text = "?!" if (FAULTS / "wrong").exists() else ANSWERS.get(body["prompt"], "a")
+            text = "?!" if (FAULTS / "wrong").exists() else self._text(ANSWERS.get(body["prompt"], "a"))
             if body.get("stream"):
                 self._stream(text.split(","))
                 return
             self._answer(200, {"choices": [{"text": text}], "usage": {"completion_tokens": 1}})
+
+    def _text(self, right: str) -> str:
+        garbage = FAULTS / "garbage"
+        return garbage.read_text() if garbage.exists() else right
 
     def _stream(self, parts: list[str]) -> None:
         """Send an answer as server-sent events, a part each."""
@@ -394,6 +424,8 @@ def main(words: list[str]) -> None:
     engine = StandInEngine(given, words)
     signal.signal(signal.SIGTERM, lambda *_: engine.stop())
     engine.wait_until_ready()
+    if given.nnodes > 1 or given.distributed_executor_backend == "ray":
+        rdma_standin.announce()
     print(f"the ranks have met after {time.monotonic() - begun:.1f} s", flush=True)
     threading.Thread(target=engine.watch_worker, daemon=True).start()
     ThreadingHTTPServer.daemon_threads = True

@@ -39,6 +39,8 @@ ENGINE_FILES = {
     **{
         f"{ENGINE}/{path}": path
         for path in (
+            "lab/__init__.py",
+            "lab/rdma_standin.py",
             "core/__init__.py",
             "core/engines/__init__.py",
             "core/engines/command_line.py",

@@ -27,6 +27,11 @@ import threading
 import time
 from pathlib import Path
 
+FOLDER = Path(__file__).resolve().parent
+# In an image the packages stand beside this program, in the repository above it.
+sys.path.insert(0, str(FOLDER if (FOLDER / "lab").is_dir() else FOLDER.parent))
+from lab import rdma_standin  # noqa: E402
+
 ADDRESS = Path(os.environ.get("RAY_TMPDIR", "/tmp"), "ray/ray_current_cluster")  # noqa: S108 - as in Ray
 JOIN_SECONDS = float(os.environ.get("STANDIN_RAY_JOIN_SECONDS", "60"))
 """For how long a node tries to reach its head."""
@@ -129,6 +134,7 @@ def join(given: argparse.Namespace) -> int:
     print(f"joined {given.address}", flush=True)
     with contextlib.suppress(OSError):
         while connection.recv(1):
+            rdma_standin.move()
             connection.sendall(b"d")
     time.sleep(LOST_SECONDS)
     print("ray: the head is gone", file=sys.stderr)

@@ -31,6 +31,8 @@ def _path(location: Path) -> Path:
         path = path[:3] + path[4:]  # the branch of the union
     if path[0] == "blackbox" and path[1:2] in (("recorder",), ("kdump",)):
         path = path[:2] + path[3:]  # the same
+    if path[0] == "serving" and path[3:5] == ("probe", "answer"):
+        path = path[:5] + path[6:]  # the same
     if path[-1] == "name" and path[-3] in ("nodes", "switches", "cages", "models", "units"):
         path = path[:-1]  # the name is the key it is filed under
     return path

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, StrictStr, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    Tag,
+    model_validator,
+)
 from pydantic.json_schema import WithJsonSchema
 
 from core.engines.memory_fit import HIGHEST_SHARE, MEMORY_GIB
@@ -144,7 +154,7 @@ class ServingRestart(Section):
 
 
 class ServingAnswer(Section):
-    """A prompt, and a text that the completion of it contains."""
+    """A prompt, and the word with which the completion of it begins."""
 
     ask: Phrase = Field(examples=["2+2="])
     say: Phrase = Field(examples=["4"])
@@ -154,14 +164,20 @@ class ServingProbe(Section):
     """How it is found out that a unit generates: a completion `every` so often, unless tokens flow anyway.
 
     `limit`: time for one completion. `misses`: this many in a row are a failure. `ready`: time for a start, up to the
-    first completion.
+    first completion. `answer`: false where none is known, then any clean text that is not empty proves it.
+    After each start, `chat`: also a chat completion must come; `tool`: also a tool call.
     """
 
     every: Duration = "60s"
     limit: Duration = "60s"
     misses: Annotated[StrictInt, Field(ge=1, le=10)] = 2
     ready: Duration = "90m"
-    answer: Annotated[ServingAnswer | None, NotEmpty] = Field(default=None, examples=['{ask: "2+2=", say: "4"}'])
+    answer: Annotated[
+        Annotated[ServingAnswer, Tag("known")] | Annotated[Literal[False], Tag("unknown")],
+        Discriminator(lambda value: "unknown" if value is False else "known"),
+    ] = Field(default=ServingAnswer(ask="2+2=", say="4"), examples=['{ask: "2+2=", say: "4"}'])
+    chat: StrictBool = True
+    tool: StrictBool = False
 
 
 class ServingFit(Section):
@@ -259,7 +275,8 @@ class Serving(Section):
     unit stay together.
 
     `rdma_proof`: with `measured` a unit of several nodes starts only where RDMA was measured since the last boot and
-    the last change of carrier.
+    the last change of carrier, and is ready only when its ranks use it; with `none` it may talk over sockets, which is
+    a remark.
     """
 
     port: TcpPort = 29400

@@ -83,7 +83,7 @@ def launches(
             argv=(argv := rank_argv(rack, unit, rank, addresses)),
             docker=_docker(unit, rank, argv[0], memory, image_id, joins_by_ray(unit, len(names))),
             image=image_id or unit.image,
-            environment=_environment(unit, addresses[names[0]], addresses[name]),
+            environment=_environment(unit, addresses[names[0]], addresses[name], len(names)),
         )
         for rank, name in enumerate(names)
     )
@@ -214,8 +214,11 @@ def cache_folder(unit: ServingUnit, image_id: str | None) -> PurePosixPath:
     return CACHES / unit.name / (image_id or "unpinned").removeprefix("sha256:")[:12]
 
 
-def _environment(unit: ServingUnit, head: IPv4Address, own: IPv4Address) -> dict[str, str]:
+def _environment(unit: ServingUnit, head: IPv4Address, own: IPv4Address, ranks: int) -> dict[str, str]:
     found = {"HF_HUB_OFFLINE": "1", "MASTER_ADDR": str(head)}
+    if ranks > 1:
+        # NCCL then says once which network it uses: `Using network IB`, or `Socket`.
+        found |= {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
     if unit.kind == "sglang":
         found["SGLANG_HOST_IP"] = str(own)
     else:

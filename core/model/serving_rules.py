@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 
 from core.engines.command_line import EngineArgumentsError, render
 from core.engines.memory_fit import GIB, HIGHEST_SHARE, MEMORY_GIB, Fit, default_parallel, unknown_reason
 from core.engines.model_shape import ModelConfigError
 from core.engines.option_table import TITLES, table, version_key
-from core.hardware import gb10
 from core.model.cabling import Cabling, Leg
 from core.model.calibration import Calibration
 from core.model.errors import Path, RuleViolation, counted, printable_line, truncate
@@ -59,6 +58,37 @@ _OWNED_ENVIRONMENT = {
 }
 _RDMA_OFF = re.compile(r"[ \t\v\f\r]*[+-]?(?:[1-9]|0+[1-7]|0[xX]0*[1-9a-fA-F])")
 """A value that NCCL takes as true: strtoll with base 0 (src/misc/param.cc)."""
+_OWN_INTERFACE = (
+    "names the interface of each node, which the launcher does: another one, or none, ends or slows the ranks"
+)
+_OWNED_NCCL: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "NCCL_NET": (lambda value: value.strip().upper() != "IB", "takes RDMA away, so that the ranks talk over TCP"),
+    "NCCL_IB_DISABLE": (_RDMA_OFF.match, "turns RDMA off, so that the ranks talk over TCP"),
+    "NCCL_IB_HCA": (
+        bool,
+        "names the RDMA devices, which the launcher does by the cable of each node: others are slow, or do not start",
+    ),
+    "NCCL_IB_GID_INDEX": (bool, "pins the GID index: one that is wrong on one node breaks every connection"),
+    "NCCL_SOCKET_IFNAME": (bool, _OWN_INTERFACE),
+    "GLOO_SOCKET_IFNAME": (bool, _OWN_INTERFACE),
+    "TP_SOCKET_IFNAME": (bool, _OWN_INTERFACE),
+    "UCX_NET_DEVICES": (bool, "names the devices of UCX, which the launcher does by the cable of each node"),
+    "NCCL_CONF_FILE": (bool, "has NCCL read a file that may take RDMA away, and is not one of the launcher's"),
+    "NCCL_DEBUG": (
+        lambda value: value.strip().upper() not in ("INFO", "TRACE"),
+        "hides the line in which NCCL says what network it uses, which a start reads",
+    ),
+    "NCCL_DEBUG_SUBSYS": (
+        lambda value: not {"ALL"} & _words(value) and not {"INIT", "NET"} <= _words(value),
+        "hides the line in which NCCL says what network it uses, which a start reads",
+    ),
+    "NCCL_DEBUG_FILE": (bool, "takes the line in which NCCL says what network it uses out of the journal"),
+}
+"""Variables that the launcher sets or leaves unset on purpose: which values harm, and what they would do."""
+
+
+def _words(value: str) -> set[str]:
+    return {word.strip().upper() for word in value.split(",")}
 
 
 def check(partial: PartialRack, serving: Serving, cabling: Cabling) -> Iterator[RuleViolation]:
@@ -83,6 +113,7 @@ def _unit(
     yield from _direct(unit)
     yield from _environment(unit)
     yield from _secret_arguments(unit)
+    yield from _tools(unit)
     if unit.kv and unit.kind == "sglang":
         yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
     yield from _reachable(partial, unit, cabling)
@@ -156,6 +187,34 @@ def _options(unit: ServingUnit) -> Iterator[RuleViolation]:
                 f"vLLM {unit.version} joins nodes with Ray only; --nnodes is known since {RENDEZVOUS_SINCE}",
                 f"write vllm-ray, or a version from {RENDEZVOUS_SINCE}",
             )
+
+
+def _tools(unit: ServingUnit) -> Iterator[RuleViolation]:
+    """Tool calls need a parser, and vLLM besides that they are turned on; it ends at its start with half of that."""
+    parser = unit.args.get("tool-call-parser")
+    automatic = unit.args.get("enable-auto-tool-choice") is True
+    if unit.kind == "vllm" and automatic and not parser:
+        yield RuleViolation(
+            ("args", "enable-auto-tool-choice"),
+            "vLLM ends at its start without tool-call-parser",
+            "add tool-call-parser, the one of this model, to args",
+        )
+    elif unit.kind == "vllm" and parser and not automatic:
+        yield RuleViolation(
+            ("args", "tool-call-parser"),
+            "vLLM gives tool calls as text without enable-auto-tool-choice",
+            "add enable-auto-tool-choice: true to args",
+        )
+    if unit.probe.tool and not unit.probe.chat:
+        yield RuleViolation(
+            ("probe", "tool"), "a tool call is a chat completion, and chat is false", "remove one of them"
+        )
+    elif unit.probe.tool and not parser:
+        yield RuleViolation(
+            ("probe", "tool"),
+            f"{TITLES[unit.kind]} gives tool calls as text without tool-call-parser",
+            "add tool-call-parser, the one of this model, to args",
+        )
 
 
 def judged_by(unit: ServingUnit) -> str:
@@ -254,34 +313,8 @@ def _environment(unit: ServingUnit) -> Iterator[RuleViolation]:
             yield RuleViolation(path, _secret_fault(place), right)
         elif name in _OWNED_ENVIRONMENT:
             yield RuleViolation(path, f"is {_OWNED_ENVIRONMENT[name]}, which the launcher sets", "remove it")
-        elif name == "NCCL_IB_DISABLE" and _RDMA_OFF.match(value):
-            yield RuleViolation(path, "turns RDMA off, so that the ranks talk over TCP", "remove it")
-        elif name == "NCCL_IB_HCA" and (both := _both_halves(value)):
-            yield RuleViolation(
-                path,
-                f"names both halves of a port ({both}), with which NCCL does not start on a 100G cable",
-                "remove it: /etc/sparkrack/fabric.env names what fits the cable of each node",
-            )
-
-
-def _both_halves(value: str) -> str:
-    """Return the two devices of a port that NCCL_IB_HCA selects; empty if it selects one half of each port at most.
-
-    NCCL reads a list of names, each perhaps with a port; `=` in front asks for whole names, `^` for all others.
-    """
-    pattern = re.fullmatch(r"(\^?)(=?)(.*)", value, re.DOTALL)
-    inverted, exact, names = pattern.groups() if pattern else ("", "", "")
-    wanted = [name.partition(":")[0] for name in names.split(",") if name]
-
-    def selected(device: str) -> bool:
-        found = any(device == name if exact else device.startswith(name) for name in wanted)
-        return not found if inverted else found
-
-    for port in gb10.PORTS:
-        devices = [gb10.half_device(port, half) for half in (0, 1)]
-        if all(map(selected, devices)):
-            return " and ".join(devices)
-    return ""
+        elif name in _OWNED_NCCL and _OWNED_NCCL[name][0](value):
+            yield RuleViolation(path, _OWNED_NCCL[name][1], "remove it")
 
 
 def _reachable(partial: PartialRack, unit: ServingUnit, cabling: Cabling) -> Iterator[RuleViolation]:

@@ -17,7 +17,10 @@ ROLE = Role(
         "the declared units of inference engines: installed on their nodes, all ranks up or none; a run does not "
         "disturb a unit that runs"
     ),
-    proof="`sha256sum` of each file, `systemctl`, the container's control group, a completion with the known answer",
+    proof=(
+        "`sha256sum` of each file, `systemctl`, the container's control group, a completion of each unit, bytes of its "
+        "RDMA devices"
+    ),
     opt_in=True,
     spreads=True,
     alone=False,

@@ -274,6 +274,7 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
     if unit.api.key:
         api["key_file"] = path(unit, "token")
     answer = {"prompt": probe.answer.ask, "answer": probe.answer.say} if probe.answer else {"answer": ""}
+    rdma = "required" if rack.serving and rack.serving.rdma_proof == "measured" else "remark"
     found = {
         "name": unit.name,
         "model": served_name(unit),
@@ -284,7 +285,8 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
         "secret_file": path(unit, "secret"),
         "gate": [GATE, path(unit, "gate.json"), "--together"],
         "service": service_name(unit),
-        "probe": answer,
+        "probe": {**answer, "chat": probe.chat, "tool": probe.tool},
+        "rdma": rdma if len(locked.nodes) > 1 else "ignored",
         "times": {
             "gate_limit": GATE_LIMIT,
             "drain": seconds(unit.drain),

@@ -10,7 +10,9 @@ FOLDER = str(UNIT_PROGRAMS)
 MODULES = (
     "files/serve_unit.py",
     "files/serve_lifecycle.py",
+    "files/serve_answers.py",
     "files/serve_probe.py",
+    "files/serve_rdma.py",
     "files/serve_question.py",
     "files/serve_proof.py",
 )

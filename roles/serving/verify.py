@@ -14,7 +14,7 @@ from core.model.errors import printable_line
 from core.model.fields import seconds
 from core.model.lock_file import lock_path
 from core.model.serving import ServingDoor, ServingUnit
-from core.model.serving_launch import UNIT_FILES
+from core.model.serving_launch import FABRIC_ENVIRONMENT, UNIT_FILES
 from core.ssh.client import Machine
 from core.ssh.root_shell import COMMAND_SECONDS
 from core.util.managed_file import ManagedFile
@@ -25,12 +25,16 @@ from roles.serving import desired, door, programs, reach
 _ASK = """\
 import json, sys
 sys.path.insert(0, {folder!r})
-import serve_probe, serve_unit
+import serve_answers, serve_probe, serve_unit
 unit, limit, found = serve_unit.load_unit({file!r}), {limit}, {{}}
+def ask(path, body):
+    return serve_probe.post(unit, serve_probe.ApiRequest(unit, limit), path, body)
 def status(key):
     return serve_probe.ApiRequest(unit, limit).send("GET", "/v1/models", key=key)[0]
 try:
     serve_probe.complete(unit, serve_probe.ApiRequest(unit, limit))
+    if unit.probe.chat:
+        serve_answers.judge_chat(*ask("/v1/chat/completions", serve_answers.chat_body(unit.model)))
     key = serve_probe.read_key(unit)
     found = {{"open": status(None), "keyed": status(key) if key else None, "wrong": status("x" * 24) if key else None}}
 except serve_unit.ServeError as error:
@@ -241,12 +245,15 @@ def test_each_unit_is_up_or_down_as_declared(node: Node, machine: Machine, rack:
     report.judge(faults)
 
 
-def test_a_completion_has_the_known_answer(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
-    """The head asks its own API; with a key the API refuses a request without it, and one with another key."""
+def test_each_unit_completes_and_chats(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+    """The head asks its own API: a completion must begin with the answer of rack.yaml, or be a clean text where that
+    has none; a chat completion must be a clean text. With a key the API refuses a request without it, and one with
+    another key.
+    """
     faults = []
     for unit in _headed(rack, node):
-        # A command has its own limit, and the program asks up to four times.
-        limit = min(seconds(unit.probe.limit), COMMAND_SECONDS // 5)
+        # A command has its own limit, and the program asks up to five times.
+        limit = min(seconds(unit.probe.limit), COMMAND_SECONDS // 6)
         text = _ASK.format(folder=programs.FOLDER, file=desired.path(unit, "json"), limit=limit)
         asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
         assert asked.rc == 0, f"{node.name}: unit {unit.name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
@@ -267,6 +274,61 @@ def test_a_completion_has_the_known_answer(node: Node, machine: Machine, rack: R
                 )
                 if found[kind] != right
             ]
+    report.judge(faults)
+
+
+# What each RDMA device of NCCL has sent and received, in words of four bytes.
+_COUNTERS = (
+    f"sed -n 's/^NCCL_IB_HCA==*//p' {FABRIC_ENVIRONMENT} | tr , '\\n' | while read -r d; do "
+    'for c in xmit rcv; do echo "$d $(cat "/sys/class/infiniband/$d/ports/1/counters/port_${c}_data")"; done; done'
+)
+
+
+def _words_moved(machine: Machine) -> dict[str, int]:
+    """The words that each device of a node has moved."""
+    done = machine.run(_COUNTERS)
+    found: dict[str, int] = {}
+    for line in str(done.stdout).splitlines():
+        device, _, words = line.partition(" ")
+        assert words.isdigit(), f"the counters of {device} cannot be read: {done.stderr.strip()}"
+        found[device] = found.get(device, 0) + int(words)
+    return found
+
+
+def test_the_ranks_of_each_unit_use_rdma(
+    node: Node,
+    machines: dict[str, Machine],
+    machine: Machine,
+    rack: Rack,
+    excluded: frozenset[str],
+    report: CheckReporter,
+) -> None:
+    """The RDMA devices of each node of a unit move bytes while its head asks for a completion."""
+    if rack.serving and rack.serving.rdma_proof == "none":
+        pytest.skip("rack.yaml has serving.rdma_proof: none")
+    faults = []
+    units = [unit for unit in _headed(rack, node) if len(unit.ranks(rack.nodes)) > 1]
+    if not units:
+        pytest.skip(f"{node.name} is the head of no unit of several nodes")
+    for unit in units:
+        names = unit.ranks(rack.nodes)
+        if away := excluded & set(names):
+            pytest.skip(f"{', '.join(sorted(away))} of unit {unit.name} is excluded")
+        before = {name: _words_moved(machines[name]) for name in names}
+        limit = min(seconds(unit.probe.limit), COMMAND_SECONDS // 6)
+        text = _ASK.format(folder=programs.FOLDER, file=desired.path(unit, "json"), limit=limit)
+        asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
+        assert asked.rc == 0, f"{node.name}: unit {unit.name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
+        if fault := json.loads(asked.stdout).get("fault"):
+            faults.append(f"{node.name}: unit {unit.name}: {fault}")
+            continue
+        for name in names:
+            after = _words_moved(machines[name])
+            if not after:
+                faults.append(f"{name}: unit {unit.name}: no device in NCCL_IB_HCA of {FABRIC_ENVIRONMENT}")
+            elif not any(words > before[name].get(device, 0) for device, words in after.items()):
+                what = f"{', '.join(after)} moved 0 bytes during a completion"
+                faults.append(f"{name}: unit {unit.name}: the ranks do not use RDMA: {what}")
     report.judge(faults)
 
 

@@ -80,6 +80,8 @@ def _declared(rack: Rack) -> Iterator[str]:
                     yield _constant("sparkrack_half_declared_bits_per_second", cable.gbps * 10**9, **place)
     for name in rack.models:
         yield _constant("sparkrack_model_declared", 1, model=name)
+    for unit, name in _ranks_over_rdma(rack):
+        yield _constant("sparkrack_unit_rank_declared", 1, unit=unit, node=name)
     for name, device, peer in sorted(_to_prove(rack)):
         yield _constant("sparkrack_half_to_prove", 1, node=name, device=device, peer=peer)
 
@@ -103,6 +105,15 @@ def _blackbox_parts(rack: Rack, node: Node, blackbox: BlackboxOptions | None) ->
         "netconsole": others and blackbox.netconsole,
     }
     yield from (part for part, declared in parts.items() if declared)
+
+
+def _ranks_over_rdma(rack: Rack) -> Iterator[tuple[str, str]]:
+    """Yield unit and node of each rank that is to use RDMA: of units of several nodes, unless sockets are allowed."""
+    if rack.serving is None or rack.serving.rdma_proof == "none":
+        return
+    for unit in rack.serving.units.values():
+        names = unit.ranks(rack.nodes)
+        yield from ((unit.name, name) for name in names if len(names) > 1)
 
 
 def _to_prove(rack: Rack) -> set[tuple[str, str, str]]:

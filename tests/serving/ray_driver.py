@@ -49,7 +49,8 @@ class Api(BaseHTTPRequestHandler):
             self._answer(500, {"error": "EngineDeadError"})
             threading.Timer(0.5, os._exit, [0]).start()
             return
-        self._answer(200, {"choices": [{"text": "4"}], "usage": {"completion_tokens": 1}})
+        choice = {"text": "4"} if self.path == "/v1/completions" else {"message": {"role": "assistant", "content": "4"}}
+        self._answer(200, {"choices": [choice], "usage": {"completion_tokens": 1}})
 
     def _answer(self, status: int, content: Any) -> None:
         text = json.dumps(content).encode()

@@ -30,6 +30,7 @@ KEY = f"sk-quiet-horse-{uuid.uuid4().hex}"
 SECRET = "0f" * 32
 RAY_TOKEN = "4c" * 32
 KEEPER_PORT, API_PORT = 29400, 8000
+RDMA_DEVICE = "rocep1s0f1"
 QUESTION_EVERY = 0.2
 """Seconds between two looks that start processes: more of them would take the machine from what they look at."""
 
@@ -51,6 +52,12 @@ class ServingNode:
         self.gate_reason = self.folder / "gate-reason"
         self.log = self.folder / "log"
         self.kernel_log = self.folder / "kernel.log"
+        self.fabric, self.devices = self.folder / "fabric.env", self.folder / "infiniband"
+        self.counters = self.devices / RDMA_DEVICE / "ports/1/counters"
+        self.counters.mkdir(parents=True)
+        for name in ("port_xmit_data", "port_rcv_data"):
+            (self.counters / name).write_text("0\n")
+        self.fabric.write_text(f"NCCL_IB_HCA=={RDMA_DEVICE}\n")
         self.clock_error: Path | None = None
         """Where it is set, the file with the seconds by which the clock of keeper and tether is wrong."""
 
@@ -72,7 +79,12 @@ class ServingNode:
             "secret_file": str(secret),
             "gate": ["sh", str(gate)],
             "systemctl": ["sh", str(HERE / "systemctl_standin.sh"), str(self.folder / "service")],
-            "journalctl": ["sh", "-c", f"[ ! -e {self.kernel_log} ] || cat {self.kernel_log}", "journalctl"],
+            "journalctl": [
+                "sh",
+                str(HERE / "journalctl_standin.sh"),
+                str(self.kernel_log),
+                str(self.folder / "service/log"),
+            ],
             "times": {**self.rack.engine.times, **changes.pop("times", {})},
             "restart": {"times": 1, "within": 21600, "uptime": 0, **changes.pop("restart", {})},
         }
@@ -94,6 +106,8 @@ class ServingNode:
             "XDG_CACHE_HOME": str(self.rack.compiled),
             "TORCHINDUCTOR_CACHE_DIR": f"{self.rack.compiled}/inductor",
             "STANDIN_FAULTS": str(self.folder / "faults"),
+            "STANDIN_RDMA": str(self.devices),
+            "NCCL_IB_HCA": f"={RDMA_DEVICE}",
         }
         inside = "/tmp" if engine.contained else temporary  # noqa: S108
         if engine.kind == "vllm-ray":
@@ -150,6 +164,7 @@ class ServingNode:
 
     def start_tether(self) -> None:
         words = [*self.program("serve_tether.py", str(self.rank)), "--boot-id", str(self.boot_file)]
+        words += ["--fabric", str(self.fabric), "--devices", str(self.devices)]
         stop = ["sh", str(HERE / "systemctl_standin.sh"), str(self.folder / "service"), "stop"]
         self.tether = self._start("sparkrack-serve-tether", words, str(UNIT_FILES / "sparkrack-serve.service"), *stop)
 

@@ -85,7 +85,8 @@ def test_a_unit_is_started_shown_restarted_and_stopped(rack: ServingRack, monkey
     assert done.exit_code == 0, done.output
     phases = [line.split(": ")[1].split(" ")[0] for line in done.stdout.splitlines() if line.startswith("toy: ")]
     assert phases == ["gating", "starting", "ready", "ready,"]
-    assert "toy: ready: a completion gave the known answer (starting took " in done.stdout
+    proven = "a completion gave the known answer, a chat completion gave a clean text"
+    assert f"toy: ready: {proven} (starting took " in done.stdout
     assert rack.record()["proven"] > rack.record()["started"], "no completion has proven it"
     assert all(node.processes("serve") for node in rack.nodes)
     assert verbs.state() == ("ready", ["running", "running"], 0)

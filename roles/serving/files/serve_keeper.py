@@ -31,7 +31,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+import serve_answers
 import serve_probe
+import serve_rdma
 from serve_lifecycle import RUNNING, ClockSkew, TetherReport, UnitLifecycle, UnitRecord
 from serve_unit import (
     ServedUnit,
@@ -219,7 +221,7 @@ class Prober:
         elif state not in RUNNING or self._clock() < self._due:
             return
         elif state == "starting":
-            self._complete(generation, times.first_limit)
+            self._prove_start(generation)
         elif self._failed:
             self._judge(generation)
         else:
@@ -232,11 +234,67 @@ class Prober:
                 self._seen = self._seen if misses else found
                 self._complete(generation, times.probe_limit)
 
+    def _prove_start(self, generation: int) -> None:
+        """Ask for all that a start must prove: a completion, a chat completion, a tool call, and RDMA in use."""
+        times, begun, remark = self.unit.times, self._clock(), ""
+        with self.lock:
+            before = {rank: report.rdma for rank, report in self.lifecycle.reports.items()}
+
+        def ask(path: str, body: Mapping[str, Any]) -> tuple[int, bytes, str]:
+            return serve_probe.post(self.unit, self._begin(generation, times.first_limit), path, body)
+
+        try:
+            serve_probe.complete(self.unit, self._begin(generation, times.first_limit))
+            seconds = self._clock() - begun
+            beside = serve_answers.prove_start(self.unit.probe, self.unit.model, ask)
+            if self.unit.rdma != "ignored":
+                remark = self._prove_rdma(generation, before)
+                beside += [] if remark else ["each rank moved bytes by RDMA"]
+        except ServeError as error:
+            ours = isinstance(error, serve_probe.KeyFileError)
+            self._remark(f"no completion can be asked for: {error}" if ours else "")
+            if isinstance(error, serve_answers.WrongAnswerError):
+                with self.lock:
+                    self.lifecycle.refused(generation, str(error), self._clock())
+            elif not ours:
+                self._missed(generation, str(error))
+            self._due = self._clock() + times.ask
+            return
+        self._remark("")
+        with self.lock:
+            self.lifecycle.proved(generation, seconds, False, self._clock(), beside=beside, remark=remark)
+            starting = self.lifecycle.record.state == "starting"
+        # What the probe itself adds to the counters is not taken for load.
+        self._seen = self._progress()
+        self._due = self._clock() + (times.ask if starting else times.probe_interval)
+
+    def _prove_rdma(self, generation: int, before: Mapping[int, serve_rdma.Counters]) -> str:
+        """Return why the ranks are not proven to use RDMA where rack.yaml allows that, from their reports before and
+        after the completion; nothing if they do. Raises WrongAnswerError where it does not allow it, ServeError when
+        the start ends before all have reported.
+        """
+        with self.lock:
+            self.lifecycle.witness = generation
+        # A report may be as old as a question takes when it is heard, and the one after it has NCCL's word.
+        ended = self._clock() + 2 * self.unit.times.ask
+        while True:
+            self._sleep(min(TICK, self.unit.times.ask))
+            with self.lock:
+                record, reports = self.lifecycle.record, dict(self.lifecycle.reports)
+            if (record.generation, record.state) != (generation, "starting"):
+                raise ServeError("the start ended before each rank has reported its RDMA counters")
+            if all(rank.number in reports and reports[rank.number].heard > ended for rank in self.unit.ranks):
+                break
+        fault = serve_rdma.fault(self.unit.ranks, before, reports)
+        if fault and self.unit.rdma == "required":
+            raise serve_answers.WrongAnswerError(fault)
+        return fault
+
     def _complete(self, generation: int, limit: float) -> None:
         """Ask for a completion, and set what is done next, and when."""
         times, begun = self.unit.times, self._clock()
         with self.lock:
-            starting, misses = self.lifecycle.record.state == "starting", self.lifecycle.misses
+            misses = self.lifecycle.misses
         looks: list[Mapping[str, float]] = []
         # SGLang counts a prompt before it computes it: what the probe itself moves so is not progress.
         look = threading.Timer(min(times.lease, limit / 2), lambda: looks.append(self._progress()))
@@ -246,18 +304,14 @@ class Prober:
         try:
             serve_probe.complete(self.unit, request)
         except ServeError as error:
-            ours = isinstance(error, serve_probe.KeyFileError if starting else serve_probe.OwnFaultError)
+            ours = isinstance(error, serve_probe.OwnFaultError)
             self._remark(f"no completion can be asked for: {error}" if ours else "")
-            if starting:
-                if not ours:
-                    self._missed(generation, str(error))
-                self._due = self._clock() + times.ask
-            elif ours:
+            if ours:
                 self._due = self._clock() + times.probe_interval
             elif isinstance(error, serve_probe.BusyError):
                 self._alive(generation, f"the engine takes no more requests now: {error}")
                 self._due = self._clock() + times.probe_interval
-            elif isinstance(error, serve_probe.WrongAnswerError):
+            elif isinstance(error, serve_answers.WrongAnswerError):
                 self._missed(generation, str(error))
                 # What it computed for another answer is not progress.
                 self._seen, self._due = {}, self._clock() + times.lease
@@ -272,10 +326,9 @@ class Prober:
             self._remark("")
             with self.lock:
                 self.lifecycle.proved(generation, self._clock() - begun, False, self._clock())
-                starting = self.lifecycle.record.state == "starting"
             # What the probe itself adds to the counters is not taken for load.
             self._seen = self._progress()
-            self._due = self._clock() + (times.ask if starting else times.probe_interval)
+            self._due = self._clock() + times.probe_interval
         finally:
             look.cancel()
 
@@ -292,7 +345,7 @@ class Prober:
 
     def _alive(self, generation: int, why: str) -> None:
         with self.lock:
-            self.lifecycle.proved(generation, 0.0, True, self._clock(), why)
+            self.lifecycle.proved(generation, 0.0, True, self._clock(), why=why)
 
     def _missed(self, generation: int, why: str) -> None:
         with self.lock:

@@ -1,6 +1,6 @@
 """The states of a served unit and what moves it between them: all ranks run, or none. No input or output of its own.
 
-    down ─ up ─> gating ─ all gates passed ─> starting ─ correct completion ─> ready <─> busy
+    down ─ up ─> gating ─ all gates passed ─> starting ─ proofs of a start ──> ready <─> busy
                    │ one gate failed             │ a rank ended, a lease expired  │      │ no progress
                    v                             v                                v      v
                   held <──────────────────── stopping <── draining <── asked to ──┘    stuck
@@ -14,10 +14,12 @@ A new generation begins only when every rank has reported that it does not run: 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
+import serve_answers
+import serve_rdma
 from serve_unit import ServedRank, ServedUnit, ServeError, line
 
 RUNNING = ("starting", "ready", "busy", "draining")
@@ -29,7 +31,8 @@ TRANSITIONS_KEPT = 20
 @dataclass
 class UnitRecord:
     """What outlives the keeper. Times are seconds since 1970. `boots`: the boot ID of each rank's node at the start of
-    the generation; `unplanned`: the same, once a node ended without a clean shutdown while the unit ran.
+    the generation; `unplanned`: the same, once a node ended without a clean shutdown while the unit ran. `remark`: what
+    its start has shown, and rack.yaml allows: that the ranks do not use RDMA.
     """
 
     name: str
@@ -47,6 +50,7 @@ class UnitRecord:
     figures: dict[str, float] = field(default_factory=dict)
     failed_gates: dict[str, str] = field(default_factory=dict)
     transitions: list[list[Any]] = field(default_factory=list)
+    remark: str = ""
 
     @classmethod
     def of(cls, values: dict[str, Any], name: str) -> UnitRecord:
@@ -103,7 +107,8 @@ class TetherReport:
     verdict and reason of its last gate. `clean`: false after a boot of its machine that ended while the rank ran, and
     not in order. `leaving`: its machine shuts down. `kernel`: why the kernel's log forbids another start.
     `skew`: of the clock of its node. `version`: of the unit's files as it read them; empty for a tether that is older
-    than versions are, which is heard all the same: it must be told to stop.
+    than versions are, which is heard all the same: it must be told to stop. `rdma`: the bytes that each RDMA device has
+    moved; `network`: what NCCL says that it uses, once it was asked for.
     """
 
     state: str
@@ -117,6 +122,8 @@ class TetherReport:
     skew: ClockSkew
     kernel: str
     version: str
+    rdma: serve_rdma.Counters = field(default_factory=dict)
+    network: str = ""
 
     @classmethod
     def of(cls, message: dict[str, Any], heard: float, skew: ClockSkew) -> TetherReport:
@@ -126,7 +133,7 @@ class TetherReport:
             if not (isinstance(gate, list) and [type(one) for one in gate] == [int, bool, str]):
                 raise ServeError("the report has no valid gate")
             gate = (gate[0], gate[1], line(gate[2]))
-        message = {"version": "", **message}
+        message = {"version": "", "network": "", **message}
         expected = {
             "state": str,
             "boot": str,
@@ -135,6 +142,7 @@ class TetherReport:
             "kernel": str,
             "detail": str,
             "version": str,
+            "network": str,
         }
         if wrong := [key for key, kind in expected.items() if not isinstance(message.get(key), kind)]:
             raise ServeError(f"the report has no valid {', '.join(wrong)}")
@@ -153,6 +161,8 @@ class TetherReport:
             skew,
             line(message["kernel"]),
             message["version"],
+            serve_rdma.reported(message.get("rdma", {})),
+            line(message["network"], 80),
         )
 
 
@@ -181,6 +191,8 @@ class UnitLifecycle:
         self.last_probe = "no completion was tried"
         self.unsaved = ""
         self.remark = ""
+        self.witness = 0
+        """The generation of which each tether is asked what NCCL says that it uses."""
         self._entered = self._created = now
         self._begun: float | None = None
         self._restarts: dict[float, float] = {}
@@ -204,7 +216,8 @@ class UnitLifecycle:
             order = "run"
         else:
             order = "stop"
-        return {"order": order, "generation": record.generation}
+        asked = {"witness": True} if self.witness == record.generation and record.state == "starting" else {}
+        return {"order": order, "generation": record.generation, **asked}
 
     def wished(self, wish: str, anyway: bool, now: float) -> tuple[bool, str]:
         """Take the operator's wish. Return whether it is accepted, and a sentence."""
@@ -234,24 +247,54 @@ class UnitLifecycle:
         self._store()
         return True, f"unit {record.name} is {record.state}"
 
-    def proved(self, generation: int, seconds: float, busy: bool, now: float, why: str = "counters rise") -> None:
-        """Take a correct completion, which took so many seconds, or with `busy` a sign of life instead: `why`."""
+    def proved(
+        self,
+        generation: int,
+        seconds: float,
+        busy: bool,
+        now: float,
+        *,
+        beside: Sequence[str] = (),
+        remark: str = "",
+        why: str = "counters rise",
+    ) -> None:
+        """Take a right completion, which took so many seconds, or with `busy` a sign of life instead: `why`.
+
+        `beside`: what the start has proven beside it, a clause each; `remark`: what it has shown and rack.yaml allows.
+        """
         record = self.record
         if generation != record.generation or record.state not in RUNNING:
             return
         self.misses = 0
         if not busy:
             record.figures["completion_s"] = round(seconds, 3)
+        completed = serve_answers.completion_words(self.unit.probe)
         if record.state == "starting":
             if busy or not all(self._runs(rank) for rank in self.unit.ranks):
                 return
             record.proven = self._clock()
             record.figures["ready_s"] = round(self._ran(now), 1)
-            self._enter("ready", "a completion gave the known answer", now)
+            record.remark = remark
+            self._serve("ready", ", ".join((completed, *beside)), now)
         elif record.state == "ready" and busy:
-            self._enter("busy", why, now)
+            self._serve("busy", why, now)
         elif record.state == "busy" and not busy:
-            self._enter("ready", "a completion gave the known answer", now)
+            self._serve("ready", completed, now)
+
+    def _serve(self, state: str, proven: str, now: float) -> None:
+        self._enter(state, f"{proven}; remark: {self.record.remark}" if self.record.remark else proven, now)
+
+    def refused(self, generation: int, reason: str, now: float) -> None:
+        """Take an answer after a start that another try repeats: garbage, no chat, no RDMA. As many in a row as a unit
+        that serves may miss end the start: waiting does not mend it.
+        """
+        record = self.record
+        if generation != record.generation or record.state != "starting":
+            return
+        self.last_probe = line(reason)
+        self.misses += 1
+        if self.misses >= self.unit.times.probe_misses:
+            self._enter("stopping", self.last_probe, now, cause="failed")
 
     def drained(self, generation: int, requests: int | None, now: float) -> None:
         """Take how many requests the engine has; None when it does not report it. Two times none ends the draining: one
@@ -269,7 +312,10 @@ class UnitLifecycle:
         if generation != record.generation or record.state not in RUNNING:
             return
         self.last_probe = line(reason)
-        if record.state in ("starting", "draining"):
+        if record.state == "starting":
+            self.misses = 0
+            return
+        if record.state == "draining":
             return
         self.misses += 1
         if self.misses >= self.unit.times.probe_misses:
@@ -367,7 +413,7 @@ class UnitLifecycle:
             record.started, record.proven = self._clock(), 0.0
             record.figures = {"gates_s": round(now - self._entered, 1)}
             self._begun = now
-            self.misses, self.last_probe = 0, "no completion was tried"
+            self.misses, self.last_probe, record.remark = 0, "no completion was tried", ""
             self._enter("starting", "all gates passed", now)
         elif now - self._entered > limit:
             states = []

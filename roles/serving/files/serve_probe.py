@@ -1,4 +1,6 @@
-"""Proof that an engine serves: a completion with a known answer through its OpenAI API, or metrics that move.
+"""Proof that an engine serves: a right completion through its OpenAI API, or metrics that move.
+
+What a text proves: serve_answers.py.
 
 /health is not asked: an engine answers it with 200 beside a dead rank (seen with vLLM 0.32).
 """
@@ -12,15 +14,13 @@ import re
 import socket
 import threading
 from collections.abc import Collection, Mapping
+from typing import Any
 
+import serve_answers
 from serve_unit import ServedUnit, ServeError, line, read_private
 
 ANSWER_LIMIT = 4 * 1024 * 1024
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{.*\})? ([0-9.eE+-]+)(?: -?[0-9]+)?")
-
-
-class WrongAnswerError(ServeError):
-    """The engine completed the prompt, and not with the known answer. What it computed for that is no progress."""
 
 
 class BusyError(ServeError):
@@ -93,23 +93,24 @@ def read_key(unit: ServedUnit) -> str | None:
 
 
 def complete(unit: ServedUnit, request: ApiRequest) -> None:
-    """Ask for the known answer. Raises ServeError with a clause that says why this is not a proof: WrongAnswerError
-    when there is another answer, BusyError when the engine takes no request now, OwnFaultError when the fault is here.
+    """Ask for a completion. Raises ServeError with a clause that says why this is not a proof: WrongAnswerError of
+    serve_answers when its text is not right, BusyError when the engine takes no request now, OwnFaultError when the
+    fault is here.
     """
     probe = unit.probe
     body = {"model": unit.model, "prompt": probe.prompt, "max_tokens": probe.max_tokens, "temperature": 0}
-    key = read_key(unit)
-    status, content = request.send("POST", "/v1/completions", body, key)
-    # An engine may quote the key that it refuses.
-    shown = line(content.decode(errors="replace").replace(key or "\0", "(key)"), 120)
+    status, content, shown = post(unit, request, "/v1/completions", body)
     if status != 200:
         raise refusal(status)(f"HTTP status {status}: {shown}")
-    try:
-        text = json.loads(content)["choices"][0]["text"]
-    except (ValueError, LookupError, TypeError):
-        raise ServeError(f"no completion: {shown}") from None
-    if not isinstance(text, str) or probe.answer not in text:
-        raise WrongAnswerError(f"the answer is {line(repr(text), 80)}, expected {probe.answer!r}")
+    serve_answers.judge_completion(probe, content, shown)
+
+
+def post(unit: ServedUnit, request: ApiRequest, path: str, body: Mapping[str, Any]) -> tuple[int, bytes, str]:
+    """Send a body to the API, with its key. Return status, body, and the body as it may stand in a message."""
+    key = read_key(unit)
+    status, content = request.send("POST", path, body, key)
+    # An engine may quote the key that it refuses.
+    return status, content, line(content.decode(errors="replace").replace(key or "\0", "(key)"), 120)
 
 
 def refusal(status: int) -> type[ServeError]:

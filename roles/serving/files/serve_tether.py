@@ -28,6 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, NoReturn
 
+import serve_rdma
 from serve_unit import (
     ServedRank,
     ServedUnit,
@@ -43,6 +44,7 @@ from serve_unit import (
 )
 
 STATE_FOLDER = "/var/lib/sparkrack/serve"
+RDMA = serve_rdma.FABRIC, serve_rdma.DEVICES
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 QUESTION_LIMIT = 5.0
 """Seconds that one question to systemd may take."""
@@ -125,8 +127,11 @@ class ServeTask:
 class Tether:
     """The loop of one rank."""
 
-    def __init__(self, unit: ServedUnit, rank: ServedRank, folder: str, boot_file: str) -> None:
-        self.unit, self.rank = unit, rank
+    def __init__(
+        self, unit: ServedUnit, rank: ServedRank, folder: str, boot_file: str, rdma: tuple[str, str] = RDMA
+    ) -> None:
+        """`rdma`: the file that names the RDMA devices, and the folder of their counters."""
+        self.unit, self.rank, self._rdma = unit, rank, rdma
         self.secret = read_secret(unit)
         Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
         self._path = f"{folder}/{unit.name}.rank.json"
@@ -142,6 +147,7 @@ class Tether:
         self._lost = False
         self._ended = False
         self._service = ServiceState("unknown")
+        self._network = ""
 
     def run(self) -> NoReturn:
         """Ask, obey, wait."""
@@ -177,6 +183,10 @@ class Tether:
         order, generation = answer.get("order"), answer.get("generation")
         if order not in ("gate", "run", "stop") or type(generation) is not int:
             raise ServeError("the answer has no valid order")
+        if answer.get("witness") is True and not self._network:
+            report_alive()
+            service, invocation = self.unit.service, self.record.invocation
+            self._network = serve_rdma.network(self.unit.journalctl, service, invocation, QUESTION_LIMIT)
         return order, generation
 
     def leave(self) -> NoReturn:
@@ -289,6 +299,8 @@ class Tether:
             "detail": detail,
             "gate": self._verdict,
             "version": self.unit.version,
+            "rdma": serve_rdma.counters(*self._rdma) if self.unit.rdma != "ignored" else {},
+            "network": self._network,
         }
 
     def _adopt(self) -> None:
@@ -330,7 +342,7 @@ class Tether:
             self.record = RankRecord(**before)
             self._verdict = generation, False, f"{self._path}: {error.strerror}"
             return
-        self._ended = False
+        self._ended, self._network = False, ""
         log(f"generation {generation}: start {self.unit.service}")
         self._start = ServeTask([*self.unit.systemctl, "start", self.unit.service], self.unit.times.ready_limit)
 
@@ -413,10 +425,13 @@ def main(words: list[str]) -> int:
     parser.add_argument("rank", metavar="RANK", type=int)
     parser.add_argument("--state", metavar="FOLDER", default=STATE_FOLDER, help="default: %(default)s")
     parser.add_argument("--boot-id", metavar="FILE", default=BOOT_ID, help="default: %(default)s")
+    parser.add_argument("--fabric", metavar="FILE", default=serve_rdma.FABRIC, help="default: %(default)s")
+    parser.add_argument("--devices", metavar="FOLDER", default=serve_rdma.DEVICES, help="default: %(default)s")
     given = parser.parse_args(words)
     try:
         unit = load_unit(given.unit)
-        tether = Tether(unit, unit.rank(given.rank), given.state, given.boot_id)
+        rdma = given.fabric, given.devices
+        tether = Tether(unit, unit.rank(given.rank), given.state, given.boot_id, rdma)
         signal.signal(signal.SIGTERM, lambda *_: tether.leave())
         tether.run()
     except ServeError as error:

@@ -15,7 +15,9 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
     service      the rank's systemd service; default sparkrack-serve-NAME.service
     systemctl    command that controls it; default ["systemctl"]
     journalctl   command that prints the kernel's log; default ["journalctl"]
-    probe        {"prompt": "2+2=", "answer": "4", "max_tokens": 8, "counters": [...], "gauges": [...]}
+    probe        {"prompt": "2+2=", "answer": "4", "max_tokens": 8, "counters": [...], "gauges": [...], "chat": true,
+                 "tool": false}
+    rdma         of the ranks, after a start: required, remark (it is said when they do not use it) or ignored
     times        seconds: ask 2, lease 10, gate_limit 180, stop_limit 90, ready_limit 5400, first_limit 300,
                  probe_interval 60, probe_limit 60, drain 0, clock_limit 1; and probe_misses 2
     restart      {"times": 1, "within": 21600, "uptime": 600}
@@ -127,8 +129,9 @@ class RestartBudget:
 class CompletionProbe:
     """The completion that proves a unit, and what shows without one that its engine computes.
 
-    `answer`: a text that the completion has; with an empty one any completion does. `counters`: one that rises is
-    progress. `gauges`: one that changes while the engine has requests is progress, too.
+    `answer`: the word with which the completion begins; with an empty one any clean text proves it. `counters`: one
+    that rises is progress. `gauges`: one that changes while the engine has requests is progress, too. `chat`, `tool`:
+    whether a chat completion and a tool call are asked for once after each start.
     """
 
     prompt: str = "2+2="
@@ -136,6 +139,8 @@ class CompletionProbe:
     max_tokens: int = 8
     counters: tuple[str, ...] = ()
     gauges: tuple[str, ...] = ()
+    chat: bool = True
+    tool: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,7 @@ class ServedUnit:
     restart: RestartBudget = field(default_factory=RestartBudget)
     boot: str = "hold"
     version: str = ""
+    rdma: str = "ignored"
 
     def rank(self, number: int) -> ServedRank:
         """Return a rank by its number. Raises ServeError when there is none."""
@@ -202,6 +208,13 @@ class _Section:
 
         found: list[Any] = self.take(key, list, right, "a list of texts", *default)
         return tuple(found)
+
+    def flag(self, key: str, default: bool) -> bool:
+        """Return true or false."""
+        value = self.values.pop(key, default)
+        if not isinstance(value, bool):
+            raise ServeError(f"{self.place}: {key} is {value!r}, expected true or false")
+        return value
 
     def one_of(self, key: str, *choices: str, default: str) -> str:
         """Return one of the choices."""
@@ -275,12 +288,15 @@ def load_unit(path: str) -> ServedUnit:
             probe.take("max_tokens", int, lambda number: 0 < number <= 4096, "1 to 4096", default.max_tokens),
             probe.words("counters", list(COUNTERS[engine])),
             probe.words("gauges", list(GAUGES[engine])),
+            probe.flag("chat", default.chat),
+            probe.flag("tool", default.tool),
         ),
         requests=REQUESTS[engine],
         times=top.numbers("times", ServeTimes),
         restart=top.numbers("restart", RestartBudget),
         boot=top.one_of("boot", "hold", "start", default="hold"),
         version=top.text("version", ""),
+        rdma=top.one_of("rdma", "required", "remark", "ignored", default="ignored"),
     )
     probe.end()
     top.end()

@@ -226,7 +226,7 @@ def test_what_a_report_has_wrong_is_refused_with_its_line(what: str) -> None:
         (
             'env: {SGLANG_ENABLE_DEEP_GEMM: "0"}',
             'env: {NCCL_IB_HCA: "rocep1s0f1,roceP2p1s0f1"}',
-            "env.NCCL_IB_HCA @ env: names both halves of a port (rocep1s0f1 and roceP2p1s0f1), with which NCCL ",
+            "env.NCCL_IB_HCA @ env: names the RDMA devices, which the launcher does by the cable of each node: others ",
         ),
         (
             "version: 0.5.12\n",

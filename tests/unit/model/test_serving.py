@@ -37,6 +37,11 @@ RECORDS = {
     "nemotron": record("NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4", 326 * 10**9, model_type="nemotron_h"),
 }
 P = "serving.units.qwen"
+BY_CABLE = "which the launcher does by the cable of each node"
+OWN_INTERFACE = (
+    "names the interface of each node, which the launcher does: another one, or none, ends or slows the ranks"
+)
+HIDES = "hides the line in which NCCL says what network it uses, which a start reads"
 TWO_OF_FOUR = {"nodes": ["n0", "n1"]}
 
 
@@ -63,7 +68,11 @@ def nemotron(**keys: Any) -> dict[str, Any]:
         text({**qwen(), "other": unit(wish="down")}),
         text(nemotron(), machines(8)),
         text(qwen(), machines(4, "ring")),
-        text(qwen(env={"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "=rocep1s0f1", "NCCL_NET_PLUGIN": "none"})),
+        text(qwen(env={"NCCL_IB_DISABLE": "0", "NCCL_NET": "IB", "NCCL_NET_PLUGIN": "none"})),
+        text(qwen(env={"NCCL_DEBUG": "TRACE", "NCCL_DEBUG_SUBSYS": "init,net,graph"})),
+        text(qwen(probe={"answer": False, "chat": False})),
+        text(qwen(args={"enable-auto-tool-choice": True, "tool-call-parser": "hermes"}, probe={"tool": True})),
+        text(qwen(args={"enable-auto-tool-choice": False})),
         text(qwen(args={"compilation-config": {"cudagraph_mode": "PIECEWISE", "custom_ops": [None, {"a": []}]}})),
     ],
 )
@@ -198,20 +207,53 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
             f'{P}.env.NCCL_IB_DISABLE @ NCCL_IB_DISABLE: 1 is not a text to YAML; write it in quotes: "1"',
         ),
         *(
-            (
-                {"env": {"NCCL_IB_HCA": devices}},
+            ({"env": {name: value}}, f"{P}.env.{name} @ {name}: {what}; remove it")
+            for name, value, what in [
+                ("NCCL_NET", "Socket", "takes RDMA away, so that the ranks talk over TCP"),
+                ("NCCL_IB_HCA", "=rocep1s0f1", f"names the RDMA devices, {BY_CABLE}: others are slow, or do not start"),
+                ("NCCL_IB_GID_INDEX", "3", "pins the GID index: one that is wrong on one node breaks every connection"),
+                ("NCCL_SOCKET_IFNAME", "wlP9s9", OWN_INTERFACE),
+                ("GLOO_SOCKET_IFNAME", "wlP9s9", OWN_INTERFACE),
+                ("TP_SOCKET_IFNAME", "wlP9s9", OWN_INTERFACE),
+                ("UCX_NET_DEVICES", "mlx5_0:1", f"names the devices of UCX, {BY_CABLE}"),
                 (
-                    f"{P}.env.NCCL_IB_HCA @ NCCL_IB_HCA: names both halves of a port ({pair}), with which NCCL "
-                    "does not "
-                    "start on a 100G cable; remove it: /etc/sparkrack/fabric.env names what fits the cable of each node"
+                    "NCCL_CONF_FILE",
+                    "/models/nccl.conf",
+                    "has NCCL read a file that may take RDMA away, and is not one of the launcher's",
                 ),
-            )
-            for devices, pair in [
-                ("rocep1s0f1,roceP2p1s0f1", "rocep1s0f1 and roceP2p1s0f1"),
-                ("=rocep1s0f1:1,roceP2p1s0f1:1", "rocep1s0f1 and roceP2p1s0f1"),
-                ("roce", "rocep1s0f0 and roceP2p1s0f0"),
-                ("^rocep1s0f0", "rocep1s0f1 and roceP2p1s0f1"),
+                ("NCCL_DEBUG", "WARN", HIDES),
+                ("NCCL_DEBUG_SUBSYS", "INIT,COLL", HIDES),
+                (
+                    "NCCL_DEBUG_FILE",
+                    "/models/nccl.%h",
+                    "takes the line in which NCCL says what network it uses out of the journal",
+                ),
             ]
+        ),
+        (
+            {"args": {"enable-auto-tool-choice": True}},
+            (
+                f"{P}.args.enable-auto-tool-choice @ enable-auto-tool-choice: vLLM ends at its start without "
+                "tool-call-parser; add tool-call-parser, the one of this model, to args"
+            ),
+        ),
+        (
+            {"args": {"tool-call-parser": "hermes"}},
+            (
+                f"{P}.args.tool-call-parser @ tool-call-parser: vLLM gives tool calls as text without "
+                "enable-auto-tool-choice; add enable-auto-tool-choice: true to args"
+            ),
+        ),
+        (
+            {"probe": {"tool": True}},
+            (
+                f"{P}.probe.tool @ tool: vLLM gives tool calls as text without tool-call-parser; add tool-call-parser, "
+                "the one of this model, to args"
+            ),
+        ),
+        (
+            {"probe": {"tool": True, "chat": False}},
+            f"{P}.probe.tool @ tool: a tool call is a chat completion, and chat is false; remove one of them",
         ),
         (
             {"env": {"HF_TOKEN": "hf_abcdef"}},
@@ -267,6 +309,13 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
         ),
         ({"probe": {"ready": "25h"}}, f"{P}.probe.ready @ ready: 25h is too long; write at most 24h"),
         ({"probe": {"answer": {"ask": "2+2="}}}, f"{P}.probe.answer.say @ answer: is missing; write say: 4"),
+        (
+            {"probe": {"answer": "none"}},
+            (
+                f"{P}.probe.answer @ answer: none is not a mapping; write keys with values below it, like "
+                '{ask: "2+2=", say: "4"}'
+            ),
+        ),
         ({"fit": {"override": " "}}, f"{P}.fit.override @ override: is blank; write a text"),
         ({"shm": "1M"}, f"{P}.shm @ shm: 1M is no fit size for shared memory; write 64M to 64G"),
         ({"wish": "sideways"}, f"{P}.wish @ wish: sideways is not known; choose from up, down"),

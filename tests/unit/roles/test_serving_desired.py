@@ -131,10 +131,11 @@ def test_keeper_and_tethers_read_the_configuration(tmp_path: Path) -> None:
     assert (read.restart.times, read.restart.within) == (2, 10800)
 
 
+NO_PROOF = ("serving:", "serving:\n  rdma_proof: none")
 CHANGED: dict[str, Callable[[], LockedUnit]] = {
     "context": lambda: locked(unit(context=2048)),
     "sequences": lambda: locked(unit(sequences=7)),
-    "variable": lambda: locked(unit(env={"NCCL_DEBUG": "INFO"})),
+    "variable": lambda: locked(unit(env={"NCCL_NET_PLUGIN": "none"})),
     "boot": lambda: locked(unit(boot="start")),
     "drain": lambda: locked(unit(drain="40s")),
     "image": lambda: replace(locked(), image_id=f"sha256:{'f' * 64}"),
@@ -162,8 +163,21 @@ def test_programs_of_two_releases_are_told_apart(tmp_path: Path, monkeypatch: py
     assert len(before | versions(locked(), tmp_path)) == 2
 
 
-def test_without_an_answer_any_completion_does(tmp_path: Path) -> None:
-    assert configuration(locked(), tmp_path, "n0").probe.answer == ""
+def test_a_known_answer_a_chat_and_rdma_are_asked_for_where_rack_yaml_says_nothing(tmp_path: Path) -> None:
+    read = configuration(locked(), tmp_path, "n0")
+    probe = read.probe
+    assert (probe.prompt, probe.answer, probe.chat, probe.tool) == ("2+2=", "4", True, False)
+    assert read.rdma == "required"
+
+
+def test_what_rack_yaml_leaves_out_is_not_asked_for(tmp_path: Path) -> None:
+    rack = loaded(text({"one": unit(probe={"answer": False, "chat": False})}).replace(*NO_PROOF))
+    assert rack.serving
+    found = desired.locked_unit(rack, rack.serving.units["one"], PINS, RECORDS)
+    read = configuration(found, tmp_path, "n0")
+    assert (read.probe.answer, read.probe.chat, read.rdma) == ("", False, "remark")
+    alone = configuration(locked(unit(nodes=["n0"], parallel=None)), tmp_path, "n0")
+    assert alone.rdma == "ignored", "one rank needs no network"
 
 
 def test_sglang_has_its_own_counters_and_a_worker_no_key(tmp_path: Path) -> None:
@@ -349,7 +363,7 @@ def test_the_rates_of_a_proof_are_those_of_verify() -> None:
 
 
 def test_no_proof_is_asked_for_where_none_is_declared() -> None:
-    rack = loaded(text({"one": unit()}).replace("serving:", "serving:\n  rdma_proof: none"))
+    rack = loaded(text({"one": unit()}).replace(*NO_PROOF))
     assert rack.serving
     found = desired.locked_unit(rack, rack.serving.units["one"], PINS, RECORDS)
     assert gate_file(found, "n0")["proof"] is None
@@ -486,8 +500,8 @@ def test_no_declared_value_reaches_a_unit_of_systemd() -> None:
 
 def test_a_value_of_the_environment_stays_one_line_of_the_file() -> None:
     for value in ("$HOME", "a=b", "#x", "'q' \"q\"", " x", "%n"):
-        text = content(desired.files(locked(unit(env={"NCCL_DEBUG": value})), "n0"), "one.env")
-        assert f"\nNCCL_DEBUG={value}\n" in text
+        text = content(desired.files(locked(unit(env={"OWN_VALUE": value})), "n0"), "one.env")
+        assert f"\nOWN_VALUE={value}\n" in text
 
 
 def test_hostile_names_of_model_files_are_data() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -22,12 +22,16 @@ from tests.unit.roles.serving_nodes import ETC, ServingNode, ServingWorld
 from tests.unit.roles.serving_units import KEY
 
 PROGRAMS = "usr/local/lib/sparkrack/serve"
+FABRIC, INFINIBAND = "etc/sparkrack/fabric.env", "sys/class/infiniband"
+COUNTERS = f"{INFINIBAND}/rocep1s0f1/ports/1/counters"
 
 
 class Api(BaseHTTPRequestHandler):
-    """An engine that answers as `answer` and `open_to_all` have it."""
+    """An engine that answers as `answer`, `said` and `open_to_all` have it, and moves the counters of `devices`."""
 
     answer = "4"
+    said = "It is 4."
+    devices: ClassVar[list[Path]] = []
     open_to_all = False
 
     def do_GET(self) -> None:
@@ -35,7 +39,10 @@ class Api(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
-        self._send(200 if self._allowed() else 401, {"choices": [{"text": self.answer}]})
+        message = {"content": self.said}
+        self._send(200 if self._allowed() else 401, {"choices": [{"text": self.answer, "message": message}]})
+        for device in self.devices:
+            device.write_text(f"{int(device.read_text()) + 1}\n")
 
     def _allowed(self) -> bool:
         return self.open_to_all or self.headers["Authorization"] == f"Bearer {KEY}"
@@ -61,7 +68,7 @@ class UnitMachine:
     def run(self, command: str) -> SimpleNamespace:
         self.commands.append(command)
         own = command.replace("python3 -B -c", f"{sys.executable} -B -c")
-        for part in (PROGRAMS, ETC):
+        for part in (PROGRAMS, ETC, FABRIC, INFINIBAND):
             own = own.replace(f"/{part}", f"{self.node.root}/{part}")
         own = own.replace(
             f"{self.node.root}/{PROGRAMS}/serve_keeper.py {self.node.root}/etc", f"serve_keeper {self.node.root}/etc"
@@ -103,8 +110,14 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Any) -> Servi
     made.write({"one": unit(api={"port": engine.port, "key": {"env": "UNIT_KEY"}}, probe=probe)})
     ended = made.run()
     assert ended.failed == [], ended.log
+    engine.devices = []
     for node in made.nodes.values():
         ready(node)
+        (node.root / FABRIC).write_text("NCCL_IB_HCA==rocep1s0f1\n")
+        (node.root / COUNTERS).mkdir(parents=True)
+        (node.root / COUNTERS / "port_xmit_data").write_text("7\n")
+        (node.root / COUNTERS / "port_rcv_data").write_text("9\n")
+        engine.devices.append(node.root / COUNTERS / "port_xmit_data")
     return made
 
 
@@ -143,7 +156,7 @@ def failures(world: ServingWorld) -> list[str]:
             verify.test_secrets_are_readable_by_root_only,
             verify.test_tether_and_keeper_run_and_start_at_boot,
             verify.test_each_unit_is_up_or_down_as_declared,
-            verify.test_a_completion_has_the_known_answer,
+            verify.test_each_unit_completes_and_chats,
             verify.test_each_rank_is_in_its_slice,
         ):
             check(test, node, machine, world.rack, CheckReporter([]))
@@ -154,6 +167,15 @@ def failures(world: ServingWorld) -> list[str]:
             machine,
             world.rack,
             frozenset[str](),
+        )
+        check(
+            verify.test_the_ranks_of_each_unit_use_rdma,
+            node,
+            machines,
+            machine,
+            world.rack,
+            frozenset[str](),
+            CheckReporter([]),
         )
         assert not [command for command in machine.commands if KEY in command]
     return found
@@ -192,7 +214,25 @@ def test_each_thing_broken(world: ServingWorld, break_it: Callable[..., object],
 
 def test_another_answer(world: ServingWorld, engine: type[Api]) -> None:
     engine.answer = "five"
-    assert failures(world) == ["n0: unit one: the answer is 'five', expected '4'"]
+    fault = "n0: unit one: the answer is 'five', expected '4' at its beginning"
+    assert failures(world) == [fault, fault]
+
+
+def test_garbage_in_chat(world: ServingWorld, engine: type[Api]) -> None:
+    engine.said = "lockhandlehandlehandlehandle"
+    assert failures(world)[0].startswith("n0: unit one: the chat completion is 'lockhandle")
+
+
+def test_ranks_that_do_not_use_rdma(world: ServingWorld, engine: type[Api]) -> None:
+    del engine.devices[1]
+    assert failures(world) == [
+        "n1: unit one: the ranks do not use RDMA: rocep1s0f1 moved 0 bytes during a completion",
+    ]
+
+
+def test_counters_that_cannot_be_read(world: ServingWorld) -> None:
+    (world.nodes["n1"].root / COUNTERS / "port_rcv_data").unlink()
+    assert failures(world)[0].startswith("the counters of rocep1s0f1 cannot be read: cat: ")
 
 
 def test_an_engine_that_is_open(world: ServingWorld, engine: type[Api]) -> None:

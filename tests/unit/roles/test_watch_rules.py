@@ -221,6 +221,9 @@ def F(alert: str, series: Mapping[str, str | None], minutes: int, labels: dict[s
     return Failure(alert, dict(series), minutes, labels, summary)
 
 
+OFF_FABRIC: dict[str, str | None] = {
+    name: "7" for name in rdma('job="node",node="spark2"') if name.startswith("sparkrack_rdma_bytes_total")
+}
 FAILURES = (
     F("NodeSilent", {f"up{{{N1}}}": "0"}, 2, NODE1, "spark1 does not answer"),
     F("NodeSilent", {f"up{{{N1}}}": "0"}, 70, NODE1, "spark1 does not answer"),
@@ -707,6 +710,13 @@ FAILURES = (
         "port 1 of spark1 sends on half 1 alone",
     ),
     F(
+        "EngineOffFabric",
+        OFF_FABRIC,
+        15,
+        {"unit": "qwen"},
+        "unit qwen generates, and a node of it moves nothing by RDMA",
+    ),
+    F(
         "HalfStuckAt13G",
         {f"sparkrack_bandwidth_bits_per_second{{{TO2}}}": "1.31e10"},
         2,
@@ -902,6 +912,10 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
         ),
         # NCCL uses one half of a port whose cable has 100G.
         ("OneRail", ONE_RAIL, (UNIT_EDIT, BLACKBOX)),
+        # A unit without requests moves nothing; sockets may be allowed; a node may have no unit of several nodes.
+        ("EngineOffFabric", OFF_FABRIC | {f"vllm:generation_tokens_total{{{VLLM}}}": "7"}, None),
+        ("EngineOffFabric", OFF_FABRIC, (UNIT_EDIT, *WIDE, BLACKBOX, ("serving:", "serving:\n  rdma_proof: none"))),
+        ("EngineOffFabric", OFF_FABRIC, (*WIDE, BLACKBOX)),
         # Nothing measures where no unit of several nodes is to run, or where rack.yaml wants no proof.
         ("BandwidthUnproven", UNPROVEN, (*WIDE, BLACKBOX)),
         ("BandwidthUnproven", UNPROVEN, (UNIT_EDIT, *WIDE, BLACKBOX, ("serving:", "serving:\n  rdma_proof: none"))),

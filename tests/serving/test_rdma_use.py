@@ -1,0 +1,201 @@
+"""RDMA in use: the counters of a node, NCCL's line in the journal, and what follows from both for a start."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving.serve_modules import (
+    serve_answers,
+    serve_keeper,
+    serve_lifecycle,
+    serve_probe,
+    serve_rdma,
+    serve_unit,
+)
+from tests.serving.test_unit_file import MINIMAL, written
+
+SOCKET = "host1:101:101 [0] NCCL INFO Using network Socket\n"
+"""From the log of NCCL 2.28.9 with NCCL_IB_DISABLE=1."""
+
+
+def device(folder: Path, name: str, sent: object = 7, received: object = 3) -> None:
+    counters = folder / name / "ports/1/counters"
+    counters.mkdir(parents=True, exist_ok=True)
+    (counters / "port_xmit_data").write_text(f"{sent}\n")
+    (counters / "port_rcv_data").write_text(f"{received}\n")
+
+
+@pytest.mark.parametrize("names", ["=rocep1s0f1,roceP2p1s0f1", "rocep1s0f1,roceP2p1s0f1"])
+def test_the_devices_of_nccl_are_read_in_bytes(tmp_path: Path, names: str) -> None:
+    fabric = tmp_path / "fabric.env"
+    fabric.write_text(f"# made\nMASTER_ADDR=10.0.0.1\nNCCL_IB_HCA={names}\nNCCL_IB_TC=106\n")
+    device(tmp_path, "rocep1s0f1")
+    device(tmp_path, "rocep1s0f0", 100)
+    assert serve_rdma.counters(str(fabric), str(tmp_path)) == {"rocep1s0f1": 40, "roceP2p1s0f1": None}
+
+
+@pytest.mark.parametrize("text", ["", "NCCL_IB_HCA=\n", "NCCL_IB_HCA=^x\n", "NCCL_IB_HCA==../../etc\n"])
+def test_no_device_is_read_where_none_is_named(tmp_path: Path, text: str) -> None:
+    fabric = tmp_path / "fabric.env"
+    assert serve_rdma.counters(str(fabric), str(tmp_path)) == {}
+    fabric.write_text(text)
+    assert serve_rdma.counters(str(fabric), str(tmp_path)) == {}
+
+
+def test_a_counter_that_is_no_number_is_unknown(tmp_path: Path) -> None:
+    fabric = tmp_path / "fabric.env"
+    fabric.write_text("NCCL_IB_HCA==a\n")
+    device(tmp_path, "a", "x")
+    assert serve_rdma.counters(str(fabric), str(tmp_path)) == {"a": None}
+
+
+@pytest.mark.parametrize(
+    ("log", "network"),
+    [
+        (SOCKET, "Socket"),
+        ("(RayWorkerWrapper pid=7) host1:1:1 [0] NCCL INFO Using network IB\n" * 2, "IB"),
+        (SOCKET + SOCKET.replace("Socket", "IB"), "IB, Socket"),
+        ("host1:101:101 [0] NCCL INFO NET/Socket : Using [0]lo:127.0.0.1<0>\n", "none"),
+        ("", "none"),
+    ],
+)
+def test_the_network_of_nccl_is_read_from_the_journal(tmp_path: Path, log: str, network: str) -> None:
+    (tmp_path / "log").write_text(log)
+    program = ["sh", "-c", f'echo "$*" > {tmp_path}/asked; cat {tmp_path}/log', "journalctl"]
+    assert serve_rdma.network(program, "sparkrack-serve-qwen.service", "0a" * 16, 60.0) == network
+    asked = (tmp_path / "asked").read_text()
+    assert "_SYSTEMD_UNIT=sparkrack-serve-qwen.service _SYSTEMD_INVOCATION_ID=0a0a" in asked
+
+
+def test_a_journal_that_does_not_answer_is_not_a_word_of_nccl(tmp_path: Path) -> None:
+    assert serve_rdma.network([str(tmp_path / "absent")], "x", "", 60.0) == "none"
+    assert serve_rdma.network(["sleep", "60", "#"], "x", "", 0.1) == "none"
+
+
+@pytest.mark.parametrize(
+    "value", [None, [], {"a/b": 1}, {"a": True}, {"a": "1"}, {"": 1}, {f"d{n}": 1 for n in range(17)}]
+)
+def test_a_report_with_wrong_counters_is_refused(value: object) -> None:
+    with pytest.raises(serve_unit.ServeError, match="no valid counters of RDMA"):
+        serve_rdma.reported(value)
+
+
+class StartOverRdma:
+    """A unit of two ranks whose completion moves what `moves` has for each rank, in the keeper's own prober."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        times = {"times": {"ask": 0.02, "lease": 60.0}, "probe": {"chat": False}}
+        self.unit = serve_unit.load_unit(written(folder, MINIMAL | times))
+        self.counters: list[dict[str, int | None]] = [{"a": 100, "b": 0}, {"a": 5, "b": 0}]
+        self.moves: list[dict[str, int]] = [{"a": 10}, {"b": 4}]
+        self.network = ["none", "none"]
+        self.asked: list[object] = []
+        patch.setattr(serve_probe, "complete", lambda *_: self.complete())
+
+    def complete(self) -> None:
+        for counters, moves in zip(self.counters, self.moves, strict=True):
+            for name, moved in moves.items():
+                counters[name] = (counters[name] or 0) + moved
+
+    def run(self, rdma: str) -> Any:
+        """Return the record after a start, which two tries may end."""
+        record = serve_lifecycle.UnitRecord("qwen", wish="up", state="starting", generation=1, boots=["b", "b"])
+        now = time.monotonic
+        lifecycle = serve_lifecycle.UnitLifecycle(
+            replace(self.unit, rdma=rdma), record, lambda _: None, now(), lambda: 1000.0
+        )
+        lock, over = threading.Lock(), threading.Event()
+        prober = serve_keeper.Prober(lifecycle.unit, lifecycle, lock)
+
+        def report() -> None:
+            witnessed = [False, False]
+            while not over.wait(0.005):
+                for rank in (0, 1):
+                    found = serve_lifecycle.TetherReport(
+                        *("running", 1, "b", True, False, "", None, now(), serve_lifecycle.ClockSkew(0, 0), "", ""),
+                        rdma=dict(self.counters[rank]),
+                        network=self.network[rank] if witnessed[rank] else "",
+                    )
+                    with lock:
+                        answer = lifecycle.reported(rank, found)
+                    self.asked.append(answer.get("witness"))
+                    witnessed[rank] = witnessed[rank] or answer.get("witness") is True
+
+        for rank in (0, 1):
+            lifecycle.reported(
+                rank,
+                serve_lifecycle.TetherReport(
+                    *("running", 1, "b", True, False, "", None, now(), serve_lifecycle.ClockSkew(0, 0), "", ""),
+                    rdma=dict(self.counters[rank]),
+                ),
+            )
+        thread = threading.Thread(target=report)
+        thread.start()
+        try:
+            prober._prove_start(1)
+            if record.state == "starting":
+                prober._prove_start(1)
+        finally:
+            over.set()
+            thread.join()
+        return record
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StartOverRdma:
+    return StartOverRdma(tmp_path, monkeypatch)
+
+
+def test_a_start_whose_ranks_all_move_bytes_says_so(start: StartOverRdma) -> None:
+    record = start.run("required")
+    assert (record.state, record.remark) == ("ready", "")
+    assert record.reason == "a completion gave the known answer, each rank moved bytes by RDMA"
+    assert True in start.asked, "no tether was asked what NCCL says"
+
+
+def test_a_start_of_which_one_rank_moves_nothing_is_ended_with_the_reason(start: StartOverRdma) -> None:
+    start.moves[1] = {}
+    start.network[1] = "Socket"
+    record = start.run("required")
+    assert (record.state, record.cause) == ("stopping", "failed")
+    assert record.reason == (
+        "the ranks do not use RDMA: spark2: a, b moved 0 bytes during a completion (NCCL says: Using network Socket)"
+    )
+
+
+def test_bytes_of_another_program_do_not_hide_that_nccl_uses_sockets(start: StartOverRdma) -> None:
+    start.network = ["IB", "IB, Socket"]
+    assert start.run("required").reason == "the ranks do not use RDMA: spark2: NCCL says: Using network IB, Socket"
+
+
+def test_counters_that_cannot_be_read_prove_nothing(start: StartOverRdma) -> None:
+    start.counters[0], start.moves[0] = {"a": None}, {}
+    start.counters[1], start.moves[1] = {}, {}
+    assert start.run("required").reason == (
+        "the ranks do not use RDMA: spark1: the counters of a cannot be read; "
+        "spark2 has no device in NCCL_IB_HCA of /etc/sparkrack/fabric.env"
+    )
+
+
+def test_where_rack_yaml_allows_sockets_they_are_a_remark_that_stays(start: StartOverRdma) -> None:
+    start.moves = [{}, {}]
+    record = start.run("remark")
+    remark = (
+        "the ranks do not use RDMA: spark1: a, b moved 0 bytes during a completion; spark2: a, b moved 0 bytes "
+        "during a completion"
+    )
+    assert (record.state, record.remark) == ("ready", remark)
+    assert record.reason == f"a completion gave the known answer; remark: {remark}"
+
+
+def test_one_rank_is_not_asked_for_rdma(start: StartOverRdma) -> None:
+    start.moves = [{}, {}]
+    record = start.run("ignored")
+    assert (record.state, record.reason) == ("ready", serve_answers.completion_words(start.unit.probe))
+    assert True not in start.asked
