@@ -124,14 +124,34 @@ def test_a_key_that_the_engine_refuses_is_not_quoted(rack: ServingRack) -> None:
     assert 'HTTP status 401: {"error": "Incorrect API key: Bearer (key)"}' in record["reason"]
 
 
-@pytest.mark.parametrize("name", ["unit.key", "unit.secret"])
-def test_a_key_that_others_may_read_is_refused(rack: ServingRack, name: str) -> None:
+def test_a_secret_that_others_may_read_keeps_the_keeper_from_running(rack: ServingRack) -> None:
     rack.up()
-    file = rack.nodes[0].folder / "etc" / name
+    file = rack.nodes[0].folder / "etc/unit.secret"
     file.chmod(0o644)
     done = rack.wish("run")
     assert done.returncode == 1
     assert done.stderr == f"serve-keeper: {file}: owner or mode 644 is wrong: set owner root, mode 600\n"
+
+
+def test_a_unit_whose_key_cannot_be_read_is_not_started_and_not_ended(rack: ServingRack) -> None:
+    """Nothing would prove it after its load."""
+    rack.up()
+    file = rack.nodes[0].folder / "etc/unit.key"
+    file.chmod(0o644)
+    rack.status()
+    done = rack.wish("up")
+    fault = f"{file}: owner or mode 644 is wrong: set owner root, mode 600"
+    assert (done.returncode, done.stderr) == (1, f"unit toy is not started: {fault}\n")
+    file.chmod(0o600)
+    rack.start()
+    file.chmod(0o644)
+    assert rack.nodes[0].keeper
+    rack.nodes[0].keeper.kill()
+    rack.nodes[0].keeper.wait()
+    rack.nodes[0].start_keeper()
+    rack.wait(lambda: rack.status()["remark"] == f"no completion can be asked for: {fault}", "the remark")
+    assert (rack.wish("up").returncode, rack.record()["generation"], rack.record()["state"]) == (0, 1, "ready")
+    assert [node.starts for node in rack.nodes] == [1, 1]
 
 
 def test_an_answer_of_a_keeper_without_the_secret_is_not_obeyed(rack: ServingRack, tmp_path: Path) -> None:

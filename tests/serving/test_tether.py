@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_keeper, serve_lifecycle, serve_tether, serve_unit
+from tests.serving.serve_modules import serve_keeper, serve_tether, serve_unit
 from tests.serving.test_unit_file import MINIMAL, written
 
 START = "start sparkrack-serve-qwen.service"
@@ -162,26 +161,3 @@ def test_a_damaged_record_of_a_unit_is_refused_with_the_file_and_what_repairs_it
     )
     file.unlink()
     assert serve_keeper._read_unit_record(str(file), lone.unit).state == "down"
-
-
-def test_a_unit_whose_key_cannot_be_read_is_not_started(tmp_path: Path) -> None:
-    """Nothing would prove it after its load."""
-    key = tmp_path / "token"
-    api = {"address": "127.0.0.1", "port": 8000, "key_file": str(key)}
-    unit = serve_unit.load_unit(written(tmp_path, MINIMAL | {"api": api}))
-    record = serve_lifecycle.UnitRecord("qwen")
-    lifecycle = serve_lifecycle.UnitLifecycle(unit, record, lambda _: None, 0.0)
-    server: Any = object.__new__(serve_keeper.KeeperServer)
-    server.unit, server.lifecycle, server.lock = unit, lifecycle, threading.Lock()
-    asked = {"unit": "qwen", "nonce": "n", "kind": "wish", "wish": "up"}
-    skew = serve_lifecycle.ClockSkew(0.0, 0.0)
-    assert server._handle(asked, skew) == {
-        "done": False,
-        "text": f"unit qwen is not started: {key}: No such file or directory",
-    }
-    assert record.state == "down"
-    key.write_text("k" * 24)
-    key.chmod(0o600)
-    assert server._handle(asked, skew)["done"]
-    key.unlink()
-    assert server._handle(asked, skew) == {"done": True, "text": "unit qwen is gating"}
