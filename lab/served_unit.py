@@ -2,7 +2,8 @@
 
 `python -m lab.served_unit declare`: add the unit to the rack.yaml of the lab.
 `python -m lab.served_unit chat QUESTION`, inside the lab's network: ask it for a chat completion, and print the answer.
-The engine is a stand-in in an image of the lab; the model has a configuration and no weights.
+The engine is a stand-in in an image of the lab; the model has a configuration and no weights. The client is on the
+operator's machine, which the unit lets in.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ serving:
       context: 1024
       memory: 0.15
       env: {{STANDIN_GRACE_SECONDS: "1"}}
-      api: {{listen: management, key: {{file: {key}}}}}
+      api: {{listen: management, key: {{file: {key}}}, direct: [10.77.0.1/32]}}
       shm: 1G
       probe: {{answer: {{ask: "2+2=", say: "4"}}}}
 """

@@ -201,6 +201,7 @@ def _docker(
         key = f"{UNIT_FILES / unit.name}.key"
         found += ["--volume", f"{key}:{INSIDE_KEY}:ro"] if unit.kind == "sglang" else ["--env-file", key]
     if ray:
+        # claim: serving.ray-token
         found += [word for name, value in RAY_VARIABLES.items() for word in ("--env", f"{name}={value}")]
         found += ["--volume", f"{UNIT_FILES / unit.name}.ray:{INSIDE_RAY_TOKEN}:ro"]
     found += ["--volume", f"{MODEL_STORE / unit.model}:{INSIDE_MODELS}/{unit.model}:ro"]

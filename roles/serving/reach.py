@@ -36,6 +36,7 @@ def rank_sources(rack: Rack, unit: ServingUnit, node: str) -> tuple[IPv4Address 
     return tuple(found)
 
 
+# claim: serving.closed
 def setting(sources: tuple[IPv4Address | IPv4Network, ...]) -> str:
     """Return the value of IPAddressAllow= for these addresses and loopback."""
     return " ".join(["localhost", *map(str, sources)])

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Network
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -210,6 +211,32 @@ def test_each_thing_broken(world: ServingWorld, break_it: Callable[..., object],
     found = failures(world)
     assert len(found) == 1, found
     assert found[0].startswith(line)
+
+
+@pytest.mark.parametrize(("guarded", "status"), [(True, 401), (False, 200)])
+def test_what_answers_past_the_door_is_said_and_is_no_fault(
+    world: ServingWorld, engine: type[Api], monkeypatch: pytest.MonkeyPatch, guarded: bool, status: int
+) -> None:
+    def answer(api: Api) -> None:
+        assert (api.path, api.headers["Authorization"]) == ("/invocations", None)
+        api.send_response(401 if guarded else 200)
+        api.end_headers()
+
+    monkeypatch.setattr(engine, "do_POST", answer)
+    serving = world.rack.serving
+    assert serving
+    one = serving.units["one"]
+    # The engine of this test listens on loopback, where rack.yaml refuses `direct`.
+    api = one.api.model_copy(update={"direct": (IPv4Network("10.9.0.0/16"),)})
+    units = {"one": one.model_copy(update={"api": api})}
+    rack = world.rack.model_copy(update={"serving": serving.model_copy(update={"units": units})})
+    said: list[tuple[str, object]] = []
+    machine: Any = UnitMachine(world.nodes["n0"])
+    verify.test_what_answers_past_the_door_without_a_key(rack.nodes["n0"], machine, rack, CheckReporter(said))
+    ((kind, text),) = said
+    assert kind == "note"
+    assert f"HTTP status {status}" in str(text)
+    assert ("answers 10.9.0.0/16 without a key" in str(text)) is not guarded
 
 
 def test_another_answer(world: ServingWorld, engine: type[Api]) -> None:
