@@ -51,7 +51,8 @@ class Demand:
     keys and values, and the GiB of overhead on each node.
 
     `in_flight`: tokens for which a layer with a window has room beside it, while they are computed. `window_share`: the
-    share of the context that such a layer has room for at least.
+    share of the context that such a layer has room for at least. `drafts`: number of layers for multi-token prediction,
+    which keep keys and values as a layer of the whole context does.
     """
 
     context: int = 131072
@@ -60,6 +61,7 @@ class Demand:
     overhead_gib: float = OVERHEAD_GIB
     in_flight: int = 0
     window_share: float = 0.0
+    drafts: int = 0
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ def fit(shape: ModelShape, parallel: Parallel, demand: Demand, weights: float | 
     """
     # A model of unknown layers has stages of equal size at least.
     share = math.ceil(shape.layers / parallel.pipeline) / shape.layers if shape.layers else 1 / parallel.pipeline
-    token = _token_bytes(shape, parallel, demand.kv_format) * share
+    token = _token_bytes(shape, parallel, demand) * share
     return Fit(
         parallel=parallel,
         weights=_rank_weights(shape, parallel, weights, share) / GIB,
@@ -188,14 +190,15 @@ def _rank_weights(shape: ModelShape, parallel: Parallel, weights: float | None, 
     return ((total - sum(ends)) * share + max(ends)) / parallel.tensor
 
 
-def _token_bytes(shape: ModelShape, parallel: Parallel, kv_format: KvFormat) -> float:
+def _token_bytes(shape: ModelShape, parallel: Parallel, demand: Demand) -> float:
     """Return the bytes for each token in all layers on one rank of the tensor slices."""
     if shape.token_bytes:
         return shape.token_bytes
-    element = _KV_BYTES[kv_format]
+    element = _KV_BYTES[demand.kv_format]
+    layers = shape.full_layers + (demand.drafts if shape.full_layers else 0)
     if shape.latent:  # each rank keeps the whole latent
-        return _latent_bytes(shape, element) * shape.full_layers + shape.index
-    return _heads_bytes(shape, parallel, element, full=True) * shape.full_layers + shape.index
+        return _latent_bytes(shape, element) * layers + shape.index
+    return _heads_bytes(shape, parallel, element, full=True) * layers + shape.index
 
 
 def _latent_bytes(shape: ModelShape, element: float) -> float:

@@ -21,6 +21,8 @@ _NAMES = {
     "quantization": "quantization",
     "kv_cache_dtype": "kv-cache-dtype",
     "expert": "parallel.expert",
+    "speculative": "speculative options",
+    "batch": "tokens at once",
 }
 
 
@@ -30,7 +32,8 @@ class Conditions:
 
     `source` and `revision`: repository and commit of the model; of a folder None, and a hash of its files. `image`: the
     image ID in docker. `quantization`, `kv_cache_dtype`: these options, empty where the engine decides. `expert`:
-    whether experts were spread. `context`, `sequences`: of the unit; a smaller demand is covered by them.
+    whether experts were spread. `speculative`: the options for drafts, as JSON. `batch`: tokens that are computed at
+    once, empty where the engine decides. `context`, `sequences`: of the unit; a smaller demand is covered by them.
     """
 
     source: str | None
@@ -39,6 +42,8 @@ class Conditions:
     quantization: str
     kv_cache_dtype: str
     expert: bool
+    speculative: str
+    batch: str
     context: int
     sequences: int
 
@@ -56,7 +61,7 @@ class Conditions:
 
 
 def _shown(value: object) -> str:
-    return str(value).removeprefix("sha256:")[:40] if value not in (None, "") else "not given"
+    return str(value).removeprefix("sha256:")[:120] if value not in (None, "") else "not given"
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,10 @@ def _conditions(entry: Any) -> Conditions | None:
     if not isinstance(entry, dict) or any(name not in entry for name in names):
         return None
     made = Conditions(**{name: entry[name] for name in names})
-    texts = (made.source or "", made.revision, made.image, made.quantization, made.kv_cache_dtype)
+    texts = (
+        *(made.source or "", made.revision, made.image, made.quantization),
+        *(made.kv_cache_dtype, made.speculative, made.batch),
+    )
     numbers = (made.context, made.sequences)
     valid = all(isinstance(text, str) for text in texts) and isinstance(made.expert, bool)
     return made if valid and all(type(number) is int for number in numbers) else None

@@ -151,6 +151,7 @@ def kv_format(unit: ServingUnit) -> KvFormat | None:
 def conditions_of(unit: ServingUnit, record: ModelRecord, image: str) -> Conditions:
     """Return what a unit is measured with; `image`: the ID of its image."""
     listed = sorted((file.path, file.sha256) for file in record.files)
+    drafts = {name: plain_argument(value) for name, value in unit.args.items() if name.startswith("speculative-")}
     return Conditions(
         source=record.source,
         revision=record.revision or hashlib.sha256(json.dumps(listed).encode()).hexdigest(),
@@ -158,6 +159,8 @@ def conditions_of(unit: ServingUnit, record: ModelRecord, image: str) -> Conditi
         quantization=str(unit.args.get("quantization", "")),
         kv_cache_dtype=str(unit.args.get("kv-cache-dtype", "")),
         expert=unit.parallel.expert,
+        speculative=json.dumps(drafts, sort_keys=True) if drafts else "",
+        batch=str(unit.args.get("max-num-batched-tokens" if unit.kind == "vllm" else "chunked-prefill-size", "")),
         context=unit.context,
         sequences=unit.sequences,
     )
@@ -200,7 +203,33 @@ def demand_of(unit: ServingUnit, measured: float | None = None) -> tuple[Demand,
         source = "declared" if unit.overhead else "default"
         overhead = mebibytes(unit.overhead) / 1024 if unit.overhead else OVERHEAD_GIB
     in_flight, share = _windows(unit)
-    return Demand(unit.context, unit.sequences, kv_format(unit) or "nvfp4", overhead, in_flight, share), source
+    format_ = kv_format(unit) or "nvfp4"
+    return Demand(unit.context, unit.sequences, format_, overhead, in_flight, share, _own_drafts(unit)), source
+
+
+def _speculative(unit: ServingUnit) -> Mapping[str, object]:
+    """Return vLLM's options for drafts."""
+    value = plain_argument(unit.args.get("speculative-config"))
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _has_draft_model(unit: ServingUnit) -> bool:
+    names = {"speculative-draft-model-path", "speculative-draft-model"}
+    return bool(names & set(unit.args) or _speculative(unit).get("model"))
+
+
+def _own_drafts(unit: ServingUnit) -> int:
+    """Return the number of layers of the model itself that draft tokens, each with keys and values of its own."""
+    if _has_draft_model(unit):
+        return 0
+    method = str(_speculative(unit).get("method", "")).lower()
+    algorithm = str(unit.args.get("speculative-algorithm", "")).upper()
+    return int("mtp" in method or algorithm in ("NEXTN", "EAGLE"))
 
 
 def _windows(unit: ServingUnit) -> tuple[int, float]:
@@ -245,14 +274,7 @@ def _unknown_options(unit: ServingUnit, shape: ModelShape) -> dict[str, str]:
     if shape.token_bytes and (unit.kind == "sglang" or not _is_before(unit.version, "0.26.0")):
         # vllm-project/vllm#51041, #54703: a reserve that depends on the batch, 7.5 to 55 KB a token.
         found["cache"] = "its compressed attention is known with vLLM before 0.26.0 only"
-    speculative = plain_argument(unit.args.get("speculative-config"))
-    if isinstance(speculative, str):
-        try:
-            speculative = json.loads(speculative)
-        except ValueError:
-            speculative = None
-    drafts = {"speculative-draft-model-path", "speculative-draft-model"} & set(unit.args)
-    if drafts or (isinstance(speculative, Mapping) and speculative.get("model")):
+    if _has_draft_model(unit):
         found["draft"] = "the lock file has nothing of the draft model, which has weights and a cache of its own"
     return found
 

@@ -84,7 +84,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "another image": (
         {},
         {"image": "sha256:" + "cd" * 32},
-        f"it was measured with the image {'cd' * 20}, now {'ab' * 20}",
+        f"it was measured with the image {'cd' * 32}, now {'ab' * 32}",
     ),
     "another quantization": (
         {"args": {**FP8, "quantization": "gptq_marlin"}},
@@ -98,6 +98,19 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "another context": ({"context": 131072}, {}, "it was measured with context 65536, now 131072"),
     "more sequences": ({"sequences": 16}, {}, "it was measured with sequences 8, now 16"),
+    "a draft model since then": (
+        {"args": {**FP8, "speculative-config": {"method": "eagle3", "model": "o/draft"}}},
+        {},
+        (
+            'it was measured with speculative options not given, now {"speculative-config": {"method": "eagle3", '
+            '"model": "o/draft"}}'
+        ),
+    ),
+    "a larger batch": (
+        {"args": {**FP8, "max-num-batched-tokens": 32768}},
+        {},
+        "it was measured with tokens at once not given, now 32768",
+    ),
     "experts that are spread": (
         {"parallel": {"tensor": 2, "expert": True}},
         {},

@@ -28,6 +28,8 @@ MEASURED_WITH: dict[str, Any] = {
     "quantization": "",
     "kv_cache_dtype": "fp8",
     "expert": False,
+    "speculative": "",
+    "batch": "",
     "context": 65536,
     "sequences": 8,
 }

@@ -654,6 +654,25 @@ def test_layers_with_a_window_keep_what_the_engine_reserves(keys: dict[str, Any]
     assert found.fit.kv == pytest.approx(kv, abs=0.001)
 
 
+@pytest.mark.parametrize(
+    ("keys", "layers"),
+    [
+        ({}, 12),
+        ({"args": {"speculative-config": {"method": "mtp", "num_speculative_tokens": 2}}}, 13),
+        ({"args": {"speculative-config": '{"method": "qwen3_next_mtp", "num_speculative_tokens": 2}'}}, 13),
+        ({"args": {"speculative-config": {"method": "ngram", "num_speculative_tokens": 2}}}, 12),
+        ({"engine": "sglang", "version": "0.5.12", "image": SGLANG, "args": {"speculative-algorithm": "NEXTN"}}, 13),
+    ],
+)
+def test_a_layer_of_multi_token_prediction_keeps_keys_and_values(keys: dict[str, Any], layers: int) -> None:
+    rack = loaded(text(qwen(**keys)), {"qwen": record("Qwen3.5-122B-A10B-NVFP4", 77 * 10**9)})
+    assert rack.serving
+    shape = read(CONFIGS / "Qwen3.5-122B-A10B-NVFP4")
+    found = unit_fit(rack.serving.units["qwen"], shape, 77e9, Parallel(2, 1))
+    assert found.fit.token_bytes == layers * 2 * 1 * 256 * 2
+    assert found.fit.unknown == {}
+
+
 def test_gemma_4_before_vllm_0_21_is_unknown(tmp_path: Path) -> None:
     models = {"qwen": record("gemma-4-31B", 62 * 10**9)}
     assert "before vLLM 0.21.0" in notes(text(qwen()), tmp_path, models)[0]
