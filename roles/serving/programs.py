@@ -13,6 +13,7 @@ MODULES = (
     "files/serve_probe.py",
     "files/serve_question.py",
     "files/serve_proof.py",
+    "files/serve_slice.py",
 )
 """Modules of the programs, which find them in their own folder."""
 KEEPER, TETHER = f"{FOLDER}/serve_keeper.py", f"{FOLDER}/serve_tether.py"

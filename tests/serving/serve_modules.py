@@ -14,6 +14,7 @@ import serve_lifecycle  # noqa: E402
 import serve_probe  # noqa: E402
 import serve_proof  # noqa: E402
 import serve_question  # noqa: E402
+import serve_slice  # noqa: E402
 import serve_tether  # noqa: E402
 import serve_unit  # noqa: E402
 
@@ -26,6 +27,7 @@ __all__ = [
     "serve_probe",
     "serve_proof",
     "serve_question",
+    "serve_slice",
     "serve_tether",
     "serve_unit",
 ]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.serve_modules import serve_tether, serve_unit
+from tests.serving.serve_modules import serve_slice, serve_tether, serve_unit
 from tests.serving.test_unit_file import MINIMAL, written
 
 START = "start sparkrack-serve-qwen.service"
@@ -15,7 +15,7 @@ START = "start sparkrack-serve-qwen.service"
 class LoneTether:
     """The tether of rank 1, whose service is at rest."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cgroups: Path | str = serve_slice.CGROUPS) -> None:
         self.calls = folder / "calls"
         self.calls.touch()
         (folder / "systemctl").write_text(f'echo "$*" >> {self.calls}\n')
@@ -30,7 +30,7 @@ class LoneTether:
         }
         values = MINIMAL | {"secret_file": str(folder / "secret"), **commands}
         unit = serve_unit.load_unit(written(folder, values))
-        self.tether = serve_tether.Tether(unit, unit.rank(1), str(folder / "state"), str(folder / "boot"))
+        self.tether = serve_tether.Tether(unit, unit.rank(1), str(folder / "state"), str(folder / "boot"), str(cgroups))
         self.tether._service = serve_tether.ServiceState("inactive")
 
     def run(self, generation: int, verdict: tuple[int, bool, str] | None) -> list[str]:

@@ -356,6 +356,8 @@ class UnitLifecycle:
                 report = self.reports.get(rank.number)
                 fresh = report and self._fresh(rank, now)
                 state = f"is {report.state}" if report and fresh else "does not report"
+                if report and fresh and report.state == "unknown" and report.detail:
+                    state = f"is unknown ({report.detail})"
                 if report and fresh and report.gate and abs(report.skew.ahead) + report.skew.bound > times.clock_limit:
                     state = f"answers so late that its clock is known to {report.skew.bound:.1f} s only"
                 states.append(f"{rank} {state}")

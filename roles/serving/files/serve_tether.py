@@ -9,7 +9,9 @@ the service when the lease expires. It never starts a service twice for one gene
 for that generation.
 
 The service must not restart by itself (Restart=no) and must not start at boot. The exit code of an engine means
-nothing: a service that ended without being asked to is `ended`. Files: serve_unit.py has the unit file.
+nothing: a service that ended without being asked to is `ended`. The service is the client of docker, so its end does
+not end the engine: the rank is `idle` only when the kernel shows no process in the slice of the unit (serve_slice.py),
+and what docker leaves there is ended through the kernel. Files: serve_unit.py has the unit file.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, NoReturn
 
+from serve_slice import CGROUPS, UnitSlice
 from serve_unit import (
     ServedRank,
     ServedUnit,
@@ -47,6 +50,8 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 QUESTION_LIMIT = 5.0
 """Seconds that one question to systemd may take."""
 OUTPUT_LIMIT = 65536
+KILL_LIMIT = 10.0
+"""Seconds after KILL of the kernel in which a process ends, unless it waits in the kernel."""
 FATAL = re.compile(
     r"sparkrack-memory-guard: .* ended every |NVRM: Xid|NV_ERR_NO_MEMORY|[Oo]ut of memory: Killed process"
 )
@@ -125,8 +130,11 @@ class ServeTask:
 class Tether:
     """The loop of one rank."""
 
-    def __init__(self, unit: ServedUnit, rank: ServedRank, folder: str, boot_file: str) -> None:
+    def __init__(
+        self, unit: ServedUnit, rank: ServedRank, folder: str, boot_file: str, cgroups: str = CGROUPS
+    ) -> None:
         self.unit, self.rank = unit, rank
+        self._slice = UnitSlice(unit.name, cgroups)
         self.secret = read_secret(unit)
         Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
         self._path = f"{folder}/{unit.name}.rank.json"
@@ -141,6 +149,10 @@ class Tether:
         self._heard = time.monotonic()
         self._lost = False
         self._ended = False
+        self._ordered = False
+        """Whether this tether has ordered the service to stop, and what it ran is not confirmed to have ended."""
+        self._killed = 0.0
+        """When the kernel was first asked to end what is left, by the monotonic clock; 0: it was not."""
         self._service = ServiceState("unknown")
 
     def run(self) -> NoReturn:
@@ -254,7 +266,31 @@ class Tether:
             return "stopping"
         if self.record.running:
             return "stopping" if self._ended else "ended"
-        return "gating" if self._gate else "idle"
+        if self._gate:
+            return "gating"
+        try:
+            left = self._slice.populated()
+        except ServeError:
+            return "unknown"
+        if left:
+            return "stopping" if self._ordered else "unknown"
+        return "idle"
+
+    def _left(self) -> str:
+        """Return what is left in the slice of the unit once its service has ended, or why that is unknown."""
+        if self._service.active not in ("inactive", "failed") or self._start or self._stop or self._gate:
+            return ""
+        try:
+            if not self._slice.populated():
+                return ""
+        except ServeError as error:
+            return f"whether a process of the rank is left is unknown: {error}; restart the node"
+        found = self._slice.describe()
+        if self._killed and time.monotonic() - self._killed > KILL_LIMIT:
+            return f"the kernel was told to end {found}, which wait in it (state D): restart the node"
+        if self.record.running or self._ordered:
+            return f"left of the rank: {found}"
+        return f"not started by its tether: {found} in {self._slice.folder}; end them, or `docker rm -f` their container"
 
     def _report(self) -> dict[str, object]:
         state = self._state()
@@ -268,6 +304,8 @@ class Tether:
                 if self._service.ended
                 else f"{self.unit.service} is being stopped on the node, not by its tether"
             )
+        if left := self._left():
+            detail = f"{detail}; {left}" if state == "ended" else left
         return {
             "kind": "report",
             "rank": self.rank.number,
@@ -321,7 +359,7 @@ class Tether:
             self.record = RankRecord(**before)
             self._verdict = generation, False, f"{self._path}: {error.strerror}"
             return
-        self._ended = False
+        self._ended, self._ordered, self._killed = False, False, 0.0
         log(f"generation {generation}: start {self.unit.service}")
         self._start = ServeTask([*self.unit.systemctl, "start", self.unit.service], self.unit.times.ready_limit)
 
@@ -340,12 +378,30 @@ class Tether:
                 self._start = None
             self._detail = self._detail or reason
             log(f"stop {self.unit.service}: {reason}")
+            self._ordered = True
             self._stop = ServeTask([*self.unit.systemctl, "stop", self.unit.service], self.unit.times.stop_limit)
-        elif self.record.running:
+        elif (self.record.running or self._ordered) and self._emptied():
+            self._ordered, self._killed = False, 0.0
+            if not self.record.running:
+                return
             self.record.kernel = self._kernel_fault()
             self.record.running, self.record.invocation = False, ""
             with contextlib.suppress(OSError):
                 self._save()
+
+    def _emptied(self) -> bool:
+        """Return whether no process of the rank is left. Those that docker has not ended are ended by the kernel."""
+        try:
+            if not self._slice.populated():
+                return True
+            if not self._killed:
+                log(f"docker has not ended the container: the kernel ends {self._slice.describe()}")
+            self._slice.kill()
+        except (OSError, ServeError) as error:
+            if not self._killed:
+                log(f"what is left of the rank cannot be ended: {line(error)}")
+        self._killed = self._killed or time.monotonic()
+        return False
 
     def _kernel_fault(self) -> str:
         """Return what the kernel logged since the start of the rank and forbids another start, or nothing. A log that
@@ -392,6 +448,7 @@ class Tether:
                 words = [*self.unit.systemctl, "kill", "--signal=KILL", self.unit.service]
                 with contextlib.suppress(OSError, subprocess.SubprocessError):
                     subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=QUESTION_LIMIT)
+                self._emptied()
             self._stop = None
 
 
@@ -404,10 +461,11 @@ def main(words: list[str]) -> int:
     parser.add_argument("rank", metavar="RANK", type=int)
     parser.add_argument("--state", metavar="FOLDER", default=STATE_FOLDER, help="default: %(default)s")
     parser.add_argument("--boot-id", metavar="FILE", default=BOOT_ID, help="default: %(default)s")
+    parser.add_argument("--cgroups", metavar="FOLDER", default=CGROUPS, help="default: %(default)s")
     given = parser.parse_args(words)
     try:
         unit = load_unit(given.unit)
-        tether = Tether(unit, unit.rank(given.rank), given.state, given.boot_id)
+        tether = Tether(unit, unit.rank(given.rank), given.state, given.boot_id, given.cgroups)
         signal.signal(signal.SIGTERM, lambda *_: tether.leave())
         tether.run()
     except ServeError as error:
