@@ -17,6 +17,9 @@ ENGINE_STOP = 3.5
 """Seconds from TERM to the end of a stand-in that must be killed; others take 0.5. Real engines: up to 60."""
 ENDED, LOST, STUCK = 3.0, 10.0, 70.0
 """Limits in seconds: to notice the end of a process, a lost machine or keeper, and a unit that is stuck."""
+DOCKER_STOP = 12.0
+"""Seconds from the order to stop to the end of a rank whose docker does not answer: its client has 3 s to stop the
+container and 3 s to end, and the tether looks every 2 s."""
 FABRIC_PORT = 29501
 
 
@@ -28,8 +31,8 @@ class Cell:
     times of the unit in braces; empty where the failure must end nothing. `end`: the state afterwards and what its
     reason has. `noticed` and `gone`: the limits, in seconds from the injection to the first report, and to the end of
     every rank. `repair` follows once all ranks have ended, or `lasts` seconds after a failure that ends none. `when`:
-    the state of the unit. `load`: clients send requests. `clock`: the clocks of keeper and tethers can be set. The
-    seconds are those of a unit with TIMES.
+    the state of the unit. `load`: clients send requests. `clock`: the clocks of keeper and tethers can be set.
+    `docker`: docker runs the ranks. The seconds are those of a unit with TIMES.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Cell:
     lasts: float = 0.0
     when: Literal["gating", "starting", "ready"] = "ready"
     clock: bool = False
+    docker: bool = False
 
     @property
     def gone_limit(self) -> float:
@@ -147,6 +151,29 @@ def _clock(seconds: int) -> Callable[[ServingRack], None]:
             node.clock_error.with_suffix(".new").replace(node.clock_error)
 
     return shift
+
+
+def _docker(rack: ServingRack) -> int:
+    found = _worker(rack).docker
+    assert found
+    return found.pid
+
+
+def _stop_without_docker(rack: ServingRack) -> None:
+    freeze(_docker(rack))
+    assert rack.wish("down").returncode == 0
+
+
+def _hang_docker(hangs: bool) -> Callable[[ServingRack], None]:
+    def hang(rack: ServingRack) -> None:
+        file = _worker(rack).folder / "service/hangs"
+        if hangs:
+            file.touch()
+            kill(*rack.nodes[0].processes())
+        else:
+            file.unlink()
+
+    return hang
 
 
 RANK, HEAD = r"spark2 \(rank 1\) ", r"spark1 \(rank 0\) "
@@ -397,6 +424,35 @@ CELLS = (
         AGAIN,
         noticed=LOST + 0.5,
         gone=30.0 + 3.0,
+    ),
+    Cell(
+        "docker-stopped",
+        "docker of one node stopped (SIGSTOP), then the unit is asked to stop",
+        _stop_without_docker,
+        "asked to stop",
+        ("down", "asked to stop"),
+        gone=ENDED + DOCKER_STOP,
+        repair=lambda rack: freeze(_docker(rack), thaw=True),
+        docker=True,
+    ),
+    Cell(
+        "docker-hangs",
+        "docker of one node gives no answer, then a rank of another node ends",
+        _hang_docker(True),
+        f"{HEAD}{WITHOUT_ASKING}137",
+        AGAIN,
+        gone=ENDED + DOCKER_STOP,
+        repair=_hang_docker(False),
+        docker=True,
+    ),
+    Cell(
+        "docker-killed",
+        "docker of one node killed, comes back once all ranks have ended",
+        lambda rack: kill(_docker(rack)),
+        f"{RANK}{WITHOUT_ASKING}125, result exit-code; left of the rank: ",
+        AGAIN,
+        repair=lambda rack: _worker(rack).start_docker(),
+        docker=True,
     ),
     Cell("clock-forward", "clocks set forward by a day", _clock(86400), "", UNDISTURBED, clock=True),
     Cell("clock-back", "clocks set back by a day", _clock(-86400), "", UNDISTURBED, clock=True),
