@@ -102,8 +102,8 @@ def test_a_process_that_its_tether_did_not_start_is_named_and_runs_on(
     report = tether._report()
     assert report["state"] == "unknown"
     assert report["detail"] == (
-        f"not started by its tether: {engine.pid} sleep (S) in {groups}/{SLICE}; end them, or `docker rm -f` "
-        "their container"
+        f"not started by its tether: {engine.pid} sleep (S) in {groups}/{SLICE}; end them, a container by "
+        "`docker rm -f`"
     )
     assert engine.poll() is None
     assert tether._verdict is None

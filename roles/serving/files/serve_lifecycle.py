@@ -193,7 +193,7 @@ class UnitLifecycle:
         """Take the operator's wish. Return whether it is accepted, and a sentence."""
         record = self.record
         if wish == "down":
-            if record.state == "down" and record.wish == "down":
+            if record.state == "down" and record.wish == "down" and not self._left(now):
                 return True, f"unit {record.name} is down already"
             record.wish = "down"
             if record.state in ("stopping", "stuck", "draining"):
@@ -289,9 +289,21 @@ class UnitLifecycle:
         """Return the ranks that are not known to be stopped."""
         return [rank for rank in self.unit.ranks if not (self._fresh(rank, now) and self._idle(rank))]
 
+    def _left(self, now: float) -> list[ServedRank]:
+        """Return the ranks that report something else than that nothing of them runs, though all were to be stopped."""
+        if self.record.state not in ("down", "held"):
+            return []
+        found = [(rank, self.reports.get(rank.number)) for rank in self.unit.ranks]
+        return [
+            rank
+            for rank, report in found
+            if report and self._fresh(rank, now) and report.state not in ("idle", "gating")
+        ]
+
     def status(self, now: float) -> dict[str, Any]:
         """Return the record, and of each rank what it last reported and how long ago, in seconds. `clock`: the time of
         the answer, in seconds since 1970 as those of the record. `version`: of the files of the unit that is kept.
+        `left`: the nodes on which something of a unit that is down or held is left, or may be.
         """
         ranks = []
         for rank in self.unit.ranks:
@@ -311,6 +323,7 @@ class UnitLifecycle:
             "unsaved": self.unsaved,
             "ranks": ranks,
             "unconfirmed": unconfirmed,
+            "left": [rank.node for rank in self._left(now)],
         }
 
     def _check_gates(self, now: float) -> None:

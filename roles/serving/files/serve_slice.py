@@ -49,14 +49,14 @@ class UnitSlice:
 
     def _absent(self) -> bool:
         """Return whether the folder is not there. Raises ServeError when that cannot be told."""
-        place = self._root
+        place = Path(self._root)
         try:
-            if not os.listdir(place):
+            if not any(place.iterdir()):
                 raise ServeError(f"{place} is empty: no control groups are mounted there")
             for name in (PARENT, Path(self.folder).name):
-                if name not in os.listdir(place):
+                if place / name not in place.iterdir():
                     return True
-                place = f"{place}/{name}"
+                place /= name
         except OSError as error:
             raise ServeError(f"{place} cannot be listed: {error.strerror}") from None
         return False
