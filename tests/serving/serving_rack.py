@@ -46,7 +46,7 @@ class ServingNode:
         self.link = f"l{rank}"
         self.keeper: subprocess.Popen[bytes] | None = None
         self.tether: subprocess.Popen[bytes] | None = None
-        for name in ("service", "state", "faults", "shm", "etc"):
+        for name in ("service", "state", "faults", "shm", "etc", "run", "cgroups/sparkrack.slice"):
             (self.folder / name).mkdir(parents=True)
         self.boot_file = self.folder / "boot_id"
         self.gate_reason = self.folder / "gate-reason"
@@ -167,10 +167,15 @@ class ServingNode:
         self.keeper = self._start("sparkrack-serve-keeper", self.program("serve_keeper.py", "run"))
 
     def start_tether(self) -> None:
-        words = [*self.program("serve_tether.py", str(self.rank)), "--boot-id", str(self.boot_file)]
-        words += ["--cgroups", str(self.cgroups)] if self.cgroups else []
         stop = ["sh", str(HERE / "systemctl_standin.sh"), str(self.folder / "service"), "stop"]
-        self.tether = self._start("sparkrack-serve-tether", words, str(UNIT_FILES / "sparkrack-serve.service"), *stop)
+        bound = str(UNIT_FILES / "sparkrack-serve.service")
+        self.tether = self._start("sparkrack-serve-tether", self.tether_program(), bound, *stop)
+
+    def tether_program(self) -> list[str]:
+        """The words of the tether."""
+        words = [*self.program("serve_tether.py", str(self.rank)), "--boot-id", str(self.boot_file)]
+        # `ip netns exec` hides the control groups of the machine. Without docker the slice of the unit is never made.
+        return [*words, "--cgroups", str(self.cgroups or self.folder / "cgroups"), "--runtime", str(self.folder / "run")]
 
     def _start(self, unit: str, program: list[str], *bound: str) -> subprocess.Popen[bytes]:
         if not self.rack.as_installed:

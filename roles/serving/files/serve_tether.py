@@ -131,13 +131,22 @@ class Tether:
     """The loop of one rank."""
 
     def __init__(
-        self, unit: ServedUnit, rank: ServedRank, folder: str, boot_file: str, cgroups: str = CGROUPS
+        self,
+        unit: ServedUnit,
+        rank: ServedRank,
+        folder: str,
+        boot_file: str,
+        cgroups: str = CGROUPS,
+        runtime: str = "",
     ) -> None:
         self.unit, self.rank = unit, rank
         self._slice = UnitSlice(unit.name, cgroups)
         self.secret = read_secret(unit)
         Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
         self._path = f"{folder}/{unit.name}.rank.json"
+        self._wanted = Path(runtime, "wanted") if runtime else None
+        """A file that is there while the keeper wants the rank, also before its service has a process: other programs
+        must not change the node then."""
         with Path(boot_file).open(encoding="ascii") as file:
             self.record = self._begin(file.read().strip())
         self._save()
@@ -290,7 +299,7 @@ class Tether:
             return f"the kernel was told to end {found}, which wait in it (state D): restart the node"
         if self.record.running or self._ordered:
             return f"left of the rank: {found}"
-        return f"not started by its tether: {found} in {self._slice.folder}; end them, or `docker rm -f` their container"
+        return f"not started by its tether: {found} in {self._slice.folder}; end them, a container by `docker rm -f`"
 
     def _report(self) -> dict[str, object]:
         state = self._state()
@@ -332,6 +341,8 @@ class Tether:
     def _obey(self, order: str, generation: int) -> None:
         if order == "stop":
             self._end("the keeper ordered it")
+        elif reason := self._mark():
+            self._verdict = generation, False, reason
         elif generation < self.record.generation or self._state() == "unknown":
             pass  # a keeper that lost its state asks for a later generation once it has this report
         elif order == "gate":
@@ -340,6 +351,15 @@ class Tether:
             generation > self.record.generation and self._state() == "idle" and self._verdict == (generation, True, "")
         ):
             self._begin_rank(generation)
+
+    def _mark(self) -> str:
+        """Leave the mark that the rank is wanted. Return why that failed, or nothing."""
+        try:
+            if self._wanted and not self._wanted.exists():
+                self._wanted.touch()
+        except OSError as error:
+            return f"{self._wanted}: {error.strerror}"
+        return ""
 
     def _check(self, generation: int) -> None:
         if self._gate and self._gate[0] != generation:
@@ -366,6 +386,9 @@ class Tether:
     def _end(self, reason: str) -> None:
         """Bring the rank to a stop, step by step: it is called until nothing is left."""
         self._ended = True
+        if self._wanted:
+            with contextlib.suppress(OSError):
+                self._wanted.unlink(missing_ok=True)
         if self._gate:
             self._gate[1].kill()
             self._gate = None
@@ -462,10 +485,12 @@ def main(words: list[str]) -> int:
     parser.add_argument("--state", metavar="FOLDER", default=STATE_FOLDER, help="default: %(default)s")
     parser.add_argument("--boot-id", metavar="FILE", default=BOOT_ID, help="default: %(default)s")
     parser.add_argument("--cgroups", metavar="FOLDER", default=CGROUPS, help="default: %(default)s")
+    runtime = os.environ.get("RUNTIME_DIRECTORY", "")
+    parser.add_argument("--runtime", metavar="FOLDER", default=runtime, help="default: that of systemd")
     given = parser.parse_args(words)
     try:
         unit = load_unit(given.unit)
-        tether = Tether(unit, unit.rank(given.rank), given.state, given.boot_id, given.cgroups)
+        tether = Tether(unit, unit.rank(given.rank), given.state, given.boot_id, given.cgroups, given.runtime)
         signal.signal(signal.SIGTERM, lambda *_: tether.leave())
         tether.run()
     except ServeError as error:
