@@ -23,6 +23,7 @@ FILES = (
     "files/serve_keeper.py",
     "files/serve_tether.py",
     "files/serve_gate.py",
+    "files/serve_hang.py",
     "files/serve-run.sh",
 )
 

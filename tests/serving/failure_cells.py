@@ -11,8 +11,9 @@ from typing import Literal
 from lab import namespace
 from tests.serving.serving_rack import ServingNode, ServingRack, freeze
 
-TIMES: Mapping[str, float] = {"ask": 2.0, "lease": 10.0, "probe_interval": 15.0, "probe_limit": 20.0}
-"""ask and lease are the defaults of a unit file; the probe has the times of the prototype, whose figures are limits."""
+TIMES: Mapping[str, float] = {"ask": 2.0, "lease": 10.0, "probe_interval": 15.0, "probe_limit": 20.0, "evidence": 3.0}
+"""ask, lease and evidence are the defaults of a unit file; the probe has the times of the prototype, whose figures are
+limits."""
 ENGINE_STOP = 3.5
 """Seconds from TERM to the end of a stand-in that must be killed; others take 0.5. Real engines: up to 60."""
 ENDED, LOST, STUCK = 3.0, 10.0, 70.0

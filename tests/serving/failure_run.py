@@ -160,7 +160,7 @@ def _left(rack: ServingRack) -> list[str]:
     for node in rack.nodes:
         found += [f"{node.name}: process {' '.join(words)}"[:200] for words in _strangers(node.strangers())]
         found += [f"{node.name}: port {port}" for port in sorted(node.listening() - {KEEPER_PORT})]
-        expected = {"toy.rank.json", *(["toy.json"] if not node.rank else [])}
+        expected = {"toy.rank.json", "toy.hang.json", *(["toy.json"] if not node.rank else [])}
         files = {file.name for file in (node.folder / "state").iterdir()}
         found += [f"{node.name}: file {name}" for name in sorted(files - expected)]
         found += [f"{node.name}: {file.name} in shared memory" for file in (node.folder / "shm").iterdir()]

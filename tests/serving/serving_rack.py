@@ -175,7 +175,8 @@ class ServingNode:
         """The words of the tether."""
         words = [*self.program("serve_tether.py", str(self.rank)), "--boot-id", str(self.boot_file)]
         # `ip netns exec` hides the control groups of the machine. Without docker the slice of the unit is never made.
-        return [*words, "--cgroups", str(self.cgroups or self.folder / "cgroups"), "--runtime", str(self.folder / "run")]
+        cgroups = self.cgroups or self.folder / "cgroups"
+        return [*words, "--cgroups", str(cgroups), "--runtime", str(self.folder / "run")]
 
     def _start(self, unit: str, program: list[str], *bound: str) -> subprocess.Popen[bytes]:
         if not self.rack.as_installed:

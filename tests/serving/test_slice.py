@@ -41,6 +41,16 @@ def reached(condition: Callable[[], object]) -> bool:
     return bool(found)
 
 
+def finishes(tether: serve_tether.Tether, task: str) -> bool:
+    """Wait until a task of a tether has ended."""
+
+    def finished() -> bool:
+        tether._finish_tasks()
+        return getattr(tether, task) is None
+
+    return reached(finished)
+
+
 def after_its_service(folder: Path, cgroups: Path, **record: object) -> serve_tether.Tether:
     """A tether whose service has failed: the client of docker was killed."""
     tether = LoneTether(folder, cgroups).tether
@@ -76,7 +86,7 @@ def test_a_stop_whose_time_is_over_ends_the_engine_while_the_service_still_stops
     tether = after_its_service(tmp_path, groups, running=True, generation=5)
     tether._service = serve_tether.ServiceState("deactivating")
     tether._stop = serve_tether.ServeTask(["sleep", "600"], 0.0)
-    assert reached(lambda: tether._finish_tasks() or tether._stop is None)
+    assert finishes(tether, "_stop")
     assert engine.wait(60) == -9
 
 
@@ -87,7 +97,7 @@ def test_a_rank_of_another_start_is_ended_by_the_kernel_once_it_was_ordered_to_s
     tether = after_its_service(tmp_path, groups)
     tether._service = serve_tether.ServiceState("active")
     tether._obey("stop", 5)
-    assert reached(lambda: tether._finish_tasks() or tether._stop is None)
+    assert finishes(tether, "_stop")
     tether._service = serve_tether.ServiceState("failed")
     tether._obey("stop", 5)
     assert engine.wait(60) == -9

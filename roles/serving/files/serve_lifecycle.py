@@ -89,7 +89,7 @@ class TetherReport:
     verdict and reason of its last gate. `clean`: false after a boot of its machine that ended while the rank ran, and
     not in order. `leaving`: its machine shuts down. `kernel`: why the kernel's log forbids another start.
     `skew`: of the clock of its node. `version`: of the unit's files as it read them; empty for a tether that is older
-    than versions are, which is heard all the same: it must be told to stop.
+    than versions are, which is heard all the same: it must be told to stop. `hang`: the cause that evidence shows.
     """
 
     state: str
@@ -103,6 +103,7 @@ class TetherReport:
     skew: ClockSkew
     kernel: str
     version: str
+    hang: str = ""
 
     @classmethod
     def of(cls, message: dict[str, Any], heard: float, skew: ClockSkew) -> TetherReport:
@@ -112,7 +113,7 @@ class TetherReport:
             if not (isinstance(gate, list) and [type(one) for one in gate] == [int, bool, str]):
                 raise ServeError("the report has no valid gate")
             gate = (gate[0], gate[1], line(gate[2]))
-        message = {"version": "", **message}
+        message = {"version": "", "hang": "", **message}
         expected = {
             "state": str,
             "boot": str,
@@ -121,6 +122,7 @@ class TetherReport:
             "kernel": str,
             "detail": str,
             "version": str,
+            "hang": str,
         }
         if wrong := [key for key, kind in expected.items() if not isinstance(message.get(key), kind)]:
             raise ServeError(f"the report has no valid {', '.join(wrong)}")
@@ -139,6 +141,7 @@ class TetherReport:
             skew,
             line(message["kernel"]),
             message["version"],
+            line(message["hang"]),
         )
 
 
@@ -166,6 +169,8 @@ class UnitLifecycle:
         self.requests: int | None = None
         self.last_probe = "no completion was tried"
         self.unsaved = ""
+        self._hangs = False
+        """Whether the ranks are stopped because the engine gives no answer: what they show is collected before."""
         self._entered = now
         self._heard = dict.fromkeys(range(len(unit.ranks)), now)
         self._confirmed = dict(self._heard)
@@ -178,6 +183,7 @@ class UnitLifecycle:
         self._heard[rank] = report.heard
         if report.state == "running" and report.generation == self.record.generation:
             self._confirmed[rank] = report.heard
+        self._add_cause(report)
         self.tick(report.heard)
         record = self.record
         current = report.generation == record.generation
@@ -187,7 +193,18 @@ class UnitLifecycle:
             order = "run"
         else:
             order = "stop"
-        return {"order": order, "generation": record.generation}
+        answer: dict[str, Any] = {"order": order, "generation": record.generation}
+        if self._hangs and current:
+            answer["hang"] = True
+        return answer
+
+    def _add_cause(self, report: TetherReport) -> None:
+        """Add what a rank shows of the cause of a hang to its reason."""
+        record = self.record
+        if self._hangs and report.hang and report.generation == record.generation and report.hang not in record.reason:
+            record.reason = f"{record.reason}; {report.hang}"
+            record.transitions[-1][3] = record.reason
+            self._store()
 
     def wished(self, wish: str, anyway: bool, now: float) -> tuple[bool, str]:
         """Take the operator's wish. Return whether it is accepted, and a sentence."""
@@ -258,6 +275,7 @@ class UnitLifecycle:
         if self.misses >= self.unit.times.probe_misses:
             text = f"{self.misses} completions in a row failed and no counter rose: {self.last_probe}"
             self._enter("stuck", text, now, cause="failed")
+            self._hangs = True
 
     def tick(self, now: float) -> None:
         """Do what the time and the latest reports ask for."""
@@ -278,6 +296,7 @@ class UnitLifecycle:
             elif record.state == "starting" and now - self._entered > times.ready_limit:
                 text = f"no correct completion within {times.ready_limit:g} s: {self.last_probe}"
                 self._enter("stopping", text, now, cause="failed")
+                self._hangs = True
         elif record.state == "gating":
             self._check_gates(now)
         elif record.state in ("stopping", "stuck") and not self.unconfirmed(now):
@@ -476,7 +495,7 @@ class UnitLifecycle:
     def _enter(self, state: str, reason: str, now: float, cause: str = "") -> None:
         record = self.record
         record.state, record.reason, record.since = state, reason, self._clock()
-        self.requests = None
+        self.requests, self._hangs = None, False
         record.cause = cause or record.cause
         record.transitions = [
             *record.transitions[1 - TRANSITIONS_KEPT :],

@@ -50,6 +50,10 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 QUESTION_LIMIT = 5.0
 """Seconds that one question to systemd may take."""
 OUTPUT_LIMIT = 65536
+EVIDENCE_SLACK = 2.0
+"""Seconds that the collection of evidence may take beside those that it has for it."""
+KILL_WAIT = 1.0
+"""Seconds for a killed command to end: one that waits in the kernel does not."""
 KILL_LIMIT = 10.0
 """Seconds after KILL of the kernel in which a process ends, unless it waits in the kernel."""
 FATAL = re.compile(
@@ -111,20 +115,26 @@ class ServeTask:
         if self._process.poll() is None and time.monotonic() > self._until:
             self.kill()
             self.reason = f"no end within {self._limit:g} s"
+            return True
         if self._process.returncode is None:
             return False
         if self._process.returncode and not self.reason:
-            self._output.seek(0)
-            text = self._output.read(OUTPUT_LIMIT).decode(errors="replace").strip()
-            self.reason = line(text.splitlines()[-1]) if text else f"exit code {self._process.returncode}"
+            self.reason = self.output() or f"exit code {self._process.returncode}"
         return True
+
+    def output(self) -> str:
+        """Return the last line that it has printed, empty without one."""
+        self._output.seek(0)
+        lines = self._output.read(OUTPUT_LIMIT).decode(errors="replace").strip().splitlines()
+        return line(lines[-1]) if lines else ""
 
     def kill(self) -> None:
         """End it and what it started."""
         if self._process and self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(KILL_WAIT)
 
 
 class Tether:
@@ -140,10 +150,11 @@ class Tether:
         runtime: str = "",
     ) -> None:
         self.unit, self.rank = unit, rank
-        self._slice = UnitSlice(unit.name, cgroups)
+        self._slice, self._cgroups = UnitSlice(unit.name, cgroups), cgroups
         self.secret = read_secret(unit)
         Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
         self._path = f"{folder}/{unit.name}.rank.json"
+        self._hang_path = f"{folder}/{unit.name}.hang.json"
         self._wanted = Path(runtime, "wanted") if runtime else None
         """A file that is there while the keeper wants the rank, also before its service has a process: other programs
         must not change the node then."""
@@ -155,6 +166,11 @@ class Tether:
         self._gate: tuple[int, ServeTask] | None = None
         self._start: ServeTask | None = None
         self._stop: ServeTask | None = None
+        self._evidence: ServeTask | None = None
+        self._examined = 0
+        """The generation whose hang was examined last."""
+        self._hang = ""
+        """What its evidence says of the cause."""
         self._heard = time.monotonic()
         self._lost = False
         self._ended = False
@@ -179,7 +195,7 @@ class Tether:
             # Once the lease has expired nothing must be done in time, and a slow keeper must be heard again.
             limit = times.ask if self._lost else max(0.1, min(times.ask, left))
             try:
-                order, generation = self._ask(limit)
+                order, generation, hang = self._ask(limit)
             except (OSError, ServeError) as error:
                 self._not_heard(error)
             else:
@@ -187,18 +203,18 @@ class Tether:
                     log("the keeper answers again")
                 # The lease counts from the question: what the keeper knew is not younger.
                 self._heard, self._lost = begun, False
-                self._obey(order, generation)
+                self._obey(order, generation, hang)
             wait = begun + times.ask - time.monotonic()
             if not self._lost:
                 wait = min(wait, self._heard + times.lease - time.monotonic())
             time.sleep(max(0.05, wait))
 
-    def _ask(self, limit: float) -> tuple[str, int]:
+    def _ask(self, limit: float) -> tuple[str, int, bool]:
         answer = ask(self.unit, self.secret, self._report(), limit, self.rank.address)
         order, generation = answer.get("order"), answer.get("generation")
         if order not in ("gate", "run", "stop") or type(generation) is not int:
             raise ServeError("the answer has no valid order")
-        return order, generation
+        return order, generation, answer.get("hang") is True
 
     def leave(self) -> NoReturn:
         """End in order, as at a shutdown. The service goes on: systemd ends it, or the next tether finds it."""
@@ -324,6 +340,7 @@ class Tether:
             "clean": self.record.clean,
             "leaving": self._leaving(),
             "kernel": self.record.kernel,
+            "hang": self._hang,
             "detail": detail,
             "gate": self._verdict,
             "version": self.unit.version,
@@ -338,9 +355,9 @@ class Tether:
 
     # What is done
 
-    def _obey(self, order: str, generation: int) -> None:
+    def _obey(self, order: str, generation: int, hang: bool = False) -> None:
         if order == "stop":
-            self._end("the keeper ordered it")
+            self._end("the keeper ordered it", hang)
         elif reason := self._mark():
             self._verdict = generation, False, reason
         elif generation < self.record.generation or self._state() == "unknown":
@@ -367,7 +384,7 @@ class Tether:
             self._gate = None
         if self._state() == "idle" and (self._verdict is None or self._verdict[0] != generation):
             self._verdict = None
-            self._detail = self.record.kernel = ""
+            self._detail = self._hang = self.record.kernel = ""
             self._gate = generation, ServeTask(self.unit.gate, self.unit.times.gate_limit)
 
     def _begin_rank(self, generation: int) -> None:
@@ -383,8 +400,10 @@ class Tether:
         log(f"generation {generation}: start {self.unit.service}")
         self._start = ServeTask([*self.unit.systemctl, "start", self.unit.service], self.unit.times.ready_limit)
 
-    def _end(self, reason: str) -> None:
-        """Bring the rank to a stop, step by step: it is called until nothing is left."""
+    def _end(self, reason: str, hang: bool = False) -> None:
+        """Bring the rank to a stop, step by step: it is called until nothing is left. `hang`: the engine hangs, so what
+        it shows is collected before.
+        """
         self._ended = True
         if self._wanted:
             with contextlib.suppress(OSError):
@@ -396,6 +415,11 @@ class Tether:
         if self._stop:
             return
         if self._service.active not in ("inactive", "failed") or self._start:
+            if hang and self._collects():
+                return
+            if self._evidence:
+                self._evidence.kill()
+                self._evidence = None
             if self._start:
                 self._start.kill()
                 self._start = None
@@ -411,6 +435,19 @@ class Tether:
             self.record.running, self.record.invocation = False, ""
             with contextlib.suppress(OSError):
                 self._save()
+
+    def _collects(self) -> bool:
+        """Return whether evidence of a hang is being collected. The first call for a generation begins with it."""
+        seconds = self.unit.times.evidence
+        if self._evidence or self._examined == self.record.generation or not seconds:
+            return self._evidence is not None
+        self._examined = self.record.generation
+        log(f"generation {self._examined} hangs: {seconds:g} s of evidence into {self._hang_path}")
+        words = [sys.executable, str(Path(__file__).with_name("serve_hang.py")), self.unit.name, self.rank.node]
+        words += [self._hang_path, f"--seconds={seconds}", f"--generation={self._examined}"]
+        words += [f"--boot={self.record.boot}", f"--cgroups={self._cgroups}"]
+        self._evidence = ServeTask(words, seconds + EVIDENCE_SLACK)
+        return True
 
     def _emptied(self) -> bool:
         """Return whether no process of the rank is left. Those that docker has not ended are ended by the kernel."""
@@ -457,6 +494,10 @@ class Tether:
         self._end(f"no answer of the keeper for {lease:g} s")
 
     def _finish_tasks(self) -> None:
+        if self._evidence and self._evidence.done():
+            self._hang = "" if self._evidence.reason else self._evidence.output()
+            log(f"evidence of the hang: {self._evidence.reason or self._hang or 'no cause by the figures of the GPU'}")
+            self._evidence = None
         if self._gate and self._gate[1].done():
             generation, task = self._gate
             self._gate, self._verdict = None, (generation, not task.reason, task.reason)
