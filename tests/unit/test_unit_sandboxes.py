@@ -145,7 +145,7 @@ LIMITS = {
     "roles/serving/templates/sparkrack-serve-tether.service": UnitLimit(
         lambda: served("sparkrack-serve-deepseek_v4_flash-tether.service"),
         3.8,
-        # claim: serving.hang-evidence
+        # claim: serving.hang-evidence, serving.kernel-stop
         "root with CAP_NET_RAW, CAP_SYS_PTRACE, CAP_SYS_ADMIN, the devices of the GPU and the control groups: runs the "
         "gate and systemctl, ends a container through the kernel, reads the stacks of an engine that hangs",
     ),
