@@ -1,6 +1,7 @@
 """Units of inference engines that run on a node, as its kernel shows them, and why a change of the node must wait.
 
-The name of each control group has the name of its unit, so that no program of the unit is asked. Pure.
+The name of each control group has the name of its unit, so that no program of the unit is asked. Between the order to
+start a unit and its first process there is no such group: its tether has a mark below /run then. Pure.
 """
 
 from __future__ import annotations
@@ -14,23 +15,30 @@ from core.model.serving_launch import UNIT_FILES, UNIT_PROGRAMS
 FACT = "running-units"
 """Name of the question in the probes of roles. Several roles ask it; a node answers it once."""
 _CGROUPS = "/sys/fs/cgroup"
+MARKS = "/run/sparkrack-serve"
+"""Folder of systemd with one folder for each tether that runs; NAME/wanted is there while its keeper wants the rank."""
 PROBE = (
     f"for d in {_CGROUPS}/{CONTAINER_SLICE}/sparkrack-*.slice {_CGROUPS}/system.slice/sparkrack-serve-*.service; do "
     '[ -d "$d" ] || continue; '
     'e=$(cat "$d/cgroup.events") || { [ ! -d "$d" ] && continue; exit 9; }; '
-    "case $e in *'populated 1'*) printf '%s\\n' \"${d#/sys/fs/cgroup}\";; esac; done"
+    "case $e in *'populated 1'*) printf '%s\\n' \"${d#/sys/fs/cgroup}\";; esac; done; "
+    f'for f in {MARKS}/*/wanted; do [ ! -e "$f" ] || printf \'%s\\n\' "$f"; done'
 )
 """Prints the control groups of each unit that has processes: of its container, and of the service of its rank, which
-runs before the container does. Tether and keeper, which run at rest too, are left out when it is parsed."""
+runs before the container does; and the mark of each unit that is wanted, which has none of both during its gates.
+Tether and keeper, which run at rest too, are left out when it is parsed."""
 _NAME = r"(?P<{}>[a-z0-9][a-z0-9_]{{0,30}})"
 _UNIT = re.compile(
     rf"/{re.escape(CONTAINER_SLICE)}/sparkrack-{_NAME.format('slice')}\.slice(?:/|$)"
     rf"|/system\.slice/sparkrack-serve-{_NAME.format('service')}\.service(?:/|$)"
+    rf"|^{re.escape(MARKS)}/{_NAME.format('mark')}/wanted$"
 )
 
 
 def unit_of_cgroup(path: str) -> str | None:
-    """Return the name of the unit that a control group belongs to: to its container, or to the service of its rank."""
+    """Return the name of the unit that a control group belongs to: to its container, or to the service of its rank.
+    The same for the mark of a unit that is wanted.
+    """
     found = _UNIT.search(path)
     return next(filter(None, found.groups())) if found else None
 
@@ -40,7 +48,7 @@ def parse_running_units(listing: str) -> tuple[str, ...]:
     names = dict[str, None]()
     for line in listing.splitlines():
         # A slice with another name is that of another program.
-        if not line.startswith((f"/{CONTAINER_SLICE}/sparkrack-", "/system.slice/sparkrack-serve-")):
+        if not line.startswith((f"/{CONTAINER_SLICE}/sparkrack-", "/system.slice/sparkrack-serve-", f"{MARKS}/")):
             raise ValueError(f"{FACT}: unexpected probe output {line[:80]!r}")
         if name := unit_of_cgroup(line):
             names[name] = None

@@ -15,6 +15,7 @@ MODULES = (
     "files/serve_rdma.py",
     "files/serve_question.py",
     "files/serve_proof.py",
+    "files/serve_slice.py",
 )
 """Modules of the programs, which find them in their own folder."""
 KEEPER, TETHER = f"{FOLDER}/serve_keeper.py", f"{FOLDER}/serve_tether.py"
@@ -24,6 +25,7 @@ FILES = (
     "files/serve_keeper.py",
     "files/serve_tether.py",
     "files/serve_gate.py",
+    "files/serve_hang.py",
     "files/serve-run.sh",
 )
 

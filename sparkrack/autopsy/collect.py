@@ -36,6 +36,7 @@ from sparkrack.autopsy.questions import (
     CONSOLE,
     EARLIER,
     EVIDENCE,
+    HANGS,
     JOURNAL,
     NODE,
     PEER_RING,
@@ -133,6 +134,7 @@ def collect_evidence(rack: Rack, name: str, progress: ProgressObserver = NO_PROG
             other = _ask(shells[peer.name], of_receiver(name, evidence.ended))
     where = f" at {peer.name}" if peer else ""
     evidence = _of_receiver(evidence, own, other, where, collector)
+    evidence = _of_hangs(evidence, own, collector)
     for switch in rack.switches:
         if all(port.node != name for _, port in rack.cabling.legs(switch)):
             continue
@@ -350,6 +352,20 @@ def _samples(
             collector.absent(f"samples{where}", "the ring is empty")
         found |= {(one.boot, one.time): one for one in ring}
     return tuple(sorted(found.values(), key=lambda one: one.time)), skew
+
+
+def _of_hangs(evidence: Evidence, own: _Answers, collector: _Collector) -> Evidence:
+    """Add the latest hang of each unit of the node. One of the boot that ended is a line of it."""
+    if HANGS in own.failed:
+        collector.unknown("hangs of units", own.failed[HANGS])
+    lines = []
+    for one in parse.hangs(own.texts.get(HANGS, "")):
+        which = {evidence.ended: "in the boot that ended", evidence.boot: "in the present boot"}
+        text = f"unit {one.unit} hung {which.get(one.boot, 'in another boot')}: {one.text}"
+        collector.read(f"hang of unit {one.unit}", f"{text}; /var/lib/sparkrack/serve/{one.unit}.hang.json")
+        if one.boot == evidence.ended:
+            lines.append(LogLine(one.time, "hangs of units", "", text))
+    return replace(evidence, lines=(*evidence.lines, *_shifted(lines, own.earlier_skew)))
 
 
 def _of_switch(rack: Rack, evidence: Evidence, name: str, collector: _Collector) -> Evidence:

@@ -66,6 +66,18 @@ class LinkChange:
 
 
 @dataclass(frozen=True)
+class UnitHang:
+    """The latest hang of a unit, as its tether found it before it stopped the rank. `boot`: in which it was.
+    `text`: what the GPU showed, and which parts of the evidence there are.
+    """
+
+    unit: str
+    time: float
+    boot: str
+    text: str
+
+
+@dataclass(frozen=True)
 class LegNow:
     """Whether a leg of the node has a link now; None: unknown."""
 

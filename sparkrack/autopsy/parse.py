@@ -11,7 +11,7 @@ from typing import Any
 
 from core.routeros.menus import Row
 from core.routeros.values import milliseconds
-from sparkrack.autopsy.evidence import DiskCounters, LinkChange, LogLine, Sample
+from sparkrack.autopsy.evidence import DiskCounters, LinkChange, LogLine, Sample, UnitHang
 
 EVIDENCE_SCHEMA = "sparkrack.boot-evidence/1"
 CARDRESET = 32
@@ -165,6 +165,23 @@ def samples(text: str) -> tuple[Sample, ...]:
             )
         )
     return tuple(sorted(found, key=lambda one: one.time))
+
+
+def hangs(text: str) -> tuple[UnitHang, ...]:
+    """Parse what serve_hang.py has written. Lines of another form are left out."""
+    found = []
+    for one in _objects(text):
+        try:
+            at, unit, boot = moment(one["time"]), str(one["unit"]), str(one["boot"]).replace("-", "")
+            processes, builds = len(one["processes"]), [str(each["build_id"]) for each in one["nccl"]]
+            said = [part for part in (str(one["summary"]), f"{processes} processes") if part]
+        except (ValueError, TypeError, KeyError, OverflowError):
+            continue
+        said += [f"NCCL build {', '.join(dict.fromkeys(builds))}"] if builds else []
+        said += ["an answer of NCCL's RAS"] if one.get("ras") else []
+        if at is not None:
+            found.append(UnitHang(unit, at, boot, _shortened("; ".join(said))))
+    return tuple(found)
 
 
 def netconsole(text: str) -> tuple[LogLine, ...]:

@@ -16,6 +16,9 @@ SAMPLES = 2400
 CLOCK, BOOT, BEGAN, EVIDENCE, EARLIER, JOURNAL, RING = (
     *("clock", "boot", "began", "evidence", "earlier", "journal", "ring"),
 )
+HANGS = "hangs"
+HANG_BYTES = 400000
+"""Bytes of what the units of a node have left about their latest hang, a line for each unit."""
 REMOTE, CONSOLE, PEER_RING, PEER_TIME = "remote", "console", "peer-ring", "peer-time"
 ABSENT = 7
 """Exit status of a question about something that is not there."""
@@ -32,6 +35,8 @@ NODE: Mapping[str, str] = {
     f"journalctl --boot=-1 --output=json --lines={LINES} --quiet --no-pager",
     RING: f"[ -e {FOLDER}/ring ] && [ -e {RECORDER} ] || exit {ABSENT}; "
     f"/usr/bin/python3 -I {RECORDER} dump {FOLDER}/ring | tail -n {SAMPLES}",
+    HANGS: f'set -- /var/lib/sparkrack/serve/*.hang.json; [ -e "$1" ] || exit {ABSENT}; '
+    f'cat "$@" | head -c {HANG_BYTES}',
 }
 """What the node itself is asked."""
 
@@ -70,6 +75,7 @@ FILES: Mapping[str, str] = {
     "pstore.txt": "find /var/lib/systemd/pstore -name dmesg.txt -print -exec tail -c 262144 {} ';'",
     "bert.txt": f'f="{BOOTS}/{_ID}/bert.bin"; [ -e "$f" ] || exit {ABSENT}; od -A x -t x4z -v "$f"',
     "ring.txt": NODE[RING],
+    "hangs.jsonl": NODE[HANGS],
     "nvidia-bug-report.log": "command -v nvidia-bug-report.sh > /dev/null || exit 7; "
     'd=$(mktemp -d) && cd "$d" && timeout 240 nvidia-bug-report.sh --output-file r.log > /dev/null 2>&1; '
     '[ ! -e r.log.gz ] || gunzip -f r.log.gz; tail -c 4194304 r.log; e=$?; rm -r "$d"; exit $e',

@@ -212,7 +212,8 @@ class UnitRun:
             session.fail("was asked to start by another command during the stop")
         else:
             nodes = ", ".join(last.unconfirmed) or "a rank"
-            session.fail(f"not down within {limit} s: {nodes} is not confirmed as stopped; the keeper continues")
+            left = [f"{one.node}: {one.detail}" for one in last.ranks if one.node in last.unconfirmed and one.detail]
+            session.fail(f"not down within {limit} s: {nodes} is not confirmed as stopped; the keeper continues", *left)
         return False
 
     def _follow(

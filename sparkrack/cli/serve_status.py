@@ -131,7 +131,9 @@ def _lines(one: UnitStatus, *, whole: bool) -> Iterator[str]:
         yield f"{one.unit}: has other files than rack.yaml declares; `sparkrack drift` shows which"
     elif one.files_unknown:
         yield f"{one.unit}: whether its files are those of rack.yaml is unknown: {one.files_unknown}"
-    if whole or len({rank.state for rank in one.ranks}) > 1:
+    # In a state in which no rank is to run, one that is not idle has a detail: what is left of it.
+    left = one.state not in SERVING and any(rank.detail and rank.state != "idle" for rank in one.ranks)
+    if whole or left or len({rank.state for rank in one.ranks}) > 1:
         for rank in one.ranks:
             heard = "no report" if rank.age is None else f"report {rank.age:.0f} s ago"
             detail = f": {rank.detail}" if rank.detail else ""

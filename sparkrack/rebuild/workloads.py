@@ -17,15 +17,19 @@ from pathlib import Path
 
 from core.model import Rack
 from core.model.errors import printable_line
-from core.model.running_units import describe_unit, nodes_of_unit, stop_command, unit_of_cgroup
+from core.model.running_units import MARKS, describe_unit, nodes_of_unit, stop_command, unit_of_cgroup
 from core.ssh.client import ssh_config
 from core.ssh.node_shells import ssh_config_file
 
 CONTAINERS = (
+    "sh -c '"
     "find /sys/fs/cgroup -ignore_readdir_race -type d "
-    "'(' -name 'docker-*.scope' -o -name 'sparkrack-serve-*.service' ')'"
+    '"(" -name "docker-*.scope" -o -name "sparkrack-serve-*.service" ")" || exit; '
+    f'for f in {MARKS}/*/wanted; do [ ! -e "$f" ] || echo "$f"; done'
+    "'"
 )
-"""Prints the control group of each container that runs on a node, and of each service of a unit, a line each."""
+"""Prints the control group of each container that runs on a node, and of each service of a unit, and the mark of each
+unit that is wanted and may have neither yet, a line each."""
 _CONTAINER = re.compile(r"/docker-[^/]*\.scope")
 _LARGEST = 1 << 20
 """Characters of the longest answer that is read."""
@@ -132,7 +136,7 @@ def parse_workload(output: str) -> tuple[int, tuple[str, ...]]:
         raise ValueError("its list of containers is too long")
     containers, units = 0, dict[str, None]()
     for line in output.splitlines():
-        if not line.startswith("/sys/fs/cgroup/"):
+        if not line.startswith(("/sys/fs/cgroup/", f"{MARKS}/")):
             raise ValueError(f"it prints {printable_line(line)[:40] or 'an empty line'} instead of control groups")
         if name := unit_of_cgroup(line):
             units[name] = None

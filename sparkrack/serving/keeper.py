@@ -79,6 +79,7 @@ class KeeperStatus(_Answer):
 
     `remark`: why no completion can be asked for; nothing of a keeper that is older than remarks are.
     `version`: of the unit's files as the keeper has read them; None for a keeper that is older than versions are.
+    `left`: the nodes on which something of a unit that is down or held is left, or may be.
     `former`: the generation whose files `recreate` has put back, 0 when it is unknown which, None for no former ones.
     """
 
@@ -97,6 +98,7 @@ class KeeperStatus(_Answer):
     ranks: tuple[KeeperRank, ...]
     unconfirmed: tuple[Text, ...]
     remark: Text = ""
+    left: tuple[Text, ...] = ()
     version: Text | None = None
     former: int | None = None
 

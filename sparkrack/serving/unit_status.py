@@ -117,6 +117,8 @@ def _unit(rack: Rack, unit: ServingUnit, answer: KeeperStatus | KeeperError) -> 
         reasons.append(f"the keeper cannot write its record: {answer.unsaved}")
     if answer.remark:
         reasons.append(answer.remark)
+    if answer.left:
+        reasons.append(f"not every rank is stopped: {printable_line(', '.join(answer.left))}")
     if served != nodes:
         reasons.append(f"the head has the unit on {printable_line(', '.join(served))}; run `sparkrack apply`")
     return UnitStatus(
@@ -125,7 +127,7 @@ def _unit(rack: Rack, unit: ServingUnit, answer: KeeperStatus | KeeperError) -> 
         wish=unit.wish,
         asked=answer.wish,
         state=answer.state,
-        as_wished=as_wished(unit, answer.state) and served == nodes,
+        as_wished=as_wished(unit, answer.state) and served == nodes and not answer.left,
         reason="; ".join(reasons),
         generation=answer.generation,
         seconds=round(max(0.0, answer.clock - answer.since), 1) if answer.generation else None,

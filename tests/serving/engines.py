@@ -63,6 +63,7 @@ STAND_IN = EngineOfTests(
         "probe_interval": 1.0,
         "probe_limit": 2.0,
         "probe_misses": 2,
+        "evidence": 0.5,
     },
     patience=120.0,
     stop=3,

@@ -11,14 +11,18 @@ from typing import Literal
 from lab import namespace
 from tests.serving.serving_rack import KEEPER_PORT, ServingNode, ServingRack, freeze
 
-TIMES: Mapping[str, float] = {"ask": 2.0, "lease": 10.0, "probe_interval": 15.0, "probe_limit": 20.0}
-"""ask and lease are the defaults of a unit file; the probe has the times of the prototype, whose figures are limits."""
+TIMES: Mapping[str, float] = {"ask": 2.0, "lease": 10.0, "probe_interval": 15.0, "probe_limit": 20.0, "evidence": 3.0}
+"""ask, lease and evidence are the defaults of a unit file; the probe has the times of the prototype, whose figures are
+limits."""
 ENGINE_STOP = 3.5
 """Seconds from TERM to the end of a stand-in that must be killed; others take 0.5. Real engines: up to 60."""
 ENDED, LOST, STUCK = 3.0, 10.0, 70.0
 """Limits in seconds: to notice the end of a process, a lost machine or keeper, and a unit that is stuck."""
 LONG = 5 * STUCK
 """Seconds for which a unit has what looks like a hang: 5 times its limit, as 15 minutes are of the default one."""
+DOCKER_STOP = 12.0
+"""Seconds from the order to stop to the end of a rank whose docker does not answer: its client has 3 s to stop the
+container and 3 s to end, and the tether looks every 2 s."""
 FABRIC_PORT = 29501
 
 
@@ -30,8 +34,8 @@ class Cell:
     times of the unit in braces; empty where the failure must end nothing. `end`: the state afterwards and what its
     reason has. `noticed` and `gone`: the limits, in seconds from the injection to the first report, and to the end of
     every rank. `repair` follows once all ranks have ended, or `lasts` seconds after a failure that ends none. `when`:
-    the state of the unit. `load`: clients send requests. `clock`: the clocks of keeper and tethers can be set. The
-    seconds are those of a unit with TIMES.
+    the state of the unit. `load`: clients send requests. `clock`: the clocks of keeper and tethers can be set.
+    `docker`: docker runs the ranks. The seconds are those of a unit with TIMES.
     """
 
     name: str
@@ -46,6 +50,7 @@ class Cell:
     lasts: float = 0.0
     when: Literal["gating", "starting", "ready"] = "ready"
     clock: bool = False
+    docker: bool = False
 
     @property
     def gone_limit(self) -> float:
@@ -194,6 +199,29 @@ while time.monotonic() < end:
 
 def _unproven_connections(rack: ServingRack) -> None:
     _worker(rack).spawn("-c", _UNPROVEN, f"{25 * rack.pace:g}", rack.nodes[0].address, str(KEEPER_PORT))
+
+
+def _docker(rack: ServingRack) -> int:
+    found = _worker(rack).docker
+    assert found
+    return found.pid
+
+
+def _stop_without_docker(rack: ServingRack) -> None:
+    freeze(_docker(rack))
+    assert rack.wish("down").returncode == 0
+
+
+def _hang_docker(hangs: bool) -> Callable[[ServingRack], None]:
+    def hang(rack: ServingRack) -> None:
+        file = _worker(rack).folder / "service/hangs"
+        if hangs:
+            file.touch()
+            kill(*rack.nodes[0].processes())
+        else:
+            file.unlink()
+
+    return hang
 
 
 RANK, HEAD = r"spark2 \(rank 1\) ", r"spark1 \(rank 0\) "
@@ -504,6 +532,35 @@ CELLS = (
         "",
         UNDISTURBED,
         lasts=25.0,
+    ),
+    Cell(
+        "docker-stopped",
+        "docker of one node stopped (SIGSTOP), then the unit is asked to stop",
+        _stop_without_docker,
+        "asked to stop",
+        ("down", "asked to stop"),
+        gone=ENDED + DOCKER_STOP,
+        repair=lambda rack: freeze(_docker(rack), thaw=True),
+        docker=True,
+    ),
+    Cell(
+        "docker-hangs",
+        "docker of one node gives no answer, then a rank of another node ends",
+        _hang_docker(True),
+        f"{HEAD}{WITHOUT_ASKING}137",
+        AGAIN,
+        gone=ENDED + DOCKER_STOP,
+        repair=_hang_docker(False),
+        docker=True,
+    ),
+    Cell(
+        "docker-killed",
+        "docker of one node killed, comes back once all ranks have ended",
+        lambda rack: kill(_docker(rack)),
+        f"{RANK}{WITHOUT_ASKING}125, result exit-code; left of the rank: ",
+        AGAIN,
+        repair=lambda rack: _worker(rack).start_docker(),
+        docker=True,
     ),
     Cell("clock-forward", "clocks set forward by a day", _clock(86400), "", UNDISTURBED, clock=True),
     Cell("clock-back", "clocks set back by a day", _clock(-86400), "", UNDISTURBED, clock=True),

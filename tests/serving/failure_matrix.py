@@ -158,7 +158,7 @@ def _ends(cell: Cell, runs: list[Outcome]) -> str:
 
 def _plain(text: str) -> str:
     """A report without the values that differ from run to run."""
-    return re.sub(r"\|", "/", re.sub(r", result \S+", "", text))
+    return re.sub(r"\|", "/", re.sub(r", result [a-z-]+", "", re.sub(r"(; left of the rank): .*", r"\1", text)))
 
 
 def renewed(page: str, text: str) -> str:

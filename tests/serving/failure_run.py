@@ -91,6 +91,8 @@ class Observation:
         self.lengths = [node.log.stat().st_size for node in rack.nodes]
         self.starts = [node.starts for node in rack.nodes]
         self.begun = time.time()
+        self.too_early = ""
+        """A state in which every rank is stopped, that was reported while one ran."""
 
     def _report(self) -> tuple[float, str, str] | None:
         """Time, reporter and reason of what is reported by now: the state of the keeper, or a tether for itself."""
@@ -121,17 +123,26 @@ class Observation:
                 outcome.faults.append(f"not noticed, or ranks run, after {patience:g} s: {sorted(self.pids)}")
                 break
             reported = reported or self._report()
+            stopped = self._stopped()
             self.pids = {pid for pid in self.pids if namespace.alive(pid)}
+            if stopped and self.pids:
+                self.too_early = f"{stopped} while ranks run: {sorted(self.pids)}"
             if not self.pids and not gone:
                 gone = now
             elif now - scanned > 1 and [node.starts for node in self.rack.nodes] == self.starts:
                 scanned, gone = now, gone if self._none_runs() else None
             time.sleep(LOOK)
+        outcome.faults += [self.too_early] if self.too_early else []
         if reported:
             outcome.noticed = round(max(reported[0] - self.begun, 0.0), 1)
             outcome.detector = f"{reported[1]}: {reported[2]}"
         if gone and [node.starts for node in self.rack.nodes] != [0, 0]:
             outcome.gone = round(gone - self.begun, 1)
+
+    def _stopped(self) -> str:
+        """The state since the injection in which every rank is stopped, empty for another one."""
+        at, state, *_ = [[0.0, ""], *self.rack.record().get("transitions", [])][-1]
+        return str(state) if at >= self.begun and state in ("down", "held") else ""
 
     def _none_runs(self) -> bool:
         """Look for ranks that began to run after the injection."""
@@ -152,7 +163,7 @@ def _left(rack: ServingRack) -> list[str]:
     for node in rack.nodes:
         found += [f"{node.name}: process {' '.join(words)}"[:200] for words in _strangers(node.strangers())]
         found += [f"{node.name}: port {port}" for port in sorted(node.listening() - {KEEPER_PORT})]
-        expected = {"toy.rank.json", *(["toy.json"] if not node.rank else [])}
+        expected = {"toy.rank.json", "toy.hang.json", *(["toy.json"] if not node.rank else [])}
         files = {file.name for file in (node.folder / "state").iterdir()}
         found += [f"{node.name}: file {name}" for name in sorted(files - expected)]
         found += [f"{node.name}: {file.name} in shared memory" for file in (node.folder / "shm").iterdir()]
@@ -210,6 +221,8 @@ def _inject(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
         for node in rack.nodes:
             node.clock_error = node.folder / "clock"
             node.clock_error.write_text("0")
+    if cell.docker:
+        rack.with_docker()
     rack.up(times=times_of(rack.pace))
     rack.wait(lambda: "the keeper listens" in rack.nodes[0].log.read_text(), "the keeper listens")
     if cell.when == "gating":

@@ -11,12 +11,14 @@ sys.dont_write_bytecode = True
 sys.path.append(str(FOLDER))
 import serve_answers  # noqa: E402
 import serve_gate  # noqa: E402
+import serve_hang  # noqa: E402
 import serve_keeper  # noqa: E402
 import serve_lifecycle  # noqa: E402
 import serve_probe  # noqa: E402
 import serve_proof  # noqa: E402
 import serve_question  # noqa: E402
 import serve_rdma  # noqa: E402
+import serve_slice  # noqa: E402
 import serve_tether  # noqa: E402
 import serve_unit  # noqa: E402
 
@@ -26,12 +28,14 @@ sys.dont_write_bytecode = _before
 __all__ = [
     "serve_answers",
     "serve_gate",
+    "serve_hang",
     "serve_keeper",
     "serve_lifecycle",
     "serve_probe",
     "serve_proof",
     "serve_question",
     "serve_rdma",
+    "serve_slice",
     "serve_tether",
     "serve_unit",
 ]

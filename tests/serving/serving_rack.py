@@ -12,12 +12,14 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from core.model.serving_launch import INSIDE_MODELS, RAY_VARIABLES, RankLaunch, launches
 from lab import namespace
 from roles.serving.programs import programs
+from tests.serving.control_groups import container, mounted
 from tests.serving.engines import STAND_IN, EngineOfTests
 from tests.unit.model.serving_racks import VLLM, loaded, machines, text, unit
 
@@ -46,7 +48,7 @@ class ServingNode:
         self.link = f"l{rank}"
         self.keeper: subprocess.Popen[bytes] | None = None
         self.tether: subprocess.Popen[bytes] | None = None
-        for name in ("service", "state", "faults", "shm", "etc"):
+        for name in ("service", "state", "faults", "shm", "etc", "run", "cgroups/sparkrack.slice"):
             (self.folder / name).mkdir(parents=True)
         self.boot_file = self.folder / "boot_id"
         self.gate_reason = self.folder / "gate-reason"
@@ -60,6 +62,9 @@ class ServingNode:
         self.fabric.write_text(f"NCCL_IB_HCA=={RDMA_DEVICE}\n")
         self.clock_error: Path | None = None
         """Where it is set, the file with the seconds by which the clock of keeper and tether is wrong."""
+        self.cgroups: Path | None = None
+        """Where it is set, docker runs the rank, in a control group below this one."""
+        self.docker: subprocess.Popen[bytes] | None = None
 
     def configure(self, **changes: Any) -> None:
         """Write unit file, secret, key, gate and the script of the service."""
@@ -68,7 +73,7 @@ class ServingNode:
             file.write_text(f"{content}\n")
             file.chmod(0o600)
         gate.write_text(f"[ ! -e {self.gate_reason} ] || {{ cat {self.gate_reason}; exit 1; }}\n")
-        (self.folder / "service/command").write_text(self._script(key))
+        self._write_service(self._script(key))
         (self.folder / "service/patience").write_text(f"{self.rack.engine.stop}\n")
         values: dict[str, Any] = {
             "name": "toy",
@@ -89,6 +94,23 @@ class ServingNode:
             "restart": {"times": 1, "within": 21600, "uptime": 0, **changes.pop("restart", {})},
         }
         self.unit_file.write_text(json.dumps({**values, **changes}))
+
+    def _write_service(self, script: str) -> None:
+        """Write what the service runs: the script, or the client of docker that has docker run it."""
+        folder = self.folder / "service"
+        if self.cgroups is None:
+            (folder / "command").write_text(script)
+            return
+        (folder / "container").write_text(script)
+        client = shlex.join([sys.executable, str(HERE / "docker_standin.py")])
+        (folder / "command").write_text(f"exec {client} run {folder} {folder}/container\n")
+        (folder / "stop-command").write_text(f"exec {client} stop {folder} {self.rack.engine.stop}\n")
+
+    def start_docker(self) -> None:
+        assert self.cgroups
+        group = container(self.cgroups, "toy")
+        words = [str(HERE / "docker_standin.py"), "daemon", str(self.folder / "service"), str(group)]
+        self.docker = self.spawn(*words)
 
     def _script(self, key: Path) -> str:
         """The service: the launcher's line, with a /dev/shm of the node."""
@@ -163,10 +185,17 @@ class ServingNode:
         self.keeper = self._start("sparkrack-serve-keeper", self.program("serve_keeper.py", "run"))
 
     def start_tether(self) -> None:
+        stop = ["sh", str(HERE / "systemctl_standin.sh"), str(self.folder / "service"), "stop"]
+        bound = str(UNIT_FILES / "sparkrack-serve.service")
+        self.tether = self._start("sparkrack-serve-tether", self.tether_program(), bound, *stop)
+
+    def tether_program(self) -> list[str]:
+        """The words of the tether."""
         words = [*self.program("serve_tether.py", str(self.rank)), "--boot-id", str(self.boot_file)]
         words += ["--fabric", str(self.fabric), "--devices", str(self.devices)]
-        stop = ["sh", str(HERE / "systemctl_standin.sh"), str(self.folder / "service"), "stop"]
-        self.tether = self._start("sparkrack-serve-tether", words, str(UNIT_FILES / "sparkrack-serve.service"), *stop)
+        # `ip netns exec` hides the control groups of the machine. Without docker the slice of the unit is never made.
+        cgroups = self.cgroups or self.folder / "cgroups"
+        return [*words, "--cgroups", str(cgroups), "--runtime", str(self.folder / "run")]
 
     def _start(self, unit: str, program: list[str], *bound: str) -> subprocess.Popen[bytes]:
         if not self.rack.as_installed:
@@ -183,6 +212,8 @@ class ServingNode:
         self.boot_file.write_text(f"{uuid.uuid4()}\n")
         for name in ("pid", "status", "stopping", "system"):
             (self.folder / "service" / name).unlink(missing_ok=True)
+        if self.cgroups:
+            self.start_docker()
         if not self.rank:
             self.start_keeper()
         self.start_tether()
@@ -206,10 +237,10 @@ class ServingNode:
         self.kill()
 
     def reap(self) -> None:
-        for process in (self.tether, self.keeper):
+        for process in (self.tether, self.keeper, self.docker):
             if process:
                 process.wait(PATIENCE)
-        self.tether = self.keeper = None
+        self.tether = self.keeper = self.docker = None
 
     def plug(self, connected: bool) -> None:
         """Connect or cut the node's link, at the switch: the node itself sees no closed connection."""
@@ -237,7 +268,8 @@ class ServingNode:
         """The arguments of all processes here but keeper, tether, and the questions that these ask systemctl."""
         found = [namespace._arguments(pid) for pid in namespace.processes(self.namespace) if namespace.alive(pid)]
         known = ("serve_keeper.py", "serve_tether.py", "systemctl_standin.sh", "gate.sh")
-        return [one for one in found if any(one) and not any(word.endswith(known) for word in one)]
+        own = [one for one in found if any(one) and not any(word.endswith(known) for word in one)]
+        return [one for one in own if not {str(HERE / "docker_standin.py"), "daemon"} <= set(one)]
 
     def listening(self) -> set[int]:
         """The TCP ports at which something listens here."""
@@ -302,6 +334,14 @@ class ServingRack:
         for file in programs():
             (self.programs / Path(file.path).name).write_bytes(file.content)
         self.nodes = [ServingNode(self, rank) for rank in range(count)]
+        self._mounts = ExitStack()
+
+    def with_docker(self) -> None:
+        """Have docker run the ranks, in control groups of their own. Before the nodes boot."""
+        root = self._mounts.enter_context(mounted(self.folder / "cgroups"))
+        for node in self.nodes:
+            node.cgroups = root / node.name
+            node.cgroups.mkdir()
 
     def up(self, **changes: Any) -> None:
         """Connect and boot the nodes."""
@@ -336,6 +376,7 @@ class ServingRack:
             namespace.delete(node.namespace)
             node.reap()
         namespace.delete(self.switch)
+        self._mounts.close()
 
     # The operator
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Stand-in for systemctl with one service: the script `command` in the folder that is its first argument. As systemd does,
 # it ends what is left of the service when its main process ends, and sends KILL when TERM was not enough for the seconds in
-# the file `patience`.
+# the file `patience`. The script `stop-command` is ExecStop: it has as many seconds before that.
 folder=$1 verb=$2
 shift 2
 
@@ -41,13 +41,17 @@ stop)
     case $active in inactive | failed) exit 0 ;; esac
     touch "$folder/stopping"
     group=$(cat "$folder/pid")
-    kill -s TERM -- "-$group" 2> /dev/null
+    [ -e "$folder/stop-command" ] || kill -s TERM -- "-$group" 2> /dev/null
     content patience
+    if [ -e "$folder/stop-command" ] && [ ! -e "$folder/status" ]; then
+        timeout -s KILL "$value" sh "$folder/stop-command"
+        kill -s TERM -- "-$group" 2> /dev/null
+    fi
     tries=0
     while [ ! -e "$folder/status" ] && [ "$tries" -lt $((value * 20)) ]; do sleep 0.05; tries=$((tries + 1)); done
     kill -s KILL -- "-$group" 2> /dev/null
     while [ ! -e "$folder/status" ]; do sleep 0.05; done
-    echo 0 > "$folder/status"
+    [ -e "$folder/stop-command" ] || echo 0 > "$folder/status"
     ;;
 kill) [ ! -e "$folder/pid" ] || kill -s KILL -- "-$(cat "$folder/pid")" ;;
 show)

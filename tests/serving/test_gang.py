@@ -22,6 +22,20 @@ def test_one_failed_gate_starts_no_rank(rack: ServingRack) -> None:
     assert rack.record()["generation"] == 2
 
 
+def test_each_node_has_the_mark_of_a_wanted_unit_while_gates_run_and_none_once_it_is_held(rack: ServingRack) -> None:
+    go = rack.folder / "go"
+    rack.up(gate=["sh", "-c", f"until [ -e {go} ]; do sleep 0.1; done; echo no; exit 1"])
+    marks = [node.folder / "run/wanted" for node in rack.nodes]
+    assert not any(mark.exists() for mark in marks)
+    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    rack.wait(lambda: all(mark.exists() for mark in marks), "each node has the mark")
+    assert rack.record()["state"] == "gating"
+    assert [node.starts for node in rack.nodes] == [0, 0]
+    go.touch()
+    rack.wait_for("held")
+    rack.wait(lambda: not any(mark.exists() for mark in marks), "no mark is left")
+
+
 def test_files_of_another_version_on_one_node_start_no_rank(rack: ServingRack) -> None:
     rack.up()
     _restart_tether(rack, version="0123456789abcdef")

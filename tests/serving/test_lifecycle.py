@@ -29,6 +29,8 @@ class SteppedUnit:
         self.gates: dict[int, int] = {}
         self.ended: set[int] = set()
         self.hung: set[int] = set()
+        self.rest: dict[int, str] = {}
+        """What the tether of a rank whose service has ended reports, where it is not idle."""
         self.kernel = ""
         self.skews = [serve_lifecycle.ClockSkew(0.0, 0.01), serve_lifecycle.ClockSkew(0.0, 0.01)]
         self.versions = [self.unit.version, self.unit.version]
@@ -56,7 +58,7 @@ class SteppedUnit:
                 self.ask(rank)
 
     def ask(self, rank: int) -> str:
-        state = "ended" if rank in self.ended else "running" if rank in self.running else "idle"
+        state = "ended" if rank in self.ended else "running" if rank in self.running else self.rest.get(rank, "idle")
         if rank in self.hung:
             state = "starting"
         gate = (self.gates[rank], True, "") if rank in self.gates else None
@@ -121,6 +123,32 @@ def test_a_unit_that_ran_for_10_minutes_is_restarted_once_in_six_hours(unit: Ste
     unit.ended.add(0)
     unit.pass_by(8)
     assert (unit.record.state, unit.record.generation) == ("starting", 4), "the budget is not renewed"
+
+
+@pytest.mark.parametrize("rest", ["stopping", "unknown"])
+def test_a_unit_is_not_down_while_a_rank_is_not_empty(unit: SteppedUnit, rest: str) -> None:
+    unit.up()
+    unit.rest = {1: rest}
+    unit.lifecycle.wished("down", False, unit.clock)
+    unit.pass_by(600)
+    assert unit.record.state == "stopping"
+    assert unit.lifecycle.status(unit.clock)["unconfirmed"] == ["spark2"]
+    unit.rest = {}
+    unit.pass_by(4)
+    assert unit.record.state == "down"
+
+
+@pytest.mark.parametrize("rest", ["stopping", "unknown"])
+def test_a_unit_that_was_down_is_not_called_so_once_a_rank_is_not_empty(unit: SteppedUnit, rest: str) -> None:
+    unit.pass_by(4)
+    assert unit.lifecycle.wished("down", False, unit.clock) == (True, "unit qwen is down already")
+    assert unit.lifecycle.status(unit.clock)["left"] == []
+    unit.rest = {1: rest}
+    unit.pass_by(4)
+    assert unit.lifecycle.status(unit.clock)["left"] == ["spark2"]
+    assert unit.lifecycle.wished("down", False, unit.clock) == (True, "unit qwen is stopping")
+    unit.clock += 3600
+    assert unit.lifecycle.status(unit.clock)["left"] == [], "a node that gives no report was empty before"
 
 
 def test_a_unit_that_ends_early_is_held(unit: SteppedUnit) -> None:

@@ -140,9 +140,7 @@ class RecreateRack(VerbRack):
         noted = f'echo "$({generation}) $(head -n 1 {etc}/toy.env)" >> {node.folder}/started'
         command = node.folder / "service/command"
         command.write_text(f'[ "${{1-}}" = inside ] || {noted}\n. {etc}/toy.env\n{command.read_text()}')
-        kinds = {
-            "tether": (node.tether, node.program("serve_tether.py", str(node.rank), "--boot-id", str(node.boot_file)))
-        }
+        kinds = {"tether": (node.tether, node.tether_program())}
         if node.keeper:
             kinds["keeper"] = (node.keeper, node.program("serve_keeper.py", "run"))
             (etc / "sparkrack-serve-toy-keeper.service").touch()

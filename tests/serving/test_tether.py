@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_keeper, serve_tether, serve_unit
+from tests.serving.serve_modules import serve_keeper, serve_slice, serve_tether, serve_unit
 from tests.serving.test_unit_file import MINIMAL, written
 
 START = "start sparkrack-serve-qwen.service"
@@ -18,7 +18,7 @@ START = "start sparkrack-serve-qwen.service"
 class LoneTether:
     """The tether of rank 1, whose service is at rest."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cgroups: Path | str = serve_slice.CGROUPS) -> None:
         self.calls = folder / "calls"
         self.calls.touch()
         (folder / "systemctl").write_text(f'echo "$*" >> {self.calls}\n')
@@ -32,14 +32,14 @@ class LoneTether:
             for name, file in (("systemctl", folder / "systemctl"), ("journalctl", self.journal))
         }
         values = MINIMAL | {"secret_file": str(folder / "secret"), **commands}
-        self.folder = folder
+        self.folder, self.cgroups = folder, cgroups
         self.unit = serve_unit.load_unit(written(folder, values))
         self.tether = self.begin()
 
-    def begin(self) -> Any:
+    def begin(self) -> serve_tether.Tether:
         """Start a tether."""
         paths = str(self.folder / "state"), str(self.folder / "boot")
-        tether = serve_tether.Tether(self.unit, self.unit.rank(1), *paths)
+        tether = serve_tether.Tether(self.unit, self.unit.rank(1), *paths, cgroups=str(self.cgroups))
         tether._service = serve_tether.ServiceState("inactive")
         return tether
 

@@ -108,7 +108,8 @@ class TetherReport:
     not in order. `leaving`: its machine shuts down. `kernel`: why the kernel's log forbids another start.
     `skew`: of the clock of its node. `version`: of the unit's files as it read them; empty for a tether that is older
     than versions are, which is heard all the same: it must be told to stop. `rdma`: the bytes that each RDMA device has
-    moved; `network`: what NCCL says that it uses, once it was asked for.
+    moved; `network`: what NCCL says that it uses, once it was asked for. `hang`: the cause that evidence
+    shows.
     """
 
     state: str
@@ -124,6 +125,7 @@ class TetherReport:
     version: str
     rdma: serve_rdma.Counters = field(default_factory=dict)
     network: str = ""
+    hang: str = ""
 
     @classmethod
     def of(cls, message: dict[str, Any], heard: float, skew: ClockSkew) -> TetherReport:
@@ -133,7 +135,7 @@ class TetherReport:
             if not (isinstance(gate, list) and [type(one) for one in gate] == [int, bool, str]):
                 raise ServeError("the report has no valid gate")
             gate = (gate[0], gate[1], line(gate[2]))
-        message = {"version": "", "network": "", **message}
+        message = {"version": "", "network": "", "hang": "", **message}
         expected = {
             "state": str,
             "boot": str,
@@ -143,6 +145,7 @@ class TetherReport:
             "detail": str,
             "version": str,
             "network": str,
+            "hang": str,
         }
         if wrong := [key for key, kind in expected.items() if not isinstance(message.get(key), kind)]:
             raise ServeError(f"the report has no valid {', '.join(wrong)}")
@@ -163,6 +166,7 @@ class TetherReport:
             message["version"],
             serve_rdma.reported(message.get("rdma", {})),
             line(message["network"], 80),
+            line(message["hang"]),
         )
 
 
@@ -196,6 +200,8 @@ class UnitLifecycle:
         self._entered = self._created = now
         self._begun: float | None = None
         self._restarts: dict[float, float] = {}
+        self._hangs = False
+        """Whether the ranks are stopped because the engine gives no answer: what they show is collected before."""
         self._heard = dict.fromkeys(range(len(unit.ranks)), now)
         self._confirmed = dict(self._heard)
 
@@ -207,6 +213,7 @@ class UnitLifecycle:
         self._heard[rank] = report.heard
         if report.state == "running" and report.generation == self.record.generation:
             self._confirmed[rank] = report.heard
+        self._add_cause(report)
         self.tick(report.heard)
         record = self.record
         current = report.generation == record.generation
@@ -216,14 +223,26 @@ class UnitLifecycle:
             order = "run"
         else:
             order = "stop"
-        asked = {"witness": True} if self.witness == record.generation and record.state == "starting" else {}
-        return {"order": order, "generation": record.generation, **asked}
+        answer: dict[str, Any] = {"order": order, "generation": record.generation}
+        if self.witness == record.generation and record.state == "starting":
+            answer["witness"] = True
+        if self._hangs and current:
+            answer["hang"] = True
+        return answer
+
+    def _add_cause(self, report: TetherReport) -> None:
+        """Add what a rank shows of the cause of a hang to its reason."""
+        record = self.record
+        if self._hangs and report.hang and report.generation == record.generation and report.hang not in record.reason:
+            record.reason = f"{record.reason}; {report.hang}"
+            record.transitions[-1][3] = record.reason
+            self._store()
 
     def wished(self, wish: str, anyway: bool, now: float) -> tuple[bool, str]:
         """Take the operator's wish. Return whether it is accepted, and a sentence."""
         record = self.record
         if wish == "down":
-            if record.state == "down" and record.wish == "down":
+            if record.state == "down" and record.wish == "down" and not self._left(now):
                 return True, f"unit {record.name} is down already"
             record.wish = "down"
             if record.state in ("stopping", "stuck", "draining"):
@@ -321,6 +340,7 @@ class UnitLifecycle:
         if self.misses >= self.unit.times.probe_misses:
             text = f"{self.misses} completions in a row failed and no counter rose: {self.last_probe}"
             self._enter("stuck", text, now, cause="failed")
+            self._hangs = True
 
     def tick(self, now: float) -> None:
         """Do what the time and the latest reports ask for."""
@@ -341,6 +361,7 @@ class UnitLifecycle:
             elif record.state == "starting" and now - self._entered > times.ready_limit and not self.remark:
                 text = f"no correct completion within {times.ready_limit:g} s: {self.last_probe}"
                 self._enter("stopping", text, now, cause="failed")
+                self._hangs = True
         elif record.state == "gating":
             self._check_gates(now)
         elif record.state in ("stopping", "stuck") and not self.unconfirmed(now):
@@ -352,9 +373,21 @@ class UnitLifecycle:
         """Return the ranks that are not known to be stopped."""
         return [rank for rank in self.unit.ranks if not (self._fresh(rank, now) and self._idle(rank))]
 
+    def _left(self, now: float) -> list[ServedRank]:
+        """Return the ranks that report something else than that nothing of them runs, though all were to be stopped."""
+        if self.record.state not in ("down", "held"):
+            return []
+        found = [(rank, self.reports.get(rank.number)) for rank in self.unit.ranks]
+        return [
+            rank
+            for rank, report in found
+            if report and self._fresh(rank, now) and report.state not in ("idle", "gating")
+        ]
+
     def status(self, now: float) -> dict[str, Any]:
         """Return the record, and of each rank what it last reported and how long ago, in seconds. `clock`: the time of
         the answer, in seconds since 1970 as those of the record. `version`: of the files of the unit that is kept.
+        `left`: the nodes on which something of a unit that is down or held is left, or may be.
         """
         ranks = []
         for rank in self.unit.ranks:
@@ -375,6 +408,7 @@ class UnitLifecycle:
             "remark": self.remark,
             "ranks": ranks,
             "unconfirmed": unconfirmed,
+            "left": [rank.node for rank in self._left(now)],
         }
 
     def _check_gates(self, now: float) -> None:
@@ -421,6 +455,8 @@ class UnitLifecycle:
                 report = self.reports.get(rank.number)
                 fresh = report and self._fresh(rank, now)
                 state = f"is {report.state}" if report and fresh else f"does not report ({self._journal(rank)})"
+                if report and fresh and report.state == "unknown" and report.detail:
+                    state = f"is unknown ({report.detail})"
                 if report and fresh and report.gate and abs(report.skew.ahead) + report.skew.bound > times.clock_limit:
                     state = f"answers so late that its clock is known to {report.skew.bound:.1f} s only"
                 states.append(f"{rank} {state}")
@@ -547,7 +583,7 @@ class UnitLifecycle:
         # From ready to busy and back a unit goes each minute, which would push the reason of a failure out.
         kept = not (record.state in SERVING and state in SERVING)
         record.state, record.reason, record.since = state, reason, self._clock()
-        self.requests = None
+        self.requests, self._hangs = None, False
         if state not in RUNNING:
             self.remark = ""
         record.cause = cause or record.cause

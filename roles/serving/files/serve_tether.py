@@ -9,7 +9,9 @@ the service when the lease expires. It never starts a service twice for one gene
 for that generation.
 
 The service must not restart by itself (Restart=no) and must not start at boot. The exit code of an engine means
-nothing: a service that ended without being asked to is `ended`. Files: serve_unit.py has the unit file.
+nothing: a service that ended without being asked to is `ended`. The service is the client of docker, so its end does
+not end the engine: the rank is `idle` only when the kernel shows no process in the slice of the unit (serve_slice.py),
+and what docker leaves there is ended through the kernel. Files: serve_unit.py has the unit file.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 import serve_rdma
+from serve_slice import CGROUPS, UnitSlice
 from serve_unit import (
     ServedRank,
     ServedUnit,
@@ -49,6 +52,12 @@ BOOT_ID = "/proc/sys/kernel/random/boot_id"
 QUESTION_LIMIT = 5.0
 """Seconds that one question to systemd may take."""
 OUTPUT_LIMIT = 65536
+EVIDENCE_SLACK = 2.0
+"""Seconds that the collection of evidence may take beside those that it has for it."""
+KILL_WAIT = 1.0
+"""Seconds for a killed command to end: one that waits in the kernel does not."""
+KILL_LIMIT = 10.0
+"""Seconds after KILL of the kernel in which a process ends, unless it waits in the kernel."""
 FATAL = re.compile(
     r"sparkrack-memory-guard: .* ended every |NVRM: Xid|NV_ERR_NO_MEMORY|[Oo]ut of memory: Killed process"
 )
@@ -108,33 +117,52 @@ class ServeTask:
         if self._process.poll() is None and time.monotonic() > self._until:
             self.kill()
             self.reason = f"no end within {self._limit:g} s"
+            return True
         if self._process.returncode is None:
             return False
         if self._process.returncode and not self.reason:
-            self._output.seek(0)
-            text = self._output.read(OUTPUT_LIMIT).decode(errors="replace").strip()
-            self.reason = line(text.splitlines()[-1]) if text else f"exit code {self._process.returncode}"
+            self.reason = self.output() or f"exit code {self._process.returncode}"
         return True
+
+    def output(self) -> str:
+        """Return the last line that it has printed, empty without one."""
+        self._output.seek(0)
+        lines = self._output.read(OUTPUT_LIMIT).decode(errors="replace").strip().splitlines()
+        return line(lines[-1]) if lines else ""
 
     def kill(self) -> None:
         """End it and what it started."""
         if self._process and self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(KILL_WAIT)
 
 
 class Tether:
     """The loop of one rank."""
 
     def __init__(
-        self, unit: ServedUnit, rank: ServedRank, folder: str, boot_file: str, rdma: tuple[str, str] = RDMA
+        self,
+        unit: ServedUnit,
+        rank: ServedRank,
+        folder: str,
+        boot_file: str,
+        *,
+        cgroups: str = CGROUPS,
+        runtime: str = "",
+        rdma: tuple[str, str] = RDMA,
     ) -> None:
         """`rdma`: the file that names the RDMA devices, and the folder of their counters."""
         self.unit, self.rank, self._rdma = unit, rank, rdma
+        self._slice, self._cgroups = UnitSlice(unit.name, cgroups), cgroups
         self.secret = read_secret(unit)
         Path(folder).mkdir(mode=0o755, parents=True, exist_ok=True)
         self._path = f"{folder}/{unit.name}.rank.json"
+        self._hang_path = f"{folder}/{unit.name}.hang.json"
+        self._wanted = Path(runtime, "wanted") if runtime else None
+        """A file that is there while the keeper wants the rank, also before its service has a process: other programs
+        must not change the node then."""
         with Path(boot_file).open(encoding="ascii") as file:
             self.record = self._begin(file.read().strip())
         self._save()
@@ -143,9 +171,18 @@ class Tether:
         self._gate: tuple[int, ServeTask] | None = None
         self._start: ServeTask | None = None
         self._stop: ServeTask | None = None
+        self._evidence: ServeTask | None = None
+        self._examined = 0
+        """The generation whose hang was examined last."""
+        self._hang = ""
+        """What its evidence says of the cause."""
         self._heard = time.monotonic()
         self._lost = False
         self._ended = False
+        self._ordered = False
+        """Whether this tether has ordered the service to stop, and what it ran is not confirmed to have ended."""
+        self._killed = 0.0
+        """When the kernel was first asked to end what is left, by the monotonic clock; 0: it was not."""
         self._service = ServiceState("unknown")
         self._network = ""
 
@@ -164,7 +201,7 @@ class Tether:
             # Once the lease has expired nothing must be done in time, and a slow keeper must be heard again.
             limit = times.ask if self._lost else max(0.1, min(times.ask, left))
             try:
-                order, generation = self._ask(limit)
+                order, generation, hang = self._ask(limit)
             except (OSError, ServeError) as error:
                 self._not_heard(error)
             else:
@@ -172,13 +209,13 @@ class Tether:
                     log("the keeper answers again")
                 # The lease counts from the question: what the keeper knew is not younger.
                 self._heard, self._lost = begun, False
-                self._obey(order, generation)
+                self._obey(order, generation, hang)
             wait = begun + times.ask - time.monotonic()
             if not self._lost:
                 wait = min(wait, self._heard + times.lease - time.monotonic())
             time.sleep(max(0.05, wait))
 
-    def _ask(self, limit: float) -> tuple[str, int]:
+    def _ask(self, limit: float) -> tuple[str, int, bool]:
         answer = ask(self.unit, self.secret, self._report(), limit, self.rank.address)
         order, generation = answer.get("order"), answer.get("generation")
         if order not in ("gate", "run", "stop") or type(generation) is not int:
@@ -187,7 +224,7 @@ class Tether:
             report_alive()
             service, invocation = self.unit.service, self.record.invocation
             self._network = serve_rdma.network(self.unit.journalctl, service, invocation, QUESTION_LIMIT)
-        return order, generation
+        return order, generation, answer.get("hang") is True
 
     def leave(self) -> NoReturn:
         """End in order, as at a shutdown. The service goes on: systemd ends it, or the next tether finds it."""
@@ -273,7 +310,31 @@ class Tether:
             return "stopping"
         if self.record.running:
             return "stopping" if self._ended else "ended"
-        return "gating" if self._gate else "idle"
+        if self._gate:
+            return "gating"
+        try:
+            left = self._slice.populated()
+        except ServeError:
+            return "unknown"
+        if left:
+            return "stopping" if self._ordered else "unknown"
+        return "idle"
+
+    def _left(self) -> str:
+        """Return what is left in the slice of the unit once its service has ended, or why that is unknown."""
+        if self._service.active not in ("inactive", "failed") or self._start or self._stop or self._gate:
+            return ""
+        try:
+            if not self._slice.populated():
+                return ""
+        except ServeError as error:
+            return f"whether a process of the rank is left is unknown: {error}; restart the node"
+        found = self._slice.describe()
+        if self._killed and time.monotonic() - self._killed > KILL_LIMIT:
+            return f"the kernel was told to end {found}, which wait in it (state D): restart the node"
+        if self.record.running or self._ordered:
+            return f"left of the rank: {found}"
+        return f"not started by its tether: {found} in {self._slice.folder}; end them, a container by `docker rm -f`"
 
     def _report(self) -> dict[str, object]:
         state = self._state()
@@ -287,6 +348,8 @@ class Tether:
                 if self._service.ended
                 else f"{self.unit.service} is being stopped on the node, not by its tether"
             )
+        if left := self._left():
+            detail = f"{detail}; {left}" if state == "ended" else left
         return {
             "kind": "report",
             "rank": self.rank.number,
@@ -296,6 +359,7 @@ class Tether:
             "clean": self.record.clean,
             "leaving": self._leaving(),
             "kernel": self.record.kernel,
+            "hang": self._hang,
             "detail": detail,
             "gate": self._verdict,
             "version": self.unit.version,
@@ -312,9 +376,11 @@ class Tether:
 
     # What is done
 
-    def _obey(self, order: str, generation: int) -> None:
+    def _obey(self, order: str, generation: int, hang: bool = False) -> None:
         if order == "stop":
-            self._end("the keeper ordered it")
+            self._end("the keeper ordered it", hang)
+        elif reason := self._mark():
+            self._verdict = generation, False, reason
         elif generation < self.record.generation or self._state() == "unknown":
             pass  # a keeper that lost its state asks for a later generation once it has this report
         elif order == "gate":
@@ -324,13 +390,22 @@ class Tether:
         ):
             self._begin_rank(generation)
 
+    def _mark(self) -> str:
+        """Leave the mark that the rank is wanted. Return why that failed, or nothing."""
+        try:
+            if self._wanted and not self._wanted.exists():
+                self._wanted.touch()
+        except OSError as error:
+            return f"{self._wanted}: {error.strerror}"
+        return ""
+
     def _check(self, generation: int) -> None:
         if self._gate and self._gate[0] != generation:
             self._gate[1].kill()
             self._gate = None
         if self._state() == "idle" and (self._verdict is None or self._verdict[0] != generation):
             self._verdict = None
-            self._detail = self.record.kernel = ""
+            self._detail = self._hang = self.record.kernel = ""
             self._gate = generation, ServeTask(self.unit.gate, self.unit.times.gate_limit)
 
     def _begin_rank(self, generation: int) -> None:
@@ -343,12 +418,18 @@ class Tether:
             self._verdict = generation, False, f"{self._path}: {error.strerror}"
             return
         self._ended, self._network = False, ""
+        self._ordered, self._killed = False, 0.0
         log(f"generation {generation}: start {self.unit.service}")
         self._start = ServeTask([*self.unit.systemctl, "start", self.unit.service], self.unit.times.ready_limit)
 
-    def _end(self, reason: str) -> None:
-        """Bring the rank to a stop, step by step: it is called until nothing is left."""
+    def _end(self, reason: str, hang: bool = False) -> None:
+        """Bring the rank to a stop, step by step: it is called until nothing is left. `hang`: the engine hangs, so what
+        it shows is collected before.
+        """
         self._ended = True
+        if self._wanted:
+            with contextlib.suppress(OSError):
+                self._wanted.unlink(missing_ok=True)
         if self._gate:
             self._gate[1].kill()
             self._gate = None
@@ -356,17 +437,53 @@ class Tether:
         if self._stop:
             return
         if self._service.active not in ("inactive", "failed") or self._start:
+            if hang and self._collects():
+                return
+            if self._evidence:
+                self._evidence.kill()
+                self._evidence = None
             if self._start:
                 self._start.kill()
                 self._start = None
             self._detail = self._detail or reason
             log(f"stop {self.unit.service}: {reason}")
+            self._ordered = True
             self._stop = ServeTask([*self.unit.systemctl, "stop", self.unit.service], self.unit.times.stop_limit)
-        elif self.record.running:
+        elif (self.record.running or self._ordered) and self._emptied():
+            self._ordered, self._killed = False, 0.0
+            if not self.record.running:
+                return
             self.record.kernel = self._kernel_fault()
             self.record.running, self.record.invocation = False, ""
             with contextlib.suppress(OSError):
                 self._save()
+
+    def _collects(self) -> bool:
+        """Return whether evidence of a hang is being collected. The first call for a generation begins with it."""
+        seconds = self.unit.times.evidence
+        if self._evidence or self._examined == self.record.generation or not seconds:
+            return self._evidence is not None
+        self._examined = self.record.generation
+        log(f"generation {self._examined} hangs: {seconds:g} s of evidence into {self._hang_path}")
+        words = [sys.executable, str(Path(__file__).with_name("serve_hang.py")), self.unit.name, self.rank.node]
+        words += [self._hang_path, f"--seconds={seconds}", f"--generation={self._examined}"]
+        words += [f"--boot={self.record.boot}", f"--cgroups={self._cgroups}"]
+        self._evidence = ServeTask(words, seconds + EVIDENCE_SLACK)
+        return True
+
+    def _emptied(self) -> bool:
+        """Return whether no process of the rank is left. Those that docker has not ended are ended by the kernel."""
+        try:
+            if not self._slice.populated():
+                return True
+            if not self._killed:
+                log(f"docker has not ended the container: the kernel ends {self._slice.describe()}")
+            self._slice.kill()
+        except (OSError, ServeError) as error:
+            if not self._killed:
+                log(f"what is left of the rank cannot be ended: {line(error)}")
+        self._killed = self._killed or time.monotonic()
+        return False
 
     def _kernel_fault(self) -> str:
         """Return what the kernel logged since the start of the rank and forbids another start, or nothing. A log that
@@ -399,6 +516,10 @@ class Tether:
         self._end(f"no answer of the keeper for {lease:g} s")
 
     def _finish_tasks(self) -> None:
+        if self._evidence and self._evidence.done():
+            self._hang = "" if self._evidence.reason else self._evidence.output()
+            log(f"evidence of the hang: {self._evidence.reason or self._hang or 'no cause by the figures of the GPU'}")
+            self._evidence = None
         if self._gate and self._gate[1].done():
             generation, task = self._gate
             self._gate, self._verdict = None, (generation, not task.reason, task.reason)
@@ -413,6 +534,7 @@ class Tether:
                 words = [*self.unit.systemctl, "kill", "--signal=KILL", self.unit.service]
                 with contextlib.suppress(OSError, subprocess.SubprocessError):
                     subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=QUESTION_LIMIT)
+                self._emptied()
             self._stop = None
 
 
@@ -427,11 +549,21 @@ def main(words: list[str]) -> int:
     parser.add_argument("--boot-id", metavar="FILE", default=BOOT_ID, help="default: %(default)s")
     parser.add_argument("--fabric", metavar="FILE", default=serve_rdma.FABRIC, help="default: %(default)s")
     parser.add_argument("--devices", metavar="FOLDER", default=serve_rdma.DEVICES, help="default: %(default)s")
+    parser.add_argument("--cgroups", metavar="FOLDER", default=CGROUPS, help="default: %(default)s")
+    runtime = os.environ.get("RUNTIME_DIRECTORY", "")
+    parser.add_argument("--runtime", metavar="FOLDER", default=runtime, help="default: that of systemd")
     given = parser.parse_args(words)
     try:
         unit = load_unit(given.unit)
-        rdma = given.fabric, given.devices
-        tether = Tether(unit, unit.rank(given.rank), given.state, given.boot_id, rdma)
+        tether = Tether(
+            unit,
+            unit.rank(given.rank),
+            given.state,
+            given.boot_id,
+            cgroups=given.cgroups,
+            runtime=given.runtime,
+            rdma=(given.fabric, given.devices),
+        )
         signal.signal(signal.SIGTERM, lambda *_: tether.leave())
         tether.run()
     except ServeError as error:

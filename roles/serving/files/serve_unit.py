@@ -19,7 +19,7 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
                  "tool": false}
     rdma         of the ranks, after a start: required, remark (it is said when they do not use it) or ignored
     times        seconds: ask 2, lease 10, gate_limit 180, stop_limit 90, ready_limit 5400, first_limit 300,
-                 probe_interval 60, probe_limit 60, drain 0, clock_limit 1; and probe_misses 2
+                 probe_interval 60, probe_limit 60, drain 0, clock_limit 1, evidence 3; and probe_misses 2
     restart      {"times": 1, "within": 21600, "uptime": 600}
     boot         hold or start
     version      of the files of all nodes: a rank starts only where keeper and tether have the same
@@ -92,6 +92,7 @@ class ServeTimes:
     `clock_limit`: how far the clock of a node may be from that of the head at a start. Leases count by the monotonic
     clock of each machine. It is the journals of the ranks that need it: they are read in one order, in which an end
     must come before what follows from it at the next question (`ask`). Certificates tolerate minutes.
+    `evidence`: for what a rank that hangs shows, before it is stopped; 0: nothing is collected.
     """
 
     ask: float = 2.0
@@ -104,6 +105,7 @@ class ServeTimes:
     probe_limit: float = 60.0
     drain: float = 0.0
     clock_limit: float = 1.0
+    evidence: float = 3.0
     probe_misses: int = 2
 
     @property

@@ -21,6 +21,7 @@ sed -u -e "s#/var/lib/sparkrack/blackbox#$node#g" -e "s#/proc/sys/kernel/random/
     -e "s#kill -ABRT 1#echo freeze > $node/sysrq#g" -e "s#/run/sparkrack#$node/run#g" \\
     -e "s#/usr/bin/python3 -I /usr/local/lib/sparkrack/recorder.py dump#cat#g" \\
     -e "s#/usr/local/lib/sparkrack/recorder.py#$node/boot#g" \\
+    -e "s#-- /var/lib/sparkrack/serve#-- $node/serve#g" \\
     | PATH="$NODES/bin:$PATH" NODE="$node" sh
 """
 TOOLS = {

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from sparkrack.cli.main import sparkrack
 from sparkrack.rebuild.subcommands import WITHIN
+from tests.serving.serve_modules import serve_hang
 from tests.unit.autopsy.nodes import BOOT, NEXT, Nodes, entry, sample
 from tests.unit.model import serving_racks
 from tests.unit.model.racks import SWITCH, changed
@@ -274,6 +275,30 @@ def test_evidence_that_is_damaged_is_unknown(rack: Rack) -> None:
     found = rack.report()
     assert found["verdict"] == "unknown"
     assert states(found)["boot evidence"] == "unknown"
+
+
+@pytest.mark.parametrize(("boot", "which"), [(BOOT, "in the boot that ended"), (NEXT, "in the present boot")])
+def test_the_evidence_of_a_hang_is_found_and_dates_its_own_boot_only(rack: Rack, boot: str, which: str) -> None:
+    """As serve_hang.py writes it, with the boot ID as the kernel prints it."""
+    dashed = "-".join((boot[:8], boot[8:12], boot[12:16], boot[16:20], boot[20:]))
+    file = rack.nodes.write("spark1", "serve/qwen.hang.json", "")
+    cgroups = str(rack.folder / "nodes/spark1/run")
+    words = ["qwen", "spark1", str(file), "--seconds=0.3", f"--boot={dashed}", f"--cgroups={cgroups}"]
+    assert serve_hang.main(words) == 0
+    rack.nodes.write("spark1", "serve/other.hang.json", "no JSON\n")
+    rack.nodes.evidence("spark1")
+    found = rack.report()
+    (detail,) = [one["detail"] for one in found["sources"] if one["name"] == "hang of unit qwen"]
+    assert detail == f"unit qwen hung {which}: 0 processes; /var/lib/sparkrack/serve/qwen.hang.json"
+    shown = [one["text"] for one in found["timeline"] if one["source"] == "hangs of units"]
+    assert shown == ([f"unit qwen hung {which}: 0 processes"] if boot == BOOT else [])
+    out = rack.folder / "out"
+    rack.run("--collect", str(out))
+    (path,) = out.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        (kept,) = [archive.extractfile(entry) for entry in archive if entry.name.endswith("/hangs.jsonl")]
+        assert kept
+        assert b'"unit": "qwen"' in kept.read()
 
 
 def test_what_is_printed(rack: Rack) -> None:

@@ -122,9 +122,17 @@ def test_stop_waits_until_every_rank_is_stopped(rack: ServeRack) -> None:
 
 def test_a_rank_that_is_not_confirmed_is_named(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparkrack.cli.serve_run._stop_seconds", lambda _: 1)
-    rack.answers(answer("ready"), answer("ready", "stopping", wish="down", unconfirmed=["n1"]))
+    left = "left of the rank: 4112 vllm (D)"
+    ranks = [
+        {"rank": 0, "node": "n0", "state": "idle", "age_s": 0.1, "detail": "the keeper ordered it"},
+        {"rank": 1, "node": "n1", "state": "stopping", "age_s": 0.1, "detail": left},
+    ]
+    rack.answers(answer("ready"), answer("ready", "stopping", wish="down", unconfirmed=["n1"], ranks=ranks))
     done = rack.run("stop", "qwen")
     assert done.exit_code == 1
+    assert f"n1: {left}" in done.stderr
+    assert "the keeper ordered it" not in done.stderr
+    assert "every rank is stopped" not in done.output
     assert "qwen: not down within 1 s: n1 is not confirmed as stopped; the keeper continues" in done.stderr
 
 

@@ -113,6 +113,18 @@ def test_the_wish_of_the_rack_file_decides(rack: ServeRack, wish: str, state: st
     assert rack.run("status").exit_code == code
 
 
+def test_a_unit_that_is_down_is_not_as_wished_while_something_of_it_is_left(rack: ServeRack) -> None:
+    rack.declare({"qwen": unit(wish="down")})
+    left = "not started by its tether: 4112 vllm (S)"
+    ranks = [{"rank": n, "node": f"n{n}", "state": "unknown", "age_s": 0.4, "detail": left} for n in range(2)]
+    rack.answers(answer("down", ranks=ranks, left=["n0", "n1"], version=rack.version()))
+    assert states(rack) == {"qwen": ("down", False)}
+    done = rack.run("status")
+    assert done.exit_code == 2
+    assert "qwen: down: reason 0; not every rank is stopped: n0, n1" in done.stdout
+    assert f"qwen: n1 (rank 1): unknown, report 0 s ago: {left}" in done.stdout
+
+
 UNKNOWN: dict[str, Any] = {
     "off": "n0: cannot be asked: ssh: connect: No route to host",
     "no keeper": "n0: the keeper of unit qwen does not answer at 10.0.0.1:29400: Connection refused",

@@ -7,19 +7,33 @@ from pathlib import Path
 
 import pytest
 
-from core.model.running_units import PROBE, link_unit_blockers, parse_running_units, unit_blockers, unit_of_cgroup
+from core.model.running_units import (
+    MARKS,
+    PROBE,
+    link_unit_blockers,
+    parse_running_units,
+    unit_blockers,
+    unit_of_cgroup,
+)
 from tests.unit.model.serving_racks import loaded, machines, text, unit
 
 PAIR = loaded(text({"qwen": unit()}, machines(3)))
 
 
-def groups(folder: Path, paths: dict[str, int | None]) -> subprocess.CompletedProcess[str]:
-    """Ask a node with these control groups, each with whether it has processes; None: that cannot be read."""
+def groups(
+    folder: Path, paths: dict[str, int | None], wanted: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Ask a node with these control groups, each with whether it has processes; None: that cannot be read. `wanted`:
+    the units whose tether has the mark.
+    """
+    for name in wanted:
+        (folder / "run" / name).mkdir(parents=True)
+        (folder / "run" / name / "wanted").touch()
     for path, populated in paths.items():
         (folder / path).mkdir(parents=True)
         if populated is not None:
             (folder / path / "cgroup.events").write_text(f"populated {populated}\nfrozen 0\n")
-    script = PROBE.replace("/sys/fs/cgroup", str(folder))
+    script = PROBE.replace("/sys/fs/cgroup", str(folder)).replace(f"in {MARKS}/", f"in {folder}/run/")
     return subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=False)
 
 
@@ -52,6 +66,14 @@ def test_a_unit_runs_when_its_rank_or_its_container_has_processes(
     assert parse_running_units(done.stdout) == running
 
 
+def test_a_unit_whose_gates_run_counts_as_running(tmp_path: Path) -> None:
+    """Neither its rank nor its container has a process then, on any node."""
+    tethers = ("system.slice/sparkrack-serve-qwen-tether.service", "system.slice/sparkrack-serve-other-tether.service")
+    done = groups(tmp_path, dict.fromkeys(tethers, 1), wanted=("qwen",))
+    assert done.returncode == 0
+    assert parse_running_units(done.stdout.replace(f"{tmp_path}/run", MARKS)) == ("qwen",)
+
+
 def test_a_control_group_that_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
     assert groups(tmp_path, {"sparkrack.slice/sparkrack-qwen.slice": None}).returncode == 9
 
@@ -69,6 +91,8 @@ def test_other_output_is_unknown() -> None:
         ("/sys/fs/cgroup/other.slice/sparkrack-a.slice", None),
         ("/sys/fs/cgroup/system.slice/sparkrack-serve-a.service", "a"),
         ("/sys/fs/cgroup/system.slice/sparkrack-serve-a-keeper.service", None),
+        ("/run/sparkrack-serve/a/wanted", "a"),
+        ("/run/sparkrack-serve/a/other", None),
     ],
 )
 def test_the_unit_of_a_control_group(path: str, name: str | None) -> None:

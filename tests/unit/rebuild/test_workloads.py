@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from core.model import load
+from core.model.running_units import MARKS
 from sparkrack.rebuild import workloads
 from sparkrack.rebuild.workloads import (
     CONTAINERS,
@@ -31,8 +32,10 @@ GROUPS = f"""\
 /sys/fs/cgroup/system.slice/sparkrack-serve-two.service
 /sys/fs/cgroup/system.slice/sparkrack-serve-three-keeper.service
 /sys/fs/cgroup/system.slice/sparkrack-serve-three-tether.service
+/sys/fs/cgroup/system.slice/sparkrack-serve-four-tether.service
+/run/sparkrack-serve/four/wanted
 """
-"""A node with a unit that runs, one whose container is not started yet, and one that is down."""
+"""A node with a unit that runs, one whose container is not started yet, one that is down, and one whose gates run."""
 
 
 @pytest.fixture
@@ -48,7 +51,7 @@ def ask(folder: Path, node: SshNode | None, **more: object) -> NodeWorkload:
 
 
 def test_the_containers_and_units_of_a_node_that_accepts_our_key(tmp_path: Path, node: SshNode) -> None:
-    assert ask(tmp_path, node) == NodeWorkload(NodeReachability.OURS, containers=3, units=("qwen", "two"))
+    assert ask(tmp_path, node) == NodeWorkload(NodeReachability.OURS, containers=3, units=("qwen", "two", "four"))
     assert node.commands == [CONTAINERS]
 
 
@@ -138,5 +141,16 @@ def test_once_it_is_set_up_a_node_has_to_answer() -> None:
 
 def test_the_real_find_prints_control_groups() -> None:
     done = subprocess.run(["sh", "-c", CONTAINERS], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
     parse_workload(done.stdout)
+
+
+def test_the_mark_of_a_unit_whose_gates_run_is_printed(tmp_path: Path) -> None:
+    (tmp_path / "four").mkdir()
+    (tmp_path / "four/wanted").touch()
+    (tmp_path / "three").mkdir()
+    script = CONTAINERS.replace(f"in {MARKS}/", f"in {tmp_path}/")
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    shown = done.stdout.replace(str(tmp_path), MARKS)
+    assert [line for line in shown.splitlines() if not line.startswith("/sys/")] == [f"{MARKS}/four/wanted"]
+    assert parse_workload(f"{MARKS}/four/wanted\n") == (0, ("four",))

@@ -1,0 +1,267 @@
+"""What a rank that hangs shows before it is stopped: real processes, a library that they map, and NCCL's protocol."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving.serve_modules import serve_hang, serve_lifecycle, serve_tether
+from tests.serving.serving_rack import ServingRack
+from tests.serving.test_lifecycle import SteppedUnit
+from tests.serving.test_slice import finishes
+from tests.serving.test_tether import LoneTether
+
+STOP = "stop sparkrack-serve-qwen.service"
+SPIN = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print('mapped', flush=True)\nwhile True: pass"
+STATUS = b"""NCCL version 2.28.9 compiled with CUDA 13.0
+Job summary
+...
+WARNING
+#0-0 (0123456789abcdef) MISMATCH
+  Communicator ranks have different collective operation counts
+"""
+
+
+class RasStandIn:
+    """Answers as src/ras/client_support.cc of NCCL 2.30.7: a line for each command, the status, then the end."""
+
+    def __init__(self, silent: bool = False) -> None:
+        self.silent = silent
+        self.asked: list[str] = []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self.listener.getsockname()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        connection, _ = self.listener.accept()
+        with connection, connection.makefile() as lines:
+            for text in lines:
+                self.asked.append(text.strip())
+                if self.silent:
+                    continue
+                if text == "VERBOSE STATUS\n":
+                    connection.sendall(STATUS)
+                    return
+                connection.sendall(b"SERVER PROTOCOL 2\n" if text.startswith("CLIENT PROTOCOL") else b"OK\n")
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Path:
+    """A library with a build ID, under the name of NCCL."""
+    loaded = next(Path(row.split()[-1]) for row in Path("/proc/self/maps").read_text().splitlines() if "libc.so" in row)
+    return Path(shutil.copy(loaded, tmp_path / "libnccl.so.2"))
+
+
+def nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    (folder / "bin").mkdir()
+    (folder / "bin/nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "bin/nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}/bin:{os.environ['PATH']}")
+
+
+@pytest.fixture
+def spinning(library: Path) -> Iterator[int]:
+    """A process that computes without an end and has the library mapped."""
+    words = [sys.executable, "-c", SPIN, str(library)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "mapped\n"
+        yield process.pid
+        process.kill()
+
+
+def collected(pids: list[int], ras: RasStandIn, seconds: float) -> dict[str, Any]:
+    return serve_hang.HangEvidence(lambda: pids, time.monotonic() + seconds, ras.address).collect()
+
+
+def test_the_evidence_of_a_rank_that_spins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: Path, spinning: int
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, "echo '2411, 20.31, 96, 0, P0'")
+    ras = RasStandIn()
+    found = collected([spinning], ras, 5.0)
+    assert found["unread"] == {}
+    assert found["gpu"][0] == {
+        "clocks.sm": "2411",
+        "power.draw": "20.31",
+        "utilization.gpu": "96",
+        "utilization.memory": "0",
+        "pstate": "P0",
+    }
+    (process,) = found["processes"]
+    thread = process["busy"][0]
+    assert (process["pid"], thread["tid"], thread["state"]) == (spinning, spinning, "R")
+    assert thread["cpu_percent"] > 0
+    assert {"wchan", "syscall", "stack"} < thread.keys()
+    assert ras.asked == ["CLIENT PROTOCOL 2", "TIMEOUT 1", "VERBOSE STATUS"]
+    assert found["ras"] == f"SERVER PROTOCOL 2\nOK\n{STATUS.decode()}"
+    # The note of the linker: sizes of name and content, its kind, its owner, then 20 bytes.
+    mark = b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"
+    expected = library.read_bytes().partition(mark)[2][:20].hex()
+    assert found["nccl"] == [
+        {"path": str(library), "build_id": expected, "bytes": library.stat().st_size, "pids": [spinning]}
+    ]
+
+
+def test_a_part_that_gives_no_answer_is_named_and_takes_no_other_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spinning: int
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, "exec sleep 600")
+    found = collected([spinning], RasStandIn(silent=True), 2.0)
+    assert {"gpu", "ras"} <= found["unread"].keys()
+    assert (found["gpu"], found["ras"]) == ([], "")
+    assert [process["pid"] for process in found["processes"]] == [spinning]
+
+
+def test_a_library_without_a_build_id_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="not an ELF library"):
+        serve_hang.build_id(lambda _: b"#!/bin/sh\n")
+
+
+@pytest.mark.parametrize(
+    ("use", "power", "clause", "spins"),
+    [
+        ("96", "20.31", "GPU 96 % at 20 W on spark2: it spins", True),
+        ("96", "80.00", "GPU 96 % at 80 W on spark2", False),
+        ("3", "12.00", "GPU 3 % at 12 W on spark2", False),
+        ("90", "29.90", "GPU 90 % at 30 W on spark2: it spins", True),
+        ("90", "30.00", "GPU 90 % at 30 W on spark2", False),
+        ("[N/A]", "20.00", "", False),
+        ("96", "[Not Supported]", "", False),
+    ],
+)
+def test_high_use_at_low_power_spins(use: str, power: str, clause: str, spins: bool) -> None:
+    assert serve_hang.summary([{"utilization.gpu": use, "power.draw": power}], "spark2") == (clause, spins)
+    assert serve_hang.summary([], "spark2") == ("", False)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> LoneTether:
+    """The tether of a rank that runs, with an engine that hangs."""
+    lone = LoneTether(tmp_path)
+    lone.tether._service = serve_tether.ServiceState("active")
+    lone.tether.record.running, lone.tether.record.generation = True, 5
+    return lone
+
+
+def calls(lone: LoneTether) -> list[str]:
+    if lone.tether._stop and (process := lone.tether._stop._process):
+        process.wait(60)
+    return lone.calls.read_text().splitlines()
+
+
+def test_a_rank_that_hangs_is_stopped_after_its_evidence_and_examined_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: LoneTether
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, "echo '2411, 20.31, 96, 0, P0'")
+    tether = running.tether
+    tether._obey("stop", 5, True)
+    assert tether._evidence
+    tether._obey("stop", 5, True)
+    assert calls(running) == []
+    assert tether._report()["state"] == "running"
+    assert finishes(tether, "_evidence")
+    found = json.loads((tmp_path / "state/qwen.hang.json").read_text())
+    assert (found["unit"], found["node"], found["generation"], found["boot"]) == ("qwen", "spark2", 5, "boot1")
+    assert found["summary"] == "GPU 96 % at 20 W on spark2: it spins"
+    tether._obey("stop", 5, True)
+    assert calls(running) == [STOP]
+    assert tether._report()["hang"] == "GPU 96 % at 20 W on spark2: it spins"
+    assert not tether._evidence
+
+
+def test_evidence_that_does_not_end_delays_no_stop_beyond_its_limit(running: LoneTether) -> None:
+    tether = running.tether
+    tether._examined = 5
+    tether._evidence = serve_tether.ServeTask(["sleep", "600"], 0.0)
+    assert finishes(tether, "_evidence")
+    tether._obey("stop", 5, True)
+    assert calls(running) == [STOP]
+
+
+def test_a_lost_keeper_ends_the_evidence(running: LoneTether) -> None:
+    tether = running.tether
+    tether._evidence = serve_tether.ServeTask(["sleep", "600"], 600.0)
+    tether._end("no answer of the keeper for 10 s")
+    assert calls(running) == [STOP]
+    assert tether._evidence is None
+
+
+def test_only_the_ranks_of_a_unit_that_is_stuck_are_examined(tmp_path: Path) -> None:
+    unit = SteppedUnit(tmp_path)
+    unit.up()
+    unit.pass_by(700)
+    for _ in range(2):
+        unit.lifecycle.missed(1, "no answer within 60 s", unit.clock)
+    assert unit.record.state == "stuck"
+    clause = "GPU 96 % at 20 W on spark2: it spins"
+    report = serve_lifecycle.TetherReport.of(REPORT | {"hang": clause}, unit.clock, serve_lifecycle.ClockSkew(0, 0))
+    for _ in range(2):
+        assert unit.lifecycle.reported(1, report) == {"order": "stop", "generation": 1, "hang": True}
+    reason = f"2 completions in a row failed and no counter rose: no answer within 60 s; {clause}"
+    assert unit.record.reason == reason
+    assert unit.record.transitions[-1][3] == reason
+    assert unit.saved["reason"] == reason
+    unit.lifecycle.wished("down", False, unit.clock)
+    unit.pass_by(8)
+    assert unit.record.state == "down"
+    assert "hang" not in unit.lifecycle.reported(1, report)
+
+
+def test_the_ranks_of_a_start_that_ends_in_no_completion_are_examined(tmp_path: Path) -> None:
+    unit = SteppedUnit(tmp_path)
+    unit.lifecycle.wished("up", False, unit.clock)
+    unit.pass_by(1800)
+    assert unit.record.state == "starting"
+    until = unit.clock + 60
+    while unit.record.state == "starting" and unit.clock < until:
+        unit.clock += 2
+        for rank in range(2):
+            report = {**REPORT, "boot": f"boot{rank}"}
+            skew = serve_lifecycle.ClockSkew(0, 0)
+            answer = unit.lifecycle.reported(rank, serve_lifecycle.TetherReport.of(report, unit.clock, skew))
+    assert unit.record.reason.startswith("no correct completion within 1800 s")
+    assert answer == {"order": "stop", "generation": 1, "hang": True}
+
+
+REPORT = {
+    "state": "running",
+    "generation": 1,
+    "boot": "boot1",
+    "clean": True,
+    "leaving": False,
+    "detail": "",
+    "gate": None,
+    "kernel": "",
+}
+"""As of a tether of the release before, which knows of no hang."""
+
+
+def test_a_unit_that_hangs_leaves_evidence_on_each_node_and_names_the_cause(
+    rack: ServingRack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvidia_smi(rack.folder, monkeypatch, "echo '2411, 20.31, 96, 0, P0'")
+    rack.with_docker()
+    rack.up(restart={"times": 0})
+    rack.start()
+    pids = [node.processes() for node in rack.nodes]
+    rack.nodes[0].fault("completions")
+    reason = rack.wait_for("held")["reason"]
+    assert "2 completions in a row failed" in reason
+    assert "; GPU 96 % at 20 W on spark1: it spins" in reason
+    assert "; GPU 96 % at 20 W on spark2: it spins" in reason
+    for node, before in zip(rack.nodes, pids, strict=True):
+        found = json.loads((node.folder / "state/toy.hang.json").read_text())
+        assert (found["node"], found["generation"]) == (node.name, 1)
+        assert {process["pid"] for process in found["processes"]} & set(before), "it was stopped before"
