@@ -222,7 +222,8 @@ def test_only_the_ranks_of_a_unit_that_is_stuck_are_examined(tmp_path: Path) -> 
 def test_the_ranks_of_a_start_that_ends_in_no_completion_are_examined(tmp_path: Path) -> None:
     unit = SteppedUnit(tmp_path)
     unit.lifecycle.wished("up", False, unit.clock)
-    unit.pass_by(1800)
+    limit = unit.unit.times.ready_limit
+    unit.pass_by(limit)
     assert unit.record.state == "starting"
     until = unit.clock + 60
     while unit.record.state == "starting" and unit.clock < until:
@@ -231,7 +232,7 @@ def test_the_ranks_of_a_start_that_ends_in_no_completion_are_examined(tmp_path: 
             report = {**REPORT, "boot": f"boot{rank}"}
             skew = serve_lifecycle.ClockSkew(0, 0)
             answer = unit.lifecycle.reported(rank, serve_lifecycle.TetherReport.of(report, unit.clock, skew))
-    assert unit.record.reason.startswith("no correct completion within 1800 s")
+    assert unit.record.reason.startswith(f"no correct completion within {limit:g} s")
     assert answer == {"order": "stop", "generation": 1, "hang": True}
 
 
