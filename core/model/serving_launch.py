@@ -18,6 +18,7 @@ from core.model.fields import mebibytes, seconds
 from core.model.models import MODEL_STORE
 from core.model.schema import Rack
 from core.model.serving import ServingUnit, plain_argument
+from core.model.serving_places import INSIDE_CACHE, INSIDE_MODELS
 from core.model.serving_rules import MASTER_PORT, RAY_PORT
 
 FABRIC_ENVIRONMENT = "/etc/sparkrack/fabric.env"
@@ -27,8 +28,8 @@ UNIT_PROGRAMS = PurePosixPath("/usr/local/lib/sparkrack/serve")
 """Folder of a node with the programs that keep its units."""
 CACHES = PurePosixPath("/var/cache/sparkrack/serve")
 """Folder of a node with the compile caches of its units: one for each unit and image."""
-INSIDE_MODELS, INSIDE_CACHE, INSIDE_KEY = "/models", "/cache", "/run/sparkrack/key.yaml"
-"""Places in the container: the models, the compile cache, and the file by which SGLang gets its key."""
+INSIDE_KEY = "/run/sparkrack/key.yaml"
+"""Place in the container of the file by which SGLang gets its key."""
 KV_SHARE = 0.5
 """Share that vLLM is given beside the size of its cache: it then only checks at its start that so much is free."""
 RAY_HEAD = (

@@ -32,6 +32,7 @@ from core.model.serving_fit import (
     unit_fit,
     weight_size,
 )
+from core.model.serving_places import unservable
 
 MASTER_PORT = 29501
 """The port by which the ranks of a unit find each other, on its head."""
@@ -74,6 +75,7 @@ def _unit(
     yield from _names(partial, unit)
     yield from _split(partial, unit)
     yield from _options(unit)
+    yield from unservable(unit, len(unit.ranks(partial.nodes)))
     yield from _ports(partial, serving, unit)
     yield from _environment(unit)
     if unit.kv and unit.kind == "sglang":

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from core.model.serving_launch import INSIDE_MODELS, RankLaunch, launches
+from core.model.serving_launch import RankLaunch, launches
+from core.model.serving_places import INSIDE_MODELS
 from lab import namespace
 from roles.serving.programs import programs
 from tests.serving.engines import STAND_IN, EngineOfTests
