@@ -30,6 +30,11 @@ CACHES = PurePosixPath("/var/cache/sparkrack/serve")
 """Folder of a node with the compile caches of its units: one for each unit and image."""
 INSIDE_KEY = "/run/sparkrack/key.yaml"
 """Place in the container of the file by which SGLang gets its key."""
+INSIDE_AUTOTUNE = "/tmp/flashinfer-autotune"  # noqa: S108 - in a container of its own
+"""Place in the container for what FlashInfer has tuned, where a unit has several ranks. It ends with the container.
+
+vLLM saves it on rank 0 only, under the number of that rank: at a second start rank 0 finds its figures, and the others
+wait for it in a collective for 30 minutes (vllm-project/vllm issue 57423; reported of releases from 0.28)."""
 KV_SHARE = 0.5
 """Share that vLLM is given beside the size of its cache: it then only checks at its start that so much is free."""
 RAY_HEAD = (
@@ -80,7 +85,7 @@ def launches(
             argv=(argv := rank_argv(rack, unit, rank, addresses)),
             docker=_docker(unit, rank, argv[0], memory, image_id),
             image=image_id or unit.image,
-            environment=_environment(unit, addresses[names[0]], addresses[name]),
+            environment=_environment(unit, addresses[names[0]], addresses[name], len(names)),
         )
         for rank, name in enumerate(names)
     )
@@ -199,7 +204,7 @@ def cache_folder(unit: ServingUnit, image_id: str | None) -> PurePosixPath:
     return CACHES / unit.name / (image_id or "unpinned").removeprefix("sha256:")[:12]
 
 
-def _environment(unit: ServingUnit, head: IPv4Address, own: IPv4Address) -> dict[str, str]:
+def _environment(unit: ServingUnit, head: IPv4Address, own: IPv4Address, ranks: int) -> dict[str, str]:
     found = {"HF_HUB_OFFLINE": "1", "MASTER_ADDR": str(head)}
     if unit.kind == "sglang":
         found["SGLANG_HOST_IP"] = str(own)
@@ -216,4 +221,6 @@ def _environment(unit: ServingUnit, head: IPv4Address, own: IPv4Address) -> dict
             "TRITON_CACHE_DIR": f"{INSIDE_CACHE}/triton",
             "FLASHINFER_WORKSPACE_BASE": f"{INSIDE_CACHE}/flashinfer",
         }
+        if unit.kind == "vllm" and ranks > 1:
+            found["VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"] = INSIDE_AUTOTUNE
     return dict(sorted({**found, **unit.env}.items()))

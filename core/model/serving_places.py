@@ -1,4 +1,4 @@
-"""Options of a unit that no start can serve: files that its container does not have, and what no completion can prove."""
+"""Options of a unit that no start can serve: files that its container lacks, and what no completion can prove."""
 
 from __future__ import annotations
 
@@ -90,9 +90,10 @@ def _json(value: object) -> object:
 def _texts(values: list[object]) -> Iterator[str]:
     """Yield the texts that name a place. Others are words that the engine knows, or a template in itself."""
     for value in values:
-        if isinstance(value, str) and "{" not in value and "\n" not in value:
-            if "/" in value or value.startswith("~") or _FILE_NAME.fullmatch(value):
-                yield value
+        if not isinstance(value, str) or "{" in value or "\n" in value:
+            continue
+        if "/" in value or value.startswith("~") or _FILE_NAME.fullmatch(value):
+            yield value
 
 
 def _below(path: str, folder: str) -> bool:

@@ -322,6 +322,7 @@ def served_name(unit: ServingUnit) -> str:
 def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
     """Return what the gate of a node reads, in the form of files/serve_gate.py."""
     rack, unit = locked.rack, locked.unit
+    launch = next(one for one in _launches(locked) if one.node == node)
     ports = {}
     if node == locked.nodes[0]:
         ports[str(unit.api.port)] = f"the API of unit {unit.name}"
@@ -337,6 +338,7 @@ def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
         "unit": unit.name,
         "guard": gate.guard(rack),
         "image": {"name": unit.image, "id": locked.image_id},
+        "container": gate.container(unit, launch, len(locked.nodes)),
         "model": gate.model(unit, locked.record),
         "ports": ports,
         "cache": cache,

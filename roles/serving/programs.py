@@ -11,8 +11,10 @@ MODULES = (
     "files/serve_unit.py",
     "files/serve_lifecycle.py",
     "files/serve_probe.py",
+    "files/serve_causes.py",
     "files/serve_question.py",
     "files/serve_proof.py",
+    "files/serve_start.py",
 )
 """Modules of the programs, which find them in their own folder."""
 KEEPER, TETHER = f"{FOLDER}/serve_keeper.py", f"{FOLDER}/serve_tether.py"
@@ -22,6 +24,7 @@ FILES = (
     "files/serve_keeper.py",
     "files/serve_tether.py",
     "files/serve_gate.py",
+    "files/serve_cuda.py",
     "files/serve-run.sh",
 )
 

@@ -9,11 +9,14 @@ FOLDER = Path(__file__).parents[2] / "roles/serving/files"
 _before = sys.dont_write_bytecode
 sys.dont_write_bytecode = True
 sys.path.append(str(FOLDER))
+import serve_causes  # noqa: E402
+import serve_cuda  # noqa: E402
 import serve_gate  # noqa: E402
 import serve_lifecycle  # noqa: E402
 import serve_probe  # noqa: E402
 import serve_proof  # noqa: E402
 import serve_question  # noqa: E402
+import serve_start  # noqa: E402
 import serve_tether  # noqa: E402
 import serve_unit  # noqa: E402
 
@@ -21,11 +24,14 @@ sys.path.remove(str(FOLDER))
 sys.dont_write_bytecode = _before
 
 __all__ = [
+    "serve_causes",
+    "serve_cuda",
     "serve_gate",
     "serve_lifecycle",
     "serve_probe",
     "serve_proof",
     "serve_question",
+    "serve_start",
     "serve_tether",
     "serve_unit",
 ]

@@ -72,11 +72,16 @@ class ServingNode:
             "secret_file": str(secret),
             "gate": ["sh", str(gate)],
             "systemctl": ["sh", str(HERE / "systemctl_standin.sh"), str(self.folder / "service")],
-            "journalctl": ["sh", "-c", f"[ ! -e {self.kernel_log} ] || cat {self.kernel_log}", "journalctl"],
+            "journalctl": ["sh", "-c", self._journal(), "journalctl"],
             "times": {**self.rack.engine.times, **changes.pop("times", {})},
             "restart": {"times": 1, "within": 21600, "uptime": 0, **changes.pop("restart", {})},
         }
         self.unit_file.write_text(json.dumps({**values, **changes}))
+
+    def _journal(self) -> str:
+        """What journalctl prints, as a script: the log of an invocation of the service, or that of the kernel."""
+        log = f"case $* in *_SYSTEMD_INVOCATION_ID=*) f={self.folder}/service/log ;; *) f={self.kernel_log} ;; esac"
+        return f'{log}; [ ! -e "$f" ] || cat "$f"'
 
     def _script(self, key: Path) -> str:
         """The service: the launcher's line, with a /dev/shm of the node."""

@@ -29,7 +29,8 @@ TRANSITIONS_KEPT = 20
 @dataclass
 class UnitRecord:
     """What outlives the keeper. Times are seconds since 1970. `boots`: the boot ID of each rank's node at the start of
-    the generation; `unplanned`: the same, once a node ended without a clean shutdown while the unit ran.
+    the generation; `unplanned`: the same, once a node ended without a clean shutdown while the unit ran. `anyway`: the
+    latest wish was to start although a node was not as after a boot.
     """
 
     name: str
@@ -46,6 +47,7 @@ class UnitRecord:
     unplanned: list[str] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
     failed_gates: dict[str, str] = field(default_factory=dict)
+    anyway: bool = False
     transitions: list[list[Any]] = field(default_factory=list)
 
     @classmethod
@@ -187,7 +189,7 @@ class UnitLifecycle:
             order = "run"
         else:
             order = "stop"
-        return {"order": order, "generation": record.generation}
+        return {"order": order, "generation": record.generation, "anyway": record.anyway}
 
     def wished(self, wish: str, anyway: bool, now: float) -> tuple[bool, str]:
         """Take the operator's wish. Return whether it is accepted, and a sentence."""
@@ -210,7 +212,7 @@ class UnitLifecycle:
                 names = [rank.node for rank in self.unit.ranks if not self._restarted(rank.number, record.unplanned)]
                 if names:
                     return False, f"{record.reason}; reboot {', '.join(names)}, or use --anyway"
-            record.wish, record.unplanned = "up", []
+            record.wish, record.unplanned, record.anyway = "up", [], anyway
             self._gate("asked to start", now)
             return True, f"unit {record.name} is starting: generation {record.generation}"
         record.wish = "up"
@@ -349,7 +351,7 @@ class UnitLifecycle:
             record.started = self._clock()
             record.figures = {"gates_s": round(record.started - record.since, 1)}
             self.misses, self.last_probe = 0, "no completion was tried"
-            self._enter("starting", "all gates passed", now)
+            self._enter("starting", f"all gates passed{self._remarks()}", now)
         elif now - self._entered > limit:
             states = []
             for rank in open_gates:
@@ -360,6 +362,11 @@ class UnitLifecycle:
                     state = f"answers so late that its clock is known to {report.skew.bound:.1f} s only"
                 states.append(f"{rank} {state}")
             self._enter("held", f"no verdict of every gate within {limit:g} s: {', '.join(states)}", now, cause="gate")
+
+    def _remarks(self) -> str:
+        """Return what gates that have passed remark, as the end of a sentence."""
+        gates = [(rank, self.reports[rank.number].gate) for rank in self.unit.ranks]
+        return "".join(f"; {rank.node}: {gate[2]}" for rank, gate in gates if gate and gate[2])
 
     def _wrong_version(self, report: TetherReport, gate: tuple[int, bool, str] | None) -> str:
         """Return why a node must not start its rank: its files are not those of the same `apply` as the keeper's. Files
@@ -402,7 +409,7 @@ class UnitLifecycle:
                 ended.append(f"{rank} runs outside of generation {record.generation}")
             elif record.state == "starting" and report.state == "idle" and now - self._entered > lease:
                 # Its tether lost the verdict of its gate, or could not write its record.
-                detail = report.gate[2] if report.gate else ""
+                detail = report.gate[2] if report.gate and not report.gate[1] else ""
                 ended.append(f"{rank} did not start within {lease:g} s{f': {detail}' if detail else ''}")
             elif record.state != "starting" and now - max(self._confirmed[rank.number], self._entered) > lease:
                 ended.append(f"{rank} is {report.state} for more than {lease:g} s")

@@ -15,6 +15,8 @@ FILE = "put the file into the model and write /models/qwen/FILE, or name one of 
 DRAFT = "remove the draft model: a unit has one model"
 NO_TEXT = "the engine completes no text with it, and a completion proves a unit; remove it"
 
+COPIES = "2 copies of a model that is split over 2 nodes need 4 GPUs; remove it; a further unit serves a further copy"
+
 
 def vllm(args: dict[str, Any], **keys: Any) -> str:
     return text({"qwen": unit(QWEN, **{"version": "0.25.1", **keys}, args=args)})
@@ -134,14 +136,12 @@ def test_a_place_that_the_container_has_or_may_have_is_accepted(file: str) -> No
         (
             vllm({"data-parallel-size": 2}),
             "data-parallel-size",
-            "2 copies of a model that is split over 2 nodes need 4 GPUs; remove it; "
-            "a further unit serves a further copy",
+            COPIES,
         ),
         (
             sglang({"dp-size": 2}),
             "dp-size",
-            "2 copies of a model that is split over 2 nodes need 4 GPUs; remove it; "
-            "a further unit serves a further copy",
+            COPIES,
         ),
         (
             vllm({"api-server-count": 2}),

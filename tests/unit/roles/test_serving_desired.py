@@ -389,7 +389,7 @@ def test_an_image_and_a_model_that_the_lock_file_lacks_are_blockers() -> None:
 
 @pytest.mark.parametrize("value", ["a\nb", "a\0b"])
 def test_an_argument_that_cannot_be_a_line_is_a_blocker(value: str) -> None:
-    rack = loaded(text({"one": unit(args={"chat-template": "MARK"})}).replace("MARK", json.dumps(value)))
+    rack = loaded(text({"one": unit(args={"tokenizer-revision": "MARK"})}).replace("MARK", json.dumps(value)))
     assert rack.serving
     (line,) = desired.blockers(rack, rack.serving.units["one"], PINS, RECORDS)
     assert "serving.units.one.args: an argument has a line break, or a character that is no text; remove it" in line
@@ -439,7 +439,7 @@ def test_docker_gets_each_argument_as_it_is_declared(tmp_path: Path) -> None:
     script = tmp_path / "serve-run.sh"
     script.write_bytes(program.content)
     for value in HOSTILE:
-        found = locked(unit(args={"chat-template": value}))
+        found = locked(unit(args={"tokenizer-revision": value}))
         expected = launches(found.rack, found.unit, found.addresses, "100G", IMAGE_ID)[0].command[1:]
         assert any(value in word for word in expected)
         arguments = tmp_path / "one.args"
@@ -466,7 +466,7 @@ def test_the_program_refuses_to_run_without_arguments(tmp_path: Path, words: tup
 
 def test_no_declared_value_reaches_a_unit_of_systemd() -> None:
     for value in HOSTILE[1:]:
-        found = locked(unit(args={"chat-template": value}, probe={"answer": {"ask": "x", "say": "Zyx%n"}}))
+        found = locked(unit(args={"tokenizer-revision": value}, probe={"answer": {"ask": "x", "say": "Zyx%n"}}))
         for file in desired.files(found, "n0"):
             if file.path.startswith(SYSTEMD):
                 assert value not in file.content.decode().partition("\n")[2] or value in ("*",), file.path
