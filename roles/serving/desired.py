@@ -35,9 +35,9 @@ from roles.serving import gate
 from roles.serving.programs import GATE, KEEPER, RUN, TETHER, programs
 
 UNITS = "/etc/systemd/system"
-GATE_LIMIT = 480
+GATE_LIMIT = 660
 """Seconds that the gate may take: it waits for the gates of the other nodes, for measurements with them, for the clock,
-for files that are written back, and for memory."""
+for a container, for files that are written back, for memory, and for CUDA."""
 FIRST_LIMIT = 300
 """Seconds that the first completion after a start may take at least: it compiles."""
 STOP_GRACE = 15

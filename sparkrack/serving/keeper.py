@@ -97,6 +97,7 @@ class KeeperStatus(_Answer):
     unconfirmed: tuple[Text, ...]
     version: Text | None = None
     former: int | None = None
+    cause: Text = ""
 
 
 class UnitKeeper:

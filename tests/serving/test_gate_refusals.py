@@ -84,10 +84,11 @@ class Stage:
         self.node.command(program, text)
         return {"proof": None}
 
-    def requires(self, condition: str) -> None:
-        """Let the image ask for a driver."""
+    def requires(self, condition: str, driver: str) -> dict[str, Any]:
+        """Let the image ask for a driver, and the node have this one."""
         environment = json.dumps(["PATH=/bin", f"NVIDIA_REQUIRE_CUDA={condition}"])
         self.node.command("docker", f"case $1 in image) echo '{IMAGE} {environment}' ;; esac")
+        return self.together("nvidia-smi", SMI.format(driver))
 
     def file(self, name: str, text: str | None) -> dict[str, Any]:
         if text is None:
@@ -306,12 +307,12 @@ TABLE: dict[str, Refusal] = {
     ),
     "cuda, no meminfo": Refusal(_meminfo_goes, "/proc/meminfo cannot be read", "look at `free`"),
     "driver": Refusal(
-        lambda s: (s.requires("cuda>=13.2 driver>=590"), s.together("nvidia-smi", SMI.format("580.159.03")))[1],
+        lambda s: s.requires("cuda>=13.2 driver>=590", "580.159.03"),
         "asks for cuda>=13.2 driver>=590 (NVIDIA_REQUIRE_CUDA), the node has driver 580.159.03 with CUDA 13.0",
         "use an image for this driver",
     ),
     "driver, none": Refusal(
-        lambda s: (s.requires("cuda>=13.2"), s.together("nvidia-smi", SMI.format("ERR!")))[1],
+        lambda s: s.requires("cuda>=13.2", "ERR!"),
         "nvidia-smi shows no version of the driver: ERR!",
         "restart the node",
     ),
