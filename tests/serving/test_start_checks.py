@@ -189,7 +189,15 @@ def test_a_driver_that_has_failed_since_the_boot_is_refused(node: GateNode, caps
     assert node.gate(capsys) == "ready", "the gate before the rank itself asks for it no more"
 
 
-@pytest.mark.parametrize("script", ["exit 1", "exit 0", "echo '-- No entries --'; exit 1"])
+@pytest.mark.parametrize(
+    "script",
+    [
+        "exit 1",
+        "exit 0",
+        "echo '-- No entries --'; exit 1",
+        "echo 'Journal file /var/log/journal/1/system@2.journal~ is truncated, ignoring file.' >&2; exit 1",
+    ],
+)
 def test_a_kernel_log_without_such_a_line_is_no_reason(
     node: GateNode, capsys: pytest.CaptureFixture[str], script: str
 ) -> None:
