@@ -44,6 +44,7 @@ _AFTERMATH = re.compile(
 )
 _DOCKER = re.compile(r"docker: (?:Error response from daemon: )?")
 
+# claim: serving.causes
 CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
     (re.compile(pattern), what, remedy)
     for pattern, what, remedy in (

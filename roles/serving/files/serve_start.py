@@ -63,6 +63,7 @@ class StartChecks:
         self.place = place
         self.remarks: list[str] = []
 
+    # claim: serving.gate-container
     def check_container(self, wanted: dict[str, Any]) -> None:
         """Run one container of the image. Raises GateError with the cause and the remedy."""
         looks = list(wanted["looks"])
@@ -97,6 +98,7 @@ class StartChecks:
         what = "the GPU's driver ran out of memory" if "NV_ERR_NO_MEMORY" in rest else "the GPU or its driver failed"
         raise GateError(f"{what} at {line(when, 30)}, since this boot ({shown}); restart the node, or use --anyway")
 
+    # claim: serving.cuda-memory
     def check_cuda(self, environment: list[str], anyway: bool) -> None:
         """CUDA reports about as much free memory as the kernel, and the driver is what the image asks for.
 
