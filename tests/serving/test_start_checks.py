@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import FOLDER, serve_question, serve_start
+from tests.serving.serve_modules import FOLDER, serve_causes, serve_question, serve_start
 from tests.serving.test_gate import CUDA, IMAGE, GateNode
 
 TOGETHER = ("--together",)
@@ -182,7 +182,7 @@ def test_a_driver_that_has_failed_since_the_boot_is_refused(node: GateNode, caps
         "restart the node, or use --anyway"
     )
     assert node.calls("journalctl") == [
-        "--dmesg --boot --output=short-iso --no-pager --grep=NVRM: Xid|NV_ERR_NO_MEMORY"
+        f"--dmesg --boot --output=short-iso --no-pager --grep={serve_causes.DRIVER_FAULT}"
     ]
     assert not any(call.startswith("run ") for call in node.calls("docker"))
     assert node.gate(capsys, *TOGETHER, "--anyway", **ALONE) == "ready"
@@ -195,6 +195,7 @@ def test_a_driver_that_has_failed_since_the_boot_is_refused(node: GateNode, caps
         "exit 1",
         "exit 0",
         "echo '-- No entries --'; exit 1",
+        "echo '2026-11-23T21:18:04+0000 spark1 kernel: NVRM: Xid (PCI:000f:01:00): 45, pid=7, Ch 00000008'",
         "echo 'Journal file /var/log/journal/1/system@2.journal~ is truncated, ignoring file.' >&2; exit 1",
     ],
 )
@@ -211,6 +212,39 @@ def test_a_kernel_log_that_cannot_be_read_is_refused(
 ) -> None:
     node.command("journalctl", script)
     assert node.gate(capsys, *TOGETHER, **ALONE).startswith("the kernel's log cannot be read: ")
+
+
+BOOT = "0123456789abcdef" * 2
+JOURNAL_REMOTE = Path("/lib/systemd/systemd-journal-remote")
+
+
+@pytest.mark.skipif(not JOURNAL_REMOTE.exists(), reason="systemd-journal-remote is not installed")
+@pytest.mark.parametrize(
+    ("logged", "found"),
+    [
+        (NO_MEMORY, True),
+        ("NVRM: Xid (PCI:000f:01:00): 79, pid=7, GPU has fallen off the bus.", True),
+        ("NVRM: Xid (PCI:000f:01:00): 45, pid=7, Ch 00000008", False),
+        ("NVRM: Xid (PCI:000f:01:00): 43, pid=7, Ch 00000008", False),
+        ("NVRM: loading NVIDIA UNIX Open Kernel Module", False),
+    ],
+)
+def test_the_real_journalctl_finds_the_same_lines(
+    node: GateNode, capsys: pytest.CaptureFixture[str], logged: str, found: bool
+) -> None:
+    times = f"__REALTIME_TIMESTAMP=1700000000000000\n__MONOTONIC_TIMESTAMP=1\n_BOOT_ID={BOOT}"
+    entry = f"{times}\n_TRANSPORT=kernel\nSYSLOG_IDENTIFIER=kernel\n_HOSTNAME=spark1\nMESSAGE={logged}\n\n"
+    journal = node.root / "kernel.journal"
+    words = [str(JOURNAL_REMOTE), f"--output={journal}", "-"]
+    subprocess.run(words, input=entry, text=True, check=True, capture_output=True)
+    node.command("journalctl", f'exec /usr/bin/journalctl --file={journal} "$@" --boot={BOOT}')
+    reason = node.gate(capsys, *TOGETHER, **ALONE)
+    assert (" since this boot " in reason) == found, reason
+    if found:
+        assert logged[:90] in reason
+        assert " at 2023-11-1" in reason
+    else:
+        assert reason == "ready"
 
 
 # CUDA's free memory

@@ -79,7 +79,10 @@ def test_no_rank_starts_twice_in_a_generation(lone: LoneTether) -> None:
     ],
 )
 def test_a_fault_that_the_kernel_logged_forbids_another_start(lone: LoneTether, logged: str) -> None:
-    armed = "echo 'sparkrack-memory-guard: armed again: 9 KiB of memory are available'\n"
+    armed = (
+        "echo 'sparkrack-memory-guard: armed again: 9 KiB of memory are available'\n"
+        "echo 'NVRM: Xid (PCI:000f:01:00): 45, pid=1234, Ch 00000008'\n"
+    )
     lone.journal.write_text(armed)
     assert lone.tether._kernel_fault() == ""
     lone.journal.write_text(f"{armed}echo '{logged}'\n")

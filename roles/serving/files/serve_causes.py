@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from serve_unit import line
 
-DRIVER_FAULT = r"NVRM: Xid|NV_ERR_NO_MEMORY"
-"""Lines of the kernel's log after which the GPU or its driver is not as after a boot, as a pattern."""
+DRIVER_FAULT = r"NVRM: Xid(?! \([^)]*\): 4[35](?![0-9]))|NV_ERR_NO_MEMORY"
+"""Lines of the kernel's log after which the GPU or its driver is not as after a boot, as a pattern. Xid 45 is none,
+which the driver logs when a process is killed, nor 43, which follows a fault of a process (NVIDIA, Xid errors)."""
 EVIDENCE_LIMIT = 130
 """Characters of the line that is shown."""
 
