@@ -18,6 +18,7 @@ from core.model.fields import mebibytes, seconds
 from core.model.models import MODEL_STORE
 from core.model.schema import Rack
 from core.model.serving import ServingUnit, plain_argument
+from core.model.serving_places import INSIDE_CACHE, INSIDE_MODELS
 from core.model.serving_rules import MASTER_PORT, RAY_PORT
 
 FABRIC_ENVIRONMENT = "/etc/sparkrack/fabric.env"
@@ -27,12 +28,17 @@ UNIT_PROGRAMS = PurePosixPath("/usr/local/lib/sparkrack/serve")
 """Folder of a node with the programs that keep its units."""
 CACHES = PurePosixPath("/var/cache/sparkrack/serve")
 """Folder of a node with the compile caches of its units: one for each unit and image."""
-INSIDE_MODELS, INSIDE_CACHE, INSIDE_KEY = "/models", "/cache", "/run/sparkrack/key.yaml"
-"""Places in the container: the models, the compile cache, and the file by which SGLang gets its key."""
+INSIDE_KEY = "/run/sparkrack/key.yaml"
+"""Place in the container of the file by which SGLang gets its key."""
 INSIDE_RAY_TOKEN = "/run/sparkrack/ray-token"  # noqa: S105 - a path
 RAY_VARIABLES = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": INSIDE_RAY_TOKEN}
 """Ray since 2.52 asks each connection for the token in this file. An older one reads neither variable, and runs the
 code of any machine that reaches its port: the slice of the unit closes that."""
+INSIDE_AUTOTUNE = "/tmp/flashinfer-autotune"  # noqa: S108 - in a container of its own
+"""Place in the container for what FlashInfer has tuned, where a unit has several ranks. It ends with the container.
+
+vLLM saves it on rank 0 only, under the number of that rank: at a second start rank 0 finds its figures, and the others
+wait for it in a collective for 30 minutes (vllm-project/vllm issue 57423; reported of releases from 0.28)."""
 KV_SHARE = 0.5
 """Share that vLLM is given beside the size of its cache: it then only checks at its start that so much is free."""
 RAY_HEAD = (
@@ -235,4 +241,6 @@ def _environment(unit: ServingUnit, head: IPv4Address, own: IPv4Address, ranks: 
             "TRITON_CACHE_DIR": f"{INSIDE_CACHE}/triton",
             "FLASHINFER_WORKSPACE_BASE": f"{INSIDE_CACHE}/flashinfer",
         }
+        if unit.kind == "vllm" and ranks > 1:
+            found["VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"] = INSIDE_AUTOTUNE
     return dict(sorted({**found, **unit.env}.items()))

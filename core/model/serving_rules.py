@@ -33,6 +33,7 @@ from core.model.serving_fit import (
     unit_fit,
     weight_size,
 )
+from core.model.serving_places import unservable
 from core.model.written_secrets import written_secret
 
 MASTER_PORT = 29501
@@ -109,6 +110,7 @@ def _unit(
     yield from _names(partial, unit)
     yield from _split(partial, unit)
     yield from _options(unit)
+    yield from unservable(unit, len(unit.ranks(partial.nodes)))
     yield from _ports(partial, serving, unit)
     yield from _direct(unit)
     yield from _environment(unit)

@@ -23,7 +23,7 @@ from core.util.event import Action, Event, EventKind, acted, file_acted
 from core.util.managed_file import ManagedFile
 from roles.serving import ROLE, desired, survey
 from roles.serving.door_apply import install_door
-from roles.serving.facts import STATE_FOLDER, ServingFacts
+from roles.serving.facts import STATE_FOLDER, ServingFacts, starts_again
 from roles.serving.programs import FOLDER, KEEPER
 from roles.serving.survey import ServingSurvey, UnitDifferences
 
@@ -221,7 +221,8 @@ def wish_units(units: WishedUnits) -> Changeset:
                 steps.events.append(Event(EventKind.RESTART, subject=f"unit {unit.name}", action=Action.STOP))
                 steps.commands.append(_wish(unit))
         elif record.state == "held":
-            detail = f"held: {printable_line(record.reason)[:300]}; `sparkrack serve start {unit.name}` starts it"
+            verb, does = ("start", "starts it") if starts_again(record.cause) else ("logs", "shows why")
+            detail = f"held: {printable_line(record.reason)[:300]}; `sparkrack serve {verb} {unit.name}` {does}"
             steps.warnings.append(Event(EventKind.BROKEN, subject=f"unit {unit.name}", detail=detail))
         elif record.wish == "down" or record.state == "down":
             steps.blockers += _start_blockers(units, unit)

@@ -37,9 +37,9 @@ from roles.serving import gate, reach
 from roles.serving.programs import GATE, KEEPER, RUN, TETHER, programs
 
 UNITS = "/etc/systemd/system"
-GATE_LIMIT = 480
+GATE_LIMIT = 660
 """Seconds that the gate may take: it waits for the gates of the other nodes, for measurements with them, for the clock,
-for files that are written back, and for memory."""
+for a container, for files that are written back, for memory, and for CUDA."""
 FIRST_LIMIT = 300
 """Seconds that the first completion after a start may take at least: it compiles."""
 STOP_GRACE = 15
@@ -330,6 +330,7 @@ def served_name(unit: ServingUnit) -> str:
 def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
     """Return what the gate of a node reads, in the form of files/serve_gate.py."""
     rack, unit = locked.rack, locked.unit
+    launch = next(one for one in _launches(locked) if one.node == node)
     ports = {}
     if node == locked.nodes[0]:
         ports[str(unit.api.port)] = f"the API of unit {unit.name}"
@@ -345,6 +346,7 @@ def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
         "unit": unit.name,
         "guard": gate.guard(rack),
         "image": {"name": unit.image, "id": locked.image_id},
+        "container": gate.container(unit, launch, len(locked.nodes)),
         "model": gate.model(unit, locked.record),
         "ports": ports,
         "cache": cache,

@@ -78,12 +78,22 @@ host_facts.register(
 
 @dataclass(frozen=True)
 class KeeperRecord:
-    """What a keeper keeps of its unit: the wish that it was given, the state, its reason, and seconds of a start."""
+    """What a keeper keeps of its unit: the wish that it was given, the state, its reason, seconds of a start, and what
+    the state follows from.
+    """
 
     wish: str = "down"
     state: str = "down"
     reason: str = "never started"
     figures: Mapping[str, float] = field(default_factory=dict)
+    cause: str = ""
+
+
+def starts_again(cause: str) -> bool:
+    """Return whether a start can do what it could not before, by what a unit is held for: a gate, or a machine. What
+    failed by itself fails again, and repeated failures leak memory of the GPU (reported).
+    """
+    return cause in ("gate", "machine")
 
 
 def _numbers(values: object) -> dict[str, float]:
@@ -165,7 +175,7 @@ class ServingFacts:
         wish, state, reason = values.get("wish"), values.get("state"), values.get("reason")
         if wish not in ("up", "down") or state not in STATES or not isinstance(reason, str):
             raise ValueError(fault)
-        return KeeperRecord(wish, state, reason, _numbers(values.get("figures")))
+        return KeeperRecord(wish, state, reason, _numbers(values.get("figures")), str(values.get("cause", "")))
 
     @cached_property
     def _containers(self) -> Sequence[re.Match[str]]:

@@ -27,6 +27,8 @@ from core.model.serving_fit import (
     unit_fit,
     weight_size,
 )
+from core.model.serving_launch import UNIT_FILES, RankLaunch
+from core.model.serving_places import container_files
 from roles.memory.options import MemoryOptions
 from roles.time.options import TimeOptions
 
@@ -38,6 +40,35 @@ MEETING_PORT = 18664
 def guard(rack: Rack) -> str | None:
     """Return the unit of the memory guard; None where rack.yaml wants none, or leaves memory to its owner."""
     return GUARD if rack.options(MemoryOptions).floor and "memory" not in rack.leave else None
+
+
+def container(unit: ServingUnit, launch: RankLaunch, ranks: int) -> dict[str, object]:
+    """Return the container that proves, before a start, that the container of the rank can start: the same arguments of
+    docker, but for its name, its network and its program, and without the key of the API.
+
+    Args:
+        unit: the unit.
+        launch: of the rank on the node.
+        ranks: the number of its ranks.
+    """
+    name = f"sparkrack-{unit.name}-gate"
+    other = {"--name": name, "--entrypoint": "python3", "--network": "none"}
+    key = f"{UNIT_FILES / unit.name}.key"
+    words: list[str] = []
+    for place, word in enumerate(launch.docker):
+        before = launch.docker[place - 1] if place else ""
+        if word.partition(":")[0] == key:
+            words.pop()
+        else:
+            words.append(other.get(before, word))
+    if unit.kind == "sglang":
+        looks = ["module:sglang"]
+    else:
+        looks = ["program:vllm"]
+        if unit.engine == "vllm-ray" and ranks > 1:
+            looks += ["program:ray", *([] if launch.rank else ["program:bash"])]
+    looks += [f"file:{path}" for path in container_files(unit)]
+    return {"name": name, "docker": words, "image": launch.image, "looks": looks}
 
 
 def model(unit: ServingUnit, record: ModelRecord) -> dict[str, object]:

@@ -12,10 +12,12 @@ MODULES = (
     "files/serve_lifecycle.py",
     "files/serve_answers.py",
     "files/serve_probe.py",
+    "files/serve_causes.py",
     "files/serve_rdma.py",
     "files/serve_question.py",
     "files/serve_proof.py",
     "files/serve_slice.py",
+    "files/serve_start.py",
 )
 """Modules of the programs, which find them in their own folder."""
 KEEPER, TETHER = f"{FOLDER}/serve_keeper.py", f"{FOLDER}/serve_tether.py"
@@ -26,6 +28,7 @@ FILES = (
     "files/serve_tether.py",
     "files/serve_gate.py",
     "files/serve_hang.py",
+    "files/serve_cuda.py",
     "files/serve-run.sh",
 )
 

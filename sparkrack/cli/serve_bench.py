@@ -22,7 +22,8 @@ from core.engines.bench_tool import BenchCase, BenchTarget, BenchToolError
 from core.model import Rack, load
 from core.model.errors import printable_line
 from core.model.serving import ServingUnit
-from core.model.serving_launch import INSIDE_MODELS, api_address
+from core.model.serving_launch import api_address
+from core.model.serving_places import INSIDE_MODELS
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
 from core.util import resources

@@ -35,7 +35,10 @@ SLACK_SECONDS = 60
 
 unit_argument = click.argument("unit", metavar="UNIT", shell_complete=units)
 anyway_option = click.option(
-    "--anyway", is_flag=True, help="Start although a machine ended without a clean shutdown and was not rebooted since."
+    "--anyway",
+    is_flag=True,
+    help="Start although a machine ended without a clean shutdown and was not rebooted since, or its driver failed "
+    "or keeps memory since its boot.",
 )
 timeout_option = click.option(
     "--timeout",

@@ -60,9 +60,13 @@ def status(unit: str | None, rack: Path, as_json: bool, quiet: bool) -> None:
 
 def _then(now: ServeStatus) -> list[str]:
     """Return the command that follows from the first unit that is not as wished."""
+    from roles.serving.facts import starts_again
+
     for one in now.units:
         if one.state == "absent" and not one.as_wished:
             return ["apply"]
+        if one.state == "held" and one.wish == "up" and not starts_again(one.cause):
+            return ["serve", "logs", one.unit]
         if one.as_wished is False and one.state not in ("gating", "starting", "draining", "stopping", "stuck"):
             return ["serve", "start" if one.wish == "up" else "stop", one.unit]
         if not one.as_wished:

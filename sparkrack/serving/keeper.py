@@ -101,6 +101,7 @@ class KeeperStatus(_Answer):
     left: tuple[Text, ...] = ()
     version: Text | None = None
     former: int | None = None
+    cause: Text = ""
 
 
 class UnitKeeper:

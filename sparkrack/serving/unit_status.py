@@ -40,8 +40,9 @@ class UnitStatus(Record):
     """A declared unit.
 
     `wish`: that of rack.yaml; `asked`: what the keeper was asked for last. `state`: absent when the head has no files
-    of the unit. `as_wished`: null when the state is unknown. `reason`: of the state, or why it is unknown. `seconds`:
-    since the state began. `figures`: of the latest generation, in seconds: gates_s, ready_s, completion_s.
+    of the unit. `as_wished`: null when the state is unknown. `reason`: of the state, or why it is unknown. `cause`:
+    what the state follows from: asked, failed, gate or machine; empty when it is unknown. `seconds`: since the state
+    began. `figures`: of the latest generation, in seconds: gates_s, ready_s, completion_s.
     `failed_gates`: the reason by node. `files`: those with which the keeper runs the unit. They are `declared` in
     rack.yaml; `former`, those of generation `former` (0: unknown), which `recreate` went back to; or `other`. Null:
     unknown, because of `files_unknown`.
@@ -54,6 +55,7 @@ class UnitStatus(Record):
     state: UnitState | Literal["absent", "unknown"]
     as_wished: bool | None = None
     reason: Text
+    cause: Text = ""
     generation: int | None = None
     seconds: float | None = None
     ranks: tuple[UnitRankStatus, ...] = ()
@@ -129,6 +131,7 @@ def _unit(rack: Rack, unit: ServingUnit, answer: KeeperStatus | KeeperError) -> 
         state=answer.state,
         as_wished=as_wished(unit, answer.state) and served == nodes and not answer.left,
         reason="; ".join(reasons),
+        cause=answer.cause,
         generation=answer.generation,
         seconds=round(max(0.0, answer.clock - answer.since), 1) if answer.generation else None,
         ranks=tuple(

@@ -1,5 +1,5 @@
 # journalctl KERNEL-LOG SERVICE-LOG OPTION...: the log of the kernel with --dmesg, else that of the service.
 case " $* " in
     *" --dmesg "*) [ ! -e "$1" ] || cat "$1" ;;
-    *) cat "$2" ;;
+    *) [ ! -e "$2" ] || cat "$2" ;;
 esac

@@ -16,7 +16,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from core.model.serving_launch import INSIDE_MODELS, RAY_VARIABLES, RankLaunch, launches
+from core.model.serving_launch import RAY_VARIABLES, RankLaunch, launches
+from core.model.serving_places import INSIDE_MODELS
 from lab import namespace
 from roles.serving.programs import programs
 from tests.serving.control_groups import container, mounted

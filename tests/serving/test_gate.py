@@ -18,6 +18,12 @@ WANTED: dict[str, Any] = {
     "unit": "qwen",
     "guard": "sparkrack-memory-guard.service",
     "image": {"name": "nvcr.io/nvidia/vllm:26.04-py3", "id": IMAGE},
+    "container": {
+        "name": "sparkrack-qwen-gate",
+        "docker": ["--rm", "--name", "sparkrack-qwen-gate", "--gpus", "all", "--entrypoint", "python3"],
+        "image": IMAGE,
+        "looks": ["program:vllm"],
+    },
     "model": {"name": "qwen3", "folder": "/srv/models/qwen3", "files": {"config.json": 7, "sub/part 1.bin": 5}},
     "ports": {"8000": "the API of unit qwen"},
     "cache": {"folder": "/var/cache/sparkrack/serve/qwen/0123", "bytes": 4096},
@@ -73,6 +79,12 @@ STAND_INS = {
     f"{GATE_PROGRAMS}/gid-index": "echo 3",
     f"{GATE_PROGRAMS}/memory-gate": "",
 }
+CUDA = f"{GATE_PROGRAMS}/serve/serve_cuda.py"
+START_STAND_INS = {
+    "journalctl": "exit 1",
+    CUDA: """echo '{"driver": 13000, "integrated": 1, "free": 1000000000}'""",
+}
+"""Commands that are asked together only. journalctl ends with 1 where no line matches."""
 
 
 class GateNode:
@@ -81,12 +93,12 @@ class GateNode:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.calls_file = root / "calls"
-        for name, text in STAND_INS.items():
+        for name, text in {**STAND_INS, **START_STAND_INS}.items():
             self.command(name, text)
         for name, file_text in {
             "proc/net/tcp": TCP,
             "proc/net/tcp6": TCP.splitlines(keepends=True)[0],
-            "proc/meminfo": "MemTotal:       1048576 kB\nMemFree:          1 kB\n",
+            "proc/meminfo": ("MemTotal:       1048576 kB\nMemFree:         1000000 kB\nMemAvailable:    1000000 kB\n"),
             "etc/sparkrack/fabric.env": "# comment\nNCCL_IB_HCA==rocep1s0f1,roceP2p1s0f1\nUCX_NET_DEVICES=x:1\n",
             "proc/sys/kernel/random/boot_id": "b1\n",
             "sys/class/net/enp1s0f1np1/carrier_changes": "3\n",
@@ -114,13 +126,13 @@ class GateNode:
         lines = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
         return [line.partition(" ")[2] for line in lines if line.split()[0] == program]
 
-    def gate(self, capsys: pytest.CaptureFixture[str], **changes: Any) -> str:
+    def gate(self, capsys: pytest.CaptureFixture[str], *words: str, **changes: Any) -> str:
         """Run the gate and return its line, which must agree with its exit code."""
         self.file("gate.json", json.dumps(WANTED | changes))
-        code = serve_gate.main([str(self.root / "gate.json"), "--root", str(self.root)])
+        code = serve_gate.main([*words, str(self.root / "gate.json"), "--root", str(self.root)])
         output = capsys.readouterr().out
         assert output.count("\n") == 1
-        assert (code == 0) == (output == "spark1: ready\n"), output
+        assert (code == 0) == output.startswith(("spark1: ready\n", "spark1: ready; ")), output
         return output.rstrip("\n").removeprefix("spark1: ")
 
 
@@ -136,7 +148,7 @@ def test_a_node_on_which_all_checks_pass_is_ready(node: GateNode, capsys: pytest
     assert node.calls("systemctl") == ["is-active sparkrack-memory-guard.service"]
     assert node.calls("docker") == [
         "ps --all --filter=name=^/?sparkrack-qwen$ --format={{.State}}",
-        f"image inspect --format={{{{.Id}}}} {IMAGE}",
+        f"image inspect --format={{{{.Id}}}} {{{{json .Config.Env}}}} {IMAGE}",
     ]
     assert node.calls("gid-index") == ["rocep1s0f1", "roceP2p1s0f1"]
     # 9000 bytes less the headers of IPv4 and ICMP; nothing may fragment them.

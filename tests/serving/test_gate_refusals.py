@@ -19,10 +19,21 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import FOLDER, serve_gate, serve_proof, serve_question
-from tests.serving.test_gate import GATE_PROGRAMS, PROOF_FILE, PROVEN, WANTED, GateNode
+from tests.serving.serve_modules import FOLDER, serve_gate, serve_proof, serve_question, serve_start
+from tests.serving.test_gate import (
+    CUDA,
+    GATE_PROGRAMS,
+    IMAGE,
+    PROOF_FILE,
+    PROVEN,
+    START_STAND_INS,
+    WANTED,
+    GateNode,
+)
 
 SECRET = "5e" * 32
+IMAGE_FOUND = f"case $1 in image) echo {IMAGE} ;; {{}} esac"
+SMI = "case $1 in *driver*) echo {} ;; *pstate*) echo 'P8, 208, Active' ;; esac"
 ROW = "echo ' 1048576 5000 0.00 {} 0.01'"
 
 
@@ -64,6 +75,21 @@ class Stage:
         self.node.command(program, text)
         return {}
 
+    def together(self, program: str, text: str, memory: int | None = None) -> dict[str, Any]:
+        """Let the gate run as before a start. `memory`: GiB that are free, 0 for a meminfo without them."""
+        self.words.append("--together")
+        if memory is not None:
+            rows = f"MemFree: {memory << 20} kB\nMemAvailable: {memory << 20} kB\n" if memory else ""
+            self.node.file("proc/meminfo", f"MemTotal:       {128 << 20} kB\n{rows}")
+        self.node.command(program, text)
+        return {"proof": None}
+
+    def requires(self, condition: str, driver: str) -> dict[str, Any]:
+        """Let the image ask for a driver, and the node have this one."""
+        environment = json.dumps(["PATH=/bin", f"NVIDIA_REQUIRE_CUDA={condition}"])
+        self.node.command("docker", f"case $1 in image) echo '{IMAGE} {environment}' ;; esac")
+        return self.together("nvidia-smi", SMI.format(driver))
+
     def file(self, name: str, text: str | None) -> dict[str, Any]:
         if text is None:
             (self.node.root / name).unlink()
@@ -84,6 +110,15 @@ class Refusal:
 def _slow(stage: Stage) -> dict[str, Any]:
     stage.patch.setattr(serve_question, "LIMIT", 0.5)
     return stage.echo("docker", "exec sleep 30")
+
+
+def _hanging_container(stage: Stage) -> dict[str, Any]:
+    stage.patch.setattr(serve_start, "CONTAINER_LIMIT", 0.5)
+    return stage.together("docker", IMAGE_FOUND.format("run) exec sleep 30 ;;"))
+
+
+def _meminfo_goes(stage: Stage) -> dict[str, Any]:
+    return stage.together(CUDA, f"rm {stage.node.root}/proc/meminfo\n{START_STAND_INS[CUDA]}")
 
 
 def _disk_fails(stage: Stage) -> dict[str, Any]:
@@ -246,6 +281,41 @@ TABLE: dict[str, Refusal] = {
     "proof, figure": Refusal(
         lambda s: s.peer(ROW.format("13.20")), "13.2 Gbit/s, at least 80", "leave the cables, reboot both ends"
     ),
+    "container of the image": Refusal(
+        lambda s: s.together("docker", IMAGE_FOUND.format("run) echo 'docker: No such image: x' >&2; exit 125 ;;")),
+        "docker does not have the image (No such image: x)",
+        "`sparkrack apply --only images`",
+    ),
+    "container of the image, time": Refusal(_hanging_container, "within 0.5 s", "look at `systemctl status docker`"),
+    "kernel log": Refusal(
+        lambda s: s.together("journalctl", "echo '2026-11-23T21:18:04+0000 spark1 kernel: NVRM: Xid (PCI:1): 79, x'"),
+        "failed at 2026-11-23T21:18:04+0000, since this boot (NVRM: Xid (PCI:1): 79, x)",
+        "restart the node, or use --anyway",
+    ),
+    "kernel log, none": Refusal(
+        lambda s: s.together("journalctl", "echo 'No journal files were found.' >&2"),
+        "No journal files were found.",
+        "`journalctl -k -b` must work",
+    ),
+    "cuda": Refusal(
+        lambda s: s.together(CUDA, f"echo '{json.dumps({'driver': 13000, 'integrated': 1, 'free': 60 * GIB})}'", 100),
+        "CUDA has 60.0 GiB free, the kernel 100.0",
+        "restart the node, or use --anyway",
+    ),
+    "cuda, meminfo": Refusal(
+        lambda s: s.together("nvidia-smi", SMI.format("580.1"), 0), "no MemFree and MemAvailable", "look at `free`"
+    ),
+    "cuda, no meminfo": Refusal(_meminfo_goes, "/proc/meminfo cannot be read", "look at `free`"),
+    "driver": Refusal(
+        lambda s: s.requires("cuda>=13.2 driver>=590", "580.159.03"),
+        "asks for cuda>=13.2 driver>=590 (NVIDIA_REQUIRE_CUDA), the node has driver 580.159.03 with CUDA 13.0",
+        "use an image for this driver",
+    ),
+    "driver, none": Refusal(
+        lambda s: s.requires("cuda>=13.2", "ERR!"),
+        "nvidia-smi shows no version of the driver: ERR!",
+        "restart the node",
+    ),
     "proof, low": Refusal(lambda s: s.peer(ROW.format("40.00")), "40.0 Gbit/s, at least 80", TOOL),
 }
 
@@ -253,7 +323,7 @@ TABLE: dict[str, Refusal] = {
 def _raises() -> dict[tuple[str, int], str]:
     """Each statement that raises a refusal: by file and line of its end, its source."""
     found = {}
-    for name in ("serve_gate.py", "serve_proof.py", "serve_question.py"):
+    for name in ("serve_gate.py", "serve_proof.py", "serve_question.py", "serve_start.py"):
         text = (FOLDER / name).read_text()
         for one in ast.walk(ast.parse(text)):
             if (

@@ -166,16 +166,16 @@ def test_a_rank_that_hangs_is_stopped_after_its_evidence_and_examined_once(
 ) -> None:
     nvidia_smi(tmp_path, monkeypatch, "echo '2411, 20.31, 96, 0, P0'")
     tether = running.tether
-    tether._obey("stop", 5, True)
+    tether._obey("stop", 5, hang=True)
     assert tether._evidence
-    tether._obey("stop", 5, True)
+    tether._obey("stop", 5, hang=True)
     assert calls(running) == []
     assert tether._report()["state"] == "running"
     assert finishes(tether, "_evidence")
     found = json.loads((tmp_path / "state/qwen.hang.json").read_text())
     assert (found["unit"], found["node"], found["generation"], found["boot"]) == ("qwen", "spark2", 5, "boot1")
     assert found["summary"] == "GPU 96 % at 20 W on spark2: it spins"
-    tether._obey("stop", 5, True)
+    tether._obey("stop", 5, hang=True)
     assert calls(running) == [STOP]
     assert tether._report()["hang"] == "GPU 96 % at 20 W on spark2: it spins"
     assert not tether._evidence
@@ -186,7 +186,7 @@ def test_evidence_that_does_not_end_delays_no_stop_beyond_its_limit(running: Lon
     tether._examined = 5
     tether._evidence = serve_tether.ServeTask(["sleep", "600"], 0.0)
     assert finishes(tether, "_evidence")
-    tether._obey("stop", 5, True)
+    tether._obey("stop", 5, hang=True)
     assert calls(running) == [STOP]
 
 

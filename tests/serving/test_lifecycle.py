@@ -21,7 +21,7 @@ class SteppedUnit:
         self.unit = serve_unit.load_unit(written(folder, MINIMAL | changes))
         self.clock = 1000.0
         self.step = 0.0
-        self.full = False
+        self.full = self.anyway = False
         self.saved: dict[str, Any] = {}
         record = serve_lifecycle.UnitRecord("qwen")
         self.keep(record)
@@ -31,7 +31,7 @@ class SteppedUnit:
         self.hung: set[int] = set()
         self.rest: dict[int, str] = {}
         """What the tether of a rank whose service has ended reports, where it is not idle."""
-        self.kernel = ""
+        self.kernel, self.remark = "", ""
         self.skews = [serve_lifecycle.ClockSkew(0.0, 0.01), serve_lifecycle.ClockSkew(0.0, 0.01)]
         self.versions = [self.unit.version, self.unit.version]
         self.boots = ["boot0", "boot1"]
@@ -61,7 +61,7 @@ class SteppedUnit:
         state = "ended" if rank in self.ended else "running" if rank in self.running else self.rest.get(rank, "idle")
         if rank in self.hung:
             state = "starting"
-        gate = (self.gates[rank], True, "") if rank in self.gates else None
+        gate = (self.gates[rank], True, self.remark) if rank in self.gates else None
         report = serve_lifecycle.TetherReport(
             state=state,
             generation=self.running.get(rank, 0),
@@ -76,6 +76,7 @@ class SteppedUnit:
             version=self.versions[rank],
         )
         answer = self.lifecycle.reported(rank, report)
+        self.anyway = answer["anyway"]
         if answer["order"] == "stop":
             self.running.pop(rank, None)
             self.gates.pop(rank, None)
@@ -542,3 +543,26 @@ def test_the_skew_is_known_to_half_of_the_round_trip() -> None:
     for clock in (None, "12", True, [1.0]):
         with pytest.raises(serve_unit.ServeError, match="no valid clock"):
             serve_lifecycle.ClockSkew.of(100.0, 101.0, clock)
+
+
+def test_what_gates_remark_is_in_the_reason_of_the_start(unit: SteppedUnit) -> None:
+    unit.remark = "CUDA's free memory is unknown: the node has no libcuda.so.1"
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    unit.pass_by(8)
+    first, second = (rank.node for rank in unit.unit.ranks)
+    assert unit.record.state == "starting"
+    assert unit.record.reason == f"all gates passed; {first}: {unit.remark}; {second}: {unit.remark}"
+
+
+def test_gates_are_asked_anyway_until_the_next_wish(unit: SteppedUnit) -> None:
+    assert unit.lifecycle.wished("up", True, unit.clock)[0]
+    unit.pass_by(2)
+    assert unit.anyway
+    assert unit.saved["anyway"], "a keeper that starts again asks in the same way"
+    unit.prove()
+    unit.lifecycle.wished("down", False, unit.clock)
+    unit.pass_by(60)
+    assert unit.record.state == "down"
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    unit.pass_by(2)
+    assert not unit.anyway

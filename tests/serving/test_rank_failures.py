@@ -167,3 +167,14 @@ def test_a_kernel_log_that_cannot_be_read_holds_the_unit(rack: ServingRack) -> N
     rack.start()
     rack.nodes[0].systemctl("kill")
     assert "not restarted: spark1: the kernel's log cannot be read: exit code 1" in rack.wait_for("held")["reason"]
+
+
+def test_a_rank_that_ends_at_its_start_says_why(rack: ServingRack) -> None:
+    rack.up()
+    failed = "docker: Error response from daemon: unresolvable CDI devices runtime.nvidia.com/gpu=all: unknown"
+    (rack.nodes[1].folder / "service/command").write_text(f"echo '{failed}'\nexit 125\n")
+    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    record = rack.wait_for("held")
+    assert "docker gave the container no GPU (unresolvable CDI devices runtime.nvidia.com/gpu=all" in record["reason"]
+    assert "; `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`" in record["reason"]
+    assert record["cause"] == "failed"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -87,7 +87,10 @@ def test_no_rank_starts_twice_in_a_generation(lone: LoneTether) -> None:
     ],
 )
 def test_a_fault_that_the_kernel_logged_forbids_another_start(lone: LoneTether, logged: str) -> None:
-    armed = "echo 'sparkrack-memory-guard: armed again: 9 KiB of memory are available'\n"
+    armed = (
+        "echo 'sparkrack-memory-guard: armed again: 9 KiB of memory are available'\n"
+        "echo 'NVRM: Xid (PCI:000f:01:00): 45, pid=1234, Ch 00000008'\n"
+    )
     lone.journal.write_text(armed)
     assert lone.tether._kernel_fault() == ""
     lone.journal.write_text(f"{armed}echo '{logged}'\n")
@@ -160,3 +163,68 @@ def test_a_damaged_record_of_a_unit_is_refused_with_the_file_and_what_repairs_it
     )
     file.unlink()
     assert serve_keeper._read_unit_record(str(file), lone.unit).state == "down"
+
+
+FAILED = "docker: Error response from daemon: unresolvable CDI devices runtime.nvidia.com/gpu=all: unknown"
+NO_GPU = (
+    "docker gave the container no GPU (unresolvable CDI devices runtime.nvidia.com/gpu=all: unknown); "
+    "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
+)
+
+
+@pytest.mark.parametrize(
+    ("active", "ended", "beginning"),
+    [("failed", True, ""), ("deactivating", True, "its process ended without being asked to: ")],
+)
+def test_a_rank_that_ends_at_its_start_reports_what_docker_printed(
+    lone: LoneTether, active: str, ended: bool, beginning: str
+) -> None:
+    """Only lines of this invocation, since its start: the ones before may be of another fault."""
+    lone.journal.write_text(
+        'case "$*" in "--output=cat --no-pager --lines=200 --since=@1700000000 _SYSTEMD_INVOCATION_ID=abc") '
+        f"echo '{FAILED}'; echo \"Run 'docker run --help' for more information\" ;; esac\n"
+    )
+    lone.tether.record.running, lone.tether.record.started = True, 1700000000.5
+    detail = "exit code 125, result exit-code"
+    lone.tether._service = serve_tether.ServiceState(active, detail, "abc", ended, "125")
+    assert lone.tether._report()["detail"] == f"{beginning}{detail}: {NO_GPU}"
+
+
+def test_a_rank_whose_log_cannot_be_read_reports_its_exit_code(lone: LoneTether) -> None:
+    lone.journal.write_text("exit 1")
+    lone.tether.record.running = True
+    lone.tether._service = serve_tether.ServiceState("failed", "exit code 1, result exit-code", "abc", True, "1")
+    assert lone.tether._report()["detail"] == "exit code 1, result exit-code"
+
+
+def test_a_rank_that_was_asked_to_stop_reports_nothing_of_its_log(lone: LoneTether) -> None:
+    lone.journal.write_text(f"echo '{FAILED}'")
+    lone.tether.record.running, lone.tether._ended = True, True
+    lone.tether._service = serve_tether.ServiceState("deactivating", "exit code 0", "abc", True, "0")
+    assert lone.tether._report()["detail"] == ""
+
+
+@pytest.mark.parametrize(("anyway", "words"), [(False, ""), (True, "--anyway")])
+def test_the_gate_is_asked_as_the_operator_wished(lone: LoneTether, tmp_path: Path, anyway: bool, words: str) -> None:
+    gate = tmp_path / "gate"
+    gate.write_text('echo "n1: ready; it says $*"')
+    lone.tether.unit = replace(lone.tether.unit, gate=("sh", str(gate)))
+    lone.tether._obey("gate", 3, anyway=anyway)
+    assert lone.tether._gate
+    assert lone.tether._gate[1]._process
+    lone.tether._gate[1]._process.wait(60)
+    lone.tether._finish_tasks()
+    assert lone.tether._verdict == (3, True, f"it says {words}".strip())
+    assert lone.run(3, lone.tether._verdict) == [START], "a remark does not keep the rank from starting"
+
+
+def test_a_gate_that_passed_without_a_remark_has_none(lone: LoneTether, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    gate.write_text('echo "n1: ready"')
+    lone.tether.unit = replace(lone.tether.unit, gate=("sh", str(gate)))
+    lone.tether._obey("gate", 3)
+    assert lone.tether._gate
+    assert lone.tether._gate[1]._process
+    lone.tether._gate[1]._process.wait(60)
+    lone.tether._finish_tasks()
+    assert lone.tether._verdict == (3, True, "")

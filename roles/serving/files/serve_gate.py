@@ -1,18 +1,20 @@
 #!/usr/bin/python3
 """The gate of a rank: whether this node can run it now.
 
-    serve_gate.py /etc/sparkrack/serve/NAME.gate.json [--together]
+    serve_gate.py /etc/sparkrack/serve/NAME.gate.json [--together] [--anyway]
 
-It prints "NODE: ready" and ends with 0, or it prints one reason, with the figure and the remedy, and ends with 1. A
-question that is not answered is such a reason. It changes nothing but the cache of files, which memory-gate drops, and
-the records of serve_proof.py. The tethers run it on all nodes at the same time (--together) before any rank starts, and
-each rank's service runs it again.
+It prints "NODE: ready", with remarks behind a `;`, and ends with 0, or it prints one reason, with the figure and the
+remedy, and ends with 1. A question that is not answered is such a reason. It changes nothing but the cache of files,
+which memory-gate drops, and the records of serve_proof.py. The tethers run it on all nodes at the same time
+(--together) before any rank starts, and each rank's service runs it again. What serve_start.py asks is asked together
+only; with --anyway a fault of the driver that lasts until the next boot does not count.
 
 Standard library only, Python 3.10 or later. Fields of the file; each check runs only where its field is not null:
 
     node, unit   names, for the messages
     guard        unit of systemd that ends containers when memory runs short
     image        {"name", "id"}
+    container    {"name", "docker", "image", "looks"}: the container that serve_start.py runs
     model        {"name", "folder", "files": {path: bytes}}
     ports        {port: what listens there}: no process may listen there yet
     cache        {"folder", "bytes"}: so much of the disk is free, or is used by the folder
@@ -38,6 +40,7 @@ from typing import Any
 
 from serve_proof import RdmaProof
 from serve_question import GateError, GateQuestion, answer, remedy, run
+from serve_start import StartChecks
 from serve_unit import line
 
 MEMORY_WAIT = 60
@@ -60,13 +63,19 @@ class Gate:
     def __init__(self, wanted: dict[str, Any], root: str) -> None:
         self.wanted, self.root = wanted, root.rstrip("/")
         self.unit = str(wanted["unit"])
+        self.environment: list[str] = []
+        """Of the image."""
 
-    def check(self, together: bool = False) -> None:
+    def check(self, together: bool = False, anyway: bool = False) -> list[str]:
         """Run all checks: those that only read come first. Raises GateError for the first that fails.
 
         Args:
             together: the gates of all nodes of the unit run now, and measure RDMA where it is not proven.
+            anyway: what a failure of the driver since the boot has left is no reason.
+
+        Returns remarks: what could not be asked, or does not refuse the rank.
         """
+        start = StartChecks(self.place)
         self.leftover_container()
         checks: dict[str, Callable[[Any], None]] = {
             "guard": self.guard,
@@ -80,13 +89,20 @@ class Gate:
             if self.wanted[name] is not None:
                 one(self.wanted[name])
         self.gpu()
+        if together and not anyway:
+            start.check_kernel_log()
         self.echoes(self.wanted["echoes"])
         if self.wanted["proof"] is not None:
             names = str(self.wanted["node"]), self.unit
             RdmaProof(names, self.wanted["proof"], self.place, self.listening).check(together)
         if self.wanted["time"]:
             self.time()
+        if together:
+            start.check_container(self.wanted["container"])
         self.memory(self.wanted["memory"])
+        if together:
+            start.check_cuda(self.environment, anyway)
+        return start.remarks
 
     def place(self, path: str) -> str:
         """Return a path of the node, below the folder that stands for /."""
@@ -115,12 +131,15 @@ class Gate:
 
     def image(self, image: dict[str, str]) -> None:
         """Docker has the image, by its ID."""
-        code, found, errors = run("docker", "image", "inspect", "--format={{.Id}}", image["id"])
+        words = ("docker", "image", "inspect", "--format={{.Id}} {{json .Config.Env}}", image["id"])
+        code, answered, errors = run(*words)
+        found, _, environment = answered.partition(" ")
         if code and "no such image" not in errors.lower():
             raise GateError(f"`docker image` ends with {code}: {line(errors, 160)}; {remedy('docker')}")
         if code or found != image["id"]:
             short = image["id"].removeprefix("sha256:")[:12]
             raise GateError(f"image {short} of {image['name']} is missing; run `sparkrack apply --only images`")
+        self.environment = json.loads(environment or "null") or []
 
     def model(self, model: dict[str, Any]) -> None:
         """Each file of the model has its size. Their contents are the business of the role models."""
@@ -279,7 +298,8 @@ def load(path: str) -> dict[str, Any]:
         raise GateError(f"{path} cannot be read: {error.strerror}; run `sparkrack apply`") from None
     except ValueError:
         raise GateError(f"{path} is not JSON; run `sparkrack apply`") from None
-    fields = {"node", "unit", "guard", "image", "model", "ports", "cache", "gids", "echoes", "proof", "time", "memory"}
+    fields = {"node", "unit", "guard", "image", "container", "model", "ports", "cache", "gids", "echoes", "proof"}
+    fields |= {"time", "memory"}
     if not isinstance(found, dict) or found.keys() != fields:
         raise GateError(f"{path} is not what this program reads; run `sparkrack apply`")
     return found
@@ -297,20 +317,21 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("file", metavar="FILE")
     parser.add_argument("--root", metavar="FOLDER", default="/", help="stands for / in tests; default: %(default)s")
     parser.add_argument("--together", action="store_true", help="all gates of the unit run now: measure RDMA if needed")
+    parser.add_argument("--anyway", action="store_true", help="also where the driver failed since the boot")
     given = parser.parse_args(words)
     node = f"{os.uname().nodename}: "
     try:
         wanted = load(given.file)
         node = f"{wanted['node']}: "
         check_whole(Path(given.file).with_name(f"{wanted['unit']}.pending"))
-        Gate(wanted, given.root).check(given.together)
+        remarks = Gate(wanted, given.root).check(given.together, given.anyway)
     except GateError as refusal:
         print(line(f"{node}{refusal}"))
         return 1
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         print(line(f"{node}{given.file} is not what this program reads ({error!r}); run `sparkrack apply`"))
         return 1
-    print(f"{node}ready")
+    print(line("; ".join((f"{node}ready", *remarks))))
     return 0
 
 

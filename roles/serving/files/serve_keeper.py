@@ -2,7 +2,7 @@
 """The keeper of a served unit: on the head node, it lets all ranks run or none, and proves the unit by completions.
 
     serve_keeper.py UNIT-FILE run       the service
-    serve_keeper.py UNIT-FILE up        wish the unit up; --anyway also after an unplanned end of a machine
+    serve_keeper.py UNIT-FILE up        wish the unit up; --anyway also on a node that is not as after a boot
     serve_keeper.py UNIT-FILE down      wish it down
     serve_keeper.py UNIT-FILE status    print its state as JSON
 
@@ -462,7 +462,7 @@ def main(words: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="serve-keeper", description="Keep a served unit up on all nodes, or down.")
     parser.add_argument("unit", metavar="UNIT-FILE")
     parser.add_argument("command", choices=["run", "up", "down", "status"])
-    parser.add_argument("--anyway", action="store_true", help="start after an unplanned end of a machine, too")
+    parser.add_argument("--anyway", action="store_true", help="start on nodes that are not as after a boot, too")
     parser.add_argument("--state", metavar="FOLDER", default=STATE_FOLDER, help="default: %(default)s")
     given = parser.parse_args(words)
     try:

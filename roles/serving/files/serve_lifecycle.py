@@ -31,8 +31,9 @@ TRANSITIONS_KEPT = 20
 @dataclass
 class UnitRecord:
     """What outlives the keeper. Times are seconds since 1970. `boots`: the boot ID of each rank's node at the start of
-    the generation; `unplanned`: the same, once a node ended without a clean shutdown while the unit ran. `remark`: what
-    its start has shown, and rack.yaml allows: that the ranks do not use RDMA.
+    the generation; `unplanned`: the same, once a node ended without a clean shutdown while the unit ran. `anyway`: the
+    latest wish was to start although a node was not as after a boot. `remark`: what its start has shown, and rack.yaml
+    allows: that the ranks do not use RDMA.
     """
 
     name: str
@@ -49,6 +50,7 @@ class UnitRecord:
     unplanned: list[str] = field(default_factory=list)
     figures: dict[str, float] = field(default_factory=dict)
     failed_gates: dict[str, str] = field(default_factory=dict)
+    anyway: bool = False
     transitions: list[list[Any]] = field(default_factory=list)
     remark: str = ""
 
@@ -223,7 +225,7 @@ class UnitLifecycle:
             order = "run"
         else:
             order = "stop"
-        answer: dict[str, Any] = {"order": order, "generation": record.generation}
+        answer: dict[str, Any] = {"order": order, "generation": record.generation, "anyway": record.anyway}
         if self.witness == record.generation and record.state == "starting":
             answer["witness"] = True
         if self._hangs and current:
@@ -259,7 +261,7 @@ class UnitLifecycle:
                 names = [rank.node for rank in self.unit.ranks if not self._restarted(rank.number, record.unplanned)]
                 if names:
                     return False, f"{record.reason}; reboot {', '.join(names)}, or use --anyway"
-            record.wish, record.unplanned, record.restarts = "up", [], []
+            record.wish, record.unplanned, record.restarts, record.anyway = "up", [], [], anyway
             self._gate("asked to start", now)
             return True, f"unit {record.name} is starting: generation {record.generation}"
         record.wish, record.restarts = "up", []
@@ -448,7 +450,7 @@ class UnitLifecycle:
             record.figures = {"gates_s": round(now - self._entered, 1)}
             self._begun = now
             self.misses, self.last_probe, record.remark = 0, "no completion was tried", ""
-            self._enter("starting", "all gates passed", now)
+            self._enter("starting", f"all gates passed{self._remarks()}", now)
         elif now - self._entered > limit:
             states = []
             for rank in open_gates:
@@ -465,6 +467,11 @@ class UnitLifecycle:
     def _journal(self, rank: ServedRank) -> str:
         """Return where a tether that does not report says why, such as a record that it cannot read."""
         return f"`journalctl -u sparkrack-serve-{self.unit.name}-tether` on {rank.node} may say why"
+
+    def _remarks(self) -> str:
+        """Return what gates that have passed remark, as the end of a sentence."""
+        gates = [(rank, self.reports[rank.number].gate) for rank in self.unit.ranks]
+        return "".join(f"; {rank.node}: {gate[2]}" for rank, gate in gates if gate and gate[2])
 
     def _wrong_version(self, report: TetherReport, gate: tuple[int, bool, str] | None) -> str:
         """Return why a node must not start its rank: its files are not those of the same `apply` as the keeper's. Files
@@ -507,7 +514,7 @@ class UnitLifecycle:
                 ended.append(f"{rank} runs outside of generation {record.generation}")
             elif record.state == "starting" and report.state == "idle" and now - self._entered > lease:
                 # Its tether lost the verdict of its gate, or could not write its record.
-                detail = report.gate[2] if report.gate else ""
+                detail = report.gate[2] if report.gate and not report.gate[1] else ""
                 ended.append(f"{rank} did not start within {lease:g} s{f': {detail}' if detail else ''}")
             elif record.state != "starting" and now - max(self._confirmed[rank.number], self._entered) > lease:
                 ended.append(f"{rank} is {report.state} for more than {lease:g} s")

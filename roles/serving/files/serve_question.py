@@ -72,7 +72,7 @@ def remedy(program: str) -> str:
         return "look at `systemctl status docker`"
     if program == "ib_write_bw":
         return "`sparkrack verify --only rdma --bandwidth` names the cause"
-    return "restart the node" if program == "nvidia-smi" else "look at `journalctl -b -p err`"
+    return "restart the node" if program.endswith(("nvidia-smi", "serve_cuda.py")) else "look at `journalctl -b -p err`"
 
 
 def answer(*words: str) -> str:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import IO, NoReturn
 
 import serve_rdma
+from serve_causes import DRIVER_FAULT, explain
 from serve_slice import CGROUPS, UnitSlice
 from serve_unit import (
     ServedRank,
@@ -58,11 +59,11 @@ KILL_WAIT = 1.0
 """Seconds for a killed command to end: one that waits in the kernel does not."""
 KILL_LIMIT = 10.0
 """Seconds after KILL of the kernel in which a process ends, unless it waits in the kernel."""
-FATAL = re.compile(
-    r"sparkrack-memory-guard: .* ended every |NVRM: Xid|NV_ERR_NO_MEMORY|[Oo]ut of memory: Killed process"
-)
+FATAL = re.compile(rf"sparkrack-memory-guard: .* ended every |{DRIVER_FAULT}|[Oo]ut of memory: Killed process")
 """Lines of the kernel's log after which a restart of the rank repeats the fault, or makes it worse: the memory guard or
 the kernel ended a process, or the GPU or its driver failed. After NV_ERR_NO_MEMORY it leaks memory (reported)."""
+LAST_LINES = 200
+"""Lines of the rank's log that are read for the reason of its end."""
 NO_JOURNAL = b"No journal files were "
 """What journalctl prints where it finds no files, or may open none."""
 
@@ -86,12 +87,15 @@ class RankRecord:
 
 @dataclass(frozen=True)
 class ServiceState:
-    """The rank's service as systemd reports it. `active`: ActiveState, or unknown. `ended`: it has no main process."""
+    """The rank's service as systemd reports it. `active`: ActiveState, or unknown. `ended`: it has no main process.
+    `code`: of its end, as ExecMainStatus has it.
+    """
 
     active: str
     detail: str = ""
     invocation: str = ""
     ended: bool = False
+    code: str = ""
 
 
 class ServeTask:
@@ -129,6 +133,12 @@ class ServeTask:
         self._output.seek(0)
         lines = self._output.read(OUTPUT_LIMIT).decode(errors="replace").strip().splitlines()
         return line(lines[-1]) if lines else ""
+
+    def remark(self) -> str:
+        """Return what a gate that has passed remarks: what follows `NODE: ready; ` in its last line."""
+        self._output.seek(0)
+        lines = self._output.read(OUTPUT_LIMIT).decode(errors="replace").splitlines()
+        return line(lines[-1].partition(": ready; ")[2]) if lines else ""
 
     def kill(self) -> None:
         """End it and what it started."""
@@ -185,6 +195,8 @@ class Tether:
         """When the kernel was first asked to end what is left, by the monotonic clock; 0: it was not."""
         self._service = ServiceState("unknown")
         self._network = ""
+        self._said = "", ""
+        """An invocation of the rank's service, and why it ended."""
 
     def run(self) -> NoReturn:
         """Ask, obey, wait."""
@@ -201,7 +213,7 @@ class Tether:
             # Once the lease has expired nothing must be done in time, and a slow keeper must be heard again.
             limit = times.ask if self._lost else max(0.1, min(times.ask, left))
             try:
-                order, generation, hang = self._ask(limit)
+                order, generation, hang, anyway = self._ask(limit)
             except (OSError, ServeError) as error:
                 self._not_heard(error)
             else:
@@ -209,13 +221,13 @@ class Tether:
                     log("the keeper answers again")
                 # The lease counts from the question: what the keeper knew is not younger.
                 self._heard, self._lost = begun, False
-                self._obey(order, generation, hang)
+                self._obey(order, generation, hang=hang, anyway=anyway)
             wait = begun + times.ask - time.monotonic()
             if not self._lost:
                 wait = min(wait, self._heard + times.lease - time.monotonic())
             time.sleep(max(0.05, wait))
 
-    def _ask(self, limit: float) -> tuple[str, int, bool]:
+    def _ask(self, limit: float) -> tuple[str, int, bool, bool]:
         answer = ask(self.unit, self.secret, self._report(), limit, self.rank.address)
         order, generation = answer.get("order"), answer.get("generation")
         if order not in ("gate", "run", "stop") or type(generation) is not int:
@@ -224,7 +236,7 @@ class Tether:
             report_alive()
             service, invocation = self.unit.service, self.record.invocation
             self._network = serve_rdma.network(self.unit.journalctl, service, invocation, QUESTION_LIMIT)
-        return order, generation, answer.get("hang") is True
+        return order, generation, answer.get("hang") is True, answer.get("anyway") is True
 
     def leave(self) -> NoReturn:
         """End in order, as at a shutdown. The service goes on: systemd ends it, or the next tether finds it."""
@@ -275,7 +287,8 @@ class Tether:
         if not all(name in found for name in names):
             return ServiceState("unknown", "systemctl does not report the service")
         detail = f"exit code {found['ExecMainStatus']}, result {found['Result']}"
-        return ServiceState(found["ActiveState"], detail, found["InvocationID"], found["MainPID"] == "0")
+        code = found["ExecMainStatus"]
+        return ServiceState(found["ActiveState"], detail, found["InvocationID"], found["MainPID"] == "0", code)
 
     def _systemctl(self, *words: str) -> dict[str, str]:
         command = [*self.unit.systemctl, *words]
@@ -342,9 +355,11 @@ class Tether:
             self._adopt()
         own = state != "running" or self.record.invocation == self._service.invocation
         detail = self._detail or (self._service.detail if state in ("ended", "unknown") else "")
+        if state == "ended":
+            detail += self._last_words()
         if state == "stopping" and not self._ended:
             detail = (
-                f"its process ended without being asked to: {self._service.detail}"
+                f"its process ended without being asked to: {self._service.detail}{self._last_words()}"
                 if self._service.ended
                 else f"{self.unit.service} is being stopped on the node, not by its tether"
             )
@@ -367,6 +382,23 @@ class Tether:
             "network": self._network,
         }
 
+    def _last_words(self) -> str:
+        """Return why the rank ended, from what it or docker printed since its start, as the end of a sentence."""
+        invocation = self._service.invocation
+        if self._said[0] != invocation or not self._said[1]:
+            since = f"--since=@{int(self.record.started)}"
+            words = ["--output=cat", "--no-pager", f"--lines={LAST_LINES}", since]
+            command = [*self.unit.journalctl, *words, f"_SYSTEMD_INVOCATION_ID={invocation}"]
+            report_alive()
+            try:
+                done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=QUESTION_LIMIT)
+                lines = done.stdout.decode(errors="replace").splitlines()
+            except (OSError, subprocess.SubprocessError):
+                lines = []
+            code = int(self._service.code) if self._service.code.isdigit() else None
+            self._said = invocation, explain(code, lines)
+        return f": {self._said[1]}" if self._said[1] else ""
+
     def _adopt(self) -> None:
         """Remember which start of the service is the one that this tether ordered."""
         if self.record.running and not self.record.invocation and not self._stop:
@@ -376,7 +408,7 @@ class Tether:
 
     # What is done
 
-    def _obey(self, order: str, generation: int, hang: bool = False) -> None:
+    def _obey(self, order: str, generation: int, *, hang: bool = False, anyway: bool = False) -> None:
         if order == "stop":
             self._end("the keeper ordered it", hang)
         elif reason := self._mark():
@@ -384,9 +416,12 @@ class Tether:
         elif generation < self.record.generation or self._state() == "unknown":
             pass  # a keeper that lost its state asks for a later generation once it has this report
         elif order == "gate":
-            self._check(generation)
+            self._check(generation, anyway)
         elif (
-            generation > self.record.generation and self._state() == "idle" and self._verdict == (generation, True, "")
+            generation > self.record.generation
+            and self._state() == "idle"
+            and self._verdict is not None
+            and self._verdict[:2] == (generation, True)
         ):
             self._begin_rank(generation)
 
@@ -399,14 +434,15 @@ class Tether:
             return f"{self._wanted}: {error.strerror}"
         return ""
 
-    def _check(self, generation: int) -> None:
+    def _check(self, generation: int, anyway: bool) -> None:
         if self._gate and self._gate[0] != generation:
             self._gate[1].kill()
             self._gate = None
         if self._state() == "idle" and (self._verdict is None or self._verdict[0] != generation):
             self._verdict = None
             self._detail = self._hang = self.record.kernel = ""
-            self._gate = generation, ServeTask(self.unit.gate, self.unit.times.gate_limit)
+            words = [*self.unit.gate, *(["--anyway"] if anyway else [])]
+            self._gate = generation, ServeTask(words, self.unit.times.gate_limit)
 
     def _begin_rank(self, generation: int) -> None:
         before = asdict(self.record)
@@ -522,8 +558,10 @@ class Tether:
             self._evidence = None
         if self._gate and self._gate[1].done():
             generation, task = self._gate
-            self._gate, self._verdict = None, (generation, not task.reason, task.reason)
-            log(f"generation {generation}: gate {'passed' if not task.reason else f'failed: {task.reason}'}")
+            remark = "" if task.reason else task.remark()
+            self._gate, self._verdict = None, (generation, not task.reason, task.reason or remark)
+            told = f"failed: {task.reason}" if task.reason else f"passed{remark and f'; {remark}'}"
+            log(f"generation {generation}: gate {told}")
         if self._start and self._start.done():
             if self._start.reason:
                 self._detail = f"systemctl start failed: {self._start.reason}"

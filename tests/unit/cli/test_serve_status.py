@@ -83,13 +83,22 @@ def test_a_probe_that_cannot_ask_is_said_of_a_unit_that_serves(rack: ServeRack) 
 
 
 def test_failed_gates_are_a_line_for_each_node(rack: ServeRack) -> None:
-    rack.answers(answer("gating", "held", failed_gates={"n0": "12 GiB", "n1": "the image differs"}))
+    rack.answers(answer("gating", "held", failed_gates={"n0": "12 GiB", "n1": "the image differs"}, cause="gate"))
     done = rack.run("status", "qwen")
     assert done.exit_code == 2
     lines = done.stdout.splitlines()
     at = lines.index("qwen: held: a gate failed")
     assert lines[at + 1 : at + 3] == ["qwen: n0: gate: 12 GiB", "qwen: n1: gate: the image differs"]
     assert "Next: sparkrack serve start qwen" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("state", "cause", "verb"),
+    [("held", "failed", "logs"), ("held", "machine", "start"), ("held", "gate", "start"), ("down", "failed", "start")],
+)
+def test_the_next_step_does_not_repeat_what_failed(rack: ServeRack, state: str, cause: str, verb: str) -> None:
+    rack.answers(answer("starting", state, cause=cause))
+    assert f"Next: sparkrack serve {verb} qwen" in rack.run("status").stderr
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from core.engines.command_line import judge
 from core.engines.option_table import Engine
 from core.model import Rack
 from core.model.serving import ServingUnit
-from core.model.serving_launch import RankLaunch, launches
+from core.model.serving_launch import INSIDE_AUTOTUNE, RankLaunch, launches
 from roles.rdma.options import socket_addresses
 from tests.unit.model.serving_racks import NEMOTRON, QWEN, VLLM, loaded, machines, refusals, text, unit
 
@@ -230,6 +230,12 @@ def test_docker_gets_the_image_by_its_id_and_the_files_of_the_unit() -> None:
         *("--volume", "/var/cache/sparkrack/serve/one/abababababab:/cache"),
     )
     assert worker.environment["TRITON_CACHE_DIR"] == "/cache/triton"
+    # What FlashInfer has tuned is not kept between starts: rank 0 alone would have it, and the others would wait.
+    assert worker.environment["VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"] == INSIDE_AUTOTUNE
+    assert not INSIDE_AUTOTUNE.startswith("/cache")
+    (alone,) = ranks(unit(DEEPSEEK_2, nodes=["n0"], parallel=None))
+    assert "VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR" not in alone.environment
+    assert alone.environment["TRITON_CACHE_DIR"] == "/cache/triton"
     assert ranks(unit())[0].image == VLLM
     assert "TRITON_CACHE_DIR" not in ranks(unit())[0].environment
 

@@ -22,7 +22,7 @@ from roles.serving import desired, programs
 from roles.serving.desired import LockedUnit
 from roles.serving.programs import KEEPER
 from tests import generated
-from tests.serving.serve_modules import serve_gate, serve_proof, serve_question, serve_unit
+from tests.serving.serve_modules import serve_gate, serve_proof, serve_question, serve_start, serve_unit
 from tests.unit.model.serving_racks import NEMOTRON, loaded, text, unit
 from tests.unit.roles.serving_units import (
     IMAGE_ID,
@@ -197,16 +197,17 @@ def test_each_limit_of_a_stop_contains_the_one_inside(tmp_path: Path, drain: str
     service = content(desired.files(found, "n1"), "sparkrack-serve-one.service")
     (docker,) = re.findall(r"^ExecStop=\S+ stop -t (\d+) sparkrack-one$", service, re.MULTILINE)
     (systemd,) = re.findall(r"^TimeoutStopSec=(\d+)$", service, re.MULTILINE)
-    (start,) = re.findall(r"^TimeoutStartSec=(\d+)$", service, re.MULTILINE)
+    (unit_start,) = re.findall(r"^TimeoutStartSec=(\d+)$", service, re.MULTILINE)
     read = configuration(found, tmp_path, "n1")
     assert read.times.drain == {"1s": 1, "30s": 30, "10m": 600}[drain]
     assert read.times.drain < int(docker) < int(systemd) < read.times.stop_limit
-    assert read.times.gate_limit < int(start)
+    assert read.times.gate_limit < int(unit_start)
     # Another node may ask its keeper later, and get the answer to each of its first questions at the last moment.
     assert read.times.ask + 2 * serve_question.LIMIT < serve_proof.MEETING_LIMIT
     proof = serve_proof.MEETING_LIMIT + serve_proof.MOST_HALVES * serve_proof.TOOL_LIMIT
     memory = serve_gate.MEMORY_WAIT + serve_gate.SYNC_LIMIT
-    most = proof + serve_gate.TIME_WAIT + memory + 9 * serve_question.LIMIT
+    start = serve_start.CONTAINER_LIMIT + serve_start.CUDA_LIMIT
+    most = proof + serve_gate.TIME_WAIT + memory + start + 13 * serve_question.LIMIT
     assert most < read.times.gate_limit
 
 
@@ -299,6 +300,41 @@ def test_the_gate_waits_for_the_host_memory_of_the_engine_too(keys: dict[str, An
     assert asked({"cpu-offload-gb": 5}) - asked({}) == 5 << 30
     # The size of this option is that of both ranks together.
     assert asked({"kv-offloading-size": 6}) - asked({}) == 3 << 30
+
+
+def test_the_container_of_the_gate_is_that_of_the_rank_without_its_key_and_network() -> None:
+    found = locked(WITH_KEY)
+    launch = next(one for one in desired._launches(found) if one.rank == 0)
+    wanted = gate_file(found, "n0")["container"]
+    key = "/etc/sparkrack/serve/one.key"
+    assert key in launch.docker
+    assert key not in json.dumps(wanted)
+    changed = {"host": "none", "sparkrack-one": "sparkrack-one-gate", "vllm": "python3"}
+    rest = [changed.get(word, word) for word in launch.docker if word != key]
+    rest.pop(next(place for place, word in enumerate(launch.docker) if word == key) - 1)
+    assert wanted["docker"] == rest
+    assert "sparkrack-one.slice" in rest
+    assert wanted["image"] == found.image_id
+    assert wanted["looks"] == ["program:vllm"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "head", "worker"),
+    [
+        ({"engine": "vllm-ray"}, ["program:vllm", "program:ray", "program:bash"], ["program:vllm", "program:ray"]),
+        ({"engine": "sglang", "version": "0.5.23"}, ["module:sglang"], ["module:sglang"]),
+        (
+            {"args": {"chat-template": "/models/qwen/t.jinja"}},
+            ["program:vllm", "file:/models/qwen/t.jinja"],
+            ["program:vllm", "file:/models/qwen/t.jinja"],
+        ),
+    ],
+)
+def test_the_container_of_the_gate_looks_for_what_the_rank_runs(
+    keys: dict[str, Any], head: list[str], worker: list[str]
+) -> None:
+    found = locked(unit(**keys))
+    assert [gate_file(found, node)["container"]["looks"] for node in ("n0", "n1")] == [head, worker]
 
 
 def test_the_gate_of_a_unit_of_one_node_asks_for_no_fabric() -> None:
@@ -414,7 +450,7 @@ def test_an_image_and_a_model_that_the_lock_file_lacks_are_blockers() -> None:
 
 @pytest.mark.parametrize("value", ["a\nb", "a\0b"])
 def test_an_argument_that_cannot_be_a_line_is_a_blocker(value: str) -> None:
-    rack = loaded(text({"one": unit(args={"chat-template": "MARK"})}).replace("MARK", json.dumps(value)))
+    rack = loaded(text({"one": unit(args={"tokenizer-revision": "MARK"})}).replace("MARK", json.dumps(value)))
     assert rack.serving
     (line,) = desired.blockers(rack, rack.serving.units["one"], PINS, RECORDS)
     assert "serving.units.one.args: an argument has a line break, or a character that is no text; remove it" in line
@@ -464,7 +500,7 @@ def test_docker_gets_each_argument_as_it_is_declared(tmp_path: Path) -> None:
     script = tmp_path / "serve-run.sh"
     script.write_bytes(program.content)
     for value in HOSTILE:
-        found = locked(unit(args={"chat-template": value}))
+        found = locked(unit(args={"tokenizer-revision": value}))
         expected = launches(found.rack, found.unit, found.addresses, "100G", IMAGE_ID)[0].command[1:]
         assert any(value in word for word in expected)
         arguments = tmp_path / "one.args"
@@ -491,7 +527,7 @@ def test_the_program_refuses_to_run_without_arguments(tmp_path: Path, words: tup
 
 def test_no_declared_value_reaches_a_unit_of_systemd() -> None:
     for value in HOSTILE[1:]:
-        found = locked(unit(args={"chat-template": value}, probe={"answer": {"ask": "x", "say": "Zyx%n"}}))
+        found = locked(unit(args={"tokenizer-revision": value}, probe={"answer": {"ask": "x", "say": "Zyx%n"}}))
         for file in desired.files(found, "n0"):
             if file.path.startswith(SYSTEMD):
                 assert value not in file.content.decode().partition("\n")[2] or value in ("*",), file.path

@@ -198,12 +198,19 @@ def test_a_held_unit_is_brought_up_to_date_and_not_started(installed: ServingWor
     installed.write({"one": keyed(context=32768)})
     ended = installed.run()
     assert ended.failed == [], ended.log
-    assert "unit one: held: two ranks ended; `sparkrack serve start one` starts it" in ended.log
+    assert "unit one: held: two ranks ended; `sparkrack serve logs one` shows why" in ended.log
     for node in installed.nodes.values():
         assert "32768" in node.path("one.args").read_text()
     assert installed.nodes["n0"].calls("serve_keeper") == []
     ended = installed.run("dry")
     assert (ended.changing, "unit one: held" in ended.log) == (0, True)
+
+
+def test_a_unit_that_is_held_by_a_gate_may_be_started(installed: ServingWorld) -> None:
+    at_rest(installed, "held")
+    installed.nodes["n0"].record(state="held", reason="gate of n1: 12 GiB", cause="gate")
+    ended = installed.run("dry")
+    assert "unit one: held: gate of n1: 12 GiB; `sparkrack serve start one` starts it" in ended.log
 
 
 def test_a_unit_that_was_stopped_is_started_again(installed: ServingWorld) -> None:

@@ -1,0 +1,343 @@
+"""What poisons a start, or ends each one, is asked before it: on a node in a folder, with the thing broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving.serve_modules import FOLDER, serve_causes, serve_question, serve_start
+from tests.serving.test_gate import CUDA, IMAGE, GateNode
+
+TOGETHER = ("--together",)
+ALONE: dict[str, Any] = {"proof": None}
+GIB = 1 << 30
+LIBRARY = """
+#include <stddef.h>
+int cuInit(unsigned flags) { return INIT; }
+int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDeviceGetCount(int *count) { *count = COUNT; return 0; }
+int cuDeviceGet(int *device, int number) { *device = 0; return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) { *value = attribute == 18; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1; return 0; }
+int cuCtxSetCurrent(void *context) { return context != (void *)1; }
+int cuMemGetInfo_v2(size_t *free, size_t *total) { *free = 5ul << 32; *total = 6ul << 32; return 0; }
+int cuGetErrorName(int code, const char **name) { *name = "CUDA_ERROR_OF_TEST"; return 0; }
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GateNode:
+    made = GateNode(tmp_path)
+    monkeypatch.setitem(serve_question.ENVIRONMENT, "PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    return made
+
+
+def meminfo(node: GateNode, free: int, available: int) -> None:
+    rows = {"MemTotal:      ": 128, "MemFree:": free, "MemAvailable:": available}
+    node.file("proc/meminfo", "".join(f"{name} {gib << 20} kB\n" for name, gib in rows.items()))
+
+
+def cuda(node: GateNode, free: int, integrated: int = 1, driver: int = 13000) -> None:
+    answer = json.dumps({"driver": driver, "integrated": integrated, "free": free * GIB})
+    node.command(CUDA, f"echo '{answer}'")
+
+
+def docker(node: GateNode, run: str, environment: list[str] | None = None) -> None:
+    node.command("docker", f"case $1 in image) echo '{IMAGE} {json.dumps(environment)}' ;; run) {run} ;; esac")
+
+
+# The container
+
+
+def test_a_container_as_the_rank_s_is_runs_once_before_a_start(
+    node: GateNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
+    calls = node.calls("docker")
+    place = calls.index("rm --force sparkrack-qwen-gate")
+    wanted = f"run --rm --name sparkrack-qwen-gate --gpus all --entrypoint python3 {IMAGE} -c import importlib.util, os"
+    assert calls[place + 1].startswith(wanted)
+    node.calls_file.unlink()
+    assert node.gate(capsys) == "ready"
+    assert not any(call.startswith("run ") for call in node.calls("docker"))
+
+
+def test_a_gpu_is_asked_for_in_the_container_of_a_node_that_has_cuda(
+    node: GateNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
+    assert "program:vllm cuda" not in node.calls_file.read_text()
+    node.file("usr/lib/aarch64-linux-gnu/libcuda.so.1", "")
+    assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
+    assert "program:vllm cuda" in node.calls_file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        (
+            "echo 'docker: unresolvable CDI devices runtime.nvidia.com/gpu=all: unknown' >&2; exit 125",
+            (
+                "docker gave the container no GPU (unresolvable CDI devices runtime.nvidia.com/gpu=all: unknown); "
+                "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"
+            ),
+        ),
+        (
+            "echo 'the image has no program ray' >&2; exit 1",
+            (
+                "the image does not have the program of the engine (the image has no program ray); use an image that "
+                "has it; vllm-ray needs one with Ray"
+            ),
+        ),
+        (
+            "echo 'CUDA answers 803 (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)' >&2; exit 1",
+            (
+                "the image wants another driver than the node has (CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)); use an image "
+                "for this driver, or declare driver.version"
+            ),
+        ),
+        ("exit 9", "exit code 9"),
+    ],
+)
+def test_a_container_that_fails_is_the_reason(
+    node: GateNode, capsys: pytest.CaptureFixture[str], script: str, reason: str
+) -> None:
+    docker(node, script)
+    assert node.gate(capsys, *TOGETHER, **ALONE) == f"no container of the image can run a rank: {reason}"
+    assert node.calls("memory-gate") == []
+
+
+def test_a_container_that_hangs_is_removed(
+    node: GateNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve_start, "CONTAINER_LIMIT", 0.5)
+    docker(node, "exec sleep 600")
+    assert "has not answered within 0.5 s" in node.gate(capsys, *TOGETHER, **ALONE)
+    assert node.calls("docker")[-1] == "rm --force sparkrack-qwen-gate"
+
+
+def look(*words: str, **environment: str) -> tuple[int, str]:
+    """Run the program of the container."""
+    command = [sys.executable, "-c", serve_start.LOOK, *words]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+    return done.returncode, done.stderr.strip()
+
+
+def test_the_program_of_the_container_finds_what_is_missing() -> None:
+    assert look("program:sh", "module:json", "file:/usr", "program:env") == (0, "")
+    assert look("program:sh", "program:no-ray") == (1, "the image has no program no-ray")
+    assert look("module:no_sglang") == (1, "the image has no module no_sglang")
+    assert look("file:/models/qwen/t.jinja") == (1, "the container has no file /models/qwen/t.jinja")
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Any:
+    """Return a function that builds a libcuda.so.1 which answers so, and returns the environment that finds it."""
+    compiler = shutil.which("cc")
+    if not compiler:
+        pytest.skip("no C compiler is installed")
+
+    def build(init: int = 0, count: int = 1) -> dict[str, str]:
+        (tmp_path / "cuda.c").write_text(LIBRARY.replace("INIT", str(init)).replace("COUNT", str(count)))
+        words = [compiler, "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(tmp_path / "cuda.c")]
+        subprocess.run(words, check=True)
+        return {"LD_LIBRARY_PATH": str(tmp_path)}
+
+    return build
+
+
+def test_the_program_of_the_container_asks_cuda(library: Any) -> None:
+    assert look("cuda", **library()) == (0, "")
+    assert look("cuda", **library(init=803)) == (1, "CUDA answers 803 (CUDA_ERROR_OF_TEST)")
+    assert look("cuda", **library(count=0)) == (1, "CUDA shows no GPU")
+
+
+def test_the_program_of_the_node_reports_what_cuda_has(library: Any) -> None:
+    command = [sys.executable, "-B", str(FOLDER / "serve_cuda.py")]
+
+    def ask(**environment: str) -> tuple[int, str]:
+        done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+        return done.returncode, done.stdout + done.stderr
+
+    assert ask(**library()) == (0, '{"driver": 13000, "integrated": 1, "free": 21474836480}\n')
+    assert ask(**library(init=999)) == (1, "cuInit fails with 999 (CUDA_ERROR_OF_TEST)\n")
+
+
+# The kernel's log
+
+NO_MEMORY = "NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from _mem"
+
+
+def test_a_driver_that_has_failed_since_the_boot_is_refused(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    node.command("journalctl", f"echo '2026-11-23T21:18:04+0000 spark1 kernel: {NO_MEMORY}'")
+    assert node.gate(capsys, *TOGETHER, **ALONE) == (
+        f"the GPU's driver ran out of memory at 2026-11-23T21:18:04+0000, since this boot ({NO_MEMORY[:97]}...); "
+        "restart the node, or use --anyway"
+    )
+    assert node.calls("journalctl") == [
+        f"--dmesg --boot --output=short-iso --no-pager --grep={serve_causes.DRIVER_FAULT}"
+    ]
+    assert not any(call.startswith("run ") for call in node.calls("docker"))
+    assert node.gate(capsys, *TOGETHER, "--anyway", **ALONE) == "ready"
+    assert node.gate(capsys) == "ready", "the gate before the rank itself asks for it no more"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "exit 1",
+        "exit 0",
+        "echo '-- No entries --'; exit 1",
+        "echo '2026-11-23T21:18:04+0000 spark1 kernel: NVRM: Xid (PCI:000f:01:00): 45, pid=7, Ch 00000008'",
+        "echo 'Journal file /var/log/journal/1/system@2.journal~ is truncated, ignoring file.' >&2; exit 1",
+    ],
+)
+def test_a_kernel_log_without_such_a_line_is_no_reason(
+    node: GateNode, capsys: pytest.CaptureFixture[str], script: str
+) -> None:
+    node.command("journalctl", script)
+    assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
+
+
+@pytest.mark.parametrize("script", ["exit 2", "echo 'Compiled without pattern matching support' >&2; exit 1"])
+def test_a_kernel_log_that_cannot_be_read_is_refused(
+    node: GateNode, capsys: pytest.CaptureFixture[str], script: str
+) -> None:
+    node.command("journalctl", script)
+    assert node.gate(capsys, *TOGETHER, **ALONE).startswith("the kernel's log cannot be read: ")
+
+
+BOOT = "0123456789abcdef" * 2
+JOURNAL_REMOTE = Path("/lib/systemd/systemd-journal-remote")
+
+
+@pytest.mark.skipif(not JOURNAL_REMOTE.exists(), reason="systemd-journal-remote is not installed")
+@pytest.mark.parametrize(
+    ("logged", "found"),
+    [
+        (NO_MEMORY, True),
+        ("NVRM: Xid (PCI:000f:01:00): 79, pid=7, GPU has fallen off the bus.", True),
+        ("NVRM: Xid (PCI:000f:01:00): 45, pid=7, Ch 00000008", False),
+        ("NVRM: Xid (PCI:000f:01:00): 43, pid=7, Ch 00000008", False),
+        ("NVRM: loading NVIDIA UNIX Open Kernel Module", False),
+    ],
+)
+def test_the_real_journalctl_finds_the_same_lines(
+    node: GateNode, capsys: pytest.CaptureFixture[str], logged: str, found: bool
+) -> None:
+    times = f"__REALTIME_TIMESTAMP=1700000000000000\n__MONOTONIC_TIMESTAMP=1\n_BOOT_ID={BOOT}"
+    entry = f"{times}\n_TRANSPORT=kernel\nSYSLOG_IDENTIFIER=kernel\n_HOSTNAME=spark1\nMESSAGE={logged}\n\n"
+    journal = node.root / "kernel.journal"
+    words = [str(JOURNAL_REMOTE), f"--output={journal}", "-"]
+    subprocess.run(words, input=entry, text=True, check=True, capture_output=True)
+    node.command("journalctl", f'exec /usr/bin/journalctl --file={journal} "$@" --boot={BOOT}')
+    reason = node.gate(capsys, *TOGETHER, **ALONE)
+    assert (" since this boot " in reason) == found, reason
+    if found:
+        assert logged[:90] in reason
+        assert " at 2023-11-1" in reason
+    else:
+        assert reason == "ready"
+
+
+# CUDA's free memory
+
+
+def test_memory_that_the_driver_keeps_is_refused(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    meminfo(node, 100, 101)
+    cuda(node, 60)
+    kept = "CUDA has 60.0 GiB free, the kernel 100.0: the driver keeps memory of what ran before"
+    assert node.gate(capsys, *TOGETHER, **ALONE) == f"{kept}; restart the node, or use --anyway"
+    assert node.gate(capsys, *TOGETHER, "--anyway", **ALONE) == f"ready; {kept}"
+    assert node.gate(capsys) == "ready"
+
+
+@pytest.mark.parametrize(
+    ("free", "available", "cuda_free", "integrated"),
+    [(100, 101, 93, 1), (40, 101, 40, 1), (100, 101, 79, 0)],
+    ids=["a context and the engine's own", "cached files, which CUDA counts as used", "a GPU with its own memory"],
+)
+def test_memory_that_is_in_use_or_cached_is_no_reason(
+    node: GateNode,
+    capsys: pytest.CaptureFixture[str],
+    free: int,
+    available: int,
+    cuda_free: int,
+    integrated: int,
+) -> None:
+    meminfo(node, free, available)
+    cuda(node, cuda_free, integrated)
+    assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [
+        ("echo 'libcuda.so.1: cannot open shared object file' >&2; exit 3", "the node has no libcuda.so.1"),
+        ("echo 'cuInit fails with 999 (CUDA_ERROR_UNKNOWN)' >&2; exit 1", "cuInit fails with 999 (CUDA_ERROR_UNKNOWN)"),
+        ("echo nothing", "nothing"),
+    ],
+)
+def test_what_cuda_does_not_report_is_a_remark_and_no_refusal(
+    node: GateNode, capsys: pytest.CaptureFixture[str], script: str, why: str
+) -> None:
+    node.command(CUDA, script)
+    assert node.gate(capsys, *TOGETHER, **ALONE) == f"ready; CUDA's free memory is unknown: {why}"
+
+
+def test_a_cuda_that_hangs_is_refused(
+    node: GateNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve_start, "CUDA_LIMIT", 0.5)
+    node.command(CUDA, "exec sleep 600")
+    assert node.gate(capsys, *TOGETHER, **ALONE).endswith("has not answered within 0.5 s; restart the node")
+
+
+# The driver that the image asks for
+
+
+@pytest.mark.parametrize(
+    ("required", "accepted"),
+    [
+        ("", True),
+        ("cuda>=9.0", True),
+        ("cuda>=13.0", True),
+        ("cuda>=13.2", False),
+        ("cuda>=13.2 driver>=590", False),
+        ("cuda>=13.2 driver>=580", True),
+        ("cuda>=13.2 driver>=580,driver<581", True),
+        ("cuda>=13.2 driver>=535,driver<536", False),
+        ("cuda>=13.2 brand=tesla,driver>=535,driver<536 brand=unknown,driver>=580,driver<581", True),
+        ("driver>=580.160", False),
+        ("arch=sm_121", True),
+    ],
+)
+def test_an_image_for_another_driver_is_refused(
+    node: GateNode, capsys: pytest.CaptureFixture[str], required: str, accepted: bool
+) -> None:
+    docker(node, ":", [f"NVIDIA_REQUIRE_CUDA={required}"])
+    node.command("nvidia-smi", "case $1 in *driver*) echo 580.159.03 ;; *pstate*) echo 'P8, 208, Active' ;; esac")
+    expected = (
+        f"the image asks for {required} (NVIDIA_REQUIRE_CUDA), the node has driver 580.159.03 with CUDA 13.0; use an "
+        "image for this driver, or declare driver.version"
+    )
+    assert node.gate(capsys, *TOGETHER, **ALONE) == ("ready" if accepted else expected)
+
+
+def test_an_image_that_is_built_for_a_later_driver_is_a_remark(
+    node: GateNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """NVIDIA's images require cuda>=9.0 and say in CUDA_DRIVER_VERSION what they are built for."""
+    node.command("nvidia-smi", "case $1 in *driver*) echo 580.159.03 ;; *pstate*) echo 'P8, 208, Active' ;; esac")
+    docker(node, ":", ["NVIDIA_REQUIRE_CUDA=cuda>=9.0", "CUDA_DRIVER_VERSION=590.48.01"])
+    told = "ready; the image is built for driver 590.48.01, the node has 580.159.03"
+    assert node.gate(capsys, *TOGETHER, **ALONE) == told
+    docker(node, ":", ["CUDA_DRIVER_VERSION=580.95.05"])
+    assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
