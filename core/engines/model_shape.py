@@ -35,7 +35,16 @@ KNOWN_ARCHITECTURES = frozenset(
         ),
         *("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe", "qwen3_vl"),
         *("qwen3_vl_moe", "qwen3_next", "qwen3_5", "qwen3_5_moe"),
-        *("deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "glm4", "glm4_moe", "glm_moe_dsa"),
+        *(
+            "deepseek_v2",
+            "deepseek_v3",
+            "deepseek_v32",
+            "deepseek_v4",
+            "glm4",
+            "glm4_moe",
+            "glm4_moe_lite",
+            "glm_moe_dsa",
+        ),
         *("kimi_k2", "kimi_k25", "kimi_linear", "minimax_m2", "minimax_m3", "minimax_m3_vl", "nemotron_h"),
         *("step3p5", "step3p7"),
     ]
