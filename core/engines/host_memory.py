@@ -88,6 +88,7 @@ UNKNOWN: Mapping[Engine, Mapping[str, str]] = {
         "offload-group-size": "keeps layers of the model in host memory",
         "lmcache-config-file": "has the size of a cache in host memory",
         "enable-mm-global-cache": "has a cache in host memory",
+        "enable-draft-weights-cpu-backup": "keeps the weights of the draft once more",
         "kt-weight-path": "keeps experts in host memory",
         "kt-amx-weight-path": "keeps experts in host memory",
         "kt-num-gpu-experts": "keeps experts in host memory",

@@ -19,26 +19,14 @@ Format = Literal["bf16", "fp8", "mxfp4", "nvfp4", "int4"]
 UnknownPart = Literal["weights", "cache"]
 
 KNOWN_ARCHITECTURES = frozenset(
-    [
-        *(
-            "llama",
-            "llama4",
-            "mistral",
-            "mistral3",
-            "mixtral",
-            "gemma2",
-            "gemma3",
-            "gemma4",
-            "gpt_oss",
-            "seed_oss",
-            "phi3",
-        ),
-        *("qwen2", "qwen2_moe", "qwen2_vl", "qwen2_5_vl", "qwen3", "qwen3_moe", "qwen3_vl"),
-        *("qwen3_vl_moe", "qwen3_next", "qwen3_5", "qwen3_5_moe"),
-        *("deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "glm4", "glm4_moe", "glm_moe_dsa"),
-        *("kimi_k2", "kimi_k25", "kimi_linear", "minimax_m2", "minimax_m3", "minimax_m3_vl", "nemotron_h"),
-        *("step3p5", "step3p7"),
-    ]
+    name
+    for family in (
+        "llama llama4 mistral mistral3 ministral3 mixtral gemma2 gemma3 gemma4 gpt_oss seed_oss phi3",
+        "qwen2 qwen2_moe qwen2_vl qwen2_5_vl qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_next qwen3_5 qwen3_5_moe",
+        "deepseek_v2 deepseek_v3 deepseek_v32 deepseek_v4 glm4 glm4_moe glm4_moe_lite glm_moe_dsa",
+        "kimi_k2 kimi_k25 kimi_linear minimax_m2 minimax_m3 minimax_m3_vl nemotron_h step3p5 step3p7",
+    )
+    for name in family.split()
 )
 """The kinds of models (`model_type`, without `_text` at its end) whose weights and cache this module counts."""
 _LAYER_KINDS: Mapping[str, str] = {

@@ -118,7 +118,6 @@ TAKES_NONE: dict[Engine, frozenset[str]] = {
             "enable-memory-saver",
             "enable-unified-memory",
             "disaggregation-decode-host-receive-threshold",
-            "enable-draft-weights-cpu-backup",
             "hicache-host-memory-fraction",
             "hicache-host-memory-mode",
             "hicache-io-backend",
