@@ -732,7 +732,7 @@ def notes(file: str, tmp_path: Path, models: Any = None, units: Any = None) -> l
             ],
         ),
         (
-            {"args": {"speculative-config": {"method": "eagle3", "model": "o/draft", "num_speculative_tokens": 3}}},
+            {"args": {"speculative-config": {"method": "eagle3", "model": "/opt/draft", "num_speculative_tokens": 3}}},
             RECORDS,
             [
                 (
