@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import FOLDER, serve_gate, serve_proof, serve_question, serve_start
+from tests.serving.serve_modules import FOLDER, serve_gate, serve_proof, serve_question, serve_start, serve_unit
 from tests.serving.test_gate import (
     CUDA,
     GATE_PROGRAMS,
@@ -168,6 +169,30 @@ def _other_server(stage: Stage) -> dict[str, Any]:
     return changes
 
 
+def _refusing_peer(stage: Stage) -> dict[str, Any]:
+    """The gate of the peer has told why it refuses, and has ended."""
+    wanted = stage.peer(secret="")["proof"]
+    stage.patch.setattr(serve_proof, "MEETING_LIMIT", 60.0)
+    half = {"peer": "spark2", "half": "enp1s0f1np1", "device": "x", "address": "127.0.0.1", "port": 18608}
+    reason = "RDMA over enp9 to spark1 carries 13.2 Gbit/s, at least 80 are expected; reboot both ends"
+    content = {"kind": "done", "unit": "qwen", "sender": "spark2", "refusal": reason}
+
+    def tell() -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            try:
+                serve_unit.ask_at(("127.0.0.1", wanted["meeting_port"]), SECRET.encode(), content, 20, "127.0.0.1")
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return
+
+    teller = threading.Thread(target=tell)
+    teller.start()
+    stage.stack.callback(teller.join)
+    return {"proof": wanted | {"receives": [half]}}
+
+
 def _full_disk(stage: Stage) -> dict[str, Any]:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -268,6 +293,7 @@ TABLE: dict[str, Refusal] = {
     "proof, alone": Refusal(lambda s: s.peer(secret=""), "within 0 s", "look at `journalctl -u"),
     "proof, stranger": Refusal(lambda s: s.peer(secret="x" * 32), "within 0 s", "look at `journalctl -u"),
     "proof, server": Refusal(_other_server, "the challenge has the wrong form", "run `sparkrack apply --only serving`"),
+    "proof, refusing": Refusal(_refusing_peer, "refuses: RDMA over enp9 to spark1 carries 13.2", "reboot both ends"),
     "proof, peer": Refusal(_peer_without_carrier, "enp9/carrier_changes", "verify --only fabric`"),
     "proof, listener": Refusal(_deaf_tool, "port 18600 within 0.3 s", "look at `rdma link`"),
     "proof, receiver": Refusal(
