@@ -323,6 +323,39 @@ ENDS = {
 }
 
 
+EMPTY = f"grep -q 'populated 0' /sys/fs/cgroup/sparkrack.slice/sparkrack-{UNIT}.slice/cgroup.events"
+
+
+@pytest.mark.soak
+def test_a_unit_is_not_down_before_the_engine_of_a_stopped_docker_has_ended(served: ServedRack) -> None:
+    assert served.up()["state"] == "ready"
+    served.rack.ssh(WORKER, "kill -STOP $(pgrep -xo dockerd)")
+    try:
+        served.rack.ssh(HEAD, f"{KEEPER} down")
+        served.wait("down")
+        # A slice without processes may be gone.
+        left = f"[ ! -e /sys/fs/cgroup/sparkrack.slice/sparkrack-{UNIT}.slice ] || {EMPTY} || echo left"
+        assert served.rack.ssh(WORKER, left) == ""
+        said = served.rack.ssh(WORKER, f"journalctl -q -o cat -u {SERVICE}-tether")
+        assert "docker has not ended the container: the kernel ends " in said
+    finally:
+        served.rack.ssh(WORKER, "kill -CONT $(pgrep -xo dockerd)")
+    # The container has --rm: docker removes it when it sees its end.
+    served.rack.ssh(WORKER, 'for _ in $(seq 60); do [ -n "$(docker ps --all --quiet)" ] || break; sleep 1; done')
+    served.nothing_is_left()
+
+
+@pytest.mark.soak
+def test_a_docker_that_is_killed_leaves_no_engine(served: ServedRack) -> None:
+    assert served.up()["state"] == "ready"
+    served.rack.ssh(WORKER, "kill -KILL $(pgrep -xo dockerd)")
+    record = served.wait("held")
+    assert f"{WORKER} (rank 1)" in record["reason"]
+    # systemd starts docker again, which removes the container.
+    served.rack.ssh(WORKER, 'for _ in $(seq 60); do [ -n "$(docker ps --all --quiet)" ] || break; sleep 1; done')
+    served.nothing_is_left()
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ENDS)
 def test_what_ends_a_rank_ends_the_unit(served: ServedRack, name: str) -> None:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_hang, serve_lifecycle, serve_tether
-from tests.serving.serving_rack import ServingRack
+from tests.serving.serve_modules import FOLDER, serve_hang, serve_lifecycle, serve_tether
+from tests.serving.serving_rack import UNIT_FILES, ServingRack
 from tests.serving.test_lifecycle import SteppedUnit
 from tests.serving.test_slice import finishes
 from tests.serving.test_tether import LoneTether
@@ -112,6 +112,24 @@ def test_the_evidence_of_a_rank_that_spins(
     assert found["nccl"] == [
         {"path": str(library), "build_id": expected, "bytes": library.stat().st_size, "pids": [spinning]}
     ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="capabilities need root and setpriv")
+def test_the_capabilities_of_the_tether_are_enough_for_stacks_and_maps(tmp_path: Path, spinning: int) -> None:
+    """With those of its service alone; the engine has others, as in a container."""
+    text = (UNIT_FILES / "sparkrack-serve-tether.service").read_text()
+    (names,) = [row.partition("=")[2] for row in text.splitlines() if row.startswith("CapabilityBoundingSet=")]
+    bound = ",".join(["-all", *(f"+{name.removeprefix('CAP_').lower()}" for name in names.split())])
+    group = tmp_path / "cgroups/sparkrack.slice/sparkrack-qwen.slice"
+    group.mkdir(parents=True)
+    (group / "cgroup.procs").write_text(f"{spinning}\n")
+    words = [sys.executable, str(FOLDER / "serve_hang.py"), "qwen", "spark1", str(tmp_path / "hang.json")]
+    words += ["--seconds=2", f"--cgroups={tmp_path}/cgroups"]
+    subprocess.run(["setpriv", f"--bounding-set={bound}", "--no-new-privs", *words], check=True, timeout=120)
+    found = json.loads((tmp_path / "hang.json").read_text())
+    assert [one["pids"] for one in found["nccl"]] == [[spinning]]
+    thread = found["processes"][0]["busy"][0]
+    assert not [key for key, value in thread.items() if "denied" in str(value) or "not permitted" in str(value)]
 
 
 def test_a_part_that_gives_no_answer_is_named_and_takes_no_other_along(
