@@ -252,7 +252,8 @@ def test_a_record_that_cannot_be_read_is_unknown(installed: ServingWorld) -> Non
             record.write_bytes(content.encode(errors="surrogateescape"))
             ended = installed.run("dry")
             assert ended.failed == ["n0"]
-            assert "serving-records: /var/lib/sparkrack/serve/one.json is not the record of a keeper" in ended.log
+            assert "serving-records: /var/lib/sparkrack/serve/one.json is not the record of a keeper; " in ended.log
+            assert "sparkrack-serve-one-tether.service`), remove the file, and run again" in ended.log
             assert sent(installed) == [0, 0]
 
 
