@@ -165,7 +165,11 @@ class ServingFacts:
         """What the keeper of a unit keeps here. Raises ValueError for a file that it did not write."""
         if unit not in self._records:
             return KeeperRecord()
-        fault = f"{RECORDS}: {STATE_FOLDER}/{unit}.json is not the record of a keeper"
+        services = f"{desired.unit_service(unit, '-keeper')} {desired.unit_service(unit, '-tether')}"
+        fault = (
+            f"{RECORDS}: {STATE_FOLDER}/{unit}.json is not the record of a keeper; stop keeper and tethers on all "
+            f"nodes (`systemctl stop {services}`), remove the file, and run again"
+        )
         try:
             values = json.loads(base64.b64decode(self._records[unit], validate=True))
         except (binascii.Error, ValueError, RecursionError):

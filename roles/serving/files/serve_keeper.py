@@ -354,6 +354,8 @@ class Prober:
     def _remark(self, text: str) -> None:
         """Say what is wrong with the probe itself, once; an empty text ends it."""
         with self.lock:
+            if self.lifecycle.record.state not in RUNNING:
+                return
             before, self.lifecycle.remark = self.lifecycle.remark, line(text)
         if before != line(text):
             log(text or "completions can be asked for again")

@@ -98,7 +98,7 @@ def test_a_plan_sends_nothing_and_names_everything(world: ServingWorld) -> None:
         f"write /{ETC}/",
         f"enable {TETHER}",
         f"start {KEEPER}",
-        "start unit one: a completion proves it, within 1800 s",
+        "start unit one: a completion proves it, within 5400 s",
     ):
         assert text in ended.log
 
@@ -259,7 +259,8 @@ def test_a_record_that_cannot_be_read_is_unknown(installed: ServingWorld) -> Non
             record.write_bytes(content.encode(errors="surrogateescape"))
             ended = installed.run("dry")
             assert ended.failed == ["n0"]
-            assert "serving-records: /var/lib/sparkrack/serve/one.json is not the record of a keeper" in ended.log
+            assert "serving-records: /var/lib/sparkrack/serve/one.json is not the record of a keeper; " in ended.log
+            assert "sparkrack-serve-one-tether.service`), remove the file, and run again" in ended.log
             assert sent(installed) == [0, 0]
 
 
