@@ -257,6 +257,20 @@ def test_slice_and_services_name_every_address_of_the_nodes_and_no_other() -> No
             assert set(allowed.split()) == own | direct, (node, name)
 
 
+def test_the_server_of_the_watch_reaches_the_head_and_no_other_rank() -> None:
+    keys = unit(nodes=["n0", "n1"], api={"listen": "management"})
+    for listen, watch, node, reached in (
+        ("management", {"server": "n2"}, "n0", True),
+        ("management", {"server": "n2"}, "n1", False),
+        ("management", None, "n0", False),
+        ("local", {"server": "n2"}, "n0", False),
+    ):
+        sections = {"watch": watch} if watch else {}
+        found = locked({**keys, "api": {"listen": listen}}, 3, **sections)
+        text = content(desired.files(found, node), "sparkrack-one.slice")
+        assert ("10.77.0.13" in text) is reached, (listen, watch, node)
+
+
 def test_the_ceiling_of_the_slice_is_that_of_the_container() -> None:
     found = locked(docker={"memory": "90G"})
     assert "\nMemoryMax=90G\nMemorySwapMax=0\n" in content(desired.files(found, "n0"), "sparkrack-one.slice")
