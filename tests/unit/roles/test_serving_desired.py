@@ -257,6 +257,36 @@ def test_systemd_takes_the_units_and_only_good_ones(tmp_path: Path, name: str) -
         assert verdict("MemoryMax=", "MemoryMux=") != 0
 
 
+def test_slice_and_services_name_every_address_of_the_nodes_and_no_other() -> None:
+    found = locked(unit(nodes=["n0", "n1"], api={"listen": "management", "direct": ["10.9.0.0/16"]}), 3)
+    own = {"localhost"}
+    for number in (1, 2):
+        own |= {f"10.77.0.1{number}", f"192.168.100.{number}", f"192.168.101.{number}"}
+    for node, services in (("n0", ("", "-tether", "-keeper")), ("n1", ("", "-tether"))):
+        files = desired.files(found, node)
+        names = [*(f"sparkrack-serve-one{suffix}.service" for suffix in services), "sparkrack-one.slice"]
+        for name in names:
+            text = content(files, name)
+            assert "\nIPAddressDeny=any\n" in text, name
+            (allowed,) = re.findall(r"^IPAddressAllow=(.+)$", text, re.MULTILINE)
+            direct = {"10.9.0.0/16"} if (node, name) == ("n0", "sparkrack-one.slice") else set()
+            assert set(allowed.split()) == own | direct, (node, name)
+
+
+def test_the_server_of_the_watch_reaches_the_head_and_no_other_rank() -> None:
+    keys = unit(nodes=["n0", "n1"], api={"listen": "management"})
+    for listen, watch, node, reached in (
+        ("management", {"server": "n2"}, "n0", True),
+        ("management", {"server": "n2"}, "n1", False),
+        ("management", None, "n0", False),
+        ("local", {"server": "n2"}, "n0", False),
+    ):
+        sections = {"watch": watch} if watch else {}
+        found = locked({**keys, "api": {"listen": listen}}, 3, **sections)
+        text = content(desired.files(found, node), "sparkrack-one.slice")
+        assert ("10.77.0.13" in text) is reached, (listen, watch, node)
+
+
 def test_the_ceiling_of_the_slice_is_that_of_the_container() -> None:
     found = locked(docker={"memory": "90G"})
     assert "\nMemoryMax=90G\nMemorySwapMax=0\n" in content(desired.files(found, "n0"), "sparkrack-one.slice")

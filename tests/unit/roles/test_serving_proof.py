@@ -20,7 +20,7 @@ from roles.serving import verify
 from tests.unit.model.serving_racks import unit
 from tests.unit.ops.shells import stand_in
 from tests.unit.roles.serving_nodes import ETC, ServingNode, ServingWorld
-from tests.unit.roles.serving_units import KEY
+from tests.unit.roles.serving_units import KEY, locked
 
 PROGRAMS = "usr/local/lib/sparkrack/serve"
 FABRIC, INFINIBAND = "etc/sparkrack/fabric.env", "sys/class/infiniband"
@@ -211,6 +211,24 @@ def test_each_thing_broken(world: ServingWorld, break_it: Callable[..., object],
     found = failures(world)
     assert len(found) == 1, found
     assert found[0].startswith(line)
+
+
+@pytest.mark.parametrize(
+    ("rc", "shown", "said"),
+    [
+        (0, "ray, version 2.60.0", "n0: unit one: Ray 2.60.0 asks for the token"),
+        (0, "ray, version 2.52.1", "n0: unit one: Ray 2.52.1 asks for the token"),
+        (0, "ray, version 2.51.9", "n0: unit one: Ray 2.51.9 asks for no token"),
+        (127, "", "n0: unit one: the image does not say which Ray it has"),
+    ],
+)
+def test_the_ray_of_an_image_says_whether_it_asks_for_the_token(rc: int, shown: str, said: str) -> None:
+    rack = locked(unit(engine="vllm-ray")).rack
+    kept: list[tuple[str, object]] = []
+    machine: Any = SimpleNamespace(run=lambda _: SimpleNamespace(rc=rc, stdout=shown, stderr=""))
+    verify.test_ray_of_the_image_asks_for_the_token(rack.nodes["n0"], machine, rack, CheckReporter(kept))
+    ((kind, text),) = kept
+    assert (kind, str(text).startswith(said)) == ("note", True), text
 
 
 @pytest.mark.parametrize(("guarded", "status"), [(True, 401), (False, 200)])
