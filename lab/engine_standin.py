@@ -314,7 +314,10 @@ class StandInApi(BaseHTTPRequestHandler):
             self._answer(500, {"error": "EngineDeadError"})
         elif chat:
             asked = [message["content"] for message in body.get("messages", ())]
-            message: dict[str, Any] = {"role": "assistant", "content": self._text(ANSWERS.get("".join(asked[-1:]), "a"))}
+            message: dict[str, Any] = {
+                "role": "assistant",
+                "content": self._text(ANSWERS.get("".join(asked[-1:]), "a")),
+            }
             if "tools" in body and self.engine.given.tool_call_parser:
                 function = {"name": body["tools"][0]["function"]["name"], "arguments": '{"a": 2, "b": 2}'}
                 message = {

@@ -1,7 +1,7 @@
 """Makes a model of 5 MB that continues each prompt with a 4 and then ends, with one token a byte: tiny_model.py FOLDER.
 
-Needs torch and transformers. The layers compute, but what they add is multiplied by 0: the next token depends on the last
-one alone. So the answer to 2+2= is known, and to a chat as well.
+Needs torch and transformers. The layers compute, but what they add is multiplied by 0: the next token depends on the
+last one alone. So the answer to 2+2= is known, and to a chat as well.
 """
 
 from __future__ import annotations

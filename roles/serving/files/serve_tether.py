@@ -127,7 +127,9 @@ class ServeTask:
 class Tether:
     """The loop of one rank."""
 
-    def __init__(self, unit: ServedUnit, rank: ServedRank, folder: str, boot_file: str, rdma: tuple[str, str] = RDMA) -> None:
+    def __init__(
+        self, unit: ServedUnit, rank: ServedRank, folder: str, boot_file: str, rdma: tuple[str, str] = RDMA
+    ) -> None:
         """`rdma`: the file that names the RDMA devices, and the folder of their counters."""
         self.unit, self.rank, self._rdma = unit, rank, rdma
         self.secret = read_secret(unit)
