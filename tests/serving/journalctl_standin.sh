@@ -1,4 +1,5 @@
-# journalctl KERNEL-LOG SERVICE-LOG OPTION...: the log of the kernel with --dmesg, else that of the service.
+#!/bin/sh
+# Stand-in for journalctl KERNEL-LOG SERVICE-LOG OPTION...: the log of the kernel with --dmesg, else that of the service.
 case " $* " in
     *" --dmesg "*) [ ! -e "$1" ] || cat "$1" ;;
     *) [ ! -e "$2" ] || cat "$2" ;;

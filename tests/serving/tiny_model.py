@@ -1,6 +1,7 @@
-"""Makes a model of 5 MB whose every next token is a 4, with one token a byte: tiny_model.py FOLDER.
+"""Makes a model of 5 MB that continues each prompt with a 4 and then ends, with one token a byte: tiny_model.py FOLDER.
 
-Needs torch and transformers. The layers compute, but what they add is multiplied by 0; so the answer to 2+2= is known.
+Needs torch and transformers. The layers compute, but what they add is multiplied by 0: the next token depends on the
+last one alone. So the answer to 2+2= is known, and to a chat as well.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ def main(folder: str) -> None:
     tokenizer = Tokenizer(models.BPE({word: number for number, word in enumerate(words)}, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>").save_pretrained(folder)
+    chats = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
+    chats.chat_template = "{% for message in messages %}{{ message['content'] }}{% endfor %}"
+    chats.save_pretrained(folder)
     config = LlamaConfig(
         vocab_size=VOCABULARY,
         hidden_size=256,
@@ -34,9 +37,13 @@ def main(folder: str) -> None:
     )
     model = LlamaForCausalLM(config)
     with torch.no_grad():
-        model.model.embed_tokens.weight.fill_(1)
-        model.lm_head.weight.zero_()
-        model.lm_head.weight[words.index(ANSWER)] = 1
+        # A 4 and the other tokens are ones in another half of the vector: the end follows a 4, a 4 follows the others.
+        half = config.hidden_size // 2
+        embedded, scores = model.model.embed_tokens.weight.zero_(), model.lm_head.weight.zero_()
+        embedded[:, half:] = 1
+        embedded[words.index(ANSWER), half:], embedded[words.index(ANSWER), :half] = 0, 1
+        scores[words.index(ANSWER), half:] = 1
+        scores[words.index("</s>"), :half] = 1
         for layer in model.model.layers:
             layer.self_attn.o_proj.weight.zero_()
             layer.mlp.down_proj.weight.zero_()

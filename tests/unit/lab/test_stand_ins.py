@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from lab import rdma_standin
 from lab.fake_hardware import state
 from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import rooted, run, stand_in
@@ -174,3 +178,36 @@ def test_what_booted_is_the_newest_that_is_installed(
     for name, value in (("kernel", kernel), ("driver", driver)):
         file = tmp_path / "run/sparkrack-lab" / name
         assert (file.read_text().strip() if file.exists() else None) == value
+
+
+def test_what_ranks_say_to_one_another_moves_the_counters_of_their_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counters = tmp_path / "run/sparkrack-lab/class/infiniband/rocep1s0f1/ports/1/counters"
+    counters.mkdir(parents=True)
+    names = ("port_xmit_data", "port_rcv_data")
+    for name in names:
+        (counters / name).write_text("7\n")
+    at = f"sparkrack-test-{os.getpid()}"
+    text = (TOOLS / "rdma-counters").read_text().replace("/run/", f"{tmp_path}/run/").replace("sparkrack-lab-rdma", at)
+    monkeypatch.setattr(rdma_standin, "COUNTS", f"\0{at}")
+    monkeypatch.setenv("NCCL_IB_HCA", "=rocep1s0f1,absent")
+    monkeypatch.delenv("STANDIN_RDMA", raising=False)
+    program = subprocess.Popen([sys.executable, "-c", text])
+
+    def counted() -> list[int]:
+        return [int((counters / name).read_text()) for name in names]
+
+    try:
+        until = time.monotonic() + 120
+        while counted() == [7, 7]:
+            assert time.monotonic() < until, "no counter moves"
+            rdma_standin.move()
+            time.sleep(0.02)
+        assert (counted()[0] - 7) % rdma_standin.WORDS == 0
+        assert program.poll() is None, "a device that is not there ends it"
+        monkeypatch.setenv("NCCL_NET", "Socket")
+        assert rdma_standin.network() == "Socket"
+    finally:
+        program.kill()
+        program.wait()

@@ -250,10 +250,17 @@ def test_a_size_of_the_cache_and_a_time_to_drain_are_written() -> None:
     assert judge("vllm", "0.19.1", engine_arguments(head.argv)).accepted
 
 
+def test_nccl_says_which_network_it_uses_where_there_is_more_than_one_rank() -> None:
+    head, _ = ranks(unit())
+    assert (head.environment["NCCL_DEBUG"], head.environment["NCCL_DEBUG_SUBSYS"]) == ("INFO", "INIT,NET")
+    (alone,) = ranks(unit(nodes=["n0"], parallel=None))
+    assert not [name for name in alone.environment if name.startswith("NCCL_")]
+
+
 def test_variables_of_the_unit_come_last() -> None:
-    head, _ = ranks(unit(env={"HF_HUB_OFFLINE": "0", "NCCL_DEBUG": "INFO"}))
+    head, _ = ranks(unit(env={"HF_HUB_OFFLINE": "0", "NCCL_DEBUG": "TRACE"}))
     assert head.environment["HF_HUB_OFFLINE"] == "0"
-    assert head.environment["NCCL_DEBUG"] == "INFO"
+    assert head.environment["NCCL_DEBUG"] == "TRACE"
 
 
 def test_the_addresses_are_those_of_the_nodes() -> None:
