@@ -10,6 +10,7 @@ _before = sys.dont_write_bytecode
 sys.dont_write_bytecode = True
 sys.path.append(str(FOLDER))
 import serve_gate  # noqa: E402
+import serve_keeper  # noqa: E402
 import serve_lifecycle  # noqa: E402
 import serve_probe  # noqa: E402
 import serve_proof  # noqa: E402
@@ -22,6 +23,7 @@ sys.dont_write_bytecode = _before
 
 __all__ = [
     "serve_gate",
+    "serve_keeper",
     "serve_lifecycle",
     "serve_probe",
     "serve_proof",

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_lifecycle, serve_unit
+from tests.contact.nodes import free_port
+from tests.serving.serve_modules import FOLDER, serve_keeper, serve_lifecycle, serve_probe, serve_unit
 from tests.serving.test_unit_file import MINIMAL, written
 
 
@@ -353,3 +359,45 @@ def test_the_skew_is_known_to_half_of_the_round_trip() -> None:
     for clock in (None, "12", True, [1.0]):
         with pytest.raises(serve_unit.ServeError, match="no valid clock"):
             serve_lifecycle.ClockSkew.of(100.0, 101.0, clock)
+
+
+@pytest.mark.parametrize(("later", "progress"), [(6.0, True), (5.0, False)])
+def test_a_completion_without_an_answer_is_progress_when_a_counter_rose_meanwhile(
+    unit: SteppedUnit, monkeypatch: pytest.MonkeyPatch, later: float, progress: bool
+) -> None:
+    def send(_: object, method: str, *__: object) -> tuple[int, bytes]:
+        if method == "POST":
+            raise serve_unit.ServeError("no answer within 60 s")
+        return 200, f"{counter} {later}\n".encode()
+
+    unit.up()
+    counter = unit.unit.probe.counters[0]
+    monkeypatch.setattr(serve_probe.ApiRequest, "send", send)
+    prober = serve_keeper.Prober(unit.unit, unit.lifecycle, threading.Lock())
+    assert prober._complete(1, 60.0, {counter: 5.0}) == progress
+    assert (unit.record.state, unit.lifecycle.misses) == (("busy", 0) if progress else ("ready", 1))
+
+
+def test_a_keeper_writes_each_state_to_its_file_and_its_log(tmp_path: Path) -> None:
+    """The program alone, on loopback; no rank reports to it."""
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_text("1f" * 32)
+    ranks = [{"node": f"spark{number}", "address": f"127.0.0.{number}"} for number in (1, 2)]
+    ends = {end: {"address": "127.0.0.1", "port": free_port()} for end in ("head", "api")}
+    file = written(tmp_path, {**MINIMAL, **ends, "ranks": ranks, "secret_file": str(secret)})
+    program = [sys.executable, "-B", f"{FOLDER}/serve_keeper.py", file]
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        keeper = subprocess.Popen([*program, "run", "--state", f"{tmp_path}/state"], stdout=output, stderr=output)
+    try:
+        while "the keeper listens at" not in log.read_text():
+            assert keeper.poll() is None, log.read_text()
+            time.sleep(0.05)
+        assert subprocess.run([*program, "up"]).returncode == 0, log.read_text()
+        saved = json.loads((tmp_path / "state/qwen.json").read_text())
+    finally:
+        keeper.kill()
+        keeper.wait()
+    assert (saved["state"], saved["generation"]) == ("gating", 1)
+    assert "unit qwen, generation 1: gating: " in log.read_text()
