@@ -188,6 +188,10 @@ def test_a_configuration_that_says_too_little_is_refused(config: dict[str, objec
         parse(config)
 
 
+def test_a_model_without_experts_and_window_may_say_so_by_zeros() -> None:
+    assert shape("Meta-Llama-3.1-70B", num_experts=0, sliding_window=0) == shape("Meta-Llama-3.1-70B")
+
+
 @pytest.mark.parametrize(
     ("content", "words"), [("{", "is not JSON"), ("[]", "is not a JSON object"), (None, "cannot be read")]
 )
