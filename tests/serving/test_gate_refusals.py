@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -133,6 +134,20 @@ def _other_server(stage: Stage) -> dict[str, Any]:
     return changes
 
 
+def _refusing_peer(stage: Stage) -> dict[str, Any]:
+    """The gate of the peer tells why it refuses, and has ended when it is asked."""
+    wanted = stage.peer(secret="")["proof"]
+    stage.patch.setattr(serve_proof, "MEETING_LIMIT", 60.0)
+    half = {"half": "enp9", "peer": "spark1", "address": "127.0.0.2", "peer_address": "127.0.0.1"}
+    peer = serve_proof.RdmaProof(("spark2", "qwen"), wanted, str, set)
+    words = half, SECRET.encode(), "done", time.monotonic() + 60, {"refusal": "spark2: no link; look at its cable"}
+    telling = threading.Thread(target=peer._ask, args=words)
+    telling.start()
+    stage.stack.callback(telling.join)
+    receives = {"peer": "spark2", "half": "enp1s0f1np1", "device": "x", "address": "127.0.0.1", "port": 18608}
+    return {"proof": wanted | {"receives": [receives]}}
+
+
 def _full_disk(stage: Stage) -> dict[str, Any]:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -234,6 +249,7 @@ TABLE: dict[str, Refusal] = {
     "proof, stranger": Refusal(lambda s: s.peer(secret="x" * 32), "within 0 s", "look at `journalctl -u"),
     "proof, server": Refusal(_other_server, "the challenge has the wrong form", "run `sparkrack apply --only serving`"),
     "proof, peer": Refusal(_peer_without_carrier, "enp9/carrier_changes", "verify --only fabric`"),
+    "proof, refusal": Refusal(_refusing_peer, "the gate of spark2 refuses: spark2: no link", "look at its cable"),
     "proof, listener": Refusal(_deaf_tool, "port 18600 within 0.3 s", "look at `rdma link`"),
     "proof, receiver": Refusal(
         _failing_receiver,
