@@ -361,6 +361,14 @@ def test_the_skew_is_known_to_half_of_the_round_trip() -> None:
             serve_lifecycle.ClockSkew.of(100.0, 101.0, clock)
 
 
+def test_the_status_names_each_rank_and_the_age_of_its_report(unit: SteppedUnit) -> None:
+    unit.up()
+    found = unit.lifecycle.status(unit.clock + 1)
+    assert (found["state"], found["generation"], found["misses"], found["unconfirmed"]) == ("ready", 1, 0, [])
+    shown = [(one["node"], one["state"], one["generation"], one["age_s"]) for one in found["ranks"]]
+    assert shown == [("spark1", "running", 1, 1.0), ("spark2", "running", 1, 1.0)]
+
+
 @pytest.mark.parametrize(("later", "progress"), [(6.0, True), (5.0, False)])
 def test_a_completion_without_an_answer_is_progress_when_a_counter_rose_meanwhile(
     unit: SteppedUnit, monkeypatch: pytest.MonkeyPatch, later: float, progress: bool
