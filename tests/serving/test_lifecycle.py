@@ -361,6 +361,13 @@ def test_the_skew_is_known_to_half_of_the_round_trip() -> None:
             serve_lifecycle.ClockSkew.of(100.0, 101.0, clock)
 
 
+def test_a_unit_stays_busy_while_counters_rise_and_ready_while_completions_end(unit: SteppedUnit) -> None:
+    unit.up()
+    for busy in (False, True, True, False, False):
+        unit.lifecycle.proved(1, 0.5, busy, unit.clock)
+    assert [state for _, state, *_ in unit.record.transitions][-4:] == ["starting", "ready", "busy", "ready"]
+
+
 def test_the_status_names_each_rank_and_the_age_of_its_report(unit: SteppedUnit) -> None:
     unit.up()
     found = unit.lifecycle.status(unit.clock + 1)

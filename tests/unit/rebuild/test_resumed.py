@@ -12,7 +12,7 @@ import pytest
 
 from core.ops.run_lock import new_holder
 from sparkrack.rebuild.journal import newest
-from sparkrack.rebuild.process_lock import LOCK, exclusive
+from sparkrack.rebuild.process_lock import LOCK, BusyError, exclusive
 from tests.tiers import sampled
 from tests.unit.rebuild.rebuild_folder import SECONDS, Workdir, until
 
@@ -206,6 +206,20 @@ def test_a_lock_that_is_released_in_time_is_taken(tmp_path: Path) -> None:
     with exclusive(tmp_path, own, SECONDS, say):
         assert json.loads((tmp_path / LOCK).read_text())["is"] == str(own)
     assert said == ["run 1 was killed, and its command is still completing a step; waiting for it"]
+
+
+def test_a_lock_whose_holder_cannot_be_read_is_not_taken(tmp_path: Path) -> None:
+    """The file is empty until the one that took the lock has written who it is."""
+    other = os.open(tmp_path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    try:
+        with (
+            pytest.raises(BusyError, match=r"an unknown run \(process 0\) rebuilds this rack; nothing was started"),
+            exclusive(tmp_path, new_holder("rebuild of spark2"), SECONDS, pytest.fail),
+        ):
+            pass
+    finally:
+        os.close(other)
 
 
 def test_ctrl_c_lets_the_verb_end_and_then_ends(workdir: Workdir) -> None:
