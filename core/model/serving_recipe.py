@@ -358,7 +358,7 @@ class _Import:
                 self.parallel["pipeline"] = _number(name, value)
             case "enable-expert-parallel":
                 self.parallel["expert"] = True
-            case "ep-size":
+            case "expert-parallel-size" | "ep-size":
                 self.parallel |= {"expert": True} if _number(name, value) > 1 else {}
             case "data-parallel-size" | "dp-size":
                 if _number(name, value) > 1:

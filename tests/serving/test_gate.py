@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 from pathlib import Path
 from typing import Any
@@ -473,3 +474,10 @@ def test_a_clock_that_is_synchronized_after_a_while(node: GateNode, capsys: pyte
     node.command("timedatectl", f"[ -e {node.root}/later ] && echo yes || echo no; touch {node.root}/later")
     assert node.gate(capsys) == "ready"
     assert node.calls("timedatectl") == 2 * ["show --property=NTPSynchronized --value"]
+
+
+def test_a_command_that_does_not_answer_is_killed() -> None:
+    question = serve_question.GateQuestion("sleep", "60", limit=0.1)
+    with pytest.raises(serve_question.GateError, match=r"`sleep 60` has not answered within 0\.1 s"):
+        question.answer()
+    assert question._process.wait(120) == -signal.SIGKILL

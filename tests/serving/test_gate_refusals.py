@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import FOLDER, serve_gate, serve_proof, serve_question, serve_start, serve_unit
+from tests.serving.serve_modules import FOLDER, serve_gate, serve_proof, serve_question, serve_start
 from tests.serving.test_gate import (
     CUDA,
     GATE_PROGRAMS,
@@ -170,27 +170,17 @@ def _other_server(stage: Stage) -> dict[str, Any]:
 
 
 def _refusing_peer(stage: Stage) -> dict[str, Any]:
-    """The gate of the peer has told why it refuses, and has ended."""
+    """The gate of the peer tells why it refuses, and has ended when it is asked."""
     wanted = stage.peer(secret="")["proof"]
     stage.patch.setattr(serve_proof, "MEETING_LIMIT", 60.0)
-    half = {"peer": "spark2", "half": "enp1s0f1np1", "device": "x", "address": "127.0.0.1", "port": 18608}
-    reason = "RDMA over enp9 to spark1 carries 13.2 Gbit/s, at least 80 are expected; reboot both ends"
-    content = {"kind": "done", "unit": "qwen", "sender": "spark2", "refusal": reason}
-
-    def tell() -> None:
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            try:
-                serve_unit.ask_at(("127.0.0.1", wanted["meeting_port"]), SECRET.encode(), content, 20, "127.0.0.1")
-            except OSError:
-                time.sleep(0.05)
-            else:
-                return
-
-    teller = threading.Thread(target=tell)
-    teller.start()
-    stage.stack.callback(teller.join)
-    return {"proof": wanted | {"receives": [half]}}
+    half = {"half": "enp9", "peer": "spark1", "address": "127.0.0.2", "peer_address": "127.0.0.1"}
+    peer = serve_proof.RdmaProof(("spark2", "qwen"), wanted, str, set)
+    words = half, SECRET.encode(), "done", time.monotonic() + 60, {"refusal": "spark2: no link; look at its cable"}
+    telling = threading.Thread(target=peer._ask, args=words)
+    telling.start()
+    stage.stack.callback(telling.join)
+    receives = {"peer": "spark2", "half": "enp1s0f1np1", "device": "x", "address": "127.0.0.1", "port": 18608}
+    return {"proof": wanted | {"receives": [receives]}}
 
 
 def _full_disk(stage: Stage) -> dict[str, Any]:
@@ -293,8 +283,8 @@ TABLE: dict[str, Refusal] = {
     "proof, alone": Refusal(lambda s: s.peer(secret=""), "within 0 s", "look at `journalctl -u"),
     "proof, stranger": Refusal(lambda s: s.peer(secret="x" * 32), "within 0 s", "look at `journalctl -u"),
     "proof, server": Refusal(_other_server, "the challenge has the wrong form", "run `sparkrack apply --only serving`"),
-    "proof, refusing": Refusal(_refusing_peer, "refuses: RDMA over enp9 to spark1 carries 13.2", "reboot both ends"),
     "proof, peer": Refusal(_peer_without_carrier, "enp9/carrier_changes", "verify --only fabric`"),
+    "proof, refusal": Refusal(_refusing_peer, "the gate of spark2 refuses: spark2: no link", "look at its cable"),
     "proof, listener": Refusal(_deaf_tool, "port 18600 within 0.3 s", "look at `rdma link`"),
     "proof, receiver": Refusal(
         _failing_receiver,

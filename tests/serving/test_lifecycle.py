@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_lifecycle, serve_unit
+from tests.contact.nodes import free_port
+from tests.serving.serve_modules import FOLDER, serve_lifecycle, serve_unit
 from tests.serving.test_unit_file import MINIMAL, written
 
 
@@ -566,3 +571,45 @@ def test_gates_are_asked_anyway_until_the_next_wish(unit: SteppedUnit) -> None:
     assert unit.lifecycle.wished("up", False, unit.clock)[0]
     unit.pass_by(2)
     assert not unit.anyway
+
+
+def test_a_unit_stays_busy_while_counters_rise_and_ready_while_completions_end(unit: SteppedUnit) -> None:
+    unit.up()
+    states = []
+    for busy in (False, True, True, False, False):
+        unit.lifecycle.proved(1, 0.5, busy, unit.clock)
+        states.append(unit.record.state)
+    assert states == ["ready", "busy", "busy", "ready", "ready"]
+
+
+def test_the_status_names_each_rank_and_the_age_of_its_report(unit: SteppedUnit) -> None:
+    unit.up()
+    found = unit.lifecycle.status(unit.clock + 1)
+    assert (found["state"], found["generation"], found["misses"], found["unconfirmed"]) == ("ready", 1, 0, [])
+    shown = [(one["node"], one["state"], one["generation"], one["age_s"]) for one in found["ranks"]]
+    assert shown == [("spark1", "running", 1, 1.0), ("spark2", "running", 1, 1.0)]
+
+
+def test_a_keeper_writes_each_state_to_its_file_and_its_log(tmp_path: Path) -> None:
+    """The program alone, on loopback; no rank reports to it."""
+    secret = tmp_path / "secret"
+    secret.touch(0o600)
+    secret.write_text("1f" * 32)
+    ranks = [{"node": f"spark{number}", "address": f"127.0.0.{number}"} for number in (1, 2)]
+    ends = {end: {"address": "127.0.0.1", "port": free_port()} for end in ("head", "api")}
+    file = written(tmp_path, {**MINIMAL, **ends, "ranks": ranks, "secret_file": str(secret)})
+    program = [sys.executable, "-B", f"{FOLDER}/serve_keeper.py", file]
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        keeper = subprocess.Popen([*program, "run", "--state", f"{tmp_path}/state"], stdout=output, stderr=output)
+    try:
+        while "the keeper listens at" not in log.read_text():
+            assert keeper.poll() is None, log.read_text()
+            time.sleep(0.05)
+        assert subprocess.run([*program, "up"]).returncode == 0, log.read_text()
+        saved = json.loads((tmp_path / "state/qwen.json").read_text())
+    finally:
+        keeper.kill()
+        keeper.wait()
+    assert (saved["state"], saved["generation"]) == ("gating", 1)
+    assert "unit qwen, generation 1: gating: " in log.read_text()

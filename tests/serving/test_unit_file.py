@@ -74,6 +74,12 @@ def test_a_wrong_value_is_refused_with_its_place(tmp_path: Path, change: dict[st
     assert str(caught.value) == f"{path}: {message}"
 
 
+@pytest.mark.parametrize("port", [1, 65535])
+def test_the_first_and_the_last_port_are_ports(tmp_path: Path, port: int) -> None:
+    path = written(tmp_path, MINIMAL | {"api": {"address": "10.0.0.1", "port": port}})
+    assert serve_unit.load_unit(path).api == ("10.0.0.1", port)
+
+
 @pytest.mark.parametrize("key", MINIMAL)
 def test_a_missing_key_is_refused(tmp_path: Path, key: str) -> None:
     with pytest.raises(serve_unit.ServeError, match=key):

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -28,6 +29,8 @@ from sparkrack.engine.journal import (
     RunJournal,
     RunStarted,
 )
+from sparkrack.engine.recorded_run import recorded_run
+from tests.unit.model.racks import SWITCH, loaded
 
 HOSTILE = "\x1b[2J\x9b\u2028\u2029\r\n\x00 ä \"'{}"
 RUN = "20260314T091500-3fa2"
@@ -190,3 +193,12 @@ def test_no_run_writes_into_that_of_another(tmp_path: Path) -> None:
     RunJournal(tmp_path, "run")
     with pytest.raises(FileExistsError):
         RunJournal(tmp_path, "run")
+
+
+def test_a_command_that_ends_before_its_journal_begins_keeps_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with pytest.raises(click.ClickException, match="the rack is locked"), recorded_run(loaded(SWITCH), "reboot"):
+        raise click.ClickException("the rack is locked")
+    assert list(tmp_path.rglob("*.jsonl")) == []

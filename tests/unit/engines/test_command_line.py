@@ -346,3 +346,10 @@ def test_the_table_has_what_was_compared_with_the_parser_of_each_release(engine:
     now = {release: OPTIONS.compared(engine, release) for release in table(engine).releases}
     recorded = json.loads(OPTIONS.COMPARED.read_text())[engine]
     assert [release for release in now.keys() | recorded.keys() if now.get(release) != recorded.get(release)] == []
+
+
+@pytest.mark.parametrize(("engine", "version"), [("vllm", "0.21.0"), ("sglang", "0.5.12")])
+@pytest.mark.parametrize("key", ["master-addr", "master-port", "dist-init-addr", "nccl-init-addr"])
+def test_the_address_of_the_first_node_is_refused_in_args(engine: Engine, version: str, key: str) -> None:
+    with pytest.raises(EngineArgumentsError, match=f"--{key} follows from the first node of the unit"):
+        render(engine, version, {key: "10.0.0.1"})

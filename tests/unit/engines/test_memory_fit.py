@@ -401,6 +401,10 @@ def test_keys_and_values_in_four_bits_have_their_scales() -> None:
     assert fit(model, Parallel(2, 1), Demand(kv_format="nvfp4")).token_bytes == eight * 9 / 16
 
 
+def test_a_model_without_experts_and_window_may_say_so_by_zeros() -> None:
+    assert shape("Meta-Llama-3.1-70B", num_experts=0, sliding_window=0) == shape("Meta-Llama-3.1-70B")
+
+
 @pytest.mark.parametrize(
     ("content", "words"), [("{", "is not JSON"), ("[]", "is not a JSON object"), (None, "cannot be read")]
 )

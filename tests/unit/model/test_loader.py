@@ -7,10 +7,12 @@ import socket
 from pathlib import Path
 
 import pytest
+from ruamel.yaml.error import YAMLError
 
 from core.model import ConfigError, load, rack_path
 from core.model.loader import is_default, new_path
 from core.model.schema import rack_model
+from core.model.yaml_reader import explain
 from roles.docker.options import DockerOptions
 from roles.driver.options import DriverOptions
 from roles.memory.options import MemoryOptions
@@ -188,3 +190,7 @@ def test_sixty_four_nodes_and_eight_switches_load(tmp_path: Path) -> None:
     assert len(rack.nodes) == 64
     assert len(rack.cabling.cables) == 64
     assert [len(rack.cabling.legs(name)) for name in rack.switches] == [8] * 8
+
+
+def test_a_fault_without_a_place_is_reported_for_the_first_line() -> None:
+    assert explain(YAMLError("odd"), "a: 1\nb: 2\n") == (1, "is not YAML", "check quotes, brackets and indentation")

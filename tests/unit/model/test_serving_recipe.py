@@ -153,6 +153,13 @@ def test_abbreviations_of_a_command_are_written_out() -> None:
     assert "args" not in unit
 
 
+@pytest.mark.parametrize(("size", "expert"), [(1, {}), (2, {"expert": True})])
+def test_expert_parallelism_of_one_rank_is_none(size: int, expert: dict[str, bool]) -> None:
+    command = "sglang serve --model-path {model} --tp 2 --dp-size 1 --context-length 4096 --mem-fraction-static 0.7"
+    unit, _ = taken(f"{SGLANG}command: {command} --ep-size {size}\n", nodes=("n0", "n1"))
+    assert unit["parallel"] == {"tensor": 2, "pipeline": 1, **expert}
+
+
 @pytest.mark.parametrize("quoted", ["'<think>'", '"<think>"'])
 def test_signs_of_a_shell_in_quotes_and_comments_are_text(quoted: str) -> None:
     line = f"  # two nodes; no | here\n  export A=1 B=2\n  C=3 vllm serve acme/Tiny-FP8 --served-model-name {quoted} "

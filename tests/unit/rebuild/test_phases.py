@@ -172,11 +172,12 @@ def test_a_password_is_in_no_word_no_journal_and_no_output(workdir: Workdir, mon
     assert len(kept) == 3, "a journal, its debug log and a lock"
 
 
-def test_a_machine_that_never_answers(workdir: Workdir) -> None:
+def test_machines_that_never_answer_are_named(workdir: Workdir) -> None:
+    workdir.away("spark1")
     workdir.away("spark2")
-    done = workdir.run("spark2", "--timeout", "0")
+    done = workdir.run("spark1", "spark2", "--timeout", "0")
     assert done.returncode == 1
-    assert "spark2: no answer within 0 s; look at power, cable and address" in done.stdout
+    assert "spark1, spark2: no answer within 0 s; look at power, cable and address" in done.stdout
     assert workdir.calls == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sparkrack.rebuild.model import Kind, Request
 from tests.unit.rebuild.rebuild_folder import Workdir
 
 
@@ -110,3 +111,14 @@ def test_what_cannot_be_meant(workdir: Workdir, words: tuple[str, ...], why: str
     assert why in done.stderr
     assert "Traceback" not in done.stderr
     assert workdir.calls == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "apart", "title"),
+    [("all", (), "the whole rack"), ("all", ("spark2",), "spark1, sw1"), ("nodes", (), "spark1, sw1")],
+)
+def test_only_a_request_for_all_machines_is_called_the_whole_rack(
+    kind: Kind, apart: tuple[str, ...], title: str
+) -> None:
+    request = Request(kind=kind, rack="toy", file="rack.yaml", nodes=("spark1",), switches=("sw1",), apart=apart)
+    assert request.title == title

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -9,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from core.ops.run_lock import new_holder
 from sparkrack.rebuild.journal import newest
+from sparkrack.rebuild.process_lock import LOCK, BusyError, exclusive
 from tests.tiers import sampled
 from tests.unit.rebuild.rebuild_folder import SECONDS, Workdir, until
 
@@ -186,6 +189,37 @@ def test_a_verb_that_outlives_its_rebuild_is_waited_for(workdir: Workdir) -> Non
         reported, complained = second.communicate(timeout=SECONDS)
         assert second.returncode == 0, complained
         assert "resuming rebuild" in reported
+
+
+def test_a_lock_that_is_released_in_time_is_taken(tmp_path: Path) -> None:
+    """The process that took it is gone, and a command that inherited it ends while the next rebuild waits."""
+    own = new_holder("rebuild of spark2")
+    command = os.open(tmp_path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(command, fcntl.LOCK_EX)
+    os.write(command, json.dumps({"pid": os.getpid(), "born": "long ago", "is": "run 1"}).encode())
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        os.close(command)
+
+    with exclusive(tmp_path, own, SECONDS, say):
+        assert json.loads((tmp_path / LOCK).read_text())["is"] == str(own)
+    assert said == ["run 1 was killed, and its command is still completing a step; waiting for it"]
+
+
+def test_a_lock_whose_holder_cannot_be_read_is_not_taken(tmp_path: Path) -> None:
+    """The file is empty until the one that took the lock has written who it is."""
+    other = os.open(tmp_path / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    try:
+        with (
+            pytest.raises(BusyError, match=r"an unknown run \(process 0\) rebuilds this rack; nothing was started"),
+            exclusive(tmp_path, new_holder("rebuild of spark2"), SECONDS, pytest.fail),
+        ):
+            pass
+    finally:
+        os.close(other)
 
 
 def test_ctrl_c_lets_the_verb_end_and_then_ends(workdir: Workdir) -> None:

@@ -194,6 +194,16 @@ def test_no_room_is_refused_before_the_first_byte(world: ModelWorld, hub: Loopba
     assert world.nodes["n2"].files("qwen") == FILES, "the others have it"
 
 
+def test_a_plan_gives_no_model_to_a_node_without_room_and_takes_none_from_it(
+    world: ModelWorld, hub: LoopbackHub
+) -> None:
+    world.nodes["n0"].edits["models-room"] = "1000000"
+    shown = world.run("dry").log
+    assert f"pull qwen from {NAME} to n1" in shown
+    assert "copy qwen from n1 (fabric)" in shown
+    assert "from n0" not in shown
+
+
 def test_a_hub_that_refuses(world: ModelWorld, hub: LoopbackHub) -> None:
     hub.token = "hf_secret"
     ended = world.run()

@@ -281,7 +281,7 @@ def test_the_server_of_the_watch_reaches_the_head_and_no_other_rank() -> None:
         ("management", None, "n0", False),
         ("local", {"server": "n2"}, "n0", False),
     ):
-        sections = {"watch": watch} if watch else {}
+        sections: dict[str, Any] = {"watch": watch} if watch else {}
         found = locked({**keys, "api": {"listen": listen}}, 3, **sections)
         text = content(desired.files(found, node), "sparkrack-one.slice")
         assert ("10.77.0.13" in text) is reached, (listen, watch, node)

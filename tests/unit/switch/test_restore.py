@@ -109,6 +109,20 @@ def test_the_order(rack: MakeRack) -> None:
     assert planned(rack, factory(), back).batches[-1].title == "VLAN filtering on"
 
 
+def test_a_plan_names_the_services_that_it_opens_and_closes(rack: MakeRack) -> None:
+    now = set_up()
+    first, second = now["/ip/service"][:2]
+    first["disabled"], second["disabled"] = "true", "false"
+    kept = copy.deepcopy(now)
+    kept["/ip/service"][0]["disabled"], kept["/ip/service"][1]["disabled"] = "false", "true"
+    (batch,) = planned(rack, now, kept).batches
+    assert batch.effect == f"opens {first['name']}, closes {second['name']}"
+    kept = copy.deepcopy(now)
+    kept["/ip/service"][0]["address"] = "10.0.0.0/8"
+    (batch,) = planned(rack, now, kept).batches
+    assert batch.effect == "changes who may connect"
+
+
 def test_what_is_referred_to_comes_before_and_goes_after(rack: MakeRack) -> None:
     come = [str(change).split(":")[0] for change in planned(rack, factory(), set_up()).changes]
     gone = [str(change).split(":")[0] for change in planned(rack, set_up(), factory()).changes]
