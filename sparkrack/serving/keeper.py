@@ -77,7 +77,7 @@ class KeeperTransition(NamedTuple):
 class KeeperStatus(_Answer):
     """What `serve_keeper.py status` prints. Times are seconds since 1970, by the clock of the head.
 
-    `remark`: why no completion can be asked for; nothing of a keeper that is older than remarks are.
+    `probe_fault`: why no completion can be asked for; nothing of an older keeper.
     `version`: of the unit's files as the keeper has read them; None for a keeper that is older than versions are.
     `left`: the nodes on which something of a unit that is down or held is left, or may be.
     `former`: the generation whose files `recreate` has put back, 0 when it is unknown which, None for no former ones.
@@ -97,7 +97,7 @@ class KeeperStatus(_Answer):
     unsaved: Text
     ranks: tuple[KeeperRank, ...]
     unconfirmed: tuple[Text, ...]
-    remark: Text = ""
+    probe_fault: Text = ""
     left: tuple[Text, ...] = ()
     version: Text | None = None
     former: int | None = None

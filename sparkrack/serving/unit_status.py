@@ -117,8 +117,8 @@ def _unit(rack: Rack, unit: ServingUnit, answer: KeeperStatus | KeeperError) -> 
     reasons = [answer.reason]
     if answer.unsaved:
         reasons.append(f"the keeper cannot write its record: {answer.unsaved}")
-    if answer.remark:
-        reasons.append(answer.remark)
+    if answer.probe_fault:
+        reasons.append(answer.probe_fault)
     if answer.left:
         reasons.append(f"not every rank is stopped: {printable_line(', '.join(answer.left))}")
     if served != nodes:

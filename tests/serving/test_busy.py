@@ -340,7 +340,7 @@ def test_a_fault_of_the_probe_itself_is_said_and_ends_nothing(
     break_it(engine)
     engine.pass_by(3600)
     assert (engine.state, engine.lifecycle.misses, engine.lifecycle.record.generation) == ("ready", 0, 1)
-    remark = engine.lifecycle.status(engine.clock)["remark"]
+    remark = engine.lifecycle.status(engine.clock)["probe_fault"]
     assert remark.startswith("no completion can be asked for: ")
     assert said in remark
     assert capsys.readouterr().out.count(said) == 1, "the journal has it once"
@@ -349,7 +349,7 @@ def test_a_fault_of_the_probe_itself_is_said_and_ends_nothing(
     engine.key_file.chmod(0o600)
     (engine.faults / "status").unlink(missing_ok=True)
     engine.pass_by(61)
-    assert engine.lifecycle.status(engine.clock)["remark"] == ""
+    assert engine.lifecycle.status(engine.clock)["probe_fault"] == ""
 
 
 def test_a_start_goes_on_without_its_key_file_and_is_proven_with_it(probed: Callable[..., ProbedEngine]) -> None:

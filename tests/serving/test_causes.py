@@ -80,6 +80,11 @@ TRACE = "RuntimeError: Engine core initialization failed. See root cause above. 
             ["docker: Error response from daemon: something new went wrong.", HINT],
             "docker did not start the container (something new went wrong.); look at `systemctl status docker`",
         ),
+        (  # the service removes its container in the end, and docker may have done so before
+            137,
+            ["Error response from daemon: No such container: sparkrack-toy"],
+            "it was killed; `journalctl -k -b` names the memory guard or the kernel, if it was one of them",
+        ),
         (
             137,
             ["INFO 11-25 loading, no error"],

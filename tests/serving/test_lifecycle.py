@@ -81,7 +81,7 @@ class SteppedUnit:
             version=self.versions[rank],
         )
         answer = self.lifecycle.reported(rank, report)
-        self.anyway = answer["anyway"]
+        self.anyway = "anyway" in answer
         if answer["order"] == "stop":
             self.running.pop(rank, None)
             self.gates.pop(rank, None)

@@ -149,7 +149,9 @@ def test_a_unit_whose_key_cannot_be_read_is_not_started_and_not_ended(rack: Serv
     rack.nodes[0].keeper.kill()
     rack.nodes[0].keeper.wait()
     rack.nodes[0].start_keeper()
-    rack.wait(lambda: rack.status()["remark"] == f"no completion can be asked for: {fault}", "the remark")
+    rack.wait(
+        lambda: rack.status()["probe_fault"] == f"no completion can be asked for: {fault}", "the fault of the probe"
+    )
     assert (rack.wish("up").returncode, rack.record()["generation"], rack.record()["state"]) == (0, 1, "ready")
     assert [node.starts for node in rack.nodes] == [1, 1]
 

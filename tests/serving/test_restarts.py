@@ -60,7 +60,8 @@ def test_a_unit_of_which_the_guard_ends_a_rank_while_it_loads_is_held_with_its_l
     record = rack.wait_for("held")
     fault.ended()
     assert record["reason"] == (
-        "spark2 (rank 1) ended without being asked to: exit code 137, result exit-code; "
+        "spark2 (rank 1) ended without being asked to: exit code 137, result exit-code: it was killed; "
+        "`journalctl -k -b` names the memory guard or the kernel, if it was one of them; "
         f"not restarted: spark2: the kernel logged: {GUARD}"
     )
     assert ("ready", 1) not in rack.states()

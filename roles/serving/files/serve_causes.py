@@ -41,7 +41,7 @@ _LEVEL = re.compile(r"\b(INFO|DEBUG)\b")
 _AFTERMATH = re.compile(
     r"Engine core initialization failed|See root cause above|resource_tracker|destroy_process_group|docker run --help"
     r"|Failed core proc|[Ee]ngine process failed to start|leaked (semaphore|shared_memory)|Traceback \(most recent"
-    r"|subprocess\.CalledProcessError|Received sigquit from a child|WorkerProc initialization failed"
+    r"|subprocess\.CalledProcessError|Received sigquit from a child|WorkerProc initialization failed|No such container"
 )
 _DOCKER = re.compile(r"docker: (?:Error response from daemon: )?")
 

@@ -252,7 +252,7 @@ class Prober:
                 beside += [] if remark else ["each rank moved bytes by RDMA"]
         except ServeError as error:
             ours = isinstance(error, serve_probe.KeyFileError)
-            self._remark(f"no completion can be asked for: {error}" if ours else "")
+            self._set_probe_fault(f"no completion can be asked for: {error}" if ours else "")
             if isinstance(error, serve_answers.WrongAnswerError):
                 with self.lock:
                     self.lifecycle.refused(generation, str(error), self._clock())
@@ -260,7 +260,7 @@ class Prober:
                 self._missed(generation, str(error))
             self._due = self._clock() + times.ask
             return
-        self._remark("")
+        self._set_probe_fault("")
         with self.lock:
             self.lifecycle.proved(generation, seconds, False, self._clock(), beside=beside, remark=remark)
             starting = self.lifecycle.record.state == "starting"
@@ -305,7 +305,7 @@ class Prober:
             serve_probe.complete(self.unit, request)
         except ServeError as error:
             ours = isinstance(error, serve_probe.OwnFaultError)
-            self._remark(f"no completion can be asked for: {error}" if ours else "")
+            self._set_probe_fault(f"no completion can be asked for: {error}" if ours else "")
             if ours:
                 self._due = self._clock() + times.probe_interval
             elif isinstance(error, serve_probe.BusyError):
@@ -323,7 +323,7 @@ class Prober:
                 # An engine that fails at once is waited for as long as one that does not answer.
                 self._failed, self._due = str(error), begun + limit
         else:
-            self._remark("")
+            self._set_probe_fault("")
             with self.lock:
                 self.lifecycle.proved(generation, self._clock() - begun, False, self._clock())
             # What the probe itself adds to the counters is not taken for load.
@@ -351,12 +351,12 @@ class Prober:
         with self.lock:
             self.lifecycle.missed(generation, why, self._clock())
 
-    def _remark(self, text: str) -> None:
+    def _set_probe_fault(self, text: str) -> None:
         """Say what is wrong with the probe itself, once; an empty text ends it."""
         with self.lock:
             if self.lifecycle.record.state not in RUNNING:
                 return
-            before, self.lifecycle.remark = self.lifecycle.remark, line(text)
+            before, self.lifecycle.probe_fault = self.lifecycle.probe_fault, line(text)
         if before != line(text):
             log(text or "completions can be asked for again")
 

@@ -196,7 +196,7 @@ class UnitLifecycle:
         self.requests: int | None = None
         self.last_probe = "no completion was tried"
         self.unsaved = ""
-        self.remark = ""
+        self.probe_fault = ""
         self.witness = 0
         """The generation of which each tether is asked what NCCL says that it uses."""
         self._entered = self._created = now
@@ -225,7 +225,9 @@ class UnitLifecycle:
             order = "run"
         else:
             order = "stop"
-        answer: dict[str, Any] = {"order": order, "generation": record.generation, "anyway": record.anyway}
+        answer: dict[str, Any] = {"order": order, "generation": record.generation}
+        if record.anyway:
+            answer["anyway"] = True
         if self.witness == record.generation and record.state == "starting":
             answer["witness"] = True
         if self._hangs and current:
@@ -360,7 +362,7 @@ class UnitLifecycle:
                 if self.requests == 0:
                     left = "0 ran at the last look"
                 self._enter("stopping", f"asked to stop; {times.drain:g} s for requests are over, {left}", now)
-            elif record.state == "starting" and now - self._entered > times.ready_limit and not self.remark:
+            elif record.state == "starting" and now - self._entered > times.ready_limit and not self.probe_fault:
                 text = f"no correct completion within {times.ready_limit:g} s: {self.last_probe}"
                 self._enter("stopping", text, now, cause="failed")
                 self._hangs = True
@@ -407,7 +409,7 @@ class UnitLifecycle:
             "version": self.unit.version,
             "misses": self.misses,
             "unsaved": self.unsaved,
-            "remark": self.remark,
+            "probe_fault": self.probe_fault,
             "ranks": ranks,
             "unconfirmed": unconfirmed,
             "left": [rank.node for rank in self._left(now)],
@@ -592,7 +594,7 @@ class UnitLifecycle:
         record.state, record.reason, record.since = state, reason, self._clock()
         self.requests, self._hangs = None, False
         if state not in RUNNING:
-            self.remark = ""
+            self.probe_fault = ""
         record.cause = cause or record.cause
         if kept:
             record.transitions = [

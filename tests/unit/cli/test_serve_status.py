@@ -75,7 +75,7 @@ def test_a_unit_that_is_not_as_wished_is_explained(rack: ServeRack) -> None:
 
 def test_a_probe_that_cannot_ask_is_said_of_a_unit_that_serves(rack: ServeRack) -> None:
     remark = "no completion can be asked for: /etc/sparkrack/serve/qwen.token: No such file or directory"
-    rack.answers(answer("ready", remark=remark, restarts=[BEGIN, BEGIN + 1e9], version=rack.version()))
+    rack.answers(answer("ready", probe_fault=remark, restarts=[BEGIN, BEGIN + 1e9], version=rack.version()))
     done = rack.run("status")
     assert done.exit_code == 0
     assert f"; {remark}" in done.stdout

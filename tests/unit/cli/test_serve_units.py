@@ -99,11 +99,11 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "another context": ({"context": 131072}, {}, "it was measured with context 65536, now 131072"),
     "more sequences": ({"sequences": 16}, {}, "it was measured with sequences 8, now 16"),
     "a draft model since then": (
-        {"args": {**FP8, "speculative-config": {"method": "eagle3", "model": "o/draft"}}},
+        {"args": {**FP8, "speculative-config": {"method": "eagle3", "model": "/opt/draft"}}},
         {},
         (
             'it was measured with speculative options not given, now {"speculative-config": {"method": "eagle3", '
-            '"model": "o/draft"}}'
+            '"model": "/opt/draft"}}'
         ),
     ),
     "a larger batch": (
