@@ -355,8 +355,8 @@ def test_each_rank_is_in_its_slice(node: Node, machine: Machine, rack: Rack, rep
 def test_the_kernel_closes_each_rank_to_other_machines(
     node: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
-    """systemd has the addresses of rack.yaml for the slice of each unit that is up. Where the kernel does not judge
-    what arrives for a control group in it, that is reported.
+    """systemd has the addresses of rack.yaml for the slice of each unit that is up, and the kernel judges what arrives
+    for each control group in it.
     """
     faults = []
     for unit in _up(rack, node):
@@ -376,9 +376,11 @@ def test_the_kernel_closes_each_rank_to_other_machines(
         text = _FILTERS.format(folder=f"/sys/fs/cgroup/{CONTAINER_SLICE}/{name}")
         asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
         assert asked.rc == 0, f"{node.name}: {name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
-        for count, place in (line.split(" ", 1) for line in str(asked.stdout).splitlines()):
-            if count == "0":
-                report.note(f"{node.name}: no program of the kernel judges the packets for {name}{place}")
+        faults += [
+            f"{node.name}: no program of the kernel judges the packets for {name}{place}"
+            for count, place in (line.split(" ", 1) for line in str(asked.stdout).splitlines())
+            if count == "0"
+        ]
     report.judge(faults)
 
 

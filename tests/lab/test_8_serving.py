@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -32,6 +33,19 @@ KEEPER = f"/usr/local/lib/sparkrack/serve/serve_keeper.py /etc/sparkrack/serve/{
 RECORD = f"/var/lib/sparkrack/serve/{UNIT}.json"
 SERVICE = f"sparkrack-serve-{UNIT}"
 ROLES = ("images", "models", "serving")
+ADDRESSES = {"spark1": "10.77.0.11", "spark2": "10.77.0.12"}
+API, LEASES, RENDEZVOUS = 8000, 29400, 29501
+TRY = """
+import json, socket, sys
+found = []
+for port in sys.argv[2:]:
+    try:
+        socket.create_connection((sys.argv[1], int(port)), 3).close()
+        found.append(int(port))
+    except OSError:
+        pass
+print(json.dumps(found))
+"""
 SECONDS = 120
 """Until a test gives up waiting for a state."""
 
@@ -86,6 +100,14 @@ class ServedRack:
         body = json.dumps({"model": UNIT, "prompt": "2+2=", "max_tokens": 8})
         at = "http://10.77.0.11:8000/v1/completions"
         return self.rack.inside("curl", "-sS", "-m", "20", "-K", str(settings), at, "-d", body).stdout
+
+    def reached(self, source: str, node: str) -> set[int]:
+        """The TCP ports of a node, of those that something listens at beside loopback, that another node reaches."""
+        rows = self.rack.ssh(node, "ss -Hltn").splitlines()
+        ends = {tuple(row.split()[3].rsplit(":", 1)) for row in rows}
+        ports = sorted({int(port) for host, port in ends if not host.startswith(("127.", "[::1]"))})
+        words = shlex.join(["python3", "-c", TRY, ADDRESSES[node], *map(str, ports)])
+        return set(json.loads(self.rack.ssh(source, words)))
 
     def age(self) -> None:
         """Let the running generation be 700 s older: one that ends within 600 s is not started again."""
@@ -169,6 +191,23 @@ def test_the_key_is_on_the_head_alone_and_in_no_argument(served: ServedRack) -> 
         assert counted == "0", f"{node}: {counted} lines show the key"
         folder = f"600 root /etc/sparkrack/serve/{UNIT}"
         assert sorted(holders) == ([f"{folder}.key", f"{folder}.token"] if node == HEAD else [])
+
+
+def test_a_node_that_is_not_of_the_unit_reaches_none_of_its_ports(served: ServedRack) -> None:
+    """It tries each port that something listens at on the nodes of the unit; the nodes of the unit reach theirs."""
+    strange, known = served.reached("spark3", HEAD), served.reached(WORKER, HEAD)
+    assert {API, LEASES, RENDEZVOUS} <= known
+    assert 22 in strange, "the ports that are not of the unit are as before"
+    assert known - strange >= {API, LEASES, RENDEZVOUS}
+    assert not strange & {API, LEASES, RENDEZVOUS}
+    group = f"/sys/fs/cgroup/sparkrack.slice/sparkrack-{UNIT}.slice"
+    inodes = f"for p in $(cat {group}/*/cgroup.procs); do ls -l /proc/$p/fd; done 2>/dev/null | grep -o 'socket:.*'"
+    for node in RANKS:
+        mine = set(re.findall(r"\d+", served.rack.ssh(node, inodes)))
+        rows = [row.split() for row in served.rack.ssh(node, "cat /proc/net/tcp /proc/net/tcp6").splitlines()]
+        ports = {int(row[1].rpartition(":")[2], 16) for row in rows if row[3:4] == ["0A"] and row[9] in mine}
+        assert ports or node != HEAD
+        assert not ports & served.reached("spark3", node)
 
 
 def test_a_second_apply_changes_nothing(served: ServedRack) -> None:

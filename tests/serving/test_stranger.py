@@ -157,9 +157,7 @@ def test_the_rack_file_says_who_else_reaches_the_engine(
 def test_verify_sees_the_filter_in_the_kernel_and_misses_it_where_it_is_not(node: Node) -> None:
     machine: Any = SimpleNamespace(run=lambda command: _run(node, command))
     rack, here = node.locked.rack, node.locked.rack.nodes["n0"]
-    said: list[tuple[str, object]] = []
-    verify.test_the_kernel_closes_each_rank_to_other_machines(here, machine, rack, CheckReporter(said))
-    assert said == []
+    verify.test_the_kernel_closes_each_rank_to_other_machines(here, machine, rack, CheckReporter([]))
     open_slice = content(desired.files(node.locked, "n0"), "sparkrack-one.slice").replace("IPAddressDeny=any\n", "")
     node.systemd.write("sparkrack-one.slice", open_slice)
     for words in (["daemon-reload"], ["restart", "sparkrack-one.slice", "container.service"]):
@@ -172,10 +170,10 @@ def test_verify_sees_the_filter_in_the_kernel_and_misses_it_where_it_is_not(node
     for words in (["daemon-reload"], ["restart", "sparkrack-one.slice", "container.service"]):
         assert node.systemd.run("systemctl", *words).returncode == 0
     node.systemd.wait_for(UNIT_PORTS)
-    with pytest.raises(AssertionError, match=r"sparkrack-one\.slice is open to all addresses"):
-        verify.test_the_kernel_closes_each_rank_to_other_machines(here, machine, rack, CheckReporter(said))
-    (note, _) = said
-    assert str(note[1]).startswith("n0: no program of the kernel judges the packets for sparkrack-one.slice/container")
+    with pytest.raises(
+        AssertionError, match=r"no program of the kernel judges the packets for sparkrack-one\.slice/cont"
+    ):
+        verify.test_the_kernel_closes_each_rank_to_other_machines(here, machine, rack, CheckReporter([]))
 
 
 def _run(node: Node, command: str) -> SimpleNamespace:

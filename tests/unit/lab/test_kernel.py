@@ -64,7 +64,7 @@ def test_a_patch_is_applied_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
             at = int(begin[1])
         elif files and (not line or line[0] in " -"):
             lines[at], at = line[1:], at + 1
-    assert set(files) == {"arch/um/kernel/um_arch.c", "drivers/net/netconsole.c"}
+    assert set(files) == {"arch/um/kernel/um_arch.c", "drivers/net/netconsole.c", "kernel/bpf/memalloc.c"}
     for name, lines in files.items():
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("".join(f"{lines.get(number, '')}\n" for number in range(1, max(lines) + 1)))
