@@ -37,3 +37,22 @@ def test_no_machine_can_have_the_name_of_a_group(tmp_path: Path) -> None:
         assert {*groups, "all"} == GROUPS
     finally:
         session.close()
+
+
+def test_a_host_that_was_connected_for_its_lock_only_is_disconnected(tmp_path: Path) -> None:
+    """pyinfra itself disconnects only from the hosts of the run."""
+    file = tmp_path / "rack.yaml"
+    file.write_text(DIRECT)
+    rack = load(file)
+    session = RunSession(rack, file, select(rack))
+    ended: list[str] = []
+
+    class Connector:
+        def disconnect(self) -> None:
+            ended.append("left")
+
+    host = session.hosts["left"]
+    host.connector = Connector()
+    host.connected = True
+    session.close()
+    assert ended == ["left"]
