@@ -25,7 +25,13 @@ def map_processes(work: Callable[..., Result], calls: Sequence[tuple[Any, ...]],
     # what they need: each would take 0.7 s of CPU time for that.
     context = get_context("forkserver")
     context.set_forkserver_preload([work.__module__])
-    pool = ProcessPoolExecutor(min(most, len(calls) or 1), mp_context=context)
+    # The server of forks may have been started where Ctrl-C was not ignored: its processes begin as it did.
+    pool = ProcessPoolExecutor(
+        min(most, len(calls) or 1),
+        mp_context=context,
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    )
     with _handled(signal.SIGTERM, signal.default_int_handler), pool:
         try:
             # Ctrl-C reaches every process of the terminal, and each would print where it was.

@@ -20,6 +20,7 @@ from tests.lab.virtual import REPOSITORY, VirtualRack
 NODES = ("spark1", "spark2")
 TOGETHER = pytest.mark.soak(together=True)
 """The second begins where the first has ended. What they change is in tests/cases/operations/fabric/adopted*.yaml."""
+pytestmark = pytest.mark.soak(turn=2)
 PLAYBOOK = """\
 network:
   version: 2
@@ -40,7 +41,6 @@ from pathlib import Path
 from core.model import load
 from core.routeros.api import ApiSession
 
-pytestmark = pytest.mark.soak(turn=2)
 switch = load(Path(sys.argv[1])).switches["crs812"]
 password = switch.password.resolve()
 way = {"tls": switch.tls.sha256, "user": switch.user, "password": password}

@@ -5,7 +5,9 @@ Where the engine does not answer, the times of a unit are shortened; where it an
 
 from __future__ import annotations
 
+import http.client
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -393,3 +395,26 @@ def test_each_metric_of_sglang_is_progress_by_itself(tmp_path: Path, name: str, 
     before = {f"sglang:{name}": 8.0, "sglang:num_running_reqs": 0.0, "sglang:num_queue_reqs": 1.0}
     assert serve_probe.moved(unit, before, before | {f"sglang:{name}": value})
     assert not serve_probe.moved(unit, before, before)
+
+
+def test_an_answer_before_the_body_was_read_is_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a server that refuses a key: the rest of the request then meets a closed connection."""
+
+    def send(connection: http.client.HTTPConnection, data: bytes) -> None:
+        connection.sock.sendall(data)
+        raise BrokenPipeError(32, "Broken pipe")
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        unit = serve_unit.load_unit(written(tmp_path, MINIMAL | {"api": {"address": "127.0.0.1", "port": port}}))
+
+        def refuse() -> None:
+            with server.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno")
+
+        refusing = threading.Thread(target=refuse)
+        refusing.start()
+        monkeypatch.setattr(http.client.HTTPConnection, "send", send)
+        assert serve_probe.ApiRequest(unit, 30.0).send("POST", "/v1/completions", {}) == (401, b"no")
+        refusing.join()

@@ -44,6 +44,8 @@ def test_every_file_is_used_by_its_package() -> None:
     """A file in `files/` or `templates/` is named by its package, and one without a placeholder is no template."""
     for top in PACKAGES:
         for path in (*(TOP / top).rglob("files/*"), *(TOP / top).rglob("templates/*")):
+            if path.name == "__pycache__":
+                continue
             package = path.parents[1]
             modules = "".join(module.read_text() for module in package.glob("*.py"))
             assert f'"{path.parent.name}/{path.name}"' in modules, path

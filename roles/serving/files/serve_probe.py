@@ -63,7 +63,9 @@ class ApiRequest:
             self._connection.connect()
             if self._over.is_set():
                 raise ServeError(f"no answer within {self._limit:g} s")
-            self._connection.request(method, path, None if body is None else json.dumps(body), headers)
+            # A server may answer, and close, before it has read the body: its answer is there all the same.
+            with contextlib.suppress(BrokenPipeError):
+                self._connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = self._connection.getresponse()
             content = answer.read(ANSWER_LIMIT)
         except (OSError, http.client.HTTPException) as error:

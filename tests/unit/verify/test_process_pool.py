@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from multiprocessing import forkserver
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,14 @@ def test_a_process_that_dies_is_reported() -> None:
 
 def test_ctrl_c_is_left_to_the_run_itself() -> None:
     """It reaches every process of a terminal; each would print where it was."""
+    assert map_processes(deaf, [()], 1) == [True]
+
+
+def test_ctrl_c_is_left_to_the_run_itself_by_a_server_of_forks_that_another_thread_started() -> None:
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]
+    first = threading.Thread(target=map_processes, args=(doubled, [(1,)], 1))
+    first.start()
+    first.join()
     assert map_processes(deaf, [()], 1) == [True]
 
 
