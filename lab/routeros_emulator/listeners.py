@@ -102,7 +102,11 @@ class ServiceListener:
             with suppress(OSError):
                 connection.close()
             return
-        await self._serve(reader, asyncio.StreamWriter(transport, protocol, reader, loop))
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        await self._serve(reader, writer)
+        # How the connection ends is kept in a future, which complains when its exception was never asked for.
+        with suppress(OSError):
+            await writer.wait_closed()
 
     def _context(self) -> ssl.SSLContext:
         assert self._secure is not None  # noqa: S101 - asked by its only caller
