@@ -47,7 +47,7 @@ def deliver_images(rack: Rack, node: Node) -> Generator[PyinfraCommand, None, No
     try:
         seen = facts.ImagesFacts(node, host_facts.read(host, "images"))
         if not seen.engine and not host.state.is_executing:
-            # The docker role starts it before; until then the images are unknown, which is no reason to stop here.
+            # The docker role starts it before; until then the images are unknown, which does not stop the run here.
             events.opens(host)
             why = "unknown before docker runs"
             announce.announce_change(

@@ -33,7 +33,7 @@ from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
 from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
-from roles.serving import gate, reach
+from roles.serving import allowed_addresses, gate
 from roles.serving.programs import GATE, KEEPER, RUN, TETHER, programs
 
 UNITS = "/etc/systemd/system"
@@ -248,14 +248,14 @@ def _slice(rack: Rack, unit: ServingUnit, node: str) -> ManagedFile:
         header=header(rack.rack),
         unit=unit.name,
         most=rack.options(DockerOptions).memory,
-        sources=reach.setting(reach.rank_sources(rack, unit, node)),
+        sources=allowed_addresses.setting(allowed_addresses.rank_sources(rack, unit, node)),
     )
     return ManagedFile(f"{UNITS}/{slice_name(unit)}", text.encode(), validate=validate_unit(slice_name(unit)))
 
 
 def _service(rack: Rack, unit: ServingUnit, suffix: str, **values: object) -> ManagedFile:
     name = service_name(unit, suffix)
-    sources = reach.setting(reach.unit_addresses(rack, unit))
+    sources = allowed_addresses.setting(allowed_addresses.unit_addresses(rack, unit))
     text = resources.file_text(
         "roles.serving", _SERVICES[suffix], header=header(rack.rack), unit=unit.name, sources=sources, **values
     )

@@ -20,7 +20,7 @@ from core.ssh.client import Machine
 from core.ssh.root_shell import COMMAND_SECONDS
 from core.util.managed_file import ManagedFile
 from core.verify.reporter import CheckReporter
-from roles.serving import desired, door, programs, reach
+from roles.serving import allowed_addresses, desired, door, programs
 
 _RAY_WITH_TOKENS = (2, 52)
 """The first release of Ray that reads RAY_AUTH_MODE (its documentation, 'Ray token authentication')."""
@@ -366,7 +366,7 @@ def test_the_kernel_closes_each_rank_to_other_machines(
         rows = dict(line.partition("=")[::2] for line in str(shown.stdout).splitlines())
         allowed = {ip_network(word) for word in rows.get("IPAddressAllow", "").split()}
         wanted = {ip_network(word) for word in ("127.0.0.0/8", "::1/128")}
-        wanted |= {ip_network(source) for source in reach.rank_sources(rack, unit, node.name)}
+        wanted |= {ip_network(source) for source in allowed_addresses.rank_sources(rack, unit, node.name)}
         denied = {ip_network(word) for word in rows.get("IPAddressDeny", "").split()}
         if denied != {ip_network("0.0.0.0/0"), ip_network("::/0")}:
             faults.append(f"{node.name}: {name} is open to all addresses; run `sparkrack apply --only serving`")

@@ -52,7 +52,7 @@ def calibrate(unit: str, rack: Path) -> None:
     Each node is asked for the log of the current start: weights, and the cache of keys and values, of the fullest rank.
     They replace the estimate of the overhead, as long as the unit has the model, image, split, quantization and
     kv-cache-dtype that are recorded with them, and neither a longer context nor more sequences. Memory that the node
-    keeps for a crash kernel is no part of the share. The unit has to be ready or busy, and to run with the arguments
+    keeps for a crash kernel is not part of the share. The unit has to be ready or busy, and to run with the arguments
     that rack.yaml declares and the image of the lock file. A unit with `kv` instead of `memory` has no share of the
     node, so there is nothing to calibrate.
 

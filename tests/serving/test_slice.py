@@ -157,7 +157,7 @@ def test_processes_that_stay_after_kill_are_named_with_the_remedy(
     assert (cgroups / SLICE / "cgroup.kill").read_text() == "1"
     report = tether._report()
     assert report["state"] == "stopping"
-    assert f"the kernel was told to end {os.getpid()} " in str(report["detail"])
+    assert f"the kernel was asked to end {os.getpid()} " in str(report["detail"])
     assert str(report["detail"]).endswith("which wait in it (state D): restart the node")
 
 

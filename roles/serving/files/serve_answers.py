@@ -45,7 +45,7 @@ _LEADING = " \t\r\n*_$`\"'("
 
 
 class WrongAnswerError(ServeError):
-    """The engine answered, and not as it must. What it computed for that is no progress."""
+    """The engine answered, and not as it must. What it computed for that does not count as progress."""
 
 
 def garbage(text: str, cut: bool = False) -> str:

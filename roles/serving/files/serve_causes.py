@@ -178,12 +178,12 @@ def explain(status: int | None, lines: Sequence[str]) -> str:
     if status in (125, 126, 127):
         begin = next((place for place, one in enumerate(lines) if one.startswith("docker: ")), None)
         lines = lines if begin is None else lines[begin:]
-    told = [one for one in lines if not _LEVEL.search(one) and not _AFTERMATH.search(one)]
-    for one in reversed(told):
+    candidates = [one for one in lines if not _LEVEL.search(one) and not _AFTERMATH.search(one)]
+    for one in reversed(candidates):
         for pattern, what, remedy in CAUSES:
             if found := pattern.search(one):
                 return f"{what} ({_evidence(one[found.start() :])}); {remedy}"
-    last = next((one for one in reversed(told) if _TELLING.search(one)), "")
+    last = next((one for one in reversed(candidates) if _TELLING.search(one)), "")
     shown = _evidence(_DOCKER.sub("", last)) if last else ""
     if status in _EXITS:
         what, remedy = _EXITS[status]

@@ -71,7 +71,7 @@ class Gate:
 
         Args:
             together: the gates of all nodes of the unit run now, and measure RDMA where it is not proven.
-            anyway: what a failure of the driver since the boot has left is no reason.
+            anyway: what a failure of the driver since the boot has left is not a reason to refuse.
 
         Returns remarks: what could not be asked, or does not refuse the rank.
         """

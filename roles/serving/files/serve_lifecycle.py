@@ -109,8 +109,8 @@ class TetherReport:
     verdict and reason of its last gate. `clean`: false after a boot of its machine that ended while the rank ran, and
     not in order. `leaving`: its machine shuts down. `kernel`: why the kernel's log forbids another start.
     `skew`: of the clock of its node. `version`: of the unit's files as it read them; empty for a tether that is older
-    than versions are, which is heard all the same: it must be told to stop. `rdma`: the bytes that each RDMA device has
-    moved; `network`: what NCCL says that it uses, once it was asked for. `hang`: the cause that evidence
+    than versions are, whose reports still count: it must receive the order to stop. `rdma`: the bytes that each RDMA
+    device has moved; `network`: what NCCL says that it uses, once it was asked for. `hang`: the cause that evidence
     shows.
     """
 

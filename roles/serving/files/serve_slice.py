@@ -48,7 +48,7 @@ class UnitSlice:
         raise ServeError(f"{file} is missing")
 
     def _absent(self) -> bool:
-        """Return whether the folder is not there. Raises ServeError when that cannot be told."""
+        """Return whether the folder is not there. Raises ServeError when that cannot be determined."""
         place = Path(self._root)
         try:
             if not any(place.iterdir()):

@@ -87,9 +87,9 @@ class StartChecks:
         faults = [one for one in found.splitlines() if re.search(DRIVER_FAULT, one)]
         # It ends with 1 where no line matches, and with 0 or 1 where it has no files. A file that a loss of power has
         # damaged is passed over, with a line about it.
-        told = [one for one in errors.splitlines() if not re.match(r"Journal file .*ignoring file|Hint: ", one)]
-        if not faults and (code not in (0, 1) or told):
-            shown = line(told[0] if told else f"exit code {code}", 120)
+        problems = [one for one in errors.splitlines() if not re.match(r"Journal file .*ignoring file|Hint: ", one)]
+        if not faults and (code not in (0, 1) or problems):
+            shown = line(problems[0] if problems else f"exit code {code}", 120)
             raise GateError(f"the kernel's log cannot be read: {shown}; `journalctl -k -b` must work, or use --anyway")
         if not faults:
             return

@@ -344,7 +344,7 @@ class Tether:
             return f"whether a process of the rank is left is unknown: {error}; restart the node"
         found = self._slice.describe()
         if self._killed and time.monotonic() - self._killed > KILL_LIMIT:
-            return f"the kernel was told to end {found}, which wait in it (state D): restart the node"
+            return f"the kernel was asked to end {found}, which wait in it (state D): restart the node"
         if self.record.running or self._ordered:
             return f"left of the rank: {found}"
         return f"not started by its tether: {found} in {self._slice.folder}; end them, a container by `docker rm -f`"
@@ -560,8 +560,8 @@ class Tether:
             generation, task = self._gate
             remark = "" if task.reason else task.remark()
             self._gate, self._verdict = None, (generation, not task.reason, task.reason or remark)
-            told = f"failed: {task.reason}" if task.reason else f"passed{remark and f'; {remark}'}"
-            log(f"generation {generation}: gate {told}")
+            result = f"failed: {task.reason}" if task.reason else f"passed{remark and f'; {remark}'}"
+            log(f"generation {generation}: gate {result}")
         if self._start and self._start.done():
             if self._start.reason:
                 self._detail = f"systemctl start failed: {self._start.reason}"

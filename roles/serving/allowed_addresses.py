@@ -1,7 +1,7 @@
 """Which addresses reach what a unit has open on each of its nodes: settings of systemd that the kernel enforces. Pure.
 
 The kernel judges each packet of each socket in a control group (systemd.resource-control, IPAddressDeny=), whatever
-port it has and whoever chose that. RDMA does not pass there.
+port it has and whichever program chose it. RDMA does not pass there.
 """
 
 from __future__ import annotations
