@@ -15,8 +15,8 @@ from xdist.workermanage import WorkerController
 
 LAB = "tests/lab/"
 MORE_GIB = 14
-"""With this memory a machine has room for one worker more: in `make soak`, which has many files of the rack, for a third
-rack; in `make test` for one without, since a rack costs the boots of its nodes."""
+"""With this memory a machine has room for one worker more: in `make soak`, which has many files of the rack, for a
+third rack; in `make test` for one without, since a rack costs the boots of its nodes."""
 MOST_CORES = 4
 """More are not used: memory is short before."""
 
