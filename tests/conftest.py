@@ -64,15 +64,27 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return auto_workers(config)
 
 
+FIRST = ("tests/lab/test_1_deploy.py", "tests/lab/test_9_rebuild.py")
+"""Each takes minutes without a restored rack; the first makes the snapshot from which the others restore theirs."""
+WAITING = ("tests/serving/", "tests/contact/")
+"""They wait for leases and nodes for most of their time, and need little of the processor."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The rack's tests come first: only some workers may run them. Of these, files that make racks of their own come
-    before those that need the worker's: a worker does not have two at a time, and does not wait for the one that makes
-    the snapshot from which the others restore theirs. Those that leave it in any state come last: then nothing
-    has to be restored after them.
+    """The rack's tests come first: only some workers may run them. Of these, files that leave their rack in any state
+    come after those that keep it converged, since nothing has to be restored after them; then those that make a rack of
+    their own, before which a worker takes down the one it has. Beside the racks run the tests that wait most, so that
+    the rest, which does not wait, has the processor to itself at the end.
     """
 
     def with_fixture(name: str) -> set[Path]:
         return {item.path for item in items if name in getattr(item, "fixturenames", ())}
 
-    on_the_workers, last = with_fixture("worker"), with_fixture("disposable_rack")
-    items.sort(key=lambda item: (not item.nodeid.startswith(LAB), item.path in on_the_workers, item.path in last))
+    on_the_workers, any_state = with_fixture("worker"), with_fixture("disposable_rack")
+
+    def place(item: pytest.Item) -> tuple[bool, ...]:
+        if not item.nodeid.startswith(LAB):
+            return True, not item.nodeid.startswith(WAITING)
+        return False, not item.nodeid.startswith(FIRST), item.path not in on_the_workers, item.path in any_state
+
+    items.sort(key=place)

@@ -15,21 +15,23 @@ from xdist.workermanage import WorkerController
 
 LAB = "tests/lab/"
 MORE_GIB = 14
-"""With this memory a machine has room for a third rack."""
+"""With this memory a machine has room for one worker more: in `make soak`, which has many files of the rack, for a
+third rack; in `make test` for one without, since a rack costs the boots of its nodes."""
 MOST_CORES = 4
 """More are not used: memory is short before."""
 
 
-def most_racks(gib: float) -> int:
-    """Return how many virtual racks of tests run at a time on such a machine."""
-    return 3 if gib >= MORE_GIB else 2
+def most_racks(gib: float, *, soak: bool) -> int:
+    """Return how many virtual racks of tests run at a time on such a machine. `soak`: in `make soak`."""
+    return 3 if soak and gib >= MORE_GIB else 2
 
 
-def most_workers(cores: int, gib: float, *, racks_only: bool) -> int:
+def most_workers(cores: int, gib: float, *, soak: bool) -> int:
     """Return how many workers a run has: one for each rack and each core, since a worker waits for nodes, leases and
-    timers for half of its time. `racks_only`: not more than racks, since each soak test may need gigabytes.
+    timers for half of its time. `soak`: not more than racks, since each soak test may need gigabytes.
     """
-    return most_racks(gib) if racks_only else most_racks(gib) + min(cores, MOST_CORES)
+    racks = most_racks(gib, soak=soak)
+    return racks if soak else racks + min(cores, MOST_CORES) + (gib >= MORE_GIB)
 
 
 def machine() -> tuple[int, float]:
@@ -69,9 +71,14 @@ class RackScheduling(LoadFileScheduling):  # type: ignore[misc]
         return next((scope for scope in self.workqueue if may or not scope.startswith(LAB)), None)
 
 
+def only_soak(config: pytest.Config) -> bool:
+    """Return whether a run is `make soak`."""
+    return bool(config.option.markexpr == "soak")
+
+
 def auto_workers(config: pytest.Config) -> int:
     """Return what `-n auto` is on this machine."""
-    return most_workers(*machine(), racks_only=config.option.markexpr == "soak")
+    return most_workers(*machine(), soak=only_soak(config))
 
 
 class Workers:
@@ -80,4 +87,6 @@ class Workers:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> Any:
         """Only for whole files: the tests of one share a rack."""
-        return RackScheduling(config, log, most_racks(machine()[1])) if config.option.dist == "loadfile" else None
+        if config.option.dist != "loadfile":
+            return None
+        return RackScheduling(config, log, most_racks(machine()[1], soak=only_soak(config)))

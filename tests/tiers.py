@@ -3,9 +3,9 @@ runs all that have it.
 
 The number of commits chooses the tenth, so any ten commits in a row run each soak test. Naming a test (`file::test`), a
 keyword (`-k`) or the marker (`-m soak`) runs all soak tests that this selects. A test with `soak(sampled=False)` needs
-more than `make test` has, and is in no tenth. Those of a file with `soak(together=True)` build on one another, and are
-in the same tenth. Files of the virtual rack with `soak(turn=N)` take turns: one of three commits in a row runs each;
-what is of a tenth in such a file runs when both are chosen.
+more than `make test` has, and is in no tenth; nor is a soak test of the virtual rack: most take minutes, and a tenth
+with two of them would cost half as much again as one without. Files of the virtual rack with `soak(turn=N)` take turns:
+one of seven commits in a row runs their other tests.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from typing import Any
 import pytest
 from _pytest.mark import ParameterSet
 
+from tests.scheduling import LAB
+
 PARTS = 10
-TURNS = 3
+TURNS = 7
 
 
 def part_of(nodeid: str) -> int:
@@ -30,14 +32,14 @@ def part_of(nodeid: str) -> int:
 
 def selected(item: pytest.Item, commits: int) -> bool:
     """Return whether the run of a tree with so many commits has this soak test."""
-    return all(_chosen(item, marker.kwargs, commits) for marker in item.iter_markers("soak"))
+    return all(_chosen(item.nodeid, marker.kwargs, commits) for marker in item.iter_markers("soak"))
 
 
-def _chosen(item: pytest.Item, options: Mapping[str, Any], commits: int) -> bool:
+def _chosen(nodeid: str, options: Mapping[str, Any], commits: int) -> bool:
     if "turn" in options:
         return bool(options["turn"] == commits % TURNS)
-    name = item.nodeid.partition("::")[0] if options.get("together") else item.nodeid
-    return part_of(name) == commits % PARTS and bool(options.get("sampled", True))
+    in_a_tenth = options.get("sampled", True) and not nodeid.startswith(LAB)
+    return bool(in_a_tenth and part_of(nodeid) == commits % PARTS)
 
 
 def commits_of(folder: Path) -> int:

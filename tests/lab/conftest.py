@@ -15,7 +15,6 @@ from tests.lab.virtual import REPOSITORY, VirtualRack
 from tests.scheduling import LAB
 
 NODES = ("spark1", "spark2", "spark3")
-FOLDER = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,10 +50,12 @@ def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Stop the rack before tests that do not need it."""
+    """Stop the rack before a file that does not use it: one without a rack, or with one of its own."""
     worker = item.config.stash.get(WORKER, None)
-    if worker and worker.rack and nextitem is not None and FOLDER not in nextitem.path.parents:
-        worker.rack.lab("down")
+    if worker is None or nextitem is None or nextitem.path == item.path:
+        return
+    if worker.folder.exists() and "worker" not in getattr(nextitem, "fixturenames", ()):
+        VirtualRack(worker.folder, NODES).lab("down")
         worker.rack = None
 
 
@@ -69,6 +70,9 @@ def rack(worker: Worker, request: pytest.FixtureRequest) -> VirtualRack:
 
 @pytest.fixture(scope="module")
 def disposable_rack(worker: Worker, rack: VirtualRack) -> Iterator[VirtualRack]:
-    """A converged rack that a file may leave in any state: the next file begins with a restored one."""
+    """A converged rack that a file may leave in any state: it is taken down, and the next file begins with a restored
+    one.
+    """
     yield rack
+    rack.lab("down")
     worker.rack = None

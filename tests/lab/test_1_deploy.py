@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests import generated
-from tests.lab.conftest import NODES
+from tests.lab.conftest import NODES, Worker
 from tests.lab.converged import is_made, keep, making
-from tests.lab.virtual import REPOSITORY, VirtualRack
+from tests.lab.virtual import VirtualRack
 
 README_ROLES = ("switch", "memory", "fabric")
 PAIRS = len(NODES) * (len(NODES) - 1) * 2
@@ -26,21 +26,19 @@ VERSIONS = "dpkg-query -W 'nvidia-*' 'libnvidia-*' 'linux-*' docker.io container
 
 
 @pytest.fixture(scope="module")
-def factory() -> Iterator[VirtualRack]:
-    """A rack as it comes up, for the tests here alone. It is taken down whatever happens."""
-    found = VirtualRack(REPOSITORY / ".lab-test-road", NODES)
+def factory(worker: Worker) -> VirtualRack:
+    """A rack as it comes up."""
+    found = VirtualRack(worker.folder, NODES)
     found.lab("down")
-    try:
-        found.lab("up", "--nodes", str(len(NODES)))
-        yield found
-    finally:
-        found.lab("down")
+    worker.rack = None
+    found.lab("up", "--nodes", str(len(NODES)))
+    return found
 
 
 @pytest.fixture(scope="module")
 def snapshot(factory: VirtualRack) -> Iterator[ExitStack]:
-    """The right to make the snapshot from which the other files restore their rack, unless there is one: they wait for
-    it, since this file converges a rack anyway.
+    """The right to make the snapshot from which the other workers restore their rack, unless there is one: they wait
+    for it, since this file converges a rack anyway.
     """
     with ExitStack() as held:
         held.enter_context(making())
@@ -50,10 +48,15 @@ def snapshot(factory: VirtualRack) -> Iterator[ExitStack]:
 
 
 @pytest.fixture(scope="module")
-def rack(snapshot: ExitStack, factory: VirtualRack) -> VirtualRack:
-    """The same rack after a run."""
+def rack(
+    snapshot: ExitStack, factory: VirtualRack, worker: Worker, request: pytest.FixtureRequest
+) -> Iterator[VirtualRack]:
+    """The same rack after a run. Unless a test here fails, the next files of this worker have it."""
+    failures = request.session.testsfailed
     factory.deploy("-y")
-    return factory
+    yield factory
+    if request.session.testsfailed == failures:
+        worker.rack, worker.failures = factory, failures
 
 
 def unreached(reported: str) -> list[str]:

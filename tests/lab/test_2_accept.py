@@ -18,7 +18,7 @@ from sparkrack.accept.model import AcceptReport
 from tests.lab.virtual import VirtualRack
 
 SPARE = "crs812/qsfp56-1"
-pytestmark = pytest.mark.soak(sampled=False)
+pytestmark = pytest.mark.soak
 """They need a rack for a minute, and what they call is tested against the emulator in `make test`."""
 SETTINGS = ("name", "default-name", "disabled", "auto-negotiation", "speed", "fec-mode", "l2mtu", "mtu", "bridge", "hw")
 

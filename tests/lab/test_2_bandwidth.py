@@ -7,7 +7,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.lab.virtual import VirtualRack
+
+pytestmark = pytest.mark.soak(turn=1)
 
 
 @contextmanager

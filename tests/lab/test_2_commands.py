@@ -1,4 +1,4 @@
-"""plan, apply, drift, topology and status on a rack that is as declared, and on one that is not."""
+"""topology and status on a rack that is as declared; a kept plan, the lock of a run, Ctrl-C and a node that is dead."""
 
 from __future__ import annotations
 
@@ -13,39 +13,7 @@ from lab import namespace as ns
 from tests.lab.conftest import NODES
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
-SUDO = "journalctl --quiet _COMM=sudo --grep 'base64|set -eu' --output=cat | grep -c COMMAND="
 LOCK = "/run/sparkrack/run.lock"
-LEG = {"cage": "qsfp56-dd-1", "lane": 5}
-HALVES = {"enp1s0f1np1", "enP2p1s0f1np1"}
-MOVING = ("bytes", "packet", "fec-corrected", "expires-after", "time")
-KERNEL = "/run/sparkrack-lab/kernel"
-"""What a virtual node says that it has booted."""
-
-
-def everything(rack: VirtualRack) -> dict[str, str]:
-    """What a command that only looks must leave as it is: files by name, mode, time and content; no journals."""
-    script = (
-        "tar -c --sort=name /etc /root /usr/local /home /run/sparkrack 2>/dev/null | sha256sum; "
-        "find /tmp /var/tmp /run/sparkrack -xdev 2>/dev/null | sort; sysctl vm.min_free_kbytes; apt-mark showhold"
-    )
-    tables = rack.control({"op": "state"})["tables"]
-    assert isinstance(tables, dict)
-    rows = {
-        path: [{name: value for name, value in row.items() if not name.endswith(MOVING)} for row in menu]
-        for path, menu in tables.items()
-    }
-    return {node: rack.ssh(node, script) for node in NODES} | {"crs812": json.dumps([rows, rack.writes()])}
-
-
-def test_a_rack_in_sync_costs_one_command_a_node_and_nothing_is_written(rack: VirtualRack) -> None:
-    before = everything(rack)
-    for verb in ("plan", "drift", "apply"):
-        count = {node: int(rack.ssh(node, SUDO)) for node in NODES}
-        done = rack.command(verb, *(["-y"] if verb == "apply" else []))
-        assert done.returncode == 0, done.stdout + done.stderr
-        # Each look at the journal is a sudo command with these words in it as well.
-        assert {node: int(rack.ssh(node, SUDO)) - count[node] for node in NODES} == dict.fromkeys(NODES, 2), verb
-    assert everything(rack) == before
 
 
 def test_what_stands_now_can_be_seen(rack: VirtualRack) -> None:
@@ -142,31 +110,6 @@ def test_ctrl_c_lets_the_operation_at_hand_end(rack: VirtualRack) -> None:
     assert rack.command("drift", "--limit", "spark2", *PARTS).returncode == 0
 
 
-def test_the_kinds_of_drift_are_distinguished(rack: VirtualRack) -> None:
-    """A value that differs, a dead link, a node unlike the others, and what is not declared."""
-    rack.ssh("spark2", "sysctl -qw vm.overcommit_memory=1")
-    rack.ssh("spark1", f"cp {KERNEL} {KERNEL}.was; echo 6.17.0-9999-nvidia > {KERNEL}")
-    assert rack.control({"op": "cable", "do": "pull", **LEG})["ok"]
-    try:
-        done = rack.command("drift", "--json")
-    finally:
-        assert rack.control({"op": "cable", "do": "plug", **LEG})["ok"]
-        rack.ssh("spark1", f"mv {KERNEL}.was {KERNEL}")
-        rack.ssh("spark2", "sysctl -qw vm.overcommit_memory=0")
-    assert done.returncode == 2, done.stdout + done.stderr
-    found = [
-        (machine["name"], looked["role"], finding["kind"], finding["message"])
-        for machine in json.loads(done.stdout)["hosts"]
-        for looked in machine["roles"]
-        for finding in looked["findings"]
-    ]
-    assert ("spark2", "memory", "declared", "vm.overcommit_memory: 1 -> 0") in found
-    assert {text.split(":")[0] for name, _, kind, text in found if (name, kind) == ("spark3", "broken")} == HALVES
-    assert [text for name, _, kind, text in found if (name, kind) == ("crs812", "broken") and "to spark3 port" in text]
-    assert [text for name, _, kind, text in found if (name, kind) == ("spark1", "outlier") and "6.17.0-9999" in text]
-    assert [text for _, role, kind, text in found if (role, kind) == ("switch", "unmanaged")]
-
-
 @pytest.mark.soak
 def test_a_node_that_is_dead_is_no_drift_but_unknown(rack: VirtualRack) -> None:
     """The first tier has drift in test_6_faults.py, and each kind of run in tests/faults/test_unknown_nodes.py."""
@@ -179,26 +122,3 @@ def test_a_node_that_is_dead_is_no_drift_but_unknown(rack: VirtualRack) -> None:
             assert "Traceback" not in done.stdout + done.stderr
     finally:
         rack.lab("up", "--nodes", str(len(NODES)))
-
-
-def test_a_key_of_others_is_reported_and_kept(rack: VirtualRack) -> None:
-    keys = "/home/ops/.ssh/authorized_keys2"
-    rack.ssh(
-        "spark3",
-        "rm -f /tmp/guest /tmp/guest.pub; ssh-keygen -q -t ed25519 -N '' -C guest@lab -f /tmp/guest < /dev/null; "
-        f"install -o ops -g ops -m 600 /tmp/guest.pub {keys}; rm -f /tmp/guest /tmp/guest.pub",
-    )
-    try:
-        done = rack.command("drift", "--json")
-        assert done.returncode == 0, done.stdout + done.stderr
-        found = [
-            (machine["name"], looked["role"], finding["kind"])
-            for machine in json.loads(done.stdout)["hosts"]
-            for looked in machine["roles"]
-            for finding in looked["findings"]
-            if "(guest@lab)" in finding["message"]
-        ]
-        assert found == [("spark3", "access", "unmanaged")]
-        assert rack.ssh("spark3", f"wc -l < {keys}").strip() == "1"
-    finally:
-        rack.ssh("spark3", f"rm -f {keys}")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.lab.conftest import NODES
 from tests.lab.virtual import VirtualRack
+
+pytestmark = pytest.mark.soak(turn=2)
 
 PARTS = ("--only", "fabric", "--only", "switch")
 

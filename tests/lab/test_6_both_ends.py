@@ -15,6 +15,8 @@ from pyinfra.context import host
 
 from switch.apply import apply
 
+pytestmark = pytest.mark.soak(turn=3)
+
 if "switches" in host.groups:
     apply(rack=host.data.rack, switch=host.data.switch, settle=8)
 """

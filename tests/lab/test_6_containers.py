@@ -10,6 +10,8 @@ import pytest
 from tests.lab.drift_table import IMAGE
 from tests.lab.virtual import VirtualRack
 
+pytestmark = pytest.mark.soak(turn=5)
+
 NODE, ROLES = "spark1", ("memory", "docker")
 FILL = f"docker run --rm --name NAME {IMAGE} /bin/busybox dd if=/dev/zero of=/dev/null bs=AMOUNT count=20"
 """A buffer of so many bytes, filled again and again by the container's only process."""

@@ -11,6 +11,8 @@ import pytest
 from lab import namespace as ns
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
+pytestmark = pytest.mark.soak(turn=4)
+
 NODE = "spark2"
 FILL = """\
 mkdir -p /fill; n=0

@@ -15,6 +15,8 @@ import pytest
 
 from tests.lab.virtual import VirtualRack
 
+pytestmark = pytest.mark.soak(turn=5)
+
 NODE = "spark3"
 EVERY = 10
 CHAINS = [(20, 20), *(pytest.param(first, EVERY, marks=pytest.mark.soak) for first in range(1, EVERY + 1))]

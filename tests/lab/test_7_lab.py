@@ -13,6 +13,8 @@ import pytest
 from lab import namespace as ns
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
+pytestmark = pytest.mark.soak(turn=6)
+
 PING = "ping -qc1 -W5 -M do -s 8972 192.168.100.2 2>&1 | grep ' 0% packet loss' || true"
 """A frame of full size to spark2 over the fabric: nothing is printed when it is not answered."""
 

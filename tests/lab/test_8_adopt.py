@@ -18,9 +18,7 @@ from roles.memory.options import MemoryOptions
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
 NODES = ("spark1", "spark2")
-TOGETHER = pytest.mark.soak(together=True)
-"""The second begins where the first has ended. What they change is in tests/cases/operations/fabric/adopted*.yaml."""
-pytestmark = pytest.mark.soak(turn=2)
+pytestmark = pytest.mark.soak(turn=4)
 PLAYBOOK = """\
 network:
   version: 2
@@ -193,7 +191,7 @@ def test_a_plan_of_all_roles_lists_only_what_this_project_adds(rack: VirtualRack
     assert [machine["state"] for machine in plan["hosts"] if machine["kind"] == "switch"] == ["in sync"]
 
 
-@TOGETHER
+@pytest.mark.soak
 def test_one_run_after_it_changes_no_value_and_the_rack_is_in_sync(rack: VirtualRack) -> None:
     out, before = whole(rack), live(rack)
     done = rack.command("apply", "-y", rack=out)
@@ -205,8 +203,9 @@ def test_one_run_after_it_changes_no_value_and_the_rack_is_in_sync(rack: Virtual
     assert "0 failed" in rack.verify("--only", "fabric", rack=out).stdout
 
 
-@TOGETHER
+@pytest.mark.soak
 def test_the_file_of_others_is_taken_over_when_something_shall_differ(rack: VirtualRack) -> None:
+    """It begins where the test before has ended. What both change is in tests/cases/operations/fabric/adopted*.yaml."""
     out = whole(rack, ("\n  mtu: 1500\n", "\n  mtu: 9000\n"))
     done = rack.command("apply", "-y", "--only", "fabric", rack=out)
     assert done.returncode == 0, done.stdout + done.stderr

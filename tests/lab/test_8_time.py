@@ -16,7 +16,7 @@ from lab.layout import Layout
 from lab.paths import cache
 from tests.lab.virtual import VirtualRack
 
-pytestmark = pytest.mark.soak(turn=1)
+pytestmark = pytest.mark.soak(turn=3)
 
 ROLES = ("time",)
 DROPIN = "/etc/systemd/timesyncd.conf.d/zz-sparkrack.conf"

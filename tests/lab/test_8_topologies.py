@@ -9,6 +9,8 @@ import pytest
 from core.model import load
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
+pytestmark = pytest.mark.soak(turn=6)
+
 RACKS = REPOSITORY / "tests/cases/racks/valid"
 
 

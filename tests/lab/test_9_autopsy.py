@@ -24,7 +24,7 @@ LOST = 30
 """Seconds before a kill in which each witness must have heard of the node: the machine of the tests is slow."""
 LEFT = 64 << 20
 """Bytes of memory that a node has left."""
-pytestmark = pytest.mark.soak(sampled=False)
+pytestmark = pytest.mark.soak
 """Each test waits for a boot or two, and `make test` has no time for that."""
 
 

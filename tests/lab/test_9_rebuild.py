@@ -1,4 +1,9 @@
-"""From bare metal to a running rack, with a lab of its own: machines that nobody has met, one command, verify green."""
+"""From bare metal to a running rack, with a lab of its own: machines that nobody has met, one command, verify green.
+
+The first tier rebuilds all machines here, meets a node with another host key, another password or no sudo in
+tests/contact/test_refused.py, and a switch that was reset in tests/emulator/test_bootstrap_refused.py. The last soak
+test runs what the others have not run.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +25,6 @@ NODES = ("spark1", "spark2")
 TWIN = "spark2"
 """It came with the host keys and the machine-id of spark1."""
 SERIAL, OTHER = "HK70AB12CD3", "HK0OTHERUNIT"
-TOGETHER = pytest.mark.soak(together=True)
-"""The last one runs what the others have not run. The first tier rebuilds all machines here, meets a node with another
-host key, another password or no sudo in tests/contact/test_refused.py, and a switch that was reset in
-tests/emulator/test_bootstrap_refused.py.
-"""
 LEFT = ("driver", "memory", "docker", "images")
 """Roles that are left alone, unless soak tests are run here as well: test_1_deploy.py applies them to factory nodes."""
 PINS = {"/etc/ssh/sparkrack_known_hosts"}
@@ -178,7 +178,7 @@ def test_the_twins_have_become_two_and_no_secret_is_left(drill: Drill) -> None:
     drill.keeps_secrets()
 
 
-@TOGETHER
+@pytest.mark.soak
 def test_one_node_is_imaged_again_and_rebuilt_alone(drill: Drill) -> None:
     before, writes = {node: drill.files(node) for node in NODES if node != TWIN}, drill.writes()
     drill.lab("reset", "--factory", TWIN)
@@ -194,7 +194,7 @@ def test_one_node_is_imaged_again_and_rebuilt_alone(drill: Drill) -> None:
     assert "0 failed" in drill.verify().stdout
 
 
-@TOGETHER
+@pytest.mark.soak
 def test_another_switch_is_refused_until_the_rack_says_so_and_rebuilt_alone(drill: Drill) -> None:
     before = drill.etc()
     drill.lab("reset", "--factory", SWITCH, "--serial", OTHER)
@@ -210,7 +210,7 @@ def test_another_switch_is_refused_until_the_rack_says_so_and_rebuilt_alone(dril
     assert "0 failed" in drill.verify().stdout
 
 
-@TOGETHER
+@pytest.mark.soak
 def test_every_command_of_the_readmes_page_does_what_it_says(drill: Drill) -> None:
     """Most were run on the way; what is left is what a day on a proven rack looks like. Exit 0: nothing to do."""
     assert len(page()) > 10

@@ -14,7 +14,7 @@ from tests.scheduling import most_racks, most_workers
 
 CONFTEST = """\
 import tests.scheduling
-tests.scheduling.most_racks = lambda *_: 1
+tests.scheduling.most_racks = lambda *_, **__: 1
 
 def pytest_configure(config):
     config.pluginmanager.register(tests.scheduling.Workers())
@@ -80,6 +80,7 @@ def test_workers_without_a_rack_end_where_only_its_files_are_left(suite: Path) -
 
 
 def test_what_a_machine_has_room_for() -> None:
-    assert [most_racks(gib) for gib in (8, 13.9, 14, 64)] == [2, 2, 3, 3]
-    assert [most_workers(*one, racks_only=False) for one in ((2, 8), (64, 64))] == [4, 7]
-    assert most_workers(2, 8, racks_only=True) == 2
+    assert [most_racks(gib, soak=True) for gib in (8, 13.9, 14, 64)] == [2, 2, 3, 3]
+    assert [most_racks(gib, soak=False) for gib in (8, 64)] == [2, 2]
+    assert [most_workers(*one, soak=False) for one in ((2, 8), (2, 14), (64, 64))] == [4, 5, 7]
+    assert [most_workers(2, gib, soak=True) for gib in (8, 14)] == [2, 3]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.generated import REPOSITORY
-from tests.tiers import PARTS, commits_of, part_of
+from tests.tiers import PARTS, TURNS, commits_of, part_of
 
 CONFTEST = """\
 import pytest
@@ -55,8 +55,8 @@ def ran(suite: Path, *words: str, code: int = 0) -> tuple[set[str], str]:
         text=True,
     )
     assert done.returncode == code, done.stdout + done.stderr
-    passed = r"(test_some\.py::\S+) PASSED|PASSED (test_some\.py::\S+)"
-    return {"".join(found) for found in re.findall(passed, done.stdout)}, done.stdout
+    passed = r"^(\S*test_some\.py::\S+) PASSED|PASSED (\S*test_some\.py::\S+)"
+    return {"".join(found) for found in re.findall(passed, done.stdout, re.MULTILINE)}, done.stdout
 
 
 def commit(folder: Path, times: int) -> None:
@@ -72,7 +72,7 @@ def test_a_run_takes_the_first_tier_and_the_part_of_its_commit(suite: Path) -> N
     assert 0 < len(expected) < len(NODES)
     found, reported = ran(suite)
     assert found == expected | {"test_some.py::test_short"}
-    chosen = "part 3 of 10 and turn 0 of 3, chosen by the number of commits"
+    chosen = "part 3 of 10 and turn 3 of 7, chosen by the number of commits"
     assert f"soak tests: {len(expected)} of 60 selected ({chosen}); " in reported
     assert reported.endswith(f"; {60 - len(expected)} are left to `make soak`\n")
     assert f"{60 - len(expected)} deselected" in reported
@@ -105,29 +105,33 @@ def test_a_soak_test_that_needs_more_is_in_no_tenth(suite: Path) -> None:
     assert ran(suite, large)[0] == {large}
 
 
-def test_soak_tests_that_build_on_one_another_are_in_one_tenth(suite: Path) -> None:
-    marker = "@pytest.mark.soak"
-    assert TESTS.count(marker) == 1
-    (suite / "test_some.py").write_text(TESTS.replace(marker, f"{marker}(together=True)"))
-    part = part_of("test_some.py")
-    commit(suite, part or PARTS)
-    assert ran(suite)[0] == {*NODES, "test_some.py::test_short"}
-    commit(suite, 1)
-    assert ran(suite)[0] == {"test_some.py::test_short"}
+def test_a_soak_test_of_the_virtual_rack_is_in_no_tenth(suite: Path) -> None:
+    (suite / "tests/lab").mkdir(parents=True)
+    (suite / "test_some.py").rename(suite / "tests/lab/test_some.py")
+    found, reported = ran(suite)
+    assert found == {"tests/lab/test_some.py::test_short"}
+    assert "soak tests: 0 of 60 selected" in reported
+    assert ran(suite, "-m", "soak")[0] == {f"tests/lab/{node}" for node in NODES}
 
 
-def test_files_that_take_turns_run_in_one_of_three_commits(suite: Path) -> None:
+def test_files_that_take_turns_run_in_one_of_seven_commits(suite: Path) -> None:
     (suite / "test_some.py").write_text(
         TESTS.replace("import pytest", "import pytest\n\npytestmark = pytest.mark.soak(turn=1)")
     )
     commit(suite, 1)
     assert ran(suite)[0] == {node for node in NODES if part_of(node) == 1} | {"test_some.py::test_short"}
-    for _ in range(2):
+    for _ in range(TURNS - 1):
         commit(suite, 1)
         assert ran(suite, code=5)[0] == set()
     commit(suite, 1)
     assert "test_some.py::test_short" in ran(suite)[0]
     assert ran(suite, "-m", "soak")[0] == {*NODES, "test_some.py::test_short"}
+
+
+def test_each_turn_has_files_of_the_virtual_rack() -> None:
+    """A turn without any would be a mistake of a number."""
+    text = "".join(path.read_text() for path in (REPOSITORY / "tests/lab").glob("test_*.py"))
+    assert {int(turn) for turn in re.findall(r"soak\(turn=(\d+)\)", text)} == set(range(TURNS))
 
 
 @pytest.mark.parametrize("words", [(NODES[7],), ("-k", "7")])

@@ -7,6 +7,7 @@ import grp
 import hashlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -79,6 +80,7 @@ esac""",
 for one in "$@"; do key=${one%%=*}; echo "${one#*=}" > "@ROOT@/proc/sys/$(echo "$key" | tr . /)"; done""",
     "netconsole-off": "rm -rf @ROOT@/sys/kernel/config/netconsole/sparkrack",
 }
+SHOW = re.compile(r"systemctl show ((?:[\w=,.@-]+ ?)+)")
 MADE = [path.lstrip("/") for path in systemctl_standin.CERTIFICATES]
 """Files with other bytes in each run. A second run judges them: it replaces a certificate that is not of the CA."""
 
@@ -144,10 +146,21 @@ class BlackboxNode(fakenode.Answers):
             file = self.root / path.lstrip("/")
             found[path] = file.read_bytes() if file.exists() else None
         for key, text in probe.commands.items():
-            done = run(text, self.root)
-            assert done.returncode == 0, (key, done.stderr)
-            found[key] = done.stdout.replace(str(self.root), "").replace(ACCOUNT, "root:root")
+            found[key] = self.printed(text).replace(str(self.root), "").replace(ACCOUNT, "root:root")
         return found
+
+    def printed(self, text: str) -> str:
+        """What a command of the probe prints. One that is nothing but `systemctl show` is asked of the stand-in without
+        a start of Python: that were two thirds of the time of a reading.
+        """
+        if asked := SHOW.fullmatch(text):
+            systemd = systemctl_standin.Node(self.root)
+            shown = systemd.asked(asked[1].split())
+            systemd.save()
+            return shown
+        done = run(text, self.root)
+        assert done.returncode == 0, (text, done.stderr)
+        return done.stdout
 
     def files(self) -> dict[str, str]:
         """A hash of each file of the node, and its mode. Those that each run makes again are only present."""

@@ -114,6 +114,11 @@ class Node:
             "NeedDaemonReload": "yes" if loaded != self.content(name) else "no",
         }
 
+    def asked(self, words: list[str]) -> str:
+        """The answer to `show`."""
+        names = [word for word in words if not word.startswith("-")]
+        return self.show(names, words) if names else self.at("/manager").read_text()
+
     def show(self, names: list[str], words: list[str]) -> str:
         """The answer to `show` of units: all properties, or the values of those that are asked for with --value."""
         if "--value" in words:
@@ -196,7 +201,7 @@ class Node:
         """Do one verb."""
         names = [word for word in words if not word.startswith("-")]
         if verb == "show":
-            print(self.show(names, words) if names else self.at("/manager").read_text())
+            print(self.asked(words))
         elif verb == "is-enabled":
             print(self.file_state(names[0]) or "not-found")
         elif verb == "daemon-reload":
