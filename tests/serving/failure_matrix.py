@@ -45,7 +45,9 @@ def main(words: Sequence[str]) -> int:
     """Run the program. Returns its exit code: 1 when a failure ended otherwise than it must, or too late."""
     parser = argparse.ArgumentParser(prog="failure_matrix", description="Inject the failures of a served unit.")
     parser.add_argument("cells", nargs="*", metavar="CELL", help="default: all")
-    parser.add_argument("--runs", type=int, default=10, help="injections of each; default: %(default)s; 0 reads the record")
+    parser.add_argument(
+        "--runs", type=int, default=10, help="injections of each; default: %(default)s; 0 reads the record"
+    )
     parser.add_argument("--jobs", type=int, default=4, help="racks at the same time; default: %(default)s")
     parser.add_argument("--record", type=Path, default=RECORD, help="JSON of each injection; keeps other cells")
     parser.add_argument("--docs", action="store_true", help="renew the tables of docs/serving-failures.md")

@@ -64,7 +64,7 @@ def machine_load() -> float:
 
 
 @contextmanager
-def _clients(rack: ServingRack, wanted: bool) -> Iterator[None]:
+def clients(rack: ServingRack, wanted: bool) -> Iterator[None]:
     """A client beyond the switch that asks for completions, one after the other."""
     if not wanted:
         yield
@@ -240,7 +240,7 @@ def _inject(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
             cell.inject(rack)
     else:
         rack.start()
-    with _clients(rack, cell.load):
+    with clients(rack, cell.load):
         if cell.when == "ready":
             observed = Observation(rack)
             cell.inject(rack)
