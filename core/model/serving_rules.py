@@ -48,10 +48,10 @@ RENDEZVOUS_SINCE = "0.11.2"
 """The first release of vLLM whose ranks find each other without Ray (--nnodes)."""
 _RAYLESS = (
     (re.compile(r"nvcr\.io/nvidia/vllm:(\d+)\.(\d+)-"), (26, 5)),
-    (re.compile(r"(?:docker\.io/)?vllm/vllm-openai:v(\d+)\.(\d+)"), (0, 24)),
+    (re.compile(r"(?:docker\.io/)?vllm/vllm-openai:v(\d+)\.(\d+)"), (0, 18)),
 )
-"""Images by the release from which on they have no Ray: NVIDIA's playbook installs it into them from 26.05 on, and a
-public report looked for it in v0.24.0. vLLM does not require it."""
+"""Images by the release from which on they have no Ray. NVIDIA's playbook installs it into theirs from 26.05 on. vLLM
+requires it up to 0.17.1 and no longer in 0.18.1, and its Dockerfile adds none (source archives of these releases)."""
 
 HOST_CACHES = ("hicache-ratio", "enable-hierarchical-cache", "enable-hicache", "enable-weights-cpu-backup")
 """Options of SGLang for what is as large as something on the GPU, the one that gives its size first."""
