@@ -252,7 +252,7 @@ NEVER_READY = ("held", "not restarted: it was never ready")
 GARBAGE = (
     ("empty", "empty texts", "", "it is empty"),
     ("character", "one character without end", "!!!!!!!!", "it repeats '!' without end"),
-    ("word", "one word without end", "lockhandlehandlehandlehandle", "it repeats 'handle' without end"),
+    ("word", "one word without end", "lockhandlehandlehandlehandle", "it repeats 'hand' without end"),
     ("bytes", "bytes that are no text", "4 \ufffd\ufffd\ufffd", "it has replacement characters"),
     ("control", "characters that are no text", "4\x00\x01", "it has characters that are no text"),
     ("answer", "another answer", "5", "expected '4' at its beginning"),
