@@ -19,6 +19,7 @@ import importlib.metadata
 import io
 import json
 import os
+import re
 import sys
 import types
 import typing
@@ -156,8 +157,25 @@ def vllm_parser(tree: Path) -> argparse.ArgumentParser:
         with patch("vllm.config.DeviceConfig.__post_init__"):
             return options.make_arg_parser(parser(prog="vllm serve"))
 
-    made = with_mocks(make, "vllm")
-    return typing.cast(argparse.ArgumentParser, made)
+    made = typing.cast(argparse.ArgumentParser, with_mocks(make, "vllm"))
+    _name_parsers(made, with_mocks(lambda: importlib.import_module("vllm.reasoning"), "vllm").ReasoningParserManager)
+    return made
+
+
+def _name_parsers(made: argparse.ArgumentParser, reasoning: Any) -> None:
+    """Give --tool-call-parser and --reasoning-parser the names that a release has as their choices.
+
+    vLLM takes any name when it parses, and ends at its start for one that is not registered
+    (validate_api_server_args). A plugin registers more.
+    """
+    for action in made._actions:
+        if action.dest == "tool_call_parser":
+            names = re.fullmatch(r"\{(.+)\} or name registered in --tool-parser-plugin", str(action.metavar))
+            if not names:
+                raise SystemExit(f"--tool-call-parser has the metavar {action.metavar!r}; adapt {__file__}")
+            action.choices = sorted(names[1].split(","))
+        elif action.dest == "reasoning_parser" and not action.choices:
+            action.choices = sorted(reasoning.list_registered())
 
 
 def sglang_parser(tree: Path) -> argparse.ArgumentParser:

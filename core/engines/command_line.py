@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.engines.option_table import TITLES, Engine, EngineOption, EngineTable, table
 
@@ -34,6 +34,12 @@ LAUNCHER_OPTIONS: Mapping[str, str] = {
     "config": "names a file with more options, which no check reads",
 }
 """Options that the launcher sets itself, or that take from it what it needs, and why."""
+
+PLUGINS: Mapping[str, str] = {
+    "--tool-call-parser": "--tool-parser-plugin",
+    "--reasoning-parser": "--reasoning-parser-plugin",
+}
+"""Options that take more names than the table has where a file with a plugin is given, and the option of that file."""
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _SIZE = re.compile(r"-?\d+|\d+(\.\d+)?[kmgt]i?b?", re.IGNORECASE)
@@ -187,7 +193,9 @@ def _judge(known: EngineTable, version: str, argv: Sequence[str]) -> CommandLine
     title = f"{TITLES[known.engine]} {version}" + (f" ({note})" if note else "")
     options = known.of(release)
     seen: dict[str, str] = {}
-    for name, path, values in split_options(known.engine, options, argv):
+    given = list(split_options(known.engine, options, argv))
+    names = {name for name, *_ in given}
+    for name, path, values in given:
         if not name:
             problems += [OptionProblem("", f"{value!r} belongs to no option of {title}; remove it") for value in values]
             continue
@@ -195,6 +203,8 @@ def _judge(known: EngineTable, version: str, argv: Sequence[str]) -> CommandLine
         if option is None or not name.startswith("-"):
             problems.append(_unknown(known, release, title, name))
             continue
+        if PLUGINS.get(name) in names:
+            option = replace(option, choices=())
         place = option.dest + path
         if place in seen and not option.repeats:
             same = "" if seen[place] == name + path else f", the first time as {seen[place]}"

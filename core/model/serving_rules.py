@@ -46,6 +46,12 @@ BANDWIDTH_PORTS = range(18600, 18700)
 """The ports of `sparkrack verify --bandwidth`."""
 RENDEZVOUS_SINCE = "0.11.2"
 """The first release of vLLM whose ranks find each other without Ray (--nnodes)."""
+_RAYLESS = (
+    (re.compile(r"nvcr\.io/nvidia/vllm:(\d+)\.(\d+)-"), (26, 5)),
+    (re.compile(r"(?:docker\.io/)?vllm/vllm-openai:v(\d+)\.(\d+)"), (0, 18)),
+)
+"""Images by the release from which on they have no Ray. NVIDIA's playbook installs it into theirs from 26.05 on. vLLM
+requires it up to 0.17.1 and no longer in 0.18.1, and its Dockerfile adds none (source archives of these releases)."""
 
 HOST_CACHES = ("hicache-ratio", "enable-hierarchical-cache", "enable-hicache", "enable-weights-cpu-backup")
 """Options of SGLang for what is as large as something on the GPU, the one that gives its size first."""
@@ -510,6 +516,9 @@ def _advice(unit: ServingUnit, doors: bool) -> Iterator[RuleViolation]:
     if release := judged_by(unit):
         what = f"{TITLES[unit.kind]} {unit.version} is not in the table of options, {release} judges args"
         yield RuleViolation(("version",), what, "what the image takes can differ")
+    if unit.engine == "vllm-ray" and parallel_of(unit).nodes > 1 and _has_no_ray(unit.image):
+        what = f"{truncate(unit.image)} has no Ray, by which vllm-ray joins nodes: the gate will refuse each start"
+        yield RuleViolation(("image",), what, "write engine: vllm, which needs none, or an image that has it")
     yield from _way_in(unit, doors)
     if unit.kind == "vllm" and unit.cache is None and _compiles_all(unit):
         yield RuleViolation(
@@ -517,6 +526,12 @@ def _advice(unit: ServingUnit, doors: bool) -> Iterator[RuleViolation]:
             "compiles all custom operations at each start, when the weights leave little memory for it",
             "write cache, like 20G, which keeps what was compiled",
         )
+
+
+def _has_no_ray(image: str) -> bool:
+    """Return whether an image is known to lack Ray. Of most images nothing is known before the gate looks into them."""
+    found = ((pattern.match(image), since) for pattern, since in _RAYLESS)
+    return any(match and (int(match[1]), int(match[2])) >= since for match, since in found)
 
 
 def _way_in(unit: ServingUnit, doors: bool) -> Iterator[RuleViolation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ ENGINE_STOP = 3.5
 """Seconds from TERM to the end of a stand-in that must be killed; others take 0.5. Real engines: up to 60."""
 ENDED, LOST, STUCK = 3.0, 10.0, 70.0
 """Limits in seconds: to notice the end of a process, a lost machine or keeper, and a unit that is stuck."""
+REFUSED, SOCKETS = 12.0, 24.0
+"""Limits in seconds: to refuse a start for its answers, and for ranks that do not use RDMA. Each is tried twice, and
+two reports of each rank, 2 s apart, have to follow a completion before its bytes are known."""
 LONG = 5 * STUCK
 """Seconds for which a unit has what looks like a hang: 5 times its limit, as 15 minutes are of the default one."""
 DOCKER_STOP = 12.0
@@ -34,8 +38,9 @@ class Cell:
     times of the unit in braces; empty where the failure must end nothing. `end`: the state afterwards and what its
     reason has. `noticed` and `gone`: the limits, in seconds from the injection to the first report, and to the end of
     every rank. `repair` follows once all ranks have ended, or `lasts` seconds after a failure that ends none. `when`:
-    the state of the unit. `load`: clients send requests. `clock`: the clocks of keeper and tethers can be set.
-    `docker`: docker runs the ranks. The seconds are those of a unit with TIMES.
+    the state of the unit; with `down` the failure is there before its start, and seconds count from the start of the
+    last rank. `load`: clients send requests. `clock`: the clocks of keeper and tethers can be set.
+    `docker`: docker runs the ranks. `rdma`: the ranks must use RDMA. The seconds are those of a unit with TIMES.
     """
 
     name: str
@@ -48,9 +53,10 @@ class Cell:
     repair: Callable[[ServingRack], object] | None = None
     load: bool = False
     lasts: float = 0.0
-    when: Literal["gating", "starting", "ready"] = "ready"
+    when: Literal["down", "gating", "starting", "ready"] = "ready"
     clock: bool = False
     docker: bool = False
+    rdma: bool = False
 
     @property
     def gone_limit(self) -> float:
@@ -166,6 +172,15 @@ def _queue_full(rack: ServingRack) -> None:
     (rack.nodes[0].folder / "faults/new").rename(rack.nodes[0].folder / "faults/status")
 
 
+def _garbage(text: str) -> Callable[[ServingRack], object]:
+    return lambda rack: (rack.nodes[0].folder / "faults/garbage").write_text(text)
+
+
+def _sockets(rack: ServingRack) -> None:
+    for node in rack.nodes:
+        node.fault("sockets")
+
+
 def _killed_with_clocks_set(seconds: int) -> Callable[[ServingRack], None]:
     def shift_and_kill(rack: ServingRack) -> None:
         _clock(seconds)(rack)
@@ -233,6 +248,16 @@ MISSES = "2 completions in a row failed and no counter rose: "
 AGAIN = ("ready", "restart counted")
 UNDISTURBED = ("ready", "the same ranks")
 UNPLANNED = ("held", "ended without a clean shutdown while the unit ran")
+NEVER_READY = ("held", "not restarted: it was never ready")
+GARBAGE = (
+    ("empty", "empty texts", "", "it is empty"),
+    ("character", "one character without end", "!!!!!!!!", "it repeats '!' without end"),
+    ("word", "one word without end", "lockhandlehandlehandlehandle", "it repeats 'hand' without end"),
+    ("bytes", "bytes that are no text", "4 \ufffd\ufffd\ufffd", "it has replacement characters"),
+    ("control", "characters that are no text", "4\x00\x01", "it has characters that are no text"),
+    ("answer", "another answer", "5", "expected '4' at its beginning"),
+)
+"""Forms of garbage: a name, what the unit answers, the text of each answer, and the reason against it."""
 
 CELLS = (
     Cell(
@@ -249,7 +274,7 @@ CELLS = (
         "processes of a rank killed while it starts",
         lambda rack: kill(*_worker(rack).processes()),
         f"{RANK}{WITHOUT_ASKING}137",
-        ("held", "not restarted: it was never ready"),
+        NEVER_READY,
         when="starting",
     ),
     Cell(
@@ -341,6 +366,28 @@ CELLS = (
         AGAIN,
         noticed=STUCK,
         repair=lambda rack: rack.nodes[0].fault("wrong", False),
+    ),
+    *(
+        Cell(
+            f"garbage-{form}",
+            f"a unit that starts answers with {what}",
+            _garbage(text),
+            re.escape(f"the answer is {text!r}, {reason}"),
+            NEVER_READY,
+            noticed=REFUSED,
+            when="down",
+        )
+        for form, what, text, reason in GARBAGE
+    ),
+    Cell(
+        "sockets",
+        "the ranks of a unit that starts talk over sockets and not by RDMA",
+        _sockets,
+        r"the ranks do not use RDMA: spark1: rocep1s0f1 moved 0 bytes .* \(NCCL says: Using network Socket\)",
+        NEVER_READY,
+        noticed=SOCKETS,
+        when="down",
+        rdma=True,
     ),
     Cell(
         "path-stuck-idle",

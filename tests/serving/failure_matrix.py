@@ -45,7 +45,9 @@ def main(words: Sequence[str]) -> int:
     """Run the program. Returns its exit code: 1 when a failure ended otherwise than it must, or too late."""
     parser = argparse.ArgumentParser(prog="failure_matrix", description="Inject the failures of a served unit.")
     parser.add_argument("cells", nargs="*", metavar="CELL", help="default: all")
-    parser.add_argument("--runs", type=int, default=10, help="injections of each; default: %(default)s")
+    parser.add_argument(
+        "--runs", type=int, default=10, help="injections of each; default: %(default)s; 0 reads the record"
+    )
     parser.add_argument("--jobs", type=int, default=4, help="racks at the same time; default: %(default)s")
     parser.add_argument("--record", type=Path, default=RECORD, help="JSON of each injection; keeps other cells")
     parser.add_argument("--docs", action="store_true", help="renew the tables of docs/serving-failures.md")
@@ -56,7 +58,8 @@ def main(words: Sequence[str]) -> int:
     if os.geteuid():
         parser.error("needs root, for network namespaces")
     found = read(given.record) if given.record.exists() else {}
-    found |= {cell.name: [] for cell in cells}
+    if given.runs:
+        found |= {cell.name: [] for cell in cells}
     with ProcessPoolExecutor(given.jobs) as pool:
         # The slow ones first, so that none of them runs alone in the end.
         order = sorted(cells, key=lambda cell: -cell.gone_limit)
@@ -69,9 +72,10 @@ def main(words: Sequence[str]) -> int:
             given.record.write_text(text_of(found))
     if given.docs:
         PAGE.write_text(renewed(PAGE.read_text(), tables(found)))
-    late = [line for cell in cells for line in broken(cell, found[cell.name])]
+    outcomes = {cell: found.get(cell.name, []) for cell in cells}
+    late = [line for cell, runs in outcomes.items() for line in broken(cell, runs)]
     print("\n".join(late) or "every limit holds")
-    return 1 if late or any(outcome.faults for cell in cells for outcome in found[cell.name]) else 0
+    return 1 if late or any(outcome.faults for runs in outcomes.values() for outcome in runs) else 0
 
 
 def _run(name: str) -> Outcome:

@@ -64,7 +64,7 @@ def machine_load() -> float:
 
 
 @contextmanager
-def _clients(rack: ServingRack, wanted: bool) -> Iterator[None]:
+def clients(rack: ServingRack, wanted: bool) -> Iterator[None]:
     """A client beyond the switch that asks for completions, one after the other."""
     if not wanted:
         yield
@@ -223,21 +223,24 @@ def _inject(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
             node.clock_error.write_text("0")
     if cell.docker:
         rack.with_docker()
-    rack.up(times=times_of(rack.pace))
+    rack.up(times=times_of(rack.pace), **({"rdma": "required"} if cell.rdma else {}))
     rack.wait(lambda: "the keeper listens" in rack.nodes[0].log.read_text(), "the keeper listens")
     if cell.when == "gating":
         cell.inject(rack)
         observed = Observation(rack)
         assert rack.wish("up").returncode == 0
         observed.begun = rack.record()["transitions"][0][0]
-    elif cell.when == "starting":
+    elif cell.when in ("down", "starting"):
+        if cell.when == "down":
+            cell.inject(rack)
         assert rack.wish("up").returncode == 0
         rack.wait(lambda: rack.nodes[1].starts and rack.nodes[1].processes("serve"), "the second rank starts")
         observed = Observation(rack)
-        cell.inject(rack)
+        if cell.when == "starting":
+            cell.inject(rack)
     else:
         rack.start()
-    with _clients(rack, cell.load):
+    with clients(rack, cell.load):
         if cell.when == "ready":
             observed = Observation(rack)
             cell.inject(rack)

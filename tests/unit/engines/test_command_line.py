@@ -325,6 +325,40 @@ def test_all_problems_of_args_are_reported_at_once() -> None:
     assert "vLLM 0.19.0 (0.19.0 is judged by 0.19.1)" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("engine", "version", "args", "expected"),
+    [
+        (
+            "vllm",
+            "0.25.1",
+            {"enable-auto-tool-choice": True, "tool-call-parser": "qwen3xml_typo", "reasoning-parser": "qwen33"},
+            ["--tool-call-parser qwen3_xml?", "--reasoning-parser qwen3?"],
+        ),
+        ("vllm", "0.11.2", {"tool-call-parser": "deepseek_v4"}, ["--tool-call-parser deepseek_v3?"]),
+        ("vllm", "0.10.2", {"reasoning-parser": "deepseek_r2"}, ["--reasoning-parser deepseek_r1?"]),
+        ("sglang", "0.5.23", {"tool-call-parser": "qwen_25"}, ["--tool-call-parser qwen25?"]),
+        ("vllm", "0.25.1", {"tool-call-parser": "qwen3_xml", "reasoning-parser": "qwen3"}, []),
+        ("vllm", "0.25.1", {"tool-call-parser": "mine", "tool-parser-plugin": "/usr/share/mine.py"}, []),
+        ("vllm", "0.25.1", {"reasoning-parser": "mine", "reasoning-parser-plugin": "/usr/share/mine.py"}, []),
+        (
+            "vllm",
+            "0.25.1",
+            {"tool-call-parser": "mine", "reasoning-parser-plugin": "/usr/share/mine.py"},
+            ["--tool-call-parser "],
+        ),
+    ],
+)
+def test_a_parser_that_the_release_does_not_have_is_refused_unless_a_plugin_may_bring_it(
+    engine: Engine, version: str, args: dict[str, object], expected: list[str]
+) -> None:
+    found = []
+    try:
+        render(engine, version, args)
+    except EngineArgumentsError as refused:
+        found = [f"{each.option} {each.message.partition('did you mean ')[2]}" for each in refused.problems]
+    assert found == expected
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_table_is_in_order_and_its_text_is_what_it_renders_to(engine: Engine) -> None:
     known = table(engine)

@@ -13,6 +13,7 @@ from core.engines.model_shape import read
 from core.engines.option_table import table
 from core.model import calibration, image_lock, load, model_lock, serving_rules
 from core.model.declared_secrets import declared_secrets
+from core.model.errors import truncate
 from core.model.lock_file import lock_path
 from core.model.serving_fit import unit_fit
 from tests.unit.model.serving_racks import (
@@ -808,3 +809,32 @@ def test_what_is_no_mistake_is_a_warning(
     keys: dict[str, Any], models: Any, expected: list[str], tmp_path: Path
 ) -> None:
     assert notes(text(qwen(**keys)), tmp_path, models) == expected
+
+
+@pytest.mark.parametrize(
+    ("image", "lacks"),
+    [
+        ("nvcr.io/nvidia/vllm:26.04-py3", False),
+        ("nvcr.io/nvidia/vllm:26.05-py3", True),
+        ("nvcr.io/nvidia/vllm:27.01-py3", True),
+        ("nvcr.io/nvidia/vllm@sha256:" + "ab" * 32, False),
+        ("vllm/vllm-openai:v0.17.1", False),
+        ("vllm/vllm-openai:v0.18.0", True),
+        ("docker.io/vllm/vllm-openai:v0.33.0-aarch64", True),
+        ("registry.example/nvcr.io/nvidia/vllm:26.05-py3", False),
+    ],
+)
+def test_an_image_that_is_known_to_lack_ray_is_a_warning(image: str, lacks: bool, tmp_path: Path) -> None:
+    """Of an image that is not known nothing is said: the gate looks into it."""
+
+    def warnings(**keys: Any) -> list[str]:
+        found = notes(text(qwen(image=image, **keys), images=[image]), tmp_path)
+        return [note for note in found if note.startswith(f"{P}.image: ")]
+
+    said = (
+        f"{P}.image: {truncate(image)} has no Ray, by which vllm-ray joins nodes: the gate will refuse each start; "
+        "write engine: vllm, which needs none, or an image that has it"
+    )
+    assert warnings(engine="vllm-ray") == ([said] if lacks else [])
+    assert warnings(engine="vllm") == []
+    assert warnings(engine="vllm-ray", nodes=["n0"], parallel=None) == [], "one node needs no Ray"

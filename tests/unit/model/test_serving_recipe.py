@@ -30,7 +30,7 @@ command: |
       -tp {tensor_parallel} \
       --gpu-memory-utilization {gpu_memory_utilization} \
       --max-model-len {max_model_len} --max_num_seqs 4 \
-      --no-enable-prefix-caching --enable-auto-tool-choice --tool-call-parser tiny \
+      --no-enable-prefix-caching --enable-auto-tool-choice --tool-call-parser hermes \
       --max-num-batched-tokens 4096 \
       --speculative-config '{{"method":"mtp","num_speculative_tokens":{tokens}}}' \
       --compilation-config.cudagraph_mode none --compilation_config.pass_config.fuse_norm=true \
@@ -102,7 +102,7 @@ def test_a_recipe_of_eugr_becomes_a_unit() -> None:
         "args": {
             "enable-prefix-caching": False,
             "enable-auto-tool-choice": True,
-            "tool-call-parser": "tiny",
+            "tool-call-parser": "hermes",
             "max-num-batched-tokens": 4096,
             "speculative-config": {"method": "mtp", "num_speculative_tokens": 3},
             "compilation-config": {"cudagraph_mode": "none", "pass_config": {"fuse_norm": True}},
@@ -186,7 +186,7 @@ def test_a_recipe_names_no_nodes() -> None:
             None,
         ),
         (
-            "--tool-call-parser tiny",
+            "--tool-call-parser hermes",
             "--kv-cache-dtype fp7",
             "args.kv-cache-dtype: left out: --kv-cache-dtype takes one of ",
             "args.kv-cache-dtype",
