@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import gevent
+import pytest
+from paramiko import BadHostKeyException, ECDSAKey, SSHException
+from pyinfra import logger
+from pyinfra.api.exceptions import ConnectError, PyinfraError
+from pyinfra.context import ctx_config, ctx_inventory, ctx_state
 
 from core.model import load
 from core.model.fields import GROUPS
 from core.model.selection import select
+from core.ops.apply_role import RUN_ROLES
+from core.util.debug_log import recording
+from core.util.project_files import INVENTORY
+from sparkrack.engine import session as session_module
 from sparkrack.engine.session import RunSession, machine
+from switch.served_units import UNASKED
 from tests.unit.model.racks import DIRECT, SWITCH
 
 
@@ -56,3 +73,159 @@ def test_a_host_that_was_connected_for_its_lock_only_is_disconnected(tmp_path: P
     host.connected = True
     session.close()
     assert ended == ["left"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / "rack.yaml").write_text(SWITCH)
+    return tmp_path / "rack.yaml"
+
+
+@contextmanager
+def opened(file: Path, *limit: str, **more: Any) -> Iterator[RunSession]:
+    rack = load(file)
+    session = RunSession(rack, file, select(rack, limit), **more)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+def test_a_session_is_about_what_was_selected_in_the_order_of_the_rack(file: Path) -> None:
+    with opened(file, "crs812", "spark1") as session:
+        assert [machine(host) for host in session.state.limit_hosts] == ["spark1", "crs812"]
+        assert all(getattr(host.data, RUN_ROLES) == session.selection.roles for host in session.hosts.values())
+        assert session.active == []
+        for name in ("crs812", "spark2", "spark1"):
+            session.state.active_hosts.add(session.hosts[name])
+        assert [machine(host) for host in session.active] == ["spark1", "crs812"]
+        for unasked in (True, False):
+            session.no_nodes(unasked)
+            assert {getattr(host.data, UNASKED) for host in session.hosts.values()} == {unasked}
+
+
+def test_pyinfra_is_set_up_for_one_session_and_left_as_it_was(file: Path) -> None:
+    contexts = (ctx_state, ctx_config, ctx_inventory)
+    with opened(file) as session:
+        assert all(context.isset() for context in contexts)
+        assert (session.state.config.FAIL_PERCENT, session.state.check_for_changes) == (None, False)
+        assert session.state.cwd == str(INVENTORY.parent)
+        assert os.environ["RACK"] == str(file)
+        assert logging.getLogger("paramiko").level == logging.CRITICAL
+        assert gevent.get_hub().exception_stream is None
+    assert not any(context.isset() for context in contexts)
+
+
+def test_the_log_of_pyinfra_goes_to_the_handler_and_the_debug_log_alone(file: Path) -> None:
+    heard: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.getMessage())
+
+    with recording() as log, opened(file, handler=Handler()):
+        logger.info("%s is \x1b[31mred\x1b[0m", "it")
+        logger.debug("too much")
+        log.keep(file.with_suffix(".log"))
+    assert heard == ["it is \x1b[31mred\x1b[0m"]
+    assert not logger.propagate
+    text = file.with_suffix(".log").read_text()
+    assert "pyinfra: it is red" in text
+    assert "too much" not in text
+
+
+class Progress:
+    """What a progress picture is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, ...]] = []
+
+    def phase(self, name: str, machines: Iterable[str] = ()) -> None:
+        self.told.append(("phase", name, *machines))
+
+    def finish(self, name: str, how: str = "") -> None:
+        self.told.append(("finish", name, how))
+
+
+def test_hosts_that_cannot_be_reached_are_told_and_the_others_are_connected(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Connector:
+        def __init__(self, _state: object, host: Any) -> None:
+            self.host = host
+
+        def connect(self) -> None:
+            if machine(self.host) == "spark2":
+                raise ConnectError("No route to host")
+
+        def disconnect(self) -> None:
+            pass
+
+    progress: Any = Progress()
+    with opened(file, "nodes", progress=progress) as session:
+        for host in session.hosts.values():
+            host.connector = Connector(None, host)
+        session.connect()
+        assert session.unreachable == {"spark2": "No route to host"}
+        assert [machine(host) for host in session.active] == ["spark1"]
+        assert progress.told[0] == ("phase", "connect", "spark1", "spark2")
+        ends = {("finish", "spark1", "connected"), ("finish", "spark2", "unreachable")}
+        assert {*progress.told[1:]} == ends
+        session.state.active_hosts.clear()
+        monkeypatch.setattr(session_module, "connect_all", lambda _state: None)
+        session.connect()
+        assert session.unreachable == {"spark1": "no connection", "spark2": "No route to host"}
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_a_fault_of_pyinfra_counts_only_if_a_host_was_reached(
+    file: Path, monkeypatch: pytest.MonkeyPatch, reached: bool
+) -> None:
+    def fail(state: Any) -> None:
+        if reached:
+            state.active_hosts.add(session.hosts["spark1"])
+        raise PyinfraError("No hosts remaining!")
+
+    monkeypatch.setattr(session_module, "connect_all", fail)
+    with opened(file, "spark1") as session:
+        if reached:
+            with pytest.raises(PyinfraError):
+                session.connect()
+        else:
+            session.connect()
+        assert session.unreachable == ({} if reached else {"spark1": "no connection"})
+
+
+def chained(cause: Exception, how: str) -> Exception:
+    """An error that pyinfra raises because of another, or while it handles that."""
+    error = ConnectError("no connection")
+    setattr(error, how, cause)
+    return error
+
+
+@pytest.mark.parametrize("how", ["__cause__", "__context__"])
+def test_an_unknown_host_key_names_the_command_that_pins_it(tmp_path: Path, how: str) -> None:
+    known = tmp_path / "known_hosts"
+    known.touch()
+    error = chained(SSHException("Server '[10.0.0.1]:22' not found in known_hosts"), how)
+    reason = session_module._why("spark1", error, known)
+    assert reason == (
+        "shows a host key, and known_hosts has none for its address; "
+        "sparkrack bootstrap nodes spark1 shows its fingerprint and pins it"
+    )
+    known.unlink()
+    assert session_module._why("spark1", error, known) == reason
+    known.write_bytes(b"a\nb\n\xff\n")
+    found = session_module._why("spark1", error, known)
+    assert found == f"{known}:3: is not UTF-8 text, so no key of the file is read; remove it"
+    assert session_module._why("spark1", ConnectError("No route to host"), known) == "No route to host"
+
+
+def test_another_host_key_is_shown_with_the_pinned_one(tmp_path: Path) -> None:
+    seen, pinned = ECDSAKey.generate(), ECDSAKey.generate()
+    reason = session_module._why("spark1", BadHostKeyException("spark1", seen, pinned), tmp_path)
+    assert reason == (
+        f"shows the host key {seen.get_name()} {seen.fingerprint}, and known_hosts has {pinned.get_name()} "
+        f"{pinned.fingerprint}; compare it with the console, and if the node was re-imaged: "
+        "sparkrack bootstrap nodes spark1 --replace-host-key"
+    )
