@@ -183,7 +183,10 @@ PRINTED = {
         "No space left on device",
         "no space left on device",
     ),
-    ("the GPU's memory does not suffice", "lower memory, context or sequences; if it sufficed before, restart the node"): (
+    (
+        "the GPU's memory does not suffice",
+        "lower memory, context or sequences; if it sufficed before, restart the node",
+    ): (
         "CUDA out of memory.",
         "OutOfMemoryError: x",
         "CUDA error: out of memory",
@@ -233,7 +236,10 @@ PRINTED = {
         "is not a local folder and is not a valid model identifier",
         "couldn't connect to 'https://huggingface.example'",
     ),
-    ("the image lacks a Python module", "use an image that has it"): ("ModuleNotFoundError: x", "No module named 'ray'"),
+    ("the image lacks a Python module", "use an image that has it"): (
+        "ModuleNotFoundError: x",
+        "No module named 'ray'",
+    ),
     ("a port of the unit is in use", "`ss -ltnp` names the process"): (
         "Address already in use",
         "address already in use",
@@ -272,7 +278,10 @@ def test_each_cause_is_that_of_a_line() -> None:
         (125, "docker did not start the container (x failed); look at `systemctl status docker`"),
         (126, "the program of the image cannot be executed (x failed); use an image for the CPU of the node (arm64)"),
         (127, "the image does not have the program of the engine (x failed); use an image that has it"),
-        (137, "it was killed (x failed); `journalctl -k -b` names the memory guard or the kernel, if it was one of them"),
+        (
+            137,
+            "it was killed (x failed); `journalctl -k -b` names the memory guard or the kernel, if it was one of them",
+        ),
         (139, "it crashed (SIGSEGV) (x failed); its log has the place"),
         (1, "x failed"),
         (None, "x failed"),

@@ -344,7 +344,16 @@ def test_a_command_that_does_not_answer_is_a_refusal(
 
 @pytest.mark.parametrize(
     "clock",
-    ["P0, 2418, Not Active", "P0, 1000, Not Active", "P2, 345, Not Active", "P0, 345, Active", "P8, 208, Active", "P0, [N/A]", "[N/A], [N/A]", "[Not Supported], 300"],
+    [
+        "P0, 2418, Not Active",
+        "P0, 1000, Not Active",
+        "P2, 345, Not Active",
+        "P0, 345, Active",
+        "P8, 208, Active",
+        "P0, [N/A]",
+        "[N/A], [N/A]",
+        "[Not Supported], 300",
+    ],
 )
 def test_a_clock_that_is_high_or_idle_or_not_reported_is_no_reason(
     node: GateNode, capsys: pytest.CaptureFixture[str], clock: str

@@ -198,9 +198,7 @@ def test_a_command_that_fails_and_processes_that_have_ended_are_named(
         "nccl": f"/proc/{ended.pid}/maps: No such file or directory",
         "ras": "[Errno 111] Connection refused",
     }
-    assert found["processes"] == [
-        {"pid": ended.pid, "name": "", "state": "", "threads": "", "vmrss": "", "busy": []}
-    ]
+    assert found["processes"] == [{"pid": ended.pid, "name": "", "state": "", "threads": "", "vmrss": "", "busy": []}]
 
 
 def test_a_rank_of_many_processes_shows_the_first_16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +233,7 @@ def test_a_thread_that_waits_is_shown_only_if_it_is_the_first(spinning: int) -> 
 def test_the_program_says_on_stdout_only_that_a_rank_spins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    nvidia_smi(tmp_path, monkeypatch, "echo \"2411, $POWER, 96, 0, P0\"")
+    nvidia_smi(tmp_path, monkeypatch, 'echo "2411, $POWER, 96, 0, P0"')
     words = ["qwen", "spark2", str(tmp_path / "hang.json"), "--seconds=0.3", f"--cgroups={tmp_path}"]
     words += ["--generation=4", "--boot=b1"]
     for power, printed in (("20.00", "GPU 96 % at 20 W on spark2: it spins\n"), ("80.00", "")):

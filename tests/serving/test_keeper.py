@@ -191,8 +191,8 @@ def test_a_keeper_whose_address_is_taken_does_not_run(keeper: LoneKeeper, capsys
 def test_a_refusal_is_logged_once_a_minute_for_each_reason(
     keeper: LoneKeeper, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = 1000.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    clock = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     for address, reason in (
         *(("127.0.0.1", "a"), ("127.0.0.1", "a"), ("127.0.0.2", "a"), ("127.0.0.1", "b")),
         *(("10.0.0.8", "s"), ("10.0.0.9", "s")),
@@ -202,7 +202,7 @@ def test_a_refusal_is_logged_once_a_minute_for_each_reason(
         f"a connection from {address} is refused: {reason}"
         for address, reason in (("127.0.0.1", "a"), ("127.0.0.2", "a"), ("127.0.0.1", "b"), ("10.0.0.8", "s"))
     ]
-    for now in (1059.0, 1060.0):
+    for clock[0] in (1059.0, 1060.0):
         keeper.server._refuse("127.0.0.1", "a")
     assert capsys.readouterr().out.count("\n") == 1
 
@@ -248,9 +248,7 @@ def prober(unit: SteppedUnit) -> Any:
     return serve_keeper.Prober(unit.unit, unit.lifecycle, threading.Lock(), lambda: unit.clock, lambda _: None)
 
 
-@pytest.mark.parametrize(
-    ("generation", "down", "ended"), [(1, False, False), (0, False, True), (1, True, True)]
-)
+@pytest.mark.parametrize(("generation", "down", "ended"), [(1, False, False), (0, False, True), (1, True, True)])
 def test_a_request_to_a_generation_that_no_longer_runs_is_ended(
     tmp_path: Path, generation: int, down: bool, ended: bool
 ) -> None:

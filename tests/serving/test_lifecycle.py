@@ -466,7 +466,7 @@ def test_a_report_is_taken_as_printable_lines(unit: SteppedUnit) -> None:
     assert found.network == "a b" + "c" * 74 + "..."
     assert (found.state, found.generation, found.boot, found.clean, found.leaving) == ("ended", 3, "b", False, True)
     assert (found.heard, found.skew, found.version, found.rdma) == (12.0, skew, "v", {"d": 7})
-    with pytest.raises(serve_unit.ServeError, match="^the report has no valid state, boot, clean$"):
+    with pytest.raises(serve_unit.ServeError, match=r"^the report has no valid state, boot, clean$"):
         serve_lifecycle.TetherReport.of({**message, "state": 1, "boot": 2, "clean": 3}, 0.0, skew)
 
 

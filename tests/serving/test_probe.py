@@ -146,7 +146,7 @@ def test_a_request_that_is_cancelled_ends_at_once(api: ProbedApi) -> None:
     assert ended == ["no answer within 77 s"]
     late = api.request(77.0)
     late.cancel()
-    with pytest.raises(serve_unit.ServeError, match="^no answer within 77 s$"):
+    with pytest.raises(serve_unit.ServeError, match=r"^no answer within 77 s$"):
         late.send("GET", "/metrics")
 
 

@@ -284,7 +284,9 @@ def answers(lone: LoneTether, script: str) -> None:
     (lone.folder / "systemctl").write_text(f'echo "$*" >> {lone.calls}\n{script}\n')
 
 
-SHOWN = "echo ActiveState=failed; echo Result=exit-code; echo ExecMainStatus=125; echo InvocationID=abc; echo MainPID={}"
+SHOWN = (
+    "echo ActiveState=failed; echo Result=exit-code; echo ExecMainStatus=125; echo InvocationID=abc; echo MainPID={}"
+)
 
 
 def test_the_service_is_as_systemd_shows_it(lone: LoneTether) -> None:
@@ -615,9 +617,7 @@ def test_an_answer_without_a_valid_order_is_not_obeyed(
         lone.tether._ask(1.0)
 
 
-def test_an_order_has_its_generation_and_what_else_is_wished(
-    lone: LoneTether, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_order_has_its_generation_and_what_else_is_wished(lone: LoneTether, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {"order": "stop", "generation": 7}
     asked: list[Any] = []
     monkeypatch.setattr(serve_tether, "ask", lambda *words: (asked.append(words), given)[1])

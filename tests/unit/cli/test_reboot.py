@@ -228,7 +228,9 @@ def test_a_node_is_proven_by_checks_that_apply_right_after_a_boot(
     assert done.exit_code == code
     assert said in done.output
     wrong = [one for one in found if not one.passed and not one.skipped and one.role != "serving"]
-    assert done.output.count("spark2: failed ") == len(wrong) + (said == "is back, and is not as declared" and not wrong)
+    assert done.output.count("spark2: failed ") == len(wrong) + (
+        said == "is back, and is not as declared" and not wrong
+    )
 
 
 def test_there_is_no_way_but_rolling(rack: Rack) -> None:

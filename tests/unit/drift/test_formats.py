@@ -178,9 +178,7 @@ def test_the_revision_and_the_time_stand_below_the_title() -> None:
         (Action.NAME, "840abd7a143f", None, "image  is missing; a run would "),
     ],
 )
-def test_an_image_is_named_by_what_is_to_be_there(
-    action: Action, subject: str, detail: str | None, text: str
-) -> None:
+def test_an_image_is_named_by_what_is_to_be_there(action: Action, subject: str, detail: str | None, text: str) -> None:
     finding = DriftFinding(
         kind=FindingKind.DECLARED,
         event_kind=EventKind.CHANGE,

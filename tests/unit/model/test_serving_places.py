@@ -235,7 +235,11 @@ def test_an_image_may_have_files_in_its_own_folders_alone(folder: str) -> None:
         (vllm({"task": "embed"}, version="0.10.2", nodes=["n0"], parallel=None), "task", "with embed the engine"),
         (sglang({"dp-size": 3}), "dp-size", "3 copies of a model that is split over 2 nodes need 6 GPUs; remove it; a"),
         (sglang({"dp-size": 2, "enable-dp-attention": False}), "dp-size", "2 copies of a model"),
-        (vllm({"data-parallel-size": 2}, nodes=["n0"], parallel=None), "data-parallel-size", "2 copies of a model that is split over 1 node need 2"),
+        (
+            vllm({"data-parallel-size": 2}, nodes=["n0"], parallel=None),
+            "data-parallel-size",
+            "2 copies of a model that is split over 1 node need 2",
+        ),
     ],
 )
 def test_what_no_completion_can_prove_is_refused_in_its_other_forms(file: str, key: str, expected: str) -> None:

@@ -108,7 +108,19 @@ def test_a_name_of_a_secret_makes_its_value_one(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("a-token", "tokens", "max-tokens", "eos-token", "cache-key", "sort-key", "key", "pattern", "keyboard", "", "7"),
+        *(
+            "a-token",
+            "tokens",
+            "max-tokens",
+            "eos-token",
+            "cache-key",
+            "sort-key",
+            "key",
+            "pattern",
+            "keyboard",
+            "",
+            "7",
+        ),
         *(f"secret-{word}" for word in ("file", "path", "dir", "folder", "name", "id", "env")),
         *(f"{word}-x" for word in LAST),
         *("key-api", "token-hf", "token-x"),

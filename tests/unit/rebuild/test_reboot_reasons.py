@@ -56,7 +56,10 @@ def test_several_reasons_are_told_together_and_a_note_without_detail_by_its_sent
     ("driver", "expected"),
     [
         (False, ["status --rack f --limit a --limit b --json"]),
-        (True, ["status --rack f --limit a --limit b --json", "plan --rack f --limit a --limit b --json --only driver"]),
+        (
+            True,
+            ["status --rack f --limit a --limit b --json", "plan --rack f --limit a --limit b --json --only driver"],
+        ),
     ],
 )
 def test_the_plan_is_asked_only_where_a_driver_is_declared(driver: bool, expected: list[str]) -> None:

@@ -51,7 +51,9 @@ class Commands:
         line = " ".join(words)
         self.called.append(line)
         code = next((code for begin, code in self.ends.items() if line.startswith(begin)), 0)
-        return CommandResult(code, 1.26, (self.output.pop(0) if len(self.output) > 1 else self.output[0]) if keep else b"")
+        return CommandResult(
+            code, 1.26, (self.output.pop(0) if len(self.output) > 1 else self.output[0]) if keep else b""
+        )
 
 
 class Progress:
@@ -65,7 +67,9 @@ class Progress:
 class Rebuilt:
     """A rebuild of the rack with two nodes and a switch."""
 
-    def __init__(self, folder: Path, request: Request, rack: Rack = RACK, past: Past | None = None, **more: Any) -> None:
+    def __init__(
+        self, folder: Path, request: Request, rack: Rack = RACK, past: Past | None = None, **more: Any
+    ) -> None:
         self.commands, self.said, self.hidden = Commands(), list[str](), list[bool]()
         self.found: dict[str, NodeWorkload] = {"spark1": QUIET, "spark2": QUIET}
         self.works = False
@@ -144,7 +148,9 @@ def test_each_phase_is_said_and_noted_with_its_seconds(tmp_path: Path) -> None:
     assert "resumed" not in events
     calls = [line for line in one.lines() if line["event"] == "returned"]
     assert {(line["exit"], line["seconds"], line["machine"]) for line in calls} == {(0, 1.3, None)}
-    assert {(report.result, report.tries, report.reason) for report in one.rebuild.reports.values()} == {("done", 1, "")}
+    assert {(report.result, report.tries, report.reason) for report in one.rebuild.reports.values()} == {
+        ("done", 1, "")
+    }
     assert one.rebuild.next is None
     assert "  sparkrack apply -y --rack /srv/rack.yaml" in one.said
     assert not any("sparkrack status" in line for line in one.said), "what is only asked is not shown"
@@ -225,7 +231,9 @@ def test_a_rebuild_is_resumed_at_the_first_phase_that_is_not_done(tmp_path: Path
     assert one.said[0] == "[2/5] bootstrap: the whole rack"
 
 
-@pytest.mark.parametrize(("begun", "works", "contact"), [(False, True, False), (False, False, True), (True, True, True)])
+@pytest.mark.parametrize(
+    ("begun", "works", "contact"), [(False, True, False), (False, False, True), (True, True, True)]
+)
 def test_a_switch_that_takes_our_login_is_bootstrapped_only_if_that_was_begun(
     tmp_path: Path, begun: bool, works: bool, contact: bool
 ) -> None:
@@ -298,7 +306,11 @@ def test_units_that_a_phase_before_has_started_are_stopped_for_a_restart(tmp_pat
     one.commands.output = [status(spark1=False, spark2=True)]
     assert one.run() == "done"
     verbs = [" ".join(call.split()[:3]) for call in one.commands.called]
-    assert verbs[verbs.index("serve stop one") :][:3] == ["serve stop one", "reboot --rolling --rack", "serve start one"]
+    assert verbs[verbs.index("serve stop one") :][:3] == [
+        "serve stop one",
+        "reboot --rolling --rack",
+        "serve start one",
+    ]
     assert verbs.count("serve stop one") == 1
 
 
