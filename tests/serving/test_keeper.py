@@ -1,4 +1,4 @@
-"""What a keeper answers, to whom, and what it refuses: its server alone, on loopback, with a state machine of its own."""
+"""What a keeper answers, to whom, and what it refuses: its server alone on loopback, with its own state machine."""
 
 from __future__ import annotations
 
