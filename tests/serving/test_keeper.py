@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_keeper, serve_lifecycle, serve_unit
+from tests.serving.serve_modules import serve_answers, serve_keeper, serve_lifecycle, serve_probe, serve_unit
 from tests.serving.test_lifecycle import SteppedUnit
 from tests.serving.test_unit_file import MINIMAL, written
 
@@ -305,3 +305,168 @@ def test_nothing_is_asked_of_a_unit_that_does_not_run_or_before_it_is_due(
     probes._failed = "x"
     probes.step()
     assert done == ["_prove_start", "_complete", "_judge"]
+
+
+@pytest.fixture
+def proven(tmp_path: Path) -> SteppedUnit:
+    """A unit that serves."""
+    unit = SteppedUnit(tmp_path)
+    unit.up()
+    return unit
+
+
+def completing(
+    unit: SteppedUnit, monkeypatch: pytest.MonkeyPatch, fault: Exception | None, progress: dict[str, float]
+) -> Any:
+    """A prober whose completion takes 3 s and fails so, if it does; the engine's metrics are `progress`."""
+    probes = prober(unit)
+    probes._generation = unit.record.generation
+
+    def complete(_unit: object, _request: object) -> None:
+        unit.clock += 3
+        if fault:
+            raise fault
+
+    monkeypatch.setattr(serve_probe, "complete", complete)
+    monkeypatch.setattr(probes, "_progress", lambda: dict(progress))
+    return probes
+
+
+@pytest.mark.parametrize(
+    ("fault", "due", "misses", "fault_said", "failed"),
+    [
+        (None, 63, 0, "", ""),
+        (serve_probe.OwnFaultError("no key"), 63, 0, "no completion can be asked for: no key", ""),
+        (serve_probe.KeyFileError("no file"), 63, 0, "no completion can be asked for: no file", ""),
+        (serve_probe.BusyError("full"), 63, 0, "", ""),
+        (serve_answers.WrongAnswerError("it is empty"), 13, 1, "", ""),
+        (serve_unit.ServeError("no answer"), 60, 0, "", "no answer"),
+    ],
+)
+def test_what_a_completion_shows_of_a_unit_that_serves(
+    proven: SteppedUnit,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Exception | None,
+    due: float,
+    misses: int,
+    fault_said: str,
+    failed: str,
+) -> None:
+    begun = proven.clock
+    probes = completing(proven, monkeypatch, fault, {"a": 5.0})
+    proven.lifecycle.probe_fault = "of before"
+    probes._complete(1, 60.0)
+    assert (probes._due - begun, proven.lifecycle.misses) == (due, misses)
+    assert (proven.lifecycle.probe_fault, probes._failed) == (fault_said, failed)
+    if isinstance(fault, serve_probe.BusyError):
+        assert proven.record.reason == "the engine takes no more requests now: full"
+    seen = {} if misses or fault_said or isinstance(fault, serve_probe.BusyError) else {"a": 5.0}
+    assert probes._seen == seen
+    assert proven.record.figures["completion_s"] == (3.0 if fault is None else 0.5)
+
+
+def test_what_moved_since_the_first_miss_is_progress_at_the_second(
+    proven: SteppedUnit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proven.lifecycle.missed(1, "no answer", proven.clock)
+    probes = completing(proven, monkeypatch, serve_unit.ServeError("no answer"), {"a": 5.0})
+    probes._seen = {"a": 4.0}
+    probes._complete(1, 60.0)
+    assert probes._seen == {"a": 4.0}
+    probes._seen = {}
+    probes._complete(1, 60.0)
+    assert probes._seen == {"a": 5.0}
+
+
+COUNTER = "vllm:generation_tokens_total"
+
+
+@pytest.mark.parametrize(("rises", "due", "misses", "state"), [(True, 60, 0, "busy"), (False, 10, 1, "ready")])
+def test_a_completion_that_failed_is_a_miss_unless_a_counter_rose(
+    proven: SteppedUnit, monkeypatch: pytest.MonkeyPatch, rises: bool, due: float, misses: int, state: str
+) -> None:
+    probes = completing(proven, monkeypatch, None, {COUNTER: 5.0 + rises})
+    probes._seen, probes._failed = {COUNTER: 5.0}, "no answer"
+    probes._judge(1)
+    assert (probes._due - proven.clock, probes._failed) == (due, "")
+    assert (proven.lifecycle.misses, proven.record.state) == (misses, state)
+    assert probes._seen == {COUNTER: 5.0 + rises}
+    if misses:
+        assert proven.lifecycle.last_probe == "no answer"
+    else:
+        assert proven.record.reason == "counters rise"
+
+
+@pytest.mark.parametrize(("rises", "misses", "asked"), [(True, 0, False), (False, 0, True), (False, 1, True)])
+def test_a_unit_whose_counters_rise_is_not_asked_for_a_completion(
+    proven: SteppedUnit, monkeypatch: pytest.MonkeyPatch, rises: bool, misses: int, asked: bool
+) -> None:
+    probes = completing(proven, monkeypatch, None, {COUNTER: 5.0 + rises})
+    done: list[Any] = []
+    monkeypatch.setattr(probes, "_complete", lambda *words: done.append(words))
+    probes._seen = {COUNTER: 5.0}
+    proven.lifecycle.misses = misses
+    monkeypatch.setattr(probes, "_progress", lambda: {COUNTER: 5.0 + rises, "other": 1.0})
+    probes.step()
+    assert done == ([(1, 60.0)] if asked else [])
+    kept = {COUNTER: 5.0} if misses else {COUNTER: 5.0 + rises, "other": 1.0}
+    assert probes._seen == kept
+    if not asked:
+        assert probes._due == proven.clock + proven.unit.times.busy_interval
+        assert (proven.record.state, proven.record.reason) == ("busy", "counters rise")
+
+
+@pytest.mark.parametrize(
+    ("fault", "runs", "state", "due", "fault_said"),
+    [
+        (None, True, "ready", 60, ""),
+        (None, False, "starting", 2, ""),
+        (serve_probe.KeyFileError("no file"), True, "starting", 2, "no completion can be asked for: no file"),
+        (serve_unit.ServeError("Connection refused"), True, "starting", 2, ""),
+        (serve_probe.OwnFaultError("HTTP status 404"), True, "starting", 2, ""),
+        (serve_answers.WrongAnswerError("it is empty"), True, "starting", 2, ""),
+    ],
+)
+def test_what_a_completion_shows_of_a_unit_that_starts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Exception | None,
+    runs: bool,
+    state: str,
+    due: float,
+    fault_said: str,
+) -> None:
+    unit = SteppedUnit(tmp_path, probe={"chat": False})
+    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    unit.pass_by(8)
+    if not runs:
+        unit.lifecycle.reports.pop(1)
+    probes = completing(unit, monkeypatch, fault, {"a": 5.0})
+    unit.lifecycle.probe_fault = "of before"
+    probes._prove_start(1)
+    assert (unit.record.state, probes._due - unit.clock) == (state, due)
+    assert unit.lifecycle.probe_fault == fault_said
+    wrong = isinstance(fault, serve_answers.WrongAnswerError)
+    assert unit.lifecycle.misses == int(wrong)
+    told = str(fault) if fault and not fault_said else "no completion was tried"
+    assert unit.lifecycle.last_probe == told
+    if fault is None:
+        assert probes._seen == {"a": 5.0}
+        assert unit.record.figures["completion_s"] == 3.0
+
+
+def test_the_requests_of_a_unit_that_drains_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unit = SteppedUnit(tmp_path, times={"drain": 30.0})
+    unit.up()
+    unit.lifecycle.wished("down", False, unit.clock)
+    limits: list[float] = []
+    slept: list[float] = []
+    probes = serve_keeper.Prober(unit.unit, unit.lifecycle, threading.Lock(), lambda: unit.clock, slept.append)
+
+    def requests(_unit: object, request: Any) -> int:
+        limits.append(request._limit)
+        return 3
+
+    monkeypatch.setattr(serve_probe, "requests", requests)
+    probes.step()
+    assert (unit.lifecycle.requests, limits, slept) == (3, [5.0], [1.0])

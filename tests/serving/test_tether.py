@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -670,3 +671,98 @@ def test_a_tether_that_cannot_begin_says_why(lone: LoneTether) -> None:
     (lone.folder / "boot").unlink()
     done = program(lone, "1", *state)
     assert (done.returncode, done.stderr) == (1, f"serve-tether: {lone.folder}/boot: No such file or directory\n")
+
+
+# Its loop
+
+
+class OneRoundError(Exception):
+    """Ends the loop of a tether at its first wait."""
+
+
+def round_of(
+    lone: LoneTether, monkeypatch: pytest.MonkeyPatch, answer: Any, heard_ago: float, *, lost: bool = False
+) -> tuple[float, float]:
+    """Let the loop of a tether go round once; the limit of its question, and how long it waits then."""
+    found: dict[str, float] = {}
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+
+    def ask(limit: float) -> Any:
+        found["limit"] = limit
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def sleep(seconds: float) -> None:
+        found["wait"] = seconds
+        raise OneRoundError
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(lone.tether, "_ask", ask)
+    answers(lone, SHOWN.format("17"))
+    lone.tether._heard, lone.tether._lost = now - heard_ago, lost
+    with pytest.raises(OneRoundError):
+        lone.tether.run()
+    return found["limit"], found["wait"]
+
+
+GO = ("gate", 0, False, False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "heard_ago", "lost", "limit", "wait"),
+    [
+        (GO, 0.0, False, 2.0, 2.0),
+        (GO, 8.5, False, 1.5, 2.0),
+        (GO, 9.95, False, 0.1, 2.0),
+        (GO, 20.0, True, 2.0, 2.0),
+        (OSError("x"), 0.0, False, 2.0, 2.0),
+        (OSError("x"), 8.5, False, 1.5, 1.5),
+        (OSError("x"), 9.97, False, 0.1, 0.05),
+        (OSError("x"), 20.0, True, 2.0, 2.0),
+        (serve_unit.ServeError("x"), 8.0, False, 2.0, 2.0),
+    ],
+)
+def test_a_question_ends_with_the_lease_and_the_next_one_comes_in_time(
+    lone: LoneTether,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Any,
+    heard_ago: float,
+    lost: bool,
+    limit: float,
+    wait: float,
+) -> None:
+    found = round_of(lone, monkeypatch, answer, heard_ago, lost=lost)
+    assert found == (pytest.approx(limit), pytest.approx(wait))
+
+
+def test_an_answer_counts_from_its_question_and_is_obeyed(
+    lone: LoneTether, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    obeyed: list[Any] = []
+    monkeypatch.setattr(lone.tether, "_obey", lambda *words, **more: obeyed.append((words, more)))
+    round_of(lone, monkeypatch, ("stop", 7, True, False), 20.0, lost=True)
+    assert obeyed == [(("stop", 7), {"hang": True, "anyway": False})]
+    assert (lone.tether._heard, lone.tether._lost) == (time.monotonic(), False)
+    assert lone.tether._service.active == "failed"
+    assert capsys.readouterr().out == (
+        "unit qwen: the tether of rank 1 asks 10.0.0.1:29400\nthe keeper answers again\n"
+    )
+
+
+def test_a_tether_that_ends_in_order_says_so_and_leaves_its_rank_to_run(
+    lone: LoneTether, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "_exit", leave)
+    gate = serve_tether.ServeTask(["sleep", "600"], 600)
+    lone.tether._gate = 3, gate
+    with pytest.raises(SystemExit) as left:
+        lone.tether.leave()
+    assert left.value.code == 0
+    assert json.loads((lone.folder / "state/qwen.rank.json").read_text())["ended_clean"] is True
+    assert gate._process.wait(60) == -9
+    assert lone.calls.read_text() == ""
