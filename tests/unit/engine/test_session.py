@@ -9,19 +9,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 import gevent
 import pytest
 from paramiko import BadHostKeyException, ECDSAKey, SSHException
 from pyinfra import logger
 from pyinfra.api.exceptions import ConnectError, PyinfraError
+from pyinfra.api.state import StateStage
 from pyinfra.context import ctx_config, ctx_inventory, ctx_state
 
-from core.model import load
+from core.model import ConfigError, load
+from core.model.errors import ConfigProblem
 from core.model.fields import GROUPS
 from core.model.selection import select
 from core.ops.apply_role import RUN_ROLES
 from core.util.debug_log import recording
 from core.util.project_files import INVENTORY
+from sparkrack.engine import evaluated as evaluated_module
+from sparkrack.engine import run_log as run_log_module
 from sparkrack.engine import session as session_module
 from sparkrack.engine.session import RunSession, machine
 from switch.served_units import UNASKED
@@ -229,3 +234,84 @@ def test_another_host_key_is_shown_with_the_pinned_one(tmp_path: Path) -> None:
         f"{pinned.fingerprint}; compare it with the console, and if the node was re-imaged: "
         "sparkrack bootstrap nodes spark1 --replace-host-key"
     )
+
+
+# A session for one command
+
+
+def test_options_that_leave_nothing_are_a_message(file: Path) -> None:
+    rack, selection = evaluated_module.selected(file, ["nodes"], ["spark1"], ["memory"])
+    assert (rack.rack, selection.machines, selection.roles) == ("two", ("spark2",), {"preflight", "memory"})
+    with pytest.raises(click.ClickException, match=r"^--limit spark9: not in the rack; "):
+        evaluated_module.selected(file, ["spark9"], [], [])
+
+
+@pytest.mark.parametrize("fault", [PyinfraError("No hosts remaining!"), ValueError("other")])
+def test_a_session_is_closed_however_its_block_ends(file: Path, fault: Exception) -> None:
+    rack = load(file)
+    kind = click.ClickException if isinstance(fault, PyinfraError) else ValueError
+    with pytest.raises(kind) as ended, evaluated_module.open_run(rack, file, select(rack)) as session:  # noqa: PT012
+        assert ctx_state.isset()
+        assert session.rack is rack
+        raise fault
+    assert not ctx_state.isset()
+    assert str(fault) in str(ended.value)
+
+
+@pytest.mark.parametrize("no_nodes", [True, False])
+def test_a_run_is_connected_and_prepared_before_it_is_evaluated(
+    file: Path, monkeypatch: pytest.MonkeyPatch, no_nodes: bool
+) -> None:
+    done: list[str] = []
+    for name in ("connect", "prepare"):
+        monkeypatch.setattr(RunSession, name, lambda _self, name=name: done.append(name))
+    monkeypatch.setattr(evaluated_module, "evaluate", lambda *words: (done.append("evaluate"), words)[1])
+    rack = load(file)
+    with evaluated_module.evaluated(rack, file, select(rack), no_nodes=no_nodes) as run:
+        assert done == ["connect", "prepare", "evaluate"]
+        assert run.plan == (run.session, file)  # type: ignore[comparison-overlap]
+        assert {getattr(host.data, UNASKED) for host in run.session.hosts.values()} == {no_nodes}
+
+
+def test_the_progress_of_a_session_is_told_phase_by_phase(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    progress: Any = Progress()
+    loaded: list[str] = []
+    monkeypatch.setattr(session_module, "load_deploy_file", lambda _state, name: loaded.append(name))
+    with opened(file, progress=progress) as session:
+        session.prepare()
+        assert session.state.current_stage is StateStage.Prepare
+    assert progress.told == [("phase", "list the operations")]
+    assert loaded == [str(session_module.DEPLOY)]
+
+
+# The log of a run
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (click.ClickException("the rack is locked"), "ended: the rack is locked"),
+        (click.Abort("stopped"), "ended: stopped"),
+        (ConfigError([ConfigProblem("f", 1, "", "is empty", "write it")]), "ended: f:1: "),
+        (BrokenPipeError(32, "Broken pipe"), "ended: [Errno 32] Broken pipe"),
+        (ValueError("odd"), "unexpected error"),
+    ],
+)
+def test_the_end_of_a_run_is_in_its_log(tmp_path: Path, fault: Exception, said: str) -> None:
+    path = tmp_path / "run.log"
+    with pytest.raises(type(fault)), run_log_module.run_log() as log:  # noqa: PT012 - how a block ends
+        log.keep(path)
+        raise fault
+    text = path.read_text()
+    assert said in text
+    assert ("Traceback" in text) is isinstance(fault, ValueError)
+    assert run_log_module.versions() in text
+    assert "command line: " in text
+
+
+def test_the_versions_of_a_log_are_those_of_this_program_and_its_libraries() -> None:
+    text = run_log_module.versions()
+    names = ("sparkrack", "pyinfra", "paramiko", "gevent", "pydantic", "click", "routeros-api", "requests", "Python")
+    assert [part.split()[0] for part in text.split(", ")][:9] == list(names)
+    assert "unknown" not in text
+    assert run_log_module._version("no-such-package") == "unknown"
