@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from core.ssh.root_shell import UnreachableError
+from sparkrack.cli.serve_bench import BenchError, UnitHead
 from sparkrack.serving.door import DoorError, UnitDoor, door_node
 from sparkrack.serving.former import FormerError, FormerVersion
 from tests.unit.model.serving_racks import loaded, text, unit
@@ -183,3 +184,59 @@ def test_a_step_that_fails_on_a_node_ends_all_and_names_it() -> None:
             found.keep(7)
         assert str(failed.value) == said
         assert shells["n1"].asked == []
+
+
+# The head of a unit that is measured
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(1, stderr="a\n b \n\n"), "n0: the state of unit qwen is unknown: b"),
+        (Answer(1), "n0: the state of unit qwen is unknown: no output"),
+        (Answer(1, stderr="c" * 400), f"n0: the state of unit qwen is unknown: {'c' * 300}"),
+        (Answer(stdout="{"), "n0: the keeper of unit qwen gave no state"),
+        (Answer(stdout='{"state": "ready"}'), "n0: the keeper of unit qwen gave no state"),
+        (Answer(stdout='{"state": "ready", "generation": "x"}'), "n0: the keeper of unit qwen gave no state"),
+        (Answer(stdout="[]"), "n0: the keeper of unit qwen gave no state"),
+        (
+            Answer(stdout='{"state": "held", "generation": 7, "reason": "a gate failed"}'),
+            "n0: unit qwen is held: a gate failed; it can be measured when it is ready or busy",
+        ),
+        (
+            Answer(stdout='{"state": "draining", "generation": 7}'),
+            "n0: unit qwen is draining: ; it can be measured when it is ready or busy",
+        ),
+    ],
+)
+def test_a_unit_that_does_not_answer_is_not_measured(answer: Answer, said: str) -> None:
+    with pytest.raises(BenchError) as refused:
+        UnitHead(served(), "n0", Shell(answer)).state()  # type: ignore[arg-type]
+    assert str(refused.value) == said
+
+
+@pytest.mark.parametrize("state", ["ready", "busy"])
+def test_a_unit_that_answers_is_measured_in_its_generation(state: str) -> None:
+    shell = Shell(Answer(stdout=f'{{"state": "{state}", "generation": 7}}'))
+    assert UnitHead(served(), "n0", shell).state() == (state, 7)  # type: ignore[arg-type]
+    program, file = "/usr/local/lib/sparkrack/serve/serve_keeper.py", "/etc/sparkrack/serve/qwen.json"
+    assert shell.asked == [f"{program} {file} status"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Answer(1, stderr="No such object"), "n0: No such object"),
+        (Answer(1), "n0: no output"),
+        (Answer(stdout="a b c\n"), "n0: docker describes the container sparkrack-qwen in an unknown form"),
+        (Answer(stdout="a"), "n0: docker describes the container sparkrack-qwen in an unknown form"),
+        (
+            Answer(stdout=f"{'a' * 60} {'b' * 60}"),
+            "n0: the container sparkrack-qwen does not tell the version of vllm",
+        ),
+    ],
+)
+def test_a_container_that_is_not_described_is_not_measured(answer: Answer, said: str) -> None:
+    with pytest.raises(BenchError) as refused:
+        UnitHead(served(), "n0", Shell(answer)).running(7)  # type: ignore[arg-type]
+    assert str(refused.value) == said
