@@ -143,6 +143,16 @@ def test_a_part_that_gives_no_answer_is_named_and_takes_no_other_along(
     assert [process["pid"] for process in found["processes"]] == [spinning]
 
 
+def test_an_answer_of_nccl_that_has_ended_is_not_waited_for() -> None:
+    ras = RasStandIn()
+    found = serve_hang.HangEvidence(list, time.monotonic() + 6000, ras.address)
+    asking = threading.Thread(target=found._ask_ras, daemon=True)
+    asking.start()
+    asking.join(120)
+    assert not asking.is_alive()
+    assert found._found["ras"].endswith(STATUS.decode())
+
+
 def test_a_library_without_a_build_id_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not an ELF library"):
         serve_hang.build_id(lambda _: b"#!/bin/sh\n")
@@ -166,11 +176,15 @@ def test_the_build_id_is_the_note_of_gnu_among_others() -> None:
     abi, own = (1, b"GNU\0", b"\0" * 16), (3, b"GNU\0", bytes(range(20)))
     foreign, odd = (3, b"Go\0", b"x" * 5), (4, b"stapsdt\0", b"y" * 7)
     expected = bytes(range(20)).hex()
+
+    def build_id(data: bytes) -> str:
+        return serve_hang.build_id(lambda _: data)
+
     for notes in ((own,), (abi, own), (foreign, odd, abi, own), (own, (3, b"GNU\0", b"z" * 20))):
-        assert serve_hang.build_id(lambda _, notes=notes: elf(*notes)) == expected
+        assert build_id(elf(*notes)) == expected
     for data in (elf(abi, foreign, odd), elf(own, kind=2), elf(own)[: -24 - 8]):
         with pytest.raises(ValueError, match="it has no build ID"):
-            serve_hang.build_id(lambda _, data=data: data)
+            build_id(data)
 
 
 def test_of_a_library_that_cannot_be_parsed_the_reason_is_told(

@@ -799,7 +799,7 @@ def test_a_unit_that_was_never_ready_is_not_restarted(unit: SteppedUnit) -> None
 def test_a_restart_needs_the_uptime_and_a_budget(tmp_path: Path, times: int, ran: int, restarted: bool) -> None:
     unit = SteppedUnit(tmp_path, restart={"times": times})
     unit.up()
-    begun = unit.lifecycle._begun
+    begun = unit.lifecycle._begun or 0.0
     unit.pass_by(ran - (unit.clock - begun) - 2)
     unit.ended.add(1)
     unit.pass_by(2)

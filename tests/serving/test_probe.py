@@ -53,7 +53,7 @@ class ProbedApi:
         self.key = folder / "key"
         self.key.write_text(f"{KEY}\n")
         self.key.chmod(0o600)
-        self.handler = type("OwnApi", (Api,), {"answers": {}, "asked": [], "released": threading.Event()})
+        self.handler: Any = type("OwnApi", (Api,), {"answers": {}, "asked": [], "released": threading.Event()})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), self.handler)
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
         api = {"address": "127.0.0.1", "port": self.server.server_address[1], "key_file": str(self.key)}

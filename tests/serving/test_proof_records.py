@@ -27,7 +27,8 @@ HALF: dict[str, Any] = {
 }
 RECORD = "var/lib/sparkrack/serve/rdma/enp1.spark2.json"
 SECRET = b"s" * 32
-HERE, THERE = PROVEN["here"], PROVEN["there"]
+HERE: dict[str, Any] = {"boot": "b1", "carrier_changes": 3}
+THERE: dict[str, Any] = {"boot": "b2", "carrier_changes": 5}
 
 
 class ProvingNode:
@@ -44,7 +45,7 @@ class ProvingNode:
         with socket.create_server(("127.0.0.2", 0)) as free:
             port = free.getsockname()[1]
         self.listening: set[int] = set()
-        self.wanted = {
+        self.wanted: dict[str, Any] = {
             "secret_file": "/etc/secret",
             "meeting_port": port,
             "options": ["-D", "5"],

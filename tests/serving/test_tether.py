@@ -9,6 +9,7 @@ import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -238,6 +239,11 @@ def test_a_gate_that_passed_without_a_remark_has_none(lone: LoneTether, tmp_path
 # What a command says
 
 
+def ended_by(task: Any) -> int:
+    """The exit code of the command of a task."""
+    return int(task._process.wait(60))
+
+
 def ended(task: Any) -> Any:
     if task._process:
         task._process.wait(60)
@@ -267,6 +273,7 @@ def test_a_command_past_its_limit_is_killed_with_what_it_started(tmp_path: Path)
     task._until, task._limit = time.monotonic() - 1, 7.5
     assert task.done()
     assert task.reason == "no end within 7.5 s"
+    assert task._process is not None
     assert task._process.poll() == -9
     while child.exists() and child.read_text().rpartition(")")[2].split()[0] != "Z":
         assert time.monotonic() < until, "what it started runs on"
@@ -483,13 +490,14 @@ def test_a_gate_runs_once_for_each_generation_and_not_beside_that_of_another(lon
     tether._obey("gate", 3)
     assert tether._gate is first
     tether._obey("gate", 4)
-    assert first[1]._process.wait(60) == -9
+    assert ended_by(first[1]) == -9
     assert tether._gate
     assert tether._gate[0] == 4
     tether._gate[1].kill()
     tether._gate, tether._verdict = None, (4, False, "no")
     tether._obey("gate", 4)
-    assert (tether._gate, tether._verdict) == (None, (4, False, "no"))
+    assert tether._gate is None
+    assert tether._verdict == (4, False, "no")
 
 
 def test_an_order_to_stop_ends_the_gate_and_its_verdict(lone: LoneTether) -> None:
@@ -497,8 +505,8 @@ def test_an_order_to_stop_ends_the_gate_and_its_verdict(lone: LoneTether) -> Non
     tether._gate, tether._verdict = (3, serve_tether.ServeTask(["sleep", "600"], 600)), (3, True, "")
     gate = tether._gate[1]
     tether._obey("stop", 3)
-    assert gate._process.wait(60) == -9
-    assert (tether._gate, tether._verdict, tether._stop) == (None, None, None)
+    assert ended_by(gate) == -9
+    assert [tether._gate, tether._verdict, tether._stop] == [None] * 3
 
 
 def test_an_order_to_stop_ends_the_command_that_starts_the_service_and_is_given_once(
@@ -508,10 +516,10 @@ def test_an_order_to_stop_ends_the_command_that_starts_the_service_and_is_given_
     start = tether._start = serve_tether.ServeTask(["sleep", "600"], 600)
     for _ in range(2):
         tether._obey("stop", 3)
-    assert start._process.wait(60) == -9
+    assert ended_by(start) == -9
     assert tether._start is None
     assert tether._stop
-    tether._stop._process.wait(60)
+    ended_by(tether._stop)
     assert lone.calls.read_text() == "stop sparkrack-serve-qwen.service\n"
     assert tether._detail == "the keeper ordered it"
     assert capsys.readouterr().out == "stop sparkrack-serve-qwen.service: the keeper ordered it\n"
@@ -592,7 +600,7 @@ def test_a_keeper_that_is_not_heard_for_a_lease_ends_the_rank(
     tether._not_heard(OSError("refused"))
     assert tether._lost
     assert tether._stop
-    tether._stop._process.wait(60)
+    ended_by(tether._stop)
     assert lone.calls.read_text() == "stop sparkrack-serve-qwen.service\n"
     assert tether._detail == "no answer of the keeper for 10 s"
     assert capsys.readouterr().out == (
@@ -621,7 +629,12 @@ def test_an_answer_without_a_valid_order_is_not_obeyed(
 def test_an_order_has_its_generation_and_what_else_is_wished(lone: LoneTether, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {"order": "stop", "generation": 7}
     asked: list[Any] = []
-    monkeypatch.setattr(serve_tether, "ask", lambda *words: (asked.append(words), given)[1])
+
+    def ask(*words: Any) -> dict[str, Any]:
+        asked.append(words)
+        return given
+
+    monkeypatch.setattr(serve_tether, "ask", ask)
     lone.journal.write_text("echo 'x NCCL INFO Using network IB'")
     lone.tether._service = serve_tether.ServiceState("active", "", "abc")
     lone.tether.record.invocation = "abc"
@@ -686,7 +699,6 @@ def round_of(
     """Let the loop of a tether go round once; the limit of its question, and how long it waits then."""
     found: dict[str, float] = {}
     now = time.monotonic()
-    monkeypatch.setattr(time, "monotonic", lambda: now)
 
     def ask(limit: float) -> Any:
         found["limit"] = limit
@@ -698,7 +710,8 @@ def round_of(
         found["wait"] = seconds
         raise OneRoundError
 
-    monkeypatch.setattr(time, "sleep", sleep)
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep, time=time.time)
+    monkeypatch.setattr(serve_tether, "time", clock)
     monkeypatch.setattr(lone.tether, "_ask", ask)
     answers(lone, SHOWN.format("17"))
     lone.tether._heard, lone.tether._lost = now - heard_ago, lost
@@ -734,7 +747,7 @@ def test_a_question_ends_with_the_lease_and_the_next_one_comes_in_time(
     wait: float,
 ) -> None:
     found = round_of(lone, monkeypatch, answer, heard_ago, lost=lost)
-    assert found == (pytest.approx(limit), pytest.approx(wait))
+    assert list(found) == pytest.approx([limit, wait])
 
 
 def test_an_answer_counts_from_its_question_and_is_obeyed(
@@ -744,7 +757,7 @@ def test_an_answer_counts_from_its_question_and_is_obeyed(
     monkeypatch.setattr(lone.tether, "_obey", lambda *words, **more: obeyed.append((words, more)))
     round_of(lone, monkeypatch, ("stop", 7, True, False), 20.0, lost=True)
     assert obeyed == [(("stop", 7), {"hang": True, "anyway": False})]
-    assert (lone.tether._heard, lone.tether._lost) == (time.monotonic(), False)
+    assert (lone.tether._heard, lone.tether._lost) == (serve_tether.time.monotonic(), False)
     assert lone.tether._service.active == "failed"
     assert capsys.readouterr().out == (
         "unit qwen: the tether of rank 1 asks 10.0.0.1:29400\nthe keeper answers again\n"
@@ -764,5 +777,5 @@ def test_a_tether_that_ends_in_order_says_so_and_leaves_its_rank_to_run(
         lone.tether.leave()
     assert left.value.code == 0
     assert json.loads((lone.folder / "state/qwen.rank.json").read_text())["ended_clean"] is True
-    assert gate._process.wait(60) == -9
+    assert ended_by(gate) == -9
     assert lone.calls.read_text() == ""

@@ -204,8 +204,7 @@ def test_a_secret_of_32_bytes_is_taken_without_the_end_of_its_line(tmp_path: Pat
 @pytest.mark.parametrize("durable", [True, False])
 def test_a_record_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool) -> None:
     synced: list[int] = []
-    sync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda descriptor: (synced.append(descriptor), sync(descriptor)))
+    monkeypatch.setattr(os, "fsync", synced.append)
     file = tmp_path / "record"
     assert serve_unit.read_record(str(file)) is None
     serve_unit.write_record(str(file), {"a": 1}, durable)
@@ -248,7 +247,7 @@ def test_a_line_of_the_journal_has_at_most_1000_characters(capsys: pytest.Captur
 def test_a_line_comes_whole_in_time_and_is_not_too_long() -> None:
     here, there = socket.socketpair()
     with here, there:
-        sender = threading.Thread(target=lambda: (there.sendall(b"a" * 40000), there.sendall(b"b" * 25535 + b"\n")))
+        sender = threading.Thread(target=lambda: [there.sendall(part) for part in (b"a" * 40000, b"b" * 25535 + b"\n")])
         sender.start()
         assert serve_unit.read_line(here, time.monotonic() + 60) == "a" * 40000 + "b" * 25535
         sender.join()

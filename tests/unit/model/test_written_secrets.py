@@ -101,8 +101,8 @@ def test_a_name_of_a_secret_makes_its_value_one(name: str) -> None:
     assert written_secret(name, 5) == ""
     assert written_secret(name, ["x"]) == ""
     assert written_secret("other", {name: "x"}) == name
-    for value in ("", True, None, []):
-        assert written_secret(name, value) is None
+    nothing: tuple[object, ...] = ("", True, None, [])
+    assert [written_secret(name, value) for value in nothing] == [None] * 4
 
 
 @pytest.mark.parametrize(
