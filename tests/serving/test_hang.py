@@ -143,6 +143,15 @@ def test_a_part_that_gives_no_answer_is_named_and_takes_no_other_along(
     assert [process["pid"] for process in found["processes"]] == [spinning]
 
 
+def test_a_rank_without_nccl_or_with_a_process_that_has_ended_is_not_a_fault(library: Path, spinning: int) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for pids, libraries in (([os.getpid()], []), ([ended.pid, spinning], [str(library)])):
+        found = serve_hang.HangEvidence(lambda pids=pids: pids, 0.0)  # type: ignore[misc]
+        found._nccl()
+        assert [one["path"] for one in found._found["nccl"]] == libraries
+
+
 def test_an_answer_of_nccl_that_has_ended_is_not_waited_for() -> None:
     ras = RasStandIn()
     found = serve_hang.HangEvidence(list, time.monotonic() + 6000, ras.address)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operations import run_ops
 from pyinfra.api.state import StateStage
 
+from core.model import load
 from core.model.selection import ROLES as ALL
-from core.model.selection import Selection
+from core.model.selection import Selection, select
 from core.ops import events
 from core.util.event import Event, EventKind
 from sparkrack.drift.findings import drift_of
@@ -22,8 +24,10 @@ from sparkrack.engine import evaluate as engine_evaluate
 from sparkrack.engine.apply_result import ApplyResult
 from sparkrack.engine.evaluate import evaluate
 from sparkrack.engine.plan import HostPlan, HostState, Message, OperationPlan, Plan
+from sparkrack.engine.session import RunSession
 from tests.unit.engine.evaluated_cases import evaluated
 from tests.unit.engine.fake_rack import FILE, node_in, planned, prepared, spoken, usual
+from tests.unit.model.racks import SWITCH
 from tests.unit.ops.fakenode import Answers, answer
 from tests.unit.roles.cases import OPERATIONS, ROLES, rack_of, read, role_file
 
@@ -220,3 +224,19 @@ def test_what_stands_in_the_way_of_all_roles_is_reported_once() -> None:
         entries = [Event(kind, role, detail="x") for role in ("memory", "docker")]
         assert [engine_evaluate._again(entry, known) for entry in entries] == [False, again]
         assert not engine_evaluate._again(Event(kind, "memory", detail="y"), known)
+
+
+def test_a_host_that_was_not_reached_is_in_the_plan_as_what_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "rack.yaml"
+    file.write_text(SWITCH)
+    rack = load(file)
+    session = RunSession(rack, file, select(rack))
+    try:
+        session.unreachable = {"spark1": "No route to host", "crs812": "timed out"}
+        found = [engine_evaluate._machine(session, name, {}, {}) for name in session.unreachable]
+    finally:
+        session.close()
+    assert [(one.name, one.kind, one.state, one.reason) for one in found] == [
+        ("spark1", "node", HostState.UNREACHABLE, "No route to host"),
+        ("crs812", "switch", HostState.UNREACHABLE, "timed out"),
+    ]
