@@ -247,7 +247,7 @@ def test_a_line_of_the_journal_has_at_most_1000_characters(capsys: pytest.Captur
 def test_a_line_comes_whole_in_time_and_is_not_too_long() -> None:
     here, there = socket.socketpair()
     with here, there:
-        sender = threading.Thread(target=lambda: [there.sendall(part) for part in (b"a" * 40000, b"b" * 25535 + b"\n")])
+        sender = threading.Thread(target=there.sendall, args=(b"a" * 40000 + b"b" * 25535 + b"\n",))
         sender.start()
         assert serve_unit.read_line(here, time.monotonic() + 60) == "a" * 40000 + "b" * 25535
         sender.join()
