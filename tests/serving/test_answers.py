@@ -75,6 +75,30 @@ def test_half_a_character_is_clean_only_where_the_limit_of_tokens_cut_it() -> No
     assert serve_answers.garbage("4 \ufffd\ufffd", cut=True)
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "it is empty"),
+        ("00000", "it repeats '0' without end"),
+        ("0000", ""),
+        ("hmmmmm", "it repeats 'm' without end"),
+        ("hmmmm", ""),
+        ("handhandhand", "it repeats 'han' without end"),
+        ("handhandhan", ""),
+        ("hand1 hand_2 hand-3", "it repeats 'han' without end"),
+        ("handhandhandbcefgijklmo", "it repeats 'hand' without end"),
+        ("handhandhandbcefgijklmop", ""),  # half of all letters
+        ("naxnaynaznab", ""),  # a part of two letters is no word
+        ("4 \ufffd", "it has replacement characters, which stand for bytes that are no text"),
+        ("4 \x00", "it has characters that are no text"),
+        ("4" + " " * 4094 + "\x00", "it has characters that are no text"),
+        ("4" + " " * 4095 + "\x00", ""),
+    ],
+)
+def test_a_text_is_garbage_from_these_lengths_on(text: str, reason: str) -> None:
+    assert serve_answers.garbage(text) == reason
+
+
 class Engine(BaseHTTPRequestHandler):
     """Answers a path with what `answers` has for it: a status and a body; a list is used up."""
 
@@ -96,15 +120,15 @@ class Engine(BaseHTTPRequestHandler):
         pass
 
 
-def completion(text: str) -> tuple[int, Any]:
-    return 200, {"choices": [{"text": text, "finish_reason": "stop"}]}
+def completion(text: str, finish_reason: str = "stop") -> tuple[int, Any]:
+    return 200, {"choices": [{"text": text, "finish_reason": finish_reason}]}
 
 
-def said(**message: object) -> tuple[int, Any]:
-    return 200, {"choices": [{"message": {"role": "assistant", **message}, "finish_reason": "stop"}]}
+def said(finish_reason: str = "stop", **message: object) -> tuple[int, Any]:
+    return 200, {"choices": [{"message": {"role": "assistant", **message}, "finish_reason": finish_reason}]}
 
 
-def called(name: str, arguments: str) -> tuple[int, Any]:
+def called(name: str, arguments: str | None) -> tuple[int, Any]:
     return said(content=None, tool_calls=[{"type": "function", "function": {"name": name, "arguments": arguments}}])
 
 
@@ -155,6 +179,82 @@ def test_what_was_proven_is_said_and_nothing_else(start: Start) -> None:
     )
 
 
+def test_the_bodies_that_are_asked_are_those_of_the_api(start: Start) -> None:
+    start.ask(tool=True)
+    bodies = dict(zip(("text", "chat", "tool"), start.engine.asked, strict=True))
+    assert bodies["text"] == (
+        "/v1/completions",
+        {"model": "qwen3", "prompt": "2+2=", "max_tokens": 8, "temperature": 0},
+    )
+    question = "What is 2+2? Answer with the number only."
+    assert bodies["chat"] == (
+        "/v1/chat/completions",
+        {"model": "qwen3", "messages": [{"role": "user", "content": question}], "max_tokens": 64, "temperature": 0},
+    )
+    path, body = bodies["tool"]
+    assert path == "/v1/chat/completions"
+    assert body == {
+        "model": "qwen3",
+        "messages": [{"role": "user", "content": "Call the function sparkrack_add to add 2 and 2."}],
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "sparkrack_add",
+                    "description": "Add two whole numbers.",
+                    "parameters": {
+                        "type": "object",
+                        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+                        "required": ["a", "b"],
+                    },
+                },
+            }
+        ],
+        "tool_choice": "auto",
+        "max_tokens": 1024,
+        "temperature": 0,
+    }
+
+
+@pytest.mark.parametrize(("kind", "half"), [("text", completion), ("chat", lambda *of: said(of[1], content=of[0]))])
+def test_half_a_character_at_the_end_is_right_only_where_the_engine_says_that_the_limit_cut_it(
+    start: Start, kind: str, half: Any
+) -> None:
+    start.engine.answers[kind] = half("4 \ufffd", "length")
+    assert start.ask().state == "ready"
+    start.engine.answers[kind] = half("4 \ufffd", "stop")
+    assert start.ask().state == "stopping"
+
+
+def test_the_answer_is_shown_by_its_first_80_characters(start: Start) -> None:
+    start.engine.answers["text"] = completion("abcd efgh " * 30)
+    reason = start.ask().reason
+    start.engine.answers["chat"], start.engine.answers["text"] = said(content="hand " * 60), completion("4")
+    shown = ("'" + "abcd efgh " * 30)[:77]
+    assert reason == f"the answer is {shown}..., it repeats 'abcde' without end"
+    shown = ("'" + "hand " * 60)[:77]
+    assert start.ask().reason == f"the chat completion is {shown}...: it repeats 'han' without end"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"choices": []},
+        {"choices": [5]},
+        {"choices": [{"message": 5, "text": "4"}]},
+        {"choices": [{"text": 4}]},
+        {"choices": [{}]},
+        {"choices": None},
+        [],
+        "4",
+    ],
+)
+def test_a_body_without_a_text_is_no_completion(start: Start, body: object) -> None:
+    start.engine.answers["text"] = (200, body)
+    record = start.ask()
+    assert (record.state, record.reason) == ("stopping", f"no completion: {json.dumps(body)}")
+
+
 @pytest.mark.parametrize(
     "text", ["", "multmultimultimultmulti||multi", "lockhandlehandlehandlehandle", "?!", "!!!!!!!!"]
 )
@@ -177,6 +277,9 @@ def test_a_unit_that_starts_with_garbage_is_not_ready(start: Start, text: str) -
         (said(content=""), "the chat completion is '': it is empty"),
         (said(content=None), "the chat completion is '': it is empty"),
         (said(content="lockhandlehandlehandlehandle"), "repeats 'han"),
+        ((400, {"error": {"message": "tool_choice"}}), "write probe.chat: false only if no client chats"),
+        ((400, {"error": {"message": "no chat_template"}}), "; its model has no chat template: "),
+        ((500, {"error": {"message": "x"}}), "the chat completion has HTTP status 500: "),
         ((200, {"object": "error"}), "no chat completion: "),
     ],
 )
@@ -191,11 +294,12 @@ def test_a_unit_whose_chat_fails_is_not_ready_and_the_reason_says_why(
 
 @pytest.mark.parametrize("key", ["reasoning", "reasoning_content"])
 def test_a_model_that_still_thinks_at_the_limit_of_tokens_chats(start: Start, key: str) -> None:
-    start.engine.answers["chat"] = said(content=None, **{key: "The user asks for 2+2."})
-    assert start.ask().state == "ready"
+    for content in (None, " \n"):
+        start.engine.answers["chat"] = said(content=content, **{key: "The user asks for 2+2."})
+        assert start.ask().state == "ready"
 
 
-@pytest.mark.parametrize("status", [401, 429, 503])
+@pytest.mark.parametrize("status", [401, 403, 408, 425, 429, 502, 503, 504])
 def test_a_refusal_that_passes_does_not_end_a_start(start: Start, status: int) -> None:
     start.engine.answers["chat"] = (status, {"error": "later"})
     assert start.ask().state == "starting"
@@ -209,6 +313,13 @@ def test_a_refusal_that_passes_does_not_end_a_start(start: Start, status: int) -
         (called("add", '{"a": 2, "b": 2}'), "expected sparkrack_add with a and b"),
         (called("sparkrack_add", '{"a": 2, "b"'), "expected sparkrack_add with a and b"),
         (called("sparkrack_add", '{"a": 2}'), "expected sparkrack_add with a and b"),
+        (called("sparkrack_add", '{"b": 2}'), "expected sparkrack_add with a and b"),
+        (called("sparkrack_add", '["a", "b"]'), "expected sparkrack_add with a and b"),
+        (called("sparkrack_add", None), "expected sparkrack_add with a and b"),
+        (said(content="4", tool_calls=[None]), "the tool call is [null], expected sparkrack_add with a and b"),
+        (said(content="4", tool_calls={"0": 1}), "expected sparkrack_add with a and b"),
+        ((200, {"object": "error"}), 'no tool call: {"object": "error"}'),
+        ((500, "x"), 'the tool call has HTTP status 500: "x"'),
         (
             (
                 400,
@@ -223,6 +334,8 @@ def test_a_unit_whose_tool_call_fails_is_not_ready(start: Start, answer: tuple[i
     record = start.ask(tool=True)
     assert record.state == "stopping"
     assert reason in record.reason
+    asked_for = answer[0] == 400
+    assert ("remove probe.tool" in record.reason) == asked_for
     assert start.ask().state == "ready", "no tool call is asked for without probe.tool"
 
 

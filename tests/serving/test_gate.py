@@ -246,6 +246,61 @@ def test_a_node_on_which_all_checks_pass_is_ready(node: GateNode, capsys: pytest
                 "memory (`docker ps`, `ps -e --sort=-rss`), or lower the memory of unit qwen in rack.yaml"
             ),
         ),
+        (
+            f"{GATE_PROGRAMS}/memory-gate",
+            "exit 4",
+            (
+                "memory-gate ends with 4; end what holds memory (`docker ps`, `ps -e --sort=-rss`), or lower the "
+                "memory of unit qwen in rack.yaml"
+            ),
+        ),
+        (
+            "systemctl",
+            "echo 'no bus' >&2; exit 1",
+            (
+                "sparkrack-memory-guard.service does not run (no bus); start it: `systemctl start "
+                "sparkrack-memory-guard.service`"
+            ),
+        ),
+        (
+            "systemctl",
+            "",
+            (
+                "sparkrack-memory-guard.service does not run (unknown); start it: `systemctl start "
+                "sparkrack-memory-guard.service`"
+            ),
+        ),
+        (
+            f"{GATE_PROGRAMS}/gid-index",
+            "",
+            "rocep1s0f1 has no usable GID: no answer; run `sparkrack verify` for this node",
+        ),
+        (
+            f"{GATE_PROGRAMS}/gid-index",
+            "echo 3; exit 1",
+            "rocep1s0f1 has no usable GID: 3; run `sparkrack verify` for this node",
+        ),
+        (
+            "nvidia-smi",
+            "case $1 in *apps*) echo '4711, python3' ;; *) echo 'P8, 208, Active' ;; esac",
+            "1 process uses the GPU: 4711, python3; end it",
+        ),
+        (
+            "nvidia-smi",
+            "case $1 in *pstate*) echo 'P8, 208, Active'; echo 'P0, 999, Not Active' ;; esac",
+            (
+                "the GPU runs at 999 MHz in state P0 and is not idle, at least 1000 are expected; shut the node "
+                "down and disconnect its power supply for 5 minutes"
+            ),
+        ),
+        (
+            "ping",
+            "exit 1",
+            (
+                "no echo of 9000 bytes over enp1s0f1np1 to spark2 (192.168.100.2); `sparkrack verify` names the cause: "
+                "cable, MTU of the switch, or a node that does not run"
+            ),
+        ),
     ],
 )
 def test_what_a_command_reports_is_the_reason(
@@ -289,7 +344,16 @@ def test_a_command_that_does_not_answer_is_a_refusal(
 
 @pytest.mark.parametrize(
     "clock",
-    ["P0, 2418, Not Active", "P0, 345, Active", "P8, 208, Active", "P0, [N/A]", "[N/A], [N/A]", "[Not Supported], 300"],
+    [
+        "P0, 2418, Not Active",
+        "P0, 1000, Not Active",
+        "P2, 345, Not Active",
+        "P0, 345, Active",
+        "P8, 208, Active",
+        "P0, [N/A]",
+        "[N/A], [N/A]",
+        "[Not Supported], 300",
+    ],
 )
 def test_a_clock_that_is_high_or_idle_or_not_reported_is_no_reason(
     node: GateNode, capsys: pytest.CaptureFixture[str], clock: str
@@ -380,6 +444,23 @@ def test_an_environment_without_devices(node: GateNode, capsys: pytest.CaptureFi
 def test_a_meminfo_without_a_total(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
     node.file("proc/meminfo", "MemFree: 1 kB\n")
     assert node.gate(capsys) == "/proc/meminfo has no MemTotal; look at `free`"
+
+
+def test_the_devices_of_nccl_may_name_their_port(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    node.file("etc/sparkrack/fabric.env", "A=1\nNCCL_IB_HCA=rocep1s0f1:1,,roceP2p1s0f1:1,\n")
+    assert node.gate(capsys) == "ready"
+    assert node.calls("gid-index") == ["rocep1s0f1", "roceP2p1s0f1"]
+
+
+def test_a_disk_with_just_enough_room_for_the_cache_is_enough(
+    node: GateNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Disk:
+        f_bavail, f_frsize = 3, 4096
+
+    monkeypatch.setattr(os, "statvfs", lambda _place: Disk)
+    assert node.gate(capsys, cache=WANTED["cache"] | {"bytes": 3 * 4096}) == "ready"
+    assert "has room for 0.0 GiB" in node.gate(capsys, cache=WANTED["cache"] | {"bytes": 3 * 4096 + 1})
 
 
 def test_an_amount_of_memory_in_bytes_is_rounded_up(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:

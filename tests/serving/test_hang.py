@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -142,9 +143,134 @@ def test_a_part_that_gives_no_answer_is_named_and_takes_no_other_along(
     assert [process["pid"] for process in found["processes"]] == [spinning]
 
 
+def test_a_rank_without_nccl_or_with_a_process_that_has_ended_is_not_a_fault(library: Path, spinning: int) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for pids, libraries in (([os.getpid()], []), ([ended.pid, spinning], [str(library)])):
+        found = serve_hang.HangEvidence(lambda pids=pids: pids, 0.0)  # type: ignore[misc]
+        found._nccl()
+        assert [one["path"] for one in found._found["nccl"]] == libraries
+
+
+def test_an_answer_of_nccl_that_has_ended_is_not_waited_for() -> None:
+    ras = RasStandIn()
+    found = serve_hang.HangEvidence(list, time.monotonic() + 6000, ras.address)
+    asking = threading.Thread(target=found._ask_ras, daemon=True)
+    asking.start()
+    asking.join(120)
+    assert not asking.is_alive()
+    assert found._found["ras"].endswith(STATUS.decode())
+
+
 def test_a_library_without_a_build_id_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not an ELF library"):
         serve_hang.build_id(lambda _: b"#!/bin/sh\n")
+
+
+def elf(*notes: tuple[int, bytes, bytes], kind: int = 4) -> bytes:
+    """The begin of a library of 64 bits: its head, one program header of this kind, then its notes."""
+    body = b"".join(
+        struct.pack("<III", len(owner), len(content), number)
+        + owner.ljust((len(owner) + 3) // 4 * 4, b"\0")
+        + content.ljust((len(content) + 3) // 4 * 4, b"\0")
+        for number, owner, content in notes
+    )
+    head = b"\x7fELF\x02\x01".ljust(32, b"\0") + struct.pack("<Q", 64) + b"\0" * 14 + struct.pack("<HH", 56, 2)
+    other = struct.pack("<IIQQQQ", 1, 0, 0, 0, 0, 64).ljust(56, b"\0")
+    own = struct.pack("<IIQQQQ", kind, 0, 64 + 2 * 56, 0, 0, len(body)).ljust(56, b"\0")
+    return head.ljust(64, b"\0") + other + own + body
+
+
+def test_the_build_id_is_the_note_of_gnu_among_others() -> None:
+    abi, own = (1, b"GNU\0", b"\0" * 16), (3, b"GNU\0", bytes(range(20)))
+    foreign, odd = (3, b"Go\0", b"x" * 5), (4, b"stapsdt\0", b"y" * 7)
+    expected = bytes(range(20)).hex()
+
+    def build_id(data: bytes) -> str:
+        return serve_hang.build_id(lambda _: data)
+
+    for notes in ((own,), (abi, own), (foreign, odd, abi, own), (own, (3, b"GNU\0", b"z" * 20))):
+        assert build_id(elf(*notes)) == expected
+    for data in (elf(abi, foreign, odd), elf(own, kind=2), elf(own)[: -24 - 8]):
+        with pytest.raises(ValueError, match="it has no build ID"):
+            build_id(data)
+
+
+def test_of_a_library_that_cannot_be_parsed_the_reason_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: Path, spinning: int
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, "echo '2411, 20.31, 96, 0, P0'")
+    library.unlink()
+    library.write_bytes(b"#!/bin/sh\n")
+    found = collected([spinning], RasStandIn(), 0.5)
+    unknown = "unknown: not an ELF library of 64 bits"
+    assert found["nccl"] == [{"path": str(library), "build_id": unknown, "bytes": 0, "pids": [spinning]}]
+
+
+def test_a_command_that_fails_and_processes_that_have_ended_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, "echo 'No devices were found'; exit 6")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = free.getsockname()
+    found = serve_hang.HangEvidence(lambda: [ended.pid], time.monotonic() + 1, address).collect()
+    assert found["unread"] == {
+        "gpu": "nvidia-smi ends with 6: No devices were found",
+        "nccl": f"/proc/{ended.pid}/maps: No such file or directory",
+        "ras": "[Errno 111] Connection refused",
+    }
+    assert found["processes"] == [{"pid": ended.pid, "name": "", "state": "", "threads": "", "vmrss": "", "busy": []}]
+
+
+def test_a_rank_of_many_processes_shows_the_first_16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvidia_smi(tmp_path, monkeypatch, "echo '2411, 20.31, 96, 0, P0'")
+    found = collected(list(range(1 << 30, (1 << 30) + 20)), RasStandIn(), 0.5)
+    assert [process["pid"] for process in found["processes"]] == list(range(1 << 30, (1 << 30) + 16))
+
+
+def test_a_thread_that_waits_is_shown_only_if_it_is_the_first(spinning: int) -> None:
+    own = serve_hang._thread(spinning, spinning)
+    assert own
+    assert (own["tid"], own["name"]) == (spinning, Path(f"/proc/{spinning}/comm").read_text().strip())
+    waiting = serve_hang.HangEvidence(lambda: [os.getpid()], time.monotonic() + 0.3)
+    released = threading.Event()
+    thread = threading.Thread(target=released.wait)
+    thread.start()
+    try:
+        waiting._processes()
+    finally:
+        released.set()
+        thread.join()
+    (process,) = waiting._found["processes"]
+    assert process["busy"][0]["tid"] == os.getpid()
+    assert thread.native_id not in [shown["tid"] for shown in process["busy"]]
+    status = dict(row.split(":\t", 1) for row in Path("/proc/self/status").read_text().splitlines() if ":\t" in row)
+    assert process["name"] == status["Name"].strip()
+    assert process["vmrss"].endswith(" kB")
+    assert process["state"]
+    assert int(process["threads"]) >= 2
+
+
+def test_the_program_says_on_stdout_only_that_a_rank_spins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nvidia_smi(tmp_path, monkeypatch, 'echo "2411, $POWER, 96, 0, P0"')
+    words = ["qwen", "spark2", str(tmp_path / "hang.json"), "--seconds=0.3", f"--cgroups={tmp_path}"]
+    words += ["--generation=4", "--boot=b1"]
+    for power, printed in (("20.00", "GPU 96 % at 20 W on spark2: it spins\n"), ("80.00", "")):
+        monkeypatch.setenv("POWER", power)
+        assert serve_hang.main(words) == 0
+        assert capsys.readouterr().out == printed
+        found = json.loads((tmp_path / "hang.json").read_text())
+        assert (found["unit"], found["node"], found["generation"], found["boot"]) == ("qwen", "spark2", 4, "b1")
+        assert found["summary"] == f"GPU 96 % at {power[:2]} W on spark2{': it spins' if printed else ''}"
+        assert abs(found["time"] - time.time()) < 3600
+    assert (tmp_path / "hang.json").stat().st_mode & 0o777 == 0o600
+    words[2] = str(tmp_path / "absent/hang.json")
+    assert serve_hang.main(words) == 1
+    assert capsys.readouterr().err == f"serve-hang: {tmp_path}/absent/hang.json.new: No such file or directory\n"
 
 
 @pytest.mark.parametrize(
@@ -162,6 +288,12 @@ def test_a_library_without_a_build_id_is_said_so(tmp_path: Path) -> None:
 def test_high_use_at_low_power_spins(use: str, power: str, clause: str, spins: bool) -> None:
     assert serve_hang.summary([{"utilization.gpu": use, "power.draw": power}], "spark2") == (clause, spins)
     assert serve_hang.summary([], "spark2") == ("", False)
+
+
+def test_the_median_of_the_samples_counts() -> None:
+    samples = [{"utilization.gpu": use, "power.draw": "20.5"} for use in ("0", "96", "97")]
+    assert serve_hang.summary(samples, "spark2") == ("GPU 96 % at 20 W on spark2: it spins", True)
+    assert serve_hang.summary([*samples, {"utilization.gpu": "[N/A]"}, {}], "spark2")[1]
 
 
 @pytest.fixture

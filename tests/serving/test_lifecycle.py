@@ -402,6 +402,11 @@ def test_a_probe_of_an_earlier_generation_counts_nothing(unit: SteppedUnit) -> N
         {"transitions": [1, 2]},
         {"transitions": [[1.0, "ready", 1]]},
         {"transitions": [[1.0, "ready", "1", "x"]]},
+        {"transitions": [["now", "ready", 1, "x"]]},
+        {"transitions": [[1.0, "ready", 1, 2]]},
+        {"transitions": [[1.0, "ready", 1, "x", "y"]]},
+        {"unplanned": [1]},
+        {"figures": {"ready_s": True}},
     ],
 )
 def test_a_garbled_record_is_refused(values: dict[str, Any]) -> None:
@@ -430,6 +435,15 @@ def test_a_record_of_another_release_is_read_with_what_it_has(unit: SteppedUnit)
         {"clean": None},
         {"kernel": None},
         {"version": None},
+        {"boot": 1},
+        {"leaving": 0},
+        {"detail": None},
+        {"network": None},
+        {"hang": 5},
+        {"gate": [1, True]},
+        {"gate": [True, True, "x"]},
+        {"generation": "1"},
+        {"rdma": []},
     ],
 )
 def test_a_garbled_report_is_refused(change: dict[str, Any]) -> None:
@@ -439,6 +453,435 @@ def test_a_garbled_report_is_refused(change: dict[str, Any]) -> None:
     serve_lifecycle.TetherReport.of(right, 0.0, skew)
     with pytest.raises(serve_unit.ServeError, match="the report has no valid"):
         serve_lifecycle.TetherReport.of(right | change, 0.0, skew)
+
+
+def test_a_report_is_taken_as_printable_lines(unit: SteppedUnit) -> None:
+    told = "a\nb" + "c" * 400
+    message = {"state": "ended", "generation": 3, "boot": "b", "clean": False, "leaving": True, "kernel": told}
+    message |= {"detail": told, "gate": [3, False, told], "version": "v", "network": told, "hang": told}
+    skew = serve_lifecycle.ClockSkew(0.5, 0.01)
+    found = serve_lifecycle.TetherReport.of({**message, "rdma": {"d": 7}}, 12.0, skew)
+    shown = "a b" + "c" * 294 + "..."
+    assert (found.detail, found.kernel, found.hang, found.gate) == (shown, shown, shown, (3, False, shown))
+    assert found.network == "a b" + "c" * 74 + "..."
+    assert (found.state, found.generation, found.boot, found.clean, found.leaving) == ("ended", 3, "b", False, True)
+    assert (found.heard, found.skew, found.version, found.rdma) == (12.0, skew, "v", {"d": 7})
+    with pytest.raises(serve_unit.ServeError, match=r"^the report has no valid state, boot, clean$"):
+        serve_lifecycle.TetherReport.of({**message, "state": 1, "boot": 2, "clean": 3}, 0.0, skew)
+
+
+# What a tether is told, and when the unit ends
+
+
+def report(unit: SteppedUnit, rank: int, **changes: Any) -> dict[str, Any]:
+    """Have a rank report this, now; the answer."""
+    values = {"state": "idle", "generation": 0, "boot": f"boot{rank}", "clean": True, "leaving": False, "detail": ""}
+    values |= {"gate": None, "heard": unit.clock, "skew": unit.skews[rank], "kernel": "", "version": ""}
+    return unit.lifecycle.reported(rank, serve_lifecycle.TetherReport(**{**values, **changes}))
+
+
+def gating(unit: SteppedUnit) -> None:
+    assert unit.lifecycle.wished("up", False, unit.clock) == (True, "unit qwen is starting: generation 1")
+    assert unit.record.state == "gating"
+
+
+@pytest.mark.parametrize(
+    ("state", "order"),
+    [("idle", "gate"), ("gating", "gate"), ("stopping", "stop"), ("unknown", "stop"), ("running", "stop")],
+)
+def test_only_a_rank_at_rest_is_told_to_run_its_gate(unit: SteppedUnit, state: str, order: str) -> None:
+    gating(unit)
+    assert report(unit, 1, state=state) == {"order": order, "generation": 1}
+
+
+@pytest.mark.parametrize(
+    ("state", "generation", "order"),
+    [
+        ("idle", 0, "run"),
+        ("idle", 1, "stop"),
+        ("starting", 1, "run"),
+        ("running", 1, "run"),
+        ("unknown", 0, "stop"),
+        ("unknown", None, "stop"),
+    ],
+)
+def test_a_rank_of_the_running_generation_and_one_that_may_begin_are_told_to_run(
+    unit: SteppedUnit, state: str, generation: int | None, order: str
+) -> None:
+    gating(unit)
+    for rank in (0, 1):
+        report(unit, rank, gate=(1, True, ""))
+    assert unit.record.state == "starting"
+    assert report(unit, 1, state=state, generation=generation)["order"] == order
+
+
+def test_what_nccl_says_is_asked_for_in_the_start_of_that_generation_only(unit: SteppedUnit) -> None:
+    gating(unit)
+    for rank in (0, 1):
+        report(unit, rank, gate=(1, True, ""))
+    assert "witness" not in report(unit, 0)
+    unit.lifecycle.witness = 1
+    assert report(unit, 0)["witness"] is True
+    unit.running = {0: 1, 1: 1}
+    unit.prove()
+    assert "witness" not in report(unit, 0, state="running", generation=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"state": "ended", "detail": "exit code 1"}, "spark2 (rank 1) ended without being asked to: exit code 1"),
+        ({"state": "ended"}, "spark2 (rank 1) ended without being asked to: no reason reported"),
+        ({"state": "stopping", "detail": "by hand"}, "spark2 (rank 1) stopped: by hand"),
+        ({"state": "idle"}, "spark2 (rank 1) stopped: no reason reported"),
+        ({"boot": "another"}, "the machine of spark2 (rank 1) restarted"),
+        ({"state": "ended", "boot": "another"}, "the machine of spark2 (rank 1) restarted"),
+        ({"generation": None}, "spark2 (rank 1) runs outside of generation 1"),
+        ({"state": "starting", "generation": 0}, "spark2 (rank 1) runs outside of generation 1"),
+        ({"state": "unknown", "generation": 0}, ""),
+        ({"state": "starting"}, ""),
+    ],
+)
+def test_what_a_rank_reports_ends_a_unit_that_serves_with_its_reason(
+    unit: SteppedUnit, change: dict[str, Any], reason: str
+) -> None:
+    unit.up()
+    report(unit, 1, **{"state": "running", "generation": 1, **change})
+    assert (unit.record.state, unit.record.cause) == (("stopping", "failed") if reason else ("ready", "failed"))
+    assert unit.record.reason == (reason or "a completion gave the known answer")
+
+
+def test_ranks_that_are_lost_are_named_together_after_those_that_ended(unit: SteppedUnit) -> None:
+    unit.up()
+    unit.clock += 10
+    unit.lifecycle.tick(unit.clock)
+    assert unit.record.state == "ready", "a lease is whole until it is over"
+    unit.clock += 0.1
+    unit.lifecycle.tick(unit.clock)
+    assert unit.record.reason == "no report from spark1 (rank 0), spark2 (rank 1) for 10 s"
+
+
+def test_a_rank_that_ended_comes_before_one_that_is_lost(unit: SteppedUnit) -> None:
+    unit.up()
+    unit.clock += 11
+    report(unit, 1, state="ended", generation=1, detail="x")
+    assert unit.record.reason == (
+        "spark2 (rank 1) ended without being asked to: x; no report from spark1 (rank 0) for 10 s"
+    )
+
+
+def test_a_rank_that_lost_its_verdict_says_so_if_it_knows(unit: SteppedUnit) -> None:
+    gating(unit)
+    for rank in (0, 1):
+        report(unit, rank, gate=(1, True, ""))
+    for seconds in (6, 5):
+        unit.clock += seconds
+        report(unit, 0, state="running", generation=1)
+        report(unit, 1, gate=(1, False, "disk full"))
+    assert unit.record.reason == "spark2 (rank 1) did not start within 10 s: disk full"
+
+
+# Gates
+
+
+def test_each_gate_that_fails_is_named_with_its_reason_once(unit: SteppedUnit) -> None:
+    gating(unit)
+    unit.lifecycle.reports.clear()
+    report(unit, 0, gate=(1, True, ""))
+    assert unit.record.state == "gating"
+    report(unit, 1, gate=(1, False, "spark2: no image; run `sparkrack apply`"))
+    assert (unit.record.state, unit.record.cause) == ("held", "gate")
+    assert unit.record.reason == "gate of spark2 (rank 1): no image; run `sparkrack apply`"
+    assert unit.record.failed_gates == {"spark2": "no image; run `sparkrack apply`"}
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ({}, "spark2 (rank 1) is idle"),
+        ({"state": "gating"}, "spark2 (rank 1) is gating"),
+        ({"state": "unknown", "detail": "systemctl does not answer"}, "is unknown (systemctl does not answer)"),
+        ({"state": "unknown"}, "spark2 (rank 1) is unknown"),
+        ({"gate": (1, True, ""), "leaving": True}, "spark2 (rank 1) is idle"),
+        ({"gate": (1, True, ""), "state": "stopping"}, "spark2 (rank 1) is stopping"),
+        (None, "does not report (`journalctl -u sparkrack-serve-qwen-tether` on spark2 may say why)"),
+    ],
+)
+def test_a_gate_without_a_verdict_is_named_when_its_time_is_over(
+    unit: SteppedUnit, change: dict[str, Any] | None, shown: str
+) -> None:
+    gating(unit)
+    begun = unit.clock
+    while unit.record.state == "gating":
+        assert unit.clock <= begun + 181
+        unit.clock += 1
+        report(unit, 0, gate=(1, True, ""))
+        if change is not None and unit.record.state == "gating":
+            report(unit, 1, **change)
+    assert unit.clock == begun + 181
+    assert unit.record.state == "held"
+    assert unit.record.reason.startswith("no verdict of every gate within 180 s: spark2 (rank 1) ")
+    assert unit.record.reason.endswith(shown)
+    assert unit.record.cause == "gate"
+
+
+def test_a_verdict_of_another_generation_opens_no_gate(unit: SteppedUnit) -> None:
+    gating(unit)
+    for rank in (0, 1):
+        report(unit, rank, gate=(2, True, ""))
+    assert unit.record.state == "gating"
+
+
+@pytest.mark.parametrize("seen", [1, 7])
+def test_a_generation_is_later_than_any_that_a_rank_has_seen(unit: SteppedUnit, seen: int) -> None:
+    gating(unit)
+    answer = report(unit, 1, generation=seen, gate=(1, True, ""))
+    assert answer == {"order": "gate", "generation": seen + 1}
+    assert unit.saved["generation"] == seen + 1
+
+
+def test_the_clock_may_be_off_by_its_limit(unit: SteppedUnit) -> None:
+    gating(unit)
+    unit.skews = [serve_lifecycle.ClockSkew(0.75, 0.25), serve_lifecycle.ClockSkew(-0.75, 0.25)]
+    for rank in (0, 1):
+        report(unit, rank, gate=(1, True, ""))
+    assert unit.record.state == "starting"
+
+
+def test_a_start_records_boots_and_figures(unit: SteppedUnit) -> None:
+    gating(unit)
+    unit.record.figures, unit.record.remark, unit.record.proven = {"old": 1.0}, "old", 5.0
+    unit.clock += 3.26
+    for rank in (0, 1):
+        report(unit, rank, gate=(1, True, ""))
+    assert (unit.record.boots, unit.record.figures) == (["boot0", "boot1"], {"gates_s": 3.3})
+    assert (unit.record.started, unit.record.proven, unit.record.remark) == (unit.clock, 0.0, "")
+    unit.running = {0: 1, 1: 1}
+    unit.pass_by(20)
+    unit.lifecycle.proved(1, 0.51239, False, unit.clock, beside=["b", "c"], remark="sockets")
+    assert unit.record.figures == {"gates_s": 3.3, "ready_s": 20.0, "completion_s": 0.512}
+    assert (unit.record.proven, unit.record.remark) == (unit.clock, "sockets")
+    assert unit.record.reason == "a completion gave the known answer, b, c; remark: sockets"
+    unit.lifecycle.proved(1, 9.0, True, unit.clock, why="tokens")
+    assert (unit.record.state, unit.record.reason) == ("busy", "tokens; remark: sockets")
+    assert unit.record.figures["completion_s"] == 0.512
+
+
+# Wishes
+
+
+def test_a_wish_is_answered_with_the_state_of_the_unit(unit: SteppedUnit) -> None:
+    gating(unit)
+    assert unit.lifecycle.wished("up", False, unit.clock) == (True, "unit qwen is gating")
+    unit.prove()
+    unit.record.restarts = [1.0]
+    assert unit.lifecycle.wished("up", False, unit.clock) == (True, "unit qwen is ready")
+    assert unit.saved["restarts"] == []
+    assert unit.lifecycle.wished("down", False, unit.clock) == (True, "unit qwen is stopping")
+    assert (unit.record.reason, unit.record.cause) == ("asked to stop", "asked")
+    count = len(unit.record.transitions)
+    assert unit.lifecycle.wished("up", False, unit.clock) == (True, "unit qwen is stopping")
+    assert unit.saved["wish"] == "up"
+    assert unit.lifecycle.wished("down", False, unit.clock) == (True, "unit qwen is stopping")
+    assert (unit.saved["wish"], len(unit.record.transitions)) == ("down", count)
+    unit.pass_by(8)
+    assert unit.lifecycle.wished("down", False, unit.clock) == (True, "unit qwen is down already")
+
+
+def test_a_unit_that_is_held_goes_down_when_it_is_asked_to(unit: SteppedUnit) -> None:
+    gating(unit)
+    report(unit, 1, gate=(1, False, "no"))
+    assert unit.record.state == "held"
+    assert unit.lifecycle.wished("down", False, unit.clock) == (True, "unit qwen is stopping")
+    unit.pass_by(8)
+    assert unit.record.state == "down"
+
+
+def test_a_unit_that_was_asked_to_start_while_it_stopped_starts_then(unit: SteppedUnit) -> None:
+    unit.up()
+    unit.lifecycle.wished("down", False, unit.clock)
+    unit.lifecycle.wished("up", False, unit.clock)
+    unit.pass_by(8)
+    assert (unit.record.state, unit.record.generation, unit.record.restarts) == ("starting", 2, [])
+    assert [one[3] for one in unit.record.transitions if one[1] == "gating"] == ["asked to start"] * 2
+
+
+# Answers that are wrong, and completions that fail
+
+
+def test_as_many_wrong_answers_as_misses_end_a_start_and_no_other_state(unit: SteppedUnit) -> None:
+    gating(unit)
+    unit.lifecycle.refused(1, "early", unit.clock)
+    for rank in (0, 1):
+        report(unit, rank, gate=(1, True, ""))
+    assert unit.record.state == "starting"
+    unit.lifecycle.refused(0, "of before", unit.clock)
+    unit.lifecycle.refused(1, "it is empty", unit.clock)
+    unit.lifecycle.missed(1, "Connection refused", unit.clock)
+    assert (unit.lifecycle.misses, unit.lifecycle.last_probe) == (0, "Connection refused")
+    unit.lifecycle.refused(1, "it is empty", unit.clock)
+    assert (unit.record.state, unit.lifecycle.misses) == ("starting", 1)
+    unit.lifecycle.refused(1, "it is still empty", unit.clock)
+    assert (unit.record.state, unit.record.reason) == ("stopping", "it is still empty")
+    assert unit.record.cause == "failed"
+
+
+def test_a_miss_of_a_unit_that_is_stopped_counts_nothing(unit: SteppedUnit) -> None:
+    unit.up()
+    unit.lifecycle.wished("down", False, unit.clock)
+    for _ in range(3):
+        unit.lifecycle.missed(1, "x", unit.clock)
+        unit.lifecycle.proved(1, 0.5, False, unit.clock)
+    assert (unit.record.state, unit.lifecycle.misses) == ("stopping", 0)
+
+
+def test_a_start_whose_probe_is_at_fault_is_not_ended_by_its_limit(unit: SteppedUnit) -> None:
+    gating(unit)
+    unit.pass_by(8)
+    unit.lifecycle.probe_fault = "no key"
+    unit.pass_by(6000)
+    assert unit.record.state == "starting"
+    assert unit.lifecycle.status(unit.clock)["probe_fault"] == "no key"
+    unit.lifecycle.probe_fault = ""
+    unit.pass_by(2)
+    assert unit.record.reason.startswith("no correct completion within 5400 s: no completion was tried")
+
+
+def test_a_fault_of_the_probe_ends_with_the_unit(unit: SteppedUnit) -> None:
+    unit.up()
+    unit.lifecycle.probe_fault = "no key"
+    unit.lifecycle.proved(1, 0.0, True, unit.clock)
+    assert unit.lifecycle.probe_fault == "no key"
+    unit.lifecycle.wished("down", False, unit.clock)
+    assert unit.lifecycle.probe_fault == ""
+
+
+# After the stop
+
+
+@pytest.mark.parametrize(
+    ("boot", "clean", "state", "reason"),
+    [
+        ("hold", [True, True], "held", "spark2 rebooted, and boot is hold"),
+        ("start", [True, True], "starting", ""),
+        ("start", [True, False], "held", "spark2 ended without a clean shutdown while the unit ran"),
+        ("hold", [False, True], "held", "spark2 rebooted, and boot is hold"),
+    ],
+)
+def test_a_machine_that_was_booted_is_followed_by_a_start_only_after_a_clean_shutdown(
+    tmp_path: Path, boot: str, clean: list[bool], state: str, reason: str
+) -> None:
+    unit = SteppedUnit(tmp_path, boot=boot)
+    unit.up()
+    unit.pass_by(700)
+    unit.boots[1], unit.clean = "another", clean
+    unit.running.pop(1)
+    unit.pass_by(8)
+    assert unit.record.state == state
+    if reason:
+        assert (unit.record.reason, unit.record.cause) == (reason, "machine")
+    else:
+        reasons = [one[3] for one in unit.record.transitions if one[1] == "gating"]
+        assert reasons[-1] == "spark2 rebooted after a clean shutdown"
+    assert unit.record.unplanned == (["boot0", "boot1"] if False in clean and "clean" in reason else [])
+
+
+def test_a_unit_that_was_never_ready_is_not_restarted(unit: SteppedUnit) -> None:
+    gating(unit)
+    unit.pass_by(700)
+    unit.ended.add(1)
+    unit.pass_by(8)
+    assert unit.record.state == "held"
+    assert unit.record.reason.endswith("exit code 0; not restarted: it was never ready")
+
+
+@pytest.mark.parametrize(("times", "ran", "restarted"), [(1, 600, True), (1, 598, False), (0, 700, False)])
+def test_a_restart_needs_the_uptime_and_a_budget(tmp_path: Path, times: int, ran: int, restarted: bool) -> None:
+    unit = SteppedUnit(tmp_path, restart={"times": times})
+    unit.up()
+    begun = unit.lifecycle._begun or 0.0
+    unit.pass_by(ran - (unit.clock - begun) - 2)
+    unit.ended.add(1)
+    unit.pass_by(2)
+    assert unit.record.state == "stopping"
+    assert unit.clock == begun + ran
+    unit.pass_by(8)
+    assert (unit.record.state == "starting") is restarted
+    if restarted:
+        told = [one[3] for one in unit.record.transitions if one[1] == "gating"][-1]
+        assert told == "restart 1 of 1: spark2 (rank 1) ended without being asked to: exit code 0"
+    elif not times:
+        assert unit.record.reason.endswith("; not restarted: 0 restarts within 21600 s")
+
+
+def test_a_keeper_that_came_back_takes_the_longer_of_what_it_knows(unit: SteppedUnit) -> None:
+    unit.up()
+    unit.pass_by(700)
+    unit.keep(serve_lifecycle.UnitRecord.of(dict(unit.saved), "qwen"))
+    unit.ended.add(1)
+    unit.pass_by(8)
+    assert (unit.record.state, unit.record.generation) == ("starting", 2), "it ran before this keeper"
+
+
+@pytest.mark.parametrize(("age", "restarted"), [(21600, True), (21598, False)])
+def test_a_restart_of_an_earlier_keeper_counts_for_its_time(unit: SteppedUnit, age: int, restarted: bool) -> None:
+    unit.up()
+    unit.pass_by(700)
+    unit.ended.add(1)
+    unit.pass_by(2)
+    assert unit.record.state == "stopping"
+    while unit.record.state == "stopping":
+        unit.record.restarts = [unit.clock + 2 - age]
+        unit.pass_by(2)
+    assert (unit.record.state == "gating") is restarted
+
+
+def test_20_transitions_are_kept_and_each_has_its_time_and_generation(unit: SteppedUnit) -> None:
+    unit.clock = 1000.12345
+    for _ in range(15):
+        unit.up()
+        unit.lifecycle.wished("down", False, unit.clock)
+        unit.pass_by(8)
+    kept = unit.saved["transitions"]
+    assert len(kept) == 20
+    assert [one[1] for one in kept[-5:]] == ["gating", "starting", "ready", "stopping", "down"]
+    assert kept[-5][2] == 15
+    assert kept[-1][0] == round(unit.saved["since"], 3) != unit.saved["since"]
+
+
+def test_a_disk_without_words_for_its_fault_is_told_too(unit: SteppedUnit) -> None:
+    def fails(_: object) -> None:
+        raise OSError("worn out")
+
+    unit.lifecycle._save = fails
+    unit.lifecycle.wished("up", False, unit.clock)
+    assert unit.lifecycle.status(unit.clock)["unsaved"] == "worn out"
+
+
+def test_the_status_has_what_is_known_beside_the_record(unit: SteppedUnit) -> None:
+    found = unit.lifecycle.status(unit.clock)
+    assert [one["state"] for one in found["ranks"]] == ["unknown", "unknown"]
+    assert (found["ranks"][1]["age_s"], found["unconfirmed"], found["left"]) == (None, ["spark1", "spark2"], [])
+    report(unit, 0, state="idle", detail="x")
+    report(unit, 1, state="unknown")
+    unit.clock += 10.04
+    unit.step = 0.12345
+    found = unit.lifecycle.status(unit.clock)
+    assert found["ranks"][0] == {
+        "rank": 0,
+        "node": "spark1",
+        "state": "unknown",
+        "generation": 0,
+        "age_s": 10.0,
+        "detail": "x",
+    }
+    assert found["unconfirmed"] == ["spark1", "spark2"]
+    assert (found["clock"], found["version"], found["name"]) == (round(unit.clock + unit.step, 3), "", "qwen")
+    unit.clock -= 0.04
+    found = unit.lifecycle.status(unit.clock)
+    assert (found["unconfirmed"], found["left"]) == (["spark2"], ["spark2"])
+    report(unit, 0, leaving=True)
+    assert unit.lifecycle.status(unit.clock)["unconfirmed"] == ["spark1", "spark2"], "its machine shuts down"
 
 
 # The files of the nodes

@@ -6,6 +6,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,8 +70,10 @@ def test_the_network_of_nccl_is_read_from_the_journal(tmp_path: Path, log: str, 
     (tmp_path / "log").write_text(log)
     program = ["sh", "-c", f'echo "$*" > {tmp_path}/asked; cat {tmp_path}/log', "journalctl"]
     assert serve_rdma.network(program, "sparkrack-serve-qwen.service", "0a" * 16, 60.0) == network
-    asked = (tmp_path / "asked").read_text()
-    assert "_SYSTEMD_UNIT=sparkrack-serve-qwen.service _SYSTEMD_INVOCATION_ID=0a0a" in asked
+    asked = "--output=cat --no-pager --quiet --grep=NCCL INFO Using network _SYSTEMD_UNIT=sparkrack-serve-qwen.service"
+    assert (tmp_path / "asked").read_text() == f"{asked} _SYSTEMD_INVOCATION_ID={'0a' * 16}\n"
+    serve_rdma.network(program, "sparkrack-serve-qwen.service", "", 60.0)
+    assert (tmp_path / "asked").read_text() == f"{asked}\n"
 
 
 def test_a_journal_that_does_not_answer_is_not_a_word_of_nccl(tmp_path: Path) -> None:
@@ -84,6 +87,53 @@ def test_a_journal_that_does_not_answer_is_not_a_word_of_nccl(tmp_path: Path) ->
 def test_a_report_with_wrong_counters_is_refused(value: object) -> None:
     with pytest.raises(serve_unit.ServeError, match="no valid counters of RDMA"):
         serve_rdma.reported(value)
+
+
+def test_a_report_with_as_many_devices_as_a_node_may_have_is_taken() -> None:
+    counters = {f"d{number}": number for number in range(15)} | {f"_{'x' * 63}": None}
+    assert serve_rdma.reported(counters) == counters
+    with pytest.raises(serve_unit.ServeError, match="no valid counters of RDMA"):
+        serve_rdma.reported({"x" * 65: 1})
+
+
+def test_only_as_many_devices_as_a_report_may_have_are_read(tmp_path: Path) -> None:
+    fabric = tmp_path / "fabric.env"
+    fabric.write_text(f"NCCL_IB_HCA={','.join(f'd{number}' for number in range(20))}\n")
+    assert list(serve_rdma.counters(str(fabric), str(tmp_path))) == [f"d{number}" for number in range(16)]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "network", "reason"),
+    [
+        ({"a": 5}, {"a": 6}, "", ""),
+        ({"a": 5}, {"a": 6}, "IB", ""),
+        ({"a": 5}, {"a": 6}, "NVLS Socket", ""),
+        ({"a": None, "b": 5}, {"a": None, "b": 6}, "", ""),
+        ({"a": 5}, {"a": 5}, "none", "spark1: a moved 0 bytes during a completion"),
+        ({"a": 5}, {"a": 3}, "", "spark1: a moved 0 bytes during a completion"),  # counters that began anew
+        ({"a": 5}, {"a": 0}, "", "spark1: a moved 0 bytes during a completion"),
+        ({"a": 0}, {"a": 0}, "IB", "spark1: a moved 0 bytes during a completion (NCCL says: Using network IB)"),
+        ({"a": 0}, {"a": 4}, "IB, Socket", "spark1: NCCL says: Using network IB, Socket"),
+        ({}, {"a": 5}, "", "spark1: the counters of a cannot be read"),
+        ({"a": 5}, {"a": None}, "IB", "spark1: the counters of a cannot be read (NCCL says: Using network IB)"),
+        ({"a": 5, "b": 1}, {"a": None, "b": 1}, "", "spark1: the counters of a cannot be read"),
+        ({"a": None, "b": 1}, {"a": 5, "b": None}, "", "spark1: the counters of a, b cannot be read"),
+        ({"a": 5}, {}, "", "spark1 has no device in NCCL_IB_HCA of /etc/sparkrack/fabric.env"),
+    ],
+)
+def test_a_rank_uses_rdma_only_if_one_of_its_devices_moved_bytes(
+    before: dict[str, int | None], after: dict[str, int | None], network: str, reason: str
+) -> None:
+    rank = serve_unit.ServedRank(0, "spark1", "10.0.0.1")
+    report = SimpleNamespace(rdma=after, network=network)
+    found = serve_rdma.fault([rank], {0: before}, {0: report})
+    assert found == (f"the ranks do not use RDMA: {reason}" if reason else "")
+
+
+def test_a_rank_that_had_not_reported_before_the_completion_proves_nothing() -> None:
+    rank = serve_unit.ServedRank(0, "spark1", "10.0.0.1")
+    found = serve_rdma.fault([rank], {}, {0: SimpleNamespace(rdma={"a": 7}, network="")})
+    assert found == "the ranks do not use RDMA: spark1: the counters of a cannot be read"
 
 
 class StartOverRdma:

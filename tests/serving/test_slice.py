@@ -161,6 +161,14 @@ def test_processes_that_stay_after_kill_are_named_with_the_remedy(
     assert str(report["detail"]).endswith("which wait in it (state D): restart the node")
 
 
+@pytest.mark.parametrize(
+    ("text", "populated"), [("populated 1\nfrozen 0\n", True), ("\nfrozen 1\npopulated 0\n", False)]
+)
+def test_the_kernel_says_whether_a_slice_has_processes(tmp_path: Path, text: str, populated: bool) -> None:
+    root = laid_out(tmp_path, cgroup_events=text)
+    assert serve_slice.UnitSlice("qwen", str(root)).populated() is populated
+
+
 @pytest.mark.parametrize("text", ["", "frozen 0\n", "populated x\n"])
 def test_a_slice_that_does_not_answer_is_unknown_never_idle(tmp_path: Path, text: str) -> None:
     tether = after_its_service(tmp_path, laid_out(tmp_path, cgroup_events=text))
@@ -174,12 +182,63 @@ def test_a_slice_that_does_not_answer_is_unknown_never_idle(tmp_path: Path, text
     assert tether.record.running
 
 
-@pytest.mark.parametrize("there", ["nothing", "an empty folder", "a slice without cgroup.events"])
-def test_a_slice_is_absent_only_where_its_parents_can_be_listed(tmp_path: Path, there: str) -> None:
+@pytest.mark.parametrize(
+    ("there", "reason"),
+    [
+        ("nothing", "{root} cannot be listed: No such file or directory"),
+        ("an empty folder", "{root} is empty: no control groups are mounted there"),
+        ("a slice without cgroup.events", "{root}/{slice}/cgroup.events is missing"),
+        ("a slice that cannot be read", "{root}/{slice}/cgroup.events cannot be read: Is a directory"),
+    ],
+)
+def test_a_slice_is_absent_only_where_its_parents_can_be_listed(tmp_path: Path, there: str, reason: str) -> None:
     root = tmp_path / "cgroups"
     if there == "an empty folder":
         root.mkdir()
     elif there != "nothing":
         laid_out(tmp_path)
-    with pytest.raises(serve_unit.ServeError):
+    if there == "a slice that cannot be read":
+        (root / SLICE / "cgroup.events").mkdir()
+    with pytest.raises(serve_unit.ServeError) as caught:
         serve_slice.UnitSlice("qwen", str(root)).populated()
+    assert str(caught.value) == reason.format(root=root, slice=SLICE)
+
+
+@pytest.mark.parametrize("left", ["sparkrack.slice", "sparkrack.slice/sparkrack-other.slice"])
+def test_a_slice_that_its_parents_do_not_have_is_empty(tmp_path: Path, left: str) -> None:
+    (tmp_path / left).mkdir(parents=True)
+    assert serve_slice.UnitSlice("qwen", str(tmp_path)).populated() is False
+
+
+def test_a_group_whose_processes_cannot_be_listed_hides_none_of_another(tmp_path: Path) -> None:
+    root = laid_out(tmp_path, cgroup_procs="7\n8\n")
+    for name, text in (("a", "x\n"), ("b", "9\n")):
+        (root / SLICE / name).mkdir()
+        (root / SLICE / name / "cgroup.procs").write_text(text)
+    (root / SLICE / "c/cgroup.procs").mkdir(parents=True)
+    assert sorted(serve_slice.UnitSlice("qwen", str(root)).processes()) == [7, 8, 9]
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (8, ""), (9, " and 1 more"), (11, " and 3 more")])
+def test_eight_processes_are_named_and_the_others_counted(tmp_path: Path, count: int, more: str) -> None:
+    absent = 1 << 30  # above what the kernel gives a process
+    root = laid_out(tmp_path, cgroup_procs="".join(f"{absent + number}\n" for number in range(count)))
+    named = ", ".join(f"{absent + number} (ended)" for number in range(min(count, 8)))
+    assert serve_slice.UnitSlice("qwen", str(root)).describe() == f"{named}{more}"
+
+
+def test_processes_that_are_not_listed_are_called_so(tmp_path: Path) -> None:
+    root = laid_out(tmp_path, cgroup_procs="")
+    assert serve_slice.UnitSlice("qwen", str(root)).describe() == "processes that are not listed"
+
+
+def test_a_process_with_brackets_in_its_name_is_named_whole(tmp_path: Path) -> None:
+    program = tmp_path / "a) (b"
+    program.symlink_to("/bin/sleep")
+    with subprocess.Popen([program, "600"]) as process:
+        root = laid_out(tmp_path, cgroup_procs=f"{process.pid}\n")
+        named = reached(lambda: "a) (b (S)" in serve_slice.UnitSlice("qwen", str(root)).describe())
+        found = serve_slice.UnitSlice("qwen", str(root)).describe()
+        process.kill()
+    assert named, found
+    assert found == f"{process.pid} a) (b (S)"

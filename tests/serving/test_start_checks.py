@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import json
 import os
 import shutil
@@ -13,22 +14,23 @@ from typing import Any
 import pytest
 
 from tests.serving.serve_modules import FOLDER, serve_causes, serve_question, serve_start
-from tests.serving.test_gate import CUDA, IMAGE, GateNode
+from tests.serving.test_gate import CUDA, IMAGE, START_STAND_INS, GateNode
 
 TOGETHER = ("--together",)
 ALONE: dict[str, Any] = {"proof": None}
 GIB = 1 << 30
 LIBRARY = """
 #include <stddef.h>
-int cuInit(unsigned flags) { return INIT; }
-int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+static int initialized, current;
+int cuInit(unsigned flags) { initialized = 1; return flags ? 1 : INIT; }
+int cuDriverGetVersion(int *version) { *version = 13000; return VERSION; }
 int cuDeviceGetCount(int *count) { *count = COUNT; return 0; }
-int cuDeviceGet(int *device, int number) { *device = 0; return 0; }
-int cuDeviceGetAttribute(int *value, int attribute, int device) { *value = attribute == 18; return 0; }
-int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1; return 0; }
-int cuCtxSetCurrent(void *context) { return context != (void *)1; }
-int cuMemGetInfo_v2(size_t *free, size_t *total) { *free = 5ul << 32; *total = 6ul << 32; return 0; }
-int cuGetErrorName(int code, const char **name) { *name = "CUDA_ERROR_OF_TEST"; return 0; }
+int cuDeviceGet(int *device, int number) { *device = 7; return number || !initialized; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) { *value = attribute == 18; return device != 7; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1; return device != 7; }
+int cuCtxSetCurrent(void *context) { current = 1; return context != (void *)1; }
+int MEMORY(size_t *free, size_t *total) { *free = 5ul << 32; *total = 6ul << 32; return !current; }
+int cuGetErrorName(int code, const char **name) { *name = code == 5 ? 0 : "CUDA_ERROR_OF_TEST"; return 0; }
 """
 
 
@@ -144,8 +146,9 @@ def library(tmp_path: Path) -> Any:
     if not compiler:
         pytest.skip("no C compiler is installed")
 
-    def build(init: int = 0, count: int = 1) -> dict[str, str]:
-        (tmp_path / "cuda.c").write_text(LIBRARY.replace("INIT", str(init)).replace("COUNT", str(count)))
+    def build(init: int = 0, count: int = 1, version: int = 0, memory: str = "cuMemGetInfo_v2") -> dict[str, str]:
+        text = LIBRARY.replace("INIT", str(init)).replace("COUNT", str(count)).replace("VERSION", str(version))
+        (tmp_path / "cuda.c").write_text(text.replace("MEMORY", memory))
         words = [compiler, "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(tmp_path / "cuda.c")]
         subprocess.run(words, check=True)
         return {"LD_LIBRARY_PATH": str(tmp_path)}
@@ -156,6 +159,7 @@ def library(tmp_path: Path) -> Any:
 def test_the_program_of_the_container_asks_cuda(library: Any) -> None:
     assert look("cuda", **library()) == (0, "")
     assert look("cuda", **library(init=803)) == (1, "CUDA answers 803 (CUDA_ERROR_OF_TEST)")
+    assert look("cuda", **library(init=5)) == (1, "CUDA answers 5 (unknown)")
     assert look("cuda", **library(count=0)) == (1, "CUDA shows no GPU")
 
 
@@ -168,6 +172,18 @@ def test_the_program_of_the_node_reports_what_cuda_has(library: Any) -> None:
 
     assert ask(**library()) == (0, '{"driver": 13000, "integrated": 1, "free": 21474836480}\n')
     assert ask(**library(init=999)) == (1, "cuInit fails with 999 (CUDA_ERROR_OF_TEST)\n")
+    assert ask(**library(version=5)) == (1, "cuDriverGetVersion fails with 5 (unknown)\n")
+    code, told = ask(**library(memory="cuMemGetInfo"))
+    assert (code, "cuMemGetInfo_v2" in told) == (1, True)
+
+
+@pytest.mark.skipif(ctypes.util.find_library("cuda") is not None, reason="this machine has the library of CUDA")
+def test_the_program_of_a_node_without_the_library_of_cuda_says_so_by_its_exit_code() -> None:
+    command = [sys.executable, "-B", str(FOLDER / "serve_cuda.py")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (serve_start.NO_LIBRARY, "")
+    assert "libcuda.so.1" in done.stderr
+    assert look("cuda") == (1, "the container has no libcuda.so.1: its runtime gave it no driver")
 
 
 # The kernel's log
@@ -197,6 +213,7 @@ def test_a_driver_that_has_failed_since_the_boot_is_refused(node: GateNode, caps
         "echo '-- No entries --'; exit 1",
         "echo '2026-11-23T21:18:04+0000 spark1 kernel: NVRM: Xid (PCI:000f:01:00): 45, pid=7, Ch 00000008'",
         "echo 'Journal file /var/log/journal/1/system@2.journal~ is truncated, ignoring file.' >&2; exit 1",
+        "echo 'Hint: You are currently not seeing messages from other users and the system.' >&2; exit 1",
     ],
 )
 def test_a_kernel_log_without_such_a_line_is_no_reason(
@@ -206,12 +223,35 @@ def test_a_kernel_log_without_such_a_line_is_no_reason(
     assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
 
 
-@pytest.mark.parametrize("script", ["exit 2", "echo 'Compiled without pattern matching support' >&2; exit 1"])
+@pytest.mark.parametrize(
+    ("script", "shown"),
+    [
+        ("exit 2", "exit code 2"),
+        ("echo 'Compiled without pattern matching support' >&2; exit 1", "Compiled without pattern matching support"),
+        ("echo 'Hint: x' >&2; echo 'Failed to open' >&2; exit 0", "Failed to open"),
+        (f"echo {'x' * 200} >&2; exit 1", f"{'x' * 117}..."),
+    ],
+)
 def test_a_kernel_log_that_cannot_be_read_is_refused(
-    node: GateNode, capsys: pytest.CaptureFixture[str], script: str
+    node: GateNode, capsys: pytest.CaptureFixture[str], script: str, shown: str
 ) -> None:
     node.command("journalctl", script)
-    assert node.gate(capsys, *TOGETHER, **ALONE).startswith("the kernel's log cannot be read: ")
+    reason = f"the kernel's log cannot be read: {shown}; `journalctl -k -b` must work, or use --anyway"
+    assert node.gate(capsys, *TOGETHER, **ALONE) == reason
+
+
+def test_the_last_failure_of_the_gpu_is_told_also_where_a_file_of_the_journal_is_lost(
+    node: GateNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = (
+        f"2026-11-23T20:00:00+0000 spark1 kernel: {NO_MEMORY}",
+        "2026-11-23T21:00:00+0000 NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus.",
+    )
+    node.command("journalctl", f"echo '{rows[0]}'; echo '{rows[1]}'; echo 'Failed to open' >&2; exit 1")
+    assert node.gate(capsys, *TOGETHER, **ALONE) == (
+        "the GPU or its driver failed at 2026-11-23T21:00:00+0000, since this boot (NVRM: Xid (PCI:000f:01:00): 79, "
+        "GPU has fallen off the bus.); restart the node, or use --anyway"
+    )
 
 
 BOOT = "0123456789abcdef" * 2
@@ -261,7 +301,7 @@ def test_memory_that_the_driver_keeps_is_refused(node: GateNode, capsys: pytest.
 
 @pytest.mark.parametrize(
     ("free", "available", "cuda_free", "integrated"),
-    [(100, 101, 93, 1), (40, 101, 40, 1), (100, 101, 79, 0)],
+    [(100, 101, 92, 1), (40, 101, 40, 1), (100, 101, 79, 0)],
     ids=["a context and the engine's own", "cached files, which CUDA counts as used", "a GPU with its own memory"],
 )
 def test_memory_that_is_in_use_or_cached_is_no_reason(
@@ -277,12 +317,23 @@ def test_memory_that_is_in_use_or_cached_is_no_reason(
     assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
 
 
+def test_memory_is_kept_from_more_than_8_gib_on(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    meminfo(node, 101, 100)
+    cuda(node, 91)
+    kept = "CUDA has 91.0 GiB free, the kernel 100.0: the driver keeps memory of what ran before"
+    assert node.gate(capsys, *TOGETHER, **ALONE) == f"{kept}; restart the node, or use --anyway"
+
+
 @pytest.mark.parametrize(
     ("script", "why"),
     [
         ("echo 'libcuda.so.1: cannot open shared object file' >&2; exit 3", "the node has no libcuda.so.1"),
         ("echo 'cuInit fails with 999 (CUDA_ERROR_UNKNOWN)' >&2; exit 1", "cuInit fails with 999 (CUDA_ERROR_UNKNOWN)"),
         ("echo nothing", "nothing"),
+        ("exit 7", "exit code 7"),
+        ("echo first >&2; echo last >&2; exit 1", "last"),
+        (f"{START_STAND_INS[CUDA]}; echo late >&2; exit 1", "late"),
+        (f"echo {'x' * 100}; exit 1", f"{'x' * 77}..."),
     ],
 )
 def test_what_cuda_does_not_report_is_a_remark_and_no_refusal(
@@ -317,6 +368,17 @@ def test_a_cuda_that_hangs_is_refused(
         ("cuda>=13.2 brand=tesla,driver>=535,driver<536 brand=unknown,driver>=580,driver<581", True),
         ("driver>=580.160", False),
         ("arch=sm_121", True),
+        ("driver=580", True),
+        ("driver=590", False),
+        ("driver=580.159.3", True),
+        ("driver<=580", True),
+        ("driver<=579", False),
+        ("driver>579", True),
+        ("driver>580", False),
+        ("driver<581", True),
+        ("driver<580", False),
+        ("cuda<=13.0", True),
+        ("cuda<=12.9", False),
     ],
 )
 def test_an_image_for_another_driver_is_refused(
@@ -339,5 +401,49 @@ def test_an_image_that_is_built_for_a_later_driver_is_a_remark(
     docker(node, ":", ["NVIDIA_REQUIRE_CUDA=cuda>=9.0", "CUDA_DRIVER_VERSION=590.48.01"])
     told = "ready; the image is built for driver 590.48.01, the node has 580.159.03"
     assert node.gate(capsys, *TOGETHER, **ALONE) == told
-    docker(node, ":", ["CUDA_DRIVER_VERSION=580.95.05"])
+    docker(node, ":", ["CUDA_DRIVER_VERSION=580.200.05"])
     assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
+    assert node.calls("nvidia-smi").count("--query-gpu=driver_version --format=csv,noheader") == 2
+
+
+def test_an_image_that_asks_for_no_driver_needs_no_answer_of_nvidia_smi(
+    node: GateNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    docker(node, ":", ["PATH=/usr/bin", "CUDA_VERSION=13.0"])
+    assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
+    assert not any("driver_version" in call for call in node.calls("nvidia-smi"))
+
+
+@pytest.mark.parametrize(
+    ("environment", "refused"), [([], True), (["1"], False), (["true"], False), (["0"], True), (["false"], True)]
+)
+def test_an_image_may_switch_off_what_it_asks_for(
+    node: GateNode, capsys: pytest.CaptureFixture[str], environment: list[str], refused: bool
+) -> None:
+    node.command("nvidia-smi", "case $1 in *driver*) echo 580.159.03 ;; *pstate*) echo 'P8, 208, Active' ;; esac")
+    disabled = [f"NVIDIA_DISABLE_REQUIRE={value}" for value in environment]
+    docker(node, ":", ["NVIDIA_REQUIRE_CUDA=cuda>=14.0", *disabled])
+    assert node.gate(capsys, *TOGETHER, **ALONE).startswith("the image asks for cuda>=14.0 ") == refused
+
+
+def test_the_minor_release_of_cuda_counts(node: GateNode, capsys: pytest.CaptureFixture[str]) -> None:
+    node.command("nvidia-smi", "case $1 in *driver*) echo 590.44 ;; *pstate*) echo 'P8, 208, Active' ;; esac")
+    cuda(node, 1, integrated=0, driver=13020)
+    docker(node, ":", ["NVIDIA_REQUIRE_CUDA=cuda>=13.2"])
+    assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
+    docker(node, ":", ["NVIDIA_REQUIRE_CUDA=cuda>=13.3"])
+    assert "has driver 590.44 with CUDA 13.2; use" in node.gate(capsys, *TOGETHER, **ALONE)
+
+
+def test_a_driver_is_compared_with_what_the_image_asks_for_also_where_cuda_does_not_answer(
+    node: GateNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node.command("nvidia-smi", "case $1 in *driver*) echo 580.159.03 ;; *pstate*) echo 'P8, 208, Active' ;; esac")
+    node.command(CUDA, "exit 3")
+    docker(node, ":", ["NVIDIA_REQUIRE_CUDA=cuda>=99,driver>=590"])
+    assert node.gate(capsys, *TOGETHER, **ALONE) == (
+        "the image asks for cuda>=99,driver>=590 (NVIDIA_REQUIRE_CUDA), the node has driver 580.159.03; use an image "
+        "for this driver, or declare driver.version"
+    )
+    docker(node, ":", ["NVIDIA_REQUIRE_CUDA=cuda>=99"])
+    assert node.gate(capsys, *TOGETHER, **ALONE).startswith("ready; ")

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_keeper, serve_slice, serve_tether, serve_unit
+from tests.serving.serve_modules import FOLDER, serve_keeper, serve_slice, serve_tether, serve_unit
 from tests.serving.test_unit_file import MINIMAL, written
 
 START = "start sparkrack-serve-qwen.service"
@@ -228,3 +234,551 @@ def test_a_gate_that_passed_without_a_remark_has_none(lone: LoneTether, tmp_path
     lone.tether._gate[1]._process.wait(60)
     lone.tether._finish_tasks()
     assert lone.tether._verdict == (3, True, "")
+
+
+# What a command says
+
+
+def ended_by(task: Any) -> int:
+    """The exit code of the command of a task."""
+    return int(task._process.wait(60))
+
+
+def ended(task: Any) -> Any:
+    if task._process:
+        task._process.wait(60)
+    assert task.done()
+    return task
+
+
+def test_a_command_that_fails_is_told_by_its_last_line_or_its_exit_code() -> None:
+    for script, reason in (
+        ("echo a; echo b; exit 3", "b"),
+        ("echo a >&2; exit 3", "a"),
+        ("exit 3", "exit code 3"),
+        ("echo a", ""),
+    ):
+        assert ended(serve_tether.ServeTask(["sh", "-c", script], 60)).reason == reason
+    assert ended(serve_tether.ServeTask(["/nowhere/gate"], 60)).reason == "/nowhere/gate: No such file or directory"
+
+
+def test_a_command_past_its_limit_is_killed_with_what_it_started(tmp_path: Path) -> None:
+    task = serve_tether.ServeTask(["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/pid; wait"], 600)
+    assert not task.done()
+    until = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    child = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    task._until, task._limit = time.monotonic() - 1, 7.5
+    assert task.done()
+    assert task.reason == "no end within 7.5 s"
+    assert task._process is not None
+    assert task._process.poll() == -9
+    while child.exists() and child.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < until, "what it started runs on"
+        time.sleep(0.02)
+
+
+def test_a_remark_follows_the_word_ready_in_the_last_line() -> None:
+    for script, remark in (("echo 'n1: ready; a; b'", "a; b"), ("echo 'x: ready; a'; echo 'n1: ready'", ""), (":", "")):
+        assert ended(serve_tether.ServeTask(["sh", "-c", script], 60)).remark() == remark
+
+
+# What systemd says
+
+
+def answers(lone: LoneTether, script: str) -> None:
+    (lone.folder / "systemctl").write_text(f'echo "$*" >> {lone.calls}\n{script}\n')
+
+
+SHOWN = (
+    "echo ActiveState=failed; echo Result=exit-code; echo ExecMainStatus=125; echo InvocationID=abc; echo MainPID={}"
+)
+
+
+def test_the_service_is_as_systemd_shows_it(lone: LoneTether) -> None:
+    for pid, over in (("0", True), ("17", False)):
+        answers(lone, SHOWN.format(pid))
+        expected = serve_tether.ServiceState("failed", "exit code 125, result exit-code", "abc", over, "125")
+        assert lone.tether._look() == expected
+    asked = "show --property=ActiveState,Result,ExecMainStatus,InvocationID,MainPID sparkrack-serve-qwen.service"
+    assert lone.calls.read_text().splitlines() == [asked, asked]
+
+
+@pytest.mark.parametrize(
+    ("script", "detail"),
+    [
+        ("echo ActiveState=active", "systemctl does not report the service"),
+        ("exit 1", "systemctl does not answer: Command "),
+    ],
+)
+def test_a_service_of_which_systemd_does_not_tell_is_unknown(lone: LoneTether, script: str, detail: str) -> None:
+    answers(lone, script)
+    found = lone.tether._look()
+    assert (found.active, found.ended) == ("unknown", False)
+    assert found.detail.startswith(detail)
+    assert len(found.detail) <= len("systemctl does not answer: ") + 120
+
+
+@pytest.mark.parametrize(
+    ("active", "script", "leaving"),
+    [
+        ("inactive", "echo SystemState=stopping", True),
+        ("failed", "echo SystemState=stopping", True),
+        ("inactive", "echo SystemState=running", False),
+        ("inactive", "", False),
+        ("inactive", "exit 1", True),
+        ("active", "echo SystemState=stopping", False),
+    ],
+)
+def test_a_machine_that_shuts_down_or_may_do_so_is_leaving(
+    lone: LoneTether, active: str, script: str, leaving: bool
+) -> None:
+    answers(lone, script)
+    lone.tether._service = serve_tether.ServiceState(active)
+    assert lone.tether._leaving() is leaving
+    assert lone.calls.read_text() == ("show --property=SystemState\n" if active != "active" else "")
+
+
+TASK: Any = object()
+
+
+@pytest.mark.parametrize(
+    ("active", "more", "state"),
+    [
+        ("active", {}, "running"),
+        ("reloading", {}, "running"),
+        ("refreshing", {}, "running"),
+        ("activating", {}, "starting"),
+        ("deactivating", {}, "stopping"),
+        ("unknown", {}, "unknown"),
+        ("maintenance", {}, "unknown"),
+        ("inactive", {"_start": TASK}, "starting"),
+        ("failed", {"_start": TASK, "_stop": TASK}, "starting"),
+        ("inactive", {"_stop": TASK}, "stopping"),
+        ("active", {"_stop": TASK}, "running"),
+        ("inactive", {"running": True}, "ended"),
+        ("failed", {"running": True, "_ended": True}, "stopping"),
+        ("inactive", {"_gate": TASK}, "gating"),
+        ("inactive", {}, "idle"),
+        ("failed", {"_ended": True}, "idle"),
+    ],
+)
+def test_the_state_of_a_rank_follows_from_its_service_and_what_runs(
+    tmp_path: Path, active: str, more: dict[str, Any], state: str
+) -> None:
+    (tmp_path / "cgroups/sparkrack.slice").mkdir(parents=True)
+    tether = LoneTether(tmp_path, tmp_path / "cgroups").tether
+    tether._service = serve_tether.ServiceState(active)
+    for name, value in more.items():
+        setattr(tether.record if name == "running" else tether, name, value)
+    assert tether._state() == state
+
+
+# What is reported
+
+
+def test_a_report_has_what_the_keeper_judges_by(lone: LoneTether) -> None:
+    tether = lone.tether
+    tether.unit = replace(tether.unit, version="v1", rdma="required")
+    tether._rdma = str(lone.folder / "absent"), str(lone.folder)
+    tether.record = serve_tether.RankRecord("boot1", 5, running=True, invocation="abc", clean=False, kernel="Xid")
+    tether._service = serve_tether.ServiceState("active", "exit code 0", "abc")
+    tether._hang, tether._network, tether._verdict = "spins", "IB", (5, True, "x")
+    assert tether._report() == {
+        "kind": "report",
+        "rank": 1,
+        "state": "running",
+        "generation": 5,
+        "boot": "boot1",
+        "clean": False,
+        "leaving": False,
+        "kernel": "Xid",
+        "hang": "spins",
+        "detail": "",
+        "gate": (5, True, "x"),
+        "version": "v1",
+        "rdma": {},
+        "network": "IB",
+    }
+    tether._service = serve_tether.ServiceState("active", "", "of another start")
+    assert tether._report()["generation"] is None
+    (lone.folder / "fabric").write_text("NCCL_IB_HCA=a\n")
+    tether._rdma = str(lone.folder / "fabric"), str(lone.folder)
+    assert tether._report()["rdma"] == {"a": None}
+    tether.unit = replace(tether.unit, rdma="ignored")
+    assert tether._report()["rdma"] == {}
+
+
+def test_the_first_invocation_of_a_start_is_its_own(lone: LoneTether) -> None:
+    tether = lone.tether
+    tether._service = serve_tether.ServiceState("active", "", "abc")
+    assert tether._report()["generation"] is None, "it did not start it"
+    tether.record = serve_tether.RankRecord("boot1", 5, running=True)
+    tether._stop = TASK
+    assert tether._report()["generation"] is None, "it stops it"
+    tether._stop = None
+    assert tether._report()["generation"] == 5
+    assert json.loads((lone.folder / "state/qwen.rank.json").read_text())["invocation"] == "abc"
+
+
+def test_a_service_that_is_stopped_by_another_hand_is_told(lone: LoneTether) -> None:
+    lone.journal.write_text("")
+    lone.tether.record.running = True
+    lone.tether._service = serve_tether.ServiceState("deactivating", "exit code 0, result success", "abc")
+    detail = "sparkrack-serve-qwen.service is being stopped on the node, not by its tether"
+    assert lone.tether._report()["detail"] == detail
+
+
+# What is done
+
+
+@pytest.mark.parametrize("generation", [4, 5])
+def test_an_order_to_run_of_an_earlier_or_the_own_generation_starts_nothing(lone: LoneTether, generation: int) -> None:
+    lone.tether.record.generation = 5
+    assert lone.run(generation, (generation, True, "")) == []
+
+
+def test_nothing_is_started_while_the_service_is_unknown(lone: LoneTether) -> None:
+    lone.tether._service = serve_tether.ServiceState("unknown")
+    assert lone.run(5, (5, True, "")) == []
+    lone.tether._obey("gate", 5)
+    assert lone.tether._gate is None
+
+
+def test_a_rank_that_is_wanted_leaves_a_mark_until_it_is_stopped(lone: LoneTether) -> None:
+    wanted = lone.folder / "wanted"
+    lone.tether._wanted = wanted
+    lone.tether._obey("run", 0)
+    assert wanted.exists()
+    lone.tether._obey("stop", 0)
+    assert not wanted.exists()
+    lone.tether._wanted = lone.folder / "absent/wanted"
+    assert lone.run(5, (5, True, "")) == []
+    assert lone.tether._verdict == (5, False, f"{lone.folder}/absent/wanted: No such file or directory")
+
+
+def test_a_start_whose_record_cannot_be_written_is_refused(lone: LoneTether) -> None:
+    lone.tether.record.kernel = "Xid"
+    lone.tether._path = f"{lone.folder}/absent/qwen.rank.json"
+    before = lone.tether.record
+    assert lone.run(5, (5, True, "")) == []
+    assert lone.tether._verdict == (5, False, f"{lone.folder}/absent/qwen.rank.json: No such file or directory")
+    assert lone.tether.record == before
+
+
+def test_a_start_forgets_what_the_rank_before_has_shown(lone: LoneTether) -> None:
+    tether = lone.tether
+    tether._ended, tether._network, tether._ordered, tether._killed = True, "IB", True, 7.0
+    before = time.time()
+    assert lone.run(5, (5, True, "")) == [START]
+    assert (tether._ended, tether._network, tether._ordered, tether._killed) == (False, "", False, 0.0)
+    assert (tether.record.generation, tether.record.running, tether.record.boot) == (5, True, "boot1")
+    assert before <= tether.record.started <= time.time()
+    assert json.loads((lone.folder / "state/qwen.rank.json").read_text())["running"] is True
+
+
+def test_a_gate_runs_once_for_each_generation_and_not_beside_that_of_another(lone: LoneTether) -> None:
+    tether = lone.tether
+    tether.unit = replace(tether.unit, gate=("sleep", "600"))
+    tether._detail, tether._hang, tether.record.kernel = "x", "spins", "Xid"
+    tether._obey("gate", 3)
+    first = tether._gate
+    assert first
+    assert (tether._detail, tether._hang, tether.record.kernel) == ("", "", "")
+    tether._obey("gate", 3)
+    assert tether._gate is first
+    tether._obey("gate", 4)
+    assert ended_by(first[1]) == -9
+    assert tether._gate
+    assert tether._gate[0] == 4
+    tether._gate[1].kill()
+    tether._gate, tether._verdict = None, (4, False, "no")
+    tether._obey("gate", 4)
+    assert tether._gate is None
+    assert tether._verdict == (4, False, "no")
+
+
+def test_an_order_to_stop_ends_the_gate_and_its_verdict(lone: LoneTether) -> None:
+    tether = lone.tether
+    tether._gate, tether._verdict = (3, serve_tether.ServeTask(["sleep", "600"], 600)), (3, True, "")
+    gate = tether._gate[1]
+    tether._obey("stop", 3)
+    assert ended_by(gate) == -9
+    assert [tether._gate, tether._verdict, tether._stop] == [None] * 3
+
+
+def test_an_order_to_stop_ends_the_command_that_starts_the_service_and_is_given_once(
+    lone: LoneTether, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tether = lone.tether
+    start = tether._start = serve_tether.ServeTask(["sleep", "600"], 600)
+    for _ in range(2):
+        tether._obey("stop", 3)
+    assert ended_by(start) == -9
+    assert tether._start is None
+    assert tether._stop
+    ended_by(tether._stop)
+    assert lone.calls.read_text() == "stop sparkrack-serve-qwen.service\n"
+    assert tether._detail == "the keeper ordered it"
+    assert capsys.readouterr().out == "stop sparkrack-serve-qwen.service: the keeper ordered it\n"
+
+
+def test_a_start_that_fails_is_the_detail_of_the_rank(lone: LoneTether) -> None:
+    lone.tether._start = ended(serve_tether.ServeTask(["sh", "-c", "echo 'no such unit'; exit 5"], 60))
+    lone.tether._finish_tasks()
+    assert lone.tether._start is None
+    assert lone.tether._detail == "systemctl start failed: no such unit"
+
+
+@pytest.mark.parametrize(
+    ("script", "verdict", "logged"),
+    [
+        ("echo 'no room'; exit 1", (3, False, "no room"), "generation 3: gate failed: no room\n"),
+        ("echo 'n1: ready'", (3, True, ""), "generation 3: gate passed\n"),
+        ("echo 'n1: ready; x'", (3, True, "x"), "generation 3: gate passed; x\n"),
+    ],
+)
+def test_the_verdict_of_a_gate_is_kept_and_logged(
+    lone: LoneTether,
+    capsys: pytest.CaptureFixture[str],
+    script: str,
+    verdict: tuple[int, bool, str],
+    logged: str,
+) -> None:
+    lone.tether._gate = 3, ended(serve_tether.ServeTask(["sh", "-c", script], 60))
+    lone.tether._finish_tasks()
+    assert lone.tether._gate is None
+    assert lone.tether._verdict == verdict
+    assert capsys.readouterr().out == logged
+
+
+def test_a_service_that_systemd_cannot_stop_is_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cgroups/sparkrack.slice").mkdir(parents=True)
+    lone = LoneTether(tmp_path, tmp_path / "cgroups")
+    lone.tether._stop = ended(serve_tether.ServeTask(["sh", "-c", "exit 1"], 60))
+    lone.tether._finish_tasks()
+    assert lone.tether._stop is None
+    assert lone.calls.read_text() == "kill --signal=KILL sparkrack-serve-qwen.service\n"
+    assert capsys.readouterr().out == "systemctl stop failed: exit code 1; its processes are killed\n"
+    lone.tether._stop = ended(serve_tether.ServeTask(["true"], 60))
+    lone.tether._finish_tasks()
+    assert lone.calls.read_text().count("kill") == 1
+
+
+def test_a_rank_that_is_empty_is_stopped_and_the_kernel_is_asked_why(tmp_path: Path) -> None:
+    (tmp_path / "cgroups/sparkrack.slice").mkdir(parents=True)
+    lone = LoneTether(tmp_path, tmp_path / "cgroups")
+    lone.journal.write_text(
+        'case "$*" in "--dmesg --output=cat --no-pager --since=@12") echo "NVRM: Xid (PCI:1): 79, x" ;; esac\n'
+    )
+    lone.tether.record = serve_tether.RankRecord("boot1", 5, running=True, invocation="abc", started=12.5)
+    lone.tether._obey("stop", 5)
+    saved = json.loads((tmp_path / "state/qwen.rank.json").read_text())
+    assert (saved["running"], saved["invocation"], saved["generation"]) == (False, "", 5)
+    assert saved["kernel"] == "the kernel logged: NVRM: Xid (PCI:1): 79, x"
+
+
+def test_a_kernel_log_of_which_nothing_answers_forbids_another_start(lone: LoneTether) -> None:
+    lone.tether.unit = replace(lone.tether.unit, journalctl=("/nowhere/journalctl",))
+    found = lone.tether._kernel_fault()
+    assert found.startswith("the kernel's log cannot be read: [Errno 2] No such file or directory")
+
+
+# A keeper that is not heard
+
+
+def test_a_keeper_that_is_not_heard_for_a_lease_ends_the_rank(
+    lone: LoneTether, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tether = lone.tether
+    tether._service = serve_tether.ServiceState("active", "", "abc")
+    tether._heard = time.monotonic() - 5
+    tether._not_heard(OSError("refused"))
+    assert (tether._lost, tether._stop, capsys.readouterr().out) == (False, None, "")
+    tether._heard = time.monotonic() - 11
+    tether._not_heard(OSError("refused"))
+    tether._not_heard(OSError("refused"))
+    assert tether._lost
+    assert tether._stop
+    ended_by(tether._stop)
+    assert lone.calls.read_text() == "stop sparkrack-serve-qwen.service\n"
+    assert tether._detail == "no answer of the keeper for 10 s"
+    assert capsys.readouterr().out == (
+        "no authentic answer of the keeper for 10 s: refused\n"
+        "stop sparkrack-serve-qwen.service: no answer of the keeper for 10 s\n"
+    )
+
+
+def test_a_rank_at_rest_does_not_blame_its_end_on_the_keeper(lone: LoneTether) -> None:
+    lone.tether._heard = time.monotonic() - 11
+    lone.tether._not_heard(OSError("refused"))
+    assert (lone.tether._lost, lone.tether._stop, lone.tether._detail) == (True, None, "")
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"order": "run"}, {"order": "run", "generation": True}, {"order": "halt", "generation": 1}]
+)
+def test_an_answer_without_a_valid_order_is_not_obeyed(
+    lone: LoneTether, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(serve_tether, "ask", lambda *_: answer)
+    with pytest.raises(serve_unit.ServeError, match="the answer has no valid order"):
+        lone.tether._ask(1.0)
+
+
+def test_an_order_has_its_generation_and_what_else_is_wished(lone: LoneTether, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {"order": "stop", "generation": 7}
+    asked: list[Any] = []
+
+    def ask(*words: Any) -> dict[str, Any]:
+        asked.append(words)
+        return given
+
+    monkeypatch.setattr(serve_tether, "ask", ask)
+    lone.journal.write_text("echo 'x NCCL INFO Using network IB'")
+    lone.tether._service = serve_tether.ServiceState("active", "", "abc")
+    lone.tether.record.invocation = "abc"
+    assert lone.tether._ask(1.5) == ("stop", 7, False, False)
+    assert (asked[0][3:], asked[0][2]["state"]) == ((1.5, "10.0.0.2"), "running")
+    assert lone.tether._network == "", "it was not asked for"
+    given |= {"hang": True, "anyway": True, "witness": True}
+    assert lone.tether._ask(1.5) == ("stop", 7, True, True)
+    assert lone.tether._network == "IB"
+    given |= {"hang": 1, "anyway": "yes"}
+    assert lone.tether._ask(1.5) == ("stop", 7, False, False)
+
+
+# Its boots, and its program
+
+
+@pytest.mark.parametrize(
+    ("boot", "running", "ended_clean", "clean", "expected"),
+    [
+        ("boot1", True, True, True, True),
+        ("boot1", True, False, True, True),
+        ("boot0", True, True, True, True),
+        ("boot0", True, False, True, False),
+        ("boot0", False, False, True, True),
+        ("boot0", False, True, False, False),
+    ],
+)
+def test_a_boot_that_ended_out_of_order_while_the_rank_ran_is_not_clean(
+    lone: LoneTether, boot: str, running: bool, ended_clean: bool, clean: bool, expected: bool
+) -> None:
+    values = {"boot": boot, "generation": 4, "running": running, "ended_clean": ended_clean, "clean": clean}
+    (lone.folder / "state/qwen.rank.json").write_text(json.dumps(values))
+    record = lone.begin().record
+    assert (record.boot, record.generation, record.clean, record.ended_clean) == ("boot1", 4, expected, False)
+    assert record.running == (running and boot == "boot1")
+
+
+def program(lone: LoneTether, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-B", str(FOLDER / "serve_tether.py"), str(lone.folder / "qwen.json"), *words]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_a_tether_that_cannot_begin_says_why(lone: LoneTether) -> None:
+    state = (f"--state={lone.folder}/state", f"--boot-id={lone.folder}/boot")
+    done = program(lone, "7", *state)
+    assert (done.returncode, done.stderr) == (1, "serve-tether: unit qwen has no rank 7, expected 0 to 1\n")
+    (lone.folder / "boot").unlink()
+    done = program(lone, "1", *state)
+    assert (done.returncode, done.stderr) == (1, f"serve-tether: {lone.folder}/boot: No such file or directory\n")
+
+
+# Its loop
+
+
+class OneRoundError(Exception):
+    """Ends the loop of a tether at its first wait."""
+
+
+def round_of(
+    lone: LoneTether, monkeypatch: pytest.MonkeyPatch, answer: Any, heard_ago: float, *, lost: bool = False
+) -> tuple[float, float]:
+    """Let the loop of a tether go round once; the limit of its question, and how long it waits then."""
+    found: dict[str, float] = {}
+    now = time.monotonic()
+
+    def ask(limit: float) -> Any:
+        found["limit"] = limit
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def sleep(seconds: float) -> None:
+        found["wait"] = seconds
+        raise OneRoundError
+
+    clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep, time=time.time)
+    monkeypatch.setattr(serve_tether, "time", clock)
+    monkeypatch.setattr(lone.tether, "_ask", ask)
+    answers(lone, SHOWN.format("17"))
+    lone.tether._heard, lone.tether._lost = now - heard_ago, lost
+    with pytest.raises(OneRoundError):
+        lone.tether.run()
+    return found["limit"], found["wait"]
+
+
+GO = ("gate", 0, False, False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "heard_ago", "lost", "limit", "wait"),
+    [
+        (GO, 0.0, False, 2.0, 2.0),
+        (GO, 8.5, False, 1.5, 2.0),
+        (GO, 9.95, False, 0.1, 2.0),
+        (GO, 20.0, True, 2.0, 2.0),
+        (OSError("x"), 0.0, False, 2.0, 2.0),
+        (OSError("x"), 8.5, False, 1.5, 1.5),
+        (OSError("x"), 9.97, False, 0.1, 0.05),
+        (OSError("x"), 20.0, True, 2.0, 2.0),
+        (serve_unit.ServeError("x"), 8.0, False, 2.0, 2.0),
+    ],
+)
+def test_a_question_ends_with_the_lease_and_the_next_one_comes_in_time(
+    lone: LoneTether,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Any,
+    heard_ago: float,
+    lost: bool,
+    limit: float,
+    wait: float,
+) -> None:
+    found = round_of(lone, monkeypatch, answer, heard_ago, lost=lost)
+    assert list(found) == pytest.approx([limit, wait])
+
+
+def test_an_answer_counts_from_its_question_and_is_obeyed(
+    lone: LoneTether, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    obeyed: list[Any] = []
+    monkeypatch.setattr(lone.tether, "_obey", lambda *words, **more: obeyed.append((words, more)))
+    round_of(lone, monkeypatch, ("stop", 7, True, False), 20.0, lost=True)
+    assert obeyed == [(("stop", 7), {"hang": True, "anyway": False})]
+    assert lone.tether._heard == vars(serve_tether)["time"].monotonic()
+    assert not lone.tether._lost
+    assert lone.tether._service.active == "failed"
+    assert capsys.readouterr().out == (
+        "unit qwen: the tether of rank 1 asks 10.0.0.1:29400\nthe keeper answers again\n"
+    )
+
+
+def test_a_tether_that_ends_in_order_says_so_and_leaves_its_rank_to_run(
+    lone: LoneTether, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(code: int) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "_exit", leave)
+    gate = serve_tether.ServeTask(["sleep", "600"], 600)
+    lone.tether._gate = 3, gate
+    with pytest.raises(SystemExit) as left:
+        lone.tether.leave()
+    assert left.value.code == 0
+    assert json.loads((lone.folder / "state/qwen.rank.json").read_text())["ended_clean"] is True
+    assert ended_by(gate) == -9
+    assert lone.calls.read_text() == ""

@@ -173,6 +173,66 @@ def test_containers_are_not_ended_unasked(rack: Rack) -> None:
     assert rack.run("--containers").exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("containers", "find", "reason"),
+    [
+        ("/sys/fs/cgroup/a/docker-a.scope\n/sys/fs/cgroup/a/docker-b.scope\n", FIND, "2 containers run; stop them"),
+        ("nonsense\n", FIND, "whether containers run is unknown: it prints nonsense instead of control groups"),
+        ("", "#!/bin/sh\nexit 3\n", "perhaps containers run; stop them, or pass --containers"),
+    ],
+)
+def test_what_may_run_on_a_node_is_told(rack: Rack, containers: str, find: str, reason: str) -> None:
+    (rack.folder / "spark1/containers").write_text(containers)
+    (rack.folder / "bin/find").write_text(find)
+    done = rack.run("--limit", "spark1")
+    assert done.exit_code == 1
+    assert f"spark1: {reason}" in done.output
+    assert rack.restarted() == []
+
+
+def test_a_node_that_refuses_without_a_word_is_told_by_its_exit_code(rack: Rack) -> None:
+    (rack.folder / "bin/systemctl").write_text("#!/bin/sh\nexit 4\n")
+    done = rack.run("--limit", "spark2")
+    assert "spark2: does not restart: exit 4" in done.output
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "said", "code"),
+    [
+        ([], "is back, and nothing could be proven", 1),
+        ([("memory", "test_swap", False, True)], "is back, and nothing could be proven", 1),
+        ([("serving", "test_each_rank_is_in_its_slice[node=spark2]", False, False)], "nothing could be proven", 1),
+        ([("serving", "test_other", False, False)], "is back, and is not as declared", 1),
+        ([("memory", "test_each_rank_is_in_its_slice", False, False)], "is back, and is not as declared", 1),
+        (
+            [("memory", "test_swap", True, False), ("serving", "test_each_rank_is_in_its_slice", False, False)],
+            "1 checks passed",
+            0,
+        ),
+        ([("memory", "test_swap", True, False), ("docker", "test_x", False, False)], "is not as declared", 1),
+    ],
+)
+def test_a_node_is_proven_by_checks_that_apply_right_after_a_boot(
+    rack: Rack,
+    monkeypatch: pytest.MonkeyPatch,
+    outcomes: list[tuple[str, str, bool, bool]],
+    said: str,
+    code: int,
+) -> None:
+    found = [
+        Outcome("spark2", role, f"roles/{role}/verify.py::{check}", passed=passed, why="x", skipped=skipped)
+        for role, check, passed, skipped in outcomes
+    ]
+    monkeypatch.setattr(restart, "run_checks", lambda *_, **__: found)
+    done = rack.run("--limit", "spark2")
+    assert done.exit_code == code
+    assert said in done.output
+    wrong = [one for one in found if not one.passed and not one.skipped and one.role != "serving"]
+    assert done.output.count("spark2: failed ") == len(wrong) + (
+        said == "is back, and is not as declared" and not wrong
+    )
+
+
 def test_there_is_no_way_but_rolling(rack: Rack) -> None:
     done = CliRunner().invoke(sparkrack, ["reboot", "--rack", str(rack.folder / "rack.yaml")])
     assert done.exit_code == 1

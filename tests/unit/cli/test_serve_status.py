@@ -9,11 +9,21 @@ from typing import Any
 
 import pytest
 
+from sparkrack.cli import serve_status
 from sparkrack.rebuild import subcommands
-from sparkrack.serving.keeper import SERVING, STOPPED, UnitState
+from sparkrack.serving import keeper
+from sparkrack.serving.keeper import (
+    SERVING,
+    STOPPED,
+    KeeperError,
+    UnitAbsentError,
+    UnitState,
+    WishRefusedError,
+)
+from sparkrack.serving.unit_status import UnitStatus, build_serve_status
 from tests.serving.serve_modules import serve_lifecycle
 from tests.unit.cli.serve_rack import BEGIN, ServeRack, answer
-from tests.unit.model.serving_racks import unit
+from tests.unit.model.serving_racks import loaded, text, unit
 
 
 @pytest.fixture
@@ -260,3 +270,152 @@ def test_files_that_cannot_be_compared_are_unknown(rack: ServeRack, case: str) -
     done = rack.run("status", "--quiet")
     assert "qwen: whether its files are those of rack.yaml is unknown: " in done.stdout
     assert "Traceback" not in done.output
+
+
+# What a keeper's program says, and what follows from its answer
+
+
+SERVED = loaded(text({"qwen": unit()}))
+QWEN = SERVED.serving.units["qwen"] if SERVED.serving else None
+
+
+@pytest.mark.parametrize(
+    ("code", "complaint", "kind", "said"),
+    [
+        (66, "", UnitAbsentError, "n0: has no files of unit qwen; run `sparkrack apply`"),
+        (1, "unit qwen is not started: x\n", WishRefusedError, "n0: unit qwen is not started: x"),
+        (
+            1,
+            "serve-keeper: no secret\n",
+            KeeperError,
+            "n0: no secret; see `systemctl status sparkrack-serve-qwen-keeper.service` there",
+        ),
+        (
+            1,
+            "Traceback\nValueError: x\n",
+            KeeperError,
+            "n0: ValueError: x; see `systemctl status sparkrack-serve-qwen-keeper.service` there",
+        ),
+        (2, "x", KeeperError, "n0: x; see `systemctl status sparkrack-serve-qwen-keeper.service` there"),
+        (
+            124,
+            "",
+            KeeperError,
+            (
+                "n0: the keeper's program ended with exit 124; see `systemctl status "
+                "sparkrack-serve-qwen-keeper.service` there"
+            ),
+        ),
+    ],
+)
+def test_an_exit_code_of_the_program_is_told_as_what_it_is(
+    code: int, complaint: str, kind: type[KeeperError], said: str
+) -> None:
+    assert QWEN
+    found = keeper._fault(QWEN, "n0", code, complaint)
+    assert type(found) is kind
+    assert str(found) == said
+
+
+def test_the_program_is_asked_where_both_it_and_the_unit_s_file_are() -> None:
+    assert QWEN
+    program, file = "/usr/local/lib/sparkrack/serve/serve_keeper.py", "/etc/sparkrack/serve/qwen.json"
+    there = f"[ -e {program} ] && [ -e {file} ] || exit 66; "
+    assert keeper.question(QWEN, "up", "--anyway") == f"{there}{program} {file} up --anyway"
+    assert keeper.question(QWEN, "status", limit=7) == f"{there}timeout 7 {program} {file} status"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"generation": "x"}, "n0: the answer of the keeper cannot be read: generation: Input should be a valid in"),
+        ({"wish": "sideways"}, "n0: the answer of the keeper cannot be read: wish: Input should be 'up' or 'down'"),
+        ({"since": float("nan")}, "n0: the answer of the keeper cannot be read: "),
+        ({"name": "other"}, "n0: the keeper of unit qwen answers about unit other"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_told_with_its_place(change: dict[str, Any], said: str) -> None:
+    assert QWEN
+    with pytest.raises(KeeperError) as unread:
+        keeper.parse_status(QWEN, "n0", json.dumps(answer("ready") | change))
+    assert str(unread.value).startswith(said)
+
+
+def status_of(**values: Any) -> UnitStatus:
+    assert QWEN
+    states = values.pop("states", ("starting", "ready"))
+    answers = {"qwen": keeper.parse_status(QWEN, "n0", json.dumps(answer(*states, **values)))}
+    (found,) = build_serve_status(SERVED, [QWEN], answers).units
+    return found
+
+
+@pytest.mark.parametrize(
+    ("values", "reason", "as_wished"),
+    [
+        ({}, "reason 1", True),
+        ({"unsaved": "full"}, "reason 1; the keeper cannot write its record: full", True),
+        ({"probe_fault": "no key"}, "reason 1; no key", True),
+        ({"left": ["n1"]}, "reason 1; not every rank is stopped: n1", False),
+        (
+            {"ranks": [{"rank": 0, "node": "n9", "state": "running", "age_s": 1.0}]},
+            "reason 1; the head has the unit on n9; run `sparkrack apply`",
+            False,
+        ),
+    ],
+)
+def test_each_reason_is_told_after_that_of_the_state(values: dict[str, Any], reason: str, as_wished: bool) -> None:
+    found = status_of(**values)
+    assert (found.reason, found.as_wished) == (reason, as_wished)
+
+
+@pytest.mark.parametrize(("ago", "used"), [(-1.0, 0), (0.0, 1), (21599.0, 1), (21600.0, 0)])
+def test_restarts_count_within_their_time(ago: float, used: int) -> None:
+    clock = BEGIN + 50_000
+    found = status_of(clock=clock, restarts=[clock - ago])
+    assert (found.restarts.used, found.restarts.allowed, found.restarts.within) == (used, 1, 21600)
+
+
+def test_the_fields_of_a_status_are_those_of_the_answer() -> None:
+    found = status_of(wish="down", failed_gates={"n0": "x"}, cause="gate", figures={"ready_s": 3.0})
+    assert (found.head, found.wish, found.asked, found.state, found.cause) == ("n0", "up", "down", "ready", "gate")
+    assert (found.generation, found.seconds, found.failed_gates) == (7, 70.0, {"n0": "x"})
+    assert found.figures == {"ready_s": 3.0}
+    assert [(one.rank, one.node, one.state, one.age) for one in found.ranks] == [
+        (0, "n0", "running", 0.4),
+        (1, "n1", "running", 0.4),
+    ]
+    assert status_of(clock=BEGIN).seconds == 0.0
+    never = status_of(generation=0)
+    assert (never.generation, never.seconds) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("wished", "code"),
+    [([], 0), ([True], 0), ([True, False], 2), ([False, None], 1), ([None], 1), ([True, True], 0)],
+)
+def test_the_exit_code_is_that_of_the_least_known_unit(wished: list[bool | None], code: int) -> None:
+    made = build_serve_status(SERVED, [], {})
+    one = status_of()
+    units = tuple(one.model_copy(update={"as_wished": value}) for value in wished)
+    assert made.model_copy(update={"units": units}).code == code
+
+
+@pytest.mark.parametrize(
+    ("states", "wish", "expected"),
+    [
+        (("absent", None, "up"), "up", ["apply"]),
+        (("gating", False, "up"), "up", ["serve", "logs", "qwen"]),
+        (("down", False, "up"), "up", ["serve", "start", "qwen"]),
+        (("ready", False, "down"), "down", ["serve", "stop", "qwen"]),
+        (("unknown", None, "up"), "up", ["serve", "logs", "qwen"]),
+        (("ready", True, "up"), "up", ["status"]),
+        (("absent", True, "down"), "down", ["status"]),
+    ],
+)
+def test_the_next_step_follows_from_the_first_unit_that_is_not_as_wished(
+    states: tuple[str, bool | None, str], wish: str, expected: list[str]
+) -> None:
+    made = build_serve_status(SERVED, [], {})
+    state, as_wished, _ = states
+    fine, one = status_of(), status_of().model_copy(update={"state": state, "as_wished": as_wished, "wish": wish})
+    assert serve_status._then(made.model_copy(update={"units": (fine, one)})) == expected

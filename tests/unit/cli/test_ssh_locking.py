@@ -119,3 +119,67 @@ def test_a_head_that_is_away_is_asked_once(head: Head) -> None:
     with lock_if_reachable(head.rack, "restore of crs812", lambda _why: None):
         pass
     assert (head.folder / "asked").read_text() == "\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("echo ' a '; echo b >&2; exit 3", (3, "a")),
+        ("echo ' b ' >&2", (0, "b")),
+        ("true", (0, "")),
+    ],
+)
+def test_a_script_is_told_by_its_output_or_its_errors(head: Head, script: str, expected: tuple[int, str]) -> None:
+    with head.held() as held:
+        assert module.run_script(held._shell, script) == expected
+
+
+def test_a_machine_without_ssh_reaches_no_head(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
+    rack = head.rack
+    monkeypatch.setenv("PATH", str(head.folder))
+    told: list[str] = []
+    with lock_if_reachable(rack, "x", told.append) as lost:
+        assert lost() == ""
+    said = "spark1, which stores the lock of the rack, is unreachable: ssh: No such file or directory"
+    assert told == [said]
+
+
+def test_the_environment_of_a_command_under_the_lock_has_it(head: Head) -> None:
+    with head.held() as held:
+        assert held.environment == {"SPARKRACK_RUN_LOCK": head.lock.read_text()}
+
+
+def test_a_lock_that_goes_with_a_restart_is_not_lost(head: Head) -> None:
+    with head.held() as held:
+        held._lost = "it is gone"
+        assert held.lost() == "it is gone"
+        with pytest.raises(click.ClickException, match=r"^it is gone; nothing more is changed$"):
+            held.check()
+        held.restarts()
+        assert held.lost() == ""
+        held.check()
+        head.restart()
+        held._shell.close()
+        held.take()
+        assert (held.lost(), held._restarts) == ("", False)
+        held.check()
+    assert not head.lock.exists()
+
+
+def test_a_head_that_answers_holds_the_lock_in_the_block(head: Head) -> None:
+    with lock_if_reachable(head.rack, "restore of crs812", pytest.fail) as lost:
+        assert head.lock.exists()
+        assert lost() == ""
+    assert not head.lock.exists()
+
+
+def test_a_renewal_waits_for_the_restart_and_ends_with_the_lock(head: Head) -> None:
+    with head.held() as held:
+        held.restarts()
+        before = held._renewed
+        with held.renewing(0.01):
+            head.restart()
+            held._shell.close()
+        assert held._over.is_set()
+        assert (held._renewed, held._lost) == (before, "")
+        held.take()

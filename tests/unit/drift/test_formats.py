@@ -10,10 +10,10 @@ from markdown_it import MarkdownIt
 from core.util.event import Action, EventKind, acted
 from sparkrack.drift.compare import compare_runs
 from sparkrack.drift.findings import Drift, DriftFinding, FindingKind, drift_of
-from sparkrack.drift.labels import TITLES, sentence, total
+from sparkrack.drift.labels import TITLES, difference, sentence, total
 from sparkrack.drift.markdown import MAX_CHARACTERS, markdown
 from sparkrack.engine.plan import Plan
-from tests.unit.drift.plans import EVIL, HOSTILE, MIXED, machine, modified, plan
+from tests.unit.drift.plans import EVIL, HOSTILE, MIXED, machine, modified, plan, unreachable
 
 IN_SYNC = plan(machine("spark1"))
 SHOWN = HOSTILE.replace("\n", "\\n").replace("\x1b", "\\x1b").replace("\udc80", "\\udc80").replace("\u202e", "\\u202e")
@@ -143,3 +143,61 @@ def test_a_missing_image_is_named_as_missing() -> None:
         .found(FindingKind.DECLARED)
     ]
     assert [sentence(one).partition(";")[0] for one in found] == [f"image {image} is missing"] * 2
+
+
+def test_a_row_that_is_cut_and_a_fence_are_as_long_as_the_text_needs() -> None:
+    told = [("fabric", EventKind.CHANGE, f"{number} {'x' * 200}") for number in range(12)]
+    found = drift_of(plan(*(machine(f"spark{number}", *told * 20) for number in range(3))))
+    text = markdown(found)
+    assert text.count("... and 230 more") == 3
+    shown = [row for row in text.splitlines() if row.startswith("fabric: ")]
+    assert {len(row) for row in shown} == {100}
+    assert len(shown) == 30
+    assert "```diff" in text
+    marked = markdown(drift_of(plan(machine("spark1", ("fabric", EventKind.CHANGE, "a ```` b")))))
+    assert "`````diff" in marked
+
+
+def test_a_name_with_backticks_or_a_bar_stays_one_cell() -> None:
+    text = markdown(drift_of(plan(machine("a`b|c"))))
+    assert "| `` a`b\\x7cc `` | 0 | 0 | 0 | 0 |  |" in text
+
+
+def test_the_revision_and_the_time_stand_below_the_title() -> None:
+    whole = drift_of(IN_SYNC)
+    assert "\n`rack.yaml` at `0123456789ab`, 2026-11-20 08:30:05 UTC\n" in markdown(whole)
+    assert "\n`rack.yaml`, 2026-11-20 08:30:05 UTC\n" in markdown(whole.model_copy(update={"revision": ""}))
+
+
+@pytest.mark.parametrize(
+    ("action", "subject", "detail", "text"),
+    [
+        (Action.COPY, "x:1", "from spark1", "image x:1 is missing; a run would "),
+        (Action.PULL, "x:1", None, "image x:1 is missing; a run would "),
+        (Action.NAME, "840abd7a143f", "x:1", "image x:1 is missing; a run would "),
+        (Action.NAME, "840abd7a143f", None, "image  is missing; a run would "),
+    ],
+)
+def test_an_image_is_named_by_what_is_to_be_there(action: Action, subject: str, detail: str | None, text: str) -> None:
+    finding = DriftFinding(
+        kind=FindingKind.DECLARED,
+        event_kind=EventKind.CHANGE,
+        action=action,
+        subject=subject,
+        detail=detail,
+        message="m",
+    )
+    assert sentence(finding) == f"{text}m"
+
+
+def test_a_file_without_a_known_action_is_told_by_its_message() -> None:
+    assert sentence(file(Action.WRITE, "/x")) == "write /x"
+    assert sentence(file(Action.MODIFY, "/x\x1b")) == "/x\\x1b differs"
+
+
+def test_a_machine_that_is_away_is_a_difference_of_no_role() -> None:
+    then, now = drift_of(IN_SYNC), drift_of(plan(unreachable("spark1")))
+    (one,) = compare_runs(then, now, "a run").appeared
+    assert difference(one) == "spark1 unreachable (unknown): no route to host"
+    (two,) = compare_runs(then, drift_of(plan(machine("spark1", ("rdma", EventKind.BROKEN, "x")))), "a run").appeared
+    assert difference(two) == "spark1 rdma (broken): x"

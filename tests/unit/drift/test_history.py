@@ -154,9 +154,21 @@ def test_a_machine_that_says_what_is_no_text(state: Path) -> None:
     assert history.select_run([path], drift_of(plan(machine("spark1"))), pytest.fail)[0] == path.stem
 
 
-@pytest.mark.parametrize("text", ["1h", "30m", "2d", "1w"])
-def test_a_span(text: str) -> None:
-    assert history.span(text)
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1h", 3600), ("30m", 1800), ("2d", 172800), ("1w", 604800), ("9999m", 599940)]
+)
+def test_a_span(text: str, seconds: int) -> None:
+    assert history.span(text) == timedelta(seconds=seconds)
+
+
+def test_of_many_runs_the_newest_500_are_kept(state: Path) -> None:
+    state.mkdir(parents=True)
+    for number in range(500):
+        (state / f"20260101T000000.{number:03}Z.json").touch()
+    path = history.store_run(drift_of(plan(machine("spark1"))))
+    assert len(list(state.iterdir())) == 500
+    assert history.runs("lab")[0] == path
+    assert not (state / "20260101T000000.000Z.json").exists()
 
 
 @pytest.mark.parametrize("text", ["", "h", "1", "1s", "1.5h", "1h30m", "²d", "1h\n"])

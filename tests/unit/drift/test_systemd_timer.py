@@ -83,6 +83,26 @@ def test_what_no_unit_can_hold(field: str) -> None:
     assert str(error.value).isprintable()
 
 
+@pytest.mark.parametrize("user", ["", "a\\", "a\tb"])
+def test_a_value_that_would_end_its_line_is_refused(user: str) -> None:
+    with pytest.raises(UnitError) as error:
+        units(replace(TIMER, user=user))
+    assert str(error.value) == f"{user!r} cannot stand in a unit file"
+
+
+def test_the_units_have_what_was_asked_for_and_no_more() -> None:
+    service, timer = units(TIMER).values()
+    assert list(units(TIMER)) == ["sparkrack-drift-lab.service", "sparkrack-drift-lab.timer"]
+    assert 'ExecStart="/bin/true" drift --quiet --prom "/var/lib/prometheus/node-exporter/sparkrack.prom"\n' in service
+    assert "EnvironmentFile=-/etc/sparkrack/drift.env\n" in service
+    assert "User=ops\n" in service
+    assert "OnUnitActiveSec=1h\n" in timer
+    alone = units(replace(TIMER, prom=None, user="a%b"))["sparkrack-drift-lab.service"]
+    assert 'ExecStart="/bin/true" drift --quiet\n' in alone
+    assert 'ReadWritePaths="-/home/ops/.local/state/sparkrack"\n' in alone
+    assert "User=a%%b\n" in alone
+
+
 def test_drift_is_no_failure_and_an_error_is() -> None:
     lines = units(TIMER)["sparkrack-drift-lab.service"].splitlines()
     assert "SuccessExitStatus=2" in lines

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pyinfra.api.exceptions import PyinfraError
 from pyinfra.api.operations import run_ops
 from pyinfra.api.state import StateStage
 
+from core.model import load
 from core.model.selection import ROLES as ALL
-from core.model.selection import Selection
+from core.model.selection import Selection, select
 from core.ops import events
-from core.util.event import EventKind
+from core.util.event import Event, EventKind
 from sparkrack.drift.findings import drift_of
+from sparkrack.engine import evaluate as engine_evaluate
+from sparkrack.engine.apply_result import ApplyResult
 from sparkrack.engine.evaluate import evaluate
+from sparkrack.engine.plan import HostPlan, HostState, Message, OperationPlan, Plan
+from sparkrack.engine.session import RunSession
 from tests.unit.engine.evaluated_cases import evaluated
 from tests.unit.engine.fake_rack import FILE, node_in, planned, prepared, spoken, usual
+from tests.unit.model.racks import SWITCH
 from tests.unit.ops.fakenode import Answers, answer
 from tests.unit.roles.cases import OPERATIONS, ROLES, rack_of, read, role_file
 
@@ -105,3 +115,128 @@ def test_of_two_nodes_the_first_is_still_proven_alone() -> None:
     sent = run("fabric", both("fabric"), plan=True)
     proofs = [text for texts in sent.values() for text in texts if "faults() {" in text]
     assert sorted("ping" in text for text in proofs) == [False, True]
+
+
+def host(state: HostState, *reported: Event, name: str = "a", commands: int = 1) -> HostPlan:
+    step = OperationPlan(role="memory", title="x", commands=commands, events=tuple(map(Message.of, reported)))
+    return HostPlan(name=name, kind="node", state=state, operations=(step,) if reported else ())
+
+
+def of(*hosts: HostPlan, roles: tuple[str, ...] = ("memory",), made: int = 0) -> Plan:
+    time = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=made)
+    return Plan(rack="two", file="f", revision="", made=time, roles=roles, hosts=hosts)
+
+
+CHANGE, NOTE = Event(EventKind.CHANGE, detail="x"), Event(EventKind.NOTE, detail="y")
+
+
+@pytest.mark.parametrize(
+    ("states", "code", "unknown"),
+    [
+        ((), 0, []),
+        ((HostState.IN_SYNC,), 0, []),
+        ((HostState.IN_SYNC, HostState.CHANGES), 2, []),
+        ((HostState.CHANGES, HostState.REFUSED), 1, ["1"]),
+        ((HostState.UNKNOWN, HostState.IN_SYNC), 1, ["0"]),
+        ((HostState.UNREACHABLE,), 1, ["0"]),
+    ],
+)
+def test_a_plan_is_as_certain_as_its_least_known_host(
+    states: tuple[HostState, ...], code: int, unknown: list[str]
+) -> None:
+    plan = of(*(host(state, name=str(number)) for number, state in enumerate(states)))
+    assert (plan.code, [one.name for one in plan.unknown_hosts]) == (code, unknown)
+
+
+def test_changes_are_counted_and_notes_are_not() -> None:
+    restart, file = Event(EventKind.RESTART, detail="z"), Event(EventKind.FILE, path="/a")
+    plan = of(host(HostState.CHANGES, CHANGE, NOTE, restart), host(HostState.CHANGES, file, name="b"))
+    assert (plan.changes, [one.changes for one in plan.hosts]) == (3, [2, 1])
+    assert [event.kind for _, event in plan.hosts[0].events(EventKind.NOTE, EventKind.RESTART)] == ["note", "restart"]
+
+
+@pytest.mark.parametrize(
+    ("other", "alike"),
+    [
+        (of(host(HostState.CHANGES, CHANGE), made=7), True),
+        (of(host(HostState.CHANGES, CHANGE, NOTE)), True),
+        (of(host(HostState.CHANGES, CHANGE, Event(EventKind.BROKEN, detail="z"))), True),
+        (of(host(HostState.CHANGES, CHANGE, commands=2)), False),
+        (of(host(HostState.CHANGES, CHANGE, name="b")), False),
+        (of(host(HostState.REFUSED, CHANGE)), False),
+        (of(host(HostState.CHANGES, CHANGE), roles=("memory", "access")), False),
+        (of(host(HostState.CHANGES, CHANGE), host(HostState.IN_SYNC, name="b")), False),
+        *(
+            (of(host(HostState.CHANGES, CHANGE, Event(kind, detail="z"))), False)
+            for kind in (EventKind.EFFECT, EventKind.REFUSED, EventKind.UNKNOWN, EventKind.CHANGE, EventKind.RESTART)
+        ),
+        (of(host(HostState.CHANGES, replace(CHANGE, detail="other"))), False),
+    ],
+)
+def test_the_fingerprint_is_that_of_what_a_run_would_do(other: Plan, alike: bool) -> None:
+    own = of(host(HostState.CHANGES, CHANGE)).fingerprint
+    assert len(own) == 16
+    assert (other.fingerprint == own) is alike
+
+
+def test_the_diff_of_a_file_is_part_of_the_fingerprint() -> None:
+    one, other = (of(host(HostState.CHANGES, Event(EventKind.FILE, path="/a", diff=(row,)))) for row in ("+x", "+y"))
+    assert one.fingerprint != other.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("result", "faults", "code"),
+    [
+        ("done", (), 0),
+        ("nothing to do", (), 0),
+        ("done", ("the lock was gone",), 1),
+        ("failed", (), 1),
+        ("stopped", (), 1),
+        ("interrupted", (), 1),
+    ],
+)
+def test_a_run_ends_with_0_only_if_all_is_done_and_nothing_is_wrong(
+    result: Any, faults: tuple[str, ...], code: int
+) -> None:
+    assert ApplyResult(result=result, faults=faults).code == code
+
+
+@pytest.mark.parametrize(
+    ("reported", "commands", "state"),
+    [
+        ((), 0, HostState.IN_SYNC),
+        ((NOTE,), 0, HostState.IN_SYNC),
+        ((NOTE,), 1, HostState.CHANGES),
+        ((CHANGE,), 1, HostState.CHANGES),
+        ((CHANGE, Event(EventKind.REFUSED, detail="z")), 1, HostState.REFUSED),
+        ((Event(EventKind.REFUSED, detail="z"), Event(EventKind.UNKNOWN, detail="z")), 1, HostState.UNKNOWN),
+    ],
+)
+def test_a_host_stands_as_what_its_operations_report(
+    reported: tuple[Event, ...], commands: int, state: HostState
+) -> None:
+    assert engine_evaluate._standing(host(HostState.UNREACHABLE, *reported, commands=commands).operations) is state
+
+
+def test_what_stands_in_the_way_of_all_roles_is_reported_once() -> None:
+    known: set[Event] = set()
+    for kind, again in ((EventKind.UNKNOWN, True), (EventKind.REFUSED, True), (EventKind.CHANGE, False)):
+        entries = [Event(kind, role, detail="x") for role in ("memory", "docker")]
+        assert [engine_evaluate._again(entry, known) for entry in entries] == [False, again]
+        assert not engine_evaluate._again(Event(kind, "memory", detail="y"), known)
+
+
+def test_a_host_that_was_not_reached_is_in_the_plan_as_what_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "rack.yaml"
+    file.write_text(SWITCH)
+    rack = load(file)
+    session = RunSession(rack, file, select(rack))
+    try:
+        session.unreachable = {"spark1": "No route to host", "crs812": "timed out"}
+        found = [engine_evaluate._machine(session, name, {}, {}) for name in session.unreachable]
+    finally:
+        session.close()
+    assert [(one.name, one.kind, one.state, one.reason) for one in found] == [
+        ("spark1", "node", HostState.UNREACHABLE, "No route to host"),
+        ("crs812", "switch", HostState.UNREACHABLE, "timed out"),
+    ]

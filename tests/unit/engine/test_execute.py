@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any, Literal
 
 import gevent
 import pytest
 
+from core.util.event import Action, Event, EventKind, FieldValue, value_change
 from sparkrack.engine import execute
 from sparkrack.engine.execute import RISKY
 from sparkrack.engine.plan import HostPlan, HostState, Message, OperationPlan, Plan
@@ -244,3 +247,63 @@ def planned(*reported: tuple[str, str]) -> Plan:
         for name, text in reported
     )
     return Plan(rack="ring", file="", revision="", made=datetime.now(UTC), roles=("rdma",), hosts=machines)
+
+
+NODE, CRS = ("spark1", "node"), ("crs812", "switch")
+FIELDS = Event(
+    EventKind.CHANGE,
+    subject="eth0",
+    fields=(FieldValue("mtu", "1500", "9000"),),
+    menu="/interface",
+    action=Action.MODIFY,
+)
+
+
+@pytest.mark.parametrize("machine", [NODE, CRS])
+@pytest.mark.parametrize(
+    ("shown", "change", "on_node", "on_switch"),
+    [
+        (value_change("a", 1, 2), {}, True, True),
+        (value_change("a", 1, 2), {"old": "7"}, True, False),
+        (value_change("a", 1, 2), {"new": "3"}, False, False),
+        (value_change("a", 1, 2), {"subject": "b"}, False, False),
+        (value_change("a", 1, 2), {"kind": EventKind.EFFECT}, False, False),
+        (value_change("a", 1, 2), {"kind": EventKind.RESTART}, True, True),
+        (value_change("a", 1, 2), {"kind": EventKind.NOTE}, True, True),
+        (FIELDS, {"fields": (FieldValue("mtu", "1400", "9000"),)}, True, False),
+        (FIELDS, {"fields": (FieldValue("mtu", "1500", "8000"),)}, False, False),
+        (FIELDS, {"menu": "/ip"}, False, False),
+        (Event(EventKind.FILE, path="/a", action=Action.MODIFY, diff=("+x",)), {"diff": ("+y",)}, True, False),
+        (Event(EventKind.FILE, path="/a", action=Action.MODIFY), {"action": Action.CREATE}, True, False),
+        (Event(EventKind.FILE, path="/a", action=Action.MODIFY), {"path": "/b"}, False, False),
+        (Event(EventKind.EFFECT, subject="a", detail="x"), {}, True, True),
+    ],
+)
+def test_of_a_node_what_is_to_be_must_be_as_shown_and_of_a_switch_all(
+    machine: tuple[str, Literal["node", "switch"]],
+    shown: Event,
+    change: dict[str, Any],
+    on_node: bool,
+    on_switch: bool,
+) -> None:
+    name, kind = machine
+    step = OperationPlan(role="rdma", title="first", commands=1, events=(Message.of(shown),))
+    host = HostPlan(name=name, kind=kind, state=HostState.CHANGES, operations=(step,))
+    plan = Plan(rack="ring", file="", revision="", made=datetime.now(UTC), roles=("rdma",), hosts=(host,))
+    known = execute.ShownPlan(plan)
+    found = replace(shown, **change)
+    assert known.has(name, "rdma", "first", found) is (on_node if kind == "node" else on_switch)
+    if found.kind in (EventKind.CHANGE, EventKind.FILE, EventKind.EFFECT):
+        for place in (("other", "rdma", "first"), (name, "memory", "first"), (name, "rdma", "second")):
+            assert not known.has(*place, found)
+
+
+def test_what_was_not_shown_is_told_with_the_reason() -> None:
+    run = small({"spark1": ("say a: 1 -> 2", "wait")})
+    run.carrying.shown = execute.ShownPlan(planned())
+    assert not run.carrying.run()
+    why = "a: 1 -> 2: is not in the plan that was shown; nothing of this was sent; plan again"
+    assert [(name, entry.kind, entry.role, entry.message) for name, entry in run.noted.reported] == [
+        ("spark1", EventKind.REFUSED, "rdma", why)
+    ]
+    assert {one.data.node.name for one in run.carrying.left} == {"spark1"}

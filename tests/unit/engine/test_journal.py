@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -193,6 +195,115 @@ def test_no_run_writes_into_that_of_another(tmp_path: Path) -> None:
     RunJournal(tmp_path, "run")
     with pytest.raises(FileExistsError):
         RunJournal(tmp_path, "run")
+
+
+def test_the_debug_log_of_a_journal_goes_with_it(tmp_path: Path) -> None:
+    for number in range(MAX_JOURNALS):
+        (tmp_path / f"2026{number:04}.ndjson").touch()
+        (tmp_path / f"2026{number:04}.log").touch()
+    RunJournal(tmp_path, "20270101").close()
+    assert len(list(tmp_path.glob("*.log"))) == MAX_JOURNALS - 1
+    assert not (tmp_path / "20260000.log").exists()
+
+
+def test_a_journal_is_locked_until_it_is_closed(tmp_path: Path) -> None:
+    one = RunJournal(tmp_path, "run")
+    with one.path.open() as other:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        one.close()
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_file_system_without_locks_keeps_a_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    one = RunJournal(tmp_path, "run")
+    one.write(broke("x"))
+    assert len(read(one.path)) == 1
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "sparkrack/two/runs"
+
+
+def test_a_command_without_a_plan_keeps_a_journal_and_a_log_of_what_it_is(state: Path) -> None:
+    rack = loaded(SWITCH)
+    with recorded_run(rack, "reboot: restart the node") as run:
+        own = run.begin("restart of spark1")
+        (path,) = state.glob("*.ndjson")
+        assert path.with_suffix(".log").exists()
+        (started,) = read(path)
+    assert own.what == "restart of spark1"
+    assert (started["run"], started["operator"], started["scope"]) == (own.id, own.who, "restart of spark1")
+    assert path.stem == own.id
+    assert (started["plan"], started["file"]) == ("", str(rack.source))
+    ended = read(path)[-1]
+    assert (ended["event"], ended["result"], ended["failed"], ended["in_progress"]) == ("run_finished", "done", [], {})
+    with path.open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize(
+    ("fault", "failing", "result"),
+    [
+        (None, (), "done"),
+        (None, ("spark1", "spark2", "spark1"), "failed"),
+        (ValueError, (), "failed"),
+        (click.ClickException("no"), ("spark1",), "failed"),
+        (KeyboardInterrupt, ("spark1",), "interrupted"),
+        (click.Abort, (), "interrupted"),
+    ],
+)
+def test_the_end_of_a_command_is_in_its_journal(
+    state: Path, fault: BaseException | type[BaseException] | None, failing: tuple[str, ...], result: str
+) -> None:
+    with suppress(BaseException), recorded_run(loaded(SWITCH), "reboot: restart the node") as run:
+        run.fail("spark9", "before it began")
+        run._failed.clear()
+        run.begin("x")
+        for host in failing:
+            run.fail(host, "password=geheim: it is off")
+        if fault:
+            raise fault
+    (path,) = state.glob("*.ndjson")
+    lines = read(path)
+    failed = list(dict.fromkeys(failing))
+    assert [line["host"] for line in lines if line["event"] == "host_error"] == list(failing)
+    assert "geheim" not in path.read_text()
+    assert (lines[-1]["result"], lines[-1]["failed"]) == (result, failed)
+    assert lines[-1]["in_progress"] == dict.fromkeys(failed, "reboot: restart the node")
+
+
+def test_a_fault_is_raised_as_it_was(state: Path) -> None:
+    for fault in (ValueError, KeyboardInterrupt, click.Abort):
+        with pytest.raises(fault), recorded_run(loaded(SWITCH), "reboot"):
+            raise fault
+    assert not state.exists()
+
+
+def test_a_command_that_can_keep_no_journal_changes_nothing(state: Path) -> None:
+    state.parent.mkdir(parents=True)
+    state.touch()
+    with pytest.raises(click.ClickException) as refused, recorded_run(loaded(SWITCH), "reboot") as run:
+        run.begin("x")
+    assert refused.value.message == f"{state}: no journal can be kept: File exists; nothing was changed"
+
+
+def test_a_disk_that_is_full_meanwhile_ends_no_command(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with recorded_run(loaded(SWITCH), "reboot") as run:
+        run.begin("x")
+        monkeypatch.setattr(RunJournal, "write", full)
+        run.fail("spark1", "it is off")
+    (path,) = state.glob("*.ndjson")
+    assert [line["event"] for line in read(path)] == ["run_started"]
 
 
 def test_a_command_that_ends_before_its_journal_begins_keeps_none(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ from core.ops import run_lock
 from core.ops.run_lock import Holder, LockError
 from core.routeros.errors import StoppedError
 from core.routeros.session import SessionConnection
+from sparkrack.engine import locking
 from sparkrack.engine.locking import locked, locked_if_reachable, look
 from switch.apply import _line
 from tests.unit.ops import shells
@@ -343,3 +345,97 @@ def test_without_a_lock_nothing_is_lost() -> None:
     class State: ...
 
     assert run_lock.lost(State()) == ""  # type: ignore[arg-type]
+
+
+def test_a_renewal_that_does_not_get_through_is_made_over_another_connection(
+    workdir: Workdir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with locked(workdir, MINE) as held:  # type: ignore[arg-type]
+        now = run_lock.clock()
+        for later, faults in ((50.0, [EOFError()]), (100.0, [None])):
+            monkeypatch.setattr(run_lock, "clock", lambda later=later: now + later)
+            workdir.node.faults = list(faults)
+            held.renew()
+            assert held._renewed == now + later
+        workdir.node.faults, workdir.node.logins = [EOFError()], 0
+        monkeypatch.setattr(run_lock, "clock", lambda: now + 150.0)
+        held.renew()
+        assert held._renewed == now + 100.0
+        assert held.lost == ""
+        workdir.node.logins = 10
+        monkeypatch.setattr(run_lock, "clock", lambda: now)
+    assert held.left == []
+
+
+def test_a_renewal_that_the_node_refuses_without_a_reason_takes_nothing_away(workdir: Workdir) -> None:
+    with locked(workdir, MINE) as held:  # type: ignore[arg-type]
+        before = held._renewed
+        workdir.node.sudo = False
+        held.renew()
+        assert (held._renewed, held.lost) == (before, "")
+        workdir.node.sudo = True
+
+
+def test_the_time_of_a_lock_counts_from_before_it_was_taken(workdir: Workdir, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(float(number) for number in range(1000, 2000))
+    monkeypatch.setattr(run_lock, "clock", lambda: next(times))
+    with locked(workdir, MINE) as held:  # type: ignore[arg-type]
+        assert held._renewed == 1000.0
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "asks", "busy"),
+    [
+        ("", False, False, False),
+        (OTHER.text, False, False, True),
+        (OTHER.text, True, False, True),  # it is not renewed, so its age says nothing
+        (replace(OTHER, beat=run_lock.BEAT).text, False, False, True),
+        (replace(OTHER, beat=run_lock.BEAT).text, True, False, False),
+        (OTHER.text, False, True, True),
+    ],
+)
+def test_a_rack_that_another_run_holds_is_not_read(
+    workdir: Workdir, text: str, old: bool, asks: bool, busy: bool
+) -> None:
+    (workdir.node.root / "proc").mkdir()
+    (workdir.node.root / "proc/uptime").write_text("1000.00 1.00\n")
+    if text:
+        workdir.node.file.parent.mkdir()
+        workdir.node.file.write_text(text)
+        os.utime(workdir.node.file, (1000 - 500 * old, 1000 - 500 * old))
+    if busy:
+        with pytest.raises(LockError) as caught:
+            look(workdir, asks)  # type: ignore[arg-type]
+        assert str(caught.value) == OTHER.busy
+    else:
+        look(workdir, asks)  # type: ignore[arg-type]
+    assert workdir.node.open == 0
+
+
+def test_a_dead_run_of_this_machine_is_left_to_the_question(workdir: Workdir, monkeypatch: pytest.MonkeyPatch) -> None:
+    workdir.node.file.parent.mkdir()
+    workdir.node.file.write_text(OTHER.text)
+    monkeypatch.setattr(Holder, "dead", True)
+    look(workdir, True)  # type: ignore[arg-type]
+    with pytest.raises(LockError):
+        look(workdir)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fault", ["logins", "faults", "sudo"])
+def test_a_head_of_which_nothing_is_known_is_left_to_the_taking_of_the_lock(workdir: Workdir, fault: str) -> None:
+    setattr(workdir.node, fault, {"logins": 0, "faults": [EOFError()], "sudo": False}[fault])
+    look(workdir)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fine", "lines", "expected"),
+    [
+        (True, ["a", "", "0"], (0, "a")),
+        (True, ["76"], (76, "")),
+        (True, [], (255, "")),
+        (True, ["no code"], (255, "no code")),
+        (False, ["a", "0"], (255, "a\n0")),
+    ],
+)
+def test_an_answer_without_its_exit_code_is_none(fine: bool, lines: list[str], expected: tuple[int, str]) -> None:
+    assert locking._understood(fine, lines) == expected

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from core.engines.host_memory import COUNTED, host_memory
+from core.engines.host_memory import COUNTED, UNKNOWN, HostMemory, host_memory
 from core.engines.option_table import Engine, table
 
 GIB = 2**30
@@ -43,6 +43,30 @@ OFFLOAD = {"kv_connector": "OffloadingConnector"}
         ("sglang", {"enable-hierarchical-cache": True, "hicache-size": 32, "hicache-ratio": 3.0}, {}, 32e9 / GIB),
         ("sglang", {"enable-lmcache": True}, {}, 5),
         ("sglang", {"mm-preprocess-cache-size-mb": 2048}, {}, 2),
+        ("vllm", {"mm-ipc-gpu-memory-gb": 3}, {}, 3),
+        ("vllm", {"cpu-offload-gb": True, "swap-space": -1, "kv-offloading-size": "many"}, {}, 0),
+        ("vllm", {"cpu-offload-gb": float("inf"), "swap-space": [4]}, {}, 0),
+        ("vllm", {"kv-transfer-config": "{"}, {}, 0),
+        ("vllm", {"kv-transfer-config": {"kv_connector": ""}}, {"LMCACHE_MAX_LOCAL_CPU_SIZE": "20"}, 0),
+        (
+            "vllm",
+            {
+                "kv-transfer-config": {
+                    "kv_connector": "LMCacheConnectorV1",
+                    "kv_connector_extra_config": {"lmcache.max_local_cpu_size": 7},
+                }
+            },
+            {"LMCACHE_MAX_LOCAL_CPU_SIZE": "20"},
+            7,
+        ),
+        (
+            "vllm",
+            {"kv-transfer-config": {**OFFLOAD, "kv_connector_extra_config": {"kv_bytes_per_rank": 8 * GIB}}},
+            {},
+            8,
+        ),
+        ("sglang", {"enable-lmcache": True}, {"LMCACHE_MAX_LOCAL_CPU_SIZE": "20"}, 20),
+        ("sglang", {"kv-transfer-config": {"kv_connector": "LMCacheConnectorV1"}}, {}, 0),
     ],
 )
 def test_a_size_in_an_option_is_host_memory_of_each_of_two_nodes(
@@ -84,6 +108,39 @@ def test_an_option_that_takes_host_memory_without_a_size_is_unknown_and_not_noth
     engine: Engine, args: dict[str, Any]
 ) -> None:
     assert set(host_memory(engine, args, {}, 2).unknown) & set(args)
+
+
+@pytest.mark.parametrize(
+    ("engine", "args", "reason"),
+    [
+        *(("vllm", {name: "x"}, reason) for name, reason in UNKNOWN["vllm"].items()),
+        *(("sglang", {name: "x"}, reason) for name, reason in UNKNOWN["sglang"].items()),
+        ("vllm", {"kv-transfer-config": {"kv_connector": "X"}}, "X can have a cache in host memory"),
+        (
+            "vllm",
+            {"kv-transfer-config": {"kv_connector": "LMCacheMPConnector"}},
+            "LMCacheMPConnector can have a cache in host memory",
+        ),
+        ("vllm", {"kv-transfer-config": {**OFFLOAD, "kv_connector_extra_config": 5}}, "OffloadingConnector can have"),
+        ("sglang", {"enable-hicache": True, "hicache-storage-backend": "mooncake"}, "has a store in host memory"),
+    ],
+)
+def test_the_reason_says_what_takes_memory_of_an_unknown_size(
+    engine: Engine, args: dict[str, Any], reason: str
+) -> None:
+    found = host_memory(engine, args, {}, 2)
+    (name,) = found.unknown
+    assert name in args
+    assert found.unknown[name].startswith(reason)
+    assert found.gib == 0
+
+
+@pytest.mark.parametrize("value", [None, False, "", 0, -1, "0", "-1"])
+def test_a_value_that_turns_nothing_on_takes_nothing(value: object) -> None:
+    for engine in ("vllm", "sglang"):
+        args = {name: value for name in COUNTED[engine] if name not in ("kv-transfer-config", "hicache-ratio")}
+        assert host_memory(engine, args, {}, 2) == HostMemory()
+    assert host_memory("sglang", {"enable-hicache": True, "hicache-storage-backend": "file"}, {}, 2).unknown == {}
 
 
 def test_an_option_that_is_off_takes_nothing() -> None:

@@ -232,7 +232,7 @@ def test_docker_gets_the_image_by_its_id_and_the_files_of_the_unit() -> None:
     assert worker.environment["TRITON_CACHE_DIR"] == "/cache/triton"
     # What FlashInfer has tuned is not kept between starts: rank 0 alone would have it, and the others would wait.
     assert worker.environment["VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"] == INSIDE_AUTOTUNE
-    assert not INSIDE_AUTOTUNE.startswith("/cache")
+    assert INSIDE_AUTOTUNE == "/tmp/flashinfer-autotune"  # noqa: S108 - in a container of its own
     (alone,) = ranks(unit(DEEPSEEK_2, nodes=["n0"], parallel=None))
     assert "VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR" not in alone.environment
     assert alone.environment["TRITON_CACHE_DIR"] == "/cache/triton"
@@ -266,3 +266,66 @@ def test_variables_of_the_unit_come_last() -> None:
 def test_the_addresses_are_those_of_the_nodes() -> None:
     rack, _ = rack_of(QWEN)
     assert socket_addresses(rack) == {"n0": IPv4Address("10.77.0.11"), "n1": IPv4Address("10.77.0.12")}
+
+
+def test_the_environment_of_each_engine_is_what_it_reads() -> None:
+    head, worker = ranks(unit(cache="20G"))
+    caches = {
+        "XDG_CACHE_HOME": "/cache",
+        "TORCHINDUCTOR_CACHE_DIR": "/cache/inductor",
+        "TRITON_CACHE_DIR": "/cache/triton",
+        "FLASHINFER_WORKSPACE_BASE": "/cache/flashinfer",
+    }
+    nccl = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET"}
+    shared = {"HF_HUB_OFFLINE": "1", "MASTER_ADDR": "10.77.0.11", **nccl}
+    own = {"VLLM_HOST_IP": "10.77.0.12", "VLLM_NO_USAGE_STATS": "1"}
+    autotune = {"VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR": INSIDE_AUTOTUNE}
+    assert worker.environment == {**shared, **own, **caches, **autotune}
+    assert list(worker.environment) == sorted(worker.environment)
+    assert ranks(NEMOTRON_8, 8)[7].environment == {
+        **shared,
+        "SGLANG_HOST_IP": "10.77.0.18",
+        "SGLANG_ENABLE_DEEP_GEMM": "0",
+    }
+    ray = {"RAY_memory_monitor_refresh_ms": "0", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S": "0"}
+    assert ranks(QWEN_2)[1].environment == {**shared, **own, **ray}
+    assert head.environment["VLLM_HOST_IP"] == "10.77.0.11"
+
+
+def test_a_ray_of_several_nodes_gets_its_token_and_one_alone_does_not() -> None:
+    expected = (
+        *("--env", "RAY_AUTH_MODE=token", "--env", "RAY_AUTH_TOKEN_PATH=/run/sparkrack/ray-token"),
+        *("--volume", "/etc/sparkrack/serve/one.ray:/run/sparkrack/ray-token:ro"),
+    )
+    for launch in ranks(QWEN_2):
+        place = launch.docker.index("--env")
+        assert launch.docker[place : place + 6] == expected
+    for keys in (unit(), unit(engine="vllm-ray", nodes=["n1"], parallel=None)):
+        assert "--env" not in ranks(keys)[0].docker
+
+
+def test_the_key_of_the_api_is_given_as_each_engine_reads_it() -> None:
+    (head, *_) = ranks(NEMOTRON_8, 8)
+    place = head.docker.index("/etc/sparkrack/serve/one.key:/run/sparkrack/key.yaml:ro")
+    assert head.docker[place - 1] == "--volume"
+    head, _ = ranks(DEEPSEEK_2)
+    place = head.docker.index("/etc/sparkrack/serve/one.key")
+    assert head.docker[place - 1] == "--env-file"
+
+
+def test_the_options_of_sglang_follow_from_the_keys_of_the_unit() -> None:
+    argv = ranks(unit(NEMOTRON, parallel={"tensor": 8, "expert": True}), 8)[0].argv
+    assert argv[:21] == (
+        *("python3", "-m", "sglang.launch_server", "--model-path", "/models/nemotron"),
+        *("--served-model-name", "nemotron", "--tp-size", "8", "--pp-size", "1", "--ep-size", "8"),
+        *("--context-length", "262144", "--max-running-requests", "8", "--mem-fraction-static", "0.85"),
+        *("--enable-metrics", "--nnodes"),
+    )
+    assert "--ep-size" not in ranks(unit(NEMOTRON), 8)[0].argv
+    assert "--enable-expert-parallel" not in argv
+    assert "--enable-expert-parallel" in ranks(QWEN_2)[0].argv
+
+
+def test_the_cache_of_an_image_without_an_id_has_a_folder_of_its_own() -> None:
+    (head, _) = ranks(unit(cache="20G"))
+    assert head.docker[-2:] == ("--volume", "/var/cache/sparkrack/serve/one/unpinned:/cache")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core.model.serving_places import container_files
+from core.model.serving_places import container_files, named_places
 from tests.unit.model.serving_racks import QWEN, SGLANG, loaded, refusals, text, unit
 
 P = "serving.units.qwen.args"
@@ -175,3 +175,88 @@ def test_the_files_that_a_start_needs_are_those_of_the_model_and_of_the_image() 
     serving = loaded(vllm(args, cache="20G")).serving
     assert serving
     assert container_files(serving.units["qwen"]) == ["/models/qwen/t.jinja", "/usr/share/p.py"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "places"),
+    [
+        *(
+            (key, "/a/b", ["/a/b"])
+            for key in (
+                *("tokenizer", "generation-config", "spec-model", "speculative-draft-model"),
+                *("speculative-token-map", "init-expert-location", "deepep-config", "speculative-adaptive-config"),
+                *("dllm-algorithm-config", "chat-template", "tool-parser-plugin", "quantization-param-path"),
+                *("elastic-config-file", "x-input-file"),
+            )
+        ),
+        *(
+            (key, "/a/b", [])
+            for key in (
+                *("root-path", "fastapi-root-path", "allowed-local-media-path", "file-storage-path"),
+                *("weights-save-path", "trace-export-path", "quantization", "tokenizer-mode"),
+            )
+        ),
+        ("lora-modules", ["a=/x", "/y", '{"name": "a", "path": "/z"}', {"lora_path": "/w"}], ["/x", "/y", "/z", "/w"]),
+        ("lora-paths", "a=/x", ["/x"]),
+        ("default-mm-loras", '{"image": "/x", "audio": "/y", "n": 5}', ["/x", "/y"]),
+        ("speculative-config", {"model": "/d", "tokenizer": "/t", "method": "/m"}, ["/d", "/t"]),
+        ("speculative-config", '{"model": "/d"}', ["/d"]),
+        ("speculative-config", "/d", []),
+        ("speculative-config", '{"model"', []),
+        ("chat-template", {"path": "/x"}, []),
+        ("chat-template", ["/x", "t.jinja", "word", 5, None], ["/x", "t.jinja"]),
+        ("chat-template", "a/b\nc", []),
+        ("chat-template", "~x", ["~x"]),
+        *(
+            ("tokenizer", f"a.{ending}", [f"a.{ending}"])
+            for ending in (
+                *("bin", "gguf", "jinja", "jinja2", "json", "jsonl", "model", "pt", "py", "safetensors", "txt"),
+                *("yml", "yaml"),
+            )
+        ),
+        ("tokenizer", "a.exe", []),
+        ("tokenizer", "a b.json", []),
+    ],
+)
+def test_the_places_that_an_option_names_are_found(key: str, value: object, places: list[str]) -> None:
+    assert list(named_places(key, value)) == places
+
+
+@pytest.mark.parametrize("folder", ["/app", "/opt", "/sgl-workspace", "/usr", "/vllm-workspace", "/workspace"])
+def test_an_image_may_have_files_in_its_own_folders_alone(folder: str) -> None:
+    assert refusals(vllm({"chat-template": f"{folder}/t"})) == []
+    assert len(refusals(vllm({"chat-template": f"{folder}x/t"}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "expected"),
+    [
+        (vllm({"ssl-keyfile": "/models/qwen/a.pem"}), "ssl-keyfile", "the engine would speak TLS"),
+        (vllm({"task": "embed"}, version="0.10.2", nodes=["n0"], parallel=None), "task", "with embed the engine"),
+        (sglang({"dp-size": 3}), "dp-size", "3 copies of a model that is split over 2 nodes need 6 GPUs; remove it; a"),
+        (sglang({"dp-size": 2, "enable-dp-attention": False}), "dp-size", "2 copies of a model"),
+        (
+            vllm({"data-parallel-size": 2}, nodes=["n0"], parallel=None),
+            "data-parallel-size",
+            "2 copies of a model that is split over 1 node need 2",
+        ),
+    ],
+)
+def test_what_no_completion_can_prove_is_refused_in_its_other_forms(file: str, key: str, expected: str) -> None:
+    (found,) = refusals(file)
+    assert found.startswith(f"{P}.{key} @ {key}: {expected}")
+
+
+def test_a_flag_that_is_off_and_one_process_are_accepted() -> None:
+    for file in (
+        vllm({"skip-tokenizer-init": False, "runner": "auto", "convert": "auto"}),
+        sglang({"is-embedding": False, "grpc-mode": False, "dp-size": 1}),
+    ):
+        assert refusals(file) == []
+
+
+def test_what_is_in_the_compile_cache_is_not_looked_up() -> None:
+    args = {"chat-template": "/usr/t", "generation-config": "/cachex/../usr/g", "tool-parser-plugin": "/cache"}
+    serving = loaded(vllm(args, cache="20G")).serving
+    assert serving
+    assert container_files(serving.units["qwen"]) == ["/usr/g", "/usr/t"]

@@ -291,3 +291,148 @@ def test_what_is_no_recipe_is_refused(text: str) -> None:
 )
 def test_the_name_of_a_unit_follows_from_the_file(stem: str, name: str) -> None:
     assert unit_name(Path(f"{stem}.yaml").stem) == name
+
+
+LINE = "vllm serve {model} --port 8000 -tp 2 --max-model-len 4096 --max-num-seqs 4 --gpu-memory-utilization 0.8"
+
+
+def plain(more: str = "", **keys: str) -> str:
+    """A recipe of one line, with more options; other keys of it."""
+    lines = {"model": "acme/Tiny", "runtime": "vllm", "container": "acme/tiny:0.21.0", **keys}
+    return "".join(f"{key}: {value}\n" for key, value in lines.items()) + f"command: {LINE} {more}\n"
+
+
+@pytest.mark.parametrize(
+    ("length", "context"),
+    [("4096", 4096), ("4k", 4000), ("4K", 4096), ("0.5m", 500_000), ("1M", 2**20), ("1.5k", 1500)],
+)
+def test_the_length_of_a_sequence_is_read_with_its_unit(length: str, context: int) -> None:
+    unit, _ = taken(plain().replace("--max-model-len 4096", f"--max-model-len {length}"))
+    assert unit["context"] == context
+    chosen, _ = taken(plain(), context=2048)
+    assert chosen["context"] == 2048
+
+
+@pytest.mark.parametrize(
+    ("size", "kv"), [("20G", "20G"), ("2147483648", "2G"), ("3000000k", "2G"), ("2048M", "2G"), ("3g", "2G")]
+)
+def test_the_size_of_a_cache_takes_the_place_of_a_share(size: str, kv: str) -> None:
+    unit, _ = taken(plain(f"--kv-cache-memory-bytes {size}"))
+    assert unit["kv"] == kv
+    assert "memory" not in unit
+
+
+@pytest.mark.parametrize("size", ["1073741823", "many", "1.5x"])
+def test_a_cache_below_1_gib_is_refused(size: str) -> None:
+    said = "--kv-cache-memory-bytes: is not a size of at least 1 GiB; write another"
+    assert refusal(plain(f"--kv-cache-memory-bytes {size}")) == said
+
+
+@pytest.mark.parametrize(
+    ("more", "api"),
+    [
+        ("", {"port": 8000}),
+        ("--host 127.0.0.1", {"port": 8000, "listen": "local"}),
+        ("--host localhost", {"port": 8000, "listen": "local"}),
+        ("--host ::1", {"port": 8000, "listen": "local"}),
+        ("--host 10.0.0.1", {"port": 8000, "listen": "management"}),
+        ("--api-key x", {"port": 8000, "key": {"env": "TINY_KEY"}}),
+    ],
+)
+def test_where_the_engine_listens_is_taken_over(more: str, api: dict[str, Any]) -> None:
+    assert taken(plain(more))[0]["api"] == api
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "value"),
+    [
+        ("--shutdown-timeout 30", "drain", "30s"),
+        ("--shutdown-timeout 0", "drain", "1s"),
+        ("--distributed-executor-backend ray", "engine", "vllm-ray"),
+        ("--distributed-executor-backend mp", "engine", "vllm"),
+        ("--data-parallel-size 1", "parallel", {"tensor": 2, "pipeline": 1}),
+        ("--enable-expert-parallel", "parallel", {"tensor": 2, "pipeline": 1, "expert": True}),
+        ("--nnodes 2 --node-rank 1 --headless --master-addr 10.0.0.1 --master-port 1", "args", None),
+        ("--max-num-batched-tokens 1k", "args", {"max-num-batched-tokens": "1k"}),
+        ("--seed 5 --seed 6", "args", {"seed": 5}),
+    ],
+)
+def test_an_option_that_a_key_stands_for_is_not_an_argument(more: str, key: str, value: object) -> None:
+    assert taken(plain(more), version="0.31.0")[0].get(key) == value
+
+
+def test_a_commit_of_the_model_is_taken_from_the_recipe_or_the_command() -> None:
+    _, found = taken(plain("--revision abc"))
+    assert found.models == {"tiny": {"source": "acme/Tiny", "revision": "abc"}}
+    _, found = taken(plain(model_revision="def"))
+    assert found.models == {"tiny": {"source": "acme/Tiny", "revision": "def"}}
+
+
+@pytest.mark.parametrize(
+    ("image", "keys", "version"),
+    [
+        ("acme/tiny:0.21.0", {}, "0.21.0"),
+        ("acme/tiny:v0.21.0-cu130", {}, "0.21.0"),
+        ("acme/tiny:nightly-0.21.1rc1", {}, "0.21.1rc1"),
+        ("acme/tiny:1.0", {"runtime_version": "0.20.0"}, "0.20.0"),
+        ("acme/tiny:0.21.0", {"runtime_version": "0.20.0"}, "0.20.0"),
+    ],
+)
+def test_the_version_is_that_of_the_recipe_or_of_the_tag(image: str, keys: dict[str, str], version: str) -> None:
+    unit, found = taken(plain(container=image, **keys))
+    assert (unit["version"], unit["image"], found.images) == (version, image, (image,))
+
+
+@pytest.mark.parametrize("tag", ["10.21.0", "0.21", "0.21.0.5"])
+def test_a_tag_that_is_not_a_version_of_an_engine_names_none(tag: str) -> None:
+    assert refusal(plain(container=f"acme/tiny:{tag}")).startswith("does not say which vLLM is in its image")
+
+
+def test_as_many_nodes_are_named_as_ranks_are_needed() -> None:
+    unit, found = taken(plain("--pipeline-parallel-size 3"))
+    assert unit["nodes"] == [f"spark{number}" for number in range(1, 7)]
+    assert unit["engine"] == "vllm"
+    assert found.warnings == ("nodes: a recipe names none; write those of your rack",)
+    one, _ = taken(plain(runtime="vllm-ray").replace("-tp 2", "-tp 1"), nodes=("n0",))
+    assert (one["engine"], one["nodes"]) == ("vllm", ["n0"])
+
+
+@pytest.mark.parametrize(
+    ("keys", "warned"),
+    [
+        ({"min_nodes": "2"}, False),
+        ({"min_nodes": "3"}, True),
+        ({"min_nodes": "many"}, False),
+        ({"cluster_only": "true"}, False),
+    ],
+)
+def test_a_recipe_for_more_nodes_than_its_command_has_ranks_is_a_warning(keys: dict[str, str], warned: bool) -> None:
+    _, found = taken(plain(**keys), nodes=("n0", "n1"))
+    assert any(line.startswith("min_nodes: ") for line in found.warnings) is warned
+
+
+@pytest.mark.parametrize(
+    ("size", "shm"), [("16g", "16G"), ("10.9gb", "10G"), ("512MB", "512M"), ("16", None), ("16t", None)]
+)
+def test_the_size_of_shared_memory_is_taken_over(size: str, shm: str | None) -> None:
+    unit, found = taken(plain(executor_config=f"{{shm_size: {size}}}"), nodes=("n0", "n1"))
+    assert unit.get("shm") == shm
+    assert any(line.startswith("executor_config.shm_size: ") for line in found.warnings) is (shm is None)
+
+
+@pytest.mark.parametrize(
+    ("program", "engine"),
+    [
+        ("vllm serve acme/Tiny --max-model-len 4096", "vllm"),
+        ("python -m vllm.entrypoints.openai.api_server --model acme/Tiny --max-model-len 4096", "vllm"),
+        ("python3 -m vllm.entrypoints.openai.api_server --model acme/Tiny --max-model-len 4096", "vllm"),
+        ("sglang serve --model-path acme/Tiny --context-length 4096", "sglang"),
+        ("python -m sglang.launch_server --model-path acme/Tiny --context-length 4096", "sglang"),
+        ("exec python3 -m sglang.launch_server --model-path acme/Tiny --context-length 4096", "sglang"),
+    ],
+)
+def test_each_program_of_an_engine_is_known(program: str, engine: str) -> None:
+    version = {"vllm": "0.21.0", "sglang": "0.5.12"}[engine]
+    unit, found = taken(f"container: acme/tiny:1.0\ncommand: {program}\n", version=version, nodes=("n0",))
+    assert (unit["engine"], found.models) == (engine, {"tiny": {"source": "acme/Tiny"}})
+    assert unit["api"]["port"] == (30000 if engine == "sglang" else 8000)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from core.model.written_secrets import written_secret
 from tests.unit.model.serving_racks import NEMOTRON, QWEN, machines, refusals, text, unit
 
 ISSUED = "hf_abcdefghijklmnopqrstuvwxyz"
@@ -73,3 +74,85 @@ def test_a_secret_in_a_variable_is_refused(name: str, value: str) -> None:
 )
 def test_a_name_that_only_resembles_one_of_a_secret_is_accepted(keys: dict[str, Any]) -> None:
     assert not [line for line in found(QWEN, **keys) if "secret" in line]
+
+
+WORDS = ("password", "passwd", "passphrase", "secret", "credential", "credentials", "psk")
+LAST = ("pat", "apikey", "accesskey", "authtoken", "pwd", "bearer")
+BEFORE_KEY = ("api", "access", "private", "auth", "signing", "encryption", "account", "service", "ssh")
+BEFORE_TOKEN = (
+    *("hf", "huggingface", "hub", "auth", "access", "bearer", "api", "github", "gitlab", "git", "refresh"),
+    *("session", "security", "oauth", "user", "login", "bot", "admin"),
+)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *WORDS,
+        *(f"a-{word}-b" for word in WORDS),
+        *(f"a-{word}" for word in LAST),
+        *(f"x-{word}-key-y" for word in BEFORE_KEY),
+        *(f"x-{word}-token-y" for word in BEFORE_TOKEN),
+        *("token", "TOKEN", "HFToken", "apiKey", "API_KEY2", "MY_SECRET"),
+    ],
+)
+def test_a_name_of_a_secret_makes_its_value_one(name: str) -> None:
+    assert written_secret(name, "x") == ""
+    assert written_secret(name, 5) == ""
+    assert written_secret(name, ["x"]) == ""
+    assert written_secret("other", {name: "x"}) == name
+    nothing: tuple[object, ...] = ("", True, None, [])
+    assert [written_secret(name, value) for value in nothing] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "a-token",
+            "tokens",
+            "max-tokens",
+            "eos-token",
+            "cache-key",
+            "sort-key",
+            "key",
+            "pattern",
+            "keyboard",
+            "",
+            "7",
+        ),
+        *(f"secret-{word}" for word in ("file", "path", "dir", "folder", "name", "id", "env")),
+        *(f"{word}-x" for word in LAST),
+        *("key-api", "token-hf", "token-x"),
+    ],
+)
+def test_a_name_of_something_else_makes_no_secret(name: str) -> None:
+    assert written_secret(name, "x") is None
+    assert written_secret(name, 5.5) is None
+
+
+def test_each_token_of_the_environment_is_a_secret() -> None:
+    assert written_secret("ANY_TOKEN", "x", variable=True) == ""
+    assert written_secret("ANY_TOKEN", "x") is None
+    assert written_secret("ANY_TOKENS", "x", variable=True) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "place"),
+    [
+        ({"a": {"b": [{"secret": "x"}]}}, "a.b.secret"),
+        ('{"a": {"secret": 5}}', "a.secret"),
+        (' [{"secret": "x"}]', "secret"),
+        ('{"secret": "x"', None),
+        ("[" * 100_000, None),
+        ({"secret": {"eos": "x"}}, None),
+        ({"hf-token": {"a": ["b"]}}, None),
+        ({"secret": ["x"]}, "secret"),
+        ({"a": "plain", "b": ISSUED}, "b"),
+        ({"a": ISSUED, "b": ISSUED}, "a"),
+        (["x", ISSUED], ""),
+        ("x", None),
+    ],
+)
+def test_the_first_place_of_a_secret_is_named(value: object, place: str | None) -> None:
+    assert written_secret("other", value) == place

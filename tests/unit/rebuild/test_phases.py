@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
+import socket
 from pathlib import Path
 
 import pytest
 
+from sparkrack.rebuild import wait_for_ports
 from tests.commands import parsed
 from tests.unit.rebuild.rebuild_folder import Workdir, after
 
@@ -198,3 +200,36 @@ def test_the_command_that_goes_on_exists(workdir: Workdir) -> None:
     words = shlex.split(last.partition("Next, to resume: sparkrack ")[2])
     assert words[:2] == ["rebuild", "--all"]
     parsed(words)
+
+
+def test_each_machine_is_waited_for_by_any_of_its_ports() -> None:
+    said: list[str] = []
+    checks: list[int] = []
+    with socket.create_server(("127.0.0.1", 0)) as there, socket.create_server(("127.0.0.1", 0)) as late:
+        open_, shut = there.getsockname(), ("127.0.0.2", late.getsockname()[1])
+        assert wait_for_ports.answers(open_)
+        assert not wait_for_ports.answers(shut)
+
+        def check() -> None:
+            checks.append(len(said))
+
+        ports = {"spark2": (shut, open_), "spark1": (open_,), "crs812": (shut,)}
+        assert wait_for_ports.wait(ports, 0, said.append, check) == ["crs812"]
+    assert said[:2] == ["spark2: answers after 0 s", "spark1: answers after 0 s"]
+    assert checks == [0]
+
+
+def test_what_is_waited_for_is_said_once_until_it_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    rounds = iter([(), ("b",), (), ("a",)])
+    there: set[str] = set()
+    monkeypatch.setattr(wait_for_ports, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(wait_for_ports, "answers", lambda port: port[0] in there)
+    ports = {"a": (("a", 22),), "b": (("b", 22),)}
+    assert wait_for_ports.wait(ports, 60, said.append, lambda: there.update(next(rounds))) == []
+    assert said == [
+        "waiting for a, b",
+        "b: answers after 0 s",
+        "waiting for a",
+        "a: answers after 0 s",
+    ]

@@ -8,7 +8,8 @@ import pytest
 
 from core.util.event import Action, Event, EventKind
 from sparkrack.engine.plan import HostPlan, HostState, Message, OperationPlan, Plan
-from sparkrack.rebuild.reboot_reasons import ReasonUnknownError, reasons
+from sparkrack.rebuild.model import Request
+from sparkrack.rebuild.reboot_reasons import ReasonUnknownError, questions, reasons
 from sparkrack.status.model import ImagesStatus, LockStatus, NodeStatus, Status
 
 NOW = datetime(2026, 3, 14, tzinfo=UTC)
@@ -41,6 +42,31 @@ def test_the_driver_asks_for_it() -> None:
     }
 
 
+def test_several_reasons_are_told_together_and_a_note_without_detail_by_its_sentence() -> None:
+    reported = (
+        Event(EventKind.NOTE, action=Action.REBOOT, detail="kernel 6.14 runs"),
+        Event(EventKind.NOTE, action=Action.REBOOT, subject="driver"),
+        Event(EventKind.NOTE, detail="not about a restart"),
+    )
+    found = reasons(["a"], status(a=True), plan(HostState.CHANGES, *reported))
+    assert found == {"a": f"kernel 6.14 runs; {reported[1].message}"}
+
+
+@pytest.mark.parametrize(
+    ("driver", "expected"),
+    [
+        (False, ["status --rack f --limit a --limit b --json"]),
+        (
+            True,
+            ["status --rack f --limit a --limit b --json", "plan --rack f --limit a --limit b --json --only driver"],
+        ),
+    ],
+)
+def test_the_plan_is_asked_only_where_a_driver_is_declared(driver: bool, expected: list[str]) -> None:
+    request = Request(kind="nodes", rack="two", file="f", nodes=("a", "b"), switches=())
+    assert [" ".join(words) for words in questions(request, driver)] == expected
+
+
 def test_other_notes_do_not() -> None:
     assert (
         reasons(
@@ -64,5 +90,16 @@ def test_other_notes_do_not() -> None:
     ],
 )
 def test_what_is_not_reported_is_no_no(reported: bytes, planned: bytes | None) -> None:
-    with pytest.raises(ReasonUnknownError):
+    with pytest.raises(ReasonUnknownError) as unknown:
         reasons(["a"], reported, planned)
+    if b"nodes" not in reported or planned == b"not json":
+        assert str(unknown.value) == "whether a restart is required is unknown: no answer of status or plan"
+    elif planned is None:
+        assert str(unknown.value) == "a: whether it should be restarted is unknown; see sparkrack status"
+    else:
+        assert str(unknown.value) == "a: whether its driver requires a restart is unknown; see sparkrack plan"
+
+
+def test_a_node_that_the_plan_does_not_have_is_unknown() -> None:
+    with pytest.raises(ReasonUnknownError, match="b: whether its driver requires a restart is unknown"):
+        reasons(["b"], status(b=False), plan())

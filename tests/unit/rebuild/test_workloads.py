@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,21 @@ from sparkrack.rebuild.workloads import (
     CONTAINERS,
     NodeReachability,
     NodeWorkload,
+    counted_workloads,
     judged,
     parse_workload,
     query_workloads,
+    running_units,
+    unit_blockers,
+    unknown_units,
     workload_blockers,
 )
 from tests.unit.engine.ssh_node import SshNode, rack_file
+from tests.unit.model.racks import SWITCH, loaded
 
+OURS = NodeWorkload(NodeReachability.OURS)
+VERIFY = "Host key verification failed."
+CONNECT = "ssh: connect to host 10.0.0.1 port 22: "
 GROUPS = f"""\
 /sys/fs/cgroup/sparkrack.slice/docker-{"a" * 64}.scope
 /sys/fs/cgroup/sparkrack.slice/docker-{"b" * 64}.scope
@@ -82,9 +91,24 @@ def test_a_node_that_is_silent_is_unknown(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(workloads, "ANSWER_SECONDS", 1)
     silent = SshNode(lambda _: None, greets=False)
     try:
-        assert ask(tmp_path, silent).reachability is NodeReachability.UNKNOWN
+        assert ask(tmp_path, silent) == NodeWorkload(NodeReachability.UNKNOWN, reason="no answer within 1 s")
     finally:
         silent.close()
+
+
+def test_a_machine_without_ssh_knows_of_no_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rack = load(rack_file(tmp_path, None, 9))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    expected = NodeWorkload(NodeReachability.UNKNOWN, reason="ssh: No such file or directory")
+    assert query_workloads(rack, ["spark1"], CONTAINERS)["spark1"] == expected
+
+
+def test_the_others_are_asked_once(tmp_path: Path, node: SshNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.speak = lambda _: (255, "", "Connection closed by 127.77.0.11 port 22\n")
+    monkeypatch.setattr(workloads, "POLL_SECONDS", 0.01)
+    rack = load(rack_file(tmp_path, node))
+    assert query_workloads(rack, [], CONTAINERS, 60, ["spark1"])["spark1"].transient
+    assert len(node.commands) == 1
 
 
 @pytest.mark.parametrize("reported", ["3", "find: no", "\n", "/sys/fs/cgroup/a\nb", "/sys/fs/cgroup/" + "a" * 2**20])
@@ -105,6 +129,116 @@ def test_what_is_no_list_of_control_groups_is_unknown(reported: str) -> None:
 )
 def test_what_is_not_known_to_be_harmless_is_unknown(code: int, complained: str) -> None:
     assert judged(code, "", complained).reachability is NodeReachability.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "complained", "expected"),
+    [
+        (0, "", "", NodeWorkload(NodeReachability.OURS)),
+        (0, "x", "", NodeWorkload(NodeReachability.UNKNOWN, reason="it prints x instead of control groups")),
+        (
+            0,
+            "\n",
+            "",
+            NodeWorkload(NodeReachability.UNKNOWN, reason="it prints an empty line instead of control groups"),
+        ),
+        (
+            0,
+            "y" * 50,
+            "",
+            NodeWorkload(NodeReachability.UNKNOWN, reason=f"it prints {'y' * 40} instead of control groups"),
+        ),
+        (
+            0,
+            "/sys/fs/cgroup/" + "a" * (2**20 - 14),
+            "",
+            NodeWorkload(NodeReachability.UNKNOWN, reason="its list of containers is too long"),
+        ),
+        (0, "/sys/fs/cgroup/" + "a" * (2**20 - 15), "", NodeWorkload(NodeReachability.OURS)),
+        (1, "", "", NodeWorkload(NodeReachability.UNKNOWN, reason="exit 1")),
+        (1, "", "a\n\n b \n", NodeWorkload(NodeReachability.UNKNOWN, reason="b")),
+        (1, "", "Host key verification failed.", NodeWorkload(NodeReachability.UNKNOWN, reason=VERIFY)),
+        (255, "", "", NodeWorkload(NodeReachability.UNKNOWN, reason="exit 255", transient=True)),
+        (255, "", "c" * 300, NodeWorkload(NodeReachability.UNKNOWN, reason="c" * 200, transient=True)),
+        (255, "", VERIFY, NodeWorkload(NodeReachability.NOT_OURS, reason=VERIFY)),
+        (255, "", f"{VERIFY}\nlast", NodeWorkload(NodeReachability.UNKNOWN, reason="last", transient=True)),
+        *(
+            (255, "", f"{CONNECT}{word}", NodeWorkload(NodeReachability.AWAY, reason=f"{CONNECT}{word}"))
+            for word in (
+                *("Connection refused", "No route to host", "Network is unreachable", "Connection timed out"),
+                "Host is down",
+            )
+        ),
+        (255, "", f"{CONNECT}x", NodeWorkload(NodeReachability.UNKNOWN, reason=f"{CONNECT}x", transient=True)),
+    ],
+)
+def test_the_answer_of_a_node_is_told_by_its_last_line(
+    code: int, output: str, complained: str, expected: NodeWorkload
+) -> None:
+    assert judged(code, output, complained) == expected
+
+
+@pytest.mark.parametrize(
+    ("workload", "rebuilt", "named", "expected"),
+    [
+        (OURS, ["a"], [], []),
+        (replace(OURS, containers=1), ["a"], [], ["a: 1 container run on it and it is rebuilt; stop them, or pass"]),
+        (
+            replace(OURS, containers=2),
+            [],
+            [],
+            ["a: 2 containers run on it and it is cabled to the switch; stop them, or pass --containers a"],
+        ),
+        (replace(OURS, containers=2), ["a"], ["a"], []),
+        (
+            NodeWorkload(NodeReachability.UNKNOWN, reason="no"),
+            [],
+            [],
+            ["a: whether containers run on it is unknown: no; run again, or pass --containers a"],
+        ),
+        (NodeWorkload(NodeReachability.NOT_OURS), ["a"], [], []),
+    ],
+)
+def test_containers_and_a_node_that_does_not_tell_stand_in_the_way(
+    workload: NodeWorkload, rebuilt: list[str], named: list[str], expected: list[str]
+) -> None:
+    found = workload_blockers({"a": workload}, rebuilt, named)
+    assert len(found) == len(expected)
+    assert all(line.startswith(begin) for line, begin in zip(found, expected, strict=True))
+
+
+def test_a_node_that_is_only_cabled_need_not_answer_once_the_others_are_set_up() -> None:
+    assert workload_blockers({"a": NodeWorkload(NodeReachability.AWAY)}, [], [], ready=True) == []
+    assert workload_blockers({"a": OURS}, ["a"], [], ready=True) == []
+
+
+def test_of_a_node_that_is_not_affected_only_its_ranks_of_affected_units_count() -> None:
+    busy = replace(OURS, containers=2, units=("one", "two"))
+    found = counted_workloads({"a": busy, "b": busy}, ["a"], ["two"])
+    assert found == {"a": busy, "b": replace(OURS, units=("two",))}
+    assert running_units(found) == {"one": ("a",), "two": ("a", "b")}
+
+
+def test_a_unit_is_unknown_only_if_none_of_its_nodes_tells() -> None:
+    rack = loaded(SWITCH)
+    deaf = NodeWorkload(NodeReachability.UNKNOWN, reason="mad")
+    units = {"one": ("a", "b")}
+    for other in (OURS, NodeWorkload(NodeReachability.AWAY), NodeWorkload(NodeReachability.NOT_OURS)):
+        assert unknown_units(rack, {"a": deaf, "b": other}, units, []) == []
+    assert unknown_units(rack, {"a": deaf, "b": deaf}, units, ["a", "b"]) == []
+    (line,) = unknown_units(rack, {"a": deaf, "b": deaf}, units, ["a"])
+    assert line.endswith(" runs is unknown: b: mad; run again, or pass --containers b")
+    (line,) = unknown_units(rack, {"a": deaf, "b": deaf}, units, [])
+    assert line.endswith(": a: mad; b: mad; run again, or pass --containers a --containers b")
+
+
+def test_a_unit_that_rack_yaml_does_not_declare_is_never_stopped_by_a_command() -> None:
+    rack = loaded(SWITCH)
+    for stops in (True, False):
+        (line,) = unit_blockers(rack, {"old": ("a", "b")}, stops=stops)
+        assert " runs on a, b; run " in line
+        assert line.endswith(" first")
+        assert "--stop-units" not in line
 
 
 def test_what_a_machine_says_reaches_no_terminal_as_it_is() -> None:
