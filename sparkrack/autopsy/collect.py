@@ -16,6 +16,7 @@ from core.routeros.menus import RESOURCE, Row
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
 from core.util.progress import NO_PROGRESS, ProgressObserver
+from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.receivers import receiver
 from sparkrack.autopsy import parse
 from sparkrack.autopsy.evidence import (
@@ -133,6 +134,8 @@ def collect_evidence(rack: Rack, name: str, progress: ProgressObserver = NO_PROG
         with open_shells(rack, [peer.name], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
             other = _ask(shells[peer.name], of_receiver(name, evidence.ended))
     where = f" at {peer.name}" if peer else ""
+    if rack.options(BlackboxOptions).remote == "plain":
+        evidence = replace(evidence, forgeable=evidence.forgeable | {"remote journal"})
     evidence = _of_receiver(evidence, own, other, where, collector)
     evidence = _of_hangs(evidence, own, collector)
     for switch in rack.switches:
@@ -173,6 +176,10 @@ def _seconds(text: str, otherwise: float) -> float:
     except ValueError:
         return otherwise
     return found if math.isfinite(found) else otherwise
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _of_node(name: str, own: _Answers, collector: _Collector) -> Evidence:
@@ -218,7 +225,6 @@ def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector
     unread = "; ".join(f"{part}: {reason}" for part, reason in (found["unread"] or {}).items())
     began = next((at for boot, at in _began(own.texts.get(EARLIER, "")) if boot == found["before"]), None)
     stopped = parse.moment(marker["time"]) if marker else None
-    feeding = found.get("feeding")
     evidence = replace(
         evidence,
         ended=found["before"] and str(found["before"]),
@@ -226,8 +232,11 @@ def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector
         clean_stop=CleanStop(_by_operator(stopped, own.earlier_skew), marker["target"]) if marker else None,
         lines=_shifted(lines, own.earlier_skew),
         records=records,
+        earlier_records=tuple(map(str, found.get("earlier") or ())),
         firmware=firmware,
-        feeding=float(feeding) if isinstance(feeding, int | float) else None,
+        hardware=tuple(map(str, found.get("hardware") or ())),
+        feeding=_number(found.get("feeding")),
+        shutdown_limit=_number(found.get("shutdown_limit")),
         disk=parse.disk_counters(found),
     )
     detail = f"{len(lines)} lines, {len(records)} records of a panic, {'a' if marker else 'no'} mark of a shutdown"

@@ -193,11 +193,22 @@ def test_times_of_a_node_with_an_unknown_clock_are_not_used(rack: Rack, answer: 
     assert f"node: answers; its clock is unknown ({why})" in rack.run().output
 
 
-def test_a_proof_needs_no_clock(rack: Rack) -> None:
+def test_a_mark_at_an_unknown_time_is_not_a_proof(rack: Rack) -> None:
     rack.nodes.evidence("spark1", marker={"boot": BOOT, "time": time.time() - 200, "target": "reboot"})
     without_clock(rack, "spark1", "exit 1")
     found = rack.report()
-    assert (found["verdict"], found["confidence"]) == ("planned", "high")
+    assert (found["verdict"], found["confidence"]) == ("planned", "medium")
+    assert not found["signs"][0]["proof"]
+
+
+@pytest.mark.parametrize(("remote", "confidence"), [("plain", "medium"), ("tls", "high")])
+def test_a_journal_that_another_host_can_have_sent_is_not_a_proof(rack: Rack, remote: str, confidence: str) -> None:
+    declared = ("rack: two", f"rack: two\nblackbox: {{remote: {remote}}}")
+    (rack.folder / "rack.yaml").write_text(changed(SWITCH, declared))
+    rack.nodes.die("spark1")
+    rack.nodes.write("spark2", "remote/remote-spark1.journal", f"{entry(time.time() - 100, PANIC)}\n")
+    found = rack.report()
+    assert (found["verdict"], found["confidence"]) == ("panic", confidence)
 
 
 def test_times_of_a_receiver_with_an_unknown_clock_are_not_used(rack: Rack) -> None:

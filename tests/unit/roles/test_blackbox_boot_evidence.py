@@ -150,9 +150,11 @@ def test_a_record_of_a_panic_counts_once(node: Path) -> None:
 def test_an_old_record_does_not_come_back_when_the_evidence_that_named_it_is_gone(node: Path) -> None:
     write(node, "/var/lib/systemd/pstore/1795000000/000/dmesg.txt", PANIC)
     assert len(collected(node)["pstore"]) == 1
-    shutil.rmtree(node / f"{FOLDER}/boots".lstrip("/"))
     next_boot(node, "c" * 32)
     assert collected(node, "c" * 32)["pstore"] == []
+    shutil.rmtree(node / f"{FOLDER}/boots/{NOW}".lstrip("/"))
+    next_boot(node, "d" * 32)
+    assert collected(node, "d" * 32)["pstore"] == []
 
 
 def test_a_record_belongs_to_the_boot_before_the_first_one_that_saw_it(node: Path) -> None:
