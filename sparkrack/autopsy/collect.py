@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.model import Rack
+from core.model import Node, Rack, reachable
 from core.probes.protocol import UnknownError
 from core.routeros.menus import RESOURCE, Row
 from core.ssh.node_shells import open_shells
@@ -36,6 +36,7 @@ from sparkrack.autopsy.questions import (
     CLOCK,
     CONSOLE,
     EARLIER,
+    ECHOES,
     EVIDENCE,
     HANGS,
     JOURNAL,
@@ -44,6 +45,7 @@ from sparkrack.autopsy.questions import (
     PEER_TIME,
     REMOTE,
     RING,
+    echoes,
     of_receiver,
 )
 from switch.verify_client import SwitchChecks
@@ -59,6 +61,11 @@ MAX_SKEW = 86400.0
 """Seconds. A larger difference is none of two clocks that run: a clock is not set, or a file was written again."""
 SWITCH_CLOCK = ("/system/clock/print", "=.proplist=date,time,gmt-offset")
 INTERFACES = ("/interface/print", "=.proplist=name,default-name,running,last-link-down-time")
+COUNTERS = ("/interface/ethernet/print", "=.proplist=default-name,rx-packet,rx-pause")
+COUNTED_SECONDS = 3.0
+"""Seconds between two readings of the counters of a leg: a fabric that is in use carries frames in each of them."""
+ECHOING_PEERS = 2
+"""Nodes that are asked, at most, whether a node answers on the fabric."""
 LOG = ("/log/print", "=.proplist=time,topics,message")
 
 
@@ -143,6 +150,9 @@ def collect_evidence(rack: Rack, name: str, progress: ProgressObserver = NO_PROG
             continue
         progress.phase("ask the switch", [switch])
         evidence = _of_switch(rack, evidence, switch, collector)
+    if not evidence.alive:
+        progress.phase("ask other nodes whether it answers on the fabric", [name])
+        evidence = _of_fabric(rack, evidence, peer, collector)
     return replace(evidence, sources=tuple(collector.sources))
 
 
@@ -382,15 +392,22 @@ def _of_switch(rack: Rack, evidence: Evidence, name: str, collector: _Collector)
     legs = {leg.interface: leg.interface for leg, _ in rack.cabling.legs(name)}
     own = {leg.interface for leg, port in rack.cabling.legs(name) if port.node == evidence.node}
     look = SwitchChecks(rack, rack.switches[name])
+    counted: tuple[Row, ...] | None = None
+    recounted: tuple[Row, ...] | None = None
     try:
-        begin = time.time()
+        begin, monotonic = time.time(), time.monotonic()
         clock = look.ask(SWITCH_CLOCK)
         asked = (begin + time.time()) / 2
         now, skew = parse.switch_now(clock), parse.switch_skew(clock, asked)
+        if not evidence.alive:
+            counted = _or_none(lambda: look.ask(COUNTERS))
         since = asked - parse.switch_booted(look.ask(RESOURCE.sentence()))
         interfaces = look.ask(INTERFACES)
         log = _or_none(lambda: look.ask(LOG))
         links = look.links
+        if counted is not None:
+            time.sleep(max(0.0, monotonic + COUNTED_SECONDS - time.monotonic()))
+            recounted = _or_none(lambda: look.ask(COUNTERS))
     except (UnknownError, EvidenceError) as fault:
         collector.unknown(f"switch {name}", fault.reason if isinstance(fault, UnknownError) else str(fault))
         return evidence
@@ -411,12 +428,40 @@ def _of_switch(rack: Rack, evidence: Evidence, name: str, collector: _Collector)
         LegNow(leg, {"link-ok": True, "no-link": False}.get(links.get(leg, {}).get("status", "")))
         for leg in sorted(own)
     )
+    up = [leg.leg for leg in present if leg.up]
+    frames = {leg: parse.leg_frames(counted or (), recounted or (), leg) for leg in up}
     return replace(
         evidence,
+        life=(*evidence.life, *(f"the switch receives frames from {leg}" for leg, count in frames.items() if count)),
+        silent=(*evidence.silent, *(f"the switch receives no frame from {leg}" for leg in frames if frames[leg] == 0)),
         changes=(*evidence.changes, *mine),
         legs=(*evidence.legs, *present),
         other_downs={**evidence.other_downs, **downs},
     )
+
+
+def _of_fabric(rack: Rack, evidence: Evidence, first: Node | None, collector: _Collector) -> Evidence:
+    """Add whether a node that does not answer on its management link answers other nodes on the fabric."""
+    peers = dict.fromkeys(here.half.node for here, there in reachable(rack) if there.half.node == evidence.node)
+    order = sorted(peers, key=lambda peer: first is None or peer != first.name)[:ECHOING_PEERS]
+    for peer in order:
+        pairs = [(here, there) for here, there in reachable(rack, peer) if there.half.node == evidence.node]
+        with open_shells(rack, [peer], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
+            answers = _ask(shells[peer], {ECHOES: echoes((here.device, there.interface.ip) for here, there in pairs)})
+        source = f"fabric from {peer}"
+        text = collector.text(source, answers, ECHOES, "it has no fabric")
+        ends = dict(line.split(" ", 1) for line in (text or "").splitlines() if " " in line)
+        found = [address for address, status in ends.items() if status == "0"]
+        if found:
+            said = f"{', '.join(found)} {'answers' if len(found) == 1 else 'answer'}"
+            collector.read(source, said)
+            return replace(evidence, life=(*evidence.life, f"{said} {peer} on the fabric"))
+        if ends and set(ends.values()) == {"1"}:
+            collector.read(source, f"no answer of {', '.join(ends)}")
+            evidence = replace(evidence, silent=(*evidence.silent, f"{peer} gets no answer of {', '.join(ends)}"))
+        elif text is not None:
+            collector.unknown(source, "ping could not be sent to each address")
+    return evidence
 
 
 def _or_none(ask: Callable[[], tuple[Row, ...]]) -> tuple[Row, ...] | None:

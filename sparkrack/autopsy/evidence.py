@@ -116,9 +116,10 @@ class Evidence:
     ended, and the time when it began. earlier_records: names of records of panics of a boot before the one that ended.
     feeding: seconds after which the watchdog acts; 0: systemd feeds none. shutdown_limit: the same while it shuts down.
     firmware: what this boot reports about a reset by the watchdog; hardware: about errors of the hardware before it.
-    forgeable: sources into which any program, or any host of the network, can write. other_downs: when legs of other
-    nodes lost their link, by the name of the node. clocks_unknown: hosts that answer, and not what their clock shows:
-    the times that they wrote are unknown.
+    life: signs that a node which does not answer is alive, by other wires than its management link; silent: wires that
+    were asked, and have none. forgeable: sources into which any program, or any host of the network, can write.
+    other_downs: when legs of other nodes lost their link, by the name of the node. clocks_unknown: hosts that answer,
+    and not what their clock shows: the times that they wrote are unknown.
     """
 
     node: str
@@ -141,6 +142,8 @@ class Evidence:
     samples: tuple[Sample, ...] = ()
     changes: tuple[LinkChange, ...] = ()
     legs: tuple[LegNow, ...] = ()
+    life: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
     other_downs: dict[str, float] = field(default_factory=dict)
     clocks_unknown: tuple[str, ...] = ()
     sources: tuple[EvidenceSource, ...] = ()

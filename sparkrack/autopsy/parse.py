@@ -266,6 +266,19 @@ def link_changes(
     return tuple(sorted(changes, key=lambda change: change.time))
 
 
+def leg_frames(before: Iterable[Row], after: Iterable[Row], leg: str) -> int | None:
+    """Return how many frames the switch received from a leg between two readings of its counters; None: unknown.
+
+    A ConnectX-7 whose node stands still may go on to send pause frames, which do not count.
+    """
+    first, second = ([row for row in rows if row.get("default-name") == leg] for rows in (before, after))
+    try:
+        frames, pauses = (int(second[0][name]) - int(first[0][name]) for name in ("rx-packet", "rx-pause"))
+    except (IndexError, KeyError, ValueError):
+        return None
+    return None if min(frames, pauses) < 0 else 0 if frames == pauses else frames
+
+
 def _ago(text: str, now: datetime) -> float | None:
     """Return how many seconds before `now` that was; the log leaves out the date of today."""
     try:

@@ -121,9 +121,9 @@ def judge(evidence: Evidence) -> Verdict:
     proofs = [sign for sign in signs if sign.proof]
     if any(sign.cause in _CONTRADICTS.get(proof.cause, ()) for proof in proofs for sign in signs if _weighty(sign)):
         proofs = []
-    if not evidence.alive and not proofs and (age := _age_of_samples(evidence)) is not None and age < FRESH_SECONDS:
-        why = f"the node does not answer, and its last sample is {age:.0f} s old: it may be alive; look at its"
-        return Verdict(Cause.UNKNOWN, None, f"{why} management link and its sshd", (), tuple(every))
+    if not proofs and (life := _life(evidence, signs)):
+        why = f"the node does not answer, and {life}: it may be alive; look at its management link and its sshd"
+        return Verdict(Cause.UNKNOWN, None, why, (), tuple(every))
     causes = dict.fromkeys(sign.cause for sign in proofs or signs)
     if proofs and Cause.WATCHDOG in causes and any(sign.cause is Cause.MEMORY_WEDGE for sign in signs):
         causes[Cause.MEMORY_WEDGE] = None
@@ -138,8 +138,24 @@ def judge(evidence: Evidence) -> Verdict:
         return Verdict(Cause.UNKNOWN, None, "; ".join((_nothing(evidence), *seen)), (), tuple(every))
     own = tuple(sign for sign in signs if sign.cause is chosen)
     against = (*(sign for sign in signs if sign.cause is not chosen), *outlived)
-    certain = len(causes) == 1 and not outlived and any(sign in proofs or sign.strong for sign in own)
+    certain = (
+        len(causes) == 1 and not outlived and not evidence.life and any(sign in proofs or sign.strong for sign in own)
+    )
     return Verdict(chosen, "high" if certain else "medium", own[0].text, own, against)
+
+
+def _life(evidence: Evidence, signs: Sequence[Sign]) -> str:
+    """Return what shows that a node which does not answer may be alive; empty: nothing.
+
+    A node whose memory is gone may still answer pings, so that alone does not make it alive.
+    """
+    if evidence.alive:
+        return ""
+    age = _age_of_samples(evidence)
+    if age is not None and age < FRESH_SECONDS:
+        return f"its last sample is {age:.0f} s old"
+    wedged = {sign.cause for sign in signs} == {Cause.MEMORY_WEDGE}
+    return "" if wedged else "; ".join(evidence.life)
 
 
 def weighed(sign: Sign, evidence: Evidence) -> Sign:
@@ -186,6 +202,13 @@ def _common(causes: frozenset[Cause]) -> Cause | None:
 def _nothing(evidence: Evidence) -> str:
     if any(_frozen(evidence)):
         return "systemd stopped, and what ended the boot after that is unknown"
+    last = _last_sample(evidence)
+    up = any(leg.up for leg in evidence.legs)
+    if not evidence.alive and up and not evidence.silent and last and evidence.asked - last >= STANDSTILL_SECONDS:
+        why = (
+            f"the last sample is {evidence.asked - last:.0f} s old, a leg has a link, and no other wire could be asked"
+        )
+        return f"{why}: the node may be alive; look at its management link, its sshd and its console"
     if evidence.last_sign is None and evidence.clocks_unknown:
         names = ", ".join(evidence.clocks_unknown)
         return f"no sign of life of the boot that ended has a known time: the clock of {names} is unknown"
@@ -350,15 +373,17 @@ def _power(evidence: Evidence) -> Iterator[Sign]:
 
 def _freeze(evidence: Evidence) -> Iterator[Sign]:
     last = _last_sample(evidence)
-    if not evidence.alive:
+    # One wire that is silent is one observation: samples, journal and ssh come by the management link, all of them.
+    if not evidence.alive and evidence.silent:
+        asked = f"; also {', '.join(evidence.silent)}"
         up = [leg.leg for leg in evidence.legs if leg.up]
         if last is not None and up and evidence.asked - last >= STANDSTILL_SECONDS:
-            text = f"{', '.join(up)} has a link, and the last sample is {evidence.asked - last:.0f} s old"
+            text = f"{', '.join(up)} has a link, and the last sample is {evidence.asked - last:.0f} s old{asked}"
             yield Sign(Cause.FREEZE, False, "switch", text)
         frozen = next(_frozen(evidence), None)
         overdue = 2 * (evidence.feeding or 0) + POST_SECONDS
         if frozen and frozen.time is not None and evidence.asked - frozen.time > overdue:
-            text = f"systemd stopped {evidence.asked - frozen.time:.0f} s ago, and nothing reset the node"
+            text = f"systemd stopped {evidence.asked - frozen.time:.0f} s ago, and nothing reset the node{asked}"
             yield Sign(Cause.FREEZE, False, frozen.source, text)
     down = _link_down_at_the_end(evidence)
     if last is None or down is None or evidence.last_sign is None or evidence.last_sign[0] > last + SAME_SECONDS:
@@ -439,6 +464,8 @@ def remarks(evidence: Evidence) -> tuple[str, ...]:
         for name in evidence.clocks_unknown
     ]
     found += _faults(evidence)
+    if evidence.life and not evidence.alive:
+        found.append(f"it does not answer on its management link, and may be alive now: {'; '.join(evidence.life)}")
     if evidence.earlier_records:
         names = ", ".join(evidence.earlier_records)
         found.append(

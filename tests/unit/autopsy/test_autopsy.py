@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -259,6 +260,53 @@ def test_a_panic_before_the_boot_of_a_dead_node_does_not_count(rack: Rack, witne
     assert (found["verdict"], found["boot"]) != ("panic", BOOT), found
     rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 99:.3f} {PANIC}\n")
     assert rack.report()["verdict"] == "panic"
+
+
+class CountingSwitch(RestartedSwitch):
+    """A switch whose leg has a link, and receives so many frames between two readings."""
+
+    uptime = "1h"
+    links: Mapping[str, Mapping[str, str]] = MappingProxyType({"qsfp56-dd-1-1": {"status": "link-ok"}})
+    frames = 0
+    readings = 0
+
+    def ask(self, sentence: Any) -> Any:
+        if sentence[0] != "/interface/ethernet/print":
+            return super().ask(sentence)
+        type(self).readings += 1
+        counter = {"rx-packet": str(self.frames * self.readings), "rx-pause": "0"}
+        return [{"default-name": "qsfp56-dd-1-1", **counter}]
+
+
+@pytest.mark.parametrize(
+    ("echo", "frames", "verdict", "reason"),
+    [
+        ("0", 0, "unknown", "192.168.100.1, 192.168.101.1 answer spark2 on the fabric: it may be alive"),
+        ("1", 7, "unknown", "the switch receives frames from qsfp56-dd-1-1: it may be alive"),
+        ("1", 0, "freeze", "also the switch receives no frame from qsfp56-dd-1-1, "),
+        ("2", 0, "freeze", "also the switch receives no frame from qsfp56-dd-1-1"),
+    ],
+)
+def test_a_node_that_is_silent_on_its_management_link_is_asked_for_on_other_wires(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch, echo: str, frames: int, verdict: str, reason: str
+) -> None:
+    monkeypatch.setattr("sparkrack.autopsy.collect.SwitchChecks", CountingSwitch)
+    monkeypatch.setattr("sparkrack.autopsy.collect.COUNTED_SECONDS", 0)
+    monkeypatch.setattr(CountingSwitch, "frames", frames)
+    rack.nodes.die("spark1")
+    rack.nodes.write("spark2", "ping", f"{echo}\n")
+    at = time.time() - 300
+    os.utime(rack.nodes.write("spark2", "peers/spark1.ring", f"{sample(at)}\n"), (at, at))
+    found = rack.report()
+    assert (found["verdict"], found["confidence"]) == (verdict, "medium" if verdict == "freeze" else None)
+    assert reason in found["reason"]
+    states = {one["name"]: one["state"] for one in found["sources"]}
+    assert states["fabric from spark2"] == ("unknown" if echo == "2" else "read")
+
+
+def test_a_node_that_answers_is_not_asked_for_on_other_wires(rack: Rack) -> None:
+    rack.nodes.evidence("spark1")
+    assert not [one for one in rack.report()["sources"] if one["name"].startswith("fabric")]
 
 
 def test_nothing_answers(rack: Rack) -> None:

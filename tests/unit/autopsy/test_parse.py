@@ -71,6 +71,24 @@ def test_what_a_program_wrote_is_sent_by_netconsole_with_its_facility(priority: 
     assert (found.program, found.text) == (program, "Kernel panic - not syncing: x")
 
 
+@pytest.mark.parametrize(
+    ("after", "frames"),
+    [
+        ({"rx-packet": "110", "rx-pause": "5"}, 10),
+        ({"rx-packet": "100", "rx-pause": "5"}, 0),
+        ({"rx-packet": "130", "rx-pause": "35"}, 0),
+        ({"rx-packet": "7", "rx-pause": "0"}, None),
+        ({"rx-packet": "many", "rx-pause": "5"}, None),
+        ({"rx-packet": "110"}, None),
+        (None, None),
+    ],
+)
+def test_frames_of_a_leg_between_two_readings(after: dict[str, str] | None, frames: int | None) -> None:
+    """Pause frames alone are what a card sends whose node stands still."""
+    before = [{"default-name": "leg", "rx-packet": "100", "rx-pause": "5"}]
+    assert parse.leg_frames(before, [{"default-name": "leg", **after}] if after else [], "leg") == frames
+
+
 def test_a_journal_by_boots() -> None:
     bytes_entry = json.loads(entry(ASKED, "x")) | {"MESSAGE": [104, 105, 255]}
     text = "\n".join([entry(ASKED + 1, "later"), json.dumps(bytes_entry), "{}", entry(ASKED, "y", boot="c" * 32)])

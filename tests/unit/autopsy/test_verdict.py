@@ -36,6 +36,8 @@ XID = "NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus."
 LOCKUP = "watchdog: BUG: soft lockup - CPU#7 stuck for 23s! [python3:4711]"
 STALL = "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:"
 WATCHDOG_PANIC = "Kernel panic - not syncing: SBSA Generic Watchdog timeout"
+LIFE = ("192.168.100.3 answers spark1 on the fabric",)
+SILENT = ("spark1 gets no answer of 192.168.100.3",)
 WEDGED = samples(full=34.0, available=0.004)
 
 KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
@@ -133,7 +135,19 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
         "medium",
         "the GPU was refused memory, and 1.0% of the memory",
     ),
+    "memory: the node does not answer, and its kernel answers pings, as reported": (
+        dead(200, samples=WEDGED, lines=(line(-200, NVRM, source="netconsole"),), life=LIFE),
+        Cause.MEMORY_WEDGE,
+        "medium",
+        "all tasks waited",
+    ),
     # --- C: the kernel
+    "panic: the node runs again, and its management link is down": (
+        dead(600, lines=(line(0, PANIC, source="remote journal"),), life=LIFE),
+        Cause.PANIC,
+        "medium",
+        "softlockup",
+    ),
     "panic: a record in pstore": (
         back(records=(f"<6>[ 1.0] x\n<0>[ 812.1] {PANIC}\n",)),
         Cause.PANIC,
@@ -191,10 +205,10 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
     ),
     # --- D: a standstill without a trace
     "freeze: dead, and the link is up": (
-        dead(1800, leg_up=True, samples=samples()),
+        dead(1800, leg_up=True, samples=samples(), silent=SILENT),
         Cause.FREEZE,
         "medium",
-        f"{LEG} has a link, and the last sample is 1800 s old",
+        f"{LEG} has a link, and the last sample is 1800 s old; also spark1 gets no answer of 192.168.100.3",
     ),
     "freeze: switched off by hand after an hour": (
         dead(7200, samples=samples(), changes=(down(3600),)),
@@ -209,7 +223,7 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
         "the link stayed up for 3600 s",
     ),
     "freeze: systemd stopped, and no watchdog acts": (
-        dead(1200, lines=(line(0, FROZEN, "systemd", "remote journal"),)),
+        dead(1200, lines=(line(0, FROZEN, "systemd", "remote journal"),), silent=SILENT),
         Cause.FREEZE,
         "medium",
         "systemd stopped 1200 s ago",
@@ -226,6 +240,22 @@ UNKNOWN: Mapping[str, tuple[Evidence, str]] = {
     "G: it sends samples and gives no shell": (
         dead(2, leg_up=True, samples=samples()),
         "may be alive; look at its management link and its sshd",
+    ),
+    "its management link is down: it answers on the fabric": (
+        dead(1800, leg_up=True, samples=samples(), life=LIFE),
+        "the node does not answer, and 192.168.100.3 answers spark1 on the fabric: it may be alive",
+    ),
+    "one wire is silent, and another one is not": (
+        dead(1800, leg_up=True, samples=samples(), life=LIFE, silent=("the switch receives no frame from x",)),
+        "it may be alive",
+    ),
+    "systemd stopped, and programs run on": (
+        dead(1200, lines=(line(0, FROZEN, "systemd", "remote journal"),), life=LIFE),
+        "it may be alive",
+    ),
+    "no wire but its management link could be asked": (
+        dead(1800, leg_up=True, samples=samples()),
+        "a leg has a link, and no other wire could be asked: the node may be alive",
     ),
     "silent for half a minute, and the link is up": (dead(30, leg_up=True, samples=samples()), "no record"),
     "a reset by hand: the disk kept its power": (
@@ -325,7 +355,10 @@ UNKNOWN: Mapping[str, tuple[Evidence, str]] = {
         "an error of the hardware before this boot, by its firmware: [Hardware Error]: event severity: fatal",
     ),
     "the link died with the last sample, and another leg of the node is up": (
-        replace(dead(samples=samples(), changes=(down(0),)), legs=(LegNow(LEG, False), LegNow("qsfp56-dd-1-3", True))),
+        replace(
+            dead(samples=samples(), changes=(down(0),), silent=SILENT),
+            legs=(LegNow(LEG, False), LegNow("qsfp56-dd-1-3", True)),
+        ),
         "the evidence contradicts itself: freeze and power",
     ),
 }
