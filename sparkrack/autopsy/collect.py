@@ -41,6 +41,7 @@ from sparkrack.autopsy.questions import (
     HANGS,
     JOURNAL,
     NODE,
+    PEER_ENDS,
     PEER_RING,
     PEER_TIME,
     REMOTE,
@@ -48,6 +49,7 @@ from sparkrack.autopsy.questions import (
     echoes,
     of_receiver,
 )
+from sparkrack.autopsy.verdict import CLOCK_SECONDS
 from switch.verify_client import SwitchChecks
 
 CONNECT_SECONDS = 10
@@ -276,6 +278,10 @@ def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str,
         (collector.read if count else collector.absent)(f"remote journal{where}", f"{count} lines{note}")
     if node_skew is None and own.gone:
         node_skew = 0.0
+    at_end = _skew_at_the_end(evidence, other)
+    if own.earlier_skew is not None and at_end is not None and abs(at_end - own.earlier_skew) > CLOCK_SECONDS:
+        collector.read(f"clock of the boot that ended{where}", "by the stamp of its last sample", at_end)
+        evidence, node_skew = _corrected(evidence, at_end - own.earlier_skew), at_end
     ended, unset = evidence.ended, _boots_without_clock(remote, samples) - {evidence.boot or ""}
     samples = tuple(one for one in samples if one.time >= parse.CLOCK_SET)
     if ended is None and unset:
@@ -304,7 +310,52 @@ def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str,
         samples=kept,
         clocks_unknown=unknown,
     )
+    evidence = _without_impossible_times(evidence, collector)
     return replace(evidence, lines=(*evidence.lines, *_of_the_end(evidence, console)))
+
+
+def _skew_at_the_end(evidence: Evidence, other: _Answers) -> float | None:
+    """Return the skew of the node's clock at the end of the boot that ended, by the stamp of the receiver of its
+    last sample; None: unknown.
+    """
+    for line in other.texts.get(PEER_ENDS, "").splitlines():
+        boot, _, times = line.partition(" ")
+        sent, received = (_seconds(time, math.nan) for time in times.partition(" ")[::2])
+        if boot == evidence.ended and other.skew is not None and math.isfinite(sent) and math.isfinite(received):
+            return sent - received + other.skew
+    return None
+
+
+def _corrected(evidence: Evidence, later: float) -> Evidence:
+    """Return the evidence with the times of the node moved back by so many seconds."""
+    mark = evidence.clean_stop
+    return replace(
+        evidence,
+        lines=_shifted(evidence.lines, later),
+        ended_began=_by_operator(evidence.ended_began, later),
+        clean_stop=mark and replace(mark, time=_by_operator(mark.time, later)),
+    )
+
+
+def _without_impossible_times(evidence: Evidence, collector: _Collector) -> Evidence:
+    """Return the evidence without the times of the boot that ended, where it ended after the present one began.
+
+    Its clock was ahead then, by an unknown time. The present boot is dated by its uptime.
+    """
+    sign = evidence.last_sign
+    if not evidence.alive or evidence.began is None or sign is None or sign[0] <= evidence.began + CLOCK_SECONDS:
+        return evidence
+    text = f"its last sign of life is {sign[0] - evidence.began:.0f} s after the begin of the present one"
+    collector.unknown("clock of the boot that ended", f"{text}, so its times are not used")
+    mark = evidence.clean_stop
+    return replace(
+        evidence,
+        lines=_shifted(evidence.lines, None),
+        samples=(),
+        ended_began=None,
+        clean_stop=mark and replace(mark, time=None),
+        clocks_unknown=(*evidence.clocks_unknown, f"{evidence.node} in the boot that ended"),
+    )
 
 
 def _boots_without_clock(remote: Mapping[str, tuple[LogLine, ...]], samples: tuple[Sample, ...]) -> set[str]:

@@ -20,7 +20,7 @@ CLOCK, BOOT, BEGAN, EVIDENCE, EARLIER, JOURNAL, RING = (
 HANGS = "hangs"
 HANG_BYTES = 400000
 """Bytes of what the units of a node have left about their latest hang, a line for each unit."""
-REMOTE, CONSOLE, PEER_RING, PEER_TIME = "remote", "console", "peer-ring", "peer-time"
+REMOTE, CONSOLE, PEER_RING, PEER_TIME, PEER_ENDS = "remote", "console", "peer-ring", "peer-time", "peer-ends"
 ECHOES = "echoes"
 ABSENT = 7
 """Exit status of a question about something that is not there."""
@@ -65,6 +65,7 @@ def of_receiver(node: str, boot: str | None) -> Mapping[str, str]:
         CONSOLE: f"[ -e {quote(console)} ] || exit {ABSENT}; tail -n {LINES} {quote(console)}",
         PEER_RING: f"[ -e {quote(ring)} ] && [ -e {RECORDER} ] || exit {ABSENT}; "
         f"/usr/bin/python3 -I {RECORDER} dump {quote(ring)} | tail -n {SAMPLES}",
+        PEER_ENDS: f"f={quote(ring.removesuffix('ring') + 'ends')}; [ -e $f ] || exit {ABSENT}; cat $f",
         PEER_TIME: f"[ -e {quote(ring)} ] || exit {ABSENT}; stat -c %.Y {quote(ring)}",
     }
 

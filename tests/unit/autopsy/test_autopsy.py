@@ -194,6 +194,29 @@ def test_times_of_a_node_with_an_unknown_clock_are_not_used(rack: Rack, answer: 
     assert f"node: answers; its clock is unknown ({why})" in rack.run().output
 
 
+@pytest.mark.parametrize("wrong", [-3600, 3600])
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_clock_that_was_wrong_in_the_boot_that_ended(rack: Rack, wrong: int, stamped: bool) -> None:
+    """It was set since. systemd froze 130 s before the present boot began, as the stamp of the receiver shows."""
+    now = time.time()
+    frozen = {"time": now - 230 + wrong, "source": "systemd", "text": "Freezing execution."}
+    rack.nodes.evidence("spark1", journal={"first": 1, "last": 2, "lines": [frozen]})
+    rack.nodes.write("spark1", "ring", f"{sample(now - 200 + wrong)}\n")
+    if stamped:
+        ends = f"{'e' * 32} 5 6\n{BOOT} {now - 200 + wrong:.3f} {now - 200:.3f}\n"
+        rack.nodes.write("spark2", "peers/spark1.ends", ends)
+    found = rack.report()
+    sources = {one["name"]: one for one in found["sources"]}
+    if stamped:
+        assert found["verdict"] == "watchdog"
+        assert sources["clock of the boot that ended at spark2"]["skew"] == pytest.approx(wrong, abs=2)
+        assert datetime.fromisoformat(found["last_sign"]).timestamp() == pytest.approx(now - 200, abs=2)
+    else:
+        assert found["verdict"] == "unknown"
+        assert (found["last_sign"] is None) is (wrong > 0)
+        assert ("clock of the boot that ended" in sources) is (wrong > 0)
+
+
 def test_a_mark_at_an_unknown_time_is_not_a_proof(rack: Rack) -> None:
     rack.nodes.evidence("spark1", marker={"boot": BOOT, "time": time.time() - 200, "target": "reboot"})
     without_clock(rack, "spark1", "exit 1")
