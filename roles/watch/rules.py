@@ -59,7 +59,7 @@ def _declared(rack: Rack) -> Iterator[str]:
         if memory.floor and rack.keeps("memory"):
             yield _constant("sparkrack_memory_floor_bytes", mebibytes(memory.floor) * 1024**2, node=name)
         if cap := caps.get(name, caps.get(node.vendor)):
-            yield _constant("sparkrack_gpu_clock_cap_hertz", cap * 10**6, node=name)
+            yield _constant("sparkrack_gpu_declared_clock_cap_hertz", cap * 10**6, node=name)
         for part in _blackbox_parts(rack, node, blackbox):
             yield _constant("sparkrack_blackbox_declared", 1, node=name, part=part)
         if blackbox and rack.keeps("blackbox") and blackbox.remote == "tls" and len(rack.nodes) > 1:
