@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from core.model import Node, Rack
+from core.model import Node, Port, Rack
 from core.model.fields import mebibytes
 from core.model.rdma_flows import unit_flows, used
 from core.util import resources
@@ -74,6 +74,9 @@ def _declared(rack: Rack) -> Iterator[str]:
                 place = {"node": name, "device": half.interface}
                 names = {"port": str(port.number), "half": str(half.index), "leg": str(leg or "")}
                 yield _constant("sparkrack_half_info", 1, **place, **names)
+                if cable and isinstance(cable.b, Port):
+                    peer = cable.b if cable.a == port else cable.a
+                    yield _constant("sparkrack_half_peer", 1, **place, peer=peer.node)
                 if rack.keeps("fabric"):
                     yield _constant("sparkrack_half_declared_mtu_bytes", rack.fabric.mtu, **place)
                 if cable:

@@ -13,8 +13,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
-from core.model import Rack
+from core.model import Port, Rack
 from roles.watch import rules, scrape
+from tests.unit.model.racks import DIRECT, changed, loaded
 from tests.unit.model.serving_racks import VLLM as VLLM_IMAGE
 from tests.unit.ops.shells import write
 from tests.unit.roles import recorder_runs
@@ -635,6 +636,13 @@ FAILURES = (
         "nothing shows that the boot of spark1 before this one ended with a shutdown",
     ),
     F(
+        "BootEndedUnclean",
+        {f"sparkrack_boot_clean{{{N1}}}": "0", f"node_boot_time_seconds{{{N1}}}": "-1800"},
+        2,
+        NODE1,
+        "nothing shows that the boot of spark1 before this one ended with a shutdown",
+    ),
+    F(
         "CrashRecordWaiting",
         {f'sparkrack_crash_records{{{N1},place="pstore"}}': "3"},
         8,
@@ -894,6 +902,32 @@ def test_every_alert_has_a_severity_and_a_heading_of_the_runbook() -> None:
     assert sorted(name for name in headings if not name.startswith("Switch")) == sorted(ALERTS)
 
 
+def test_a_node_that_is_away_is_not_a_fault_of_the_other_end_of_its_cable(tmp_path: Path) -> None:
+    """A pair with direct cables: one node boots, and its card goes up and down in its firmware and at its driver."""
+    found = loaded(changed(DIRECT, ("rack: ", "watch: {}\nrack: ")))
+    away = {'up{job="node",node="left"}': "1x20 0x12 1", 'up{job="node",node="right"}': "1"}
+    ports = found.cabling.ports_of("right")
+    assert all(isinstance(cable.b, Port) for cable in found.cabling.cables)
+    links = {
+        f'node_network_carrier{{job="node",node="right",device="{half.interface}"}}': "1x20 0x12 1"
+        for port in ports
+        for half in port.halves
+    }
+    flaps = {name.replace("carrier{", "carrier_changes_total{"): "2x20 3x4 4x4 5x4 6" for name in links}
+    input_series = [{"series": name, "values": values(value, 30)} for name, value in {**away, **links, **flaps}.items()]
+    looked = [
+        {"eval_time": f"{minutes}m", "alertname": alert, "exp_alerts": []}
+        for alert in ("LinkDown", "LinkFlaps")
+        for minutes in (7, 9, 15, 22, 29)
+    ]
+    said = judged(tmp_path, {"interval": "15s", "input_series": input_series, "alert_rule_test": looked}, found)
+    assert not said, said
+    alive = [one for one in input_series if not one["series"].startswith("up{")]
+    said = judged(tmp_path, {"interval": "15s", "input_series": alive, "alert_rule_test": looked}, found)
+    assert "alertname: LinkDown, time: 7m" in said
+    assert "alertname: LinkFlaps" in said
+
+
 def test_a_file_of_the_boot_before_pages_nobody(tmp_path: Path) -> None:
     """A planned reboot at second 300, of a node whose boot before began with a crash: its file is renewed at 375."""
     alert = "NodeRebootedWithoutCleanShutdown"
@@ -1085,6 +1119,11 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
         # An end without a shutdown, and its records, are no news for ever.
         (
             "NodeRebootedWithoutCleanShutdown",
+            {f"sparkrack_boot_clean{{{N1}}}": "0", f"node_boot_time_seconds{{{N1}}}": "-1800"},
+            None,
+        ),
+        (
+            "BootEndedUnclean",
             {f"sparkrack_boot_clean{{{N1}}}": "0", f"node_boot_time_seconds{{{N1}}}": "-86400"},
             None,
         ),
