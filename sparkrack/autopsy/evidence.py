@@ -41,7 +41,7 @@ class LogLine:
     def of_a_program(self) -> bool:
         """Whether a program other than systemd wrote it, by itself; not what another one says of it, as netconsole."""
         return self.source in ("journal", "remote journal") and not self.program.startswith(
-            ("kernel", "systemd", "/dev/kmsg")
+            ("kernel", "audit", "systemd", "/dev/kmsg")
         )
 
 

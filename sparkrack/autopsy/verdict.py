@@ -124,7 +124,8 @@ def judge(evidence: Evidence) -> Verdict:
     if not proofs and (life := _life(evidence, signs)):
         why = f"the node does not answer, and {life}: it may be alive; look at its management link and its sshd"
         return Verdict(Cause.UNKNOWN, None, why, (), tuple(every))
-    causes = dict.fromkeys(sign.cause for sign in proofs or signs)
+    recorded = any(sign.cause in _RECORDED for sign in signs)
+    causes = dict.fromkeys(sign.cause for sign in proofs or signs if _weighty(sign) or not recorded)
     if proofs and Cause.WATCHDOG in causes and any(sign.cause is Cause.MEMORY_WEDGE for sign in signs):
         causes[Cause.MEMORY_WEDGE] = None
     chosen = _common(frozenset(causes))
@@ -187,8 +188,12 @@ _CONTRADICTS = {
 """Signs that contradict a proof of a class. Others go with it: after each of these ends the link goes down."""
 
 
+_RECORDED = (Cause.PLANNED, Cause.PANIC, Cause.WATCHDOG)
+"""Ends that leave a record, or a sign of one."""
+
+
 def _weighty(sign: Sign) -> bool:
-    """Return whether a sign can contradict a proof: a link that goes down at the end goes with each end."""
+    """Return whether a sign can contradict a record: a link that goes down at the end goes with each end."""
     return sign.cause is not Cause.POWER or sign.strong
 
 
@@ -274,12 +279,12 @@ def _texts(evidence: Evidence) -> Iterator[LogLine]:
 
 
 def _panic(evidence: Evidence) -> Iterator[Sign]:
-    latest: dict[str, tuple[LogLine, str]] = {}
+    chosen: dict[str, tuple[LogLine, str]] = {}
     for line in _texts(evidence):
-        if found := _PANIC.search(line.text):
-            # The last one: an earlier one that programs outlived was none.
-            latest[line.source] = line, (found["why"] or "").strip()
-    for source, (line, why) in latest.items():
+        # Of a source into which others write the first one: what was forged once can be forged again.
+        if (found := _PANIC.search(line.text)) and not (line.source in evidence.forgeable and line.source in chosen):
+            chosen[line.source] = line, (found["why"] or "").strip()
+    for source, (line, why) in chosen.items():
         cause, text = Cause.PANIC, f"the kernel panicked: {why or 'without a reason'}"
         if _HARDWARE_WATCHDOG.search(line.text):
             cause, text = Cause.WATCHDOG, f"the watchdog's first stage caused a panic: {why}"

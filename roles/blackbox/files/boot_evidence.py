@@ -89,6 +89,8 @@ POST_SECONDS = 300.0
 """Seconds that the firmware of a GB10 may take from a reset to the kernel."""
 CLOCK_SECONDS = 5.0
 """Seconds by which the clock may step back over a reboot."""
+LAST_WORDS = ("kernel", "audit", "systemd", "/dev/kmsg")
+"""Who writes on after all services have ended."""
 STAYS_OFF = ("poweroff", "power-off", "halt")
 """Ends of a boot after which the next one may begin at any time."""
 SPANS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 0.001}
@@ -486,7 +488,7 @@ def ended_in_order(found: dict[str, Any]) -> bool:
         if not ends:
             return False
         at, target = ends[0]
-    programs = (line for line in lines if line["source"] != "kernel" and not line["source"].startswith("systemd"))
+    programs = (line for line in lines if not line["source"].startswith(LAST_WORDS))
     lived_on = any(line["time"] > at + LIVES_ON_SECONDS for line in programs)
     reset = any((one["bootstatus"] or 0) & CARDRESET for one in found["watchdogs"] or ())
     # Nothing that could not be read is taken for an end in order.

@@ -160,6 +160,28 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
         "medium",
         "softlockup",
     ),
+    "panic: netconsole of a node whose kernel ends at once": (
+        dead(45, samples=samples(), lines=(line(0.2, PANIC, source="netconsole"),), changes=(down(1),)),
+        Cause.PANIC,
+        "medium",
+        "softlockup",
+    ),
+    "power: packets with the words of a panic that come again and again": (
+        dead(
+            samples=samples(),
+            lines=tuple(line(second, PANIC, source="netconsole") for second in (-65, -5)),
+            changes=(down(1),),
+        ),
+        Cause.POWER,
+        "medium",
+        "power, or a reset without a record",
+    ),
+    "panic: a kernel that panics after it quoted a panic": (
+        back(lines=(line(-65, PANIC), line(-20, "x", "vllm"), line(0, PANIC))),
+        Cause.PANIC,
+        "high",
+        "softlockup",
+    ),
     "panic: the journal of a node that wrote on while others slept": (
         back(lines=(line(-30, "x", "vllm"), line(0, PANIC), line(2, "Rebooting in 10 seconds.."))),
         Cause.PANIC,
