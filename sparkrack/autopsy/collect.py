@@ -249,6 +249,7 @@ def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector
         hardware=tuple(map(str, found.get("hardware") or ())),
         feeding=_number(found.get("feeding")),
         shutdown_limit=_number(found.get("shutdown_limit")),
+        pause_limit=_number(found.get("pause_limit")),
         disk=parse.disk_counters(found),
     )
     detail = f"{len(lines)} lines, {len(records)} records of a panic, {'a' if marker else 'no'} mark of a shutdown"

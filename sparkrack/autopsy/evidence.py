@@ -115,6 +115,7 @@ class Evidence:
     alive: the node answers now. boot, began: its present boot, and the time of that. ended, ended_began: the boot that
     ended, and the time when it began. earlier_records: names of records of panics of a boot before the one that ended.
     feeding: seconds after which the watchdog acts; 0: systemd feeds none. shutdown_limit: the same while it shuts down.
+    pause_limit: the most seconds between a shutdown and the next boot that show no other boot between them.
     firmware: what this boot reports about a reset by the watchdog; hardware: about errors of the hardware before it.
     life: signs that a node which does not answer is alive, by other wires than its management link; silent: wires that
     were asked, and have none. forgeable: sources into which any program, or any host of the network, can write.
@@ -138,6 +139,7 @@ class Evidence:
     forgeable: frozenset[str] = frozenset({"netconsole"})
     feeding: float | None = None
     shutdown_limit: float | None = None
+    pause_limit: float | None = None
     disk: DiskCounters | None = None
     samples: tuple[Sample, ...] = ()
     changes: tuple[LinkChange, ...] = ()

@@ -257,7 +257,7 @@ def _after_the_shutdown(evidence: Evidence, ended: float | None, target: str | N
     if gap < -CLOCK_SECONDS:
         text = f"the present boot began {-gap:.0f} s before that shutdown, by clocks of which one is wrong"
         yield Sign(Cause.UNKNOWN, False, "present boot", text)
-    elif gap > POST_SECONDS and str(target).lower() not in STAYS_OFF and not hung:
+    elif gap > (evidence.pause_limit or POST_SECONDS) and str(target).lower() not in STAYS_OFF and not hung:
         text = f"the present boot began {gap:.0f} s after that shutdown: a boot between them may have left no trace"
         yield Sign(Cause.UNKNOWN, False, "present boot", text)
 

@@ -19,7 +19,10 @@ Standard library only, Python 3.10 or later. Fields of evidence.json (times are 
     before        ID of the boot before, by boots.json, the journal or the mark; null: unknown
     clean         whether the boot before ended with a shutdown, and nothing says otherwise: its mark, or the last
                   words of systemd in its journal, with no program that wrote later, no record of a panic, no reset by
-                  a watchdog, and no more time before this boot than the firmware takes; null: nothing is known of it
+                  a watchdog, and at most `pause_limit` seconds before this boot unless it was for a power-off;
+                  null: nothing is known of it
+    pause_limit   the most seconds between a shutdown and this boot that show no other boot between them: what is usual
+                  on this node and half of it more, at most 300
     marker        {"boot", "time", "target"}: the mark of the boot before; null: there is none
     journal       {"first", "last", "lines": [{"time", "source", "text"}]}: its end, and earlier lines that matter
     pstore        [{"name", "time", "sha256", "text"}]: records of the boot before, which this boot was the first to see
@@ -41,6 +44,7 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -86,7 +90,13 @@ SHUT_DOWN_LINES = 60
 LIVES_ON_SECONDS = 10.0
 """A program that writes so much later than a shutdown shows that the boot went on."""
 POST_SECONDS = 300.0
-"""Seconds that the firmware of a GB10 may take from a reset to the kernel."""
+"""Seconds that the firmware of a GB10 may take from a reset to the kernel, where it is unknown what this one takes."""
+USUAL_PAUSES = 9
+"""Pauses between a shutdown and the next boot, the last ones, of which the middle one is the usual one."""
+LEAST_PAUSES = 3
+"""So many are needed to know it."""
+PAUSE_FACTOR, PAUSE_SECONDS = 1.5, 30.0
+"""What a pause may take more than usual: a boot that dies at once makes it twice as long."""
 CLOCK_SECONDS = 5.0
 """Seconds by which the clock may step back over a reboot."""
 LAST_WORDS = ("kernel", "audit", "systemd", "/dev/kmsg")
@@ -145,13 +155,13 @@ class Evidence:
             log["boots"]
             if log
             else [
-                {"boot": one["boot"], "began": one["began"]}
+                {"boot": one["boot"], "began": one["began"], "pause": 0.0}
                 for one in earlier
                 if isinstance(one.get("boot"), str) and isinstance(one.get("began"), float)
             ]
         )
         if self.boot not in [one["boot"] for one in boots]:
-            boots = [*boots, {"boot": self.boot, "began": time.time()}]
+            boots = [*boots, {"boot": self.boot, "began": time.time(), "pause": 0.0}]
         known: dict[str, str | None] = log["records"] if log else {}
         # The first call ever: what earlier evidence has is old, and without any what was archived before this boot.
         seen = {name for one in earlier if one.get("boot") != self.boot for name in record_names(one)}
@@ -176,7 +186,10 @@ class Evidence:
         """Return the boots in their order, and the boot that was the first to see each record; None without a log."""
         try:
             found = json.loads((self.folder / BOOTS).read_bytes())
-            boots = [{"boot": str(one["boot"]), "began": float(one["began"])} for one in found["boots"]]
+            boots = [
+                {"boot": str(one["boot"]), "began": float(one["began"]), "pause": float(one.get("pause", 0))}
+                for one in found["boots"]
+            ]
             records = {str(name): boot if isinstance(boot, str) else None for name, boot in found["records"].items()}
         except FileNotFoundError:
             return None
@@ -235,6 +248,7 @@ class Evidence:
             "made": time.time(),
             "before": before,
             "clean": None,
+            "pause_limit": pause_limit([one["pause"] for one in order if one["pause"] > 0]),
             "marker": marker if marker and before == marker["boot"] else None,
             "journal": journal,
             "pstore": part("pstore", lambda: self.pstore(first_seen(log, self.boot))) if log else None,
@@ -250,7 +264,11 @@ class Evidence:
             "unread": self.unread,
         }
         if before or earlier:
-            found["clean"] = ended_in_order(found)
+            pause = pause_after_shutdown(found)
+            found["clean"] = pause is not None and pause <= found["pause_limit"]
+            if pause and log:
+                boots_now = [{**one, "pause": pause} if one["boot"] == self.boot else one for one in order]
+                write(self.folder / BOOTS, json.dumps({**log, "boots": boots_now}).encode() + b"\n")
         write(own / "evidence.json", json.dumps(found, indent=1).encode() + b"\n")
         (self.folder / MARKER).unlink(missing_ok=True)
         for old in sorted(boots.iterdir(), key=lambda folder: folder.stat().st_mtime)[:-KEPT]:
@@ -474,8 +492,17 @@ def run(*command: str, codes: tuple[int, ...] | None = (0,)) -> str:
     return done.stdout.decode(errors="replace")
 
 
-def ended_in_order(found: dict[str, Any]) -> bool:
-    """Return whether the evidence has a shutdown of the boot before, and nothing that says otherwise."""
+def pause_limit(pauses: list[float]) -> float:
+    """Return the most seconds between a shutdown and this boot that show no other boot between them."""
+    if len(pauses) < LEAST_PAUSES:
+        return POST_SECONDS
+    return min(POST_SECONDS, PAUSE_FACTOR * statistics.median(pauses[-USUAL_PAUSES:]) + PAUSE_SECONDS)
+
+
+def pause_after_shutdown(found: dict[str, Any]) -> float | None:
+    """Return the seconds between the shutdown of the boot before and this boot, 0 after one that lets the node stay
+    off; None where there was none, where anything says otherwise, and for more seconds than any firmware takes.
+    """
     lines = (found["journal"] or {}).get("lines", [])
     if marker := found["marker"]:
         at, target = marker["time"], marker["target"]
@@ -486,16 +513,20 @@ def ended_in_order(found: dict[str, Any]) -> bool:
             if line["source"] == "systemd" and (match := SHUT_DOWN.search(line["text"]))
         ]
         if not ends:
-            return False
+            return None
         at, target = ends[0]
     programs = (line for line in lines if not line["source"].startswith(LAST_WORDS))
     lived_on = any(line["time"] > at + LIVES_ON_SECONDS for line in programs)
     reset = any((one["bootstatus"] or 0) & CARDRESET for one in found["watchdogs"] or ())
     # Nothing that could not be read is taken for an end in order.
     if lived_on or reset or found["kernel"] != [] or found["pstore"] != [] or found["began"] is None:
-        return False
-    later = found["began"] - at
-    return bool(later >= -CLOCK_SECONDS and (later <= POST_SECONDS or str(target).lower() in STAYS_OFF))
+        return None
+    pause = float(found["began"] - at)
+    if pause < -CLOCK_SECONDS:
+        return None
+    if str(target).lower() in STAYS_OFF:
+        return 0.0
+    return max(0.0, pause) if pause <= POST_SECONDS else None
 
 
 def first_seen(log: dict[str, Any], boot: str | None) -> list[str]:

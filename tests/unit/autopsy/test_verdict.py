@@ -328,6 +328,10 @@ UNKNOWN: Mapping[str, tuple[Evidence, str]] = {
         back(400, clean_stop=MARK),
         "planned; the present boot began 400 s after that shutdown: a boot between them may have left no trace",
     ),
+    "a mark of a shutdown, and twice the time that this node takes: the next boot died at once": (
+        back(150, clean_stop=MARK, pause_limit=120),
+        "planned; the present boot began 150 s after that shutdown: a boot between them may have left no trace",
+    ),
     "a journal that ends with a shutdown, and more time than the firmware takes": (
         back(400, lines=(line(0, SHUTDOWN, "systemd"),)),
         "a boot between them may have left no trace",

@@ -251,6 +251,27 @@ def test_a_marked_boot_is_clean_unless_something_says_otherwise(node: Path, name
     assert collected(node)["clean"] is clean
 
 
+def test_a_pause_that_is_longer_than_usual_shows_a_boot_that_left_no_trace(node: Path) -> None:
+    """After some reboots it is known what this node takes. A boot that dies at once makes the pause twice as long."""
+
+    def reboots(number: int, pause: float) -> dict[str, Any]:
+        marked(node)
+        moved_mark(node, 0.5 - pause)
+        next_boot(node, f"{number:032x}")
+        return collected(node, f"{number:032x}")
+
+    journal(node, code=1)
+    next_boot(node, "f" * 32)
+    collected(node, "f" * 32)
+    found = [reboots(number, pause) for number, pause in enumerate((60, 65, 62, 100, 250))]
+    assert [one["clean"] for one in found] == [True, True, True, True, False]
+    limits = [300, 300, 300, 1.5 * 62 + 30, 1.5 * 63.5 + 30]
+    assert [one["pause_limit"] for one in found] == pytest.approx(limits, abs=3)
+    log = json.loads((node / f"{FOLDER}/boots.json".lstrip("/")).read_text())
+    pauses = [one["pause"] for one in log["boots"]]
+    assert pauses == pytest.approx([0, 60, 65, 62, 100, 250], abs=2), "a firmware that takes longer now becomes usual"
+
+
 @pytest.mark.parametrize(("target", "clean"), [("poweroff", True), ("reboot", False)])
 def test_only_a_node_that_was_switched_off_may_stay_off(node: Path, target: str, clean: bool) -> None:
     next_boot(node, BEFORE)
