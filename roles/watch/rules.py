@@ -75,8 +75,8 @@ def _declared(rack: Rack) -> Iterator[str]:
                 names = {"port": str(port.number), "half": str(half.index), "leg": str(leg or "")}
                 yield _constant("sparkrack_half_info", 1, **place, **names)
                 if cable and isinstance(cable.b, Port):
-                    peer = cable.b if cable.a == port else cable.a
-                    yield _constant("sparkrack_half_peer", 1, **place, peer=peer.node)
+                    far_end = cable.b if cable.a == port else cable.a
+                    yield _constant("sparkrack_half_peer", 1, **place, peer=far_end.node)
                 if rack.keeps("fabric"):
                     yield _constant("sparkrack_half_declared_mtu_bytes", rack.fabric.mtu, **place)
                 if cable:

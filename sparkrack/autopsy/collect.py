@@ -143,7 +143,8 @@ def collect_evidence(rack: Rack, name: str, progress: ProgressObserver = NO_PROG
         with open_shells(rack, [peer.name], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
             other = _ask(shells[peer.name], of_receiver(name, evidence.ended))
     where = f" at {peer.name}" if peer else ""
-    if rack.options(BlackboxOptions).remote == "plain":
+    options = rack.declared(BlackboxOptions)
+    if options is not None and options.remote == "plain":
         evidence = replace(evidence, forgeable=evidence.forgeable | {"remote journal"})
     evidence = _of_receiver(evidence, own, other, where, collector)
     evidence = _of_hangs(evidence, own, collector)

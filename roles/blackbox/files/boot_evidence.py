@@ -240,7 +240,8 @@ class Evidence:
             self.unread["journal"] = f"it ends with a boot that is older than boot {before}, which ended last"
             journal = None
         reset, hardware = part("kernel", self.kernel) or (None, None)
-        unseen = log and any(one["boot"] == before for one in order) and not (boots / before / "evidence.json").exists()
+        is_known = any(one["boot"] == before for one in order)
+        unseen = is_known and not (boots / str(before) / "evidence.json").exists()
         found = {
             "schema": SCHEMA,
             "boot": self.boot,

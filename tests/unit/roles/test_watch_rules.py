@@ -915,7 +915,7 @@ def test_a_node_that_is_away_is_not_a_fault_of_the_other_end_of_its_cable(tmp_pa
     }
     flaps = {name.replace("carrier{", "carrier_changes_total{"): "2x20 3x4 4x4 5x4 6" for name in links}
     input_series = [{"series": name, "values": values(value, 30)} for name, value in {**away, **links, **flaps}.items()]
-    looked = [
+    looked: list[dict[str, Any]] = [
         {"eval_time": f"{minutes}m", "alertname": alert, "exp_alerts": []}
         for alert in ("LinkDown", "LinkFlaps")
         for minutes in (7, 9, 15, 22, 29)
