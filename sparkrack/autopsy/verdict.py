@@ -104,13 +104,16 @@ class Sign:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why a boot ended. `reason`: in a sentence. `signs`: those of the class; `against`: those of other classes."""
+    """Why a boot ended. `reason`: in a sentence. `signs`: those of the class; `against`: those of other classes.
+    `may_be_alive`: the node does not answer, and nothing shows that it ended.
+    """
 
     cause: Cause
     confidence: Confidence | None
     reason: str
     signs: tuple[Sign, ...] = ()
     against: tuple[Sign, ...] = ()
+    may_be_alive: bool = False
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -123,7 +126,7 @@ def judge(evidence: Evidence) -> Verdict:
         proofs = []
     if not proofs and (life := _life(evidence, signs)):
         why = f"the node does not answer, and {life}: it may be alive; look at its management link and its sshd"
-        return Verdict(Cause.UNKNOWN, None, why, (), tuple(every))
+        return Verdict(Cause.UNKNOWN, None, why, (), tuple(every), may_be_alive=True)
     recorded = any(sign.cause in _RECORDED for sign in signs)
     causes = dict.fromkeys(sign.cause for sign in proofs or signs if _weighty(sign) or not recorded)
     if proofs and Cause.WATCHDOG in causes and any(sign.cause is Cause.MEMORY_WEDGE for sign in signs):

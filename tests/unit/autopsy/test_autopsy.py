@@ -408,6 +408,19 @@ def test_all_ranks_of_a_unit_are_to_be_rebooted(rack: Rack) -> None:
     assert "before it starts again" not in rack.run().output
 
 
+def test_no_rank_is_to_be_rebooted_for_a_node_that_may_be_alive(rack: Rack) -> None:
+    text = serving_racks.text({"qwen": serving_racks.unit()}, blackbox={})
+    (rack.folder / "rack.yaml").write_text(text.replace("n0", "spark1").replace("n1", "spark2"))
+    rack.nodes.die("spark1")
+    rack.nodes.write("spark2", "ping", "0\n")
+    rack.nodes.write("spark2", "remote/remote-spark1.journal", f"{entry(time.time() - 300, 'x', 'vllm')}\n")
+    found = rack.report()
+    assert "it may be alive" in found["reason"]
+    assert found["units"] == []
+    rack.nodes.write("spark2", "ping", "1\n")
+    assert rack.report()["units"] == [{"unit": "qwen", "nodes": ["spark1", "spark2"]}]
+
+
 def test_the_archive(rack: Rack) -> None:
     rack.nodes.evidence("spark1", pstore=[{"text": PANIC}], unread={"nvme": "password=canary123"})
     rack.nodes.write("spark2", "netconsole/spark1.log", f"{time.time() - 190:.3f} x\n")
