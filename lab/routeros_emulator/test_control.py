@@ -153,8 +153,8 @@ class Control:
         self._device.chip.retrains = bool(request.get("stale", True))
         return {}
 
-    def _quiet(self, _request: Request) -> Request:
-        self._device.chip.quiet = True
+    def _quiet(self, request: Request) -> Request:
+        self._device.chip.quiet = bool(request.get("quiet", True))
         return {}
 
     def _sensor(self, request: Request) -> Request:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from core.model import Node, Rack
+from core.model import Node, Port, Rack
 from core.model.fields import mebibytes
 from core.model.rdma_flows import unit_flows, used
 from core.util import resources
@@ -59,7 +59,7 @@ def _declared(rack: Rack) -> Iterator[str]:
         if memory.floor and rack.keeps("memory"):
             yield _constant("sparkrack_memory_floor_bytes", mebibytes(memory.floor) * 1024**2, node=name)
         if cap := caps.get(name, caps.get(node.vendor)):
-            yield _constant("sparkrack_gpu_clock_cap_hertz", cap * 10**6, node=name)
+            yield _constant("sparkrack_gpu_declared_clock_cap_hertz", cap * 10**6, node=name)
         for part in _blackbox_parts(rack, node, blackbox):
             yield _constant("sparkrack_blackbox_declared", 1, node=name, part=part)
         if blackbox and rack.keeps("blackbox") and blackbox.remote == "tls" and len(rack.nodes) > 1:
@@ -74,6 +74,9 @@ def _declared(rack: Rack) -> Iterator[str]:
                 place = {"node": name, "device": half.interface}
                 names = {"port": str(port.number), "half": str(half.index), "leg": str(leg or "")}
                 yield _constant("sparkrack_half_info", 1, **place, **names)
+                if cable and isinstance(cable.b, Port):
+                    far_end = cable.b if cable.a == port else cable.a
+                    yield _constant("sparkrack_half_peer", 1, **place, peer=far_end.node)
                 if rack.keeps("fabric"):
                     yield _constant("sparkrack_half_declared_mtu_bytes", rack.fabric.mtu, **place)
                 if cable:

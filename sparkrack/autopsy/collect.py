@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from core.model import Rack
+from core.model import Node, Rack, reachable
 from core.probes.protocol import UnknownError
 from core.routeros.menus import RESOURCE, Row
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
 from core.util.progress import NO_PROGRESS, ProgressObserver
+from roles.blackbox.options import BlackboxOptions
 from roles.blackbox.receivers import receiver
 from sparkrack.autopsy import parse
 from sparkrack.autopsy.evidence import (
@@ -35,16 +36,20 @@ from sparkrack.autopsy.questions import (
     CLOCK,
     CONSOLE,
     EARLIER,
+    ECHOES,
     EVIDENCE,
     HANGS,
     JOURNAL,
     NODE,
+    PEER_ENDS,
     PEER_RING,
     PEER_TIME,
     REMOTE,
     RING,
+    echoes,
     of_receiver,
 )
+from sparkrack.autopsy.verdict import CLOCK_SECONDS
 from switch.verify_client import SwitchChecks
 
 CONNECT_SECONDS = 10
@@ -58,6 +63,11 @@ MAX_SKEW = 86400.0
 """Seconds. A larger difference is none of two clocks that run: a clock is not set, or a file was written again."""
 SWITCH_CLOCK = ("/system/clock/print", "=.proplist=date,time,gmt-offset")
 INTERFACES = ("/interface/print", "=.proplist=name,default-name,running,last-link-down-time")
+COUNTERS = ("/interface/ethernet/print", "=.proplist=default-name,rx-packet,rx-pause")
+COUNTED_SECONDS = 3.0
+"""Seconds between two readings of the counters of a leg: a fabric that is in use carries frames in each of them."""
+ECHOING_PEERS = 2
+"""Nodes that are asked, at most, whether a node answers on the fabric."""
 LOG = ("/log/print", "=.proplist=time,topics,message")
 
 
@@ -133,6 +143,9 @@ def collect_evidence(rack: Rack, name: str, progress: ProgressObserver = NO_PROG
         with open_shells(rack, [peer.name], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
             other = _ask(shells[peer.name], of_receiver(name, evidence.ended))
     where = f" at {peer.name}" if peer else ""
+    options = rack.declared(BlackboxOptions)
+    if options is not None and options.remote == "plain":
+        evidence = replace(evidence, forgeable=evidence.forgeable | {"remote journal"})
     evidence = _of_receiver(evidence, own, other, where, collector)
     evidence = _of_hangs(evidence, own, collector)
     for switch in rack.switches:
@@ -140,6 +153,9 @@ def collect_evidence(rack: Rack, name: str, progress: ProgressObserver = NO_PROG
             continue
         progress.phase("ask the switch", [switch])
         evidence = _of_switch(rack, evidence, switch, collector)
+    if not evidence.alive:
+        progress.phase("ask other nodes whether it answers on the fabric", [name])
+        evidence = _of_fabric(rack, evidence, peer, collector)
     return replace(evidence, sources=tuple(collector.sources))
 
 
@@ -173,6 +189,10 @@ def _seconds(text: str, otherwise: float) -> float:
     except ValueError:
         return otherwise
     return found if math.isfinite(found) else otherwise
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
 
 
 def _of_node(name: str, own: _Answers, collector: _Collector) -> Evidence:
@@ -218,7 +238,6 @@ def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector
     unread = "; ".join(f"{part}: {reason}" for part, reason in (found["unread"] or {}).items())
     began = next((at for boot, at in _began(own.texts.get(EARLIER, "")) if boot == found["before"]), None)
     stopped = parse.moment(marker["time"]) if marker else None
-    feeding = found.get("feeding")
     evidence = replace(
         evidence,
         ended=found["before"] and str(found["before"]),
@@ -226,8 +245,12 @@ def _of_boot(evidence: Evidence, found: dict[str, Any], own: _Answers, collector
         clean_stop=CleanStop(_by_operator(stopped, own.earlier_skew), marker["target"]) if marker else None,
         lines=_shifted(lines, own.earlier_skew),
         records=records,
+        earlier_records=tuple(map(str, found.get("earlier") or ())),
         firmware=firmware,
-        feeding=float(feeding) if isinstance(feeding, int | float) else None,
+        hardware=tuple(map(str, found.get("hardware") or ())),
+        feeding=_number(found.get("feeding")),
+        shutdown_limit=_number(found.get("shutdown_limit")),
+        pause_limit=_number(found.get("pause_limit")),
         disk=parse.disk_counters(found),
     )
     detail = f"{len(lines)} lines, {len(records)} records of a panic, {'a' if marker else 'no'} mark of a shutdown"
@@ -257,6 +280,10 @@ def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str,
         (collector.read if count else collector.absent)(f"remote journal{where}", f"{count} lines{note}")
     if node_skew is None and own.gone:
         node_skew = 0.0
+    at_end = _skew_at_the_end(evidence, other)
+    if own.earlier_skew is not None and at_end is not None and abs(at_end - own.earlier_skew) > CLOCK_SECONDS:
+        collector.read(f"clock of the boot that ended{where}", "by the stamp of its last sample", at_end)
+        evidence, node_skew = _corrected(evidence, at_end - own.earlier_skew), at_end
     ended, unset = evidence.ended, _boots_without_clock(remote, samples) - {evidence.boot or ""}
     samples = tuple(one for one in samples if one.time >= parse.CLOCK_SET)
     if ended is None and unset:
@@ -285,7 +312,52 @@ def _of_receiver(evidence: Evidence, own: _Answers, other: _Answers, where: str,
         samples=kept,
         clocks_unknown=unknown,
     )
+    evidence = _without_impossible_times(evidence, collector)
     return replace(evidence, lines=(*evidence.lines, *_of_the_end(evidence, console)))
+
+
+def _skew_at_the_end(evidence: Evidence, other: _Answers) -> float | None:
+    """Return the skew of the node's clock at the end of the boot that ended, by the stamp of the receiver of its
+    last sample; None: unknown.
+    """
+    for line in other.texts.get(PEER_ENDS, "").splitlines():
+        boot, _, times = line.partition(" ")
+        sent, received = (_seconds(time, math.nan) for time in times.partition(" ")[::2])
+        if boot == evidence.ended and other.skew is not None and math.isfinite(sent) and math.isfinite(received):
+            return sent - received + other.skew
+    return None
+
+
+def _corrected(evidence: Evidence, later: float) -> Evidence:
+    """Return the evidence with the times of the node moved back by so many seconds."""
+    mark = evidence.clean_stop
+    return replace(
+        evidence,
+        lines=_shifted(evidence.lines, later),
+        ended_began=_by_operator(evidence.ended_began, later),
+        clean_stop=mark and replace(mark, time=_by_operator(mark.time, later)),
+    )
+
+
+def _without_impossible_times(evidence: Evidence, collector: _Collector) -> Evidence:
+    """Return the evidence without the times of the boot that ended, where it ended after the present one began.
+
+    Its clock was ahead then, by an unknown time. The present boot is dated by its uptime.
+    """
+    sign = evidence.last_sign
+    if not evidence.alive or evidence.began is None or sign is None or sign[0] <= evidence.began + CLOCK_SECONDS:
+        return evidence
+    text = f"its last sign of life is {sign[0] - evidence.began:.0f} s after the begin of the present one"
+    collector.unknown("clock of the boot that ended", f"{text}, so its times are not used")
+    mark = evidence.clean_stop
+    return replace(
+        evidence,
+        lines=_shifted(evidence.lines, None),
+        samples=(),
+        ended_began=None,
+        clean_stop=mark and replace(mark, time=None),
+        clocks_unknown=(*evidence.clocks_unknown, f"{evidence.node} in the boot that ended"),
+    )
 
 
 def _boots_without_clock(remote: Mapping[str, tuple[LogLine, ...]], samples: tuple[Sample, ...]) -> set[str]:
@@ -373,15 +445,22 @@ def _of_switch(rack: Rack, evidence: Evidence, name: str, collector: _Collector)
     legs = {leg.interface: leg.interface for leg, _ in rack.cabling.legs(name)}
     own = {leg.interface for leg, port in rack.cabling.legs(name) if port.node == evidence.node}
     look = SwitchChecks(rack, rack.switches[name])
+    counted: tuple[Row, ...] | None = None
+    recounted: tuple[Row, ...] | None = None
     try:
-        begin = time.time()
+        begin, monotonic = time.time(), time.monotonic()
         clock = look.ask(SWITCH_CLOCK)
         asked = (begin + time.time()) / 2
         now, skew = parse.switch_now(clock), parse.switch_skew(clock, asked)
+        if not evidence.alive:
+            counted = _or_none(lambda: look.ask(COUNTERS))
         since = asked - parse.switch_booted(look.ask(RESOURCE.sentence()))
         interfaces = look.ask(INTERFACES)
         log = _or_none(lambda: look.ask(LOG))
         links = look.links
+        if counted is not None:
+            time.sleep(max(0.0, monotonic + COUNTED_SECONDS - time.monotonic()))
+            recounted = _or_none(lambda: look.ask(COUNTERS))
     except (UnknownError, EvidenceError) as fault:
         collector.unknown(f"switch {name}", fault.reason if isinstance(fault, UnknownError) else str(fault))
         return evidence
@@ -402,12 +481,40 @@ def _of_switch(rack: Rack, evidence: Evidence, name: str, collector: _Collector)
         LegNow(leg, {"link-ok": True, "no-link": False}.get(links.get(leg, {}).get("status", "")))
         for leg in sorted(own)
     )
+    up = [leg.leg for leg in present if leg.up]
+    frames = {leg: parse.leg_frames(counted or (), recounted or (), leg) for leg in up}
     return replace(
         evidence,
+        life=(*evidence.life, *(f"the switch receives frames from {leg}" for leg, count in frames.items() if count)),
+        silent=(*evidence.silent, *(f"the switch receives no frame from {leg}" for leg in frames if frames[leg] == 0)),
         changes=(*evidence.changes, *mine),
         legs=(*evidence.legs, *present),
         other_downs={**evidence.other_downs, **downs},
     )
+
+
+def _of_fabric(rack: Rack, evidence: Evidence, first: Node | None, collector: _Collector) -> Evidence:
+    """Add whether a node that does not answer on its management link answers other nodes on the fabric."""
+    peers = dict.fromkeys(here.half.node for here, there in reachable(rack) if there.half.node == evidence.node)
+    order = sorted(peers, key=lambda peer: first is None or peer != first.name)[:ECHOING_PEERS]
+    for peer in order:
+        pairs = [(here, there) for here, there in reachable(rack, peer) if there.half.node == evidence.node]
+        with open_shells(rack, [peer], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
+            answers = _ask(shells[peer], {ECHOES: echoes((here.device, there.interface.ip) for here, there in pairs)})
+        source = f"fabric from {peer}"
+        text = collector.text(source, answers, ECHOES, "it has no fabric")
+        ends = dict(line.split(" ", 1) for line in (text or "").splitlines() if " " in line)
+        found = [address for address, status in ends.items() if status == "0"]
+        if found:
+            said = f"{', '.join(found)} {'answers' if len(found) == 1 else 'answer'}"
+            collector.read(source, said)
+            return replace(evidence, life=(*evidence.life, f"{said} {peer} on the fabric"))
+        if ends and set(ends.values()) == {"1"}:
+            collector.read(source, f"no answer of {', '.join(ends)}")
+            evidence = replace(evidence, silent=(*evidence.silent, f"{peer} gets no answer of {', '.join(ends)}"))
+        elif text is not None:
+            collector.unknown(source, "ping could not be sent to each address")
+    return evidence
 
 
 def _or_none(ask: Callable[[], tuple[Row, ...]]) -> tuple[Row, ...] | None:

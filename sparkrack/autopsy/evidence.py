@@ -37,6 +37,13 @@ class LogLine:
     program: str
     text: str
 
+    @property
+    def of_a_program(self) -> bool:
+        """Whether a program other than systemd wrote it, by itself; not what another one says of it, as netconsole."""
+        return self.source in ("journal", "remote journal") and not self.program.startswith(
+            ("kernel", "audit", "systemd", "/dev/kmsg")
+        )
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -106,10 +113,14 @@ class Evidence:
     """Everything about the end of one boot of a node.
 
     alive: the node answers now. boot, began: its present boot, and the time of that. ended, ended_began: the boot that
-    ended, and the time when it began. feeding: seconds after which the watchdog acts; 0: systemd feeds none.
-    firmware: what this boot reports about a reset by the watchdog. other_downs: when legs of other nodes lost their
-    link, by the name of the node. clocks_unknown: hosts that answer, and not what their clock shows: the times that
-    they wrote are unknown.
+    ended, and the time when it began. earlier_records: names of records of panics of a boot before the one that ended.
+    feeding: seconds after which the watchdog acts; 0: systemd feeds none. shutdown_limit: the same while it shuts down.
+    pause_limit: the most seconds between a shutdown and the next boot that show no other boot between them.
+    firmware: what this boot reports about a reset by the watchdog; hardware: about errors of the hardware before it.
+    life: signs that a node which does not answer is alive, by other wires than its management link; silent: wires that
+    were asked, and have none. forgeable: sources into which any program, or any host of the network, can write.
+    other_downs: when legs of other nodes lost their link, by the name of the node. clocks_unknown: hosts that answer,
+    and not what their clock shows: the times that they wrote are unknown.
     """
 
     node: str
@@ -122,12 +133,19 @@ class Evidence:
     clean_stop: CleanStop | None = None
     lines: tuple[LogLine, ...] = ()
     records: tuple[str, ...] = ()
+    earlier_records: tuple[str, ...] = ()
     firmware: tuple[str, ...] = ()
+    hardware: tuple[str, ...] = ()
+    forgeable: frozenset[str] = frozenset({"netconsole"})
     feeding: float | None = None
+    shutdown_limit: float | None = None
+    pause_limit: float | None = None
     disk: DiskCounters | None = None
     samples: tuple[Sample, ...] = ()
     changes: tuple[LinkChange, ...] = ()
     legs: tuple[LegNow, ...] = ()
+    life: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
     other_downs: dict[str, float] = field(default_factory=dict)
     clocks_unknown: tuple[str, ...] = ()
     sources: tuple[EvidenceSource, ...] = ()
@@ -139,4 +157,14 @@ class Evidence:
         signs += [(sample.time, "samples") for sample in self.samples]
         if self.clean_stop and self.clean_stop.time is not None:
             signs.append((self.clean_stop.time, "mark of the shutdown"))
+        return max(signs, default=None)
+
+    @property
+    def last_activity(self) -> tuple[float, str] | None:
+        """The time of the last sign that programs ran in the boot that ended, and its source; None: there is none.
+
+        The kernel and systemd write on after a panic or the end of all services; a program does not.
+        """
+        signs = [(sample.time, "samples") for sample in self.samples]
+        signs += [(line.time, line.source) for line in self.lines if line.time is not None and line.of_a_program]
         return max(signs, default=None)

@@ -24,8 +24,10 @@ LINE_CHARACTERS = 2000
 _BOOT = re.compile(r"[0-9a-f]{32}")
 _LINK = re.compile(r"(?P<name>\S+) link (?P<change>up|down)\b")
 _STAMP = re.compile(r"(?P<stamp>\d{4}-\d\d-\d\dT\S+|\d{9,}(?:\.\d+)?)\s+(?P<text>.*)")
-_EXTENDED = re.compile(r"\d+,\d+,\d+,[^;]*;")
+_EXTENDED = re.compile(r"(?P<priority>\d{1,4}),\d+,\d+,[^;]*;")
 """The head of a line of netconsole's extended form: priority, number, microseconds, flags."""
+FACILITY = 8
+"""A priority below this is of the kernel: the facility is the priority divided by it."""
 
 
 class EvidenceError(ValueError):
@@ -113,12 +115,18 @@ def journal(text: str, source: str) -> dict[str, tuple[LogLine, ...]]:
 
 
 def _program(entry: Mapping[str, Any]) -> str:
-    """Return what wrote an entry, as boot_evidence.py does: each program chooses its SYSLOG_IDENTIFIER."""
+    """Return what wrote an entry, as boot_evidence.py does: each program chooses its SYSLOG_IDENTIFIER, and what one
+    writes to /dev/kmsg never has the facility of the kernel, 0.
+    """
     name = str(entry.get("SYSLOG_IDENTIFIER") or entry.get("_COMM") or entry.get("_TRANSPORT") or "?")
-    trusted = entry.get("_TRANSPORT") == "kernel" or (name == "systemd" and entry.get("_PID") == "1")
-    if name not in ("kernel", "systemd") or trusted:
+    from_kmsg = entry.get("_TRANSPORT") == "kernel"
+    if from_kmsg and entry.get("SYSLOG_FACILITY") == "0":
+        return "kernel"
+    if name == "systemd" and entry.get("_PID") == "1" and not from_kmsg:
         return name
-    return f"{entry.get('_COMM') or '?'}, as {name}"
+    if name in ("kernel", "systemd"):
+        return f"{'/dev/kmsg' if from_kmsg else entry.get('_COMM') or '?'}, as {name}"
+    return name
 
 
 def _message(value: Any) -> str:
@@ -185,13 +193,18 @@ def hangs(text: str) -> tuple[UnitHang, ...]:
 
 
 def netconsole(text: str) -> tuple[LogLine, ...]:
-    """Parse a log of netconsole, each line with the receiver's stamp: seconds since 1970, or ISO 8601."""
+    """Parse a log of netconsole, each line with the receiver's stamp: seconds since 1970, or ISO 8601.
+
+    What a program writes to /dev/kmsg is sent as well, with its own facility.
+    """
     lines = []
     for line in filter(None, text.split("\n")):
         match = _STAMP.match(line)
         at = _stamp(match["stamp"]) if match else None
         words = match["text"] if match and at is not None else line
-        lines.append(LogLine(at, "netconsole", "kernel", _shortened(_EXTENDED.sub("", words, count=1))))
+        head = _EXTENDED.match(words)
+        program = "/dev/kmsg, as kernel" if head and int(head["priority"]) >= FACILITY else "kernel"
+        lines.append(LogLine(at, "netconsole", program, _shortened(words[head.end() :] if head else words)))
     return tuple(lines)
 
 
@@ -251,6 +264,19 @@ def link_changes(
         if leg and at is not None and not known:
             changes.append(LinkChange(leg, asked - at, up=False, logged=False))
     return tuple(sorted(changes, key=lambda change: change.time))
+
+
+def leg_frames(before: Iterable[Row], after: Iterable[Row], leg: str) -> int | None:
+    """Return how many frames the switch received from a leg between two readings of its counters; None: unknown.
+
+    A ConnectX-7 whose node stands still may go on to send pause frames, which do not count.
+    """
+    first, second = ([row for row in rows if row.get("default-name") == leg] for rows in (before, after))
+    try:
+        frames, pauses = (int(second[0][name]) - int(first[0][name]) for name in ("rx-packet", "rx-pause"))
+    except (IndexError, KeyError, ValueError):
+        return None
+    return None if min(frames, pauses) < 0 else 0 if frames == pauses else frames
 
 
 def _ago(text: str, now: datetime) -> float | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Address
 from shlex import quote
 
 from roles.blackbox.boot_evidence import BOOTS, FOLDER
@@ -19,7 +20,8 @@ CLOCK, BOOT, BEGAN, EVIDENCE, EARLIER, JOURNAL, RING = (
 HANGS = "hangs"
 HANG_BYTES = 400000
 """Bytes of what the units of a node have left about their latest hang, a line for each unit."""
-REMOTE, CONSOLE, PEER_RING, PEER_TIME = "remote", "console", "peer-ring", "peer-time"
+REMOTE, CONSOLE, PEER_RING, PEER_TIME, PEER_ENDS = "remote", "console", "peer-ring", "peer-time", "peer-ends"
+ECHOES = "echoes"
 ABSENT = 7
 """Exit status of a question about something that is not there."""
 _ID = "$(tr -d - < /proc/sys/kernel/random/boot_id)"
@@ -63,8 +65,21 @@ def of_receiver(node: str, boot: str | None) -> Mapping[str, str]:
         CONSOLE: f"[ -e {quote(console)} ] || exit {ABSENT}; tail -n {LINES} {quote(console)}",
         PEER_RING: f"[ -e {quote(ring)} ] && [ -e {RECORDER} ] || exit {ABSENT}; "
         f"/usr/bin/python3 -I {RECORDER} dump {quote(ring)} | tail -n {SAMPLES}",
+        PEER_ENDS: f"f={quote(ring.removesuffix('ring') + 'ends')}; [ -e $f ] || exit {ABSENT}; cat $f",
         PEER_TIME: f"[ -e {quote(ring)} ] || exit {ABSENT}; stat -c %.Y {quote(ring)}",
     }
+
+
+def echoes(pairs: Iterable[tuple[str, IPv4Address]]) -> str:
+    """Return shell text that sends pings from interfaces to addresses, all at once.
+
+    It prints a line for each: the address, and how ping ended (0: an answer, 1: none, another: it was not sent).
+    """
+    lines = [
+        f"{{ ping -q -n -c 3 -i 0.3 -W 1 -I {quote(device)} {address} > /dev/null 2>&1; echo {address} $?; }} &"
+        for device, address in pairs
+    ]
+    return "\n".join((*lines, "wait"))
 
 
 FILES: Mapping[str, str] = {

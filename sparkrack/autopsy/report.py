@@ -36,7 +36,7 @@ def report_of(rack: Rack, evidence: Evidence) -> AutopsyReport:
         signs=tuple(map(_sign, verdict.signs)),
         against=tuple(map(_sign, verdict.against)),
         remarks=remarks(evidence),
-        units=() if verdict.cause is Cause.PLANNED else units_after(rack, evidence.node),
+        units=() if verdict.cause is Cause.PLANNED or verdict.may_be_alive else units_after(rack, evidence.node),
         sources=tuple(
             SourceReport(name=one.name, state=one.state, detail=scrub(one.detail), skew=one.skew)
             for one in evidence.sources

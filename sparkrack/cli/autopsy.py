@@ -38,8 +38,9 @@ def autopsy(node: str, rack: Path, collect: Path | None, as_json: bool, quiet: b
       sparkrack autopsy spark3 --collect .
       sparkrack autopsy spark3 --json | jq -r '.verdict, .reason'
 
-    It asks the node if it answers, the node that receives its records, and the switch, and works while the node is
-    dead. A source that is missing is named. The times are those of this machine; the difference of each clock is shown.
+    It asks the node if it answers, the node that receives its records, and the switch; of a node that does not answer
+    other nodes, too, over the fabric. It works while the node is dead. A source that is missing is named. The times are
+    those of this machine; the difference of each clock is shown.
 
     Exit 0 when the end was planned, 2 when it was not, 1 when the cause is unknown.
     """

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.emulator.switch_runs import Workdir, waits_for
-from tests.unit.autopsy.nodes import Nodes, entry
+from tests.unit.autopsy.nodes import Nodes, entry, sample
 from tests.unit.cli.runs import forked
 
 LEG = ("qsfp56-dd-1", 1)
@@ -34,6 +34,23 @@ def autopsy(workdir: Workdir, nodes: Nodes) -> dict[str, Any]:
     assert "Traceback" not in ended.text
     found: dict[str, Any] = json.loads(ended.stdout)
     return found
+
+
+def test_a_leg_that_carries_frames_is_that_of_a_node_that_may_be_alive(workdir: Workdir, nodes: Nodes) -> None:
+    """Its samples stopped ten minutes ago and ssh does not answer, as with a management link that is down."""
+    assert workdir.run("-y").code == 0
+    leg = "-".join(map(str, LEG))
+    waits_for(lambda: workdir.emulator.links()[leg] == "link-ok")
+    nodes.die("spark1")
+    at = time.time() - 600
+    os.utime(nodes.write("spark2", "peers/spark1.ring", f"{sample(at)}\n"), (at, at))
+    found = autopsy(workdir, nodes)
+    assert found["verdict"] == "unknown"
+    assert f"the switch receives frames from {leg}: it may be alive" in found["reason"]
+    workdir.emulator.control({"op": "quiet"})
+    found = autopsy(workdir, nodes)
+    assert (found["verdict"], found["confidence"]) == ("freeze", "medium"), found["reason"]
+    assert f"the switch receives no frame from {leg}" in found["reason"]
 
 
 def test_the_leg_of_a_dead_node(workdir: Workdir, nodes: Nodes) -> None:

@@ -117,17 +117,21 @@ def test_a_node_that_is_killed_while_it_writes(rack: VirtualRack, file: Path) ->
 
 
 def test_a_node_that_stands_still_keeps_its_link(rack: VirtualRack, file: Path) -> None:
-    """Its kernel is stopped with its power on: no sample, and a link that is up."""
+    """Its kernel is stopped with its power on: no sample, a link that is up, no frame, and no answer on the fabric."""
     streams(rack, file)
     found = black_box.pids(rack, NODE)
     rack.run("kill", "-STOP", *map(str, found))
+    rack.control({"op": "quiet"})  # else the emulated switch counts frames of each leg that has a link
     try:
         time.sleep(75)  # a standstill is one after 60 s
         still = black_box.autopsy(rack, file, NODE)
     finally:
+        rack.control({"op": "quiet", "quiet": False})
         rack.run("kill", "-CONT", *map(str, [pid for pid in found if alive(pid)]))
     assert (still["verdict"], still["alive"]) == ("freeze", False), still
     assert f"{LEG} has a link" in still["reason"]
+    assert f"the switch receives no frame from {LEG}" in still["reason"]
+    assert f"{SERVER} gets no answer of" in still["reason"]
 
 
 def test_a_server_that_dies(rack: VirtualRack, file: Path) -> None:

@@ -1,23 +1,36 @@
 #!/usr/bin/python3
 """Evidence about the end of the boot before this one.
 
+    boot_evidence.py begin      before all services: write that this boot began
     boot_evidence.py mark       at the end of a shutdown: write that this boot ended in order
     boot_evidence.py collect    early after a boot: write boots/BOOT/evidence.json, and keep the last 20
 
-`mark` runs as the ExecStop= of a unit that systemd stops after all services. It writes nothing unless systemd is
-stopping: a unit that is stopped by hand is no shutdown. `collect` writes what it finds and judges nothing. A value that
-cannot be read is null, and `unread` has the reason.
+`begin` and `mark` run as the ExecStart= and ExecStop= of a unit that systemd starts before all services and stops after
+them. `begin` adds the boot to boots.json, which no age limits: the boot before is the one in front of it there, also
+when that boot left no journal, and a record of a panic belongs to the boot before the first one that saw it. `mark`
+writes nothing unless systemd is stopping: a unit that is stopped by hand is not a shutdown, and neither is a soft
+reboot, which keeps the boot. `collect` writes what it finds. A value that cannot be read is null, and `unread` has the
+reason.
 
 Standard library only, Python 3.10 or later. Fields of evidence.json (times are seconds since 1970, by this machine):
 
     schema        "sparkrack.boot-evidence/1"
     boot          ID of this boot, 32 hexadecimal digits; began: its time; made: the time of the collection
-    before        ID of the boot before, by the journal or the mark; null: unknown
+    before        ID of the boot before, by boots.json, the journal or the mark; null: unknown
+    clean         whether the boot before ended with a shutdown, and nothing says otherwise: its mark, or the last
+                  words of systemd in its journal, with no program that wrote later, no record of a panic, no reset by
+                  a watchdog, and at most `pause_limit` seconds before this boot unless it was for a power-off;
+                  null: nothing is known of it
+    pause_limit   the most seconds between a shutdown and this boot that show no other boot between them: what is usual
+                  on this node and half of it more, at most 300
     marker        {"boot", "time", "target"}: the mark of the boot before; null: there is none
     journal       {"first", "last", "lines": [{"time", "source", "text"}]}: its end, and earlier lines that matter
-    pstore        [{"name", "time", "sha256", "text"}]: records of a panic that were archived since the boot before
+    pstore        [{"name", "time", "sha256", "text"}]: records of the boot before, which this boot was the first to see
+    earlier       names of records that the boot before was the first to see; it collected no evidence
     watchdogs     [{"name", "identity", "bootstatus", "timeout"}]; kernel: lines of this boot about a reset by one
-    feeding       seconds after which systemd has the watchdog reset this node; 0: it feeds none
+    hardware      lines of this boot about errors of the hardware before it, as the firmware reports them
+    feeding       seconds after which systemd has the watchdog reset this node; 0: it feeds none; shutdown_limit: the
+                  same for a shutdown
     bert          {"sha256", "words"}: the error record of the firmware, stored as bert.bin; null: there is none
     nvme          {device: {"unsafe_shutdowns", "power_cycles"}}; nvme_before: the same at the boot before
     unread        {part: reason}
@@ -31,6 +44,7 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -43,6 +57,9 @@ SCHEMA = "sparkrack.boot-evidence/1"
 FOLDER = "/var/lib/sparkrack/blackbox"
 ARCHIVE = "/var/lib/systemd/pstore"
 MARKER = "clean-stop.json"
+BOOTS = "boots.json"
+KEPT_NAMES = 1000
+"""Boots whose ID and time are kept."""
 KEPT = 20
 """Boots whose evidence is kept."""
 LAST_LINES = 2000
@@ -60,6 +77,32 @@ MATTERS = re.compile(
     r"|Hardware Error|The system will|Reached target .*(?:[Rr]eboot|[Pp]ower|[Hh]alt|[Ss]hutdown)|Shutting down"
 )
 RESET = re.compile(r"System reset by WDT|reset by (?:the )?watchdog", re.IGNORECASE)
+HARDWARE = re.compile(r"BERT: (?:Error|\[Hardware)|\[Hardware Error\]")
+"""A line of BERT, the firmware's record of errors before this boot. An error of this boot has a number before it."""
+HARDWARE_LINES = 40
+CARDRESET = 32
+"""Bit of bootstatus: the watchdog reset the machine (linux/watchdog.h)."""
+SHUT_DOWN = re.compile(
+    r"Reached target .*(?<!soft-)(reboot|poweroff|power-off|halt|kexec)\.target|^Shutting down\.$", re.I
+)
+SHUT_DOWN_LINES = 60
+"""Lines of the end of a journal in which the end of a shutdown is looked for."""
+LIVES_ON_SECONDS = 10.0
+"""A program that writes so much later than a shutdown shows that the boot went on."""
+POST_SECONDS = 300.0
+"""Seconds that the firmware of a GB10 may take from a reset to the kernel, where it is unknown what this one takes."""
+USUAL_PAUSES = 9
+"""Pauses between a shutdown and the next boot, the last ones, of which the middle one is the usual one."""
+LEAST_PAUSES = 3
+"""So many are needed to know it."""
+PAUSE_FACTOR, PAUSE_SECONDS = 1.5, 30.0
+"""What a pause may take more than usual: a boot that dies at once makes it twice as long."""
+CLOCK_SECONDS = 5.0
+"""Seconds by which the clock may step back over a reboot."""
+LAST_WORDS = ("kernel", "audit", "systemd", "/dev/kmsg")
+"""Who writes on after all services have ended."""
+STAYS_OFF = ("poweroff", "power-off", "halt")
+"""Ends of a boot after which the next one may begin at any time."""
 SPANS = {"h": 3600.0, "min": 60.0, "s": 1.0, "ms": 0.001}
 
 
@@ -93,10 +136,81 @@ class Evidence:
             print("systemd is not stopping: no mark is written")
             return
         jobs = run("systemctl", "list-jobs", "--no-legend", "--plain")
-        targets = re.findall(r"\b(reboot|poweroff|halt|kexec|soft-reboot)\.target\b", jobs)
+        targets = re.findall(r"\b(soft-reboot|reboot|poweroff|halt|kexec)\.target\b", jobs)
+        if targets[:1] == ["soft-reboot"]:
+            print("a soft reboot keeps this boot: no mark is written")
+            return
         mark = {"boot": self.boot, "time": time.time(), "target": targets[0] if targets else None}
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o750)
         write(self.folder / MARKER, json.dumps(mark).encode() + b"\n")
+
+    def begin(self) -> dict[str, Any]:
+        """Write that this boot began, and return all that is known of boots; a second call adds what is new.
+
+        A mark of this boot goes: it goes on. Raises UnreadError.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o750)
+        log, earlier = self.log(), evidences(self.folder / "boots")
+        boots = (
+            log["boots"]
+            if log
+            else [
+                {"boot": one["boot"], "began": one["began"], "pause": 0.0}
+                for one in earlier
+                if isinstance(one.get("boot"), str) and isinstance(one.get("began"), float)
+            ]
+        )
+        if self.boot not in [one["boot"] for one in boots]:
+            boots = [*boots, {"boot": self.boot, "began": time.time(), "pause": 0.0}]
+        known: dict[str, str | None] = log["records"] if log else {}
+        # The first call ever: what earlier evidence has is old, and without any what was archived before this boot.
+        seen = {name for one in earlier if one.get("boot") != self.boot for name in record_names(one)}
+        archived = self.archived()
+        since = 0.0 if log or earlier or not archived else self.began()
+        records = {
+            name: known.get(name, self.boot if log or (name not in seen and at >= since) else None)
+            for name, at in archived.items()
+        }
+        found = {"boots": boots[-KEPT_NAMES:], "records": records}
+        if found != log:
+            write(self.folder / BOOTS, json.dumps(found).encode() + b"\n")
+        try:
+            mark = self.marker()
+        except UnreadError:
+            mark = None  # `collect` reports it
+        if mark and mark["boot"] == self.boot:
+            (self.folder / MARKER).unlink()
+        return found
+
+    def log(self) -> dict[str, Any] | None:
+        """Return the boots in their order, and the boot that was the first to see each record; None without a log."""
+        try:
+            found = json.loads((self.folder / BOOTS).read_bytes())
+            boots = [
+                {"boot": str(one["boot"]), "began": float(one["began"]), "pause": float(one.get("pause", 0))}
+                for one in found["boots"]
+            ]
+            records = {str(name): boot if isinstance(boot, str) else None for name, boot in found["records"].items()}
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UnreadError(f"{self.folder / BOOTS}: {error.strerror}") from None
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            self.unread["boots"] = f"{self.folder / BOOTS}: is not what `begin` writes; it begins anew"
+            return None
+        return {"boots": boots, "records": records}
+
+    def archived(self) -> dict[str, float]:
+        """Return the names of the records in the archive of pstore, and their times."""
+        archive, found = self.place(ARCHIVE), {}
+        for path in sorted([*archive.rglob("dmesg.txt"), *archive.rglob("dmesg-*.enc.z")]):
+            name = str(path.relative_to(archive))
+            try:
+                if path.is_file():
+                    found[name] = path.stat().st_mtime
+            except OSError as error:
+                raise UnreadError(f"{ARCHIVE}/{name}: {error.strerror}") from None
+        return found
 
     def collect(self) -> None:
         """Write the evidence, and remove that of old boots. A second call in the same boot replaces nothing."""
@@ -119,26 +233,43 @@ class Evidence:
         began = part("began", self.began)
         marker = part("marker", self.marker)
         journal = part("journal", self.journal)
-        before = (journal or {}).pop("boot", None) or (marker or {}).get("boot")
-        seen = {name for one in earlier for name in record_names(one)}
-        since = 0.0 if earlier else began or time.time()
+        log = part("boots", self.begin)
+        order = log["boots"] if log else []
+        before = self.boot_before(order, journal) or (marker or {}).get("boot")
+        if journal and journal.pop("boot") != before:
+            self.unread["journal"] = f"it ends with a boot that is older than boot {before}, which ended last"
+            journal = None
+        reset, hardware = part("kernel", self.kernel) or (None, None)
+        is_known = any(one["boot"] == before for one in order)
+        unseen = is_known and not (boots / str(before) / "evidence.json").exists()
         found = {
             "schema": SCHEMA,
             "boot": self.boot,
             "began": began,
             "made": time.time(),
             "before": before,
+            "clean": None,
+            "pause_limit": pause_limit([one["pause"] for one in order if one["pause"] > 0]),
             "marker": marker if marker and before == marker["boot"] else None,
             "journal": journal,
-            "pstore": part("pstore", lambda: self.pstore(seen, since)),
+            "pstore": part("pstore", lambda: self.pstore(first_seen(log, self.boot))) if log else None,
+            "earlier": first_seen(log, before) if unseen else [],
             "watchdogs": part("watchdogs", self.watchdogs),
-            "kernel": part("kernel", self.kernel),
-            "feeding": part("feeding", feeding),
+            "kernel": reset,
+            "hardware": hardware,
+            "feeding": part("feeding", lambda: limit("RuntimeWatchdogUSec")),
+            "shutdown_limit": part("shutdown_limit", lambda: limit("RebootWatchdogUSec")),
             "bert": part("bert", lambda: self.bert(own)),
             "nvme": part("nvme", self.nvme),
             "nvme_before": latest.get("nvme") if latest.get("boot") == before else None,
             "unread": self.unread,
         }
+        if before or earlier:
+            pause = pause_after_shutdown(found)
+            found["clean"] = pause is not None and pause <= found["pause_limit"]
+            if pause and log:
+                boots_now = [{**one, "pause": pause} if one["boot"] == self.boot else one for one in order]
+                write(self.folder / BOOTS, json.dumps({**log, "boots": boots_now}).encode() + b"\n")
         write(own / "evidence.json", json.dumps(found, indent=1).encode() + b"\n")
         (self.folder / MARKER).unlink(missing_ok=True)
         for old in sorted(boots.iterdir(), key=lambda folder: folder.stat().st_mtime)[:-KEPT]:
@@ -166,6 +297,16 @@ class Evidence:
             raise UnreadError(f"{self.folder / MARKER}: has no boot ID")
         return {"boot": boot, "time": when, "target": target if isinstance(target, str) else None}
 
+    def boot_before(self, boots: list[dict[str, Any]], journal: dict[str, Any] | None) -> str | None:
+        """Return the boot before this one: the last one that wrote that it began, or that of the journal when it is
+        newer, because it did not come so far; None where neither is known.
+        """
+        before: dict[str, Any] = next((one for one in reversed(boots) if one["boot"] != self.boot), {})
+        if not journal or (before and journal["last"] <= before["began"]):
+            return before.get("boot")
+        is_known = any(one["boot"] == journal["boot"] for one in boots)
+        return before.get("boot") if is_known else str(journal["boot"])
+
     def journal(self) -> dict[str, Any]:
         """Return the end of the journal of the boot before."""
         output = run("journalctl", "--boot=-1", "--output=json", f"--lines={LAST_LINES}", "--quiet", "--no-pager")
@@ -184,21 +325,19 @@ class Evidence:
             "lines": [*early, *lines[-KEPT_LINES:]],
         }
 
-    def pstore(self, seen: set[str], since: float) -> list[dict[str, Any]]:
-        """Return the records in the archive that no boot has seen, and that are not older than `since`.
+    def pstore(self, names: list[str]) -> list[dict[str, Any]]:
+        """Return these records of the archive.
 
         What the kernel could not decompress is archived as it was, and may be damaged.
         """
         archive = self.place(ARCHIVE)
         found = []
-        for path in sorted([*archive.rglob("dmesg.txt"), *archive.rglob("dmesg-*.enc.z")]):
-            name = str(path.relative_to(archive))
+        for name in names:
+            path = archive / name
             try:
                 stat, content = path.stat(), path.read_bytes()
             except OSError as error:
                 raise UnreadError(f"{ARCHIVE}/{name}: {error.strerror}") from None
-            if name in seen or stat.st_mtime < since or not path.is_file():
-                continue
             text = inflated(content) if path.suffix == ".z" else content[-RECORD_BYTES:]
             if path.suffix == ".z" and not text:
                 self.unread["pstore"] = f"{ARCHIVE}/{name}: is compressed, and cannot be decompressed"
@@ -226,10 +365,13 @@ class Evidence:
             found.append(values)
         return found
 
-    def kernel(self) -> list[str]:
-        """Return the lines of the kernel in this boot that tell of a reset by a watchdog."""
-        output = run("journalctl", "--boot=0", "--dmesg", "--output=cat", "--quiet", "--no-pager")
-        return [line[:LINE_CHARACTERS] for line in output.splitlines() if RESET.search(line)]
+    def kernel(self) -> tuple[list[str], list[str]]:
+        """Return the lines of the kernel in this boot about a reset by a watchdog, and about errors of the hardware."""
+        # --facility: what a program writes to /dev/kmsg has another one, always.
+        words = ("--boot=0", "--dmesg", "--facility=kern", "--output=cat", "--quiet", "--no-pager")
+        lines = [line[:LINE_CHARACTERS] for line in run("journalctl", *words).splitlines()]
+        hardware = [line for line in lines if HARDWARE.match(line)][:HARDWARE_LINES]
+        return [line for line in lines if RESET.search(line)], hardware
 
     def bert(self, own: Path) -> dict[str, Any] | None:
         """Return the hash and the 32-bit words of the firmware's error record, and store it raw; None without one."""
@@ -280,12 +422,20 @@ def entry_of(line: str) -> dict[str, Any] | None:
 
 
 def source_of(entry: dict[str, Any]) -> str:
-    """Return what wrote an entry. Each program chooses its SYSLOG_IDENTIFIER; only root writes to the kernel's log."""
+    """Return what wrote an entry: `kernel` and `systemd` only where no program can have written it.
+
+    Each program chooses its SYSLOG_IDENTIFIER. What root writes to /dev/kmsg has the transport of the kernel, and never
+    its facility, 0 (kernel/printk/printk.c, devkmsg_write).
+    """
     name = str(entry.get("SYSLOG_IDENTIFIER") or entry.get("_COMM") or entry.get("_TRANSPORT") or "?")
-    trusted = entry.get("_TRANSPORT") == "kernel" or (name == "systemd" and entry.get("_PID") == "1")
-    if name not in ("kernel", "systemd") or trusted:
+    from_kmsg = entry.get("_TRANSPORT") == "kernel"
+    if from_kmsg and entry.get("SYSLOG_FACILITY") == "0":
+        return "kernel"
+    if name == "systemd" and entry.get("_PID") == "1" and not from_kmsg:
         return name
-    return f"{entry.get('_COMM') or '?'}, as {name}"
+    if name in ("kernel", "systemd"):
+        return f"{'/dev/kmsg' if from_kmsg else entry.get('_COMM') or '?'}, as {name}"
+    return name
 
 
 def message_of(value: Any) -> str:
@@ -313,14 +463,14 @@ def inflated(content: bytes) -> bytes:
     return found[:RECORD_BYTES]
 
 
-def feeding() -> float:
-    """Return the seconds after which systemd has the hardware reset this node; 0: it feeds no watchdog."""
-    shown = run("systemctl", "show", "--property=RuntimeWatchdogUSec", "--value").strip()
+def limit(name: str) -> float:
+    """Return the seconds after which systemd has the hardware reset this node; 0: it feeds no watchdog then."""
+    shown = run("systemctl", "show", f"--property={name}", "--value").strip()
     if shown == "0" or shown == "infinity":
         return 0.0
     spans = re.findall(r"([0-9]+)(min|ms|h|s)", shown)
     if not spans:
-        raise UnreadError(f"RuntimeWatchdogUSec of systemd: {shown[:40]!r}")
+        raise UnreadError(f"{name} of systemd: {shown[:40]!r}")
     return sum(int(number) * SPANS[unit] for number, unit in spans)
 
 
@@ -341,6 +491,48 @@ def run(*command: str, codes: tuple[int, ...] | None = (0,)) -> str:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or [f"exit {done.returncode}"]
         raise UnreadError(f"{command[0]}: {lines[-1][:200]}")
     return done.stdout.decode(errors="replace")
+
+
+def pause_limit(pauses: list[float]) -> float:
+    """Return the most seconds between a shutdown and this boot that show no other boot between them."""
+    if len(pauses) < LEAST_PAUSES:
+        return POST_SECONDS
+    return min(POST_SECONDS, PAUSE_FACTOR * statistics.median(pauses[-USUAL_PAUSES:]) + PAUSE_SECONDS)
+
+
+def pause_after_shutdown(found: dict[str, Any]) -> float | None:
+    """Return the seconds between the shutdown of the boot before and this boot, 0 after one that lets the node stay
+    off; None where there was none, where anything says otherwise, and for more seconds than any firmware takes.
+    """
+    lines = (found["journal"] or {}).get("lines", [])
+    if marker := found["marker"]:
+        at, target = marker["time"], marker["target"]
+    else:
+        ends = [
+            (line["time"], match[1])
+            for line in lines[-SHUT_DOWN_LINES:]
+            if line["source"] == "systemd" and (match := SHUT_DOWN.search(line["text"]))
+        ]
+        if not ends:
+            return None
+        at, target = ends[0]
+    programs = (line for line in lines if not line["source"].startswith(LAST_WORDS))
+    lived_on = any(line["time"] > at + LIVES_ON_SECONDS for line in programs)
+    reset = any((one["bootstatus"] or 0) & CARDRESET for one in found["watchdogs"] or ())
+    # Nothing that could not be read is taken for an end in order.
+    if lived_on or reset or found["kernel"] != [] or found["pstore"] != [] or found["began"] is None:
+        return None
+    pause = float(found["began"] - at)
+    if pause < -CLOCK_SECONDS:
+        return None
+    if str(target).lower() in STAYS_OFF:
+        return 0.0
+    return max(0.0, pause) if pause <= POST_SECONDS else None
+
+
+def first_seen(log: dict[str, Any], boot: str | None) -> list[str]:
+    """Return the names of the records that a boot was the first to see."""
+    return [name for name, first in log["records"].items() if first == boot and boot]
 
 
 def record_names(evidence: dict[str, Any]) -> set[str]:
@@ -380,14 +572,16 @@ def write(path: Path, content: bytes) -> None:
 
 
 def main() -> int:
-    """Run one of the two commands."""
+    """Run one of the commands."""
     parser = argparse.ArgumentParser(description="Evidence about the end of the boot before this one.")
-    parser.add_argument("command", choices=("mark", "collect"))
+    parser.add_argument("command", choices=("begin", "mark", "collect"))
     parser.add_argument("--root", default="", help="the folder that stands for /, for tests")
     given = parser.parse_args()
     try:
         evidence = Evidence(given.root)
-        if given.command == "mark":
+        if given.command == "begin":
+            evidence.begin()
+        elif given.command == "mark":
             evidence.mark()
         else:
             evidence.collect()

@@ -104,6 +104,8 @@ BACKLOG = 600
 """Records that wait for the network: 5 minutes at 2 samples a second, 600 KiB."""
 WAITING = 64
 """Records that wait for the disk."""
+KEPT_ENDS = 100
+"""Boots of a sender of which the receiver keeps when the last sample came."""
 GREETING = re.compile(rb"sparkrack-recorder 1 ([0-9]{1,20})\n")
 """What a receiver sends, once, when it accepts a node: the newest sequence that it has of this node."""
 NETWORK_LIMIT = 5.0
@@ -1067,11 +1069,27 @@ class Receiver:
                 if (found := decode(place)) is None or found.body.get("node") != name:
                     raise RecorderError(f"{name} sends what is no sample of it")
                 with self._lock:
+                    if ring.newest and ring.newest.boot != found.boot:
+                        self._end(ring, ring.newest)
                     ring.put(found.sequence, place)
                     ring.newest = found
             if whole:
                 ring.sync()
             rest = rest[whole:]
+
+    def _end(self, ring: Ring, last: Record) -> None:
+        """Keep when the last sample of a boot came, by the clock of this node: it shows how wrong the sender's was.
+
+        A line of NAME.ends: the boot, the time of the sample by its sender, and the time at which it was written here.
+        """
+        if not isinstance(sent := last.body.get("time"), int | float):
+            return
+        path = ring.path.with_suffix(".ends")
+        lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
+        new = path.with_name(f".{path.name}.new")
+        line = f"{last.boot} {sent} {ring.path.stat().st_mtime:.3f}"
+        new.write_text("".join(f"{one}\n" for one in (*lines, line)[-KEPT_ENDS:]), encoding="ascii")
+        new.replace(path)
 
     def _refuse(self, address: str, message: str) -> None:
         """Log it, at most once a minute for an address."""

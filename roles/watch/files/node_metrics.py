@@ -9,7 +9,7 @@ sparkrack_node_metrics_unread names it.
 
 Standard library only, Python 3.10 or later. Exit codes: 0 written, 1 not written; the reason is on stderr. Series:
 
-    sparkrack_boot_clean                    1: the boot before ended with a shutdown; 0: nothing shows that it did
+    sparkrack_boot_clean                    1: the boot before ended with a shutdown, and nothing says otherwise; else 0
     sparkrack_crash_records                 records of panics, by place: pstore (not archived), archive (by this boot)
     sparkrack_blackbox_armed                1 for a part of the black box that is active now
     sparkrack_journal_newest_timestamp_seconds, sparkrack_journal_received_timestamp_seconds (by sender)
@@ -66,9 +66,6 @@ RACE_FREE_TIMEOUT = 3
 """Seconds. That driver has this minimum of its timeout, or more, only while its action is 0."""
 FIRST_STAGE_FILES = ("/etc/modprobe.d/zz-sparkrack-watchdog.conf", "/etc/default/grub.d/zz-sparkrack-watchdog.cfg")
 """Where the role blackbox sets it."""
-SHUT_DOWN = re.compile(r"Reached target .*(?:reboot|poweroff|power-off|halt|kexec)\.target|^Shutting down\.$", re.I)
-LAST_LINES = 60
-"""Lines of the end of a journal in which the end of a shutdown is looked for."""
 JOURNAL_MAGIC, JOURNAL_TAIL = b"LPKSHHRH", 192
 """How a file of the journal begins, and where it has the time of its newest entry (8 bytes, in us)."""
 RECEIVED = re.compile(r"remote-([^@]+)(?:@.*)?\.journal")
@@ -187,14 +184,13 @@ class Node:
         yield armed("evidence", evidence is not None)
         if evidence is None:
             return
-        records = evidence.get("pstore")
+        records, earlier = evidence.get("pstore"), evidence.get("earlier")
         if isinstance(records, list):
-            yield Sample("sparkrack_crash_records", {"place": "archive"}, len(records))
-        if evidence.get("marker") or shut_down(evidence.get("journal")):
-            yield Sample("sparkrack_boot_clean", {}, 1)
+            count = len(records) + (len(earlier) if isinstance(earlier, list) else 0)
+            yield Sample("sparkrack_crash_records", {"place": "archive"}, count)
         # The first boot with evidence may know nothing of the one before: there was no unit that would mark its end.
-        elif evidence.get("before") or any(one.name != boot for one in self.place(f"{BLACKBOX}/boots").iterdir()):
-            yield Sample("sparkrack_boot_clean", {}, 0)
+        if isinstance(clean := evidence.get("clean"), bool):
+            yield Sample("sparkrack_boot_clean", {}, clean)
 
     def pstore(self) -> Iterator[Sample]:
         """Records that no boot has archived. Without pstore there are none."""
@@ -378,15 +374,6 @@ def beginning(path: Path, size: int) -> bytes:
 def armed(part: str, active: bool) -> Sample:
     """Return whether a part of the black box is active."""
     return Sample("sparkrack_blackbox_armed", {"part": part}, active)
-
-
-def shut_down(journal: object) -> bool:
-    """Return whether the journal of a boot, as the evidence has it, ends with a shutdown."""
-    lines = journal.get("lines") if isinstance(journal, dict) else None
-    for line in lines[-LAST_LINES:] if isinstance(lines, list) else []:
-        if isinstance(line, dict) and line.get("source") == "systemd" and SHUT_DOWN.search(str(line.get("text"))):
-            return True
-    return False
 
 
 def newest_entry(path: Path) -> float:

@@ -46,6 +46,8 @@ exec /usr/bin/find "$@"
 """,
     "systemctl": '#!/bin/sh\nprintf "RuntimeWatchdogUSec=%s\\nRebootWatchdogUSec=10min\\n" "$(cat "$NODE/feeding")"\n',
     "sync": "#!/bin/sh\n",
+    # A file says how the next pings end: 1 for no answer.
+    "ping": '#!/bin/sh\nread -r status 2> /dev/null < "$NODE/ping" || status=1; exit "$status"\n',
 }
 
 
@@ -136,5 +138,8 @@ def entry(at: float, text: str, program: str = "kernel", boot: str = BOOT) -> st
     """One line of `journalctl --output=json`."""
     stamp = str(int(at * 1e6))
     found = {"_BOOT_ID": boot, "__REALTIME_TIMESTAMP": stamp, "SYSLOG_IDENTIFIER": program, "MESSAGE": text}
-    trusted = {"kernel": {"_TRANSPORT": "kernel"}, "systemd": {"_TRANSPORT": "journal", "_PID": "1"}}
+    trusted = {
+        "kernel": {"_TRANSPORT": "kernel", "SYSLOG_FACILITY": "0"},
+        "systemd": {"_TRANSPORT": "journal", "_PID": "1"},
+    }
     return json.dumps(found | trusted.get(program, {"_TRANSPORT": "stdout", "_PID": "7", "_COMM": program}))

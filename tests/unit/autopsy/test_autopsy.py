@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -193,11 +194,45 @@ def test_times_of_a_node_with_an_unknown_clock_are_not_used(rack: Rack, answer: 
     assert f"node: answers; its clock is unknown ({why})" in rack.run().output
 
 
-def test_a_proof_needs_no_clock(rack: Rack) -> None:
+@pytest.mark.parametrize("wrong", [-3600, 3600])
+@pytest.mark.parametrize("stamped", [True, False])
+def test_a_clock_that_was_wrong_in_the_boot_that_ended(rack: Rack, wrong: int, stamped: bool) -> None:
+    """It was set since. systemd froze 130 s before the present boot began, as the stamp of the receiver shows."""
+    now = time.time()
+    frozen = {"time": now - 230 + wrong, "source": "systemd", "text": "Freezing execution."}
+    rack.nodes.evidence("spark1", journal={"first": 1, "last": 2, "lines": [frozen]})
+    rack.nodes.write("spark1", "ring", f"{sample(now - 200 + wrong)}\n")
+    if stamped:
+        ends = f"{'e' * 32} 5 6\n{BOOT} {now - 200 + wrong:.3f} {now - 200:.3f}\n"
+        rack.nodes.write("spark2", "peers/spark1.ends", ends)
+    found = rack.report()
+    sources = {one["name"]: one for one in found["sources"]}
+    if stamped:
+        assert found["verdict"] == "watchdog"
+        assert sources["clock of the boot that ended at spark2"]["skew"] == pytest.approx(wrong, abs=2)
+        assert datetime.fromisoformat(found["last_sign"]).timestamp() == pytest.approx(now - 200, abs=2)
+    else:
+        assert found["verdict"] == "unknown"
+        assert (found["last_sign"] is None) is (wrong > 0)
+        assert ("clock of the boot that ended" in sources) is (wrong > 0)
+
+
+def test_a_mark_at_an_unknown_time_is_not_a_proof(rack: Rack) -> None:
     rack.nodes.evidence("spark1", marker={"boot": BOOT, "time": time.time() - 200, "target": "reboot"})
     without_clock(rack, "spark1", "exit 1")
     found = rack.report()
-    assert (found["verdict"], found["confidence"]) == ("planned", "high")
+    assert (found["verdict"], found["confidence"]) == ("planned", "medium")
+    assert not found["signs"][0]["proof"]
+
+
+@pytest.mark.parametrize(("remote", "confidence"), [("plain", "medium"), ("tls", "high")])
+def test_a_journal_that_another_host_can_have_sent_is_not_a_proof(rack: Rack, remote: str, confidence: str) -> None:
+    declared = ("rack: two", f"rack: two\nblackbox: {{remote: {remote}}}")
+    (rack.folder / "rack.yaml").write_text(changed(SWITCH, declared))
+    rack.nodes.die("spark1")
+    rack.nodes.write("spark2", "remote/remote-spark1.journal", f"{entry(time.time() - 100, PANIC)}\n")
+    found = rack.report()
+    assert (found["verdict"], found["confidence"]) == ("panic", confidence)
 
 
 def test_times_of_a_receiver_with_an_unknown_clock_are_not_used(rack: Rack) -> None:
@@ -248,6 +283,53 @@ def test_a_panic_before_the_boot_of_a_dead_node_does_not_count(rack: Rack, witne
     assert (found["verdict"], found["boot"]) != ("panic", BOOT), found
     rack.nodes.write("spark2", "netconsole/spark1.log", f"{now - 99:.3f} {PANIC}\n")
     assert rack.report()["verdict"] == "panic"
+
+
+class CountingSwitch(RestartedSwitch):
+    """A switch whose leg has a link, and receives so many frames between two readings."""
+
+    uptime = "1h"
+    links: Mapping[str, Mapping[str, str]] = MappingProxyType({"qsfp56-dd-1-1": {"status": "link-ok"}})
+    frames = 0
+    readings = 0
+
+    def ask(self, sentence: Any) -> Any:
+        if sentence[0] != "/interface/ethernet/print":
+            return super().ask(sentence)
+        type(self).readings += 1
+        counter = {"rx-packet": str(self.frames * self.readings), "rx-pause": "0"}
+        return [{"default-name": "qsfp56-dd-1-1", **counter}]
+
+
+@pytest.mark.parametrize(
+    ("echo", "frames", "verdict", "reason"),
+    [
+        ("0", 0, "unknown", "192.168.100.1, 192.168.101.1 answer spark2 on the fabric: it may be alive"),
+        ("1", 7, "unknown", "the switch receives frames from qsfp56-dd-1-1: it may be alive"),
+        ("1", 0, "freeze", "also the switch receives no frame from qsfp56-dd-1-1, "),
+        ("2", 0, "freeze", "also the switch receives no frame from qsfp56-dd-1-1"),
+    ],
+)
+def test_a_node_that_is_silent_on_its_management_link_is_asked_for_on_other_wires(
+    rack: Rack, monkeypatch: pytest.MonkeyPatch, echo: str, frames: int, verdict: str, reason: str
+) -> None:
+    monkeypatch.setattr("sparkrack.autopsy.collect.SwitchChecks", CountingSwitch)
+    monkeypatch.setattr("sparkrack.autopsy.collect.COUNTED_SECONDS", 0)
+    monkeypatch.setattr(CountingSwitch, "frames", frames)
+    rack.nodes.die("spark1")
+    rack.nodes.write("spark2", "ping", f"{echo}\n")
+    at = time.time() - 300
+    os.utime(rack.nodes.write("spark2", "peers/spark1.ring", f"{sample(at)}\n"), (at, at))
+    found = rack.report()
+    assert (found["verdict"], found["confidence"]) == (verdict, "medium" if verdict == "freeze" else None)
+    assert reason in found["reason"]
+    states = {one["name"]: one["state"] for one in found["sources"]}
+    assert states["fabric from spark2"] == ("unknown" if echo == "2" else "read")
+
+
+def test_a_node_that_answers_is_not_asked_for_on_other_wires(rack: Rack) -> None:
+    rack.nodes.evidence("spark1")
+    assert not [one for one in rack.report()["sources"] if one["name"].startswith("fabric")]
 
 
 def test_nothing_answers(rack: Rack) -> None:
@@ -324,6 +406,19 @@ def test_all_ranks_of_a_unit_are_to_be_rebooted(rack: Rack) -> None:
     assert "Next: sparkrack reboot --rolling --limit spark1 --limit spark2" in done.output
     rack.nodes.evidence("spark1", marker={"boot": BOOT, "time": time.time() - 200, "target": None})
     assert "before it starts again" not in rack.run().output
+
+
+def test_no_rank_is_to_be_rebooted_for_a_node_that_may_be_alive(rack: Rack) -> None:
+    text = serving_racks.text({"qwen": serving_racks.unit()}, blackbox={})
+    (rack.folder / "rack.yaml").write_text(text.replace("n0", "spark1").replace("n1", "spark2"))
+    rack.nodes.die("spark1")
+    rack.nodes.write("spark2", "ping", "0\n")
+    rack.nodes.write("spark2", "remote/remote-spark1.journal", f"{entry(time.time() - 300, 'x', 'vllm')}\n")
+    found = rack.report()
+    assert "it may be alive" in found["reason"]
+    assert found["units"] == []
+    rack.nodes.write("spark2", "ping", "1\n")
+    assert rack.report()["units"] == [{"unit": "qwen", "nodes": ["spark1", "spark2"]}]
 
 
 def test_the_archive(rack: Rack) -> None:

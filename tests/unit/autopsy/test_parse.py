@@ -65,6 +65,30 @@ def test_lines_of_netconsole(line: str, at: float | None, text: str) -> None:
     assert parse.netconsole(f"{line}\n\n") == (LogLine(at, "netconsole", "kernel", text),)
 
 
+@pytest.mark.parametrize(("priority", "program"), [(0, "kernel"), (7, "kernel"), (12, "/dev/kmsg, as kernel")])
+def test_what_a_program_wrote_is_sent_by_netconsole_with_its_facility(priority: int, program: str) -> None:
+    (found,) = parse.netconsole(f"{ASKED} {priority},700,99,-;Kernel panic - not syncing: x\n")
+    assert (found.program, found.text) == (program, "Kernel panic - not syncing: x")
+
+
+@pytest.mark.parametrize(
+    ("after", "frames"),
+    [
+        ({"rx-packet": "110", "rx-pause": "5"}, 10),
+        ({"rx-packet": "100", "rx-pause": "5"}, 0),
+        ({"rx-packet": "130", "rx-pause": "35"}, 0),
+        ({"rx-packet": "7", "rx-pause": "0"}, None),
+        ({"rx-packet": "many", "rx-pause": "5"}, None),
+        ({"rx-packet": "110"}, None),
+        (None, None),
+    ],
+)
+def test_frames_of_a_leg_between_two_readings(after: dict[str, str] | None, frames: int | None) -> None:
+    """Pause frames alone are what a card sends whose node stands still."""
+    before = [{"default-name": "leg", "rx-packet": "100", "rx-pause": "5"}]
+    assert parse.leg_frames(before, [{"default-name": "leg", **after}] if after else [], "leg") == frames
+
+
 def test_a_journal_by_boots() -> None:
     bytes_entry = json.loads(entry(ASKED, "x")) | {"MESSAGE": [104, 105, 255]}
     text = "\n".join([entry(ASKED + 1, "later"), json.dumps(bytes_entry), "{}", entry(ASKED, "y", boot="c" * 32)])
@@ -93,14 +117,16 @@ def test_a_time_that_no_clock_has_is_unknown(at: float) -> None:
 @pytest.mark.parametrize(
     ("trusted", "program"),
     [
-        ({"_TRANSPORT": "kernel"}, "kernel"),
+        ({"_TRANSPORT": "kernel", "SYSLOG_FACILITY": "0"}, "kernel"),
+        ({"_TRANSPORT": "kernel", "SYSLOG_FACILITY": "1"}, "/dev/kmsg, as kernel"),
+        ({"_TRANSPORT": "kernel", "SYSLOG_FACILITY": "1", "SYSLOG_IDENTIFIER": None}, "/dev/kmsg, as kernel"),
         ({"_TRANSPORT": "syslog", "_PID": "7", "_COMM": "logger"}, "logger, as kernel"),
         ({"_TRANSPORT": "syslog"}, "?, as kernel"),
     ],
 )
 def test_a_program_that_calls_itself_the_kernel_is_not_the_kernel(trusted: dict[str, str], program: str) -> None:
     forged = json.loads(entry(ASKED, "Kernel panic - not syncing: x"))
-    del forged["_TRANSPORT"]
+    del forged["_TRANSPORT"], forged["SYSLOG_FACILITY"]
     assert parse.journal(json.dumps(forged | trusted), "journal")[BOOT][0].program == program
 
 
@@ -108,12 +134,13 @@ def test_a_program_that_calls_itself_the_kernel_is_not_the_kernel(trusted: dict[
     ("trusted", "program"),
     [
         ({"_TRANSPORT": "journal", "_PID": "1", "_COMM": "systemd"}, "systemd"),
-        ({"_TRANSPORT": "kernel"}, "systemd"),
+        ({"_TRANSPORT": "kernel", "SYSLOG_FACILITY": "3"}, "/dev/kmsg, as systemd"),
+        ({"_TRANSPORT": "kernel", "SYSLOG_FACILITY": "3", "_PID": "1"}, "/dev/kmsg, as systemd"),
         ({"_TRANSPORT": "syslog", "_PID": "12", "_COMM": "logger"}, "logger, as systemd"),
     ],
 )
 def test_a_program_that_calls_itself_systemd_is_not_systemd(trusted: dict[str, str], program: str) -> None:
-    """Early in a boot, and at its end, systemd itself writes to the kernel's log, which takes root."""
+    """Early in a boot, and at its end, systemd itself writes to the kernel's log, as any program of root can."""
     forged = {key: value for key, value in json.loads(entry(ASKED, "x", "systemd")).items() if not key.startswith("_P")}
     assert parse.journal(json.dumps(forged | trusted), "journal")[BOOT][0].program == program
 

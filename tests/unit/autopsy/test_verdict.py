@@ -27,7 +27,17 @@ from tests.unit.autopsy.ends import (
     up,
 )
 
+OOPS = """Oops#1 Part1
+<1>[ 9411.2] Unable to handle kernel paging request at virtual address 0000000000000008
+<0>[ 9411.3] Internal error: Oops: 0000000096000047 [#1] SMP
+<4>[ 9411.3] pc : timerqueue_add+0x38/0xd0
+"""
+XID = "NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus."
+LOCKUP = "watchdog: BUG: soft lockup - CPU#7 stuck for 23s! [python3:4711]"
+STALL = "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:"
 WATCHDOG_PANIC = "Kernel panic - not syncing: SBSA Generic Watchdog timeout"
+LIFE = ("192.168.100.3 answers spark1 on the fabric",)
+SILENT = ("spark1 gets no answer of 192.168.100.3",)
 WEDGED = samples(full=34.0, available=0.004)
 
 KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
@@ -51,11 +61,41 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
         "high",
         "stopped all services",
     ),
+    "planned: a node that was switched off, and on again a day later": (
+        back(86400, clean_stop=replace(MARK, target="poweroff"), disk=COLD),
+        Cause.PLANNED,
+        "high",
+        "stopped all services for poweroff",
+    ),
+    "planned: systemd and the kernel write on while file systems are unmounted": (
+        back(120, clean_stop=MARK, lines=(line(80, "Unmounting /srv.", "systemd"), line(81, "x"))),
+        Cause.PLANNED,
+        "high",
+        "stopped all services",
+    ),
+    "power: a packet with the words of a panic, and the node lived on": (
+        back(300, samples=samples(), lines=(line(-200, PANIC, source="netconsole"),), changes=(down(0),), disk=COLD),
+        Cause.POWER,
+        "medium",
+        "1 more power-ons of the disk",
+    ),
+    "power: a program quoted a panic to the kernel's log, and the node lived on": (
+        dead(samples=samples(), lines=(line(-20, PANIC),), changes=(down(0),)),
+        Cause.POWER,
+        "medium",
+        "the link went down 0 s after the last sign of life",
+    ),
+    "panic: the trace goes on for some seconds": (
+        back(lines=(line(-3, PANIC), line(0, "Call trace:"), line(2, "x", "vllm"))),
+        Cause.PANIC,
+        "high",
+        "softlockup",
+    ),
     "planned: a shutdown that the watchdog had to end": (
-        back(clean_stop=MARK, firmware=("sbsa-gwdt sbsa-gwdt.0: System reset by WDT.",)),
+        back(700, clean_stop=MARK, firmware=("sbsa-gwdt sbsa-gwdt.0: System reset by WDT.",)),
         Cause.PLANNED,
         "medium",
-        "stopped all services",
+        "the shutdown hung, and the hardware reports a reset by its watchdog",
     ),
     # --- A: the platform cuts the power at a load step
     "power: dead since, samples and link end in the same second": (
@@ -95,15 +135,55 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
         "medium",
         "the GPU was refused memory, and 1.0% of the memory",
     ),
+    "memory: the node does not answer, and its kernel answers pings, as reported": (
+        dead(200, samples=WEDGED, lines=(line(-200, NVRM, source="netconsole"),), life=LIFE),
+        Cause.MEMORY_WEDGE,
+        "medium",
+        "all tasks waited",
+    ),
     # --- C: the kernel
+    "panic: the node runs again, and its management link is down": (
+        dead(600, lines=(line(0, PANIC, source="remote journal"),), life=LIFE),
+        Cause.PANIC,
+        "medium",
+        "softlockup",
+    ),
     "panic: a record in pstore": (
         back(records=(f"<6>[ 1.0] x\n<0>[ 812.1] {PANIC}\n",)),
         Cause.PANIC,
         "high",
         "the kernel panicked: softlockup: hung tasks",
     ),
-    "panic: netconsole of a node that is still dead": (
-        dead(5, samples=samples(), lines=(line(0.2, PANIC, source="netconsole"),), changes=(down(1),)),
+    "panic: netconsole of a node that is still dead, which reboots after 10 s; another host could have sent it": (
+        dead(45, samples=samples(), lines=(line(0.2, PANIC, source="netconsole"),), changes=(down(11),)),
+        Cause.PANIC,
+        "medium",
+        "softlockup",
+    ),
+    "panic: netconsole of a node whose kernel ends at once": (
+        dead(45, samples=samples(), lines=(line(0.2, PANIC, source="netconsole"),), changes=(down(1),)),
+        Cause.PANIC,
+        "medium",
+        "softlockup",
+    ),
+    "power: packets with the words of a panic that come again and again": (
+        dead(
+            samples=samples(),
+            lines=tuple(line(second, PANIC, source="netconsole") for second in (-65, -5)),
+            changes=(down(1),),
+        ),
+        Cause.POWER,
+        "medium",
+        "power, or a reset without a record",
+    ),
+    "panic: a kernel that panics after it quoted a panic": (
+        back(lines=(line(-65, PANIC), line(-20, "x", "vllm"), line(0, PANIC))),
+        Cause.PANIC,
+        "high",
+        "softlockup",
+    ),
+    "panic: the journal of a node that wrote on while others slept": (
+        back(lines=(line(-30, "x", "vllm"), line(0, PANIC), line(2, "Rebooting in 10 seconds.."))),
         Cause.PANIC,
         "high",
         "softlockup",
@@ -147,10 +227,10 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
     ),
     # --- D: a standstill without a trace
     "freeze: dead, and the link is up": (
-        dead(1800, leg_up=True, samples=samples()),
+        dead(1800, leg_up=True, samples=samples(), silent=SILENT),
         Cause.FREEZE,
         "medium",
-        f"{LEG} has a link, and the last sample is 1800 s old",
+        f"{LEG} has a link, and the last sample is 1800 s old; also spark1 gets no answer of 192.168.100.3",
     ),
     "freeze: switched off by hand after an hour": (
         dead(7200, samples=samples(), changes=(down(3600),)),
@@ -165,7 +245,7 @@ KNOWN: Mapping[str, tuple[Evidence, Cause, str | None, str]] = {
         "the link stayed up for 3600 s",
     ),
     "freeze: systemd stopped, and no watchdog acts": (
-        dead(1200, lines=(line(0, FROZEN, "systemd", "remote journal"),)),
+        dead(1200, lines=(line(0, FROZEN, "systemd", "remote journal"),), silent=SILENT),
         Cause.FREEZE,
         "medium",
         "systemd stopped 1200 s ago",
@@ -182,6 +262,22 @@ UNKNOWN: Mapping[str, tuple[Evidence, str]] = {
     "G: it sends samples and gives no shell": (
         dead(2, leg_up=True, samples=samples()),
         "may be alive; look at its management link and its sshd",
+    ),
+    "its management link is down: it answers on the fabric": (
+        dead(1800, leg_up=True, samples=samples(), life=LIFE),
+        "the node does not answer, and 192.168.100.3 answers spark1 on the fabric: it may be alive",
+    ),
+    "one wire is silent, and another one is not": (
+        dead(1800, leg_up=True, samples=samples(), life=LIFE, silent=("the switch receives no frame from x",)),
+        "it may be alive",
+    ),
+    "systemd stopped, and programs run on": (
+        dead(1200, lines=(line(0, FROZEN, "systemd", "remote journal"),), life=LIFE),
+        "it may be alive",
+    ),
+    "no wire but its management link could be asked": (
+        dead(1800, leg_up=True, samples=samples()),
+        "a leg has a link, and no other wire could be asked: the node may be alive",
     ),
     "silent for half a minute, and the link is up": (dead(30, leg_up=True, samples=samples()), "no record"),
     "a reset by hand: the disk kept its power": (
@@ -224,8 +320,71 @@ UNKNOWN: Mapping[str, tuple[Evidence, str]] = {
         dead(samples=WEDGED, changes=(down(0),)),
         "the evidence contradicts itself: memory_wedge and power",
     ),
+    "a mark of a shutdown, and the hardware reports a reset too early for a shutdown that hung": (
+        back(clean_stop=MARK, firmware=("System reset by WDT.",)),
+        "the evidence contradicts itself: planned and watchdog",
+    ),
+    "a mark of a shutdown, and more time than the firmware takes": (
+        back(400, clean_stop=MARK),
+        "planned; the present boot began 400 s after that shutdown: a boot between them may have left no trace",
+    ),
+    "a mark of a shutdown, and twice the time that this node takes: the next boot died at once": (
+        back(150, clean_stop=MARK, pause_limit=120),
+        "planned; the present boot began 150 s after that shutdown: a boot between them may have left no trace",
+    ),
+    "a journal that ends with a shutdown, and more time than the firmware takes": (
+        back(400, lines=(line(0, SHUTDOWN, "systemd"),)),
+        "a boot between them may have left no trace",
+    ),
+    "a mark of a shutdown after the begin of the present boot": (
+        back(-60, clean_stop=MARK),
+        "by clocks of which one is wrong",
+    ),
+    "a mark of a shutdown, and a panic that netconsole received": (
+        back(clean_stop=MARK, lines=(line(0, PANIC, source="netconsole"),)),
+        "the evidence contradicts itself: panic and planned",
+    ),
+    "a mark of a shutdown after which a program wrote on, as after a soft reboot": (
+        back(400, clean_stop=MARK, lines=(line(210, "200 OK", "vllm"),)),
+        "planned (mark of the shutdown): systemd had stopped all services for reboot, and programs ran on for 210 s",
+    ),
+    "a panic of which pstore has the record, and the disk counts a power-on at the last sign of life": (
+        back(samples=samples(), records=(f"{PANIC}\n",), changes=(down(1),), disk=COLD),
+        "the evidence contradicts itself: panic and power",
+    ),
+    "a packet with the words of a panic just before a power loss": (
+        back(samples=samples(), lines=(line(-2, PANIC, source="netconsole"),), changes=(down(1),), disk=COLD),
+        "the evidence contradicts itself: panic and power",
+    ),
+    "a panic in the journal, and the samples go on": (
+        back(samples=samples(), lines=(line(-20, PANIC),)),
+        "panic (journal): the kernel panicked: softlockup: hung tasks, and programs ran on for 20 s (samples)",
+    ),
+    "a program that quotes a panic in the log of the kernel": (
+        back(lines=(line(0, f"usb 1-1: Product: {PANIC}"),)),
+        "no record",
+    ),
+    "an oops": (
+        back(samples=samples(), records=(OOPS,), changes=(down(0),), disk=WARM),
+        "before that there was an oops (3 lines, the last one in pstore): ",
+    ),
+    "an Xid": (
+        back(samples=samples(), lines=(line(-4, XID),), changes=(down(0),), disk=WARM),
+        f"an Xid of the GPU (in journal 4 s before the last sign of life): {XID}",
+    ),
+    "a soft lockup and an RCU stall": (
+        back(samples=samples(), lines=(line(-9, LOCKUP), line(-5, STALL)), changes=(down(0),), disk=WARM),
+        f"a soft lockup (in journal 9 s before the last sign of life): {LOCKUP}; an RCU stall (in journal 5 s",
+    ),
+    "an error of the hardware that the firmware reports": (
+        back(samples=samples(), hardware=("[Hardware Error]: event severity: fatal",), changes=(down(0),), disk=WARM),
+        "an error of the hardware before this boot, by its firmware: [Hardware Error]: event severity: fatal",
+    ),
     "the link died with the last sample, and another leg of the node is up": (
-        replace(dead(samples=samples(), changes=(down(0),)), legs=(LegNow(LEG, False), LegNow("qsfp56-dd-1-3", True))),
+        replace(
+            dead(samples=samples(), changes=(down(0),), silent=SILENT),
+            legs=(LegNow(LEG, False), LegNow("qsfp56-dd-1-3", True)),
+        ),
         "the evidence contradicts itself: freeze and power",
     ),
 }

@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
 import zlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,10 @@ def entry(second: float, text: str, source: str = "kernel", boot: str = BEFORE, 
     """One entry of `journalctl --output=json`."""
     stamp = str(int((DIED + second) * 1e6))
     found = {"_BOOT_ID": boot, "__REALTIME_TIMESTAMP": stamp, "SYSLOG_IDENTIFIER": source, "MESSAGE": text}
+    if source == "kernel" and transport == "kernel":
+        return json.dumps(found | {"_TRANSPORT": "kernel", "SYSLOG_FACILITY": "0"})
+    if source == "systemd" and transport == "kernel":
+        return json.dumps(found | {"_TRANSPORT": "journal", "SYSLOG_FACILITY": "3", "_PID": "1", "_COMM": "systemd"})
     return json.dumps(found | {"_TRANSPORT": transport, "_PID": "77", "_COMM": "logger"})
 
 
@@ -89,8 +95,9 @@ def marked(root: Path, state: str = "stopping", jobs: str = "12 reboot.target st
     stand_in(root, "systemctl", "echo 1min")
 
 
-def next_boot(root: Path, boot: str) -> None:
+def next_boot(root: Path, boot: str, uptime: float = 0.01) -> None:
     write(root, "/proc/sys/kernel/random/boot_id", f"{boot}\n")
+    write(root, "/proc/uptime", f"{uptime} 0.0\n")
 
 
 def test_a_boot_after_a_shutdown_in_order(node: Path) -> None:
@@ -103,8 +110,9 @@ def test_a_boot_after_a_shutdown_in_order(node: Path) -> None:
     assert found["marker"]["target"] == "reboot"
     assert not (node / f"{FOLDER}/clean-stop.json".lstrip("/")).exists(), "it would count for the next boot, too"
     assert found["journal"]["lines"][-1] == {"time": DIED, "source": "kernel", "text": "the last line"}
-    assert found["feeding"] == 60
-    assert abs(found["began"] - (time.time() - 95.2)) < 60
+    assert (found["feeding"], found["shutdown_limit"]) == (60, 60)
+    assert found["clean"] is True
+    assert time.time() - 600 < found["began"] < time.time()
 
 
 @pytest.mark.parametrize("state", ["running", "degraded", "maintenance"])
@@ -137,6 +145,172 @@ def test_a_record_of_a_panic_counts_once(node: Path) -> None:
     next_boot(node, "c" * 32)
     os.utime(record)
     assert collected(node, "c" * 32)["pstore"] == []
+
+
+def test_an_old_record_does_not_come_back_when_the_evidence_that_named_it_is_gone(node: Path) -> None:
+    write(node, "/var/lib/systemd/pstore/1795000000/000/dmesg.txt", PANIC)
+    assert len(collected(node)["pstore"]) == 1
+    next_boot(node, "c" * 32)
+    assert collected(node, "c" * 32)["pstore"] == []
+    shutil.rmtree(node / f"{FOLDER}/boots/{NOW}".lstrip("/"))
+    next_boot(node, "d" * 32)
+    assert collected(node, "d" * 32)["pstore"] == []
+
+
+def test_a_record_belongs_to_the_boot_before_the_first_one_that_saw_it(node: Path) -> None:
+    """A boot panics, and the next one dies after it began and before it collects: the record is not of that one."""
+    next_boot(node, BEFORE)
+    collected(node, BEFORE)
+    next_boot(node, "c" * 32)
+    write(node, "/var/lib/systemd/pstore/1795000000/000/dmesg.txt", PANIC)
+    assert run(node, "begin").returncode == 0
+    next_boot(node, NOW)
+    found = collected(node)
+    assert (found["before"], found["pstore"], found["earlier"]) == ("c" * 32, [], ["1795000000/000/dmesg.txt"])
+    next_boot(node, "d" * 32)
+    assert collected(node, "d" * 32)["earlier"] == [], "the evidence of one boot names it"
+
+
+def test_a_boot_that_left_no_journal_is_the_one_that_ended(node: Path) -> None:
+    """Its disk was full: the newest journal is that of an earlier boot, which was shut down in order."""
+    next_boot(node, BEFORE)
+    assert run(node, "begin").returncode == 0
+    journal(node, entry(time.time() - DIED - 600, "Reached target reboot.target - System Reboot.", "systemd"))
+    next_boot(node, "c" * 32)
+    assert run(node, "begin").returncode == 0
+    next_boot(node, NOW)
+    found = collected(node)
+    assert (found["before"], found["journal"], found["clean"]) == ("c" * 32, None, False)
+    assert found["unread"]["journal"] == f"it ends with a boot that is older than boot {'c' * 32}, which ended last"
+
+
+def test_a_boot_that_left_a_journal_and_did_not_write_that_it_began(node: Path) -> None:
+    next_boot(node, "c" * 32)
+    assert run(node, "begin").returncode == 0
+    journal(node, entry(time.time() - DIED + 1, "x"))
+    next_boot(node, NOW)
+    assert collected(node)["before"] == BEFORE
+
+
+def test_a_soft_reboot_leaves_no_mark(node: Path) -> None:
+    marked(node, jobs="12 soft-reboot.target start waiting")
+    assert not (node / f"{FOLDER}/clean-stop.json".lstrip("/")).exists()
+    marked(node, jobs="12 unknown.target start waiting")
+    assert (node / f"{FOLDER}/clean-stop.json".lstrip("/")).exists()
+    assert run(node, "begin").returncode == 0
+    assert not (node / f"{FOLDER}/clean-stop.json".lstrip("/")).exists(), "the boot that was marked goes on"
+
+
+def make_unreadable(node: Path) -> None:
+    """boots.json is a folder: which records are new is unknown."""
+    path = node / f"{FOLDER}/boots.json".lstrip("/")
+    path.unlink()
+    path.mkdir()
+
+
+CLEAN: Mapping[str, tuple[Callable[[Path], object], bool]] = {
+    "nothing else": (lambda _node: None, True),
+    "lines of systemd and the kernel while file systems are unmounted": (
+        lambda node: journal(node, after_mark(80, "Unmounting /srv.", "systemd"), after_mark(81, "x", "audit")),
+        True,
+    ),
+    "a program wrote later: the boot went on": (lambda node: journal(node, after_mark(80, "200 OK", "vllm")), False),
+    "a reset by the watchdog": (lambda node: journal(node, after_mark(0, "x"), kernel="System reset by WDT."), False),
+    "the watchdog's status": (lambda node: write(node, "/sys/class/watchdog/watchdog0/bootstatus", "32"), False),
+    "a record of a panic": (lambda node: write(node, "/var/lib/systemd/pstore/1/dmesg.txt", PANIC), False),
+    "more time than the firmware takes": (lambda node: moved_mark(node, -400), False),
+    "a mark from after the begin of this boot": (lambda node: moved_mark(node, 60), False),
+    "a record that cannot be read": (
+        make_unreadable,
+        False,
+    ),
+    "no time of this boot": (lambda node: (node / "proc/uptime").unlink(), False),
+}
+
+
+def after_mark(second: float, text: str, source: str = "kernel") -> str:
+    """An entry of the journal of the boot before, so long after its mark, which is a second old."""
+    return entry(time.time() - DIED + second, text, source)
+
+
+def moved_mark(node: Path, seconds: float) -> None:
+    path = node / f"{FOLDER}/clean-stop.json".lstrip("/")
+    mark = json.loads(path.read_text())
+    path.write_text(json.dumps({**mark, "time": mark["time"] + seconds}))
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_a_marked_boot_is_clean_unless_something_says_otherwise(node: Path, name: str) -> None:
+    change, clean = CLEAN[name]
+    next_boot(node, BEFORE)
+    assert run(node, "begin").returncode == 0
+    marked(node)
+    next_boot(node, NOW)
+    journal(node, after_mark(0, "x"))
+    change(node)
+    assert collected(node)["clean"] is clean
+
+
+def test_a_pause_that_is_longer_than_usual_shows_a_boot_that_left_no_trace(node: Path) -> None:
+    """After some reboots it is known what this node takes. A boot that dies at once makes the pause twice as long."""
+
+    def reboots(number: int, pause: float) -> dict[str, Any]:
+        marked(node)
+        moved_mark(node, 0.5 - pause)
+        next_boot(node, f"{number:032x}")
+        return collected(node, f"{number:032x}")
+
+    journal(node, code=1)
+    next_boot(node, "f" * 32)
+    collected(node, "f" * 32)
+    found = [reboots(number, pause) for number, pause in enumerate((60, 65, 62, 100, 250))]
+    assert [one["clean"] for one in found] == [True, True, True, True, False]
+    limits = [300, 300, 300, 1.5 * 62 + 30, 1.5 * 63.5 + 30]
+    assert [one["pause_limit"] for one in found] == pytest.approx(limits, abs=3)
+    log = json.loads((node / f"{FOLDER}/boots.json".lstrip("/")).read_text())
+    pauses = [one["pause"] for one in log["boots"]]
+    assert pauses == pytest.approx([0, 60, 65, 62, 100, 250], abs=2), "a firmware that takes longer now becomes usual"
+
+
+@pytest.mark.parametrize(("target", "clean"), [("poweroff", True), ("reboot", False)])
+def test_only_a_node_that_was_switched_off_may_stay_off(node: Path, target: str, clean: bool) -> None:
+    next_boot(node, BEFORE)
+    marked(node, jobs=f"1 {target}.target start waiting")
+    moved_mark(node, -86400)
+    next_boot(node, NOW)
+    journal(node, entry(time.time() - DIED - 86500, "x"))
+    assert collected(node)["clean"] is clean
+
+
+@pytest.mark.parametrize("target", ["reboot", "soft-reboot"])
+def test_the_last_words_of_systemd_are_a_shutdown(node: Path, target: str) -> None:
+    words = f"Reached target {target}.target - System Reboot."
+    next_boot(node, NOW)
+    journal(node, entry(time.time() - DIED - 20, words, "systemd"))
+    assert collected(node)["clean"] is (target == "reboot")
+
+
+@pytest.mark.parametrize(
+    "kernel", ["System reset by WDT.", "BERT: Error records from previous boot:", "{1}[Hardware Error]: of this boot"]
+)
+def test_lines_of_this_boot_about_the_one_before(node: Path, kernel: str) -> None:
+    """What a program writes to /dev/kmsg is not asked for: only the facility of the kernel is."""
+    journal(node, entry(0, "x"), kernel=kernel)
+    stand = node / "bin/journalctl"
+    stand.write_text(stand.read_text().replace("*--dmesg*)", "*--dmesg*--facility=kern*)"))
+    found = collected(node)
+    assert found["kernel"] == ([kernel] if "WDT" in kernel else [])
+    assert found["hardware"] == ([kernel] if "BERT" in kernel else [])
+
+
+@pytest.mark.parametrize("words", ["", "kernel", "systemd"])
+def test_what_a_program_writes_to_the_kernels_log_is_not_of_the_kernel(node: Path, words: str) -> None:
+    """As journald stores `echo '<12>...' > /dev/kmsg`: the transport of the kernel, the facility of the program."""
+    found = json.loads(entry(0, "Kernel panic - not syncing: x")) | {"SYSLOG_FACILITY": "1"}
+    del found["SYSLOG_IDENTIFIER"]
+    journal(node, json.dumps(found | ({"SYSLOG_IDENTIFIER": words, "SYSLOG_PID": "1"} if words else {})))
+    (line,) = collected(node)["journal"]["lines"]
+    assert line["source"] == f"/dev/kmsg, as {words or 'kernel'}"
 
 
 def compressed(text: str) -> bytes:
@@ -263,7 +437,7 @@ def test_counters_of_an_earlier_boot_are_no_growth(node: Path) -> None:
     journal(node, entry(0, "x", boot="c" * 32))
     collected(node, "d" * 32)
     next_boot(node, NOW)
-    journal(node, entry(0, "x"))
+    journal(node, entry(time.time() - DIED, "x"))
     found = collected(node)
     assert (found["before"], found["nvme_before"]) == (BEFORE, None)
 

@@ -295,6 +295,21 @@ def test_a_node_writes_only_its_ring_and_no_more_than_it_holds(place: Path) -> N
         assert [path.name for path in (place / "peers").iterdir()] == ["spark1.ring"]
 
 
+def test_the_receiver_keeps_when_the_last_sample_of_each_boot_came(place: Path) -> None:
+    """The clock of the sender was wrong in a boot: what came last of it has a time of the receiver's clock, too."""
+    port, other, third = free_port(), "cd" * 16, "ef" * 16
+    with receiving(place, port):
+        began = time.time()
+        with greeted(port) as connection:
+            for sequence, boot, at in ((1, BOOT, 1.5), (2, BOOT, 2.5), (3, other, "x\n"), (4, third, 9.5)):
+                connection.sendall(recorder.encode(sequence, boot, {**BODY, "time": at}))
+            until(lambda: arrived(place) == [1, 2, 3, 4])
+    (line,) = (place / "peers/spark1.ends").read_text().splitlines()
+    boot, sent, received = line.split()
+    assert (boot, sent) == (BOOT, "2.5")
+    assert began - 1 < float(received) < time.time() + 1
+
+
 def test_a_flood_is_ended(place: Path) -> None:
     port = free_port()
     record = recorder.encode(7, BOOT, dict(BODY))

@@ -32,7 +32,7 @@ from tests.unit.roles import serving_units
 from tests.unit.roles.cases import OPERATIONS
 from tests.unit.roles.models_hub import LocalStore, model
 from tests.unit.roles.serving_units import locked
-from tests.unit.roles.test_blackbox_boot_evidence import PANIC, entry, journal
+from tests.unit.roles.test_blackbox_boot_evidence import DIED, PANIC, entry, journal
 from tests.unit.roles.test_blackbox_boot_evidence import run as evidence
 from tests.unit.roles.test_blackbox_certificates import key
 from tests.unit.roles.test_blackbox_shell import LOGGED
@@ -63,8 +63,9 @@ def node(tmp_path: Path) -> Path:
 
 
 def boots(root: Path, boot: str) -> None:
-    """Put the node in this boot."""
+    """Put the node in this boot, which begins now."""
     write(root, "/proc/sys/kernel/random/boot_id", f"{boot[:8]}-{boot[8:12]}-{boot[12:16]}-{boot[16:20]}-{boot[20:]}\n")
+    write(root, "/proc/uptime", "0.01 0.0\n")
 
 
 def systemd(root: Path, active: tuple[str, ...] = ()) -> None:
@@ -231,9 +232,24 @@ def test_a_boot_after_a_shutdown_is_clean(node: Path) -> None:
     assert exported(node)["boot_clean"] == 1
 
 
+def test_a_mark_that_something_contradicts_silences_no_page(node: Path) -> None:
+    """As after a planned reboot whose next boot hung at once, and was reset: the boot before left its mark, only."""
+    boots(node, BEFORE)
+    stand_in(node, "systemctl", 'case "$*" in *is-system-running*) echo stopping; exit 1;; *) echo;; esac')
+    assert evidence(node, "mark").returncode == 0
+    boots(node, BOOT)
+    journal(node, entry(0, "x"), kernel="sbsa-gwdt sbsa-gwdt.0: System reset by WDT.")
+    collect(node)
+    assert exported(node)["boot_clean"] == 0
+
+
 def test_a_boot_whose_journal_ended_with_a_shutdown_is_clean(node: Path) -> None:
     """As after the first run of the role: nothing marked the end of the boot before."""
-    journal(node, entry(0, "Reached target reboot.target - System Reboot.", "systemd"), entry(1, "Shutting down.", "x"))
+    at = time.time() - DIED - 60
+    boots(node, BOOT)
+    journal(
+        node, entry(at, "Reached target reboot.target - System Reboot.", "systemd"), entry(at, "Shutting down.", "x")
+    )
     collect(node)
     assert exported(node)["boot_clean"] == 1
 

@@ -10,12 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
-from core.model import Rack
-from roles.watch import rules
+from core.model import Port, Rack
+from roles.watch import rules, scrape
+from tests.unit.model.racks import DIRECT, changed, loaded
 from tests.unit.model.serving_racks import VLLM as VLLM_IMAGE
-from tests.unit.roles.recorder_runs import recorder
+from tests.unit.ops.shells import write
+from tests.unit.roles import recorder_runs
+from tests.unit.roles.recorder_runs import node as files_of_a_node
+from tests.unit.roles.recorder_runs import recorder, recording, until
+from tests.unit.roles.test_watch_node_metrics import ran
 from tests.unit.roles.watch_tools import call, rack
 
 TOP = Path(__file__).parents[3]
@@ -60,7 +66,7 @@ def node(name: str, device: str = "enp1s0f1np1") -> Series:
     own = f'node="{name}"'
     return {
         f"up{{{here}}}": "1",
-        f"node_boot_time_seconds{{{here}}}": "1000",
+        f"node_boot_time_seconds{{{here}}}": "-1000",
         f'node_systemd_unit_state{{{here},name="docker.service",state="failed"}}': "0",
         f'node_thermal_zone_temp{{{here},zone="0"}}': "70",
         f'node_filesystem_avail_bytes{{{here},mountpoint="/"}}': "8e11",
@@ -80,7 +86,7 @@ def node(name: str, device: str = "enp1s0f1np1") -> Series:
         f'sparkrack_gpu_clock_event{{{own},reason="sw_thermal"}}': "0",
         f'sparkrack_gpu_clock_event{{{own},reason="sw_power_cap"}}': "1",
         f"sparkrack_gpu_tlimit_margin_celsius{{{own}}}": "20",
-        **{f'sparkrack_kernel_events_total{{{own},event="{event}"}}': "1" for event in recorder.EVENTS},
+        **{f'sparkrack_kernel_events_total{{{own},event="{event}"}}': "0" for event in recorder.EVENTS},
         **halves(here),
         f"node_network_carrier_changes_total{{{half}}}": "4",
         f"node_ethtool_received_prio3_pause{{{half}}}": "0+1500",
@@ -200,6 +206,7 @@ N1, H1 = 'job="node",node="spark1"', 'job="node",node="spark1",device="enp1s0f1n
 HALF_TO = {**HALF1, "peer": "spark2"}
 TO2 = f'{H1},peer="spark2"'
 STARTING = f'sparkrack_unit_state{{{N1},unit="qwen",state="starting"}}'
+STOPPED = f'sparkrack_unit_state{{{N1},unit="qwen",state="stopped"}}'
 DEADLINE = f'sparkrack_unit_start_deadline_timestamp_seconds{{{N1},unit="qwen"}}'
 """Until when the keeper of the unit lets it start."""
 QWEN = {"job": "vllm", "node": "spark1", "unit": "qwen"}
@@ -377,6 +384,21 @@ FAILURES = (
         {**SPARK1, "event": "xid"},
         "the GPU driver of spark1 logged an Xid",
     ),
+    *(
+        # Before the first scrape of a boot: there is no increase.
+        F(
+            alert,
+            {f'sparkrack_kernel_events_total{{node="spark1",event="{event}"}}': "_x8 3"},
+            5,
+            {**SPARK1, "event": event},
+            summary,
+        )
+        for alert, event, summary in (
+            ("DriverOutOfMemory", "nvrm_no_memory", "the GPU driver of spark1 found no memory"),
+            ("Xid", "xid", "the GPU driver of spark1 logged an Xid"),
+            ("KernelFault", "oops", "the kernel of spark1 logged a fault: oops"),
+        )
+    ),
     F(
         "KernelFault",
         {'sparkrack_kernel_events_total{node="spark1",event="soft_lockup"}': "1x20 2"},
@@ -451,6 +473,14 @@ FAILURES = (
         "enp1s0f1np1 of spark1 receives errors that FEC cannot correct",
     ),
     F("EngineDown", {f"up{{{VLLM}}}": "0"}, 4, QWEN, "unit qwen on spark1 does not answer"),
+    # That it was stopped is what the node wrote before its metrics stood still.
+    F(
+        "EngineDown",
+        {f"up{{{VLLM}}}": "0", STOPPED: "1", f"sparkrack_node_metrics_timestamp_seconds{{{N1}}}": "-600"},
+        4,
+        QWEN,
+        "unit qwen on spark1 does not answer",
+    ),
     # A unit that was to be ready after 10 minutes, and one that its keeper has given up.
     F(
         "EngineDown",
@@ -595,7 +625,22 @@ FAILURES = (
         {f"sparkrack_boot_clean{{{N1}}}": "0"},
         2,
         NODE1,
-        "the boot of spark1 before this one did not end with a shutdown",
+        "nothing shows that the boot of spark1 before this one ended with a shutdown",
+    ),
+    F(
+        "NodeRebootedWithoutCleanShutdown",
+        # A full disk: nothing was written since the boot, which began at second 60, and the old file says `clean`.
+        {f"node_boot_time_seconds{{{N1}}}": "60", f"sparkrack_node_metrics_timestamp_seconds{{{N1}}}": "45"},
+        13,
+        NODE1,
+        "nothing shows that the boot of spark1 before this one ended with a shutdown",
+    ),
+    F(
+        "BootEndedUnclean",
+        {f"sparkrack_boot_clean{{{N1}}}": "0", f"node_boot_time_seconds{{{N1}}}": "-1800"},
+        2,
+        NODE1,
+        "nothing shows that the boot of spark1 before this one ended with a shutdown",
     ),
     F(
         "CrashRecordWaiting",
@@ -857,6 +902,84 @@ def test_every_alert_has_a_severity_and_a_heading_of_the_runbook() -> None:
     assert sorted(name for name in headings if not name.startswith("Switch")) == sorted(ALERTS)
 
 
+def test_a_node_that_is_away_is_not_a_fault_of_the_other_end_of_its_cable(tmp_path: Path) -> None:
+    """A pair with direct cables: one node boots, and its card goes up and down in its firmware and at its driver."""
+    found = loaded(changed(DIRECT, ("rack: ", "watch: {}\nrack: ")))
+    away = {'up{job="node",node="left"}': "1x20 0x12 1", 'up{job="node",node="right"}': "1"}
+    ports = found.cabling.ports_of("right")
+    assert all(isinstance(cable.b, Port) for cable in found.cabling.cables)
+    links = {
+        f'node_network_carrier{{job="node",node="right",device="{half.interface}"}}': "1x20 0x12 1"
+        for port in ports
+        for half in port.halves
+    }
+    flaps = {name.replace("carrier{", "carrier_changes_total{"): "2x20 3x4 4x4 5x4 6" for name in links}
+    input_series = [{"series": name, "values": values(value, 30)} for name, value in {**away, **links, **flaps}.items()]
+    looked: list[dict[str, Any]] = [
+        {"eval_time": f"{minutes}m", "alertname": alert, "exp_alerts": []}
+        for alert in ("LinkDown", "LinkFlaps")
+        for minutes in (7, 9, 15, 22, 29)
+    ]
+    said = judged(tmp_path, {"interval": "15s", "input_series": input_series, "alert_rule_test": looked}, found)
+    assert not said, said
+    alive = [one for one in input_series if not one["series"].startswith("up{")]
+    said = judged(tmp_path, {"interval": "15s", "input_series": alive, "alert_rule_test": looked}, found)
+    assert "alertname: LinkDown, time: 7m" in said
+    assert "alertname: LinkFlaps" in said
+
+
+def test_a_file_of_the_boot_before_pages_nobody(tmp_path: Path) -> None:
+    """A planned reboot at second 300, of a node whose boot before began with a crash: its file is renewed at 375."""
+    alert = "NodeRebootedWithoutCleanShutdown"
+    changed: dict[str, str | None] = {
+        f"node_boot_time_seconds{{{N1}}}": "-100000x20 300",
+        f"sparkrack_boot_clean{{{N1}}}": "0x24 1",
+        f"sparkrack_node_metrics_timestamp_seconds{{{N1}}}": "0+15x19 285x4 375+15",
+    }
+    looked = [{"eval_time": f"{minutes}m", "alertname": alert, "exp_alerts": []} for minutes in (5, 6, 7, 20)]
+    said = judged(tmp_path, {"interval": "15s", "input_series": series(changed, 20), "alert_rule_test": looked})
+    assert not said, said
+
+
+def test_no_rule_has_an_error_over_what_the_programs_really_write(tmp_path: Path) -> None:
+    """The files of recorder and node metrics of both nodes, with the labels of their scrape.
+
+    A series that a program exports and a rule records, too, has two values of a node: then a rule cannot be evaluated.
+    """
+    root, file = files_of_a_node(tmp_path / "root"), tmp_path / "x.prom"
+    with recording(tmp_path, "--metrics", file, "--clock-cap", 2200):
+        until(lambda: file.exists() and "sparkrack_gpu_sm_clock_hertz" in file.read_text())
+    boot = recorder_runs.BOOT
+    write(root, f"/var/lib/sparkrack/blackbox/boots/{boot}/evidence.json", '{"clean": false, "pstore": []}')
+    done, metrics = ran(root)
+    assert done.returncode == 0, done.stderr
+    exported = f"{file.read_text()}{metrics.read_text()}"
+    assert "sparkrack_gpu_clock_cap_hertz" in exported
+    assert "sparkrack_boot_clean" in exported
+    scraped: Series = {}
+    for target in scrape_labels(RACK):
+        for family in text_string_to_metric_families(exported):
+            for one in family.samples:
+                labels = ",".join(f'{key}="{value}"' for key, value in {**one.labels, **target}.items())
+                scraped[f"{one.name}{{{labels}}}"] = f"{one.value:.16g}"
+    named = {name.partition("{")[0] for name in HEALTHY} & {name.partition("{")[0] for name in scraped}
+    assert {"sparkrack_gpu_sm_clock_hertz", "sparkrack_kernel_events_total", "sparkrack_boot_clean"} <= named
+    others = {name: value for name, value in HEALTHY.items() if name.partition("{")[0] not in named}
+    looked = [{"eval_time": "10m", "alertname": name, "exp_alerts": []} for name in ALERTS]
+    input_series = [{"series": name, "values": values(value, 10)} for name, value in {**others, **scraped}.items()]
+    said = judged(tmp_path, {"interval": "15s", "input_series": input_series, "alert_rule_test": looked})
+    assert "alertname: ClockAboveCap" not in said, "the clock of the stand-in is below the cap"
+    assert "alertname: NodeRebootedWithoutCleanShutdown" in said, "promtool looked at these series"
+    assert not [line for line in said.splitlines() if "err:" in line], said
+
+
+def scrape_labels(found: Rack) -> list[dict[str, str]]:
+    """The labels that a scrape of each node adds to what the node exports."""
+    document = YAML(typ="safe").load(scrape.prometheus_file(found).content.decode())
+    (job,) = [one for one in document["scrape_configs"] if one["job_name"] == "node"]
+    return [{"job": "node", "instance": target["targets"][0], **target["labels"]} for target in job["static_configs"]]
+
+
 def test_swap_that_is_declared_raises_nothing(tmp_path: Path) -> None:
     found = rack("{}", UNIT_EDIT, *WIDE, ("memory:\n  swap: false", "memory:\n  swap: true"))
     swap = {'node_memory_SwapTotal_bytes{job="node",node="spark1"}': "17e9"}
@@ -996,7 +1119,28 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
         # An end without a shutdown, and its records, are no news for ever.
         (
             "NodeRebootedWithoutCleanShutdown",
+            {f"sparkrack_boot_clean{{{N1}}}": "0", f"node_boot_time_seconds{{{N1}}}": "-1800"},
+            None,
+        ),
+        (
+            "BootEndedUnclean",
             {f"sparkrack_boot_clean{{{N1}}}": "0", f"node_boot_time_seconds{{{N1}}}": "-86400"},
+            None,
+        ),
+        # A recorder that is dead: the exporter shows its last values for good.
+        *(
+            (alert, {**changed, 'sparkrack_recorder_last_sample_timestamp_seconds{node="spark1"}': "-300"}, None)
+            for alert, changed in (
+                ("ClockStuckLow", {'sparkrack_gpu_sm_clock_hertz{node="spark1"}': "6e8"}),
+                ("ClockAboveCap", {'sparkrack_gpu_sm_clock_hertz{node="spark1"}': "2.4e9"}),
+                ("GpuSlowdown", {'sparkrack_gpu_clock_event{node="spark1",reason="sw_thermal"}': "1"}),
+                ("GpuMarginGone", {'sparkrack_gpu_tlimit_margin_celsius{node="spark1"}': "1"}),
+            )
+        ),
+        # `serve stop` of a unit that rack.yaml wants up.
+        (
+            "EngineDown",
+            {f"up{{{VLLM}}}": "0", STOPPED: "1"},
             None,
         ),
         (
@@ -1019,7 +1163,7 @@ def test_an_alert_is_silent_where_its_cause_is_not(
 def test_a_node_without_floor_or_cap_has_no_series_of_it() -> None:
     text = rules.rule_file(rack("{}", ("memory:\n  swap: false", "memory:\n  floor: false"))).content.decode()
     assert "sparkrack_memory_floor_bytes, expr" not in text
-    assert text.count("sparkrack_gpu_clock_cap_hertz, expr") == 1
+    assert text.count("sparkrack_gpu_declared_clock_cap_hertz, expr") == 1
 
 
 def test_the_events_of_the_rules_are_those_that_the_recorder_counts() -> None:
