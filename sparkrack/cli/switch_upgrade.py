@@ -100,7 +100,7 @@ def upgrade(
     """Upgrade RouterOS and the firmware of a switch, from package files that you downloaded.
 
     \b
-      sparkrack switch upgrade --packages ~/routeros-7.23.7
+      sparkrack switch upgrade --packages ~/routeros-7.24.6
 
     For a switch as it comes from its box, or one in service. It checks files and switch, keeps a backup, lets the
     switch download the files from this machine, restarts it, writes the firmware, restarts it again, and compares the

@@ -106,7 +106,7 @@ def machines(rack: Rack) -> Machines:
     made.nodes["spark1"]["lock"] = (run_lock.GONE, [])
     for leg, _ in rack.cabling.legs("crs812"):
         made.links[leg.interface] = {"status": "link-ok", "rate": "100Gbps", "fec": "fec91"}
-    made.resource = {"version": "7.23.1 (stable)", "uptime": "1w3d4h5m6s", "board-name": "CRS812-8DS-2DQ-2DDQ"}
+    made.resource = {"version": "7.25.2 (stable)", "uptime": "1w3d4h5m6s", "board-name": "CRS812-8DS-2DQ-2DDQ"}
     made.identity = {"name": "crs812"}
     made.health = [
         {"name": "cpu-temperature", "value": "47"},

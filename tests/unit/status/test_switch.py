@@ -35,7 +35,7 @@ def leg(**fields: str) -> Callable[[Machines], object]:
 
 def test_a_healthy_switch(rack: Rack) -> None:
     found, status = after(rack)
-    assert (found.version, found.identity, found.temperature) == ("7.23.1 (stable)", "crs812", 52)
+    assert (found.version, found.identity, found.temperature) == ("7.25.2 (stable)", "crs812", 52)
     assert found.uptime == ((10 * 24 + 4) * 60 + 5) * 60 + 6
     assert [(one.up, one.rate) for one in found.legs] == [(True, "100Gbps")] * 8
     assert {one.interface: one.port for one in found.legs}[LEG] == "spark2/1"
