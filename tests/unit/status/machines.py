@@ -58,6 +58,7 @@ class Machines:
     armed: list[str] = field(default_factory=list)
     safe_mode: bool = False
     frames: Forwarding = field(default_factory=Forwarding)
+    device_mode: list[dict[str, str]] | None = field(default_factory=lambda: [{"mode": "advanced", "flagged": "false"}])
     raw: dict[str, str] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
 
@@ -74,7 +75,8 @@ class Machines:
         """Return the answers of all hosts."""
         found: dict[str, Answer] = {name: self.output(name) for name in self.nodes}
         found["crs812"] = SwitchAnswers(
-            self.resource, self.identity, self.links, self.health, self.armed, self.safe_mode, self.frames
+            *(self.resource, self.identity, self.links, self.health, self.armed, self.safe_mode, self.frames),
+            device_mode=self.device_mode,
         )
         return found | {name: NoAnswer(why) for name, why in self.silent.items()}
 
