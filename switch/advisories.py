@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from core.advisories.advisories import ROUTEROS, Advisory, advisory_line, known_against
+from core.advisories.advisories import ROUTEROS, Advisory, advisory_line, known_against, version_key
 from core.routeros.errors import UnreadableError
 from core.routeros.menus import DEVICE_MODE, RESOURCE, USER, Row
 from core.routeros.reading import SwitchReading
@@ -39,8 +39,15 @@ def known_against_release(switch: Switch, version: str) -> tuple[Advisory, ...]:
 
 
 def release_faults(switch: Switch, version: str) -> tuple[str, ...]:
-    """Return a line for each weakness of a release by which the switch can be taken over."""
-    return tuple(advisory_line(row, version) for row in known_against_release(switch, version) if row.fault)
+    """Return a line for each weakness of a release by which the switch can be taken over, and for a release that
+    rack.yaml does not declare."""
+    lines = [advisory_line(row, version) for row in known_against_release(switch, version) if row.fault]
+    if switch.release is not None and version_key(version) != version_key(switch.release):
+        lines.append(
+            f"it runs RouterOS {version}, rack.yaml declares release {switch.release}: sparkrack switch upgrade --packages "
+            "FOLDER"
+        )
+    return tuple(lines)
 
 
 def release_notes(switch: Switch, version: str) -> tuple[str, ...]:
@@ -50,9 +57,9 @@ def release_notes(switch: Switch, version: str) -> tuple[str, ...]:
 
 def exposure(switch: Switch, reading: SwitchReading) -> Iterator[str]:
     """Yield the weaknesses of the release that a switch runs, and what on it and in rack.yaml makes them worse."""
-    faults = release_faults(switch, reading.only(RESOURCE).get("version", ""))
-    yield from faults
-    if not faults:
+    version = reading.only(RESOURCE).get("version", "")
+    yield from release_faults(switch, version)
+    if not any(row.fault for row in known_against_release(switch, version)):
         return
     if switch.management is None:
         yield "rack.yaml does not declare `management`, so ssh, www and the bandwidth-test server are not limited by it"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from core.advisories.advisories import Severity, advisory_line
+from core.advisories.advisories import Severity, advisory_line, version_key
 from core.routeros.errors import RefusedError
 from core.routeros.versions import release
 from switch.advisories import COMPROMISED, known_against_release
@@ -106,6 +106,8 @@ def _blockers(switch: Switch, folder: PackageFolder, plan: UpgradePlan, needed: 
         yield (f"rollback timer {', '.join(unit.armed)} is armed and would act after the restart: sparkrack apply")
     if not plan.installs:
         return
+    if switch.release is not None and version_key(folder.version) != version_key(switch.release):
+        yield f"the packages are of RouterOS {folder.version}; rack.yaml declares release {switch.release}"
     for row in known_against_release(switch, folder.version):
         if row.severity is not Severity.DEFECT:
             yield f"the packages are affected: {advisory_line(row, folder.version)}"

@@ -89,6 +89,10 @@ UNITS: list[tuple[dict[str, Any], str]] = [
         f"runs RouterOS 7.25.2 (stable), newer than {TARGET}: a downgrade is not supported",
     ),
     ({"model": "CRS804-4DDQ"}, "is a CRS804-4DDQ; the rack file means a CRS812-8DS-2DQ-2DDQ"),
+    (
+        {"edits": (('# release: "7.24.6"', 'release: "7.25.2"'),)},
+        f"the packages are of RouterOS {TARGET}; rack.yaml declares release 7.25.2",
+    ),
     ({"edits": (("# serial: HX", "serial: HX"),)}, "has serial number HK70AB12CD3; the rack file means HXXXXXXXXXX"),
 ]
 

@@ -100,3 +100,12 @@ def test_the_mark_is_named_beside_other_reasons_to_refuse(rack: MakeRack) -> Non
 def test_a_mark_that_cannot_be_read_is_unknown(rack: MakeRack) -> None:
     with pytest.raises(UnreadableError, match="/system/device-mode flagged"):
         plan(*rack(), reading(flagged(factory(), "perhaps")))
+
+
+def test_a_release_that_rack_yaml_does_not_declare_is_a_fault(rack: MakeRack) -> None:
+    tables = running("7.25.2 (stable)")
+    assert plan(*rack(), reading(tables)).faults == ()
+    assert plan(*rack(release="7.24.6"), reading(tables)).faults == (
+        "it runs RouterOS 7.25.2 (stable), rack.yaml declares release 7.24.6: sparkrack switch upgrade --packages FOLDER",
+    )
+    assert plan(*rack(release="7.25.2"), reading(tables)).faults == ()
