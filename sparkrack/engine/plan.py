@@ -114,8 +114,13 @@ class Plan(SavedPlan):
         return tuple(m for m in self.hosts if m.state not in (HostState.IN_SYNC, HostState.CHANGES))
 
     @property
+    def faults(self) -> int:
+        """How many things are as declared and do not work, on all machines: no run mends them."""
+        return sum(1 for machine in self.hosts for _ in machine.events(EventKind.BROKEN))
+
+    @property
     def code(self) -> int:
-        """The exit code: 1 when any machine is unknown or refused, 2 for changes, 0 in sync."""
+        """What a run would do: 1 when any machine is unknown or refused, 2 for changes, 0 nothing."""
         if self.unknown_hosts:
             return 1
         return 2 if any(machine.state is HostState.CHANGES for machine in self.hosts) else 0
