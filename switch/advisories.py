@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 RUNBOOK = "docs/runbooks/switch-compromised.md"
 # claim: switch.device-mode
 COMPROMISED = (
-    "RouterOS has marked this switch as compromised (flagged in /system/device-mode): at a start it found settings that an "
-    f"intruder may have made; do not clear the mark, see {RUNBOOK}"
+    "RouterOS has marked this switch as compromised (flagged in /system/device-mode): at a start it found settings "
+    f"that an intruder may have made; do not clear the mark, see {RUNBOOK}"
 )
 LOSSLESS, BREAKOUT = "lossless roce", "QSFP-DD breakout"
 """Features that rows of advisories name and rack.yaml declares."""
@@ -44,8 +44,8 @@ def release_faults(switch: Switch, version: str) -> tuple[str, ...]:
     lines = [advisory_line(row, version) for row in known_against_release(switch, version) if row.fault]
     if switch.release is not None and version_key(version) != version_key(switch.release):
         lines.append(
-            f"it runs RouterOS {version}, rack.yaml declares release {switch.release}: sparkrack switch upgrade --packages "
-            "FOLDER"
+            f"it runs RouterOS {version}, rack.yaml declares release {switch.release}: sparkrack switch upgrade "
+            "--packages FOLDER"
         )
     return tuple(lines)
 
@@ -56,9 +56,8 @@ def release_notes(switch: Switch, version: str) -> tuple[str, ...]:
 
 
 def exposure(switch: Switch, reading: SwitchReading) -> Iterator[str]:
-    """Yield the weaknesses of the release that a switch runs, and what on it and in rack.yaml makes them worse."""
+    """Yield what makes a weakness of the release that a switch runs worse, on it and in rack.yaml."""
     version = reading.only(RESOURCE).get("version", "")
-    yield from release_faults(switch, version)
     if not any(row.fault for row in known_against_release(switch, version)):
         return
     if switch.management is None:

@@ -11,7 +11,7 @@ from core.routeros.errors import RefusedError
 from core.routeros.menus import BRIDGE_PORT, ETHERNET, RESOURCE
 from core.routeros.reading import SwitchReading
 from core.routeros.rollback_timer import PREFIX, armed_timers
-from switch.advisories import compromised, release_notes
+from switch.advisories import compromised, release_faults, release_notes
 from switch.cages import wanted_lanes
 from switch.desired import ChangeGroup, DeviceContext, MenuDesired, parts
 from switch.health import configured_but_broken
@@ -33,12 +33,14 @@ def plan(rack: Rack, switch: Switch, reading: SwitchReading) -> ChangePlan:
     wanted = parts(rack, switch, DeviceContext.of(reading))
     all_ = (*_lanes(switch, reading, links), *(_batch(part, reading, links) for part in wanted))
     todo = tuple(batch for batch in all_ if batch.changes)
+    version = reading.only(RESOURCE)["version"]
     found = ChangePlan(
         todo,
         tuple(_unmanaged(wanted, reading)),
-        configured_but_broken(switch, reading),
-        release_notes(switch, reading.only(RESOURCE)["version"]),
-        armed_timers(reading),
+        faults=configured_but_broken(switch, reading),
+        notices=release_notes(switch, version),
+        armed=armed_timers(reading),
+        upgrades=release_faults(switch, version),
     )
     reasons = (*change_blockers(found.changes, reading), *lockout_risks(switch, reading, found.changes))
     if reasons:

@@ -100,7 +100,8 @@ def device_mode(reading: SwitchReading) -> Iterator[str]:
     elif not _flag(row, "scheduler", "no" if row["mode"] == "home" else "yes"):
         yield (
             f"device mode {row['mode']} keeps the scheduler off, and no rollback timer could run: run "
-            "/system/device-mode/update scheduler=yes, then press the reset or mode button of the device within 5 minutes"
+            "/system/device-mode/update scheduler=yes, then press the reset or mode button of the device within 5 "
+            "minutes"
         )
 
 

@@ -105,8 +105,9 @@ def upgrade(
     For a switch as it comes from its box, or one in service. It checks files and switch, keeps a backup, lets the
     switch download the files from this machine, restarts it, writes the firmware, restarts it again, and compares the
     configuration with the one before. All links of the switch are down during each restart. Run it again after any
-    interruption. A downgrade is refused, and so are a release that can be attacked or on which a change may not be undone
-    (docs/reference/advisories.md), and an upgrade while a unit of several nodes runs on a node with a link to the switch.
+    interruption. A downgrade is refused, and so is an upgrade while a unit of several nodes runs on a node with a link
+    to the switch, and one to a release that can be attacked or on which a change may not be undone
+    (docs/reference/advisories.md).
     Exit 0 when the switch runs this version, 2 when its configuration is not as before, else 1.
     """
     found = load(rack)

@@ -24,7 +24,7 @@ def test_a_release_that_attackers_use_is_a_fault_of_every_command_and_changes_ar
     desk.write()
     before = sparkrack(desk, "plan")
     assert before.code == 2, before.text
-    assert f"does not work: {ATTACKED}" in before.text
+    assert f"does not work: upgrade required: {ATTACKED}" in before.text
     assert "cage qsfp56-dd-1" in before.text, "a plan shows what it would change, too"
     done = desk.run("-y")
     assert done.code == 0, done.text

@@ -73,9 +73,15 @@ BAD: list[tuple[Prepare, str]] = [
     (_mix, f"has packages of more than one version: 7.23.5, {TARGET}; keep one"),
     (_older, "has RouterOS 7.22.1; at least 7.23 is supported, take 7.24.6 (long-term) or 7.25.2 (stable)"),
     (_affected("7.23.3"), "the packages are affected: RouterOS 7.23.3: attackers take switches over by SSH"),
-    (_affected("7.23.7"), "the packages are affected: RouterOS 7.23.7: one request to www or www-ssl runs code as root"),
+    (
+        _affected("7.23.7"),
+        "the packages are affected: RouterOS 7.23.7: one request to www or www-ssl runs code as root",
+    ),
     (_affected("7.24"), "`find` in scripts may look up its arguments wrongly"),
-    (_affected("7.24.4"), "never run, so the rollback timer of a run may not undo it; take 7.24.6 (long-term) or 7.25.2"),
+    (
+        _affected("7.24.4"),
+        "never run, so the rollback timer of a run may not undo it; take 7.24.6 (long-term) or 7.25.2",
+    ),
     (lambda owner: (owner.folder / DRIVER).unlink(), f"{DRIVER} is missing: switch-marvell is installed on the device"),
     (lambda owner: (owner.folder / ROUTEROS).unlink(), f"has no {ROUTEROS}"),
     (_sums(f"{'0' * 64}  {ROUTEROS}\n{'0' * 64}  {DRIVER}\n"), f"SHA256SUMS says {'0' * 64}; download it again"),

@@ -24,8 +24,8 @@ from switch.advisories import BREAKOUT, LOSSLESS
 from tests.generated import REPOSITORY, check
 
 NOT_CONFIGURED = {"MLAG", "DHCPv6", "console", "l2mtu"}
-"""Features of rows that stand in the page only: sparkrack configures none of the first three, and names what a change of
-l2mtu disturbs in each plan."""
+"""Features of rows that stand in the page only: sparkrack configures none of the first three, and each plan says what a
+change of l2mtu disturbs."""
 SHOWN = re.compile(r"routeros-(7\.\d+(?:\.\d+)?)|\b(7\.\d+(?:\.\d+)?) \((?:stable|long-term|testing)\)")
 """A release of RouterOS that a document shows or recommends."""
 
@@ -119,7 +119,8 @@ def test_the_page_has_every_row() -> None:
         (
             f"`{row.id}`",
             row.severity.value,
-            "; ".join(f"{row.subject} {part}" for part in row.versions) + (f", with {row.feature}" if row.feature else ""),
+            "; ".join(f"{row.subject} {part}" for part in row.versions)
+            + (f", with {row.feature}" if row.feature else ""),
             row.effect,
             row.remedy or "",
             row.source + (f". Not seen: {row.unseen}" if row.unseen else ""),
@@ -172,7 +173,10 @@ advisories:
         (lambda text: text.replace('fixed: "7.24.6"', 'fixed: "7.23"'), "is not after since 7.24"),
         (lambda text: text.replace('since: "7.24"', 'since: "seven"'), "seven is not a version"),
         (lambda text: text.replace('since: "7.24"', "since: 7.24"), "string"),
-        (lambda text: text.replace(', fixed: "7.24.6"', ""), "7.24.6 (long-term) is current and affected by routeros.one"),
+        (
+            lambda text: text.replace(', fixed: "7.24.6"', ""),
+            "7.24.6 (long-term) is current and affected by routeros.one",
+        ),
         (lambda text: text + text.partition("advisories:\n")[2], "occurs more than once"),
         (lambda text: text.replace("routeros.one", "RouterOS one"), "id"),
         (lambda text: text.replace("it fails", "it | fails"), "effect"),

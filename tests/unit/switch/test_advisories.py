@@ -29,19 +29,19 @@ def flagged(tables: Tables, mark: str = "true") -> Tables:
 def test_a_release_that_attackers_use_is_a_fault_and_changes_are_still_planned(rack: MakeRack, version: str) -> None:
     found = plan(*rack(), reading(running(version)))
     assert found.changes
-    assert found.faults[0].startswith(f"RouterOS {version}: attackers take switches over by SSH without a password")
-    assert "take 7.24.6 (long-term) or 7.25.2 (stable)" in found.faults[0]
+    assert found.upgrades[0].startswith(f"RouterOS {version}: attackers take switches over by SSH without a password")
+    assert "take 7.24.6 (long-term) or 7.25.2 (stable)" in found.upgrades[0]
     assert not any("CVE" in line for line in found.notices)
 
 
 def test_a_release_that_is_not_affected_has_no_fault(rack: MakeRack) -> None:
     found = plan(*rack(), reading(running("7.24.6 (long-term)")))
-    assert (found.faults, found.notices) == ((), ())
+    assert (found.upgrades, found.faults, found.notices) == ((), (), ())
 
 
 def test_what_does_not_open_the_switch_is_a_note(rack: MakeRack) -> None:
     found = plan(*rack(), reading(running("7.24.4 (stable)")))
-    assert found.faults == ()
+    assert found.upgrades == ()
     assert [line.partition(":")[0] for line in found.notices] == ["RouterOS 7.24.4 (stable)"]
     assert "schedules with the default start date and time never run" in found.notices[0]
 
@@ -104,8 +104,7 @@ def test_a_mark_that_cannot_be_read_is_unknown(rack: MakeRack) -> None:
 
 def test_a_release_that_rack_yaml_does_not_declare_is_a_fault(rack: MakeRack) -> None:
     tables = running("7.25.2 (stable)")
-    assert plan(*rack(), reading(tables)).faults == ()
-    assert plan(*rack(release="7.24.6"), reading(tables)).faults == (
-        "it runs RouterOS 7.25.2 (stable), rack.yaml declares release 7.24.6: sparkrack switch upgrade --packages FOLDER",
-    )
-    assert plan(*rack(release="7.25.2"), reading(tables)).faults == ()
+    assert plan(*rack(), reading(tables)).upgrades == ()
+    (line,) = plan(*rack(release="7.24.6"), reading(tables)).upgrades
+    assert line.startswith("it runs RouterOS 7.25.2 (stable), rack.yaml declares release 7.24.6: sparkrack switch up")
+    assert plan(*rack(release="7.25.2"), reading(tables)).upgrades == ()
