@@ -94,7 +94,7 @@ class SwitchConfig(_Model):
 
     ``keeps_full_user``: the last user of the group full can be neither removed nor disabled.
 
-    ``device_mode`` ``home`` has no scheduler. ``flagged``: RouterOS has marked the unit as compromised.
+    ``device_mode`` ``home`` has no scheduler, and a ``flagged`` unit neither that nor scripts.
 
     ``free_space`` are the bytes of its flash for files. A restart begins ``restarts_after`` seconds after its command
     and takes ``away`` seconds; package files are installed by any restart, or with ``installs_on`` only by that of
