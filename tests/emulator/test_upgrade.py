@@ -132,7 +132,7 @@ def test_a_configuration_that_changed_is_reported(owner: PackageOwner) -> None:
 
 
 def test_a_switch_that_is_ours_over_the_pinned_certificate(make_owner: MakePackageOwner) -> None:
-    owner = make_owner(version="7.23.5 (long-term)")
+    owner = make_owner(version="7.23.8 (long-term)")
     assert owner.workdir.run()[0] == 0
     pinned = owner.workdir.rack.read_text()
     mark = len(owner.workdir.log())
