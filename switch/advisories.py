@@ -61,7 +61,7 @@ def exposure(switch: Switch, reading: SwitchReading) -> Iterator[str]:
     if not any(row.fault for row in known_against_release(switch, version)):
         return
     if switch.management is None:
-        yield "rack.yaml does not declare `management`, so ssh, www and the bandwidth-test server are not limited by it"
+        yield "rack.yaml does not declare `management`, so it does not limit ssh, www and the bandwidth-test server"
     yield from undeclared_full_users(switch, reading)
 
 

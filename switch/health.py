@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from core.routeros.menus import BRIDGE, BRIDGE_PORT, ROUTERBOARD, Row
 from core.routeros.reading import SwitchReading
 from core.routeros.values import ValueKind, canonical
-from switch.advisories import exposure
 from switch.cages import masters_of
 
 if TYPE_CHECKING:
@@ -17,12 +16,7 @@ if TYPE_CHECKING:
 
 def configured_but_broken(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
     """Return each problem in one line, with its fix; () = none."""
-    return (
-        *exposure(switch, reading),
-        *_second_bridge(switch, reading),
-        *_by_cpu(switch, reading),
-        *_firmware(reading),
-    )
+    return (*_second_bridge(switch, reading), *_by_cpu(switch, reading), *_firmware(reading))
 
 
 def _second_bridge(switch: Switch, reading: SwitchReading) -> Iterator[str]:

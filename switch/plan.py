@@ -11,7 +11,7 @@ from core.routeros.errors import RefusedError
 from core.routeros.menus import BRIDGE_PORT, ETHERNET, RESOURCE
 from core.routeros.reading import SwitchReading
 from core.routeros.rollback_timer import PREFIX, armed_timers
-from switch.advisories import compromised, release_faults, release_notes
+from switch.advisories import compromised, exposure, release_faults, release_notes
 from switch.cages import wanted_lanes
 from switch.desired import ChangeGroup, DeviceContext, MenuDesired, parts
 from switch.health import configured_but_broken
@@ -40,7 +40,7 @@ def plan(rack: Rack, switch: Switch, reading: SwitchReading) -> ChangePlan:
         faults=configured_but_broken(switch, reading),
         notices=release_notes(switch, version),
         armed=armed_timers(reading),
-        upgrades=release_faults(switch, version),
+        upgrades=(*release_faults(switch, version), *exposure(switch, reading)),
     )
     reasons = (*change_blockers(found.changes, reading), *lockout_risks(switch, reading, found.changes))
     if reasons:

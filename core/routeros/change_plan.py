@@ -68,7 +68,7 @@ class ChangePlan:
     unmanaged: rows of menus we write to that rack.yaml does not declare; they are not changed. faults: correctly
     configured things that do not work, which no write of ours would fix. notices: further notices before the plan is
     executed. armed: rollback timers that interrupted runs left on the switch; they are disarmed first. upgrades: why
-    another release must be installed.
+    another release must be installed, and what makes it urgent.
     """
 
     batches: tuple[ChangeBatch, ...]

@@ -11,7 +11,7 @@ from tests.unit.switch.racks import EVERY_KEY, UNCABLED, MakeRack
 from tests.unit.switch.rows import Tables, factory, reading
 
 USERS = "/user"
-OPEN = "rack.yaml does not declare `management`, so ssh, www and the bandwidth-test server are not limited by it"
+OPEN = "rack.yaml does not declare `management`, so it does not limit ssh, www and the bandwidth-test server"
 
 
 def running(version: str) -> Tables:
@@ -68,12 +68,12 @@ def test_open_services_and_undeclared_full_users_are_named_beside_the_release(ra
         {".id": "*B", "name": "sparkrack", "group": "full", "disabled": "false"},
     ]
     users = "users of the group full that rack.yaml does not name: admin, ops; look at who made them"
-    assert plan(*rack(), reading(tables)).faults[-2:] == (OPEN, users)
-    limited = plan(*rack(management=["10.77.0.0/24"]), reading(tables)).faults
+    assert plan(*rack(), reading(tables)).upgrades[-2:] == (OPEN, users)
+    limited = plan(*rack(management=["10.77.0.0/24"]), reading(tables)).upgrades
     assert OPEN not in limited
     assert limited[-1] == users
     tables["/system/resource"][0]["version"] = "7.24.6 (long-term)"
-    assert plan(*rack(), reading(tables)).faults == ()
+    assert plan(*rack(), reading(tables)).upgrades == ()
 
 
 @pytest.mark.parametrize("mark", ["true", "yes"])
