@@ -163,6 +163,7 @@ def _show(host: Host, todo: ChangePlan) -> None:
         *([Event(EventKind.EFFECT, detail=DISARMING)] if todo.armed else []),
         *acted(Action.DISARM, *map(visible, todo.armed)),
         *(event for batch in todo.batches for event in _batch(batch)),
+        *(Event(EventKind.BROKEN, action=Action.UPGRADE, detail=visible(line)) for line in todo.upgrades),
         *(Event(EventKind.BROKEN, detail=visible(line)) for line in todo.faults),
         *(Event(EventKind.UNMANAGED, subject=visible(one.row), menu=one.menu) for one in todo.unmanaged),
         *(Event(EventKind.NOTE, detail=visible(line)) for line in todo.notices),

@@ -76,7 +76,7 @@ def switch_differences(switch: Switch, reading: SwitchReading, plan: ChangePlan)
     return (
         *(SwitchDifference(DifferenceKind.DIFFERS, text) for text in lanes(switch, reading, cages)),
         *(SwitchDifference(DifferenceKind.DIFFERS, text) for change in rows for text in describe_differences(change)),
-        *(SwitchDifference(DifferenceKind.FAULT, text) for text in plan.faults),
+        *(SwitchDifference(DifferenceKind.FAULT, text) for text in (*plan.upgrades, *plan.faults)),
         *(SwitchDifference(DifferenceKind.UNMANAGED, _undeclared(found.menu, found.row)) for found in plan.unmanaged),
     )
 

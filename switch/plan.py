@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 from core.routeros.change_plan import AffectedLink, ChangeBatch, ChangePlan, UnmanagedRow
 from core.routeros.diff import RowChange, diff, surplus
 from core.routeros.errors import RefusedError
-from core.routeros.menus import BRIDGE_PORT, ETHERNET
+from core.routeros.menus import BRIDGE_PORT, ETHERNET, RESOURCE
 from core.routeros.reading import SwitchReading
 from core.routeros.rollback_timer import PREFIX, armed_timers
+from switch.advisories import compromised, exposure, release_faults, release_notes
 from switch.cages import wanted_lanes
 from switch.desired import ChangeGroup, DeviceContext, MenuDesired, parts
 from switch.health import configured_but_broken
@@ -25,15 +26,21 @@ if TYPE_CHECKING:
 def plan(rack: Rack, switch: Switch, reading: SwitchReading) -> ChangePlan:
     """Compare a switch with its declaration. Raises RefusedError if it is not the switch that is meant or may
     not be changed this way, UnreadableError if what was read cannot be compared."""
-    reasons = blockers(switch, reading)
+    reasons = (*blockers(switch, reading), *compromised(switch, reading))
     if reasons:
         raise RefusedError(reasons)
     links = cabled(rack, switch, reading)
     wanted = parts(rack, switch, DeviceContext.of(reading))
     all_ = (*_lanes(switch, reading, links), *(_batch(part, reading, links) for part in wanted))
     todo = tuple(batch for batch in all_ if batch.changes)
+    version = reading.only(RESOURCE)["version"]
     found = ChangePlan(
-        todo, tuple(_unmanaged(wanted, reading)), configured_but_broken(switch, reading), armed=armed_timers(reading)
+        todo,
+        tuple(_unmanaged(wanted, reading)),
+        faults=configured_but_broken(switch, reading),
+        notices=release_notes(switch, version),
+        armed=armed_timers(reading),
+        upgrades=(*release_faults(switch, version), *exposure(switch, reading)),
     )
     reasons = (*change_blockers(found.changes, reading), *lockout_risks(switch, reading, found.changes))
     if reasons:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from core.advisories.advisories import ROUTEROS, current_releases
 from core.routeros.diff import RowChange
 from core.routeros.errors import UnreadableError
 from core.routeros.menus import BRIDGE, BRIDGE_PORT, DEVICE_MODE, ETHERNET, OLDEST, PACKAGE, RESOURCE, ROUTERBOARD, Row
 from core.routeros.reading import SwitchReading
 from core.routeros.values import ValueKind, canonical
 from core.routeros.versions import release
+from switch.advisories import COMPROMISED, marked_as_compromised
 from switch.cages import lanes_of
 
 if TYPE_CHECKING:
@@ -93,16 +95,14 @@ def device_mode(reading: SwitchReading) -> Iterator[str]:
     row = reading.only(DEVICE_MODE)
     if "mode" not in row:
         raise UnreadableError(f"{DEVICE_MODE.path} has no mode")
-    if _flag(row, "flagged", "no"):
-        what, word = "the device is flagged, which keeps scheduler and scripts off", "flagged=no"
+    if marked_as_compromised((row,)):  # it adds no schedule then
+        yield COMPROMISED
     elif not _flag(row, "scheduler", "no" if row["mode"] == "home" else "yes"):
-        what, word = f"device mode {row['mode']} keeps the scheduler off", "scheduler=yes"
-    else:
-        return
-    yield (
-        f"{what}, and no rollback timer could run: run /system/device-mode/update {word}, then press the reset or "
-        "mode button of the device within 5 minutes"
-    )
+        yield (
+            f"device mode {row['mode']} keeps the scheduler off, and no rollback timer could run: run "
+            "/system/device-mode/update scheduler=yes, then press the reset or mode button of the device within 5 "
+            "minutes"
+        )
 
 
 def _flag(row: Row, name: str, default: str) -> bool:
@@ -134,7 +134,10 @@ def _release(reading: SwitchReading) -> str | None:
     if found is None:
         return f"the device reports RouterOS {text!r}, which is not a version"
     if found < OLDEST:
-        needed = f"at least {OLDEST[0]}.{OLDEST[1]} is needed: sparkrack switch upgrade --packages FOLDER"
+        needed = (
+            f"at least {OLDEST[0]}.{OLDEST[1]} is needed, take {current_releases(ROUTEROS)}: sparkrack switch upgrade "
+            "--packages FOLDER"
+        )
         return f"the device runs RouterOS {text}; {needed}"
     return None
 

@@ -31,6 +31,7 @@ from core.routeros.menus import (
 from core.routeros.reading import Ask, SwitchReading, read_switch
 from core.routeros.renaming import Renaming
 from core.routeros.rollback_timer import armed_timers
+from switch.advisories import compromised
 from switch.backup import KEPT
 from switch.cages import describe, lanes_of
 from switch.lockout_risks import lockout_risks
@@ -64,7 +65,11 @@ class BackupTarget:
         """Return the differences from the backup. Raises RefusedError if it is of another unit, or may not be restored
         from here, UnreadableError if the reading or the backup cannot be compared.
         """
-        reasons = (*wrong_unit(self.switch, reading), *_wrong_backup(reading, self.kept))
+        reasons = (
+            *wrong_unit(self.switch, reading),
+            *compromised(self.switch, reading),
+            *_wrong_backup(reading, self.kept),
+        )
         if reasons:
             raise RefusedError(reasons)
         renaming = Renaming.between(reading, self.kept)

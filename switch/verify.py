@@ -115,13 +115,16 @@ def test_is_as_declared(switch: Switch, look: SwitchChecks, rack: Rack, report: 
     reported, and kept.
     """
     try:
-        found = switch_differences(switch, look.reading, plan(rack, switch, look.reading))
+        planned = plan(rack, switch, look.reading)
+        found = switch_differences(switch, look.reading, planned)
     except RefusedError as refused:
         report.judge(f"{switch.name}: not compared: {reason}" for reason in refused.reasons)
         return
     except UnreadableError as fault:
         report.judge((), [f"{switch.name}: not compared: {fault}"])
         return
+    for line in planned.notices:
+        report.note(f"{switch.name}: {line}")
     for one in found:
         if one.sort is DifferenceKind.UNMANAGED:
             report.note(f"{switch.name}: {one.text}")

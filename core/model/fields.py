@@ -169,6 +169,10 @@ Serial = Annotated[
         "write letters and digits, like HXXXXXXXXXX",
     ),
 ]
+RouterOsRelease = Annotated[
+    StrictStr,
+    matching(r"7\.[0-9]{1,3}(\.[0-9]{1,3})?", "{value} is not a release of RouterOS", "write its number, like 7.24.6"),
+]
 DRIVER = re.compile(r"(?P<major>[0-9]{3,})(\.[0-9A-Za-z.+~-]{0,59})?")
 """A version of the driver. The major version is part of package names."""
 KERNEL = re.compile(r"[0-9][a-z0-9+.-]{0,61}[a-z0-9+]")

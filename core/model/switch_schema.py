@@ -36,6 +36,7 @@ from core.model.fields import (
     Name,
     NonEmptyList,
     NotEmpty,
+    RouterOsRelease,
     Section,
     Serial,
     Syslog,
@@ -144,6 +145,8 @@ class Switch(Section):
     """A switch of a known model. `tls` False is the plain API, for first contact and the lab; other cages are left
     alone.
 
+    `release`: the RouterOS that it runs, which `sparkrack switch upgrade` installs; None: any that is supported.
+
     What is None is not managed: `management` (subnets that may reach the services of the switch), `reader`,
     `time_zone`, `ntp`, `dns`, `lldp`, `syslog` and `snmp`. Rows that the file does not declare are left, but for
     the menus named in `purge`. `backups` is how many of them are kept on the operator's machine.
@@ -160,6 +163,7 @@ class Switch(Section):
     password: SecretRef = Field(examples=["{env: CRS812_PASSWORD}"])
     model: KnownModel = registry.DEFAULT.name
     serial: Annotated[Serial | None, NotEmpty] = None
+    release: Annotated[RouterOsRelease | None, NotEmpty] = Field(default=None, examples=['"7.24.6"'])
     identity: Annotated[Name | None, NotEmpty] = None
     cages: Frozen[str, CageSpec] = Field(examples=["{qsfp56-dd-1: {split: 4x100G}}"])
     mtu: Mtu = 9000

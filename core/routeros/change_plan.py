@@ -67,7 +67,8 @@ class ChangePlan:
 
     unmanaged: rows of menus we write to that rack.yaml does not declare; they are not changed. faults: correctly
     configured things that do not work, which no write of ours would fix. notices: further notices before the plan is
-    executed. armed: rollback timers that interrupted runs left on the switch; they are disarmed first.
+    executed. armed: rollback timers that interrupted runs left on the switch; they are disarmed first. upgrades: why
+    another release must be installed, and what makes it urgent.
     """
 
     batches: tuple[ChangeBatch, ...]
@@ -75,6 +76,7 @@ class ChangePlan:
     faults: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     armed: tuple[str, ...] = ()
+    upgrades: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -106,7 +108,7 @@ class ChangePlan:
     def notes(self) -> tuple[str, ...]:
         """Notices besides the changes."""
         return (
-            *(f"fault: {text}" for text in self.faults),
+            *(f"fault: {text}" for text in (*self.upgrades, *self.faults)),
             *(f"left alone, not managed: {text}" for text in self.unmanaged),
             *self.notices,
         )

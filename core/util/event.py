@@ -79,6 +79,8 @@ class Action(StrEnum):
     DISARM = "disarm"
     REBOOT = "reboot"
     """The host must be rebooted by its operator; no run does it."""
+    UPGRADE = "upgrade"
+    """The software of the host must be upgraded by its operator; no run does it."""
 
 
 _PHRASES = {
@@ -93,6 +95,7 @@ _PHRASES = {
     Action.JOIN_GROUP: "{} joins group",
     Action.DISARM: "disarm {}, which an interrupted run left: it would undo that run",
     Action.REBOOT: "reboot required",
+    Action.UPGRADE: "upgrade required",
 }
 """Where verb and subject do not simply follow one another."""
 _JOINED = {Action.COPY, Action.PULL, Action.NAME, Action.RECORD, Action.ALLOW_LOGIN, Action.JOIN_GROUP}

@@ -35,7 +35,8 @@ _FAULTS = (SwitchError, CheckError, RefusedError, UnreadableError, SecretError, 
 
 @dataclass(frozen=True)
 class BootstrapOutcome:
-    """Result of a first contact. ready: nothing is missing. warned: the factory's user could not be disabled."""
+    """Result of a first contact. ready: nothing is missing. warned: the factory's user could not be disabled, or the
+    release can be attacked."""
 
     ready: bool
     warned: bool
@@ -98,8 +99,8 @@ def bootstrap_switch(
     Connect this machine to its first RJ45 port, and to nothing else, until the fingerprint is in rack.yaml: until
     then the sticker's password goes in the clear. Each step looks first and writes what is missing; run it again
     after any interruption. It holds the lock of the rack if the first node answers already. Exit 0 when the switch
-    is ready (with --dry: when it was read), 2 when it is ready but for the user admin, which the switch refuses to
-    disable and which has a new password instead, else 1.
+    is ready (with --dry: when it was read), 2 when it is ready with a warning: the switch refuses to disable the user
+    admin, which has a new password instead, or its release can be attacked (docs/reference/advisories.md); else 1.
     """
     if (admin == "password") != (admin_file is not None):
         raise click.UsageError("--admin password and --admin-file PATH belong together")
@@ -163,7 +164,8 @@ def carry_out(
         screen.phase("read the switch" if dry else "bootstrap the switch", [switch.name])
         try:
             contact = SwitchBootstrap(work, ask)
-            return BootstrapOutcome(contact.run(dry=dry), contact.warned)
+            ready = contact.run(dry=dry)
+            return BootstrapOutcome(ready, contact.warned or bool(contact.faults))
         except _FAULTS as fault:
             raise click.ClickException(f"{switch.name}: {fault}") from None
 

@@ -9,6 +9,7 @@ from typing import Literal
 import click
 from pydantic import BaseModel, Field
 
+from core.advisories.advisories import advisory_line
 from core.model import ConfigError, Rack, calibration, image_lock, load, model_lock, serving_rules
 from core.model.declared_secrets import declared_secrets, missing_file, position
 from core.model.errors import counted
@@ -17,6 +18,7 @@ from core.util.records import Text
 from roles.blackbox.options import BlackboxOptions, unencrypted
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, quiet_option, rack_option
+from switch.advisories import known_against_release
 from switch.bootstrap.menus import PLACEHOLDER
 
 
@@ -60,8 +62,8 @@ def check(rack: Path, as_json: bool, quiet: bool) -> None:
     """Judge rack.yaml without connecting to anything: exit 0, or 1 and one line for each fault.
 
     A secret's file that does not exist is a warning: `sparkrack plan` refuses if a run needs it. So is what cannot be
-    known of a unit of `serving` before its model is recorded, a fit that is accepted by hand, and what leaves the nodes
-    unencrypted.
+    known of a unit of `serving` before its model is recorded, a fit that is accepted by hand, what leaves the nodes
+    unencrypted, and what is known against the release of a switch (docs/reference/advisories.md).
 
     \b
       sparkrack check --rack lab.yaml
@@ -77,6 +79,7 @@ def check(rack: Path, as_json: bool, quiet: bool) -> None:
             if secret.missing
         ]
         warnings += _serving(rack, loaded)
+        warnings += _releases(rack, loaded)
         warnings += [
             f"{position(rack, note.path)}: {note.what}; {note.right}"
             for note in unencrypted(loaded.declared(BlackboxOptions))
@@ -109,6 +112,16 @@ def _serving(file: Path, rack: Rack) -> list[str]:
     lock = lock_path(rack.source)
     notes = serving_rules.notes(rack, model_lock.read(lock), calibration.read(lock), image_lock.known_ids(lock))
     return [f"{position(file, note.path)}: {note.what}; {note.right}" for note in notes]
+
+
+def _releases(file: Path, rack: Rack) -> list[str]:
+    """Return what is known against the release that each switch declares."""
+    return [
+        f"{position(file, ('switches', name, 'release'))}: {advisory_line(row, switch.release)}"
+        for name, switch in rack.switches.items()
+        if switch.release is not None
+        for row in known_against_release(switch, switch.release)
+    ]
 
 
 def _new(rack: Rack) -> bool:

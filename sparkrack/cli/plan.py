@@ -45,7 +45,8 @@ def plan(
 
     Every operation is evaluated to its end and nothing is sent that changes anything. What a step that is still to be
     done will make visible (an image list before docker runs) is reported as unknown.
-    Exit 0 when nothing would change, 2 when something would, 1 when a machine is unknown, unreachable or refused.
+    Exit 0 when nothing would change, 2 when something would or a switch must be upgraded
+    (docs/reference/advisories.md), 1 when a machine is unknown, unreachable or refused.
     """
     with loading():
         from core.util.atomic_file import write_atomic
@@ -73,4 +74,4 @@ def plan(
         next_step(["sparkrack", "apply", str(out)], rack=rack, silent=as_json or quiet)
     else:
         after_plan(made, ["sparkrack", {0: "verify", 1: "plan", 2: "apply"}[made.code]], **given)
-    sys.exit(made.code)
+    sys.exit(made.code or (2 if made.upgrades else 0))

@@ -100,13 +100,14 @@ def upgrade(
     """Upgrade RouterOS and the firmware of a switch, from package files that you downloaded.
 
     \b
-      sparkrack switch upgrade --packages ~/routeros-7.23.7
+      sparkrack switch upgrade --packages ~/routeros-7.24.6
 
     For a switch as it comes from its box, or one in service. It checks files and switch, keeps a backup, lets the
     switch download the files from this machine, restarts it, writes the firmware, restarts it again, and compares the
     configuration with the one before. All links of the switch are down during each restart. Run it again after any
     interruption. A downgrade is refused, and so is an upgrade while a unit of several nodes runs on a node with a link
-    to the switch.
+    to the switch, and one to a release that can be attacked or on which a change may not be undone
+    (docs/reference/advisories.md).
     Exit 0 when the switch runs this version, 2 when its configuration is not as before, else 1.
     """
     found = load(rack)
@@ -161,7 +162,7 @@ def _upgrade(
     rack: Rack, work: SwitchUpgrade, plan: UpgradePlan, *, dry: bool, yes: bool, no_nodes: bool, no_lock: bool
 ) -> int:
     """Show, ask, carry out. Returns the exit code."""
-    for line in plan.lines:
+    for line in (*plan.warnings, *plan.lines):
         work.say(line)
     if plan.empty:
         same = None if dry else work.compare(plan)

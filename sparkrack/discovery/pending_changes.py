@@ -46,7 +46,7 @@ def _switch(rack: Rack, name: str, facts: SwitchFacts) -> Iterator[str]:
         return
     for batch in found.batches:
         yield f"{name}: {batch.title} ({batch.effect}): {_rows(batch)}"
-    for line in found.faults:
+    for line in (*found.upgrades, *found.faults):
         yield f"{name}: {line}"
 
 

@@ -13,7 +13,7 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from core.util.event import Event, EventData, EventKind
+from core.util.event import Action, Event, EventData, EventKind
 from core.util.records import Record, Text
 
 CHANGES = frozenset({EventKind.CHANGE, EventKind.FILE, EventKind.RESTART})
@@ -114,8 +114,14 @@ class Plan(SavedPlan):
         return tuple(m for m in self.hosts if m.state not in (HostState.IN_SYNC, HostState.CHANGES))
 
     @property
+    def upgrades(self) -> int:
+        """How many reasons there are to upgrade the software of a machine, which no run does."""
+        found = (event for machine in self.hosts for _, event in machine.events(EventKind.BROKEN))
+        return sum(event.action is Action.UPGRADE for event in found)
+
+    @property
     def code(self) -> int:
-        """The exit code: 1 when any machine is unknown or refused, 2 for changes, 0 in sync."""
+        """What a run would do: 1 when any machine is unknown or refused, 2 for changes, 0 nothing."""
         if self.unknown_hosts:
             return 1
         return 2 if any(machine.state is HostState.CHANGES for machine in self.hosts) else 0

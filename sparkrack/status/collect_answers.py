@@ -9,7 +9,7 @@ from threading import Thread
 
 from core.model import Rack
 from core.probes.protocol import UnknownError
-from core.routeros.menus import IDENTITY, RESOURCE, Row
+from core.routeros.menus import DEVICE_MODE, IDENTITY, RESOURCE, Row
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import UnreachableError
 from core.util.progress import NO_PROGRESS, ProgressObserver
@@ -87,10 +87,10 @@ def _switch(rack: Rack, name: str) -> Callable[[], Answer]:
             resource, identity = (_only(look.ask(menu.sentence())) for menu in (RESOURCE, IDENTITY))
             frames = look.frames()
             links, health, armed = look.links, _health(look), look.armed()
-            held = bool(look.safe_mode_holder())
+            held, mode = bool(look.safe_mode_holder()), _device_mode(look)
             linked = [name for name, row in links.items() if row.get("status") == LINKED]
             by_whom = forwarding(frames, look.frames(), linked)
-            return SwitchAnswers(resource, identity, links, health, armed, held, by_whom)
+            return SwitchAnswers(resource, identity, links, health, armed, held, by_whom, mode)
         except UnknownError as fault:
             return NoAnswer(fault.reason)
         finally:
@@ -108,3 +108,12 @@ def _health(look: SwitchChecks) -> tuple[Row, ...] | None:
         return look.ask(HEALTH)
     except UnknownError:
         return None  # a unit without sensors, or a reader that may not see them: nothing depends on it
+
+
+def _device_mode(look: SwitchChecks) -> tuple[Row, ...] | None:
+    try:
+        return look.ask(DEVICE_MODE.sentence())
+    except UnknownError:
+        if look.lost:
+            raise
+        return None

@@ -28,6 +28,7 @@ class About(StrEnum):
     LEGS = "legs"
     TEMPERATURE = "temperature"
     ROLLBACK_TIMER = "rollback timer"
+    DEVICE_MODE = "device mode"
     LOCK = "lock"
     LAST_DRIFT = "last drift"
     LAST_RUN = "last run"

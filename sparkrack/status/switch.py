@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from core.model import Leg, Port, Rack
 from core.model.errors import printable_line, truncate
+from core.routeros.errors import UnreadableError
 from core.routeros.menus import Row
 from core.routeros.values import milliseconds
 from sparkrack.status.model import About, LegStatus, StatusFinding, SwitchStatus
+from switch.advisories import COMPROMISED, marked_as_compromised, release_faults, release_notes
 from switch.cages import fec_of
 from switch.leg_health import LINKED, leg_state
 from switch.offload import REMEDY, Forwarding
@@ -19,8 +21,8 @@ from switch.offload import REMEDY, Forwarding
 @dataclass(frozen=True)
 class SwitchAnswers:
     """Answers of a switch: its own data, the monitor of each cabled leg by its interface, the rows of its sensors (None
-    if its reader may not see them), the rollback timers on it, whether a session holds safe mode, and how the frames of
-    the linked legs are forwarded.
+    if its reader may not see them), the rollback timers on it, whether a session holds safe mode, how the frames of the
+    linked legs are forwarded, and its device mode (None if it does not report it).
     """
 
     resource: Row
@@ -30,6 +32,7 @@ class SwitchAnswers:
     armed: Sequence[str] = ()
     safe_mode: bool = False
     frames: Forwarding = field(default_factory=Forwarding)
+    device_mode: Sequence[Row] | None = ()
 
 
 @dataclass
@@ -47,6 +50,7 @@ def switch(rack: Rack, name: str, answers: SwitchAnswers) -> SwitchStatus:
     sensors = dict(_sensors(answers.health or ()))
     heat = [float(value) for sensor, value in sensors.items() if "temperature" in sensor and _is_number(value)]
     running = tuple(_timers(answers, found))
+    known = tuple(_advisories(rack, name, answers, found))
     states = [f"{sensor} is {truncate(value)}" for sensor, value in sensors.items() if sensor.endswith("-state")]
     return SwitchStatus(
         name=name,
@@ -64,6 +68,7 @@ def switch(rack: Rack, name: str, answers: SwitchAnswers) -> SwitchStatus:
         # A power supply without a cable is nothing that rack.yaml forbids.
         notes=(
             *running,
+            *known,
             *filter(None, [answers.frames.note]),
             *(state for state in states if not state.endswith(" is ok")),
         ),
@@ -135,6 +140,24 @@ def _timers(answers: SwitchAnswers, found: _SwitchFindings) -> Iterator[str]:
         else:
             text = f"rollback timer {name} is armed and will undo an interrupted run; disarm it: sparkrack apply"
             found.wrong.append(StatusFinding(about=About.ROLLBACK_TIMER, text=text))
+
+
+def _advisories(rack: Rack, name: str, answers: SwitchAnswers, found: _SwitchFindings) -> Iterator[str]:
+    """Judge the release and RouterOS's mark of a break-in; yield what is only a note."""
+    version = answers.resource.get("version", "")
+    found.wrong += [
+        StatusFinding(about=About.VERSION, text=printable_line(text))
+        for text in release_faults(rack.switches[name], version)
+    ]
+    yield from map(printable_line, release_notes(rack.switches[name], version))
+    try:
+        marked = None if answers.device_mode is None else marked_as_compromised(answers.device_mode)
+    except UnreadableError:
+        marked = None
+    if marked is None:
+        found.add_unknown(About.DEVICE_MODE, "the switch does not report whether RouterOS has marked it as compromised")
+    elif marked:
+        found.wrong.append(StatusFinding(about=About.DEVICE_MODE, text=COMPROMISED))
 
 
 def _sensors(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:

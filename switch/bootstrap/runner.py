@@ -10,6 +10,7 @@ from pydantic import SecretStr
 from core.model import SecretRef
 from core.routeros.errors import CheckError, RefusedError
 from core.routeros.menus import RESOURCE, ROUTERBOARD, USER
+from switch.advisories import compromised, release_faults, release_notes
 from switch.bootstrap.certificate_setup import certify, secured
 from switch.bootstrap.certificates import choose
 from switch.bootstrap.context import SwitchBootstrapContext
@@ -30,6 +31,8 @@ class SwitchBootstrap:
     ask: Callable[[], SecretStr]
     warned: bool = field(default=False, init=False)
     """Whether the switch is ready except for the factory's user, which is enabled with a new password."""
+    faults: tuple[str, ...] = field(default=(), init=False)
+    """Weaknesses of its release by which it can be taken over."""
 
     def run(self, *, dry: bool = False) -> bool:
         """Create what is missing; with `dry` only report it. Returns whether the switch is ready now.
@@ -98,7 +101,7 @@ class SwitchBootstrap:
         """The identity gate: nothing is written to another unit than rack.yaml means."""
         work = self.work
         reading = work.read(session, GATE)
-        reasons = blockers(work.switch, reading)
+        reasons = (*blockers(work.switch, reading), *compromised(work.switch, reading))
         if not reasons and work.pinned != PLACEHOLDER and not work.options.replace:
             found = choose(reading, work.pinned).fingerprint
             if found != work.pinned:
@@ -108,3 +111,7 @@ class SwitchBootstrap:
             raise RefusedError(reasons)
         board, system = reading.only(ROUTERBOARD), reading.only(RESOURCE)
         work.say(f"it is {board.get('model')}, serial {board.get('serial-number')}, RouterOS {system.get('version')}")
+        version = system.get("version", "")
+        self.faults = release_faults(work.switch, version)
+        for line in (*(f"fault: {text}" for text in self.faults), *release_notes(work.switch, version)):
+            work.say(line)

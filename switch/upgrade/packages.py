@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from core.advisories.advisories import ROUTEROS, current_releases
 from core.model.errors import printable_line
 from core.routeros.errors import RefusedError
 from core.routeros.menus import OLDEST, Release
@@ -85,7 +86,8 @@ def read_folder(folder: Path, sums: Path | None = None) -> PackageFolder:
     version = found[0].version
     number = release(version)
     if number is None or number < OLDEST:
-        raise RefusedError((f"{folder}: has RouterOS {version}; at least {OLDEST[0]}.{OLDEST[1]} is supported",))
+        oldest = f"at least {OLDEST[0]}.{OLDEST[1]} is supported, take {current_releases(ROUTEROS)}"
+        raise RefusedError((f"{folder}: has RouterOS {version}; {oldest}",))
     if "routeros" not in {package.name for package in found}:
         raise RefusedError((f"{folder}: has no routeros-{version}-{found[0].architecture}.npk",))
     return PackageFolder({package.name: package for package in found}, version, number, found[0].architecture)

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from core.advisories.advisories import Severity, advisory_line, version_key
 from core.routeros.errors import RefusedError
 from core.routeros.versions import release
+from switch.advisories import COMPROMISED, known_against_release
 from switch.preconditions import wrong_device
 from switch.upgrade.packages import PackageFile, PackageFolder
 from switch.upgrade.unit import SwitchUnit
@@ -18,13 +20,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UpgradePlan:
-    """`installs`: packages that the switch does not have in this version. `firmware`: whether the firmware follows."""
+    """`installs`: packages that the switch does not have in this version. `firmware`: whether the firmware follows.
+    `warnings`: a line each, to read before the steps."""
 
     unit: SwitchUnit
     version: str
     installs: tuple[PackageFile, ...]
     firmware: bool
     ignored: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -65,10 +69,21 @@ def plan_upgrade(switch: Switch, folder: PackageFolder, unit: SwitchUnit) -> Upg
         installs=installs,
         firmware=bool(installs) or current != offered,
         ignored=tuple(package.file for name, package in folder.packages.items() if name not in needed),
+        warnings=tuple(_warnings(switch, folder, unit, installs)),
     )
     if reasons := tuple(_blockers(switch, folder, plan, tuple(needed))):
         raise RefusedError(reasons)
     return plan
+
+
+def _warnings(
+    switch: Switch, folder: PackageFolder, unit: SwitchUnit, installs: tuple[PackageFile, ...]
+) -> Iterator[str]:
+    if unit.marked:
+        yield f"{COMPROMISED}; keep its log elsewhere first, a restart clears it"
+    for row in known_against_release(switch, folder.version):
+        if row.severity is Severity.DEFECT or not installs:  # else it is refused
+            yield f"{'fault' if row.fault else 'note'}: {advisory_line(row, folder.version)}"
 
 
 def _blockers(switch: Switch, folder: PackageFolder, plan: UpgradePlan, needed: tuple[str, ...]) -> Iterator[str]:
@@ -91,6 +106,11 @@ def _blockers(switch: Switch, folder: PackageFolder, plan: UpgradePlan, needed: 
         yield (f"rollback timer {', '.join(unit.armed)} is armed and would act after the restart: sparkrack apply")
     if not plan.installs:
         return
+    if switch.release is not None and version_key(folder.version) != version_key(switch.release):
+        yield f"the packages are of RouterOS {folder.version}; rack.yaml declares release {switch.release}"
+    for row in known_against_release(switch, folder.version):
+        if row.severity is not Severity.DEFECT:
+            yield f"the packages are affected: {advisory_line(row, folder.version)}"
     if unit.architecture != folder.architecture:
         yield f"the packages are for {folder.architecture}; the device is {unit.architecture or '(not reported)'}"
     for name in needed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from core.routeros.errors import SentenceError, UnreadableError
@@ -23,6 +23,7 @@ from core.routeros.reading import Ask, SwitchReading, read_switch
 from core.routeros.rollback_timer import PREFIX
 from core.routeros.safe_mode import enabled, holder
 from core.routeros.values import ValueKind, canonical, milliseconds
+from switch.advisories import marked_as_compromised
 
 SYSTEM = Menu(
     "/system/resource",
@@ -49,7 +50,8 @@ FILES = Menu("/file", key=("name",), fields={"name": FACT, "size": FACT})
 class SwitchUnit:
     """One reading of the unit. `packages`: installed ones, name to version. `disabled`: those that are disabled.
     `files`: on the unit, name to size in bytes (None: not printed). `fetch`: why it does not download, "" when it does.
-    `held`: who holds safe mode, "" for no session. `armed`: the rollback timers.
+    `marked`: RouterOS has marked it as compromised. `held`: who holds safe mode, "" for no session. `armed`: the
+    rollback timers.
     """
 
     reading: SwitchReading
@@ -61,6 +63,7 @@ class SwitchUnit:
     disabled: frozenset[str]
     files: Mapping[str, int | None]
     fetch: str
+    marked: bool
     held: str
     armed: tuple[str, ...]
 
@@ -85,6 +88,7 @@ def read_unit(ask: Ask) -> SwitchUnit:
     reading = read_switch(ask, ())
     system = _only(ask, SYSTEM)
     rows = ask(PACKAGES.sentence())
+    mode = _if_there(ask, (f"{DEVICE_MODE.path}/print", "=.proplist=mode,fetch,flagged"))
     installed = [row for row in rows if _flag(row, "available") == "no"]
     return SwitchUnit(
         reading=reading,
@@ -95,7 +99,8 @@ def read_unit(ask: Ask) -> SwitchUnit:
         packages={row.get("name", ""): row.get("version", "") for row in installed},
         disabled=frozenset(row.get("name", "") for row in installed if _flag(row, "disabled") == "yes"),
         files={row.get("name", ""): _size(row) for row in ask(FILES.sentence())},
-        fetch=_fetch(ask),
+        fetch=_fetch(mode),
+        marked=marked_as_compromised(mode),
         held=next((holder(row) for row in _if_there(ask, SAFE_MODE.sentence()) if enabled(row)), ""),
         armed=tuple(name for row in ask(SCHEDULER.sentence()) if (name := row.get("name", "")).startswith(PREFIX)),
     )
@@ -134,12 +139,9 @@ def _size(row: Mapping[str, str]) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-def _fetch(ask: Ask) -> str:
-    """Why /tool/fetch is off (MikroTik manual, 'Device-mode': off in mode home, and on a flagged device)."""
-    rows = _if_there(ask, (f"{DEVICE_MODE.path}/print", "=.proplist=mode,fetch,flagged"))
+def _fetch(rows: Sequence[Row]) -> str:
+    """Why /tool/fetch is off (MikroTik manual, 'Device mode': off in mode home; not among what a mark turns off)."""
     row = rows[0] if rows else {}
-    if row.get("flagged") in ("yes", "true"):
-        return "the device is flagged, which keeps /tool/fetch off; /system/device-mode/update flagged=no"
     if row.get("fetch", "no" if row.get("mode") == "home" else "yes") in ("no", "false"):
         return f"device mode {row.get('mode')} keeps /tool/fetch off; /system/device-mode/update fetch=yes"
     return ""

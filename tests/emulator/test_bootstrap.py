@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from switch.bootstrap.menus import OWNER_POLICY
-from tests.emulator.bootstrap_runs import HERE, NO_PIN, Workdir, admin
+from tests.emulator.bootstrap_runs import HERE, NO_PIN, MakeBox, Workdir, admin
 
 
 def test_from_the_box_into_the_rack_and_again(box: Workdir) -> None:
@@ -19,6 +19,15 @@ def test_from_the_box_into_the_rack_and_again(box: Workdir) -> None:
     assert (code, box.writes()) == (0, before), text
     box.is_ready()
     assert box.failed_logins() == 0
+
+
+def test_a_release_that_attackers_use_is_named_and_ends_with_a_warning(make_box: MakeBox) -> None:
+    box = make_box(version="7.23.3 (long-term)")
+    code, text = box.run()
+    assert code == 2, text
+    box.is_ready()
+    assert "crs812: fault: RouterOS 7.23.3 (long-term): attackers take switches over by SSH without a password" in text
+    assert text.index("take 7.24.6 (long-term) or 7.25.2 (stable)") < text.index("crs812: ready")
 
 
 def test_only_the_stickers_password_goes_in_the_clear(box: Workdir) -> None:

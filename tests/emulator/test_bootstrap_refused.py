@@ -22,6 +22,7 @@ from tests.emulator.switch_runs import waits_for
         ((("# serial: HX", "serial: HX"),), {}, "has serial number HK70AB12CD3; the rack file means HXXXXXXXXXX"),
         ((), {"version": "7.22.1 (stable)"}, "runs RouterOS 7.22.1 (stable); at least 7.23 is needed"),
         ((), {"packages": ["routeros"]}, "package switch-marvell is not installed"),
+        ((), {"flagged": True}, "RouterOS has marked this switch as compromised (flagged in /system/device-mode)"),
         (((NO_PIN, "ab" * 32),), {}, f"rack.yaml pins certificate {'ab' * 32}, and the switch has none"),
         ((("user: sparkrack ", "user: admin "),), {}, "user is admin, which every unit has"),
     ],

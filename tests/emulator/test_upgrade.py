@@ -48,6 +48,17 @@ def test_what_the_new_release_brings_is_shown_and_is_no_difference(owner: Packag
     assert "not as before" not in text
 
 
+def test_a_switch_that_routeros_has_marked_is_upgraded_after_a_warning(make_owner: MakePackageOwner) -> None:
+    owner = make_owner(flagged=True)
+    code, text = owner.run("-y")
+    assert code == 0, text
+    warning = text.index("RouterOS has marked this switch as compromised")
+    assert text.index("keep its log elsewhere first, a restart clears it") > warning
+    assert warning < text.index(f"RouterOS 7.19.5 (stable) -> {TARGET}")
+    assert "flagged=no" not in text
+    owner.is_upgraded()
+
+
 def test_dry_shows_the_steps_and_writes_nothing(owner: PackageOwner) -> None:
     code, text = owner.run("--dry")
     assert code == 2, text
@@ -121,7 +132,7 @@ def test_a_configuration_that_changed_is_reported(owner: PackageOwner) -> None:
 
 
 def test_a_switch_that_is_ours_over_the_pinned_certificate(make_owner: MakePackageOwner) -> None:
-    owner = make_owner(version="7.23.5 (long-term)")
+    owner = make_owner(version="7.23.8 (long-term)")
     assert owner.workdir.run()[0] == 0
     pinned = owner.workdir.rack.read_text()
     mark = len(owner.workdir.log())

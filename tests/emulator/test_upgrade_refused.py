@@ -44,6 +44,16 @@ def _older(owner: PackageOwner) -> None:
     owner.put("switch-marvell", "7.22.1")
 
 
+def _affected(version: str) -> Prepare:
+    def prepare(owner: PackageOwner) -> None:
+        for path in list(owner.folder.iterdir()):
+            path.unlink()
+        owner.put("routeros", version)
+        owner.put("switch-marvell", version)
+
+    return prepare
+
+
 def _sums(text: str) -> Prepare:
     return lambda owner: (owner.folder / "SHA256SUMS").write_text(text)
 
@@ -61,7 +71,17 @@ BAD: list[tuple[Prepare, str]] = [
     (_other_architecture, "the packages are for arm; the device is arm64"),
     (lambda owner: owner.put("container", architecture="arm"), "more than one architecture: arm, arm64; keep one"),
     (_mix, f"has packages of more than one version: 7.23.5, {TARGET}; keep one"),
-    (_older, "has RouterOS 7.22.1; at least 7.23 is supported"),
+    (_older, "has RouterOS 7.22.1; at least 7.23 is supported, take 7.24.6 (long-term) or 7.25.2 (stable)"),
+    (_affected("7.23.3"), "the packages are affected: RouterOS 7.23.3: attackers take switches over by SSH"),
+    (
+        _affected("7.23.7"),
+        "the packages are affected: RouterOS 7.23.7: one request to www or www-ssl runs code as root",
+    ),
+    (_affected("7.24"), "`find` in scripts may look up its arguments wrongly"),
+    (
+        _affected("7.24.4"),
+        "never run, so the rollback timer of a run may not undo it; take 7.24.6 (long-term) or 7.25.2",
+    ),
     (lambda owner: (owner.folder / DRIVER).unlink(), f"{DRIVER} is missing: switch-marvell is installed on the device"),
     (lambda owner: (owner.folder / ROUTEROS).unlink(), f"has no {ROUTEROS}"),
     (_sums(f"{'0' * 64}  {ROUTEROS}\n{'0' * 64}  {DRIVER}\n"), f"SHA256SUMS says {'0' * 64}; download it again"),
@@ -71,11 +91,14 @@ BAD: list[tuple[Prepare, str]] = [
 UNITS: list[tuple[dict[str, Any], str]] = [
     ({"free_space": 4 * SIZE - 1}, f"the device has {4 * SIZE - 1} bytes free; {4 * SIZE} are needed"),
     (
-        {"version": "7.24.1 (stable)"},
-        f"runs RouterOS 7.24.1 (stable), newer than {TARGET}: a downgrade is not supported",
+        {"version": "7.25.2 (stable)"},
+        f"runs RouterOS 7.25.2 (stable), newer than {TARGET}: a downgrade is not supported",
     ),
     ({"model": "CRS804-4DDQ"}, "is a CRS804-4DDQ; the rack file means a CRS812-8DS-2DQ-2DDQ"),
-    ({"flagged": True}, "the device is flagged, which keeps /tool/fetch off"),
+    (
+        {"edits": (('# release: "7.24.6"', 'release: "7.25.2"'),)},
+        f"the packages are of RouterOS {TARGET}; rack.yaml declares release 7.25.2",
+    ),
     ({"edits": (("# serial: HX", "serial: HX"),)}, "has serial number HK70AB12CD3; the rack file means HXXXXXXXXXX"),
 ]
 
@@ -148,4 +171,4 @@ def test_a_folder_without_packages(make_owner: MakePackageOwner) -> None:
 def test_first_contact_names_the_command(make_owner: MakePackageOwner) -> None:
     code, text = make_owner().workdir.run()
     assert code == 1
-    assert "at least 7.23 is needed: sparkrack switch upgrade --packages FOLDER" in text
+    assert "at least 7.23 is needed, take 7.24.6 (long-term) or 7.25.2 (stable): sparkrack switch upgrade --pa" in text

@@ -20,7 +20,7 @@ DOCUMENTS = [
     REPOSITORY / "docs/roles/blackbox.md",
     REPOSITORY / "docs/seed.md",
 ]
-SYMPTOMS = ("node-lost", "switch-lost", "cable-moved", "operator")
+SYMPTOMS = ("node-lost", "switch-lost", "switch-compromised", "cable-moved", "operator")
 """The pages that were thought through command by command."""
 
 

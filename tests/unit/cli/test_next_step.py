@@ -169,6 +169,20 @@ def test_a_folder_without_a_rack_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert (done.exit_code, done.stderr.splitlines()[-1]) == (1, "Next: sparkrack init")
 
 
+def test_what_is_known_against_a_declared_release_is_a_warning_with_its_line(tmp_path: Path) -> None:
+    rack = tmp_path / "rack.yaml"
+    text = RACK.read_text().replace('# release: "7.24.6"', 'release: "7.23.3"')
+    rack.write_text(text)
+    line = next(number for number, one in enumerate(text.splitlines(), 1) if '"7.23.3"' in one)
+    done = CliRunner().invoke(sparkrack, ["check", "--rack", str(rack)])
+    assert done.exit_code == 0
+    place = f"warning: {rack}:{line}: switches.crs812.release: RouterOS 7.23.3: "
+    assert f"{place}attackers take switches over by SSH without a password" in done.stderr
+    assert "take 7.24.6 (long-term) or 7.25.2 (stable)" in done.stderr
+    rack.write_text(text.replace('"7.23.3"', '"7.24.6"'))
+    assert "RouterOS" not in CliRunner().invoke(sparkrack, ["check", "--rack", str(rack)]).stderr
+
+
 def test_a_missing_secret_is_a_warning_with_its_line(tmp_path: Path) -> None:
     rack = tmp_path / "rack.yaml"
     text = (

@@ -30,7 +30,7 @@ def same(one: Rack, other: Rack) -> None:
     assert one.addresses == other.addresses
     assert one.fabric.mtu == other.fabric.mtu
     for name, switch in other.switches.items():
-        ignored = {"serial", "identity", "snmp", "purge", "backups", "reader", "syslog", "lldp"}
+        ignored = {"serial", "release", "identity", "snmp", "purge", "backups", "reader", "syslog", "lldp"}
         assert one.switches[name].model_dump(exclude=ignored) == switch.model_dump(exclude=ignored)
 
 

@@ -52,7 +52,7 @@ def test_sentence(event: Event, sentence: str) -> None:
 @pytest.mark.parametrize("action", Action)
 def test_every_action_names_its_subject(action: Action) -> None:
     (event,) = acted(action, "SUBJECT")
-    assert ("SUBJECT" in event.message) == (action is not Action.REBOOT)
+    assert ("SUBJECT" in event.message) == (action not in (Action.REBOOT, Action.UPGRADE))
     assert "{" not in event.message
 
 

@@ -58,6 +58,7 @@ class Machines:
     armed: list[str] = field(default_factory=list)
     safe_mode: bool = False
     frames: Forwarding = field(default_factory=Forwarding)
+    device_mode: list[dict[str, str]] | None = field(default_factory=lambda: [{"mode": "advanced", "flagged": "false"}])
     raw: dict[str, str] = field(default_factory=dict)
     silent: dict[str, str] = field(default_factory=dict)
 
@@ -74,7 +75,8 @@ class Machines:
         """Return the answers of all hosts."""
         found: dict[str, Answer] = {name: self.output(name) for name in self.nodes}
         found["crs812"] = SwitchAnswers(
-            self.resource, self.identity, self.links, self.health, self.armed, self.safe_mode, self.frames
+            *(self.resource, self.identity, self.links, self.health, self.armed, self.safe_mode, self.frames),
+            device_mode=self.device_mode,
         )
         return found | {name: NoAnswer(why) for name, why in self.silent.items()}
 
@@ -106,7 +108,7 @@ def machines(rack: Rack) -> Machines:
     made.nodes["spark1"]["lock"] = (run_lock.GONE, [])
     for leg, _ in rack.cabling.legs("crs812"):
         made.links[leg.interface] = {"status": "link-ok", "rate": "100Gbps", "fec": "fec91"}
-    made.resource = {"version": "7.23.1 (stable)", "uptime": "1w3d4h5m6s", "board-name": "CRS812-8DS-2DQ-2DDQ"}
+    made.resource = {"version": "7.25.2 (stable)", "uptime": "1w3d4h5m6s", "board-name": "CRS812-8DS-2DQ-2DDQ"}
     made.identity = {"name": "crs812"}
     made.health = [
         {"name": "cpu-temperature", "value": "47"},

@@ -85,6 +85,8 @@ class Network:
                 return [{"name": name} for name in made.armed]
             case "/safe-mode/print":
                 return [{"enabled": str(made.safe_mode).lower(), "current": "false"}]
+            case "/system/device-mode/print":
+                return made.device_mode or []
             case "/interface/ethernet/monitor":
                 return [{"name": leg, **row} for leg, row in made.links.items()]
         raise AssertionError(sentence)
@@ -223,7 +225,8 @@ def test_each_machine_is_asked_once_and_let_go(start: Start) -> None:
         *("/system/resource/print", "/system/identity/print", "/interface/ethernet/print"),
         "/interface/ethernet/print",
         *("/interface/ethernet/monitor", "/system/health/print"),
-        *("/system/scheduler/print", "/system/script/print", "/safe-mode/print", "/interface/ethernet/print"),
+        *("/system/scheduler/print", "/system/script/print", "/safe-mode/print", "/system/device-mode/print"),
+        "/interface/ethernet/print",
     ]
 
 
@@ -267,6 +270,12 @@ def test_a_switch_without_sensors(start: Start) -> None:
     start().refused.add("/system/health/print")
     ended = run()
     assert (ended.exit_code, "8/8   -" in ended.stdout) == (0, True)
+
+
+def test_a_switch_without_a_device_mode_is_not_known_to_be_unmarked(start: Start) -> None:
+    start().refused.add("/system/device-mode/print")
+    ended = run()
+    assert (ended.exit_code, "the switch does not report whether RouterOS has marked it" in ended.stdout) == (1, True)
 
 
 @pytest.mark.parametrize("sentence", ["/system/resource/print", "/interface/ethernet/monitor"])

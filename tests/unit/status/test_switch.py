@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from core.model import Rack
-from sparkrack.status.model import Status, SwitchStatus
+from sparkrack.status.model import About, Status, SwitchStatus
+from switch.advisories import COMPROMISED
 from switch.offload import REMEDY, Forwarding
 from tests.unit.model.racks import RING
 from tests.unit.status.machines import Machines, machines, reference
@@ -35,7 +36,7 @@ def leg(**fields: str) -> Callable[[Machines], object]:
 
 def test_a_healthy_switch(rack: Rack) -> None:
     found, status = after(rack)
-    assert (found.version, found.identity, found.temperature) == ("7.23.1 (stable)", "crs812", 52)
+    assert (found.version, found.identity, found.temperature) == ("7.25.2 (stable)", "crs812", 52)
     assert found.uptime == ((10 * 24 + 4) * 60 + 5) * 60 + 6
     assert [(one.up, one.rate) for one in found.legs] == [(True, "100Gbps")] * 8
     assert {one.interface: one.port for one in found.legs}[LEG] == "spark2/1"
@@ -175,3 +176,31 @@ def test_without_traffic_nothing_is_wrong_and_that_is_said(rack: Rack) -> None:
     found, status = after(rack, idle)
     assert found.notes == ("no traffic seen on 1 leg: unknown whether the chip or the CPU forwards their frames",)
     assert (found.wrong, status.code) == ((), 0)
+
+
+def test_a_release_that_attackers_use_is_a_difference(rack: Rack) -> None:
+    found, status = after(rack, lambda made: made.resource.update(version="7.23.3 (long-term)"))
+    assert [(one.about, one.text.partition(":")[0]) for one in found.wrong] == [
+        (About.VERSION, "RouterOS 7.23.3 (long-term)")
+    ] * 3
+    assert "attackers take switches over by SSH" in found.wrong[0].text
+    assert status.code == 2
+
+
+def test_what_does_not_open_the_switch_is_a_note(rack: Rack) -> None:
+    found, status = after(rack, lambda made: made.resource.update(version="7.24.4 (stable)"))
+    assert "schedules with the default start date and time never run" in found.notes[0]
+    assert (found.wrong, status.code) == ((), 0)
+
+
+def test_a_switch_that_routeros_has_marked_as_compromised(rack: Rack) -> None:
+    found, status = after(rack, lambda made: setattr(made, "device_mode", [{"mode": "advanced", "flagged": "true"}]))
+    assert [(one.about, one.text) for one in found.wrong] == [(About.DEVICE_MODE, COMPROMISED)]
+    assert status.code == 2
+
+
+@pytest.mark.parametrize("mode", [None, [{"mode": "advanced", "flagged": "perhaps"}]])
+def test_a_device_mode_that_is_not_reported_is_unknown(rack: Rack, mode: list[dict[str, str]] | None) -> None:
+    found, status = after(rack, lambda made: setattr(made, "device_mode", mode))
+    assert [one.about for one in found.unknown] == [About.DEVICE_MODE]
+    assert status.code == 1

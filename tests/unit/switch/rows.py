@@ -31,11 +31,11 @@ def factory() -> Tables:
 
 def _unit() -> Tables:
     return {
-        "/system/resource": [{"board-name": "CRS812-8DS-2DQ-2DDQ", "version": "7.23.7 (long-term)", "uptime": "5m"}],
+        "/system/resource": [{"board-name": "CRS812-8DS-2DQ-2DDQ", "version": "7.23.8 (long-term)", "uptime": "5m"}],
         "/system/routerboard": [{"model": "CRS812-8DS-2DQ-2DDQ", "serial-number": "HX1"}],
         "/system/package": _numbered(
-            {"name": "routeros", "version": "7.23.7", "disabled": "false"},
-            {"name": "switch-marvell", "version": "7.23.7", "disabled": "false"},
+            {"name": "routeros", "version": "7.23.8", "disabled": "false"},
+            {"name": "switch-marvell", "version": "7.23.8", "disabled": "false"},
         ),
         "/system/device-mode": [{"mode": "advanced", "scheduler": "true", "flagged": "false"}],
         "/safe-mode": [{"enabled": "false", "current": "false"}],

@@ -148,7 +148,6 @@ def test_the_l2mtu_that_the_plan_itself_writes_counts(rack: MakeRack) -> None:
     [
         ({"mode": "home"}, "device mode home keeps the scheduler off"),
         ({"mode": "home", "scheduler": "false"}, "device mode home keeps the scheduler off"),
-        ({"mode": "advanced", "scheduler": "true", "flagged": "yes"}, "the device is flagged"),
     ],
 )
 def test_a_device_that_would_run_no_rollback_timer_is_refused(

@@ -94,7 +94,7 @@ def test_the_release_of_the_backup_is_reported(rack: MakeRack) -> None:
     kept = reading(factory())
     older = SwitchReading((7, 23, 1, 0), kept.tables, kept.absent)
     plan = BackupTarget(*rack(), older).plan(reading(factory()))
-    assert plan.notices[0] == "the switch runs RouterOS 7.23.7; the backup is of 7.23.1"
+    assert plan.notices[0] == "the switch runs RouterOS 7.23.8; the backup is of 7.23.1"
 
 
 def test_a_backup_with_a_value_that_is_no_text_is_none(tmp_path: Path) -> None:
