@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from core.model.secrets import SecretRef
 from core.routeros.change_plan import ChangeBatch, ChangePlan
 from core.routeros.diff import RowChange
-from core.routeros.errors import CheckError
-from core.routeros.menus import IDENTITY, RESOURCE, SCRIPT, Sentence
+from core.routeros.errors import CheckError, StoppedError, SwitchError
+from core.routeros.menus import IDENTITY, RESOURCE, SCRIPT, SERVICE, Row, Sentence
 from core.routeros.reading import SwitchReading
 from core.routeros.rollback_disarm import disarm, disarm_others
-from core.routeros.rollback_timer import RollbackTimer
+from core.routeros.rollback_timer import PROOF_SECONDS, RollbackTimer
 from core.routeros.safe_mode import RELEASE, TAKE, free, held
 from core.routeros.sentences import writes
 from core.routeros.session import SwitchConnection
@@ -35,6 +35,7 @@ MOST_WRITES = 80
 without a word and undoes nothing (MikroTik manual, 'Configuration management'); the rest is left for what
 else a session may do."""
 
+PROOF_POLL_SECONDS = 0.1
 SENTENCE_SECONDS = 2.0
 MARGIN_SECONDS = 120.0
 
@@ -120,12 +121,14 @@ class Transaction:
     def steps(self) -> Iterator[Step]:
         """The steps in order. The first that fails is the last: the caller backs out then."""
         yield Check("looking whether safe mode is free", free)
+        yield Check("logging in a second time", second_session)
         if self.keep:
             yield Check("keeping a backup", self.keep)
         yield Check("disarming what earlier runs left", disarm_others)
+        yield Check("arming the rollback timer", self._arm)
         if self._restarted(self.todo.changes):
             yield Check("looking which legs have a link", self._look)
-        yield Check("arming the rollback timer", self._arm)
+        yield Check("waiting until the rollback timer has run", self._counted)
         portions = self.todo.portions(self.most)
         for number, portion in enumerate(portions):
             later = tuple(change for batches in portions[number + 1 :] for batch in batches for change in batch.changes)
@@ -174,6 +177,14 @@ class Transaction:
         if [script.get("invalid", "false") for script in scripts] not in (["false"], ["no"]):
             raise CheckError(f"the switch cannot read the script of the rollback timer ({self.name})")
 
+    def _counted(self, line: SwitchConnection) -> None:
+        """Wait until the schedule has run: one that never does undoes nothing."""
+        until = time.monotonic() + PROOF_SECONDS
+        while not any(_count(row) for row in line.talk(*self.rollback_timer.question)):
+            if time.monotonic() >= until:
+                raise CheckError(self.rollback_timer.not_run)
+            time.sleep(PROOF_POLL_SECONDS)
+
     def _batch(self, batch: ChangeBatch) -> Iterator[Step]:
         self._begun.append(batch)
         for write in writes(batch.changes, self.before.release):
@@ -208,6 +219,26 @@ def _rebind(ports: tuple[str, ...]) -> Iterator[Step]:
     yield Say(title, off)
     yield Check("waiting until the ports are off the chip", lambda _line: time.sleep(REBIND_SECONDS))
     yield Say(title, on)
+
+
+def _count(row: Row) -> int:
+    """Return how often a schedule has run since the unit started; 0 when it does not say so."""
+    count = row.get("run-count", "")
+    return int(count) if count.isdecimal() else 0
+
+
+def second_session(line: SwitchConnection) -> None:
+    """Check, before the first write, that a second session is possible: the changes are verified in one."""
+    # claim: switch.session-limit
+    try:
+        reachable(line)
+    except StoppedError:
+        raise
+    except SwitchError as fault:
+        raise CheckError(
+            f"no second session ({fault}), in which a run verifies its changes; nothing was written. Close other "
+            f"sessions of the API, or raise max-sessions of the service in {SERVICE.path}"
+        ) from None
 
 
 def reachable(line: SwitchConnection) -> None:

@@ -31,9 +31,12 @@ def _hosts(device: EmulatedDevice) -> Iterator[Values]:
     entries += [(mac, tap_port[tap], False) for mac, tap in learned if tap in tap_port]
     entries += [(mac, port, False) for mac, port in device.neighbours.hosts()]
     entries += [(device.ethernet(p.name).values["mac-address"], p.name, True) for p in device.hardware.ports]
+    entries += [(mac, port, False) for mac, port in device.learned]
+    names = {port.name: device.ethernet(port.name).values["name"] for port in device.hardware.ports}
+    members = {name: device.membership(name) for name in names.values()}
     for mac, default_name, local in entries:
-        name = device.ethernet(default_name).values["name"]
-        if member := device.membership(name):
+        name = names[default_name]
+        if member := members[name]:
             where = {"interface": name, "on-interface": name, "bridge": member.values["bridge"]}
             flags = {"dynamic": "true", "local": "true" if local else "false", "external": "false"}
             yield {".id": f"*{number:X}", "mac-address": mac, **where, **flags}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from core.routeros.rollback_timer import LOOK_SECONDS
 from switch.executor import TransactionOutcome, execute
 from switch.target_state import DeclaredTarget
 from switch.transaction import MARGIN_SECONDS, Check, Say, Step, Transaction
@@ -97,7 +98,7 @@ def test_another_switch_behind_the_address_ends_it(rack: MakeRack, device: Devic
 def test_a_fuse_that_has_nearly_burnt_down_ends_it(rack: MakeRack, device: Device, clock: Clock) -> None:
     todo = prepared(rack, device, fuse=100)
     ended = run(todo, device, at("logging in again", lambda: clock.sleep(80)))
-    assert "stopped at: looking whether there is time left: the rollback timer on the switch acts in 20 s" in ended.text
+    assert "stopped at: looking whether there is time left: the rollback timer on the switch acts in 19 s" in ended.text
     assert "/safe-mode/release" not in device.commands
     assert ended.text.splitlines()[-1] == "looked again: the switch is as it was before the run"
 
@@ -153,3 +154,36 @@ def test_no_step_shows_a_secret(rack: MakeRack, device: Device) -> None:
         ["password"],
     ]
     assert all(isinstance(step, Say | Check) and step.title for step in todo.steps())
+
+
+def test_safe_mode_is_taken_only_after_the_timer_has_run(rack: MakeRack, device: Device, clock: Clock) -> None:
+    begin = clock.now
+    counts: list[int] = []
+    taken = at("taking safe mode", lambda: counts.extend(map(device.runs, device.tables["/system/scheduler"])))
+    assert run(prepared(rack, device), device, taken).done
+    assert counts == [1]
+    (armed,) = device.added.values()
+    assert armed - begin < LOOK_SECONDS, "the wait is that for one run of the schedule"
+
+
+@pytest.mark.parametrize("version", ["7.24.4 (stable)", "7.24 (stable)"])
+def test_a_timer_that_never_runs_ends_it_before_the_first_write(rack: MakeRack, device: Device, version: str) -> None:
+    device.schedules_run = False
+    device.tables["/system/resource"][0]["version"] = version
+    ended = run(prepared(rack, device), device)
+    first, last = ended.text.splitlines()
+    assert first.startswith("stopped at: waiting until the rollback timer has run: the schedule of the rollback timer")
+    assert f"within 10 s on this device with RouterOS {version.split()[0]}, so nothing would undo" in first
+    assert "sparkrack switch upgrade --packages FOLDER" in first
+    assert last == "looked again: the switch is as it was before the run"
+    assert "/safe-mode/take" not in device.commands
+    assert [command for command in device.commands if command.endswith("/set")] == []
+    assert device.armed == []
+
+
+def test_without_a_second_session_nothing_is_written(rack: MakeRack, device: Device) -> None:
+    device.most_sessions = 1
+    ended = run(prepared(rack, device), device)
+    assert ended.text.startswith("stopped at: logging in a second time: no second session (")
+    assert "max-sessions of the service in /ip/service" in ended.text
+    assert [command for command in device.commands if not command.endswith("/print")] == []
