@@ -35,7 +35,7 @@ MOST_WRITES = 80
 without a word and undoes nothing (MikroTik manual, 'Configuration management'); the rest is left for what
 else a session may do."""
 
-PROOF_POLL_SECONDS = 0.1
+PROOF_POLL_SECONDS = 0.25
 SENTENCE_SECONDS = 2.0
 MARGIN_SECONDS = 120.0
 

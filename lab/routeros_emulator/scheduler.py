@@ -31,6 +31,7 @@ _STARTUP = 3.0
 _BROKEN_SINCE, _MENDED = (7, 24), (7, 24, 5)
 _DEFAULT_START = ("1970-01-01", "00:00:00")
 _LONGEST_WAIT = 86400.0
+_SLACK = timedelta(seconds=0.05)
 
 
 class Schedule:
@@ -45,6 +46,7 @@ class Schedule:
         self._boot = device.clock.up()
         #: Uptime when each row that starts at ``startup`` was added since the start of the unit, or got another start.
         self._added: dict[int, float] = {}
+        self._fired: set[int] = set()
         device.store.observers.append(self._changed)
 
     def boot(self) -> None:
@@ -52,6 +54,7 @@ class Schedule:
         self._boot = self._device.clock.up()
         self._exact.clear()
         self._added.clear()
+        self._fired.clear()
         self.arm_all()
 
     def stop(self) -> None:
@@ -108,6 +111,7 @@ class Schedule:
         if fields & {"start-date", "start-time"}:
             self._exact.pop(number, None)
             self._added[number] = self._device.clock.up()
+            self._fired.discard(number)
             start, now = self._start(values), self._now()
             if start is not None and timedelta() <= now - start < timedelta(seconds=1):
                 self._exact[number] = now
@@ -142,10 +146,10 @@ class Schedule:
             return None
         start = self._added.get(row.id, self._boot)
         past = timedelta(seconds=up - start)
-        first = config.first_run
-        if first is not None and past < timedelta(seconds=first):
-            return now + timedelta(seconds=first) - past
-        return now + (past // interval + 1) * interval - past
+        if config.first_run is not None and row.id not in self._fired:
+            return max(now, now + timedelta(seconds=config.first_run) - past)
+        # Wall time and uptime are two clocks: a run that is due by the one may be due a moment later by the other.
+        return now + ((past + _SLACK) // interval + 1) * interval - past
 
     def _broken(self, row: EmulatedRow) -> bool:
         """Whether the unit does not run this row at all."""
@@ -172,6 +176,7 @@ class Schedule:
         if self._now() < due:  # a timer may come a moment early; the run must not come twice
             self._wait_for(number, due)
             return
+        self._fired.add(number)
         self._arm(row)
         days = list(filter(None, row.values.get("days", "").split(",")))
         if not days or DAYS[due.astimezone(self._device.clock.zone).weekday()] in days:
