@@ -185,7 +185,7 @@ class Control:
 
     def _pass(self, request: Request) -> Request:
         self._device.clock.skip(float(request["seconds"]))
-        self._device.schedule.arm_all()
+        self._device.schedule.clock_moved()
         return {}
 
     def _clock(self, request: Request) -> Request:
