@@ -9,7 +9,7 @@ for one safe mode. This module knows the order; `executor` runs the steps.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from core.model.secrets import SecretRef
@@ -82,6 +82,7 @@ class Transaction:
     keep: Callable[[SwitchConnection], None] | None = None
     witness: Witness | None = None
     _armed: list[float] = field(default_factory=list, compare=False)
+    _uptime: list[float] = field(default_factory=list, compare=False)
     _begun: list[ChangeBatch] = field(default_factory=list, compare=False)
     _rates: dict[str, str] = field(default_factory=dict, compare=False)
     _verified: list[Step] = field(default_factory=list, compare=False)
@@ -104,6 +105,11 @@ class Transaction:
         """Return whether `step` is the last release or a later step: every change was read back, and every link came
         up, before it."""
         return step in self._verified
+
+    def restarted_since(self, now: SwitchReading) -> bool:
+        """Return whether the switch has restarted since the rollback timer was armed, by its uptime."""
+        uptime = _seconds_up(now.rows(RESOURCE))
+        return uptime is not None and bool(self._uptime) and uptime < self._uptime[0]
 
     def recovery(self, stopped: Callable[[], str]) -> LegRecovery | None:
         """What is to be done about the legs once this transaction is rolled back; None when none restarted that had a
@@ -162,11 +168,10 @@ class Transaction:
         self._rates.update(linked(line, self.before, self._restarted(self.todo.changes)))
 
     def _arm(self, line: SwitchConnection) -> None:
-        rows = line.talk(*RESOURCE.sentence())
-        try:
-            uptime = milliseconds(rows[0]["uptime"]) / 1000
-        except (LookupError, ValueError):
-            raise CheckError("the switch does not report its uptime, which sets the rollback timer") from None
+        uptime = _seconds_up(line.talk(*RESOURCE.sentence()))
+        if uptime is None:
+            raise CheckError("the switch does not report its uptime, which sets the rollback timer")
+        self._uptime.append(uptime)
         # Counted from before the sentence is sent: the fuse burns on the switch a little later.
         self._armed.append(time.monotonic() + self.rollback_timer.fuse)
         for sentence in self.rollback_timer.arm(uptime):
@@ -219,6 +224,14 @@ def _rebind(ports: tuple[str, ...]) -> Iterator[Step]:
     yield Say(title, off)
     yield Check("waiting until the ports are off the chip", lambda _line: time.sleep(REBIND_SECONDS))
     yield Say(title, on)
+
+
+def _seconds_up(rows: Sequence[Row]) -> float | None:
+    """Return the uptime in an answer of RESOURCE; None when the switch does not report it."""
+    try:
+        return milliseconds(rows[0]["uptime"]) / 1000
+    except (LookupError, ValueError):
+        return None
 
 
 def _count(row: Row) -> int:

@@ -15,7 +15,7 @@ from core.routeros.api import ApiSession
 from core.routeros.errors import CheckError, SentenceError, SwitchError, UnreadableError
 from core.routeros.menus import BRIDGE_HOST, BRIDGE_PORT, ETHERNET, SAFE_MODE, SCHEDULER, SCRIPT, Row
 from core.routeros.rest import Rest
-from core.routeros.rollback_timer import PREFIX
+from core.routeros.rollback_timer import is_timer
 from core.routeros.safe_mode import enabled, holder
 from core.routeros.values import visible_row
 from switch.leg_health import monitor
@@ -120,7 +120,7 @@ class SwitchChecks:
     def armed(self) -> tuple[str, ...]:
         """The names of the rollback timers on the switch, now."""
         rows = (row for menu in (SCHEDULER, SCRIPT) for row in self.ask((f"{menu.path}/print", "=.proplist=name")))
-        return tuple(dict.fromkeys(name for row in rows if (name := row.get("name", "")).startswith(PREFIX)))
+        return tuple(dict.fromkeys(name for row in rows if is_timer(name := row.get("name", ""))))
 
     def hosts(self) -> dict[str, str]:
         """The interface (factory name) behind which each address is now; addresses in lower case."""

@@ -10,7 +10,7 @@ from functools import cached_property
 from core.routeros.diff import index
 from core.routeros.errors import SwitchError, UnreadableError
 from core.routeros.menus import ETHERNET, OLDEST, PACKAGE, RESOURCE, ROUTERBOARD, Key, Menu, Release, Row, Sentence
-from core.routeros.rollback_timer import PREFIX
+from core.routeros.rollback_timer import is_timer
 from core.routeros.values import canonical
 from core.routeros.versions import release
 
@@ -114,7 +114,7 @@ def _steady(menu: Menu, rows: Sequence[Row]) -> list[list[tuple[str, str]]]:
     that was removed and restored has another id.
     """
     kept = [(name, spec) for name, spec in menu.fields.items() if not spec.volatile]
-    others = (row for row in rows if not row.get("name", "").startswith(PREFIX))
+    others = (row for row in rows if not is_timer(row.get("name", "")))
     return sorted([(name, _meant(menu, name, row)) for name, _ in kept] for row in others)
 
 

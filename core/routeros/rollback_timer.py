@@ -12,6 +12,7 @@ the timer would fire hours early, or years late; and RouterOS 7.24 to 7.24.4 do 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 PREFIX = "sparkrack-undo-"
 """Prefix of the names of the rows of every run; the run's own name follows."""
+
+_NAME = re.compile(rf"{PREFIX}(?:\d{{8}}T\d{{6}}-[0-9a-f]{{4}}(?:-restore)?|accept-[0-9a-f]{{8}})")
+"""The names that runs give: a script of an owner that begins as they do is not ours."""
 
 LOG_MARK = "sparkrack: "
 """Prefix of the lines that the script writes to the switch's log."""
@@ -97,6 +101,11 @@ class RollbackTimer:
         return (f"{SCRIPT.path}/run", f"=number={self.name}")
 
 
+def is_timer(name: str) -> bool:
+    """Return whether a schedule or script of that name is the rollback timer of a run."""
+    return _NAME.fullmatch(name) is not None
+
+
 def acting_message(name: str) -> str:
     """Return the line in the switch's log when the timer of a run begins to act."""
     return f"{LOG_MARK}{name} undoes its run"
@@ -108,7 +117,7 @@ def armed_timers(reading: SwitchReading) -> tuple[str, ...]:
     it.
     """
     rows = (row for menu in (SCHEDULER, SCRIPT) for row in reading.tables.get(menu.path, ()))
-    names = tuple(dict.fromkeys(name for row in rows if (name := row.get("name", "")).startswith(PREFIX)))
+    names = tuple(dict.fromkeys(name for row in rows if is_timer(name := row.get("name", ""))))
     if not names:
         return ()
     modes = reading.tables.get(SAFE_MODE.path, ())

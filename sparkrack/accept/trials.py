@@ -23,7 +23,7 @@ from core.routeros.errors import CheckError, RefusedError, SentenceError, Switch
 from core.routeros.menus import BRIDGE_HOST, ETHERNET, QOS_PORT, SCHEDULER, SCRIPT, Menu, Row, Sentence
 from core.routeros.reading import Ask, SwitchReading
 from core.routeros.rollback_disarm import disarm_others
-from core.routeros.rollback_timer import PREFIX
+from core.routeros.rollback_timer import PREFIX, is_timer
 from core.routeros.safe_mode import TAKE, free, held
 from core.routeros.sentences import writes
 from core.routeros.session import SessionConnection, SwitchConnection
@@ -292,7 +292,7 @@ def _check_unchanged(target: _Target, before: SwitchReading, line: SessionConnec
                 row.get("name", "")
                 for menu in (SCHEDULER, SCRIPT)
                 for row in session.talk(f"{menu.path}/print", "=.proplist=name")
-                if row.get("name", "").startswith((PREFIX, _SCRIPT))
+                if is_timer(name := row.get("name", "")) or name.startswith(_SCRIPT)
             ]
     except (SwitchError, UnreadableError) as fault:
         raise SpareError(f"{target.switch.name} cannot be read again: {fault}; {text}") from None

@@ -19,6 +19,10 @@ from tests.emulator.test_every_write import NEW, Bench
 SEEDS = 100
 QUICK = 5
 FUSE = 20.0
+NAMES = {
+    name: f"sparkrack-undo-20260101T000000-000{number}"
+    for number, name in enumerate(("measured", "killed", "second", "third"))
+}
 SETTLE = 0.2
 
 
@@ -38,7 +42,7 @@ def whole_run(bench: Bench, name: str) -> TransactionOutcome:
         todo = goal.plan(before)
         if not todo.batches:
             return disarmed(goal, line, todo.armed) if todo.armed else TransactionOutcome(True, "nothing to do")
-        transaction = Transaction(f"sparkrack-undo-{name}", goal, before, todo, settle=10, fuse=FUSE)
+        transaction = Transaction(NAMES[name], goal, before, todo, settle=10, fuse=FUSE)
         return execute(transaction, line, timeout=5.0)
 
 

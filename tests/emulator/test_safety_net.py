@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
+from switch.backup import Keeper
 from switch.transaction import Say, Step
 from tests.emulator.conftest import MakeSwitch
 from tests.emulator.emulator_process import Crs812Process
@@ -110,3 +112,88 @@ def killed_after_the_release(me: Operator) -> None:
         os._exit(0)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), "the run ended before it could be killed"
+
+
+def test_a_full_flash_of_the_switch_is_named_and_nothing_is_written(make_switch: MakeSwitch, tmp_path: Path) -> None:
+    emulator = make_switch()
+    emulator.control({"op": "flash", "bytes": 100})
+    me = operator(tmp_path, emulator)
+    keeper = Keeper(tmp_path / "backups", 3, lambda: SecretStr("a-password"))
+    ended, _ = me.run(me.goal(), keep=lambda line: line.say(str(keeper.keep(line, "run-1"))))
+    assert ended.text == (
+        "stopped at: keeping a backup: the switch gave no backup: failure: not enough space on the flash; its own flash "
+        "is full, remove files there (/file/print)"
+    )
+    assert emulator.writes() == 0
+    emulator.control({"op": "flash", "bytes": 10**6})
+    ended, _ = me.run(me.goal(), keep=lambda line: line.say(str(keeper.keep(line, "run-1"))))
+    assert ended.done, ended.text
+
+
+ANOTHERS = [["/system/clock/set", f"=time-zone-name={zone}"] for zone in ("Asia/Tokyo", "Europe/Riga")]
+
+
+def test_another_administrator_who_fills_the_history_is_named(make_switch: MakeSwitch, tmp_path: Path) -> None:
+    """RouterOS ends safe mode without a word then; what was written stays, until the rollback timer reverts it."""
+    emulator = make_switch(settle=0.0)
+    me = operator(tmp_path, emulator)
+    goal = me.goal()
+    before = me.reading(goal)
+    fault = {"kind": "admin", "match": "/interface/bridge/port/set", "sentences": ANOTHERS * 51}
+    emulator.control({"op": "fault", **fault})
+    ended, _ = me.run(goal)
+    assert not ended.done
+    assert "safe mode is not ours any more (held by no session): RouterOS ends it" in ended.text
+    assert "of winbox:admin@192.0.2.200" in ended.text
+    assert "another session has taken safe mode" not in ended.text
+    assert "release came through" not in ended.text
+    assert me.reading(goal).same(before, goal.menus)
+    assert timers(emulator) == []
+
+
+@pytest.mark.parametrize("match", ["/safe-mode/take", "/interface/bridge/port/set", "/system/scheduler/remove"])
+def test_what_another_administrator_writes_elsewhere_meanwhile_stops_no_run(
+    make_switch: MakeSwitch, tmp_path: Path, match: str
+) -> None:
+    """Before safe mode is taken, under it, and after its release."""
+    emulator = make_switch(settle=0.0)
+    emulator.control({"op": "fault", "kind": "admin", "match": match, "sentences": ANOTHERS})
+    me = operator(tmp_path, emulator)
+    ended, _ = me.run(me.goal())
+    assert ended.done, ended.text
+    assert emulator.state()["tables"]["/system/clock"][0]["time-zone-name"] == "Europe/Riga"
+
+
+@pytest.mark.parametrize("match", ["/safe-mode/take", "/interface/bridge/port/set"])
+def test_what_another_administrator_writes_to_the_same_rows_ends_a_run(
+    make_switch: MakeSwitch, tmp_path: Path, match: str
+) -> None:
+    emulator = make_switch(settle=0.0)
+    theirs = [["/interface/ethernet/set", "=numbers=qsfp56-dd-1-1", "=mtu=1400"]]
+    emulator.control({"op": "fault", "kind": "admin", "match": match, "sentences": theirs})
+    me = operator(tmp_path, emulator)
+    ended, _ = me.run(me.goal())
+    assert not ended.done
+    assert "does not read as expected at /interface/ethernet qsfp56-dd-1-1" in ended.text
+    assert timers(emulator) == []
+
+
+def test_another_administrator_who_takes_safe_mode_first_is_named(make_switch: MakeSwitch, tmp_path: Path) -> None:
+    emulator = make_switch(settle=0.0)
+    fault = {"kind": "admin", "match": "/safe-mode/take", "sentences": [["/safe-mode/take"]]}
+    emulator.control({"op": "fault", **fault})
+    me = operator(tmp_path, emulator)
+    ended, _ = me.run(me.goal())
+    assert not ended.done
+    assert "safe mode is held by winbox:admin@192.0.2.200" in ended.text
+    assert written(emulator) == set()
+
+
+def test_a_script_that_only_begins_like_ours_stays(make_switch: MakeSwitch, tmp_path: Path) -> None:
+    emulator = make_switch(settle=0.0)
+    with Operator(tmp_path, emulator).open() as session:
+        session.talk("/system/script/add", "=name=sparkrack-undo-notes", "=source=:log info mine")
+    me = operator(tmp_path, emulator)
+    ended, _ = me.run(me.goal())
+    assert ended.done, ended.text
+    assert timers(emulator) == ["sparkrack-undo-notes"]

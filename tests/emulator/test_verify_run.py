@@ -120,12 +120,12 @@ def test_safe_mode_that_is_held(kept: Kept) -> None:
 
 @pytest.mark.parametrize("menu", ["script", "scheduler"])
 def test_a_rollback_timer_that_was_left(kept: Kept, menu: str) -> None:
-    kept.by_hand(f"/system/{menu}/add name=sparkrack-undo-x")
+    kept.by_hand(f"/system/{menu}/add name=sparkrack-undo-20260101T000000-0001")
     try:
         ((check, why),) = failures(kept, "crs812")
-        assert (check, "sparkrack-undo-x" in why) == ("no_rollback_timer_is_armed", True)
+        assert (check, "sparkrack-undo-20260101T000000-0001" in why) == ("no_rollback_timer_is_armed", True)
     finally:
-        kept.by_hand(f"/system/{menu}/remove .id=<{'/system/' + menu} name=sparkrack-undo-x>")
+        kept.by_hand(f"/system/{menu}/remove .id=<{'/system/' + menu} name=sparkrack-undo-20260101T000000-0001>")
 
 
 @pytest.mark.parametrize("counter", ["rs-fec-uncorrected", "tx-drop", "tx-drop-queue3-packet", "rx-pause", "tx-pause"])

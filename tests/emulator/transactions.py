@@ -91,7 +91,7 @@ class Operator:
         with self.line() as line:
             before = goal.read(lambda sentence: line.talk(*sentence))
             options = {"settle": SETTLE} | options
-            transaction = Transaction("sparkrack-undo-test", goal, before, goal.plan(before), **options)
+            transaction = Transaction("sparkrack-undo-20260101T000000-0001", goal, before, goal.plan(before), **options)
             return execute(transaction, line, show, timeout=5.0), transaction
 
     def reading(self, goal: TargetState) -> SwitchReading:

@@ -37,7 +37,7 @@ class Device:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.tables: Tables = factory()
+        self.tables: Tables = factory() | {"/system/history": []}
         self.files: dict[str, bytes] = {}
         self.holder: Session | None = None
         self.before: Tables = {}
@@ -51,6 +51,7 @@ class Device:
         self.sessions = 0
         self.added: dict[str, float] = {}
         self.schedules_run = True
+        self.started = 0.0
         self.most_sessions: int | None = None
 
     def open(self) -> Session:
@@ -89,7 +90,7 @@ class Device:
 
     @property
     def uptime(self) -> int:
-        return int(self.clock.now)
+        return int(self.clock.now - self.started)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass; then every schedule is due, and runs what it holds."""
