@@ -111,8 +111,8 @@ def unlistable_names(changes: Iterable[RowChange], reading: SwitchReading) -> It
         name = row["name"]
         if _UNLISTABLE.search(name) and any(f",{name}," in ports for ports in lists):
             yield (
-                f"{default} is named {name!r} on the switch, and the ports of a VLAN are a list, which cannot hold that "
-                f"name: rename it (/interface/ethernet/set [find default-name={default}] name={default})"
+                f"{default} is named {name!r} on the switch, and the ports of a VLAN are a list, which cannot hold "
+                f"that name: rename it (/interface/ethernet/set [find default-name={default}] name={default})"
             )
 
 

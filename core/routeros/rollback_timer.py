@@ -5,9 +5,10 @@ left to verify the new state. It consists of two rows: a script with the exact i
 checks every few seconds whether its time is over, runs the script then, and both are removed. No reboot, no backup load
 (which would reboot).
 
-The time is measured in uptime, and the schedule starts at ``startup``, which with an interval means one interval after it
-was added. A date as start is local time: a run may change the time zone or give the unit its first time server, so that
-the timer would fire hours early, or years late; and RouterOS 7.24 to 7.24.4 do not run a schedule with the default date.
+The time is measured in uptime, and the schedule starts at ``startup``, which with an interval means one interval after
+it was added. A date as start is local time: a run may change the time zone or give the unit its first time server, so
+that the timer would fire hours early, or years late; and RouterOS 7.24 to 7.24.4 do not run a schedule with the default
+date.
 """
 
 from __future__ import annotations

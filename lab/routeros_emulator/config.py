@@ -95,8 +95,8 @@ class SwitchConfig(_Model):
     ``keeps_full_user``: the last user of the group full can be neither removed nor disabled.
 
     ``schedules``: what rows of /system/scheduler run. ``release``: those that the version runs; ``never``: none;
-    ``not-after-restart``: all, but rows with ``start-time=startup`` and an interval only until the unit restarts, as one
-    public kit says. ``keeps_next_run``: a schedule with a date keeps its next run when the clock is set.
+    ``not-after-restart``: all, but rows with ``start-time=startup`` and an interval only until the unit restarts, as
+    one public kit says. ``keeps_next_run``: a schedule with a date keeps its next run when the clock is set.
     ``first_run``: seconds until the first run of a row with ``start-time=startup`` and an interval, in place of the
     interval, for tests that do not wait. ``ntp_moves``: seconds by which the first time server moves the clock.
 

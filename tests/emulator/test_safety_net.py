@@ -121,8 +121,8 @@ def test_a_full_flash_of_the_switch_is_named_and_nothing_is_written(make_switch:
     keeper = Keeper(tmp_path / "backups", 3, lambda: SecretStr("a-password"))
     ended, _ = me.run(me.goal(), keep=lambda line: line.say(str(keeper.keep(line, "run-1"))))
     assert ended.text == (
-        "stopped at: keeping a backup: the switch gave no backup: failure: not enough space on the flash; its own flash "
-        "is full, remove files there (/file/print)"
+        "stopped at: keeping a backup: the switch gave no backup: failure: not enough space on the flash; its own "
+        "flash is full, remove files there (/file/print)"
     )
     assert emulator.writes() == 0
     emulator.control({"op": "flash", "bytes": 10**6})
