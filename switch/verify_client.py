@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,12 +13,13 @@ from core.model.secrets import SecretError
 from core.probes.protocol import UnknownError
 from core.routeros.api import ApiSession
 from core.routeros.errors import CheckError, SentenceError, SwitchError, UnreadableError
-from core.routeros.menus import BRIDGE_HOST, BRIDGE_PORT, ETHERNET, SAFE_MODE, SCHEDULER, SCRIPT, Row
+from core.routeros.menus import BRIDGE_PORT, ETHERNET, SAFE_MODE, SCHEDULER, SCRIPT, Row, place_of
 from core.routeros.rest import Rest
 from core.routeros.rollback_timer import is_timer
 from core.routeros.safe_mode import enabled, holder
 from core.routeros.values import visible_row
 from switch.leg_health import monitor
+from switch.link_ends import LinkEnd
 from switch.offload import QUESTION, Forwarding, forwarding
 from switch.target_state import DeclaredTarget
 
@@ -122,12 +123,13 @@ class SwitchChecks:
         rows = (row for menu in (SCHEDULER, SCRIPT) for row in self.ask((f"{menu.path}/print", "=.proplist=name")))
         return tuple(dict.fromkeys(name for row in rows if is_timer(name := row.get("name", ""))))
 
-    def hosts(self) -> dict[str, str]:
-        """The interface (factory name) behind which each address is now; addresses in lower case."""
+    def hosts(self, ends: Iterable[LinkEnd]) -> dict[str, str]:
+        """The interface (factory name) behind which each address of nodes is now; addresses in lower case."""
         names = {row.get("name", ""): name for name, row in self.ethernet.items()}
         return {
             row.get("mac-address", "").lower(): names.get(row.get("on-interface", ""), row.get("on-interface", ""))
-            for row in self.ask(BRIDGE_HOST.sentence())
+            for mac in dict.fromkeys(end.mac for end in ends if end.mac)
+            for row in self.ask(place_of(mac))
         }
 
     def counters(self) -> dict[str, dict[str, int]]:

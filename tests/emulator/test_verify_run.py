@@ -201,7 +201,7 @@ def test_a_node_that_the_switch_has_forgotten_speaks_again(kept: Kept, monkeypat
         return answers(node, command)
 
     monkeypatch.setattr(verify_fixtures.Node, "run", run)
-    monkeypatch.setattr(SwitchChecks, "hosts", lambda look: learned(look) if len(asked) > 1 else {})
+    monkeypatch.setattr(SwitchChecks, "hosts", lambda look, ends: learned(look, ends) if len(asked) > 1 else {})
     assert [check for check, _ in failures(kept, "spark2")] == ["leg_goes_to_its_node"]
     monkeypatch.setattr(verify, "HEARD_SECONDS", 60.0)
     asked.clear()
@@ -292,7 +292,7 @@ def test_a_node_is_asked_once_and_a_menu_too(kept: Kept, monkeypatch: pytest.Mon
     kept.proven("spark2")
     assert len(asked) == 1
     commands = [line["command"] for line in kept.emulator.log()[seen:] if "command" in line]
-    assert len(commands) == 8, "four more: two kinds of counters before and after"
+    assert len(commands) == 9, "four more: two kinds of counters before and after; and each half's address for itself"
 
 
 def test_a_switch_that_does_not_let_us_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
