@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -192,3 +192,30 @@ class SwitchChecks:
             )
         pin = switch.tls.sha256 if switch.tls else None
         return ApiSession(host, switch.port, tls=pin, user=switch.user, password=switch.password.resolve())
+
+
+def watch_forwarding(rack: Rack, legs: Sequence[Leg]) -> Callable[[], bool | None]:
+    """Begin to watch what forwards the frames that come in by some legs. The result ends that and returns whether it is
+    the CPU of a switch, by its counters; None when they cannot be read, or too few frames came in.
+    """
+    looks = {name: SwitchChecks(rack, rack.switches[name]) for name in dict.fromkeys(leg.switch for leg in legs)}
+    before: dict[str, tuple[Row, ...]] = {}
+    with suppress(UnknownError):
+        before |= {name: look.frames() for name, look in looks.items()}
+
+    def ended() -> bool | None:
+        try:
+            found = [
+                forwarding(rows, looks[name].frames(), [leg.interface for leg in legs if leg.switch == name])
+                for name, rows in before.items()
+            ]
+        except UnknownError:
+            return None
+        finally:
+            for look in looks.values():
+                look.close()
+        if any(one.by_cpu for one in found):
+            return True
+        return None if not found or any(one.unseen for one in found) else False
+
+    return ended

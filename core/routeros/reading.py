@@ -75,8 +75,8 @@ def read_switch(
     ask: Ask, menus: Iterable[Menu], optional: Iterable[Menu] = (), *, oldest: Release = OLDEST
 ) -> SwitchReading:
     """Read a switch: one sentence a menu, the unit's own first, and of BRIDGE_HOST the addresses of the machines that
-    are logged in. Of a release before `oldest` only the unit is read; one before OLDEST is asked for the same fields and
-    prints those that it has.
+    are logged in. Of a release before `oldest` only the unit is read; one before OLDEST is asked for the same fields
+    and prints those that it has.
 
     optional: menus that a switch may lack; it must report that itself. Raises UnreadableError for an answer that no
     switch would give, and the exceptions of `ask`; so a returned reading is complete.

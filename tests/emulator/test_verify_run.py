@@ -3,6 +3,7 @@ when its own thing is broken."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 
 from core.ssh.root_shell import UnreachableError
 from switch import verify, verify_client
-from switch.verify_client import SwitchChecks
+from switch.verify_client import SwitchChecks, watch_forwarding
 from tests.emulator import verify_fixtures
 from tests.emulator.emulator_process import Crs812Process
 from tests.emulator.verify_fixtures import Kept
@@ -315,3 +316,31 @@ def plug(kept: Kept) -> None:
 
 def settled(kept: Kept) -> None:
     until(lambda: {kept.emulator.links()[leg] for leg in verify_fixtures.LEGS} == {"link-ok"})
+
+
+def forwarded_by_cpu(kept: Kept, *legs: str) -> bool | None:
+    rack = kept.rack()
+    cabled = [leg for leg, _ in rack.cabling.legs("crs812") if leg.interface in legs]
+    assert len(cabled) == len(legs)
+    ended = watch_forwarding(rack, cabled)
+    time.sleep(0.2)
+    return ended()
+
+
+def test_the_counters_of_a_leg_show_what_forwarded_during_a_measurement(kept: Kept) -> None:
+    assert forwarded_by_cpu(kept, "qsfp56-dd-1-1", "qsfp56-dd-1-3") is False
+    kept.emulator.control({"op": "stale", "interface": "qsfp56-dd-1-3"})
+    port = f"<{BRIDGE_PORT} interface=qsfp56-dd-1-3>"
+    try:
+        assert forwarded_by_cpu(kept, "qsfp56-dd-1-1", "qsfp56-dd-1-3") is True
+        assert forwarded_by_cpu(kept, "qsfp56-dd-1-1") is False
+    finally:
+        kept.by_hand(f"{BRIDGE_PORT}/set .id={port} hw=no", f"{BRIDGE_PORT}/set .id={port} hw=yes")
+
+
+def test_what_forwarded_is_unknown_where_no_counter_says_it(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("switch.offload.LEAST_FRAMES", 10**9)
+    assert forwarded_by_cpu(kept, "qsfp56-dd-1-1") is None
+    monkeypatch.setenv("CRS812_READER", "canary-wrong-7Hq")
+    assert forwarded_by_cpu(kept, "qsfp56-dd-1-1") is None
+    assert forwarded_by_cpu(kept) is None
