@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from core.routeros.diff import RowChange
 from core.routeros.errors import UnreadableError
-from core.routeros.menus import (
-    BRIDGE,
-    BRIDGE_PORT,
-    BRIDGE_VLAN,
-    DEVICE_MODE,
-    ETHERNET,
-    OLDEST,
-    PACKAGE,
-    RESOURCE,
-    ROUTERBOARD,
-    Row,
-)
+from core.routeros.menus import BRIDGE, BRIDGE_PORT, DEVICE_MODE, ETHERNET, OLDEST, PACKAGE, RESOURCE, ROUTERBOARD, Row
 from core.routeros.reading import SwitchReading
 from core.routeros.values import ValueKind, canonical
 from core.routeros.versions import release
 from switch.cages import lanes_of
+from switch.port_changes import unlistable_names
 
 if TYPE_CHECKING:
     from core.model import Switch
-
-_PORT_LISTS = ("tagged", "untagged")
-_UNLISTABLE = re.compile(r"[,;]|^[!*]")
-"""What separates the values of a list, excludes one, or begins an id in its place."""
 
 
 def blockers(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
@@ -99,20 +84,6 @@ def bridge_mtu(changes: Iterable[RowChange], reading: SwitchReading) -> Iterator
             yield (
                 f"bridge {name} has mtu {mtu} of its own and its port {port} has l2mtu {ports[port]}: RouterOS refuses "
                 f"every change of the bridge then; run /interface/bridge/set {name} mtu=auto, or raise l2mtu of {port}"
-            )
-
-
-def unlistable_names(changes: Iterable[RowChange], reading: SwitchReading) -> Iterator[str]:
-    """Interfaces in a list of a VLAN whose name a list cannot hold: RouterOS would read another name, or two."""
-    lists = [
-        f",{field.new}," for c in changes if c.menu is BRIDGE_VLAN for field in c.fields if field.name in _PORT_LISTS
-    ]
-    for default, row in reading.ethernet.items():
-        name = row["name"]
-        if _UNLISTABLE.search(name) and any(f",{name}," in ports for ports in lists):
-            yield (
-                f"{default} is named {name!r} on the switch, and the ports of a VLAN are a list, which cannot hold "
-                f"that name: rename it (/interface/ethernet/set [find default-name={default}] name={default})"
             )
 
 

@@ -12,7 +12,7 @@ from core.routeros.menus.access import (
     USER,
 )
 from core.routeros.menus.menu import OLDEST, Key, Menu, MenuField, Release, Row, Sentence
-from core.routeros.menus.ports import BRIDGE, BRIDGE_HOST, BRIDGE_PORT, BRIDGE_VLAN, ETHERNET, place_of
+from core.routeros.menus.ports import BRIDGE, BRIDGE_HOST, BRIDGE_PORT, BRIDGE_VLAN, ETHERNET
 from core.routeros.menus.qos import PFC, PROFILE, QOS_PORT, QUEUE, SETTINGS
 from core.routeros.menus.system import (
     CLOCK,
@@ -86,5 +86,4 @@ __all__ = [
     "Release",
     "Row",
     "Sentence",
-    "place_of",
 ]

@@ -31,16 +31,27 @@ def _hosts(device: EmulatedDevice) -> Iterator[Values]:
     entries += [(mac, tap_port[tap], False) for mac, tap in learned if tap in tap_port]
     entries += [(mac, port, False) for mac, port in device.neighbours.hosts()]
     entries += [(device.ethernet(p.name).values["mac-address"], p.name, True) for p in device.hardware.ports]
-    entries += [(mac, port, False) for mac, port in device.learned]
-    names = {port.name: device.ethernet(port.name).values["name"] for port in device.hardware.ports}
-    members = {name: device.membership(name) for name in names.values()}
     for mac, default_name, local in entries:
-        name = names[default_name]
-        if member := members[name]:
+        name = device.ethernet(default_name).values["name"]
+        if member := device.membership(name):
             where = {"interface": name, "on-interface": name, "bridge": member.values["bridge"]}
             flags = {"dynamic": "true", "local": "true" if local else "false", "external": "false"}
             yield {".id": f"*{number:X}", "mac-address": mac, **where, **flags}
             number += 1
+    yield from _learned(device, number)
+
+
+def _learned(device: EmulatedDevice, number: int) -> Iterator[Values]:
+    """The addresses that a test lets the chip learn. They may be 128 K, so a port is looked up once."""
+    for port in dict.fromkeys(port for _, port in device.learned):
+        name = device.ethernet(port).values["name"]
+        member = device.membership(name)
+        if member is None:
+            continue
+        where = {"interface": name, "on-interface": name, "bridge": member.values["bridge"]}
+        flags = {"dynamic": "true", "local": "false", "external": "false"}
+        for at, mac in enumerate((mac for mac, behind in device.learned if behind == port), start=number):
+            yield {".id": f"*{at:X}", "mac-address": mac, **where, **flags}
 
 
 BRIDGE_HOST = EmulatedMenu("/interface/bridge/host", rows=_hosts)
