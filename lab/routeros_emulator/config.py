@@ -123,7 +123,7 @@ class SwitchConfig(_Model):
     bridge: str | None = None
     identity: str = "MikroTik"
     serial: str = "HK70AB12CD3"
-    version: Annotated[str, Field(pattern=r"^\d+\.\d+")] = "7.23.7 (long-term)"
+    version: Annotated[str, Field(pattern=r"^\d+\.\d+")] = "7.24.6 (long-term)"
     firmware: str | None = None
     model: str = CRS812.board
     packages: tuple[str, ...] = ("routeros", "switch-marvell")

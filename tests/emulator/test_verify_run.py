@@ -108,7 +108,7 @@ def test_firmware_that_is_older_than_its_system(
 ) -> None:
     old = Kept(kept.folder, make_switch(firmware="7.20.8"), {})
     found = [why for _, why in failures(old, "crs812")]
-    assert [why for why in found if why.startswith("crs812: firmware of the board is 7.20.8, RouterOS brings 7.23.7")]
+    assert [why for why in found if why.startswith("crs812: firmware of the board is 7.20.8, RouterOS brings 7.24.6")]
 
 
 def test_safe_mode_that_is_held(kept: Kept) -> None:

@@ -16,7 +16,7 @@ from tests.emulator.bootstrap_runs import HERE, Workdir
 from tests.emulator.fork_server import ForkedProgram
 from tests.emulator.raw_client import RawClient, attributes
 
-TARGET = "7.23.7"
+TARGET = "7.24.6"
 SIZE = 150_000
 """Bytes of a package: several answers of /file/read."""
 
