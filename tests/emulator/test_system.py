@@ -239,7 +239,9 @@ def test_7_24_calls_the_addresses_of_a_service_otherwise(tmp_path: Path) -> None
     bench.ask("/ip/neighbor/discovery-settings/set", "=dying-gasp=yes")
     older = tmp_path / "older"
     older.mkdir()
-    assert "unknown" in refused(Bench(older, version="7.23.8 (long-term)"), "/ip/neighbor/discovery-settings/set", "=dying-gasp=yes")
-    assert refused(Bench(older, version="7.23.8 (long-term)"), "/ip/service/set", "=numbers=api", "=available-from=10.0.0.0/8") == (
-        "unknown parameter available-from"
+    assert "unknown" in refused(
+        Bench(older, version="7.23.8 (long-term)"), "/ip/neighbor/discovery-settings/set", "=dying-gasp=yes"
     )
+    assert refused(
+        Bench(older, version="7.23.8 (long-term)"), "/ip/service/set", "=numbers=api", "=available-from=10.0.0.0/8"
+    ) == ("unknown parameter available-from")
