@@ -42,7 +42,8 @@ def test_the_timer_of_a_run_has_counted_before_the_first_write(
 ) -> None:
     """On 7.24.4, too, where a schedule with a date of 1970 would not."""
     emulator = make_switch(version=version, settle=0.0)
-    me, counts = operator(tmp_path, emulator), []
+    me = operator(tmp_path, emulator)
+    counts: list[int] = []
 
     def show(step: Step) -> None:
         if step.title == "taking safe mode":

@@ -261,7 +261,9 @@ def test_the_switch_is_blamed_only_for_what_its_counters_show(
     monkeypatch: pytest.MonkeyPatch, figure: float, by_cpu: bool | None, verdict: str, measurements: int
 ) -> None:
     """A suspicious figure is measured a second time, while the counters of the sender's leg are watched."""
-    rack, happened, legs = loaded(SWITCH), [], []
+    rack = loaded(SWITCH)
+    happened: list[str] = []
+    legs: list[str] = []
 
     def measure(*_: object) -> MeasuredFlow:
         happened.append("measured")
@@ -279,7 +281,7 @@ def test_the_switch_is_blamed_only_for_what_its_counters_show(
 
     monkeypatch.setattr(verify, "_measure", measure)
     first = runs_of(rack, "spark1")[:1]
-    monkeypatch.setattr(verify.measuring, "tests", lambda *_: first)
+    monkeypatch.setattr(bandwidth, "tests", lambda *_: first)
     properties: list[tuple[str, object]] = []
     report = CheckReporter(properties)
     check = partial(verify.test_bandwidth, rack.nodes["spark1"], rack, cast("NodeConnections", {}), True, frozenset())
