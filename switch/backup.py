@@ -18,7 +18,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from core.model.secrets import SecretError
-from core.routeros.errors import CheckError, UnreadableError
+from core.routeros.errors import CheckError, SwitchError, UnreadableError
 from core.routeros.menus import (
     ACTIVE,
     ARP,
@@ -77,6 +77,11 @@ class Keeper:
             save = ("/system/backup/save", f"=name={name}", "=encryption=aes-sha256", secret)
             _write(target / "unit.backup", _made(line, name, ".backup", save))
             _write(target / "rows.json", dump(reading(line)))
+        except SwitchError as fault:
+            shutil.rmtree(target, ignore_errors=True)
+            # Not the disk of this machine, whose folder is named below.
+            full = "; its own flash is full, remove files there (/file/print)" if "space" in str(fault) else ""
+            raise CheckError(f"the switch gave no backup: {fault}{full}") from None
         except (OSError, CheckError, SecretError, UnreadableError) as fault:
             shutil.rmtree(target, ignore_errors=True)
             raise CheckError(f"no backup could be kept in {self.folder}: {fault}") from None

@@ -55,7 +55,7 @@ def execute(
         words = f"{_named(step)}: {fault}{line.back_out()}"
         if transaction.armed_for is None:
             return TransactionOutcome(False, f"stopped at: {words}")
-        ended = _aftermath(transaction, line, timeout)
+        ended = _aftermath(transaction, line, timeout, released=transaction.verified(step))
         # Everything is verified before the last release, so a connection that fails from then on changes no result.
         if ended.done and transaction.verified(step) and isinstance(fault, SwitchError) and not line.stopped():
             return TransactionOutcome(True, f"error after the last change, at: {words}\n{ended.text}")
@@ -105,9 +105,12 @@ def _take(step: Step, line: SwitchConnection, known: Mapping[SecretRef, SecretSt
             step.test(line)
 
 
-def _aftermath(transaction: Transaction, line: SwitchConnection, timeout: float) -> TransactionOutcome:
+def _aftermath(
+    transaction: Transaction, line: SwitchConnection, timeout: float, *, released: bool
+) -> TransactionOutcome:
     """Bring the switch to its old state or verify its new one, and report which it is; done when it is the new one and
-    the rollback timer is disarmed. The switch needs a moment to notice a lost session.
+    the rollback timer is disarmed. The switch needs a moment to notice a lost session. `released`: whether the last
+    release was sent.
     """
     end = time.monotonic() + (timeout if line.lost else timeout / 3)
     fired = False
@@ -115,12 +118,12 @@ def _aftermath(transaction: Transaction, line: SwitchConnection, timeout: float)
     while True:
         try:
             with line.second() as session:
-                found = _state(transaction, session)
+                found = _state(transaction, session, released)
                 if found is None and not fired and not line.stopped():
                     fired = True
                     line.say("the changes that were already released are reverted by the rollback timer now")
                     session.talk(*transaction.rollback_timer.fire)
-                    found = _state(transaction, session)
+                    found = _state(transaction, session, released)
                 if found:
                     disarm(session, transaction.name)
                     text, rolled_back = found
@@ -157,7 +160,7 @@ def _timer(transaction: Transaction, line: SwitchConnection, fired: bool) -> str
     return f"The rollback timer ({transaction.name}) {what} and is gone: nothing acts any more by itself; {log}"
 
 
-def _state(transaction: Transaction, session: Client) -> tuple[str, bool] | None:
+def _state(transaction: Transaction, session: Client, released: bool) -> tuple[str, bool] | None:
     """Which of its states the switch is in, and whether that is the old one; None when it is between. CheckError while
     the lost session still holds safe mode: what reads now is about to change."""
     row = state(session)
@@ -169,13 +172,22 @@ def _state(transaction: Transaction, session: Client) -> tuple[str, bool] | None
         return "the switch is as it was before the run", True
     missing = {place for change in goal.plan(now).changes for place in _places(change)}
     if not missing:
-        return f"the switch is as {goal.words}, the release came through", False
+        return f"the switch is as {goal.words}, {_why_new(transaction, now, released)}", False
     if all(place in missing for change in transaction.todo.changes for place in _places(change, now)):
         if any(change.removes and change.menu is USER for change in transaction.todo.changes):
             why = "a user it removed comes back disabled, or another session changed it during the run"
             return f"nothing of this run is left on the switch, which is not wholly as before: {why}", True
         return "nothing of this run is left on the switch; another session changed it during the run", True
     return None
+
+
+def _why_new(transaction: Transaction, now: SwitchReading, released: bool) -> str:
+    """Why a run that stopped left its new state."""
+    if released:
+        return "the release came through"
+    if transaction.restarted_since(now):
+        return "although safe mode was not released: the switch has restarted meanwhile, and kept what was written"
+    return "although this run did not release safe mode: it ended by itself, and undid nothing"
 
 
 def _places(change: RowChange, now: SwitchReading | None = None) -> Iterator[tuple[object, ...]]:

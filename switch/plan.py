@@ -10,7 +10,7 @@ from core.routeros.diff import RowChange, diff, surplus
 from core.routeros.errors import RefusedError
 from core.routeros.menus import BRIDGE_PORT, ETHERNET, RESOURCE
 from core.routeros.reading import SwitchReading
-from core.routeros.rollback_timer import PREFIX, armed_timers
+from core.routeros.rollback_timer import armed_timers, is_timer
 from switch.advisories import compromised, exposure, release_faults, release_notes
 from switch.cages import wanted_lanes
 from switch.desired import ChangeGroup, DeviceContext, MenuDesired, parts
@@ -74,7 +74,7 @@ def _changes(share: MenuDesired, reading: SwitchReading) -> Iterator[RowChange]:
     if share.purge:
         kept = (*(want.key for want in share.rows), *share.spared)
         # A rollback timer is not part of the declaration: it disarms itself, or the run that armed it does.
-        yield from (change for change in surplus(share.menu, kept, rows) if not change.row.startswith(PREFIX))
+        yield from (change for change in surplus(share.menu, kept, rows) if not is_timer(change.row))
     yield from diff(share.menu, share.rows, rows)
 
 

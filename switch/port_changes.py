@@ -3,12 +3,14 @@ next. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from core.routeros.change_plan import AffectedLink, ChangeBatch
 from core.routeros.diff import RowChange
+from core.routeros.menus import BRIDGE_VLAN
 from core.routeros.reading import SwitchReading
 from switch.cages import describe, lanes_of
 from switch.offload import rebinds
@@ -107,3 +109,22 @@ def _cage(
 
 def _lanes(links: Iterable[AffectedLink]) -> tuple[str, ...]:
     return tuple(link.leg.interface for link in links)
+
+
+_PORT_LISTS = ("tagged", "untagged")
+_UNLISTABLE = re.compile(r"[,;]|^[!*]")
+"""What separates the values of a list, excludes one, or begins an id in its place."""
+
+
+def unlistable_names(changes: Iterable[RowChange], reading: SwitchReading) -> Iterator[str]:
+    """Interfaces in a list of a VLAN whose name a list cannot hold: RouterOS would read another name, or two."""
+    lists = [
+        f",{field.new}," for c in changes if c.menu is BRIDGE_VLAN for field in c.fields if field.name in _PORT_LISTS
+    ]
+    for default, row in reading.ethernet.items():
+        name = row["name"]
+        if _UNLISTABLE.search(name) and any(f",{name}," in ports for ports in lists):
+            yield (
+                f"{default} is named {name!r} on the switch, and the ports of a VLAN are a list, which cannot hold "
+                f"that name: rename it (/interface/ethernet/set [find default-name={default}] name={default})"
+            )

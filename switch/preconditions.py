@@ -14,6 +14,7 @@ from core.routeros.values import ValueKind, canonical
 from core.routeros.versions import release
 from switch.advisories import COMPROMISED, marked_as_compromised
 from switch.cages import lanes_of
+from switch.port_changes import unlistable_names
 
 if TYPE_CHECKING:
     from core.model import Switch
@@ -44,6 +45,7 @@ def change_blockers(changes: tuple[RowChange, ...], reading: SwitchReading) -> I
     """Yield why these changes could not be written, or not be rolled back by the device itself."""
     yield from unsupported_fields(changes, reading)
     yield from bridge_mtu(changes, reading)
+    yield from unlistable_names(changes, reading)
     if changes:
         yield from device_mode(reading)
 

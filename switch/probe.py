@@ -40,13 +40,14 @@ READING = ("print", "monitor", "inspect")
 @dataclass(frozen=True)
 class ProbeReading:
     """What a switch printed, before anything of it is replaced: the rows of the menus, the menus that it refused, the
-    monitor's rows, and the commands that it has.
+    monitor's rows, the commands that it has, and how many addresses its chip has learned.
     """
 
     tables: Mapping[str, Sequence[Row]]
     refused: Mapping[str, str]
     monitor: Sequence[Row]
     commands: Mapping[str, list[str]]
+    hosts: Mapping[str, int]
 
     @property
     def everything(self) -> tuple[Sequence[Row], ...]:
@@ -60,7 +61,7 @@ def read_probe(talker: Client) -> ProbeReading:
     """
     tables: dict[str, list[dict[str, str]]] = {}
     refused: dict[str, str] = {}
-    for path in (*(menu.path for menu in MENUS), INTERFACE):
+    for path in (*(menu.path for menu in MENUS if menu is not BRIDGE_HOST), INTERFACE):
         try:
             rows = _ask(talker, f"{path}/print")
         except SentenceError as fault:
@@ -69,7 +70,21 @@ def read_probe(talker: Client) -> ProbeReading:
             # Sessions of people are no configuration. By id, since names will be others.
             tables[path] = sorted((dict(row) for row in rows if row.get("connection") != "true"), key=_number)
     monitor = _monitor(talker, tables.get(ETHERNET.path, []))
-    return ProbeReading(tables, refused, monitor, dict(_commands(talker)))
+    return ProbeReading(tables, refused, monitor, dict(_commands(talker)), _hosts(talker, refused))
+
+
+def _hosts(talker: Client, refused: dict[str, str]) -> dict[str, int]:
+    """Count the addresses that the chip has learned, and those of its own ports: the table may have 128 K rows."""
+    counts = {}
+    try:
+        for name, query in (("all", ()), ("own", ("?local=true",))):
+            rows = _ask(talker, f"{BRIDGE_HOST.path}/print", "=count-only=", *query)
+            text = rows[-1].get("ret", "") if rows else ""
+            counts[name] = int(text) if text.isdecimal() else 0
+    except SentenceError as fault:
+        refused[BRIDGE_HOST.path] = str(fault)
+        return {"all": 0, "own": 0}
+    return counts
 
 
 def anonymized(reading: ProbeReading, mask: Mask) -> dict[str, Any]:
@@ -77,7 +92,6 @@ def anonymized(reading: ProbeReading, mask: Mask) -> dict[str, Any]:
     perhaps of more.
     """
     masked = {path: [mask.row(path, row) for row in table] for path, table in reading.tables.items()}
-    hosts = masked.pop(BRIDGE_HOST.path, [])
     version = (masked.get(RESOURCE.path) or [{}])[0].get("version", "")
     document: dict[str, Any] = {
         "format": FORMAT,
@@ -86,7 +100,7 @@ def anonymized(reading: ProbeReading, mask: Mask) -> dict[str, Any]:
         "refused": {path: mask.words(text) for path, text in reading.refused.items()},
         "monitor": [mask.row(MONITOR, row) for row in reading.monitor],
         "counters": {path: sorted(names) for path, table in masked.items() if (names := _counters(table))},
-        "hosts": {"all": len(hosts), "own": sum(row.get("local") in ("true", "yes") for row in hosts)},
+        "hosts": dict(reading.hosts),
         "commands": dict(reading.commands),
     }
     document["lacking"] = list(_lacking(document["commands"], version))

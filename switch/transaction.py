@@ -9,17 +9,17 @@ for one safe mode. This module knows the order; `executor` runs the steps.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from core.model.secrets import SecretRef
 from core.routeros.change_plan import ChangeBatch, ChangePlan
 from core.routeros.diff import RowChange
-from core.routeros.errors import CheckError
-from core.routeros.menus import IDENTITY, RESOURCE, SCRIPT, Sentence
+from core.routeros.errors import CheckError, StoppedError, SwitchError
+from core.routeros.menus import IDENTITY, RESOURCE, SCRIPT, SERVICE, Row, Sentence
 from core.routeros.reading import SwitchReading
 from core.routeros.rollback_disarm import disarm, disarm_others
-from core.routeros.rollback_timer import RollbackTimer
+from core.routeros.rollback_timer import PROOF_SECONDS, RollbackTimer
 from core.routeros.safe_mode import RELEASE, TAKE, free, held
 from core.routeros.sentences import writes
 from core.routeros.session import SwitchConnection
@@ -35,6 +35,7 @@ MOST_WRITES = 80
 without a word and undoes nothing (MikroTik manual, 'Configuration management'); the rest is left for what
 else a session may do."""
 
+PROOF_POLL_SECONDS = 0.25
 SENTENCE_SECONDS = 2.0
 MARGIN_SECONDS = 120.0
 
@@ -81,6 +82,7 @@ class Transaction:
     keep: Callable[[SwitchConnection], None] | None = None
     witness: Witness | None = None
     _armed: list[float] = field(default_factory=list, compare=False)
+    _uptime: list[float] = field(default_factory=list, compare=False)
     _begun: list[ChangeBatch] = field(default_factory=list, compare=False)
     _rates: dict[str, str] = field(default_factory=dict, compare=False)
     _verified: list[Step] = field(default_factory=list, compare=False)
@@ -104,6 +106,11 @@ class Transaction:
         up, before it."""
         return step in self._verified
 
+    def restarted_since(self, now: SwitchReading) -> bool:
+        """Return whether the switch has restarted since the rollback timer was armed, by its uptime."""
+        uptime = _seconds_up(now.rows(RESOURCE))
+        return uptime is not None and bool(self._uptime) and uptime < self._uptime[0]
+
     def recovery(self, stopped: Callable[[], str]) -> LegRecovery | None:
         """What is to be done about the legs once this transaction is rolled back; None when none restarted that had a
         link before. `stopped`: returns why nothing may be written, if so."""
@@ -120,12 +127,14 @@ class Transaction:
     def steps(self) -> Iterator[Step]:
         """The steps in order. The first that fails is the last: the caller backs out then."""
         yield Check("looking whether safe mode is free", free)
+        yield Check("logging in a second time", second_session)
         if self.keep:
             yield Check("keeping a backup", self.keep)
         yield Check("disarming what earlier runs left", disarm_others)
+        yield Check("arming the rollback timer", self._arm)
         if self._restarted(self.todo.changes):
             yield Check("looking which legs have a link", self._look)
-        yield Check("arming the rollback timer", self._arm)
+        yield Check("waiting until the rollback timer has run", self._counted)
         portions = self.todo.portions(self.most)
         for number, portion in enumerate(portions):
             later = tuple(change for batches in portions[number + 1 :] for batch in batches for change in batch.changes)
@@ -159,11 +168,10 @@ class Transaction:
         self._rates.update(linked(line, self.before, self._restarted(self.todo.changes)))
 
     def _arm(self, line: SwitchConnection) -> None:
-        rows = line.talk(*RESOURCE.sentence())
-        try:
-            uptime = milliseconds(rows[0]["uptime"]) / 1000
-        except (LookupError, ValueError):
-            raise CheckError("the switch does not report its uptime, which sets the rollback timer") from None
+        uptime = _seconds_up(line.talk(*RESOURCE.sentence()))
+        if uptime is None:
+            raise CheckError("the switch does not report its uptime, which sets the rollback timer")
+        self._uptime.append(uptime)
         # Counted from before the sentence is sent: the fuse burns on the switch a little later.
         self._armed.append(time.monotonic() + self.rollback_timer.fuse)
         for sentence in self.rollback_timer.arm(uptime):
@@ -173,6 +181,14 @@ class Transaction:
         # claim: switch.scripts.invalid-flag
         if [script.get("invalid", "false") for script in scripts] not in (["false"], ["no"]):
             raise CheckError(f"the switch cannot read the script of the rollback timer ({self.name})")
+
+    def _counted(self, line: SwitchConnection) -> None:
+        """Wait until the schedule has run: one that never does undoes nothing."""
+        until = time.monotonic() + PROOF_SECONDS
+        while not any(_count(row) for row in line.talk(*self.rollback_timer.question)):
+            if time.monotonic() >= until:
+                raise CheckError(self.rollback_timer.not_run)
+            time.sleep(PROOF_POLL_SECONDS)
 
     def _batch(self, batch: ChangeBatch) -> Iterator[Step]:
         self._begun.append(batch)
@@ -208,6 +224,34 @@ def _rebind(ports: tuple[str, ...]) -> Iterator[Step]:
     yield Say(title, off)
     yield Check("waiting until the ports are off the chip", lambda _line: time.sleep(REBIND_SECONDS))
     yield Say(title, on)
+
+
+def _seconds_up(rows: Sequence[Row]) -> float | None:
+    """Return the uptime in an answer of RESOURCE; None when the switch does not report it."""
+    try:
+        return milliseconds(rows[0]["uptime"]) / 1000
+    except (LookupError, ValueError):
+        return None
+
+
+def _count(row: Row) -> int:
+    """Return how often a schedule has run since the unit started; 0 when it does not say so."""
+    count = row.get("run-count", "")
+    return int(count) if count.isdecimal() else 0
+
+
+def second_session(line: SwitchConnection) -> None:
+    """Check, before the first write, that a second session is possible: the changes are verified in one."""
+    # claim: switch.session-limit
+    try:
+        reachable(line)
+    except StoppedError:
+        raise
+    except SwitchError as fault:
+        raise CheckError(
+            f"no second session ({fault}), in which a run verifies its changes; nothing was written. Close other "
+            f"sessions of the API, or raise max-sessions of the service in {SERVICE.path}"
+        ) from None
 
 
 def reachable(line: SwitchConnection) -> None:

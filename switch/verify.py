@@ -206,13 +206,13 @@ def test_leg_goes_to_its_node(
     here, port = leg
     ends = nodes.ends(port)  # the probe makes the node send frames
     until = time.monotonic() + HEARD_SECONDS
-    while "" in mac_locations(ends, hosts := look.hosts()) and time.monotonic() < until:
+    while "" in mac_locations(ends, hosts := look.hosts(ends)) and time.monotonic() < until:
         time.sleep(1)
         ends = nodes.again(port)
 
     def where(other: Port) -> Mapping[str, list[str]] | None:
         try:
-            return mac_locations(nodes.ends(other), look.hosts())
+            return mac_locations(found := nodes.ends(other), look.hosts(found))
         except UnknownError:
             return None  # that node's own checks report the reason
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -13,12 +13,14 @@ from core.model.secrets import SecretError
 from core.probes.protocol import UnknownError
 from core.routeros.api import ApiSession
 from core.routeros.errors import CheckError, SentenceError, SwitchError, UnreadableError
-from core.routeros.menus import BRIDGE_HOST, BRIDGE_PORT, ETHERNET, SAFE_MODE, SCHEDULER, SCRIPT, Row
+from core.routeros.menus import BRIDGE_PORT, ETHERNET, SAFE_MODE, SCHEDULER, SCRIPT, Row
+from core.routeros.menus.ports import place_of
 from core.routeros.rest import Rest
-from core.routeros.rollback_timer import PREFIX
+from core.routeros.rollback_timer import is_timer
 from core.routeros.safe_mode import enabled, holder
 from core.routeros.values import visible_row
 from switch.leg_health import monitor
+from switch.link_ends import LinkEnd
 from switch.offload import QUESTION, Forwarding, forwarding
 from switch.target_state import DeclaredTarget
 
@@ -120,14 +122,15 @@ class SwitchChecks:
     def armed(self) -> tuple[str, ...]:
         """The names of the rollback timers on the switch, now."""
         rows = (row for menu in (SCHEDULER, SCRIPT) for row in self.ask((f"{menu.path}/print", "=.proplist=name")))
-        return tuple(dict.fromkeys(name for row in rows if (name := row.get("name", "")).startswith(PREFIX)))
+        return tuple(dict.fromkeys(name for row in rows if is_timer(name := row.get("name", ""))))
 
-    def hosts(self) -> dict[str, str]:
-        """The interface (factory name) behind which each address is now; addresses in lower case."""
+    def hosts(self, ends: Iterable[LinkEnd]) -> dict[str, str]:
+        """The interface (factory name) behind which each address of nodes is now; addresses in lower case."""
         names = {row.get("name", ""): name for name, row in self.ethernet.items()}
         return {
             row.get("mac-address", "").lower(): names.get(row.get("on-interface", ""), row.get("on-interface", ""))
-            for row in self.ask(BRIDGE_HOST.sentence())
+            for mac in dict.fromkeys(end.mac for end in ends if end.mac)
+            for row in self.ask(place_of(mac))
         }
 
     def counters(self) -> dict[str, dict[str, int]]:
@@ -190,3 +193,30 @@ class SwitchChecks:
             )
         pin = switch.tls.sha256 if switch.tls else None
         return ApiSession(host, switch.port, tls=pin, user=switch.user, password=switch.password.resolve())
+
+
+def watch_forwarding(rack: Rack, legs: Sequence[Leg]) -> Callable[[], bool | None]:
+    """Begin to watch what forwards the frames that come in by some legs. The result ends that and returns whether it is
+    the CPU of a switch, by its counters; None when they cannot be read, or too few frames came in.
+    """
+    looks = {name: SwitchChecks(rack, rack.switches[name]) for name in dict.fromkeys(leg.switch for leg in legs)}
+    before: dict[str, tuple[Row, ...]] = {}
+    with suppress(UnknownError):
+        before |= {name: look.frames() for name, look in looks.items()}
+
+    def ended() -> bool | None:
+        try:
+            found = [
+                forwarding(rows, looks[name].frames(), [leg.interface for leg in legs if leg.switch == name])
+                for name, rows in before.items()
+            ]
+        except UnknownError:
+            return None
+        finally:
+            for look in looks.values():
+                look.close()
+        if any(one.by_cpu for one in found):
+            return True
+        return None if not found or any(one.unseen for one in found) else False
+
+    return ended

@@ -9,8 +9,23 @@ from functools import cached_property
 
 from core.routeros.diff import index
 from core.routeros.errors import SwitchError, UnreadableError
-from core.routeros.menus import ETHERNET, OLDEST, PACKAGE, RESOURCE, ROUTERBOARD, Key, Menu, Release, Row, Sentence
-from core.routeros.rollback_timer import PREFIX
+from core.routeros.menus import (
+    ACTIVE,
+    ARP,
+    BRIDGE_HOST,
+    ETHERNET,
+    OLDEST,
+    PACKAGE,
+    RESOURCE,
+    ROUTERBOARD,
+    Key,
+    Menu,
+    Release,
+    Row,
+    Sentence,
+)
+from core.routeros.menus.ports import place_of
+from core.routeros.rollback_timer import is_timer
 from core.routeros.values import canonical
 from core.routeros.versions import release
 
@@ -59,28 +74,41 @@ class SwitchReading:
 def read_switch(
     ask: Ask, menus: Iterable[Menu], optional: Iterable[Menu] = (), *, oldest: Release = OLDEST
 ) -> SwitchReading:
-    """Read a switch: one sentence a menu, the unit's own first. Of a release before `oldest` only the unit is read; one
-    before OLDEST is asked for the same fields and prints those that it has.
+    """Read a switch: one sentence a menu, the unit's own first, and of BRIDGE_HOST the addresses of the machines that
+    are logged in. Of a release before `oldest` only the unit is read; one before OLDEST is asked for the same fields
+    and prints those that it has.
 
     optional: menus that a switch may lack; it must report that itself. Raises UnreadableError for an answer that no
     switch would give, and the exceptions of `ask`; so a returned reading is complete.
     """
+    menus = tuple(menus)
     tables = {menu.path: _read(ask, menu, OLDEST) for menu in UNIT}
     (resource,) = index(RESOURCE, tables[RESOURCE.path]).values()
     found = release(resource.get("version", "")) or (0, 0, 0, 0)
     absent = set()
     if found >= oldest:
         for menu in dict.fromkeys(menus):
+            if menu is BRIDGE_HOST:
+                continue
             try:
                 tables[menu.path] = _read(ask, menu, max(found, OLDEST))
             except SwitchError as fault:
                 if menu not in optional or "no such command" not in str(fault):
                     raise
                 absent.add(menu.path)
+        if BRIDGE_HOST in menus:
+            tables[BRIDGE_HOST.path] = tuple(row for mac in _clients(tables) for row in ask(place_of(mac)))
     reading = SwitchReading(found, tables, frozenset(absent))
     if ETHERNET.path in tables:
         _check_ethernet(reading)
     return reading
+
+
+def _clients(tables: Mapping[str, tuple[Row, ...]]) -> Iterable[str]:
+    """The Ethernet addresses of the machines that are logged in."""
+    logged_in = {row.get("address") for row in tables.get(ACTIVE.path, ())}
+    rows = (row for row in tables.get(ARP.path, ()) if row.get("address") in logged_in)
+    return dict.fromkeys(row["mac-address"] for row in rows if row.get("mac-address"))
 
 
 def _read(ask: Ask, menu: Menu, found: Release) -> tuple[Row, ...]:
@@ -114,7 +142,7 @@ def _steady(menu: Menu, rows: Sequence[Row]) -> list[list[tuple[str, str]]]:
     that was removed and restored has another id.
     """
     kept = [(name, spec) for name, spec in menu.fields.items() if not spec.volatile]
-    others = (row for row in rows if not row.get("name", "").startswith(PREFIX))
+    others = (row for row in rows if not is_timer(row.get("name", "")))
     return sorted([(name, _meant(menu, name, row)) for name, _ in kept] for row in others)
 
 

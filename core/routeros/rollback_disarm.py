@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from core.routeros.errors import SentenceError
 from core.routeros.menus import SCHEDULER, SCRIPT
-from core.routeros.rollback_timer import LOG_MARK, PREFIX, acting_message
+from core.routeros.rollback_timer import LOG_MARK, acting_message, is_timer
 from core.routeros.session import Client, SwitchConnection
 
 
@@ -33,7 +33,7 @@ def disarm_others(line: SwitchConnection) -> None:
 def armed_timer_names(line: Client) -> tuple[str, ...]:
     """Return the names of all rollback timers on the switch. Raises SwitchError."""
     rows = (*_rows(line, SCHEDULER.path), *_rows(line, SCRIPT.path))
-    return tuple(dict.fromkeys(name for row in rows if (name := row.get("name", "")).startswith(PREFIX)))
+    return tuple(dict.fromkeys(name for row in rows if is_timer(name := row.get("name", ""))))
 
 
 def scheduled(line: Client, name: str) -> bool:

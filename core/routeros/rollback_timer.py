@@ -5,12 +5,15 @@ left to verify the new state. It consists of two rows: a script with the exact i
 checks every few seconds whether its time is over, runs the script then, and both are removed. No reboot, no backup load
 (which would reboot).
 
-The time is measured in uptime. A schedule's own start time is local time, and a run may change the time zone or give
-the unit its first time server: the timer would fire hours early or late.
+The time is measured in uptime, and the schedule starts at ``startup``, which with an interval means one interval after
+it was added. A date as start is local time: a run may change the time zone or give the unit its first time server, so
+that the timer would fire hours early, or years late; and RouterOS 7.24 to 7.24.4 do not run a schedule with the default
+date.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,11 +29,19 @@ if TYPE_CHECKING:
 PREFIX = "sparkrack-undo-"
 """Prefix of the names of the rows of every run; the run's own name follows."""
 
+_NAME = re.compile(rf"{PREFIX}(?:\d{{8}}T\d{{6}}-[0-9a-f]{{4}}(?:-restore)?|accept-[0-9a-f]{{8}})")
+"""The names that runs give: a script of an owner that begins as they do is not ours."""
+
 LOG_MARK = "sparkrack: "
 """Prefix of the lines that the script writes to the switch's log."""
 
-LOOK_SECONDS = 10
-"""Interval in seconds at which the schedule checks its time."""
+LOOK_SECONDS = 1
+"""Interval in seconds at which the schedule checks its time. No longer: each run waits for the first check before it
+writes anything else.
+"""
+
+PROOF_SECONDS = 10.0
+"""Seconds within which the schedule must have run."""
 
 POLICY = "read,write,policy,test,password,sensitive"
 """Policies that the inverse of any plan needs: rows of every menu, users among them."""
@@ -60,21 +71,40 @@ class RollbackTimer:
             f":if ([{RESOURCE.path} get uptime] {when}) do={run}"
             for when in (f"< {int(uptime)}s", f">= {round(uptime + self.fuse)}s")
         )
-        look = max(1, min(LOOK_SECONDS, round(self.fuse / 20)))
         return (
             (*(f"{SCRIPT.path}/add", f"=name={self.name}", f"=policy={POLICY}", note), f"=source={source}"),
             (
                 *(f"{SCHEDULER.path}/add", f"=name={self.name}", f"=policy={POLICY}", note),
-                # A start long ago, so that a clock set back does not let it sleep.
-                # claim: switch.scheduler.start-date
-                *("=start-date=1970-01-01", "=start-time=00:00:00", f"=interval={look}s", f"=on-event={event}"),
+                # claim: switch.scheduler.startup, switch.scheduler.after-restart, switch.scheduler.start-date
+                *("=start-time=startup", f"=interval={LOOK_SECONDS}s", f"=on-event={event}"),
             ),
+        )
+
+    @property
+    def question(self) -> Sentence:
+        """Return the sentence that asks how often the schedule has run."""
+        return (f"{SCHEDULER.path}/print", "=.proplist=run-count", f"?name={self.name}")
+
+    @property
+    def not_run(self) -> str:
+        """Return the reason not to rely on a schedule that did not run, with the release and the remedy."""
+        release = ".".join(map(str, self.release[:3])).removesuffix(".0")
+        return (
+            f"the schedule of the rollback timer did not run within {PROOF_SECONDS:.0f} s on this device with RouterOS "
+            f"{release}, so nothing would undo a run that is cut off; nothing else was written. Upgrade the switch "
+            "(sparkrack switch upgrade --packages FOLDER), or look why schedules do not run (/system/scheduler/print, "
+            "/system/device-mode/print)"
         )
 
     @property
     def fire(self) -> Sentence:
         """Return the sentence that reverts the run now."""
         return (f"{SCRIPT.path}/run", f"=number={self.name}")
+
+
+def is_timer(name: str) -> bool:
+    """Return whether a schedule or script of that name is the rollback timer of a run."""
+    return _NAME.fullmatch(name) is not None
 
 
 def acting_message(name: str) -> str:
@@ -88,7 +118,7 @@ def armed_timers(reading: SwitchReading) -> tuple[str, ...]:
     it.
     """
     rows = (row for menu in (SCHEDULER, SCRIPT) for row in reading.tables.get(menu.path, ()))
-    names = tuple(dict.fromkeys(name for row in rows if (name := row.get("name", "")).startswith(PREFIX)))
+    names = tuple(dict.fromkeys(name for row in rows if is_timer(name := row.get("name", ""))))
     if not names:
         return ()
     modes = reading.tables.get(SAFE_MODE.path, ())

@@ -3,6 +3,7 @@ ends without a release."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -31,8 +32,15 @@ def free(line: _Talker) -> None:
 def held(line: _Talker) -> None:
     """This session holds safe mode. It ends by itself, undoing nothing, when the history overflows."""
     row = state(line)
-    if not ours(row):
+    if ours(row):
+        return
+    if enabled(row):
         raise CheckError(f"safe mode is not ours any more (held by {holder(row)})")
+    raise CheckError(
+        "safe mode is not ours any more (held by no session): RouterOS ends it, and undoes nothing, when more than 100 "
+        "actions are made under it. A run writes fewer, so another administrator writes at the same time"
+        f"{_authors(line)}; let one finish before the other"
+    )
 
 
 def state(line: _Talker) -> Row:
@@ -59,6 +67,18 @@ def holder(row: Row) -> str:
         return "no session"
     user, owner = row.get("user") or "an unknown user", row.get("owner", "")
     return f"{user} ({owner})" if owner else user
+
+
+def _authors(line: _Talker) -> str:
+    """Return who made the newest actions, in words for a message."""
+    try:
+        rows = line.talk("/system/history/print", "=.proplist=by")
+    except SwitchError:
+        return ""
+    counts = Counter(row.get("by", "") for row in rows)
+    return (
+        f" (history: {', '.join(f'{count} of {name}' for name, count in counts.most_common() if name)})" if rows else ""
+    )
 
 
 def _since(line: _Talker, row: Row) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from core.routeros.api import ApiSession
 from core.routeros.errors import CheckError, StoppedError, SwitchError
 from core.routeros.menus import Row
-from core.routeros.safe_mode import RELEASE, TAKE, UNROLL, held
+from core.routeros.safe_mode import RELEASE, TAKE, UNROLL, enabled, ours, state
 
 
 class Client(Protocol):
@@ -116,11 +116,16 @@ class SessionConnection:
         if self._session.closed:
             return "; the connection is gone: the switch reverts what was not released"
         try:
-            held(self._session)
+            row = state(self._session)
+            mine, taken = ours(row), enabled(row)
         except CheckError:
-            return "; another session has taken safe mode, so later writes are not reverted by it"
+            return "; who holds safe mode is unknown, so whether later writes are reverted by it is, too"
         except SwitchError:
             return "; the connection broke: the switch reverts what was not released"
+        if taken and not mine:
+            return "; another session has taken safe mode, so later writes are not reverted by it"
+        if not mine:
+            return "; safe mode has ended by itself, so what was written under it is not reverted by it"
         try:
             self._session.talk(*UNROLL)
         except SwitchError as fault:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
-from core.model import Address, Node, Rack, Switch, reachable
+from core.model import Address, Leg, Node, Rack, Switch, reachable
 from core.probes.protocol import UnknownError
 from core.ssh.client import Machine, NodeConnections
 from core.ssh.node_shells import open_shells
@@ -20,6 +20,17 @@ from core.verify.outcomes import Outcome, first_line
 from core.verify.reporter import ENDED, FAULT, MEASURED, NOTE, UNKNOWN, CheckReporter, properties_named
 
 Answers = TypeVar("Answers")
+WatchForwarding = Callable[[Rack, Sequence[Leg]], Callable[[], bool | None]]
+"""Begins to watch the counters of the switches at some legs. What it returns ends that, and returns whether the CPU of
+a switch forwarded the frames that came in there; None when that is not known.
+"""
+
+
+def unwatched(_rack: Rack, _legs: Sequence[Leg]) -> Callable[[], bool | None]:
+    """Watch no counters."""
+    return lambda: None
+
+
 _FINDINGS = (AssertionError, pytest.fail.Exception, pytest.skip.Exception)
 """Exceptions by which a check reports a difference. Any other exception ended it without a result."""
 
@@ -62,11 +73,14 @@ class VerifyPlugin:
         excluded: frozenset[str] = frozenset(),
         step: Callable[[str, int, int], None] = lambda *_: None,
         folder: Path | None = None,
+        watch_forwarding: WatchForwarding = unwatched,
     ) -> None:
         """`nodes` and `switches`: the hosts that the verification is limited to. `bandwidth`: may fill the fabric.
         `excluded`: hosts that are not contacted at all. `step`: called before each check with its role, its number
-        and the number of all. `folder`: private, of all sessions of this verification.
+        and the number of all. `folder`: private, of all sessions of this verification. `watch_forwarding`: watches
+        counters of switches.
         """
+        self._watch_forwarding = watch_forwarding
         self._folder = folder
         self._step = step
         self._total = self._begun = 0
@@ -87,6 +101,11 @@ class VerifyPlugin:
     def bandwidth(self) -> bool:
         """Whether this verification may fill the fabric to measure its bandwidth."""
         return self._bandwidth
+
+    @pytest.fixture(scope="session")
+    def watch_forwarding(self) -> WatchForwarding:
+        """Watches the counters of switches while something is measured."""
+        return self._watch_forwarding
 
     @pytest.fixture(scope="session")
     def limited(self) -> frozenset[str]:

@@ -20,7 +20,7 @@ from core.util.process_pool import map_processes
 from core.util.progress import NO_PROGRESS, ProgressObserver
 from core.util.project_files import PACKAGES
 from core.verify.outcomes import Outcome
-from core.verify.plugin import VerifyPlugin
+from core.verify.plugin import VerifyPlugin, WatchForwarding, unwatched
 
 MAX_SESSIONS = 8
 """Sessions at a time. Each waits for its machine most of the time."""
@@ -36,12 +36,14 @@ def run_checks(
     bandwidth: bool = False,
     excluded: Iterable[str] = (),
     progress: ProgressObserver = NO_PROGRESS,
+    watch_forwarding: WatchForwarding = unwatched,
 ) -> list[Outcome]:
     """Verify `rack` with these verify files, limited to these hosts, and return every outcome, host by host.
 
     `junit`: path for the same as JUnit XML. `bandwidth`: measure the bandwidth of the fabric, too. `excluded`: hosts
-    that are not contacted, not even as a neighbour of another host. `progress`: observer of each host's checks. An
-    empty list means that nothing was verified.
+    that are not contacted, not even as a neighbour of another host. `progress`: observer of each host's checks.
+    `watch_forwarding`: watches the counters of switches during a measurement. An empty list means that nothing was
+    verified.
     """
     apart = frozenset(excluded)
     paths, names = [str(file) for file in files], list(machines)
@@ -49,7 +51,8 @@ def run_checks(
         reports = [Path(folder) / f"{number}.xml" for number in range(len(names))]
         steps = Path(folder) / "progress"
         calls = [
-            (rack, paths, name, report, bandwidth, apart, steps) for name, report in zip(names, reports, strict=True)
+            (rack, paths, name, report, bandwidth, apart, steps, watch_forwarding)
+            for name, report in zip(names, reports, strict=True)
         ]
         outcomes = []
         progress.phase("verify", names)
@@ -108,6 +111,7 @@ def session(
     bandwidth: bool,
     excluded: frozenset[str] = frozenset(),
     steps: Path | None = None,
+    watch_forwarding: WatchForwarding = unwatched,
 ) -> list[Outcome]:
     """One pytest session about one machine, in a process of its own. `steps`: the file to which it appends its
     progress, in a private folder in which all sessions share answers.
@@ -125,7 +129,8 @@ def session(
                 os.close(place)
 
     nodes, switches = (frozenset({machine} & set(group)) for group in (rack.nodes, rack.switches))
-    proof = VerifyPlugin(rack, nodes, switches, bandwidth, excluded, step, steps.parent if steps else None)
+    folder = steps.parent if steps else None
+    proof = VerifyPlugin(rack, nodes, switches, bandwidth, excluded, step, folder, watch_forwarding)
     # Neither the current folder nor the user's settings may change the result.
     for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS"):
         os.environ.pop(name, None)

@@ -18,6 +18,7 @@ class Clock:
         self._start = time.monotonic()
         self.zone: tzinfo = UTC
         self.shift = timedelta()
+        self.synchronized = False
 
     def live_in(self, zone: str) -> None:
         """Take a zone by its name; ``manual`` is UTC."""
@@ -36,13 +37,17 @@ class Clock:
         self.shift += timedelta(seconds=seconds)
         self._start -= seconds
 
+    def up(self) -> float:
+        """Seconds since start, which no setting of the clock changes."""
+        return time.monotonic() - self._start
+
     def uptime(self) -> str:
         """Time since start, as a RouterOS interval."""
-        return durations.spell(int(time.monotonic() - self._start))
+        return durations.spell(int(self.up()))
 
     def ticks(self) -> int:
         """Milliseconds since start, for counters that must move."""
-        return int((time.monotonic() - self._start) * 1000)
+        return int(self.up() * 1000)
 
 
 def spell(moment: datetime) -> str:

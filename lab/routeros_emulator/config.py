@@ -94,6 +94,12 @@ class SwitchConfig(_Model):
 
     ``keeps_full_user``: the last user of the group full can be neither removed nor disabled.
 
+    ``schedules``: what rows of /system/scheduler run. ``release``: those that the version runs; ``never``: none;
+    ``not-after-restart``: all, but rows with ``start-time=startup`` and an interval only until the unit restarts, as
+    one public kit says. ``keeps_next_run``: a schedule with a date keeps its next run when the clock is set.
+    ``first_run``: seconds until the first run of a row with ``start-time=startup`` and an interval, in place of the
+    interval, for tests that do not wait. ``ntp_moves``: seconds by which the first time server moves the clock.
+
     ``device_mode`` ``home`` has no scheduler, and a ``flagged`` unit neither that nor scripts.
 
     ``free_space`` are the bytes of its flash for files. A restart begins ``restarts_after`` seconds after its command
@@ -132,6 +138,10 @@ class SwitchConfig(_Model):
     device_mode: Literal["advanced", "basic", "home", "rose"] = "advanced"
     flagged: bool = False
     keeps_full_user: bool = False
+    schedules: Literal["release", "never", "not-after-restart"] = "release"
+    keeps_next_run: bool = False
+    first_run: Seconds | None = None
+    ntp_moves: float = 0.0
     follow: bool = False
     link: str | None = None
     settle: Seconds = 1.0

@@ -14,6 +14,7 @@ from lab.routeros_emulator.cabling import PLUGGED, EmulatedCabling
 from lab.routeros_emulator.certificate_authority import Identity, read_identity
 from lab.routeros_emulator.clock import Clock
 from lab.routeros_emulator.config import SwitchConfig
+from lab.routeros_emulator.errors import failure
 from lab.routeros_emulator.files import Files
 from lab.routeros_emulator.history import History, SafeMode
 from lab.routeros_emulator.key_store import KeyStore, KeyStoreError
@@ -83,6 +84,10 @@ class EmulatedDevice:
         self.schedule = Schedule(self, later)
         self._later = later
         self.unroll_delay = config.unroll_delay
+        #: Bytes of the flash that files may take, the existing ones included.
+        self.flash = config.free_space
+        #: Test knob: addresses that the fabric has learned besides those of nodes and clients, by port (default name).
+        self.learned: list[tuple[str, str]] = []
         for menu in menus:
             if menu.factory is not None:
                 self.store.fill(menu.path, list(menu.factory(self)))
@@ -125,7 +130,14 @@ class EmulatedDevice:
 
     def free_space(self) -> int:
         """Bytes that are left for files."""
-        return max(0, self.config.free_space - sum(len(self.files.read(name)) for name in self.files.names()))
+        return max(0, self.flash - sum(len(self.files.read(name)) for name in self.files.names()))
+
+    def write_file(self, name: str, data: bytes) -> None:
+        """Make or replace a file. TrapError when the flash has no room for it; the wording is inferred."""
+        old = len(self.files.read(name)) if name in self.files.names() else 0
+        if len(data) - old > self.free_space():
+            raise failure("not enough space on the flash")
+        self.files.write(name, data)
 
     def restart(self, *, installs: bool) -> None:
         """Restart after the answer to the command was sent. `installs`: with the package files."""
@@ -166,12 +178,15 @@ class EmulatedDevice:
             self.chip.reset(port)
         self.chip.stale.clear()
         self.chip.retrains = self.chip.quiet = False
+        self.flash = self.config.free_space
+        self.learned.clear()
         self.sensors.clear()
         for begin in self.resets:
             begin()
         self.files.clear()
         self.jobs.forget()
         self.clock.shift = timedelta()
+        self.clock.synchronized = False
         self.schedule.boot()
         self.links.boot()
         self.links.downs = dict.fromkeys(self.links.downs, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from lab.routeros_emulator import permissions, print_verbs, write_verbs
@@ -9,10 +11,13 @@ from lab.routeros_emulator.errors import MISSING_ITEM, TrapError
 from lab.routeros_emulator.export import export
 from lab.routeros_emulator.listen_verb import listen
 from lab.routeros_emulator.request import Call, Handler, Reply, RequestClient, Stream
-from lab.routeros_emulator.sentence import Sentence
+from lab.routeros_emulator.sentence import Sentence, parse
 
 if TYPE_CHECKING:
     from lab.routeros_emulator.device import EmulatedDevice
+
+#: Number of the session of another administrator; those of connections begin with 1.
+_ADMINISTRATOR = 0
 
 _VERBS: dict[str, Handler] = {
     "print": print_verbs.print_rows,
@@ -50,3 +55,14 @@ def dispatch(device: EmulatedDevice, client: RequestClient, sentence: Sentence) 
         raise TrapError("no such command", MISSING_ITEM)
     permissions.require(device, client, menu, sentence.verb)
     return handler(Call(device, client, menu, sentence))
+
+
+def give_as_administrator(device: EmulatedDevice, sentences: Iterable[Sequence[str]]) -> None:
+    """Let another administrator give commands, in a WinBox session that stays open: test knob."""
+    client = device.clients.get(_ADMINISTRATOR)
+    if client is None:
+        client = RequestClient(_ADMINISTRATOR, "admin", "full", "192.0.2.200", "winbox", device.clock.stamp())
+        device.clients[_ADMINISTRATOR] = client
+    for words in sentences:
+        with suppress(TrapError):
+            dispatch(device, client, parse(list(words)))

@@ -37,7 +37,7 @@ def export(call: Call) -> Reply:
         raise not_permitted()
     if file := given.get("file"):
         content = text(call.device, call.sentence.menu, verbose="verbose" in given, sensitive="show-sensitive" in given)
-        call.device.files.write(f"{file.removesuffix('.rsc')}.rsc", content.encode("utf-8", "surrogateescape"))
+        call.device.write_file(f"{file.removesuffix('.rsc')}.rsc", content.encode("utf-8", "surrogateescape"))
     return Reply()
 
 

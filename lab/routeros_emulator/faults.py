@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-Kind = Literal["trap", "drop", "delay", "garbage", "fatal", "mute", "hang", "ignore"]
+Kind = Literal["trap", "drop", "delay", "garbage", "fatal", "mute", "hang", "ignore", "admin"]
 On = Literal["any", "write"]
 
 
@@ -16,7 +16,8 @@ class InjectedFault:
     ``kind``: ``trap`` refuses with ``message``; ``drop`` closes the connection; ``delay`` waits ``seconds`` first;
     ``garbage`` answers bytes that are not a sentence; ``fatal`` answers ``!fatal`` with ``message`` and closes;
     ``mute`` executes but never answers; ``hang`` neither executes nor answers, and a connection that waits for it gets
-    nothing more; ``ignore`` answers done but does nothing. ``match`` is a prefix of the command; with ``on: "write"``
+    nothing more; ``ignore`` answers done but does nothing; ``admin`` lets another administrator give ``sentences``
+    first, in a session that stays. ``match`` is a prefix of the command; with ``on: "write"``
     only commands that write are matched. The first ``after`` matching commands pass; then ``times`` are hit (0: all).
     ``executed``: for ``trap``, ``drop``, ``garbage``, ``fatal`` and ``hang``, whether the command still takes effect.
     """
@@ -29,6 +30,7 @@ class InjectedFault:
     message: str = "failure: injected"
     seconds: float = 0.0
     executed: bool = False
+    sentences: list[list[str]] = field(default_factory=list)
 
     @property
     def takes_effect(self) -> bool:

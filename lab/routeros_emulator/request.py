@@ -37,7 +37,7 @@ class RequestClient:
     @property
     def via(self) -> str:
         """Service of a session, as /user/active and the log print it."""
-        return "rest-api" if self.service.startswith("www") else "api"
+        return {"www": "rest-api", "www-ssl": "rest-api", "winbox": "winbox"}.get(self.service, "api")
 
 
 @dataclass(frozen=True)

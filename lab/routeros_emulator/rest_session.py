@@ -8,7 +8,7 @@ from contextlib import suppress
 from http import HTTPStatus
 
 from lab.routeros_emulator.device import EmulatedDevice
-from lab.routeros_emulator.dispatch import dispatch, is_write
+from lab.routeros_emulator.dispatch import dispatch, give_as_administrator, is_write
 from lab.routeros_emulator.errors import MISSING_ITEM, TrapError
 from lab.routeros_emulator.faults import InjectedFault, InjectedFaults
 from lab.routeros_emulator.journal import CommandJournal
@@ -143,6 +143,9 @@ class RestSession:
         """Apply a fault; True when the command ends with it, and is answered as if it were done."""
         if fault.kind == "delay":
             await asyncio.sleep(fault.seconds)
+            return False
+        if fault.kind == "admin":
+            give_as_administrator(self._device, fault.sentences)
             return False
         if fault.kind == "ignore":
             return True

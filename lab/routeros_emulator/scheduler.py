@@ -1,4 +1,9 @@
-"""/system/scheduler at work: when each row runs next, and running it (MikroTik manual, 'Scheduler')."""
+"""/system/scheduler at work: when each row runs next, and running it (MikroTik manual, 'Scheduler').
+
+Rows with a date start by the clock; rows that start at ``startup`` count from the start of the unit, or from when they
+were added, whatever the clock shows. What else a unit may do is in the configuration (``schedules``,
+``keeps_next_run``).
+"""
 
 from __future__ import annotations
 
@@ -19,8 +24,14 @@ if TYPE_CHECKING:
 
 SCHEDULER, CLOCK = "/system/scheduler", "/system/clock"
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-#: ``startup`` means so long after the start of the unit (s).
+#: ``startup`` without an interval means so long after the start of the unit (s).
 _STARTUP = 3.0
+#: Releases that do not run a row with the default start, and which start that is. That it is this one is inferred: the
+#: release notes of 7.24.5 do not name it, and rows without a start were seen to run with 7.24.2.
+_BROKEN_SINCE, _MENDED = (7, 24), (7, 24, 5)
+_DEFAULT_START = ("1970-01-01", "00:00:00")
+_LONGEST_WAIT = 86400.0
+_SLACK = timedelta(seconds=0.05)
 
 
 class Schedule:
@@ -32,13 +43,18 @@ class Schedule:
         self._timers: dict[int, LinkTimer] = {}
         self._next: dict[int, datetime] = {}
         self._exact: dict[int, datetime] = {}
-        self._boot = self._now()
+        self._boot = device.clock.up()
+        #: Uptime when each row that starts at ``startup`` was added since the start of the unit, or got another start.
+        self._added: dict[int, float] = {}
+        self._fired: set[int] = set()
         device.store.observers.append(self._changed)
 
     def boot(self) -> None:
         """Arm the saved rows: the unit is up."""
-        self._boot = self._now()
+        self._boot = self._device.clock.up()
         self._exact.clear()
+        self._added.clear()
+        self._fired.clear()
         self.arm_all()
 
     def stop(self) -> None:
@@ -51,6 +67,21 @@ class Schedule:
     def next_run(self, number: int) -> datetime | None:
         """Return the time of a row's next run."""
         return self._next.get(number)
+
+    def clock_moved(self) -> None:
+        """The clock was set, by hand or by a time server. A unit that keeps its next runs reaches them when its clock
+        does: one that was set back by years does not run them for years.
+        """
+        if not self._device.config.keeps_next_run:
+            self.arm_all()
+            return
+        kept = dict(self._next)
+        self.arm_all()
+        for number, due in kept.items():
+            row = self._device.store.get(SCHEDULER, number)
+            if row.values["start-time"] != "startup" and number in self._timers:
+                self._timers.pop(number).cancel()
+                self._wait_for(number, due)
 
     def arm_all(self) -> None:
         """Compute every row's next run again, for example after a change of the clock or its zone."""
@@ -66,7 +97,7 @@ class Schedule:
     def _changed(self, action: StoreAction) -> None:
         for change in action.changes:
             if change.path == CLOCK:
-                self.arm_all()
+                self.clock_moved()
             elif change.path == SCHEDULER:
                 if timer := self._timers.pop(change.id, None):
                     timer.cancel()
@@ -79,6 +110,8 @@ class Schedule:
         """A row that starts now starts at this very moment, although it keeps whole seconds only."""
         if fields & {"start-date", "start-time"}:
             self._exact.pop(number, None)
+            self._added[number] = self._device.clock.up()
+            self._fired.discard(number)
             start, now = self._start(values), self._now()
             if start is not None and timedelta() <= now - start < timedelta(seconds=1):
                 self._exact[number] = now
@@ -91,30 +124,59 @@ class Schedule:
         return start.astimezone(UTC)  # so that an interval stays as long as it is when summer ends
 
     def _due(self, row: EmulatedRow) -> datetime | None:
-        if row.values["disabled"] == "true":
+        if row.values["disabled"] == "true" or self._broken(row):
             return None
-        start = self._exact.get(row.id) or self._start(row.values) or self._boot + timedelta(seconds=_STARTUP)
         interval = timedelta(seconds=durations.seconds(row.values["interval"]))
-        now = self._now()
+        now, start = self._now(), self._exact.get(row.id) or self._start(row.values)
+        if start is None:
+            return self._due_by_uptime(row, interval, now)
         if start > now:
             return start
         return start + ((now - start) // interval + 1) * interval if interval else None
 
+    def _due_by_uptime(self, row: EmulatedRow, interval: timedelta, now: datetime) -> datetime | None:
+        """The next run of a row that starts at ``startup``: with an interval one interval after the start of the unit,
+        or after it was added.
+        """
+        config, up = self._device.config, self._device.clock.up()
+        if not interval:
+            left = self._boot + _STARTUP - up
+            return now + timedelta(seconds=left) if left > 0 else None
+        if config.schedules == "not-after-restart" and row.id not in self._added:
+            return None
+        start = self._added.get(row.id, self._boot)
+        past = timedelta(seconds=up - start)
+        if config.first_run is not None and row.id not in self._fired:
+            return max(now, now + timedelta(seconds=config.first_run) - past)
+        # Wall time and uptime are two clocks: a run that is due by the one may be due a moment later by the other.
+        return now + ((past + _SLACK) // interval + 1) * interval - past
+
+    def _broken(self, row: EmulatedRow) -> bool:
+        """Whether the unit does not run this row at all."""
+        if self._device.config.schedules == "never":
+            return True
+        default = (row.values["start-date"], row.values["start-time"]) == _DEFAULT_START
+        return default and _BROKEN_SINCE <= self._device.version < _MENDED
+
     def _arm(self, row: EmulatedRow) -> None:
         due = self._due(row)
-        if due is None:
-            return
-        self._next[row.id] = due
-        wait = (due - self._now()).total_seconds()
-        self._timers[row.id] = self._later(max(wait, 0.0), lambda: self._fire(row.id, due))
+        if due is not None:
+            self._wait_for(row.id, due)
+
+    def _wait_for(self, number: int, due: datetime) -> None:
+        self._next[number] = due
+        # A wait of years is longer than a timer can be: it is divided.
+        wait = min((due - self._now()).total_seconds(), _LONGEST_WAIT)
+        self._timers[number] = self._later(max(wait, 0.0), lambda: self._fire(number, due))
 
     def _fire(self, number: int, due: datetime) -> None:
         self._timers.pop(number, None)
         self._next.pop(number, None)
         row = self._device.store.get(SCHEDULER, number)
         if self._now() < due:  # a timer may come a moment early; the run must not come twice
-            self._arm(row)
+            self._wait_for(number, due)
             return
+        self._fired.add(number)
         self._arm(row)
         days = list(filter(None, row.values.get("days", "").split(",")))
         if not days or DAYS[due.astimezone(self._device.clock.zone).weekday()] in days:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from lab.routeros_emulator.codec import ProtocolError, encode_sentence, read_sentence
 from lab.routeros_emulator.device import EmulatedDevice
-from lab.routeros_emulator.dispatch import dispatch, is_write
+from lab.routeros_emulator.dispatch import dispatch, give_as_administrator, is_write
 from lab.routeros_emulator.errors import INTERRUPTED, TrapError
 from lab.routeros_emulator.faults import InjectedFault, InjectedFaults
 from lab.routeros_emulator.journal import CommandJournal
@@ -153,6 +153,9 @@ class EmulatedSession:
         """Apply a fault; True when the command ends with it."""
         if fault.kind == "delay":
             await asyncio.sleep(fault.seconds)
+            return False
+        if fault.kind == "admin":
+            give_as_administrator(self._device, fault.sentences)
             return False
         if fault.kind == "ignore":
             self._finish(sentence, result="ignored by fault")

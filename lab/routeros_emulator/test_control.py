@@ -15,6 +15,9 @@ null no such field, until ``heal``
 ``{"op": "learn", "address": …, "interface": …}`` sets the port (default name) of a client, ether1 otherwise
 ``{"op": "file", "name": …, "path": …}`` puts a file of this machine on the unit, as an upload by hand would
 ``{"op": "pass", "seconds": s}`` advances clock, uptime and schedules
+``{"op": "clock", "seconds": s}`` moves the clock alone, forward or back, as a time server does
+``{"op": "flash", "bytes": n}`` leaves so many bytes for further files
+``{"op": "hosts", "count": n, "interface": …}`` lets the chip learn so many addresses behind a port (default name)
 ``{"op": "reset"}`` restores the state of the process start and closes all connections
 ``{"op": "rewire"}`` attaches taps again; ``{"op": "disconnect"}`` closes all API connections
 Every answer has ``ok``; a refused request has the reason in ``error``.
@@ -26,6 +29,7 @@ import asyncio
 import ipaddress
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +68,9 @@ class Control:
             "learn": self._learn,
             "file": self._file,
             "pass": self._pass,
+            "clock": self._clock,
+            "flash": self._flash,
+            "hosts": self._hosts,
             "reset": self._reset,
             "rewire": self._rewire,
             "disconnect": lambda _request: {"sessions": self._server.disconnect()},
@@ -178,7 +185,22 @@ class Control:
 
     def _pass(self, request: Request) -> Request:
         self._device.clock.skip(float(request["seconds"]))
-        self._device.schedule.arm_all()
+        self._device.schedule.clock_moved()
+        return {}
+
+    def _clock(self, request: Request) -> Request:
+        self._device.clock.shift += timedelta(seconds=float(request["seconds"]))
+        self._device.schedule.clock_moved()
+        return {}
+
+    def _flash(self, request: Request) -> Request:
+        self._device.flash += int(request["bytes"]) - self._device.free_space()
+        return {}
+
+    def _hosts(self, request: Request) -> Request:
+        port = self._device.hardware.by_name[request["interface"]].name
+        numbers = (number.to_bytes(5, "big") for number in range(int(request["count"])))
+        self._device.learned = [(":".join(f"{byte:02X}" for byte in (0x06, *octets)), port) for octets in numbers]
         return {}
 
     def _reset(self, _request: Request) -> Request:

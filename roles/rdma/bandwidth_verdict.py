@@ -16,7 +16,9 @@ RUNBOOK = "docs/runbooks/bandwidth.md"
 BOTH = 172.0
 """Both halves together on a 200G link: 185 to 196 is healthy (guide), 160 is one half on two lanes (site)."""
 FORWARDED = (3.0, 8.0)
-"""The switch's CPU forwards: 4 to 5 (guide); the borders are inferred."""
+"""The switch's CPU may forward: 4 to 5 (guide); the borders are inferred. A CRS804 whose chip forwarded carried 6.7
+until cables and ports were changed (site), so only the switch's counters decide.
+"""
 TWO_LANES = (40.0, 62.0)
 """PCIe Gen5 x2 carries half of 109 (51 by one site's 160; the borders are inferred)."""
 HALF_SPEED = (90.0, 105.0)
@@ -67,11 +69,21 @@ STUCK = BandwidthVerdict(
 )
 BY_CPU = BandwidthVerdict(
     "CPU-forwarded",
-    "the switch forwards by its CPU; leave it one bridge only, with hardware offload on every port",
+    "the switch's CPU forwards, as its counters show; leave it one bridge only, with hardware offload on every port",
+    "cpu-forwarded",
+)
+BY_CHIP = BandwidthVerdict(
+    "slow by the chip",
+    "the switch's chip forwards, as its counters show; change the cable, then the port, at both ends",
+    "by-chip",
+)
+SUSPECTED = BandwidthVerdict(
+    "perhaps CPU-forwarded",
+    "the switch's counters show nothing of it; compare driver-rx-packet with rx-packet of the sender's port by hand",
     "cpu-forwarded",
 )
 LOW = BandwidthVerdict("too low", "no known pattern; look at drops, pause and MTU, and at what else runs", "too-low")
-VERDICTS = (HEALTHY, FALLBACK, SLOW_LINK, SINGLE, NARROW, STUCK, BY_CPU, LOW)
+VERDICTS = (HEALTHY, FALLBACK, SLOW_LINK, SINGLE, NARROW, STUCK, BY_CPU, BY_CHIP, SUSPECTED, LOW)
 
 
 @dataclass(frozen=True)
@@ -80,7 +92,8 @@ class MeasuredFlow:
 
     `figures`: Gb/s of each half. `leg`: the cable's speed in the rack. `link`: the slowest of the ends as reported by
     the nodes, `lanes`: the fewest PCIe lanes of the ends; None where a node does not report it. `moved`: whether the
-    devices' own counters agree with the tool. `switched`: whether a switch is between.
+    devices' own counters agree with the tool. `switched`: whether a switch is between. `by_cpu`: whether the switch's
+    own counters show that its CPU forwarded; None where they were not read, or show nothing.
     """
 
     figures: tuple[float, ...]
@@ -89,6 +102,7 @@ class MeasuredFlow:
     lanes: int | None = None
     moved: bool | None = None
     switched: bool = True
+    by_cpu: bool | None = None
 
 
 def judge(measured: MeasuredFlow) -> BandwidthVerdict:
@@ -112,7 +126,7 @@ def judge(measured: MeasuredFlow) -> BandwidthVerdict:
         if _within(total, HALF_SPEED):
             return SLOW_LINK
     if measured.switched and _within(weakest, FORWARDED):
-        return BY_CPU
+        return {True: BY_CPU, False: BY_CHIP, None: SUSPECTED}[measured.by_cpu]
     return NARROW if measured.lanes is None and _within(weakest, TWO_LANES) else LOW
 
 

@@ -23,7 +23,7 @@ from core.routeros.errors import CheckError, RefusedError, SentenceError, Switch
 from core.routeros.menus import BRIDGE_HOST, ETHERNET, QOS_PORT, SCHEDULER, SCRIPT, Menu, Row, Sentence
 from core.routeros.reading import Ask, SwitchReading
 from core.routeros.rollback_disarm import disarm_others
-from core.routeros.rollback_timer import PREFIX
+from core.routeros.rollback_timer import PREFIX, is_timer
 from core.routeros.safe_mode import TAKE, free, held
 from core.routeros.sentences import writes
 from core.routeros.session import SessionConnection, SwitchConnection
@@ -35,7 +35,7 @@ from switch.executor import execute
 from switch.leg_health import LINKED
 from switch.preconditions import change_blockers, wrong_unit
 from switch.target_state import DeclaredTarget
-from switch.transaction import Check, Say, Step, Transaction
+from switch.transaction import Check, Say, Step, Transaction, second_session
 
 LINK_SECONDS, LINK_POLL_SECONDS = 60.0, 1.0
 """Seconds within which a leg comes up, and between two looks at it."""
@@ -45,8 +45,6 @@ SCHEDULE_SECONDS, SCHEDULE_POLL_SECONDS = 15.0, 0.5
 """Seconds within which a schedule with an interval of one second has run, and between two looks at it."""
 FUSE_SECONDS = 300.0
 """Seconds until the rollback timer acts: longer than a trial."""
-_INTERVAL_FUSE = 20.0
-"""A fuse with which the rollback timer looks at the clock every second."""
 _SCRIPT = "sparkrack-accept"
 _SCRIPT_BYTES = 7168
 
@@ -134,14 +132,20 @@ class _Target:
 
 @dataclass(frozen=True)
 class _TrialTransaction(Transaction):
-    """A transaction that ends with an observation, never with a release of safe mode."""
+    """A transaction that ends with an observation, never with a release of safe mode. `relies`: the rollback timer must
+    have run before; false where that is what is observed.
+    """
 
     attempt: Callable[[SwitchConnection], None] = lambda _line: None
+    relies: bool = True
 
     def steps(self) -> Iterator[Step]:
         yield Check("looking whether safe mode is free", free)
+        yield Check("logging in a second time", second_session)
         yield Check("disarming what earlier runs left", disarm_others)
         yield Check("arming the rollback timer", self._arm)
+        if self.relies:
+            yield Check("waiting until the rollback timer has run", self._counted)
         yield Say("taking safe mode", TAKE)
         yield Check("looking whether safe mode is ours", held)
         yield Check("observing", self.attempt)
@@ -151,7 +155,8 @@ class _TrialTransaction(Transaction):
 class Trial:
     """How a claim is observed. `rows`: what is written, of a spare cage. `observe`: reads what there is then; it gets
     the time of the last write. `refusal`: what it means that the switch refuses a sentence. `fuse`: seconds until the
-    rollback timer acts. `kind`: the claim is about cages of this kind; None: about all of several lanes.
+    rollback timer acts. `kind`: the claim is about cages of this kind; None: about all of several lanes. `relies`: as
+    that of the transaction.
     """
 
     rows: Callable[[Spare], tuple[tuple[Menu, DesiredRow], ...]]
@@ -159,6 +164,7 @@ class Trial:
     refusal: Result = refuted
     fuse: float = FUSE_SECONDS
     kind: CageKind | None = None
+    relies: bool = True
 
 
 @dataclass
@@ -205,7 +211,9 @@ def run_trial(claim: str, spare: Spare, line: SessionConnection, run: str) -> Ma
             found.append(trial.refusal(host, f"the switch refuses it: {refusal}"))
         raise _TrialOverError("observed")
 
-    transaction = _TrialTransaction(watch.name, target, before, todo, fuse=trial.fuse, attempt=attempt)
+    transaction = _TrialTransaction(
+        *(watch.name, target, before, todo), fuse=trial.fuse, attempt=attempt, relies=trial.relies
+    )
     outcome = execute(transaction, line)
     _check_unchanged(target, before, line, outcome.text)
     return found[0] if found else unknown(host, outcome.text)
@@ -264,8 +272,8 @@ def _old_values(change: RowChange) -> Iterator[str]:
 def _check_spare(spare: Spare, reading: SwitchReading, line: SwitchConnection) -> None:
     """Raise SpareError when a host is reached through the cage."""
     names = {reading.ethernet[lane]["name"]: lane for lane in spare.lanes if lane in reading.ethernet}
-    rows = line.talk(*BRIDGE_HOST.sentence())
-    behind = [row for row in rows if row.get("on-interface") in names and row.get("local") not in ("true", "yes")]
+    rows = [row for name in names for row in line.talk(*BRIDGE_HOST.sentence(), f"?on-interface={name}")]
+    behind = [row for row in rows if row.get("local") not in ("true", "yes")]
     if behind:
         raise SpareError(
             f"{spare.switch.name}/{spare.cage} is not spare: {counted(len(behind), 'host')} behind "
@@ -284,7 +292,7 @@ def _check_unchanged(target: _Target, before: SwitchReading, line: SessionConnec
                 row.get("name", "")
                 for menu in (SCHEDULER, SCRIPT)
                 for row in session.talk(f"{menu.path}/print", "=.proplist=name")
-                if row.get("name", "").startswith((PREFIX, _SCRIPT))
+                if is_timer(name := row.get("name", "")) or name.startswith(_SCRIPT)
             ]
     except (SwitchError, UnreadableError) as fault:
         raise SpareError(f"{target.switch.name} cannot be read again: {fault}; {text}") from None
@@ -497,8 +505,8 @@ TRIALS: Mapping[str, Trial] = {
     "switch.fec.auto": Trial(_forced_auto, _shown_fec),
     # claim: switch.lanes.restart
     "switch.lanes.restart": Trial(_forced_first, _restarts, unknown),
-    # claim: switch.scheduler.start-date
-    "switch.scheduler.start-date": Trial(_forced_first, _schedule, unknown, _INTERVAL_FUSE),
+    # claim: switch.scheduler.startup
+    "switch.scheduler.startup": Trial(_forced_first, _schedule, unknown, relies=False),
     # claim: switch.rollback.script-size
     "switch.rollback.script-size": Trial(_big_script, _whole_script),
     # claim: switch.qos.egress-rate

@@ -30,6 +30,7 @@ from sparkrack.topology.build import draw
 from sparkrack.topology.model import Edge
 from sparkrack.topology.render_dot import DARK
 from sparkrack.topology.render_svg import DrawingError, render
+from switch.verify_client import watch_forwarding
 
 CHECKED_ROLES = tuple(role.key for role in sorted(roles(), key=lambda role: role.machine))
 """The roles that have checks, in the order of the table's rows: nodes first."""
@@ -100,7 +101,7 @@ def verify(
         if paths:
             kept = junit.absolute() if junit else None
             with show_progress(silent=as_json or quiet) as progress:
-                outcomes = run_checks(found, paths, machines, kept, bandwidth, apart, progress)
+                outcomes = run_checks(found, paths, machines, kept, bandwidth, apart, progress, watch_forwarding)
     except OSError as fault:  # of our own files; what machines do is an outcome
         raise click.ClickException(reason(fault)) from None
     left = [role for role in roles if role not in judged]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -14,6 +14,7 @@ from core.probes.protocol import parse_commands
 from core.routeros.api import ApiSession
 from core.routeros.errors import SentenceError, UnreadableError
 from core.routeros.menus import BRIDGE, BRIDGE_HOST, BRIDGE_PORT, ETHERNET, IDENTITY, MENUS, Row
+from core.routeros.menus.ports import place_of
 from core.routeros.reading import Ask, SwitchReading, read_switch
 from core.routeros.values import visible_row
 from core.ssh.node_shells import open_shells_at
@@ -98,22 +99,21 @@ def described(
     if ETHERNET.path not in reading.tables:
         raise UnreadableError("its RouterOS is too old for this project, so nothing else was read")
     names = factory_names(reading)
-    hosts = _hosts(ask, names)
+    hosts = _hosts(ask, names, expected)
     until = time.monotonic() + HEARD_SECONDS
     # An address that was just learned is listed later.
     while not {mac for mac, up in expected.items() if up} <= set(hosts) and time.monotonic() < until:
         sleep(1)
-        hosts = _hosts(ask, names)
-    hosts = {mac: place for mac, place in hosts.items() if mac in expected}
+        hosts = _hosts(ask, names, expected)
     facts = SwitchFacts(name, reading, hosts, _neighbours(ask, names))
     return replace(facts, monitor=_monitor(ask, reading, hosts))
 
 
-def _hosts(ask: Ask, names: Mapping[str, str]) -> dict[str, str]:
-    rows = ask(BRIDGE_HOST.sentence())
+def _hosts(ask: Ask, names: Mapping[str, str], macs: Iterable[str]) -> dict[str, str]:
     return {
         row.get("mac-address", "").lower(): names.get(row.get("on-interface", ""), row.get("on-interface", ""))
-        for row in rows
+        for mac in macs
+        for row in ask(place_of(mac))
     }
 
 

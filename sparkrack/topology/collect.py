@@ -69,18 +69,20 @@ def _node(rack: Rack, shell: RootShell, ports: list[Port]) -> NodeObservation | 
 def _switch(rack: Rack, name: str, nodes: Mapping[str, NodeObservation | str]) -> SwitchObservation | str:
     look = SwitchChecks(rack, rack.switches[name])
     try:
-        links, ethernet, hosts = look.links, look.ethernet, look.hosts()
+        links, ethernet = look.links, look.ethernet
+        reported = [observed.ends for observed in nodes.values() if isinstance(observed, NodeObservation)]
+        every = [end for ends in reported for end in ends.values()]
         ends = [
             end
-            for observed in nodes.values()
-            if isinstance(observed, NodeObservation)
-            for half, end in observed.ends.items()
+            for observed in reported
+            for half, end in observed.items()
             if end.link == "yes" and _at(rack, Port(half.node, half.port), name)
         ]
+        hosts = look.hosts(every)
         until = time.monotonic() + HEARD_SECONDS
         while "" in mac_locations(ends, hosts) and time.monotonic() < until:
             time.sleep(1)
-            hosts = look.hosts()
+            hosts = look.hosts(every)
     except UnknownError as fault:
         return str(fault)
     finally:

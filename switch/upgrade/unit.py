@@ -20,7 +20,7 @@ from core.routeros.menus import (
 )
 from core.routeros.menus.menu import FACT, STATE
 from core.routeros.reading import Ask, SwitchReading, read_switch
-from core.routeros.rollback_timer import PREFIX
+from core.routeros.rollback_timer import is_timer
 from core.routeros.safe_mode import enabled, holder
 from core.routeros.values import ValueKind, canonical, milliseconds
 from switch.advisories import marked_as_compromised
@@ -102,7 +102,7 @@ def read_unit(ask: Ask) -> SwitchUnit:
         fetch=_fetch(mode),
         marked=marked_as_compromised(mode),
         held=next((holder(row) for row in _if_there(ask, SAFE_MODE.sentence()) if enabled(row)), ""),
-        armed=tuple(name for row in ask(SCHEDULER.sentence()) if (name := row.get("name", "")).startswith(PREFIX)),
+        armed=tuple(name for row in ask(SCHEDULER.sentence()) if is_timer(name := row.get("name", ""))),
     )
 
 

@@ -73,6 +73,7 @@ class Crs812Process:
             "control": folder / "control",
             "users": (User(name=USER, password_file=password_file),),
             "settle": 0.05,
+            "first_run": 0.0,
             "cables": reference_cables(folder),
         }
         self.config = SwitchConfig(**(fields | overrides))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -48,7 +47,6 @@ class Bench:
         self._order = count()
         self._due: list[tuple[float, int, _Timer]] = []
         self.device = EmulatedDevice(config, MENUS, NoWiring(), self._later)
-        self._shift = self.device.clock.shift
         self.device.links.boot()
         self.device.schedule.boot()
         self.client = self.session(1)
@@ -89,7 +87,7 @@ class Bench:
         self._at(end)
 
     def _at(self, moment: float) -> None:
-        self.device.clock.shift += timedelta(seconds=moment - self.passed)
+        self.device.clock.skip(moment - self.passed)
         self.passed = moment
 
     def _later(self, seconds: float, call: Callable[[], None]) -> _Timer:

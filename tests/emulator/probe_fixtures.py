@@ -74,7 +74,7 @@ def _plant(operator: Operator) -> None:
         session.talk("/system/ntp/client/set", "=servers=ntp.acme.example,198.51.100.77")
         session.talk("/system/logging/action/add", "=name=acmelog", "=target=remote", "=remote=198.51.100.77")
         session.talk("/system/logging/add", "=topics=info", "=action=acmelog", "=prefix=acme-berlin")
-        session.talk("/ip/service/set", row("/ip/service", "?name=winbox"), "=address=203.0.113.0/24")
+        session.talk("/ip/service/set", row("/ip/service", "?name=winbox"), "=available-from=203.0.113.0/24")
 
 
 class Owner:

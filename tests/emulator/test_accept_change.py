@@ -125,7 +125,7 @@ def test_a_spare_cage_shows_its_claims(kept: Kept, nodes: Nodes) -> None:
     results = {name: (one.result, one.hosts[0].evidence) for name, one in found.items()}
     observed = {name for name, (result, _) in results.items() if result == "observed"}
     assert observed >= {
-        *("switch.lanes.illegal-pair", "switch.lanes.unset-speed", "switch.fec.auto", "switch.scheduler.start-date"),
+        *("switch.lanes.illegal-pair", "switch.lanes.unset-speed", "switch.fec.auto", "switch.scheduler.startup"),
         *("switch.rollback.script-size", "switch.qos.egress-rate", "switch.safe-mode.api"),
     }, results
     assert {result for result, _ in results.values()} == {"observed", "not observed"}, results
@@ -259,7 +259,7 @@ PLANTED: Mapping[str, tuple[str, Callable[[Kept, pytest.MonkeyPatch], None], str
         _fault(kind="trap", match="/interface/ethernet/set", message="failure: fec not supported"),
         "fec not supported",
     ),
-    "a schedule does not run": ("switch.scheduler.start-date", _schedules_stand_still, "run-count is 0 after 15 s"),
+    "a schedule does not run": ("switch.scheduler.startup", _schedules_stand_still, "run-count is 0 after 15 s"),
     **{
         f"{name} is refused": (
             f"switch.breakout.{name}",

@@ -128,7 +128,7 @@ def test_librouteros_gets_an_empty_row_for_a_proplist_that_leaves_no_field(libre
     assert [libre.readSentence() for _ in range(2)] == [("!re", {}), ("!done", {})]
 
 
-@pytest.mark.parametrize("version", ["7.17.2", "7.23.7 (long-term)"])
+@pytest.mark.parametrize("version", ["7.17.2", "7.24.6 (long-term)"])
 def test_librouteros_finds_nothing(make_switch: MakeSwitch, version: str) -> None:
     switch = make_switch(version=version)
     api = librouteros.connect("127.0.0.1", USER, switch.password, port=switch.plain_port)

@@ -1,18 +1,19 @@
 """The promise of the transaction, sentence by sentence: whatever goes wrong at any write of a full change
 from the factory to every key of rack.yaml, the switch ends in its old state or in the new one.
 
-docs/reference/every-write.md is the table of these tests: a test for each cell, which expects what stands there. Each
-kind of write is tried once in the first tier, with the faults taken in turn; all other cells are soak tests. Which
-writes there are is compared in each run, and written anew with UPDATE_DOCS=1.
+docs/reference/every-write.md is the table of these tests: a test for each cell and each release, which expects what
+stands there. Each kind of write is tried once in the first tier, with the faults and the releases taken in turn; all
+others are soak tests. Which writes there are is compared in each run, and written anew with UPDATE_DOCS=1.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from switch.executor import TransactionOutcome, disarmed
 from switch.target_state import DeclaredTarget
 from switch.transaction import Say, Step, Transaction
 from tests.emulator.emulator_process import REPOSITORY, Crs812Process, stop_all
-from tests.emulator.transactions import WHOLE, Operator
+from tests.emulator.transactions import RELEASES, WHOLE, Operator, on_releases
 
 DOCUMENT = REPOSITORY / "docs/reference/every-write.md"
 
@@ -43,6 +44,7 @@ COLUMNS = (*FAULTS, *KILLED)
 AFTER_RELEASE = "after the release, before the rollback timer is disarmed"
 FUSE = 20.0
 OLD, NEW = "old", "new"
+_NAMES = ", ".join(release.split()[0] for release in RELEASES)
 
 
 def _documented() -> dict[int, tuple[str, dict[str, str]]]:
@@ -55,21 +57,36 @@ TABLE = _documented()
 
 
 def _cells(columns: Iterable[str]) -> list[ParameterSet]:
-    """Column and number of each cell; the first write of each kind, each with the next fault, is of the first tier."""
+    """Release, column and number of each cell; the first write of each kind, each with the next fault, is of the first
+    tier.
+    """
     titles = [title for title, _ in TABLE.values()]
-    first = {1 + titles.index(title): COLUMNS[turn % len(COLUMNS)] for turn, title in enumerate(dict.fromkeys(titles))}
-    return [
-        pytest.param(column, number, marks=() if first.get(number) == column else pytest.mark.soak)
-        for column in columns
-        for number in TABLE
-    ]
+    first = {
+        (COLUMNS[turn % len(COLUMNS)], 1 + titles.index(title)) for turn, title in enumerate(dict.fromkeys(titles))
+    }
+    return on_releases(itertools.product(columns, TABLE), first)
+
+
+AROUND: list[tuple[str, dict[str, Any], str]] = [
+    ("/safe-mode/take", {"kind": "drop", "executed": True}, OLD),
+    ("/safe-mode/release", {"kind": "trap"}, OLD),
+    ("/safe-mode/release", {"kind": "drop"}, OLD),
+    ("/safe-mode/release", {"kind": "drop", "executed": True}, NEW),
+    ("/safe-mode/release", {"kind": "mute"}, NEW),
+    ("/system/scheduler/add", {"kind": "drop", "executed": True}, OLD),
+    ("/system/scheduler/remove", {"kind": "drop"}, NEW),
+    ("/system/scheduler/remove", {"kind": "drop", "executed": True}, NEW),
+    ("/system/script/remove", {"kind": "trap"}, NEW),
+]
+"""Faults around the writes, and the state that the switch ends in."""
 
 
 class Bench:
     """One emulated switch for all the runs, put back to the factory before each."""
 
-    def __init__(self, folder: Path) -> None:
-        self.emulator = Crs812Process(folder / "switch", settle=0.0).start()
+    def __init__(self, folder: Path, release: str = RELEASES[-1]) -> None:
+        folder.mkdir(exist_ok=True)
+        self.emulator = Crs812Process(folder / "switch", version=release, settle=0.0).start()
         self.operator = Operator(folder, self.emulator, WHOLE, {"vlans": [1100, 1101]}, timeout=1.5)
         self.goal: DeclaredTarget = self.operator.goal()
         self.old = self.operator.reading(self.goal)
@@ -106,15 +123,28 @@ def _writes(step: Step) -> bool:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def benches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Bench]]:
+    """The switch of each release, started when it is first asked for."""
     folder = tmp_path_factory.mktemp("every-write")
     os.environ["CRS812_PASSWORD"] = "unused: the operator here has the emulator's own"
-    made = Bench(folder)
-    yield made
-    stop_all([made.emulator])
+    made: dict[str, Bench] = {}
+
+    def of(release: str) -> Bench:
+        if release not in made:
+            made[release] = Bench(folder / release.split()[0], release)
+        return made[release]
+
+    yield of
+    stop_all(bench.emulator for bench in made.values())
 
 
-@pytest.mark.parametrize(("name", "number"), _cells(FAULTS))
+@pytest.fixture
+def bench(benches: Callable[[str], Bench], release: str) -> Bench:
+    """The switch of the release that the test is about."""
+    return benches(release)
+
+
+@pytest.mark.parametrize(("release", "name", "number"), _cells(FAULTS))
 def test_a_fault_at_every_write(bench: Bench, name: str, number: int) -> None:
     bench.emulator.control({"op": "reset"})
     # The first two writes are the dead man's own rows.
@@ -128,7 +158,7 @@ def test_a_fault_at_every_write(bench: Bench, name: str, number: int) -> None:
     assert bench.left_overs() == [], at
 
 
-@pytest.mark.parametrize(("name", "number"), _cells(KILLED))
+@pytest.mark.parametrize(("release", "name", "number"), _cells(KILLED))
 def test_the_controller_killed_at_every_write(bench: Bench, name: str, number: int) -> None:
     """SIGKILL: nobody says anything any more. Safe mode goes with the session; the dead man finds nothing to
     undo and takes itself away."""
@@ -144,6 +174,7 @@ def test_the_controller_killed_at_every_write(bench: Bench, name: str, number: i
     assert bench.emulator.state()["links"]["qsfp56-dd-1-1"]["downs"] == downs, f"{at}: the dead man bounced a link"
 
 
+@pytest.mark.parametrize("release", on_releases([()], [()], begin=1))
 def test_killed_between_release_and_proof(bench: Bench) -> None:
     """The one moment that safe mode does not cover: released, and nobody left. The dead man undoes it all."""
     bench.emulator.control({"op": "reset"})
@@ -154,6 +185,7 @@ def test_killed_between_release_and_proof(bench: Bench) -> None:
     assert bench.state() == OLD
 
 
+@pytest.mark.parametrize("release", on_releases([()], [()], begin=2))
 def test_killed_after_the_release_and_run_again(bench: Bench) -> None:
     """The next run finds nothing to change but the armed timer, disarms it, and nothing is undone later."""
     bench.emulator.control({"op": "reset"})
@@ -169,20 +201,7 @@ def test_killed_after_the_release_and_run_again(bench: Bench) -> None:
     assert bench.state() == NEW
 
 
-@pytest.mark.parametrize(
-    ("match", "fault", "state"),
-    [
-        ("/safe-mode/take", {"kind": "drop", "executed": True}, OLD),
-        ("/safe-mode/release", {"kind": "trap"}, OLD),
-        ("/safe-mode/release", {"kind": "drop"}, OLD),
-        ("/safe-mode/release", {"kind": "drop", "executed": True}, NEW),
-        ("/safe-mode/release", {"kind": "mute"}, NEW),
-        ("/system/scheduler/add", {"kind": "drop", "executed": True}, OLD),
-        ("/system/scheduler/remove", {"kind": "drop"}, NEW),
-        ("/system/scheduler/remove", {"kind": "drop", "executed": True}, NEW),
-        ("/system/script/remove", {"kind": "trap"}, NEW),
-    ],
-)
+@pytest.mark.parametrize(("release", "match", "fault", "state"), on_releases(AROUND, AROUND))
 def test_a_fault_around_the_writes(bench: Bench, match: str, fault: dict[str, Any], state: str) -> None:
     bench.emulator.control({"op": "reset"})
     bench.emulator.control({"op": "fault", "match": match, **fault})
@@ -194,6 +213,7 @@ def test_a_fault_around_the_writes(bench: Bench, match: str, fault: dict[str, An
     assert bench.left_overs() == []
 
 
+@pytest.mark.parametrize("release", on_releases([()], [()]))
 def test_the_document_says_what_happened(bench: Bench) -> None:
     """It names the writes of a run, in their order. Each outcome in it is compared by the test of that cell."""
     assert len(bench.titles) > 25
@@ -208,11 +228,11 @@ def _document(titles: list[str]) -> str:
     head = f"""# A fault at every write of the switch
 
 Generated by `tests/emulator/test_every_write.py`. One run takes an emulated CRS812 from factory state to every key of
-rack.yaml, including `lossless: roce` and VLANs: {len(titles)} writes. At each of them, in turn, the
-connection is dropped or goes silent (before or after the switch executed the write), the write is refused, or the
-controller is killed with SIGKILL. *old*: the switch ended in the state it had before the run. *new*: in the declared
-state. No other result occurs. Killed controllers print nothing; all others end with "looked again: the switch is as it
-was before the run", and the test checks this itself.
+rack.yaml, including `lossless: roce` and VLANs: {len(titles)} writes, on each of three releases ({_NAMES}). At each of
+them, in turn, the connection is dropped or goes silent (before or after the switch executed the write), the write is
+refused, or the controller is killed with SIGKILL. *old*: the switch ended in the state it had before the run. *new*: in
+the declared state. No other result occurs. Killed controllers print nothing; all others end with "looked again: the
+switch is as it was before the run", and the test checks this itself.
 
 | write | {" | ".join(COLUMNS)} |
 | --- |{" --- |" * len(COLUMNS)}

@@ -196,5 +196,5 @@ def test_the_head_of_an_export_names_the_unit(crs812: Crs812Process, connect: Co
     row = attributes(client.ask("/file/read", "=file=all.rsc")[0])
     head = row["data"].splitlines()[:5]
     assert head[0].startswith("# 20")
-    assert head[0].endswith(" by RouterOS 7.23.7")
+    assert head[0].endswith(" by RouterOS 7.24.6")
     assert head[3:] == ["# model = CRS812-8DS-2DQ-2DDQ", "# serial number = HK70AB12CD3"]

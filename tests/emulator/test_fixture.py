@@ -144,7 +144,7 @@ def test_the_open_questions_are_answered(recorded: Path) -> None:
     assert answers["3"]["evidence"][1] == {"max-l2mtu": ["9570", "9586"]}
     assert answers["4"]["answer"].startswith("the switch shows fec91")
     assert answers["5"]["evidence"][0]["qsfp56-dd-1-1"] == "*4"
-    assert answers["7"]["answer"] == "7.23.7 (long-term) has all that we use of it"
+    assert answers["7"]["answer"] == "7.24.6 (long-term) has all that we use of it"
     assert answers["8"]["answer"] == "needs a write, not asked"
     assert document["lacking"] == []
     assert document["hosts"] == {"all": 38, "own": 34}

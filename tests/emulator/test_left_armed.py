@@ -97,11 +97,11 @@ def test_while_a_session_holds_safe_mode_it_is_left_alone(killed: Workdir) -> No
 
 
 def test_a_restore_with_nothing_else_to_do_disarms_it(restorer: Restorer) -> None:
-    restorer.add("/system/script", name="sparkrack-undo-x", source=":log info x", policy="read")
+    restorer.add("/system/script", name="sparkrack-undo-20260101T000000-0001", source=":log info x", policy="read")
     dry = restorer.restore("--last", "--dry")
     assert dry.code == 2
-    assert "disarm sparkrack-undo-x" in dry.text
+    assert "disarm sparkrack-undo-20260101T000000-0001" in dry.text
     ended = restorer.restore("--last", "-y")
     assert ended.code == 0, ended.text
-    assert "disarmed sparkrack-undo-x; the switch is as in the backup" in ended.text
+    assert "disarmed sparkrack-undo-20260101T000000-0001; the switch is as in the backup" in ended.text
     assert restorer.emulator.state()["tables"]["/system/script"] == []

@@ -7,27 +7,27 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from switch.executor import TransactionOutcome, disarmed, execute
 from switch.transaction import Transaction
-from tests.emulator.test_every_write import NEW, Bench
+from tests.emulator.test_every_write import NEW, Bench, bench, benches
+from tests.emulator.transactions import on_releases
 
 SEEDS = 100
 QUICK = 5
 FUSE = 20.0
+NAMES = {
+    name: f"sparkrack-undo-20260101T000000-000{number}"
+    for number, name in enumerate(("measured", "killed", "second", "third"))
+}
 SETTLE = 0.2
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    os.environ["CRS812_PASSWORD"] = "unused: the operator here has the emulator's own"
-    made = Bench(tmp_path_factory.mktemp("random-kills"))
-    yield made
-    made.emulator.stop()
+__all__ = ["bench", "benches"]
+"""Fixtures of the module that they come from."""
 
 
 def whole_run(bench: Bench, name: str) -> TransactionOutcome:
@@ -38,7 +38,7 @@ def whole_run(bench: Bench, name: str) -> TransactionOutcome:
         todo = goal.plan(before)
         if not todo.batches:
             return disarmed(goal, line, todo.armed) if todo.armed else TransactionOutcome(True, "nothing to do")
-        transaction = Transaction(f"sparkrack-undo-{name}", goal, before, todo, settle=10, fuse=FUSE)
+        transaction = Transaction(NAMES[name], goal, before, todo, settle=10, fuse=FUSE)
         return execute(transaction, line, timeout=5.0)
 
 
@@ -69,11 +69,10 @@ def _until(condition: Any, what: str) -> None:
         time.sleep(0.02)
 
 
-def _seed(number: int) -> Any:
-    return pytest.param(number, marks=() if number < QUICK else pytest.mark.soak)
+KILLS = [(number,) for number in range(SEEDS)]
 
 
-@pytest.mark.parametrize("seed", [_seed(number) for number in range(SEEDS)])
+@pytest.mark.parametrize(("release", "seed"), on_releases(KILLS, KILLS[:QUICK]))
 def test_killed_at_a_random_moment(bench: Bench, seed: int) -> None:
     bench.emulator.control({"op": "settle", "seconds": SETTLE})
     wait = random.Random(seed).uniform(0, 1.1) * seconds(bench)  # noqa: S311 - no secret

@@ -41,7 +41,7 @@ def test_a_list_holds_strings_only_and_agrees_with_the_api(web: Web, raw: RawCli
 
 def test_a_singleton_is_an_object(web: Web) -> None:
     assert web.get("/system/identity") == {"name": "MikroTik"}
-    assert web.get("/system/resource")["version"] == "7.23.7 (long-term)"
+    assert web.get("/system/resource")["version"] == "7.24.6 (long-term)"
 
 
 def test_one_row_by_its_id_or_its_name(web: Web) -> None:

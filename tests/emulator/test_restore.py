@@ -121,7 +121,7 @@ def test_the_last_is_the_last_of_a_deploy_also_after_a_restore(restorer: Restore
 def test_the_list_names_each_with_its_unit(restorer: Restorer) -> None:
     ended = restorer.restore("--list")
     assert ended.code == 0
-    assert ended.stdout.split() == [NAME, "RouterOS", "7.23.7", "CRS812-8DS-2DQ-2DDQ", "HK70AB12CD3"]
+    assert ended.stdout.split() == [NAME, "RouterOS", "7.24.6", "CRS812-8DS-2DQ-2DDQ", "HK70AB12CD3"]
 
 
 def test_without_a_terminal_nothing_is_written_unasked(restorer: Restorer) -> None:

@@ -25,7 +25,7 @@ def test_another_release_is_reported(restorer: Restorer) -> None:
     document = json.loads(path.read_text())
     document["release"] = [7, 23, 5, 0]
     path.write_text(json.dumps(document))
-    assert "the switch runs RouterOS 7.23.7; the backup is of 7.23.5" in restorer.restore(NAME, "--dry").text
+    assert "the switch runs RouterOS 7.24.6; the backup is of 7.23.5" in restorer.restore(NAME, "--dry").text
 
 
 def test_the_way_of_the_run_itself_is_not_cut(restorer: Restorer) -> None:

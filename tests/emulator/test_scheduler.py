@@ -245,3 +245,105 @@ def test_an_interval_is_as_long_in_the_night_when_summer_ends(bench: Bench) -> N
     assert identity(bench) == "MikroTik"
     bench.pass_time(120)
     assert (identity(bench), bench.one("/system/clock")["time"][:5]) == ("fired", "03:31")
+
+
+DEFAULT_START = ("=start-date=1970-01-01", "=start-time=00:00:00")
+TEN_YEARS = 10 * 365 * 86400
+
+
+def runs(bench: Bench) -> int:
+    return int(bench.one(SCHEDULER)["run-count"])
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_a_startup_row_with_an_interval_runs_one_interval_after_it_was_added(bench: Bench, zone: str) -> None:
+    bench.ask("/system/clock/set", f"=time-zone-name={zone}")
+    add(bench, "job", ":log info tick", "=start-time=startup", "=interval=10s")
+    bench.pass_time(9.5)
+    assert runs(bench) == 0
+    bench.pass_time(1)
+    assert runs(bench) == 1
+    bench.pass_time(30)
+    assert runs(bench) == 4
+
+
+def test_after_a_restart_it_runs_one_interval_after_the_start(bench: Bench, tmp_path: Path) -> None:
+    add(bench, "job", ":log info tick", "=start-time=startup", "=interval=10s")
+    bench.pass_time(7)
+    again = Bench(tmp_path)
+    again.pass_time(9.5)
+    assert runs(again) == 0
+    again.pass_time(1)
+    assert runs(again) == 1
+
+
+def test_a_unit_may_run_it_until_the_restart_only(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, schedules="not-after-restart")
+    add(bench, "job", ":log info tick", "=start-time=startup", "=interval=10s")
+    bench.pass_time(11)
+    assert runs(bench) == 1
+    again = Bench(tmp_path, schedules="not-after-restart")
+    again.pass_time(3600)
+    assert (runs(again), "next-run" in again.one(SCHEDULER)) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("version", "count"),
+    [("7.23.7", 3), ("7.24", 0), ("7.24.1", 0), ("7.24.4", 0), ("7.24.5", 3), ("7.24.6", 3), ("7.25.1", 3)],
+)
+def test_some_releases_do_not_run_the_default_start(tmp_path: Path, version: str, count: int) -> None:
+    bench = Bench(tmp_path, version=f"{version} (stable)")
+    add(bench, "default", "", "=interval=10s", *DEFAULT_START)
+    bench.pass_time(30)
+    row = bench.one(SCHEDULER)
+    assert (int(row["run-count"]), "next-run" in row) == (count, count > 0)
+    bench.ask(f"{SCHEDULER}/remove", "=numbers=default")
+    for name, start in (("without", ()), ("startup", ("=start-time=startup",)), ("other", ("=start-date=1970-01-02",))):
+        add(bench, name, "", "=interval=10s", *start)
+        bench.pass_time(30)
+        assert runs(bench) >= 2, f"{name} on {version}"
+        bench.ask(f"{SCHEDULER}/remove", f"=numbers={name}")
+
+
+def test_a_unit_may_run_no_schedule_at_all(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, schedules="never")
+    add(bench, "job", "", "=start-time=startup", "=interval=10s")
+    bench.pass_time(3600)
+    assert (runs(bench), "next-run" in bench.one(SCHEDULER)) == (0, False)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("moved", [-TEN_YEARS, TEN_YEARS])
+def test_a_startup_row_does_not_notice_that_the_clock_moves(tmp_path: Path, keeps: bool, moved: int) -> None:
+    bench = Bench(tmp_path, keeps_next_run=keeps, ntp_moves=moved)
+    add(bench, "job", "", "=start-time=startup", "=interval=10s")
+    bench.pass_time(5)
+    before = bench.device.clock.now()
+    bench.ask("/system/ntp/client/set", "=enabled=yes", "=servers=10.0.0.1")
+    assert abs((bench.device.clock.now() - before).days) == 3650
+    bench.pass_time(5.5)
+    assert runs(bench) == 1
+    bench.pass_time(20)
+    assert runs(bench) == 3
+
+
+@pytest.mark.parametrize(("keeps", "moved", "count"), [(False, -TEN_YEARS, 3), (True, -TEN_YEARS, 0), (True, 15, 3)])
+def test_a_row_with_a_date_may_wait_for_the_clock_that_was_set_back(
+    tmp_path: Path, keeps: bool, moved: int, count: int
+) -> None:
+    bench = Bench(tmp_path, keeps_next_run=keeps, ntp_moves=moved)
+    add(bench, "job", "", "=start-date=2001-01-01", "=start-time=00:00:00", "=interval=10s")
+    bench.ask("/system/ntp/client/set", "=enabled=yes", "=servers=10.0.0.1")
+    bench.pass_time(30)
+    assert runs(bench) in (count, count + 1)
+
+
+def test_the_first_run_of_a_startup_row_may_come_at_once_for_tests(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, first_run=0)
+    add(bench, "job", "", "=start-time=startup", "=interval=10s")
+    bench.pass_time(0)
+    assert runs(bench) == 1
+    bench.pass_time(9)
+    assert runs(bench) == 1
+    bench.pass_time(2)
+    assert runs(bench) == 2

@@ -61,7 +61,7 @@ def test_peers_outside_address_are_hung_up_on(
     crs812: Crs812Process, connect: Connect, address: str, let_in: bool
 ) -> None:
     client = connect(crs812)
-    write(client, "api", f"=address={address}")
+    write(client, "api", f"=available-from={address}")
     other = RawClient(crs812.plain_port)
     if let_in:
         other.login(USER, crs812.password)

@@ -159,7 +159,7 @@ def test_a_healthy_switch(watched: Watched) -> None:
     assert found["up{}"] == 1
     assert set(named(found, "problem").values()) == {0}
     assert not unread(found)
-    assert named(found, "info") == {'version="7.23.7 (long-term)",board="CRS812-8DS-2DQ-2DDQ"': 1}
+    assert named(found, "info") == {'version="7.24.6 (long-term)",board="CRS812-8DS-2DQ-2DDQ"': 1}
     assert found["uptime_seconds{}"] >= 0
     assert named(found, "temperature_celsius") == {'sensor="cpu-temperature"': 47, 'sensor="switch-temperature"': 52}
     assert named(found, "fan_rpm") == {f'fan="fan{number}"': 4380 for number in (1, 2, 3, 4)}

@@ -179,7 +179,7 @@ def test_no_backup_no_change(workdir: Workdir) -> None:
     workdir.emulator.control({"op": "fault", "kind": "trap", "match": "/file/read", "message": "failure: no memory"})
     ended = workdir.run("-y")
     assert ended.code == 1
-    assert "no backup could be kept" in ended
+    assert "the switch gave no backup: failure: no memory" in ended
     assert workdir.sent(SET) == []
     assert not list((workdir.folder / "state").rglob("rows.json"))
 

@@ -59,7 +59,7 @@ def test_what_the_unit_says_it_is(raw: RawClient) -> None:
     assert one(raw, "/system/identity") == {"name": "MikroTik"}
     resource = one(raw, "/system/resource")
     assert resource == resource | {
-        "version": "7.23.7 (long-term)",
+        "version": "7.24.6 (long-term)",
         "cpu-count": "4",
         "architecture-name": "arm64",
     }
@@ -240,6 +240,6 @@ def test_a_disabled_service_takes_no_connection(crs812: Crs812Process, connect: 
     client.ask("/ip/service/set", "=numbers=api-ssl", "=disabled=yes")
     with pytest.raises(ConnectionRefusedError):
         RawClient(crs812.tls_port, secure=True)
-    client.ask("/ip/service/set", "=numbers=api", "=address=10.0.0.0/8")
+    client.ask("/ip/service/set", "=numbers=api", "=available-from=10.0.0.0/8")
     assert RawClient(crs812.plain_port).closed()
     assert one(client, "/system/identity") == {"name": "MikroTik"}

@@ -147,9 +147,9 @@ def test_a_switch_that_another_session_changes(make_owner: MakePackageOwner) -> 
 def test_a_switch_with_an_armed_rollback_timer(make_owner: MakePackageOwner) -> None:
     owner = make_owner()
     client = owner.admin()
-    client.ask("/system/scheduler/add", "=name=sparkrack-undo-1", "=interval=1h")
+    client.ask("/system/scheduler/add", "=name=sparkrack-undo-20260101T000000-0001", "=interval=1h")
     client.close()
-    _is_refused(owner, "rollback timer sparkrack-undo-1 is armed and would act after the restart")
+    _is_refused(owner, "rollback timer sparkrack-undo-20260101T000000-0001 is armed and would act after the restart")
 
 
 def test_checksums_of_another_file(make_owner: MakePackageOwner) -> None:

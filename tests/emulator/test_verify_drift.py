@@ -99,7 +99,7 @@ CASES = {
         ["service telnet is on, wanted off"],
     ),
     "a service is open to all": (
-        ["/ip/service/set .id=winbox address="],
+        ["/ip/service/set .id=winbox available-from="],
         ["service winbox can be reached from anywhere, wanted from 127.0.0.0/8 only"],
     ),
     "PFC is off on one port": (

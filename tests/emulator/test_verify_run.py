@@ -3,6 +3,7 @@ when its own thing is broken."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 
 from core.ssh.root_shell import UnreachableError
 from switch import verify, verify_client
-from switch.verify_client import SwitchChecks
+from switch.verify_client import SwitchChecks, watch_forwarding
 from tests.emulator import verify_fixtures
 from tests.emulator.emulator_process import Crs812Process
 from tests.emulator.verify_fixtures import Kept
@@ -107,7 +108,7 @@ def test_firmware_that_is_older_than_its_system(
 ) -> None:
     old = Kept(kept.folder, make_switch(firmware="7.20.8"), {})
     found = [why for _, why in failures(old, "crs812")]
-    assert [why for why in found if why.startswith("crs812: firmware of the board is 7.20.8, RouterOS brings 7.23.7")]
+    assert [why for why in found if why.startswith("crs812: firmware of the board is 7.20.8, RouterOS brings 7.24.6")]
 
 
 def test_safe_mode_that_is_held(kept: Kept) -> None:
@@ -120,12 +121,12 @@ def test_safe_mode_that_is_held(kept: Kept) -> None:
 
 @pytest.mark.parametrize("menu", ["script", "scheduler"])
 def test_a_rollback_timer_that_was_left(kept: Kept, menu: str) -> None:
-    kept.by_hand(f"/system/{menu}/add name=sparkrack-undo-x")
+    kept.by_hand(f"/system/{menu}/add name=sparkrack-undo-20260101T000000-0001")
     try:
         ((check, why),) = failures(kept, "crs812")
-        assert (check, "sparkrack-undo-x" in why) == ("no_rollback_timer_is_armed", True)
+        assert (check, "sparkrack-undo-20260101T000000-0001" in why) == ("no_rollback_timer_is_armed", True)
     finally:
-        kept.by_hand(f"/system/{menu}/remove .id=<{'/system/' + menu} name=sparkrack-undo-x>")
+        kept.by_hand(f"/system/{menu}/remove .id=<{'/system/' + menu} name=sparkrack-undo-20260101T000000-0001>")
 
 
 @pytest.mark.parametrize("counter", ["rs-fec-uncorrected", "tx-drop", "tx-drop-queue3-packet", "rx-pause", "tx-pause"])
@@ -201,7 +202,7 @@ def test_a_node_that_the_switch_has_forgotten_speaks_again(kept: Kept, monkeypat
         return answers(node, command)
 
     monkeypatch.setattr(verify_fixtures.Node, "run", run)
-    monkeypatch.setattr(SwitchChecks, "hosts", lambda look: learned(look) if len(asked) > 1 else {})
+    monkeypatch.setattr(SwitchChecks, "hosts", lambda look, ends: learned(look, ends) if len(asked) > 1 else {})
     assert [check for check, _ in failures(kept, "spark2")] == ["leg_goes_to_its_node"]
     monkeypatch.setattr(verify, "HEARD_SECONDS", 60.0)
     asked.clear()
@@ -292,7 +293,7 @@ def test_a_node_is_asked_once_and_a_menu_too(kept: Kept, monkeypatch: pytest.Mon
     kept.proven("spark2")
     assert len(asked) == 1
     commands = [line["command"] for line in kept.emulator.log()[seen:] if "command" in line]
-    assert len(commands) == 8, "four more: two kinds of counters before and after"
+    assert len(commands) == 9, "four more: two kinds of counters before and after; and each half's address for itself"
 
 
 def test_a_switch_that_does_not_let_us_read(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -315,3 +316,31 @@ def plug(kept: Kept) -> None:
 
 def settled(kept: Kept) -> None:
     until(lambda: {kept.emulator.links()[leg] for leg in verify_fixtures.LEGS} == {"link-ok"})
+
+
+def forwarded_by_cpu(kept: Kept, *legs: str) -> bool | None:
+    rack = kept.rack()
+    cabled = [leg for leg, _ in rack.cabling.legs("crs812") if leg.interface in legs]
+    assert len(cabled) == len(legs)
+    ended = watch_forwarding(rack, cabled)
+    time.sleep(0.2)
+    return ended()
+
+
+def test_the_counters_of_a_leg_show_what_forwarded_during_a_measurement(kept: Kept) -> None:
+    assert forwarded_by_cpu(kept, "qsfp56-dd-1-1", "qsfp56-dd-1-3") is False
+    kept.emulator.control({"op": "stale", "interface": "qsfp56-dd-1-3"})
+    port = f"<{BRIDGE_PORT} interface=qsfp56-dd-1-3>"
+    try:
+        assert forwarded_by_cpu(kept, "qsfp56-dd-1-1", "qsfp56-dd-1-3") is True
+        assert forwarded_by_cpu(kept, "qsfp56-dd-1-1") is False
+    finally:
+        kept.by_hand(f"{BRIDGE_PORT}/set .id={port} hw=no", f"{BRIDGE_PORT}/set .id={port} hw=yes")
+
+
+def test_what_forwarded_is_unknown_where_no_counter_says_it(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("switch.offload.LEAST_FRAMES", 10**9)
+    assert forwarded_by_cpu(kept, "qsfp56-dd-1-1") is None
+    monkeypatch.setenv("CRS812_READER", "canary-wrong-7Hq")
+    assert forwarded_by_cpu(kept, "qsfp56-dd-1-1") is None
+    assert forwarded_by_cpu(kept) is None

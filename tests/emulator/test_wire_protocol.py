@@ -168,7 +168,7 @@ def test_listen_tells_changes_and_removals(raw: RawClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [("7.23.7 (long-term)", True), ("7.24rc4", True), ("7.18", True), ("7.17.2", False)]
+    ("version", "told"), [("7.24.6 (long-term)", True), ("7.24rc4", True), ("7.18", True), ("7.17.2", False)]
 )
 def test_a_print_that_finds_nothing(make_switch: MakeSwitch, connect: Connect, version: str, told: bool) -> None:
     client = connect(make_switch(version=version))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+from _pytest.mark import ParameterSet
 from pydantic import SecretStr
 
 from core.model import Rack, load
@@ -22,6 +24,34 @@ from tests.emulator import reference
 from tests.emulator.emulator_process import USER, Crs812Process
 
 SETTLE = 10.0
+
+RELEASES = ("7.23.8 (long-term)", "7.24.4 (stable)", "7.25.2 (stable)")
+"""The releases that transactions are proven on: one from before 7.24, one that does not run every schedule, and the
+newest.
+"""
+
+
+def on_releases(
+    cases: Iterable[tuple[object, ...]], first: Collection[tuple[object, ...]], begin: int = 0
+) -> list[ParameterSet]:
+    """Parameters of a test: the release, then the case. Each case takes one of the releases in turn, from the number
+    `begin` on, and is of the first tier with it if it is one of `first`; with the other releases it is a soak test that
+    no part of `make test` has.
+    """
+    return [
+        pytest.param(
+            release,
+            *case,
+            marks=pytest.mark.soak(sampled=False)
+            if turn % len(RELEASES) != number
+            else ()
+            if case in first
+            else pytest.mark.soak,
+        )
+        for turn, case in enumerate(cases, start=begin)
+        for number, release in enumerate(RELEASES)
+    ]
+
 
 READER_PASSWORD = "TEST_READER_PASSWORD"
 WHOLE: Mapping[str, Any] = {
@@ -91,7 +121,7 @@ class Operator:
         with self.line() as line:
             before = goal.read(lambda sentence: line.talk(*sentence))
             options = {"settle": SETTLE} | options
-            transaction = Transaction("sparkrack-undo-test", goal, before, goal.plan(before), **options)
+            transaction = Transaction("sparkrack-undo-20260101T000000-0001", goal, before, goal.plan(before), **options)
             return execute(transaction, line, show, timeout=5.0), transaction
 
     def reading(self, goal: TargetState) -> SwitchReading:

@@ -78,7 +78,9 @@ class SwitchNode(RouterOSConnector):
     def connect(self) -> None:
         device = Device(Clock())
         if self.host.data.told.armed:
-            device.tables["/system/script"].append({".id": "*7", "name": f"{PREFIX}earlier", "source": "/x add"})
+            device.tables["/system/script"].append(
+                {".id": "*7", "name": f"{PREFIX}20260101T000000-0002", "source": "/x add"}
+            )
         self.line = device.line()
 
     def _carry_out(self, command: StringCommand) -> tuple[bool, CommandOutput]:

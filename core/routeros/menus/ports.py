@@ -6,7 +6,7 @@ MikroTik manual, 'Ethernet' and 'Bridging and switching'.
 
 from __future__ import annotations
 
-from core.routeros.menus.menu import COUNT, FACT, FLAG, NOTE, STATE, Menu, MenuField
+from core.routeros.menus.menu import COUNT, FACT, FLAG, NOTE, STATE, Menu, MenuField, Sentence
 from core.routeros.values import ValueKind
 
 ETHERNET = Menu(
@@ -75,4 +75,12 @@ BRIDGE_HOST = Menu(
         "local": MenuField(ValueKind.FLAG, read_only=True, volatile=True),
     },
 )
-"""Learned addresses by port: the switch's only information about the device on a leg."""
+"""Learned addresses by port: the switch's only information about the device on a leg. One device that invents addresses
+fills the table (131072 rows on a CRS812), so only single addresses are asked for.
+"""
+
+
+# claim: switch.bridge-host.query
+def place_of(address: str) -> Sentence:
+    """Return the sentence that asks behind which port an Ethernet address is."""
+    return (*BRIDGE_HOST.sentence(), f"?mac-address={address.upper()}")

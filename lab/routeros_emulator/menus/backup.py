@@ -39,9 +39,7 @@ def _save(call: Call) -> Reply:
             for row in table.values():
                 row[field] = digest(row.get(field, ""))
     data = json.dumps(dump).encode()
-    device.files.write(
-        f"{name.removesuffix('.backup')}.backup", (_PLAIN if plain else _ENCRYPTED) + zlib.compress(data)
-    )
+    device.write_file(f"{name.removesuffix('.backup')}.backup", (_PLAIN if plain else _ENCRYPTED) + zlib.compress(data))
     device.tell("system,info", "Configuration backup saved")
     return Reply()
 

@@ -38,6 +38,20 @@ def _hosts(device: EmulatedDevice) -> Iterator[Values]:
             flags = {"dynamic": "true", "local": "true" if local else "false", "external": "false"}
             yield {".id": f"*{number:X}", "mac-address": mac, **where, **flags}
             number += 1
+    yield from _learned(device, number)
+
+
+def _learned(device: EmulatedDevice, number: int) -> Iterator[Values]:
+    """The addresses that a test lets the chip learn. They may be 128 K, so a port is looked up once."""
+    for port in dict.fromkeys(port for _, port in device.learned):
+        name = device.ethernet(port).values["name"]
+        member = device.membership(name)
+        if member is None:
+            continue
+        where = {"interface": name, "on-interface": name, "bridge": member.values["bridge"]}
+        flags = {"dynamic": "true", "local": "false", "external": "false"}
+        for at, mac in enumerate((mac for mac, behind in device.learned if behind == port), start=number):
+            yield {".id": f"*{at:X}", "mac-address": mac, **where, **flags}
 
 
 BRIDGE_HOST = EmulatedMenu("/interface/bridge/host", rows=_hosts)

@@ -10,9 +10,11 @@ from lab.routeros_emulator.device import BRIDGE, ETHERNET, EmulatedDevice
 from lab.routeros_emulator.errors import failure
 from lab.routeros_emulator.menu import FULL, EmulatedField, EmulatedMenu, EmulatedRow, Values
 from lab.routeros_emulator.numbers import Ranges, numbers
-from lab.routeros_emulator.vlans import VLAN, current, entries
+from lab.routeros_emulator.vlans import VLAN, current, entries, filters
 
 _DYNAMIC_ID = 0x80000000
+#: First release that warns of VLANs that have no effect (release notes of 7.25beta5).
+_WARNS = (7, 25)
 
 FIELDS = (
     EmulatedField("bridge", Reference((BRIDGE,)), required=True),
@@ -58,6 +60,9 @@ def _check(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -
     both = {name: set(row.values[name].split(",")) - {""} for name in ("tagged", "untagged")}
     if both["tagged"] & both["untagged"]:
         raise failure("interface can not be in tagged and untagged at the same time")
+    bridge, ids = row.values["bridge"], row.values["vlan-ids"]
+    if device.version >= _WARNS and not filters(device, bridge):
+        device.tell("bridge,warning", f"VLAN {ids} has no effect: vlan-filtering of {bridge} is disabled")
     mine = set(numbers(row.values["vlan-ids"]))
     for other in device.store.rows(VLAN):
         same = other.id != row.id and other.values["bridge"] == row.values["bridge"]

@@ -66,7 +66,7 @@ def _set(call: Call) -> Reply:
     if date is not None or time is not None:
         moment = datetime.strptime(wanted, "%Y-%m-%d %H:%M:%S").replace(tzinfo=clock.zone)
         clock.shift = moment - datetime.now(UTC)
-        call.device.schedule.arm_all()
+        call.device.schedule.clock_moved()
     return reply
 
 

@@ -1,4 +1,5 @@
-"""/system/ntp/client and its servers: one list seen from two sides. No time is asked for over the network.
+"""/system/ntp/client and its servers: one list seen from two sides. No time is asked for over the network; the clock
+moves when there is a server, if the configuration says so.
 
 Arguments: schema of RouterOS 7.23; defaults: published verbose exports of 7.x units. That a write of
 ``servers`` replaces the rows is inferred from the two always agreeing.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from lab.routeros_emulator import write_verbs
 from lab.routeros_emulator.argument_types import Bool, Enum, Integer, Text
@@ -76,7 +78,19 @@ def _set(call: Call) -> Reply:
         come = [StoreChange(SERVERS, store.new_id(SERVER_MENU), None, values) for values in rows]
         action = "system ntp client changed"
         store.apply(StoreAction(action, call.client.owner, call.device.clock.stamp(), (*gone, *come)))
+    _synchronize(call.device)
     return Reply()
+
+
+def _synchronize(device: EmulatedDevice) -> None:
+    """A time server answers at once: the clock moves as far as the configuration names, once for each start."""
+    (client,) = device.store.rows(CLIENT)
+    if device.config.ntp_moves and not device.clock.synchronized and client.values["enabled"] == "true":
+        if not _servers(device):
+            return
+        device.clock.synchronized = True
+        device.clock.shift += timedelta(seconds=device.config.ntp_moves)
+        device.schedule.clock_moved()
 
 
 CLIENT_MENU = EmulatedMenu(

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
 
-from core.model import Address, Rack, reachable
+from core.model import Address, Leg, Rack, reachable
 from core.model.rdma_flows import Flow
-from roles.rdma import bandwidth
+from core.ssh.client import NodeConnections
+from core.verify.reporter import CheckReporter
+from roles.rdma import bandwidth, verify
 from roles.rdma.bandwidth import client, measured, server
 from roles.rdma.bandwidth import tests as runs_of
-from roles.rdma.bandwidth_verdict import judge
+from roles.rdma.bandwidth_verdict import MeasuredFlow, judge
 from tests.unit.model.racks import DIRECT, RING, SWITCH, changed, loaded
 from tests.unit.model.random_racks import any_rack
 from tests.unit.ops.shells import rooted, stand_in
@@ -240,3 +245,49 @@ def test_the_live_gid_is_used(tmp_path: Path) -> None:
     assert (tmp_path / "calls").read_text() == (
         "ib_write_bw -d mlx5_1 -x 5 -p 18600 -D 5 -q 4 --report_gbits -s 1048576 192.168.100.2\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("figure", "by_cpu", "verdict", "measurements"),
+    [
+        (6.7, True, "CPU-forwarded", 2),
+        (6.7, False, "slow by the chip", 2),
+        (6.7, None, "perhaps CPU-forwarded", 2),
+        (98.0, True, "", 1),
+        (13.2, True, "stale ConnectX-7", 1),
+    ],
+)
+def test_the_switch_is_blamed_only_for_what_its_counters_show(
+    monkeypatch: pytest.MonkeyPatch, figure: float, by_cpu: bool | None, verdict: str, measurements: int
+) -> None:
+    """A suspicious figure is measured a second time, while the counters of the sender's leg are watched."""
+    rack = loaded(SWITCH)
+    happened: list[str] = []
+    legs: list[str] = []
+
+    def measure(*_: object) -> MeasuredFlow:
+        happened.append("measured")
+        return MeasuredFlow((figure,), 100, link=100.0, lanes=4, moved=True)
+
+    def watch(_rack: Rack, watched: Sequence[Leg]) -> Callable[[], bool | None]:
+        happened.append("watched")
+        legs.extend(leg.interface for leg in watched)
+
+        def ended() -> bool | None:
+            happened.append("ended")
+            return by_cpu
+
+        return ended
+
+    monkeypatch.setattr(verify, "_measure", measure)
+    first = runs_of(rack, "spark1")[:1]
+    monkeypatch.setattr(bandwidth, "tests", lambda *_: first)
+    properties: list[tuple[str, object]] = []
+    report = CheckReporter(properties)
+    check = partial(verify.test_bandwidth, rack.nodes["spark1"], rack, cast("NodeConnections", {}), True, frozenset())
+    with contextlib.suppress(pytest.fail.Exception, AssertionError):
+        check(watch, report)
+    assert happened == (["measured", "watched", "measured", "ended"] if measurements == 2 else ["measured"])
+    assert legs == (["qsfp56-dd-1-1"] if measurements == 2 else [])
+    if verdict:
+        assert f", {verdict}: " in str(properties)

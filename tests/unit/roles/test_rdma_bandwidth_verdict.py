@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from roles.rdma import bandwidth_verdict
 from roles.rdma.bandwidth_verdict import (
+    BY_CHIP,
     BY_CPU,
     FALLBACK,
     HEALTHY,
@@ -18,6 +19,7 @@ from roles.rdma.bandwidth_verdict import (
     SINGLE,
     SLOW_LINK,
     STUCK,
+    SUSPECTED,
     VERDICTS,
     MeasuredFlow,
     judge,
@@ -46,11 +48,17 @@ KNOWN = {"link": 200.0, "lanes": 4, "moved": True}
         (8.0, 200, {}, STUCK),
         (24.9, 200, {}, STUCK),
         (25.0, 200, {}, LOW),
-        (7.9, 200, {}, BY_CPU),
-        (4.9, 200, KNOWN, BY_CPU),
-        (3.0, 200, {}, BY_CPU),
+        (7.9, 200, {"by_cpu": True}, BY_CPU),
+        (4.9, 200, KNOWN | {"by_cpu": True}, BY_CPU),
+        (3.0, 200, {"by_cpu": True}, BY_CPU),
+        (6.7, 200, KNOWN | {"by_cpu": False}, BY_CHIP),
+        (7.9, 200, {}, SUSPECTED),
+        (4.9, 200, KNOWN, SUSPECTED),
+        (3.0, 200, {}, SUSPECTED),
+        (109.0, 200, KNOWN | {"by_cpu": True}, HEALTHY),
         (2.9, 200, {}, LOW),
         (4.9, 200, {"switched": False}, LOW),
+        (4.9, 200, {"switched": False, "by_cpu": True}, LOW),
         (13.2, 200, {"switched": False}, STUCK),
         (51.0, 200, KNOWN | {"lanes": 2}, NARROW),
         (13.2, 200, KNOWN | {"lanes": 2}, NARROW),
@@ -95,7 +103,9 @@ def test_one_half(figure: float, leg: int, more: dict[str, object], wanted: band
         ((109.0, 13.2), KNOWN, STUCK),
         ((13.0, 13.2), KNOWN, STUCK),
         ((109.0, 4.9), KNOWN, SINGLE),
-        ((4.9, 4.9), KNOWN, BY_CPU),
+        ((4.9, 4.9), KNOWN, SUSPECTED),
+        ((4.9, 4.9), KNOWN | {"by_cpu": True}, BY_CPU),
+        ((4.9, 4.9), KNOWN | {"by_cpu": False}, BY_CHIP),
         ((98.0, 98.0), KNOWN | {"moved": False}, FALLBACK),
     ],
 )
@@ -115,11 +125,18 @@ figures = st.lists(st.floats(0, 250), min_size=1, max_size=2).map(tuple)
     st.sampled_from([None, 1, 2, 4]),
     st.sampled_from([None, True, False]),
     st.booleans(),
+    st.sampled_from([None, True, False]),
 )
 def test_there_is_always_one_and_less_is_never_healthier(
-    found: tuple[float, ...], leg: int, link: float | None, lanes: int | None, moved: bool | None, switched: bool
+    found: tuple[float, ...],
+    leg: int,
+    link: float | None,
+    lanes: int | None,
+    moved: bool | None,
+    switched: bool,
+    by_cpu: bool | None,
 ) -> None:
-    measured = MeasuredFlow(found, leg, link, lanes, moved, switched)
+    measured = MeasuredFlow(found, leg, link, lanes, moved, switched, by_cpu)
     assert judge(measured) in VERDICTS
     if judge(measured).good:
         assert sum(found) >= bandwidth_verdict.enough(measured)

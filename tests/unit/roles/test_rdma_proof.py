@@ -14,6 +14,7 @@ from core.probes.protocol import UnknownError
 from core.ssh.client import NodeConnections
 from core.ssh.root_shell import UnreachableError
 from core.verify.measurements import parse_measurement
+from core.verify.plugin import unwatched
 from core.verify.reporter import FAULT, MEASURED, UNKNOWN, CheckReporter, properties_named
 from roles.rdma import bandwidth, desired, environment, verify
 from tests.unit.model.racks import SWITCH, loaded
@@ -163,7 +164,7 @@ def measured(root: Path, figures: str, monkeypatch: pytest.MonkeyPatch) -> tuple
     monkeypatch.setattr(bandwidth, "server", lambda _: "true")
     properties: list[tuple[str, object]] = []
     with suppress(AssertionError, UnknownError):
-        verify.test_bandwidth(NODE, RACK, Nodes(root), True, frozenset(), CheckReporter(properties))
+        verify.test_bandwidth(NODE, RACK, Nodes(root), True, frozenset(), unwatched, CheckReporter(properties))
     return [*properties_named(properties, FAULT), *properties_named(properties, UNKNOWN)], list(
         properties_named(properties, "note")
     )
@@ -191,7 +192,7 @@ def test_a_deaf_end_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(bandwidth, "server", lambda _: "echo no device >&2; exit 1")
     properties: list[tuple[str, object]] = []
     with pytest.raises(UnknownError):
-        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), True, frozenset(), CheckReporter(properties))
+        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), True, frozenset(), unwatched, CheckReporter(properties))
     assert (
         properties_named(properties, UNKNOWN)[0]
         == "spark1/enp1s0f1np1 -> spark2: the other end cannot receive: no device"
@@ -200,14 +201,14 @@ def test_a_deaf_end_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_nothing_is_measured_unasked(tmp_path: Path) -> None:
     with pytest.raises(pytest.skip.Exception, match="bandwidth is measured with --bandwidth"):
-        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), False, frozenset(), CheckReporter([]))
+        verify.test_bandwidth(NODE, RACK, Nodes(tmp_path), False, frozenset(), unwatched, CheckReporter([]))
 
 
 def values(root: Path, excluded: frozenset[str] = frozenset()) -> list[tuple[object, ...]]:
     """What a report is told of each measurement."""
     properties: list[tuple[str, object]] = []
     with suppress(AssertionError, UnknownError):
-        verify.test_bandwidth(NODE, RACK, Nodes(root), True, excluded, CheckReporter(properties))
+        verify.test_bandwidth(NODE, RACK, Nodes(root), True, excluded, unwatched, CheckReporter(properties))
     found = [parse_measurement(text) for text in properties_named(properties, MEASURED)]
     assert all(value.kind == "bandwidth" for value in found)
     return [(v.halves, v.sender, v.receiver, v.gbps, v.verdict, v.good) for v in found if v.kind == "bandwidth"]

@@ -37,7 +37,7 @@ class Device:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.tables: Tables = factory()
+        self.tables: Tables = factory() | {"/system/history": []}
         self.files: dict[str, bytes] = {}
         self.holder: Session | None = None
         self.before: Tables = {}
@@ -49,10 +49,16 @@ class Device:
         self.unreachable: Exception | None = None
         self.second_identity: str | None = None
         self.sessions = 0
+        self.added: dict[str, float] = {}
+        self.schedules_run = True
+        self.started = 0.0
+        self.most_sessions: int | None = None
 
     def open(self) -> Session:
         if self.unreachable:
             raise self.unreachable
+        if self.most_sessions is not None and self.sessions >= self.most_sessions:
+            raise SessionError("no session with 192.0.2.1:8729: closed by the switch")
         self.sessions += 1
         session = Session(self, first=self.sessions == 1)
         if session.first:
@@ -84,7 +90,7 @@ class Device:
 
     @property
     def uptime(self) -> int:
-        return int(self.clock.now)
+        return int(self.clock.now - self.started)
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass; then every schedule is due, and runs what it holds."""
@@ -121,6 +127,8 @@ class Device:
     def _seen(self, session: Session, menu: str) -> list[dict[str, str]]:
         if menu == "/system/resource":
             return [self.tables[menu][0] | {"uptime": f"{self.uptime}s"}]
+        if menu == "/system/scheduler":
+            return [row | {"run-count": str(self.runs(row))} for row in self.tables[menu]]
         if menu == "/system/script":
             return [
                 row | {"invalid": str(not routeros_console.readable(row["source"])).lower()}
@@ -130,6 +138,12 @@ class Device:
             return [{"name": self.second_identity}]
         return self.tables[menu]
 
+    def runs(self, row: dict[str, str]) -> int:
+        """How often a schedule has run: first one interval after it was added."""
+        interval = float(row.get("interval", "").removesuffix("s") or 0)
+        added = self.added.get(row["name"])
+        return int((self.clock.now - added) / interval) if self.schedules_run and interval and added else 0
+
     def _write(self, menu: str, verb: str, given: dict[str, str]) -> list[dict[str, str]]:
         flags = {"yes": "true", "no": "false"}
         values = {name: flags.get(value, value) for name, value in given.items() if name != ".id"}
@@ -137,6 +151,8 @@ class Device:
         ids = given[".id"].split(",") if ".id" in given else []
         rows = self.tables[menu]
         if verb == "add":
+            if menu == "/system/scheduler":
+                self.added[given["name"]] = self.clock.now
             rows.append({".id": f"*{0x100 + len(rows):X}", **values})
             return [{"ret": rows[-1][".id"]}]
         known = {row.get(".id") for row in rows}

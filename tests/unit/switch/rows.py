@@ -138,7 +138,9 @@ def asking(tables: Tables, asked: list[str] | None = None) -> Callable[[Sentence
         if path not in tables:
             raise SentenceError("no such command prefix")
         names = next(word for word in sentence if word.startswith("=.proplist=")).split("=")[2].split(",")
-        return [{name: row[name] for name in names if name in row} for row in tables[path]]
+        queries = dict(word[1:].split("=", 1) for word in sentence if word.startswith("?"))
+        rows = [row for row in tables[path] if queries.items() <= row.items()]
+        return [{name: row[name] for name in names if name in row} for row in rows]
 
     return ask
 

@@ -8,11 +8,11 @@ import pytest
 from pydantic import SecretStr
 
 from core.model.secrets import SecretRef
-from core.routeros.errors import CheckError
+from core.routeros.errors import CheckError, SentenceError
 from core.routeros.menus import SERVICE
 from core.routeros.reading import read_switch
 from switch.backup import KEPT, Keeper, dump, folder, load, names
-from tests.unit.switch.in_memory_switch import Device
+from tests.unit.switch.in_memory_switch import Device, Session
 from tests.unit.switch.rows import asking, factory
 
 
@@ -69,7 +69,7 @@ def test_what_is_no_backup_is_left_alone(device: Device, place: Path) -> None:
 def test_a_backup_that_fails_leaves_nothing_behind(device: Device, place: Path, command: str) -> None:
     line = device.line()
     device.main.trap = lambda words: words[0] == command
-    with pytest.raises(CheckError, match=r"no backup could be kept in .*: .*refused") as raised:
+    with pytest.raises(CheckError, match=r"^the switch gave no backup: .*refused$") as raised:
         keeper(place).keep(line, "run-1")
     assert "swordfish" not in str(raised.value)
     assert names(place) == []
@@ -158,3 +158,30 @@ def test_a_backup_holds_no_secret(device: Device, place: Path) -> None:
     kept = keeper(place).keep(device.line(), "run-1")
     for rows in json.loads((kept / "rows.json").read_text())["tables"].values():
         assert not [name for row in rows for name in row if name.endswith("password")]
+
+
+def test_the_flash_that_is_full_is_the_switchs(device: Device, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    line, answer = device.line(), device.answer
+
+    def full(session: Session, words: tuple[str, ...]) -> list[dict[str, str]]:
+        if words[0] == "/export":
+            raise SentenceError("failure: not enough space on the flash")
+        return answer(session, words)
+
+    monkeypatch.setattr(device, "answer", full)
+    with pytest.raises(CheckError) as raised:
+        keeper(place).keep(line, "run-1")
+    assert str(raised.value) == (
+        "the switch gave no backup: failure: not enough space on the flash; its own flash is full, remove files there "
+        "(/file/print)"
+    )
+    assert str(place) not in str(raised.value)
+
+
+def test_a_disk_that_is_full_is_this_machines(device: Device, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_path: Path, _data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("switch.backup._write", full)
+    with pytest.raises(CheckError, match=f"^no backup could be kept in {place}: .*No space left on device"):
+        keeper(place).keep(device.line(), "run-1")

@@ -18,7 +18,7 @@ from tests.unit.switch.in_memory_switch import Clock, Device
 from tests.unit.switch.racks import EVERY_KEY, MakeRack
 from tests.unit.switch.rows import Tables, asking, meaning
 
-NAME = f"{PREFIX}test"
+NAME = f"{PREFIX}20260101T000000-0001"
 OLD = "looked again: the switch is as it was before the run"
 BUT_A_USER = (
     "looked again: nothing of this run is left on the switch, which is not wholly as before: a user it removed comes"
@@ -334,7 +334,7 @@ def test_a_secret_that_cannot_be_had_stops_the_run_before_its_first_step(
 
 
 def test_what_an_earlier_run_left_armed_is_disarmed_first(rack: MakeRack, device: Device) -> None:
-    old = f"{PREFIX}earlier"
+    old = f"{PREFIX}20260101T000000-0002"
     device.tables["/system/script"].append({".id": "*7", "name": old, "source": "/x add"})
     device.tables["/system/scheduler"].append({".id": "*7", "name": old, "on-event": ""})
     ended = run(prepared(rack, device, dict(EVERY_KEY)), device)

@@ -61,7 +61,7 @@ class Bench:
     def todo(self, **options: object) -> Transaction:
         goal = DeclaredTarget(*self.rack())
         before = goal.read(asking(self.device.tables))
-        return Transaction("sparkrack-undo-x", goal, before, goal.plan(before), **options)  # type: ignore[arg-type]
+        return Transaction("sparkrack-undo-20260101T000000-0001", goal, before, goal.plan(before), **options)  # type: ignore[arg-type]
 
     def run(self, refused: Callable[[], object] = lambda: None, **options: object) -> TransactionOutcome:
         """A run whose last write is refused; `refused` is done then."""

@@ -75,7 +75,7 @@ def sent(rack: MakeRack, device: Device, keys: dict[str, Any], folder: Path) -> 
     def keep(line: SwitchConnection) -> None:
         keeper(folder).keep(line, "x")
 
-    transaction = Transaction("sparkrack-undo-x", goal, before, todo, keep=keep)
+    transaction = Transaction("sparkrack-undo-20260101T000000-0001", goal, before, todo, keep=keep)
     ended = execute(transaction, line)
     assert ended.done, ended.text
     return [*device.heard, transaction.rollback_timer.fire, ("/safe-mode/unroll",)]

@@ -76,7 +76,7 @@ def test_a_bridge_that_is_not_there_is_made_once(rack: MakeRack) -> None:
 def test_a_rollback_timer_is_never_purged(rack: MakeRack, path: str) -> None:
     """The plan is made anew in the middle of the run that armed it."""
     tables = factory()
-    tables[path] += [{".id": "*1", "name": "sparkrack-undo-1"}, {".id": "*2", "name": "mine"}]
+    tables[path] += [{".id": "*1", "name": "sparkrack-undo-20260101T000000-0001"}, {".id": "*2", "name": "mine"}]
     changes = planned(rack, tables, purge=["scripts"]).changes
     assert [change.row for change in changes if change.removes] == ["mine"]
 

@@ -8,7 +8,7 @@ from core.routeros.versions import release
 from switch.plan import plan
 from switch.preconditions import blockers
 from tests.unit.switch.racks import MakeRack
-from tests.unit.switch.rows import factory, reading
+from tests.unit.switch.rows import Tables, factory, reading
 
 
 def test_the_declared_switch_is_let_through(rack: MakeRack) -> None:
@@ -168,3 +168,38 @@ def test_a_device_that_prints_no_mode_is_unknown(rack: MakeRack, rows: list[dict
 
 def test_a_device_may_print_no_more_than_its_mode(rack: MakeRack) -> None:
     assert plan(*rack(), reading(factory() | {"/system/device-mode": [{"mode": "advanced"}]})).changes
+
+
+@pytest.mark.parametrize("name", ["spark,1", "spark;1", "!spark1", "*1F"])
+def test_a_leg_whose_name_no_list_can_hold_is_refused_in_the_plan(rack: MakeRack, name: str) -> None:
+    tables = factory()
+    _rename(tables, "qsfp56-dd-1-3", name)
+    with pytest.raises(RefusedError) as refused:
+        plan(*rack(vlans=[1100, 1101]), reading(tables))
+    assert str(refused.value) == (
+        f"qsfp56-dd-1-3 is named {name!r} on the switch, and the ports of a VLAN are a list, which cannot hold that "
+        "name: rename it (/interface/ethernet/set [find default-name=qsfp56-dd-1-3] name=qsfp56-dd-1-3)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("port", "name", "keys"),
+    [
+        ("qsfp56-dd-1-3", 'spark one "$x" *1F!', {"vlans": [1100, 1101]}),
+        ("qsfp56-dd-1-3", "spark,1", {}),
+        ("sfp56-1", "spark,1", {"vlans": [1100, 1101]}),
+    ],
+    ids=["a list can hold it", "no list is written", "it is in no list"],
+)
+def test_any_other_name_of_a_leg_is_written(rack: MakeRack, port: str, name: str, keys: dict[str, object]) -> None:
+    tables = factory()
+    _rename(tables, port, name)
+    assert plan(*rack(**keys), reading(tables)).changes
+
+
+def _rename(tables: Tables, port: str, name: str) -> None:
+    qos = "/interface/ethernet/switch/qos/port"
+    for path, field in (("/interface/ethernet", "name"), ("/interface/bridge/port", "interface"), (qos, "name")):
+        for row in tables[path]:
+            if row[field] == port:
+                row[field] = name

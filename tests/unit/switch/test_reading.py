@@ -131,7 +131,7 @@ def test_a_row_more_or_less_is_not_the_same() -> None:
 
 def test_a_rollback_timer_is_not_a_difference_but_any_other_schedule_is() -> None:
     tables = factory()
-    tables["/system/scheduler"].append({".id": "*1", "name": "sparkrack-undo-x", "next-run": "soon"})
+    tables["/system/scheduler"].append({".id": "*1", "name": "sparkrack-undo-20260101T000000-0001", "next-run": "soon"})
     assert reading(tables).same(reading(factory()), [SCHEDULER])
     tables["/system/scheduler"].append({".id": "*2", "name": "mine"})
     assert not reading(tables).same(reading(factory()), [SCHEDULER])

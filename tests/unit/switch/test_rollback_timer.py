@@ -8,14 +8,14 @@ import pytest
 
 from core.routeros.menus import OLDEST
 from core.routeros.rollback_disarm import armed_timer_names, disarm, disarm_others
-from core.routeros.rollback_timer import PREFIX, RollbackTimer
+from core.routeros.rollback_timer import PREFIX, RollbackTimer, armed_timers
 from switch.plan import plan
 from tests.unit.switch import routeros_console as console
 from tests.unit.switch.in_memory_switch import Device
 from tests.unit.switch.racks import EVERY_KEY, MakeRack
 from tests.unit.switch.rows import carry_out, meaning, reading
 
-NAME = f"{PREFIX}test"
+NAME = f"{PREFIX}20260101T000000-0001"
 
 
 @pytest.fixture
@@ -93,10 +93,10 @@ def both(device: Device, *names: str) -> None:
 
 
 def test_one_run_is_disarmed_and_no_other(device: Device) -> None:
-    both(device, NAME, f"{NAME}-2", "mine")
+    both(device, NAME, f"{PREFIX}20260101T000000-0003", "mine")
     line = device.line()
     disarm(line, NAME)
-    assert device.armed == [f"{NAME}-2", "mine"] * 2
+    assert device.armed == [f"{PREFIX}20260101T000000-0003", "mine"] * 2
     schedules = [words[0] for words in device.heard if words[0].endswith("/remove")]
     assert schedules == ["/system/scheduler/remove", "/system/script/remove"], "the schedule first"
     disarm(line, NAME)  # gone already
@@ -104,10 +104,34 @@ def test_one_run_is_disarmed_and_no_other(device: Device) -> None:
 
 def test_what_earlier_runs_left_is_found_and_said(device: Device) -> None:
     both(device, NAME, "mine")
-    device.tables["/system/script"].append({".id": "*9", "name": f"{PREFIX}half", "source": ""})
+    device.tables["/system/script"].append({".id": "*9", "name": f"{PREFIX}20260101T000000-0002", "source": ""})
     line = device.line()
-    assert armed_timer_names(line) == (NAME, f"{PREFIX}half")
+    assert armed_timer_names(line) == (NAME, f"{PREFIX}20260101T000000-0002")
     disarm_others(line)
     assert armed_timer_names(line) == ()
     assert device.armed == ["mine", "mine"]
-    assert [text.split(" left ")[1].split(" on ")[0] for text in device.reported] == [NAME, f"{PREFIX}half"]
+    assert [text.split(" left ")[1].split(" on ")[0] for text in device.reported] == [
+        NAME,
+        f"{PREFIX}20260101T000000-0002",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("sparkrack-undo-20261119T101112-0a1b", True),
+        ("sparkrack-undo-20261119T101112-0a1b-restore", True),
+        ("sparkrack-undo-accept-0a1b2c3d", True),
+        ("sparkrack-undo-notes", False),
+        ("sparkrack-undo-20261119T101112-0a1b-mine", False),
+        ("my-sparkrack-undo-20261119T101112-0a1b", False),
+        ("sparkrack-undo-", False),
+    ],
+)
+def test_only_what_a_run_names_is_a_rollback_timer(device: Device, name: str, ours: bool) -> None:
+    both(device, name)
+    line = device.line()
+    free = {"/safe-mode": [{"enabled": "false"}]}
+    assert armed_timer_names(line) == armed_timers(reading(device.tables | free)) == ((name,) if ours else ())
+    disarm_others(line)
+    assert device.armed == ([] if ours else [name, name])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from core.routeros.rollback_timer import LOOK_SECONDS
 from switch.executor import TransactionOutcome, execute
 from switch.target_state import DeclaredTarget
 from switch.transaction import MARGIN_SECONDS, Check, Say, Step, Transaction
@@ -20,7 +21,7 @@ OTHER = {"enabled": "true", "current": "false", "user": "eve"}
 def prepared(rack: MakeRack, device: Device, **options: Any) -> Transaction:
     goal = DeclaredTarget(*rack())
     before = goal.read(asking(device.tables))
-    return Transaction("sparkrack-undo-x", goal, before, goal.plan(before), **options)
+    return Transaction("sparkrack-undo-20260101T000000-0001", goal, before, goal.plan(before), **options)
 
 
 def run(todo: Transaction, device: Device, before: Callable[[Step], None] = lambda _step: None) -> TransactionOutcome:
@@ -97,7 +98,7 @@ def test_another_switch_behind_the_address_ends_it(rack: MakeRack, device: Devic
 def test_a_fuse_that_has_nearly_burnt_down_ends_it(rack: MakeRack, device: Device, clock: Clock) -> None:
     todo = prepared(rack, device, fuse=100)
     ended = run(todo, device, at("logging in again", lambda: clock.sleep(80)))
-    assert "stopped at: looking whether there is time left: the rollback timer on the switch acts in 20 s" in ended.text
+    assert "stopped at: looking whether there is time left: the rollback timer on the switch acts in 19 s" in ended.text
     assert "/safe-mode/release" not in device.commands
     assert ended.text.splitlines()[-1] == "looked again: the switch is as it was before the run"
 
@@ -146,10 +147,79 @@ def test_a_large_plan_is_released_in_portions_under_one_rollback_timer(rack: Mak
 def test_no_step_shows_a_secret(rack: MakeRack, device: Device) -> None:
     goal = DeclaredTarget(*rack(**EVERY_KEY))
     before = goal.read(asking(device.tables))
-    todo = Transaction("sparkrack-undo-x", goal, before, goal.plan(before))
+    todo = Transaction("sparkrack-undo-20260101T000000-0001", goal, before, goal.plan(before))
     secrets = [step.secrets for step in todo.steps() if isinstance(step, Say) and step.secrets]
     assert [[name for name, _ in pairs] for pairs in secrets] == [
         ["authentication-password", "encryption-password"],
         ["password"],
     ]
     assert all(isinstance(step, Say | Check) and step.title for step in todo.steps())
+
+
+def test_safe_mode_is_taken_only_after_the_timer_has_run(rack: MakeRack, device: Device, clock: Clock) -> None:
+    begin = clock.now
+    counts: list[int] = []
+    taken = at("taking safe mode", lambda: counts.extend(map(device.runs, device.tables["/system/scheduler"])))
+    assert run(prepared(rack, device), device, taken).done
+    assert counts == [1]
+    (armed,) = device.added.values()
+    assert armed - begin < LOOK_SECONDS, "the wait is that for one run of the schedule"
+
+
+@pytest.mark.parametrize("version", ["7.24.4 (stable)", "7.24 (stable)"])
+def test_a_timer_that_never_runs_ends_it_before_the_first_write(rack: MakeRack, device: Device, version: str) -> None:
+    device.schedules_run = False
+    device.tables["/system/resource"][0]["version"] = version
+    ended = run(prepared(rack, device), device)
+    first, last = ended.text.splitlines()
+    assert first.startswith("stopped at: waiting until the rollback timer has run: the schedule of the rollback timer")
+    assert f"within 10 s on this device with RouterOS {version.split()[0]}, so nothing would undo" in first
+    assert "sparkrack switch upgrade --packages FOLDER" in first
+    assert last == "looked again: the switch is as it was before the run"
+    assert "/safe-mode/take" not in device.commands
+    assert [command for command in device.commands if command.endswith("/set")] == []
+    assert device.armed == []
+
+
+def test_without_a_second_session_nothing_is_written(rack: MakeRack, device: Device) -> None:
+    device.most_sessions = 1
+    ended = run(prepared(rack, device), device)
+    assert ended.text.startswith("stopped at: logging in a second time: no second session (")
+    assert "max-sessions of the service in /ip/service" in ended.text
+    assert [command for command in device.commands if not command.endswith("/print")] == []
+
+
+def test_a_safe_mode_that_overflowed_names_who_wrote(rack: MakeRack, device: Device) -> None:
+    """RouterOS ends it without a word when another administrator's writes fill its history."""
+
+    def overflow() -> None:
+        device.holder = None
+        device.tables["/system/history"] = [{"by": "eve"}] * 95 + [{"by": "sparkrack"}] * 5
+
+    ended = run(prepared(rack, device), device, at("reading everything back", overflow))
+    first, last = ended.text.splitlines()
+    assert "not ours any more (held by no session): RouterOS ends it, and undoes nothing, when more than 100" in first
+    assert "another administrator writes at the same time (history: 95 of eve, 5 of sparkrack)" in first
+    assert first.endswith("; safe mode has ended by itself, so what was written under it is not reverted by it")
+    assert last == (
+        "looked again: the switch is as declared, although this run did not release safe mode: it ended by itself, and "
+        "undid nothing"
+    )
+    assert not ended.done
+    assert device.armed == []
+
+
+def test_a_switch_that_restarted_under_safe_mode_and_kept_what_was_written(
+    rack: MakeRack, device: Device, clock: Clock
+) -> None:
+    def restart() -> None:
+        device.holder = None
+        device.main.close()
+        device.started = clock.now - 3
+
+    ended = run(prepared(rack, device), device, at("reading everything back", restart))
+    assert not ended.done
+    assert ended.text.splitlines()[-1] == (
+        "looked again: the switch is as declared, although safe mode was not released: the switch has restarted "
+        "meanwhile, and kept what was written"
+    )

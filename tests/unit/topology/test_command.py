@@ -35,6 +35,7 @@ class Network:
         self.closed: list[str] = []
         self.rc = 0
         self.late = 0
+        self.rounds: dict[str, int] = {}
 
     def shell(self, node: str, config: Path, seconds: float) -> Any:
         assert seconds < 60
@@ -64,9 +65,10 @@ class Network:
         if sentence[0] == "/interface/ethernet/monitor":
             return [{"name": f"my-{leg}", **row} for leg, row in reported.monitor.items()]
         assert sentence[0] == "/interface/bridge/host/print"
-        self.late -= 1
-        heard = reported.heard.items() if self.late < 0 else []
-        return [{"mac-address": mac.upper(), "on-interface": f"my-{leg}"} for mac, leg in heard]
+        (wanted,) = (word.removeprefix("?mac-address=") for word in sentence if word.startswith("?"))
+        times = self.rounds[wanted] = self.rounds.get(wanted, 0) + 1
+        heard = reported.heard.items() if times > self.late else []
+        return [{"mac-address": wanted, "on-interface": f"my-{leg}"} for mac, leg in heard if mac.upper() == wanted]
 
 
 Start = Callable[..., Network]
