@@ -119,8 +119,8 @@ CageName = Annotated[StrictStr, AfterValidator(_cage)]
 class CageSpec(Section):
     """The breakout of a cage of the switch, whether its cables are copper or optic, and the speed and FEC of its legs.
 
-    `speed` is forced, or negotiated with the other end of each cable. Without `fec`, forced legs have the FEC that their
-    speed needs on that medium, and negotiated ones `auto`.
+    `speed` is forced, or negotiated with the other end of each cable. Without `fec`, forced legs have the FEC that
+    their speed needs on that medium, and negotiated ones `auto`.
     """
 
     name: CageName

@@ -347,3 +347,54 @@ def test_a_cage_that_negotiates_is_as_declared_and_is_not_forced(rack: MakeRack)
     assert batch.title == "cage qsfp56-dd-1, 2x200G copper -> auto-negotiated"
     carry_out(tables, batch.changes)
     assert planned(rack, tables, **switch).batches == ()
+
+
+def bonded(tables: Tables, *slaves: str, bridge: str | None = "bridge") -> None:
+    """Make a bond of some interfaces; `bridge`: the one that it is a port of."""
+    tables["/interface/bonding"].append({".id": "*B0", "name": "isl", "slaves": ",".join(slaves), "disabled": "false"})
+    tables[PORT] = [port for port in tables[PORT] if port["interface"] not in slaves]
+    if bridge:
+        member = {"bridge": bridge, "disabled": "false", "hw": "true", "hw-offload": "true", "dynamic": "false"}
+        tables[PORT].append({".id": "*B1", "interface": "isl", **member})
+
+
+def test_slaves_are_ports_of_the_bridge_through_their_bond(rack: MakeRack) -> None:
+    tables = declared(rack)
+    bonded(tables, "qsfp56-dd-2-1", "qsfp56-dd-2-3")
+    assert planned(rack, tables).batches == ()
+    assert planned(rack, tables).faults == ()
+
+
+def test_a_bond_outside_of_the_bridge_is_added_and_its_slaves_are_not(rack: MakeRack) -> None:
+    tables = declared(rack)
+    bonded(tables, "qsfp56-dd-2-1", "qsfp56-dd-2-3", bridge=None)
+    (batch,) = planned(rack, tables).batches
+    assert [change.row for change in batch.changes] == ["isl"]
+
+
+def test_a_vlan_is_tagged_on_the_bond_and_not_on_its_slaves(rack: MakeRack) -> None:
+    tables = declared(rack, vlans=[1100, 1101])
+    bonded(tables, "qsfp56-dd-2-1", "qsfp56-dd-2-3")
+    changes = planned(rack, tables, vlans=[1100, 1101]).changes
+    tagged = {str(dict(change.values)["tagged"]) for change in changes}
+    assert len(tagged) == 1
+    assert "isl" in tagged.pop().split(",")
+    assert not any("qsfp56-dd-2-1" in str(dict(change.values)["tagged"]).split(",") for change in changes)
+
+
+@pytest.mark.parametrize("purged", [[], ["bridge-ports"]])
+def test_a_bond_in_the_bridge_is_not_purged(rack: MakeRack, purged: list[str]) -> None:
+    tables = declared(rack)
+    bonded(tables, "sfp56-1", "sfp56-2")
+    assert planned(rack, tables, purge=purged).batches == ()
+
+
+@pytest.mark.parametrize(
+    ("table", "field"), [("/interface/bridge", "mlag-peer-port"), ("/interface/bonding", "mlag-id")]
+)
+def test_a_switch_with_mlag_is_refused(rack: MakeRack, table: str, field: str) -> None:
+    tables = declared(rack)
+    bonded(tables, "sfp56-1", "sfp56-2")
+    tables[table][0][field] = "isl"
+    with pytest.raises(RefusedError, match="MLAG"):
+        planned(rack, tables)
