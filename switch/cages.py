@@ -131,8 +131,8 @@ def with_effect(
 
     Frames of a leg pass its master only, so the sizes of other lanes have no effect. One exception is inferred: the
     l2mtu of a bridge is the smallest of its enabled ports (general RouterOS behaviour), and companions are ports by
-    default. Neither has it an effect that an unused lane is disabled which negotiates. A restart of a cage, or the bounce
-    of all ports that a change of any l2mtu is, takes the rest along.
+    default. Disabling an unused lane that negotiates has no effect either. A restart of a cage, or the bounce of all
+    ports that a change of any l2mtu causes, takes the rest along.
     """
     legs = {name for cage in lanes for name in masters_of(switch, cage)}
     ports = {

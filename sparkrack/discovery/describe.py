@@ -174,6 +174,8 @@ def _boxes(sheet: RackDraft, found: FoundRack, *, live: bool) -> None:
                 if key in entry:
                     sheet.note((*place, key), note)
             sheet.add_gap(keys.unrepresentable if live else ())
+            for gap in keys.missing if live else ():
+                sheet.add_missing(gap.place, gap.why)
             if registry.find(entry["model"]) is None:
                 reported = printable_line(entry["model"]) or "no model"
                 sheet.add_missing((*place, "model"), f"the board reports {reported}; known are {registry.choices()}")

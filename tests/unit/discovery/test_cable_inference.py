@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from core.model import Half
 from sparkrack.discovery.describe import describe
+from sparkrack.discovery.draft import RackDraft
 from sparkrack.discovery.switch_facts import Neighbour, SwitchFacts
 from tests.unit.discovery.worlds import World, mac, world
 from tests.unit.model.racks import DIRECT, SWITCH, loaded
@@ -93,17 +95,37 @@ def test_a_pair_without_addresses_is_reported_by_its_neighbours() -> None:
     assert found.adopted().cabling == rack.cabling
 
 
-def test_a_cage_that_negotiates_is_reported_and_its_split_is_what_came_up(found: World) -> None:
+def negotiating(found: World, rates: Mapping[str, str]) -> RackDraft:
+    """The draft where cage qsfp56-dd-1 negotiates and its legs came up at `rates`."""
     tables = found.tables["crs812"]
     for lane in range(1, 9):
         port = row(tables, f"qsfp56-dd-1-{lane}")
         port["auto-negotiation"] = "true"
-    heard = found.found()
-    (box,) = heard.boxes.values()
-    facts = SwitchFacts("crs812", reading(tables), found.hosts["crs812"], (), {"qsfp56-dd-1-1": {"rate": "400Gbps"}})
-    sheet = describe(replace(heard, boxes={"crs812": replace(box, facts=facts)}), live=True)
-    assert sheet.data["switches"]["crs812"]["cages"]["qsfp56-dd-1"]["split"] == "1x400G"
+    monitor = {name: {"rate": rate} for name, rate in rates.items()}
+    found.seen["crs812"] = SwitchFacts("crs812", reading(tables), found.hosts["crs812"], (), monitor)
+    return found.sheet()
+
+
+def test_a_cage_that_negotiates_has_the_split_of_what_came_up_and_is_not_forced(found: World) -> None:
+    sheet = negotiating(found, {"qsfp56-dd-1-1": "100Gbps", "qsfp56-dd-1-3": "100Gbps"})
+    assert sheet.data["switches"]["crs812"]["cages"]["qsfp56-dd-1"] == {
+        "split": "4x100G",
+        "speed": "negotiated",
+        "fec": "fec91",
+    }
+    assert sheet.missing == []
+
+
+@pytest.mark.parametrize(
+    "rates", [{}, {"qsfp56-dd-1-1": "400Gbps"}, {"qsfp56-dd-1-1": "100Gbps", "qsfp56-dd-1-3": "50Gbps"}]
+)
+def test_a_cage_that_negotiates_without_a_split_that_fits_is_a_gap_and_no_default(
+    found: World, rates: dict[str, str]
+) -> None:
+    sheet = negotiating(found, rates)
+    assert "qsfp56-dd-1" not in sheet.data["switches"]["crs812"]["cages"]
     assert "switches.crs812.cages: qsfp56-dd-1 negotiates its speed" in "\n".join(map(str, sheet.unrepresentable))
+    assert sheet.data["switches"]["crs812"]["l2mtu"] == 9500, "the nodes' legs are known, whatever their split is"
 
 
 @pytest.mark.parametrize(
