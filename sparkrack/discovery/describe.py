@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -14,7 +14,7 @@ from core.model import Cable, Cabling, Port
 from core.model.errors import printable_line
 from sparkrack.discovery import fabric_section, node_sections
 from sparkrack.discovery import switch_facts as switches
-from sparkrack.discovery.cable_inference import Cables, heard_by_neighbours, infer
+from sparkrack.discovery.cable_inference import Cables, heard_by_neighbours, infer, without_uplinks
 from sparkrack.discovery.draft import Gap, RackDraft
 from sparkrack.discovery.engine_containers import engine_gaps, suggestions
 from sparkrack.discovery.node_facts import NodeFacts
@@ -67,7 +67,11 @@ def describe(found: FoundRack, *, live: bool) -> RackDraft:
     """The file. `live`: with every value that the machines have now; else only what makes this rack this one."""
     sheet = RackDraft({"rack": found.name, "access": dict(found.access)})
     facts = {name: machine.facts for name, machine in found.nodes.items() if machine.facts}
-    seen = [box.facts for box in found.boxes.values() if box.facts]
+    seen = without_uplinks(facts.values(), (box.facts for box in found.boxes.values() if box.facts))
+    linked = {one.name: one for one in seen}
+    found = replace(
+        found, boxes={name: replace(box, facts=linked.get(name, box.facts)) for name, box in found.boxes.items()}
+    )
     cables = infer(facts.values(), seen, switched=bool(found.boxes))
     if not found.boxes:
         cables = Cables({**cables.found, **heard_by_neighbours(facts.values(), cables)}, cables.unclear)

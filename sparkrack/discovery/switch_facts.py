@@ -52,6 +52,7 @@ from switch.desired.menu_rows import DeviceContext, bonds_of
 from switch.desired.system import LOG_NAME, TOPICS
 from switch.differences import describe_differences
 
+_BETWEEN = "and a cable between two switches cannot be declared (docs/decisions/0027-one-switch.md)"
 POLICIES: tuple[Policy, ...] = ("none", "pause", "ecn", "roce")
 """The policies that a run writes; the one that would change nothing is the one that is there."""
 SHOWN = 4
@@ -78,6 +79,12 @@ class SwitchFacts:
     neighbours: tuple[Neighbour, ...] = ()
     monitor: Mapping[str, Row] = field(default_factory=dict)
     uplinks: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """The name that it has itself, by which its neighbours know it; "" for none."""
+        rows = self.reading.tables.get(IDENTITY.path, ())
+        return rows[0].get("name", "") if rows else ""
 
 
 @dataclass(frozen=True)
@@ -181,11 +188,12 @@ class _Maker:
         for bond in dict.fromkeys(self.bonds.values()):
             slaves = [name for name, one in self.bonds.items() if one == bond]
             factory = [name for name, row in self.reading.ethernet.items() if row["name"] in slaves]
-            others = f"; nodes were heard behind it: {len(self._behind(bond))}" if self._behind(bond) else ""
+            other = self.facts.uplinks.get(bond)
+            leads = f"; it leads to {truncate(other)}, {_BETWEEN}" if other else ""
             self.add_gap(
                 "cages",
                 f"{' and '.join(map(truncate, factory or slaves))} are slaves of the bond {truncate(bond)}, and "
-                f"rack.yaml has no bonds: their cages are left alone{others}",
+                f"rack.yaml has no bonds: their cages are left alone{leads}",
             )
         for row in self.rows(BRIDGE):
             name, peer = truncate(row.get("name", "")), row.get("mlag-peer-port", "none")
@@ -207,9 +215,6 @@ class _Maker:
                     "second switch (MLAG), and a run refuses to write to this one",
                 )
 
-    def _behind(self, bond: str) -> list[str]:
-        return [mac for mac, place in self.facts.hosts.items() if place == bond]
-
     def _leads_away(self, cage: FoundCage) -> bool:
         """Whether a leg of a cage is the cable to another switch; that is a gap."""
         ends = {row["default-name"]: self.facts.uplinks.get(row["default-name"]) for row in cage.legs}
@@ -217,8 +222,7 @@ class _Maker:
         for name, other in there.items():
             self.add_gap(
                 "cages",
-                f"{name} leads to {truncate(other)}: a cable between two switches cannot be declared, so {cage.name} "
-                "is left alone (docs/decisions/0027-one-switch.md)",
+                f"{name} leads to {truncate(other)}, {_BETWEEN}; {cage.name} is left alone",
             )
         return bool(there)
 
