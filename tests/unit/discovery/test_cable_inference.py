@@ -14,7 +14,8 @@ from sparkrack.discovery.draft import RackDraft
 from sparkrack.discovery.switch_facts import Neighbour, SwitchFacts
 from sparkrack.discovery.yaml_writer import text
 from tests.unit.discovery.worlds import World, answers, mac, world
-from tests.unit.model.racks import ACCESS, DIRECT, SUBNETS, SWITCH, loaded, node, switch
+from tests.unit.model.racks import ACCESS, DIRECT, SUBNETS, SWITCH, loaded, switch
+from tests.unit.model.racks import node as node_line
 from tests.unit.switch.rows import factory, reading, row
 
 FIRST = [Half("spark1", 1, index) for index in (0, 1)]
@@ -187,7 +188,7 @@ def two_switches(own: Mapping[str, tuple[str, ...]], *, behind: str = LINK, neig
     cable is on. neighbours: the switches know each other by a discovery protocol."""
     names = [name for mine in own.values() for name in mine]
     places = ("qsfp56-dd-1-1", "qsfp56-dd-1-5", "qsfp56-dd-2-1", "qsfp56-dd-2-5", "qsfp56-1-1", "qsfp56-2-1")
-    nodes = "".join(node(name, number, {1: f"sw/{places[number]}"}) for number, name in enumerate(names))
+    nodes = "".join(node_line(name, number, {1: f"sw/{places[number]}"}) for number, name in enumerate(names))
     one = answers(loaded(f"rack: six\n{ACCESS}nodes:\n{nodes}switches:\n{switch('sw', 0, CAGES)}{SUBNETS}"))
     boxes = {}
     for number, (box, mine) in enumerate(own.items()):
