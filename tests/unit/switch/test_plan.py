@@ -10,6 +10,7 @@ from core.routeros.errors import RefusedError, UnreadableError
 from core.routeros.menus import COMMUNITY, Sentence
 from core.routeros.sentences import writes
 from switch.cages import describe
+from switch.differences import DifferenceKind, switch_differences
 from switch.plan import plan
 from tests.unit.switch.racks import EVERY_KEY, UNCABLED, MakeRack, make_rack
 from tests.unit.switch.rows import LANES, QOS, Tables, carry_out, factory, reading, row
@@ -398,3 +399,22 @@ def test_a_switch_with_mlag_is_refused(rack: MakeRack, table: str, field: str) -
     tables[table][0][field] = "isl"
     with pytest.raises(RefusedError, match="MLAG"):
         planned(rack, tables)
+
+
+@pytest.mark.parametrize(
+    ("forced", "line"),
+    [
+        ((1, 5), "cage qsfp56-dd-1 is 2x200G copper, wanted auto-negotiated"),
+        ((1,), "leg crs812/qsfp56-dd-1-1: it is forced to 200G-baseCR4, wanted negotiated"),
+    ],
+)
+def test_legs_that_are_forced_against_the_declaration_are_named(
+    rack: MakeRack, forced: tuple[int, ...], line: str
+) -> None:
+    cages = {"qsfp56-dd-1": {"split": "2x200G", "speed": "negotiated"}}
+    made, switch = rack({"spark1": "crs812/qsfp56-dd-1-1"}, cages=cages, mtu=1500, l2mtu=1584, identity=None)
+    tables = factory()
+    for lane in forced:
+        row(tables, f"qsfp56-dd-1-{lane}").update({"auto-negotiation": "false", "speed": "200G-baseCR4"})
+    found = switch_differences(switch, reading(tables), plan(made, switch, reading(tables)))
+    assert [one.text for one in found if one.sort is DifferenceKind.DIFFERS] == [line]
