@@ -171,7 +171,7 @@ def _boxes(sheet: RackDraft, found: FoundRack, *, live: bool) -> None:
             entry["model"] = box.model.board
             entry["cages"] = {}
         else:
-            keys = switches.keys(box.facts)
+            keys = switches.keys(box.facts, live=live)
             kept = keys.data if live else {key: keys.data[key] for key in _OF_THE_UNIT if key in keys.data}
             entry |= kept
             for key, note in keys.notes.items():

@@ -113,15 +113,16 @@ def factory_names(reading: SwitchReading) -> dict[str, str]:
     return {row["name"]: name for name, row in reading.ethernet.items()}
 
 
-def keys(facts: SwitchFacts) -> Keys:
-    """Return the keys of a switch except those of its endpoint."""
-    maker = _Maker(facts)
+def keys(facts: SwitchFacts, *, live: bool = True) -> Keys:
+    """Return the keys of a switch except those of its endpoint. `live`: with the values that its legs have now; else
+    every cage that has a split is for the file, which declares other values, and its legs are forced."""
+    maker = _Maker(facts, live=live)
     return Keys(dict(maker.all()), maker.notes, tuple(maker.unrepresentable), tuple(maker.missing))
 
 
 class _Maker:
-    def __init__(self, facts: SwitchFacts) -> None:
-        self.facts, self.reading = facts, facts.reading
+    def __init__(self, facts: SwitchFacts, *, live: bool) -> None:
+        self.facts, self.reading, self.live = facts, facts.reading, live
         self.notes: dict[str, str] = {}
         self.unrepresentable: list[Gap] = []
         self.missing: list[Gap] = []
@@ -167,7 +168,7 @@ class _Maker:
         legs = [row for name, row in self.reading.ethernet.items() if name in self.heard and cage_of(name)]
         legs = [row for row in legs if row["name"] not in self.bonds] or [row for cage in found for row in cage.legs]
         shared = _SharedKeys(self.reading, self.bonds, legs)
-        cages = [cage for cage in found if self._agrees(cage, shared)]
+        cages = [cage for cage in found if not self.live or self._agrees(cage, shared)]
         yield "cages", {cage.name: dict(cage.keys) for cage in cages}
         every = [row for cage in cages for row in cage.legs]
         for key in ("mtu", "l2mtu") if legs else ():
@@ -283,7 +284,8 @@ class _Maker:
             return
         split = (exact or fits)[0]
         legs = tuple(rows[lane - 1] for lane in split.first_lanes)
-        keys = {"split": split.name, "speed": "negotiated", **self._fec(cage, split, "auto", legs)}
+        kept = {"speed": "negotiated", **self._fec(cage, split, "auto", legs)} if self.live else {}
+        keys = {"split": split.name, **kept}
         yield FoundCage(cage, keys, f"{split.name}, {NEGOTIATED}", legs)
 
     def _agrees(self, cage: FoundCage, shared: _SharedKeys) -> bool:

@@ -118,6 +118,11 @@ def test_a_cage_that_negotiates_has_the_split_of_what_came_up_and_is_not_forced(
     assert sheet.missing == []
 
 
+def test_init_declares_a_cage_that_negotiates_as_forced(found: World) -> None:
+    negotiating(found, {"qsfp56-dd-1-1": "100Gbps", "qsfp56-dd-1-3": "100Gbps"})
+    assert found.sheet(live=False).data["switches"]["crs812"]["cages"]["qsfp56-dd-1"] == {"split": "4x100G"}
+
+
 @pytest.mark.parametrize(
     "rates", [{}, {"qsfp56-dd-1-1": "400Gbps"}, {"qsfp56-dd-1-1": "100Gbps", "qsfp56-dd-1-3": "50Gbps"}]
 )

@@ -71,6 +71,13 @@ def test_a_cage_without_nodes_that_differs_is_left_alone(found: World) -> None:
     assert found.residue() == ()
 
 
+def test_init_declares_every_cage_with_a_split_since_the_file_has_other_values(found: World) -> None:
+    for name in SECOND:
+        row(tables_of(found), name).update({"l2mtu": "9216"})
+    sheet = found.sheet(live=False)
+    assert list(switch(sheet)["cages"]) == ["qsfp56-dd-1", "qsfp56-dd-2"]  # type: ignore[call-overload]
+
+
 def test_legs_with_nodes_that_differ_are_named_one_by_one(found: World) -> None:
     row(tables_of(found), "qsfp56-dd-1-3")["l2mtu"] = "9216"
     sheet = found.sheet()
