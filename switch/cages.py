@@ -124,6 +124,7 @@ def wanted_lanes(switch: Switch, cage: str) -> tuple[DesiredRow, ...]:
     )
 
 
+# claim: switch.lanes.companion-sizes
 def with_effect(
     switch: Switch, reading: SwitchReading, lanes: Mapping[str, tuple[RowChange, ...]]
 ) -> dict[str, tuple[RowChange, ...]]:

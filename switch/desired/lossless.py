@@ -50,6 +50,7 @@ def policy_parts(policy: Policy, legs: Mapping[str, int], seen: DeviceContext) -
     yield ChangeGroup("traffic classes of the legs", (_ports(policy, legs, seen),), _applies)
 
 
+# claim: switch.qos.ecn-only
 def _classes(seen: DeviceContext, *, lossless: bool) -> Iterator[MenuDesired]:
     """The class of RDMA, which marks congestion, and that of notifications. lossless: RDMA has PFC, too, and all other
     traffic has the same share of the bandwidth."""

@@ -73,6 +73,7 @@ def _means(menu: Menu, row: Row, name: str, value: str) -> bool:
         return False
 
 
+# claim: switch.bond.refusals
 def bonds_of(reading: SwitchReading) -> dict[str, str]:
     """The name of the enabled bond that each interface is a slave of, by the interface's present name."""
     rows = reading.rows(BONDING) if BONDING.path in reading.tables else ()

@@ -40,6 +40,7 @@ FIELDS = (
 )
 
 
+# claim: switch.bond.refusals
 def _check(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
     slaves = row.values["slaves"].split(",")
     if not row.values["slaves"]:
