@@ -48,7 +48,7 @@ from sparkrack.discovery.draft import Gap
 from switch.cages import NEGOTIATED, describe, lanes_of
 from switch.desired.access import CLOSED, GUARDED, READER_GROUP
 from switch.desired.lossless import Policy, policy_parts
-from switch.desired.menu_rows import DeviceContext, bonds_of
+from switch.desired.menu_rows import DeviceContext, QosNames, bonds_of
 from switch.desired.system import LOG_NAME, TOPICS
 from switch.differences import describe_differences
 
@@ -163,20 +163,22 @@ class _Maker:
 
     def _legs(self) -> Iterator[tuple[str, Any]]:
         """The cages, and what all their legs share: it is read from the legs on which nodes were heard."""
-        self._bonds()
-        found = [cage for cage in self._cages() if not self._leads_away(cage)]
+        self._not_declarable()
+        found = list(self._cages())
         legs = [row for name, row in self.reading.ethernet.items() if name in self.heard and cage_of(name)]
         legs = [row for row in legs if row["name"] not in self.bonds] or [row for cage in found for row in cage.legs]
         shared = _SharedKeys(self.reading, self.bonds, legs)
-        cages = [cage for cage in found if not self.live or self._agrees(cage, shared)]
+        near = [cage for cage in found if self.heard & {row["default-name"] for row in cage.legs}]
+        policy = self._lossless(shared, near or found) if legs else "leave"
+        cages = [cage for cage in found if not self.live or cage in near or self._agrees(cage, shared, policy)]
         yield "cages", {cage.name: dict(cage.keys) for cage in cages}
         every = [row for cage in cages for row in cage.legs]
         for key in ("mtu", "l2mtu") if legs else ():
             yield from self._size(key, shared, every)
         yield from self._bridge(shared, every)
         if legs:
-            yield "lossless", self._lossless(shared, cages)
-        for row in every if cages else ():
+            yield "lossless", policy
+        for row in every:
             if "," in row["name"]:
                 self.add_gap(
                     "cages",
@@ -184,13 +186,16 @@ class _Maker:
                     "a name with a comma: rename it before fabric.vlans is declared",
                 )
 
-    def _bonds(self) -> None:
-        """What rack.yaml does not know: bonds, and MLAG."""
+    def _not_declarable(self) -> None:
+        """What rack.yaml does not know: cables to other switches, bonds, and MLAG."""
+        for name, other in self.facts.uplinks.items():
+            if cage := cage_of(name):
+                self.add_gap("cages", f"{name} leads to {truncate(other)}, {_BETWEEN}; {cage} is left alone")
         for bond in dict.fromkeys(self.bonds.values()):
             slaves = [name for name, one in self.bonds.items() if one == bond]
             factory = [name for name, row in self.reading.ethernet.items() if row["name"] in slaves]
-            other = self.facts.uplinks.get(bond)
-            leads = f"; it leads to {truncate(other)}, {_BETWEEN}" if other else ""
+            end = self.facts.uplinks.get(bond)
+            leads = f"; it leads to {truncate(end)}, {_BETWEEN}" if end else ""
             self.add_gap(
                 "cages",
                 f"{' and '.join(map(truncate, factory or slaves))} are slaves of the bond {truncate(bond)}, and "
@@ -216,17 +221,6 @@ class _Maker:
                     "second switch (MLAG), and a run refuses to write to this one",
                 )
 
-    def _leads_away(self, cage: FoundCage) -> bool:
-        """Whether a leg of a cage is the cable to another switch; that is a gap."""
-        ends = {row["default-name"]: self.facts.uplinks.get(row["default-name"]) for row in cage.legs}
-        there = {name: other for name, other in ends.items() if other}
-        for name, other in there.items():
-            self.add_gap(
-                "cages",
-                f"{name} leads to {truncate(other)}, {_BETWEEN}; {cage.name} is left alone",
-            )
-        return bool(there)
-
     def _cages(self) -> Iterator[FoundCage]:
         """The cages whose legs have a split, forced or negotiated; other configurations are gaps."""
         hardware = registry.find(self.only(ROUTERBOARD).get("model", ""))
@@ -235,7 +229,7 @@ class _Maker:
             if any(name not in self.reading.ethernet for name in lanes):
                 continue
             rows = [self.reading.ethernet[name] for name in lanes]
-            if any(row["name"] in self.bonds for row in rows):
+            if any(row["name"] in self.bonds or row["default-name"] in self.facts.uplinks for row in rows):
                 continue
             words, heard = describe(cage, self.reading.ethernet), [name for name in lanes if name in self.heard]
             split, _, medium = words.partition(" ")
@@ -288,11 +282,13 @@ class _Maker:
         keys = {"split": split.name, **kept}
         yield FoundCage(cage, keys, f"{split.name}, {NEGOTIATED}", legs)
 
-    def _agrees(self, cage: FoundCage, shared: _SharedKeys) -> bool:
-        """Whether a cage is declared: nodes were heard on it, or its legs have what the legs of the nodes have. Another
-        one would be changed by a run, and is left alone."""
+    def _agrees(self, cage: FoundCage, shared: _SharedKeys, policy: Policy) -> bool:
+        """Whether a cage without nodes is declared: its legs have what the legs of the nodes have. Another one would be
+        changed by a run, and is left alone."""
         others = shared.differences(cage.legs)
-        if not others or self.heard & {row["default-name"] for row in cage.legs}:
+        if not others and any(policy_differences(policy, _speeds([cage]), self.reading)):
+            others = [f"policy is not {policy}"]
+        if not others:
             return True
         self.add_gap(
             "cages",
@@ -331,17 +327,16 @@ class _Maker:
                 Gap(("switches", self.facts.name, "bridge"), f"{truncate(common)}: {why}; rename it on the switch")
             )
 
-    def _lossless(self, shared: _SharedKeys, cages: Iterable[FoundCage]) -> str:
+    def _lossless(self, shared: _SharedKeys, cages: Sequence[FoundCage]) -> Policy:
         """The policy that would change nothing on any leg; `leave` and a gap where none is that."""
-        legs = {row["name"]: _speed(cage.keys["split"], cage.name) for cage in cages for row in cage.legs}
+        legs = _speeds(cages)
         rows = [row for cage in cages for row in cage.legs] or shared.legs
         pauses = {(row.get("rx-flow-control", "off"), row.get("tx-flow-control", "off")) for row in rows}
-        seen = DeviceContext.of(self.reading)
         differing: dict[Policy, list[str]] = {}
         for policy in POLICIES:
             wanted = ("on", "on") if policy == "pause" else ("off", "off")
             pause = [] if pauses == {wanted} else [f"pause frames are not {wanted[0]}"]
-            differing[policy] = [*pause, *policy_differences(policy, legs, seen, self.reading)]
+            differing[policy] = [*pause, *policy_differences(policy, legs, self.reading)]
             if not differing[policy]:
                 return policy
         nearest = min(differing, key=lambda policy: len(differing[policy]))
@@ -462,16 +457,14 @@ class _SharedKeys:
         return sorted(found, key=lambda text: (text.startswith("l2mtu"), text))
 
 
-def _speed(split: str, cage: str) -> int:
-    """The Gb/s of a leg of a cage."""
-    return cage_kind(cage).breakouts[split].gbps
+def _speeds(cages: Iterable[FoundCage]) -> dict[str, int]:
+    """The Gb/s of each leg of some cages, by its present name."""
+    return {row["name"]: cage_kind(cage.name).breakouts[cage.keys["split"]].gbps for cage in cages for row in cage.legs}
 
 
-def policy_differences(
-    policy: Policy, legs: Mapping[str, int], seen: DeviceContext, reading: SwitchReading
-) -> Iterator[str]:
+def policy_differences(policy: Policy, legs: Mapping[str, int], reading: SwitchReading) -> Iterator[str]:
     """What a run with a policy would change in the tables of the chip, in words. Nothing for legs that are unknown."""
-    for part in policy_parts(policy, legs, seen) if legs else ():
+    for part in policy_parts(policy, legs, DeviceContext(qos=QosNames.of(reading))) if legs else ():
         for share in part.shares:
             if share.menu.path in reading.absent and share.optional:
                 continue
@@ -486,7 +479,7 @@ def policy_differences(
 def _refusal(key: str, value: object) -> str:
     """Why rack.yaml does not take a value for a key of a switch; "" when it does."""
     spec = Switch.model_fields[key]
-    kind = Annotated[spec.annotation, *spec.metadata] if spec.metadata else spec.annotation
+    kind: Any = Annotated[spec.annotation, *spec.metadata] if spec.metadata else spec.annotation
     try:
         TypeAdapter(kind).validate_python(value)
     except ValidationError as fault:

@@ -188,9 +188,11 @@ LEGS = ("qsfp56-dd-1-1", "qsfp56-dd-1-5", "qsfp56-1-1")
 CAGES = {"qsfp56-dd-1": "2x200G", "qsfp56-dd-2": "2x200G", "qsfp56-1": "1x200G", "qsfp56-2": "1x200G"}
 
 
-def two_switches(own: Mapping[str, tuple[str, ...]], *, behind: str = LINK, neighbours: bool = False) -> FoundRack:
+def two_switches(
+    own: Mapping[str, tuple[str, ...]], *, behind: str = LINK, neighbours: bool = False, negotiates: bool = False
+) -> FoundRack:
     """Nodes on two switches with a cable between them, each of which hears all nodes. `behind`: the interface that the
-    cable is on. neighbours: the switches know each other by a discovery protocol."""
+    cable is on. neighbours: the switches know each other by a discovery protocol. negotiates: the cable's cages do."""
     names = [name for mine in own.values() for name in mine]
     places = ("qsfp56-dd-1-1", "qsfp56-dd-1-5", "qsfp56-dd-2-1", "qsfp56-dd-2-5", "qsfp56-1-1", "qsfp56-2-1")
     nodes = "".join(node_line(name, number, {1: f"sw/{places[number]}"}) for number, name in enumerate(names))
@@ -202,6 +204,7 @@ def two_switches(own: Mapping[str, tuple[str, ...]], *, behind: str = LINK, neig
         for lane in (*LEGS, LINK):
             speed = "400G-baseCR8" if lane == LINK else "200G-baseCR4"
             row(tables, lane).update({"auto-negotiation": "false", "speed": speed, "fec-mode": "fec91"})
+        row(tables, LINK)["auto-negotiation"] = str(negotiates).lower()
         hosts = {
             mac(Half(name, 1, index)): LEGS[mine.index(name)] if name in mine else behind
             for name in names
@@ -234,6 +237,12 @@ def test_a_cable_between_two_switches_is_a_gap_and_each_node_is_on_its_own(
         assert f"switches.{box}.cages: {LINK} leads to {other}, and a cable between two switches cannot be" in gaps
     with pytest.raises(ConfigError, match="needs a cable between the switches, which cannot be declared"):
         loaded(text(sheet))
+
+
+def test_a_cable_between_two_switches_that_negotiates_is_a_gap() -> None:
+    rack = two_switches(OWN, negotiates=True)
+    gaps = "\n".join(map(str, describe(rack, live=True).unrepresentable))
+    assert f"switches.crs812a.cages: {LINK} leads to crs812b" in gaps
 
 
 def test_without_a_sign_of_the_other_switch_a_node_is_heard_at_several_places() -> None:

@@ -194,6 +194,15 @@ def test_a_policy_is_known_by_its_fields_and_its_rows_keep_their_names(policy: s
     assert found.residue() == ()
 
 
+def test_a_cage_without_nodes_that_has_another_policy_is_left_alone(found: World) -> None:
+    row(tables_of(found), SECOND[0], f"{QOS}/port", "name")["trust-l3"] = "keep"
+    sheet = found.sheet()
+    assert switch(sheet)["lossless"] == "none"
+    assert list(switch(sheet)["cages"]) == ["qsfp56-dd-1"]  # type: ignore[call-overload]
+    assert "no node was heard on it; its policy is not none" in gaps(sheet.unrepresentable)
+    assert found.residue() == ()
+
+
 def test_a_policy_that_has_only_the_name_of_ours_is_left_as_it_is() -> None:
     found = world(loaded(changed(SWITCH, ("    l2mtu: 9500\n", "    l2mtu: 9500\n    lossless: roce\n"))))
     for port in tables_of(found)[f"{QOS}/port"]:
