@@ -40,6 +40,7 @@ def rack_file(count: int, min_free_kbytes: int, overcommit_memory: int) -> str:
         f"ports: {{1: crs{number // len(LEGS) + 1}/{LEGS[number % len(LEGS)]}}}}}"
         for number in range(count)
     )
+    links = "\n  switch_links: by-hand" if count > len(LEGS) else ""
     switches = "\n".join(_switch(number, count) for number in range(-(-count // len(LEGS))))
     return f"""\
 rack: bench
@@ -50,7 +51,7 @@ switches:
 {switches}
 fabric:
   mtu: 9000
-  subnets: [192.168.100.0/24, 192.168.101.0/24]
+  subnets: [192.168.100.0/24, 192.168.101.0/24]{links}
 memory: {{min_free_kbytes: {min_free_kbytes}, overcommit_memory: {overcommit_memory}}}
 """
 

@@ -22,6 +22,7 @@ from core.routeros.errors import CheckError, SwitchError, UnreadableError
 from core.routeros.menus import (
     ACTIVE,
     ARP,
+    BONDING,
     BRIDGE_HOST,
     DEVICE_MODE,
     MENUS,
@@ -45,7 +46,20 @@ LARGEST = 64 * 1024 * 1024
 KEPT = tuple(
     menu
     for menu in MENUS
-    if menu not in (RESOURCE, ROUTERBOARD, PACKAGE, DEVICE_MODE, SAFE_MODE, ACTIVE, ARP, BRIDGE_HOST, SCHEDULER, SCRIPT)
+    if menu
+    not in (
+        RESOURCE,
+        ROUTERBOARD,
+        PACKAGE,
+        DEVICE_MODE,
+        SAFE_MODE,
+        ACTIVE,
+        ARP,
+        BONDING,
+        BRIDGE_HOST,
+        SCHEDULER,
+        SCRIPT,
+    )
 )
 """Menus whose rows a backup holds: all that we ever write, except our own rollback timer."""
 

@@ -8,17 +8,24 @@ the first enabled one, so they must stay enabled. Source: MikroTik manual, 'Wire
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from core.hardware.cage_kinds import cage_kind, lane_interface
 from core.hardware.fec import default_fec
 from core.hardware.switch_model import Breakout
-from core.routeros.diff import DesiredRow
-from core.routeros.menus import ETHERNET, Row
+from core.routeros.diff import DesiredRow, RowChange
+from core.routeros.menus import BRIDGE_PORT, ETHERNET, Row
 from core.routeros.values import ValueKind, canonical
 
 if TYPE_CHECKING:
     from core.model import Switch
+    from core.routeros.reading import SwitchReading
+
+NEGOTIATED = "auto-negotiated"
+"""A lane, or a cage, that negotiates its speed."""
+
+_YES = ("yes", "true")
 
 SPEED = {
     "copper": {
@@ -51,9 +58,24 @@ count: 100G-baseCR4 is four lanes of 25G and does not fit a leg of two (same man
 
 
 def fec_of(switch: Switch, cage: str) -> str:
-    """The `fec-mode` of the legs of a declared cage: the declared one, or the one that its split and medium need."""
+    """The `fec-mode` of the legs of a declared cage: the declared one, or the one that its split and medium need; legs
+    that negotiate their speed have `auto`."""
     spec = switch.cages[cage]
-    return spec.fec or default_fec(split_of(switch, cage), spec.medium)
+    if spec.fec or spec.speed == "forced":
+        return spec.fec or default_fec(split_of(switch, cage), spec.medium)
+    return "auto"
+
+
+def speed_of(switch: Switch, cage: str) -> str:
+    """The `speed` word that the legs of a declared cage are forced to; "" for legs that negotiate it."""
+    spec, split = switch.cages[cage], split_of(switch, cage)
+    return SPEED[spec.medium][split.gbps, split.lanes_per_leg] if spec.speed == "forced" else ""
+
+
+def declared_words(switch: Switch, cage: str) -> str:
+    """The declared configuration of a cage in the words of `describe`."""
+    spec = switch.cages[cage]
+    return f"{spec.split} {spec.medium}" if spec.speed == "forced" else NEGOTIATED
 
 
 def split_of(switch: Switch, cage: str) -> Breakout:
@@ -82,27 +104,72 @@ def unused_lanes(switch: Switch, cage: str) -> tuple[str, ...]:
 def wanted_lanes(switch: Switch, cage: str) -> tuple[DesiredRow, ...]:
     """Return every lane of a declared cage in its desired state: masters, companions, then lanes that no leg takes.
 
-    Companions get mtu and l2mtu too: they are ports of the bridge by default, and a bridge has the smallest of its
-    ports' (general RouterOS behaviour, inferred for this model). It costs no further restart, since one change of any
-    l2mtu bounces every port, and one write to any lane restarts its cage, however many lanes are written.
+    Companions and lanes that no leg takes get mtu and l2mtu too; `with_effect` leaves out what no frame notices.
 
     A lane that no leg takes is disabled, as in the published configuration of a module of four lanes in a QSFP56-DD
-    cage: enabled, it could start a leg of its own with a speed that was forced before.
+    cage: enabled, it could start a leg of its own with a speed that was forced before. In a cage that negotiates no
+    speed is forced, and such a lane is left alone.
     """
-    split = split_of(switch, cage)
-    masters = masters_of(switch, cage)
+    masters, unused, speed = masters_of(switch, cage), unused_lanes(switch, cage), speed_of(switch, cage)
     enabled = {"disabled": "no", "l2mtu": str(switch.l2mtu), "mtu": str(switch.mtu)}
-    speed = SPEED[switch.cages[cage].medium][split.gbps, split.lanes_per_leg]
     paused = "on" if switch.lossless == "pause" else "off"
-    flow = {"rx-flow-control": paused, "tx-flow-control": paused}
-    forced = {"auto-negotiation": "no", "speed": speed, "fec-mode": fec_of(switch, cage), **flow}
-    unused = unused_lanes(switch, cage)
+    flow = {} if switch.lossless == "leave" else {"rx-flow-control": paused, "tx-flow-control": paused}
+    link = {"auto-negotiation": "no", "speed": speed} if speed else {"auto-negotiation": "yes"}
+    leg = {**enabled, **link, "fec-mode": fec_of(switch, cage), **flow}
     companions = (name for name in lanes_of(cage) if name not in (*masters, *unused))
     return (
-        *(DesiredRow((name,), {**enabled, **forced}) for name in masters),
+        *(DesiredRow((name,), leg) for name in masters),
         *(DesiredRow((name,), enabled) for name in companions),
-        *(DesiredRow((name,), {**enabled, "disabled": "yes"}) for name in unused),
+        *(DesiredRow((name,), {**enabled, "disabled": "yes"}) for name in unused if speed),
     )
+
+
+# claim: switch.lanes.companion-sizes
+def with_effect(
+    switch: Switch, reading: SwitchReading, lanes: Mapping[str, tuple[RowChange, ...]]
+) -> dict[str, tuple[RowChange, ...]]:
+    """The changes of each cage without those that no frame notices, unless their interruption happens anyway.
+
+    Frames of a leg pass its master only, so the sizes of other lanes have no effect. One exception is inferred: the
+    l2mtu of a bridge is the smallest of its enabled ports (general RouterOS behaviour), and companions are ports by
+    default. Disabling an unused lane that negotiates has no effect either. A restart of a cage, or the bounce of all
+    ports that a change of any l2mtu causes, takes the rest along.
+    """
+    legs = {name for cage in lanes for name in masters_of(switch, cage)}
+    ports = {
+        row.get("interface")
+        for row in reading.rows(BRIDGE_PORT)
+        if row.get("bridge") == switch.bridge and row.get("disabled", "no") not in _YES
+    }
+
+    def needed(change: RowChange) -> set[str]:
+        names, row = {field.name for field in change.fields}, change.before
+        if change.row in legs:
+            return names
+        if ("disabled", "yes") in change.values and row.get("auto-negotiation", "yes") in _YES:
+            names.discard("disabled")
+        return names - {"mtu"} if row.get("name") in ports else names - {"mtu", "l2mtu"}
+
+    bounces = any("l2mtu" in needed(change) for changes in lanes.values() for change in changes)
+
+    def kept(change: RowChange, *, restarts: bool) -> RowChange:
+        values, names = dict(change.values), needed(change)
+        if bounces:
+            names |= {"l2mtu"}
+        l2mtu = values.get("l2mtu") if "l2mtu" in names else change.before.get("l2mtu")
+        if restarts:
+            names |= {"disabled"}
+            # RouterOS refuses an mtu above the l2mtu.
+            if str(l2mtu or "").isdecimal() and int(str(l2mtu)) >= int(str(values.get("mtu", 0))):
+                names |= {"mtu"}
+        return replace(change, fields=tuple(field for field in change.fields if field.name in names))
+
+    found = {}
+    for cage, changes in lanes.items():
+        restarts = bounces or any(map(needed, changes))
+        some = (kept(change, restarts=restarts) for change in changes)
+        found[cage] = tuple(change for change in some if change.fields)
+    return found
 
 
 def describe(cage: str, rows: Mapping[str, Row]) -> str:
@@ -118,10 +185,10 @@ def describe(cage: str, rows: Mapping[str, Row]) -> str:
             masters = {lanes[first - 1] for first in split.first_lanes}
             used = {lanes[number - 1] for number in split.lanes}
             unused = {lane for number, lane in enumerate(lanes, start=1) if number not in split.lanes}
-            if masters == {word} and "disabled" not in used and unused <= {"disabled", "auto-negotiated"}:
+            if masters == {word} and "disabled" not in used and unused <= {"disabled", NEGOTIATED}:
                 return f"{split.name} {medium}"
-    if set(lanes) == {"auto-negotiated"}:
-        return "auto-negotiated"
+    if set(lanes) == {NEGOTIATED}:
+        return NEGOTIATED
     return ", ".join(_runs(lanes))
 
 
@@ -132,7 +199,7 @@ def _lane(row: Row) -> str:
 
     if flag("disabled"):
         return "disabled"
-    return "auto-negotiated" if flag("auto-negotiation") else row.get("speed", "forced to no speed")
+    return NEGOTIATED if flag("auto-negotiation") else row.get("speed", "forced to no speed")
 
 
 def _runs(lanes: list[str]) -> list[str]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from core.routeros.menus import BRIDGE, BRIDGE_PORT, ROUTERBOARD, Row
 from core.routeros.reading import SwitchReading
 from core.routeros.values import ValueKind, canonical
-from switch.cages import masters_of
+from switch.desired.bridge import legs_on_device
+from switch.desired.menu_rows import DeviceContext
 
 if TYPE_CHECKING:
     from core.model import Switch
@@ -20,20 +21,34 @@ def configured_but_broken(switch: Switch, reading: SwitchReading) -> tuple[str, 
 
 
 def _second_bridge(switch: Switch, reading: SwitchReading) -> Iterator[str]:
-    """The chip forwards for one bridge; the ports of any other go through the CPU, at a small part of their
-    speed (MikroTik manual, 'Bridging and switching')."""
+    """The chip forwards for one bridge; `hw` of the ports selects which (MikroTik manual, 'Bridging and switching').
+
+    A second bridge without a leg and without a port that asks for the chip is a usual one for management. It may have
+    the address of the unit, or carry the session of this very run, so its removal is never advised.
+    """
     others = [row["name"] for row in reading.rows(BRIDGE) if row.get("name") != switch.bridge and not _off(row)]
+    legs = set(_legs(switch, reading))
     for name in others if switch.cages else ():
-        ports = [row["interface"] for row in reading.rows(BRIDGE_PORT) if row.get("bridge") == name]
-        held = f"its ports: {', '.join(ports)}" if ports else "it has no ports"
-        yield f"bridge {name} is a second bridge, and the chip forwards for one only ({held}); remove it"
+        ports = [row for row in reading.rows(BRIDGE_PORT) if row.get("bridge") == name and not _off(row)]
+        asking = [row.get("interface", "") for row in ports if _flag(row, "hw", "yes")]
+        held = [row.get("interface", "") for row in ports if row.get("interface") in legs]
+        if asking or held:
+            ask = f"its ports {', '.join(asking)} have hw=yes" if asking else f"its port {', '.join(held)} is a leg"
+            yield (
+                f"bridge {name} is a second bridge, and the chip forwards for one only ({ask}); set hw=no on its "
+                f"ports, so that the CPU forwards for them, or make them ports of {switch.bridge}"
+            )
+
+
+def _legs(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
+    return legs_on_device(switch, DeviceContext.of(reading))
 
 
 def _by_cpu(switch: Switch, reading: SwitchReading) -> Iterator[str]:
     """`hw=yes` is only a request; whether the chip forwards is another field. Retraining can lose it (reported,
     RouterOS 7.23).
     """
-    names = {reading.ethernet[name]["name"] for cage in switch.cages for name in masters_of(switch, cage)}
+    names = _legs(switch, reading)
     for row in reading.rows(BRIDGE_PORT):
         offloaded = _flag(row, "hw", "yes") and not _off(row) and row.get("bridge") == switch.bridge
         if row.get("interface") in names and offloaded and not _flag(row, "hw-offload", "no"):

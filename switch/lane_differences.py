@@ -11,7 +11,7 @@ from core.hardware.cage_kinds import cage_kind
 from core.routeros.diff import FieldChange, RowChange
 from core.routeros.menus import ETHERNET, Row
 from core.routeros.values import canonical
-from switch.cages import SPEED, describe, lanes_of, masters_of, split_of, unused_lanes
+from switch.cages import NEGOTIATED, SPEED, declared_words, describe, lanes_of, masters_of, split_of, unused_lanes
 
 if TYPE_CHECKING:
     from core.model import Switch
@@ -41,7 +41,7 @@ def _cage(
     switch: Switch, rows: Mapping[str, Row], cage: str, changes: Mapping[str, Mapping[str, FieldChange]]
 ) -> Iterator[str]:
     masters, unused, names = masters_of(switch, cage), unused_lanes(switch, cage), lanes_of(cage)
-    split, wanted = split_of(switch, cage), f"{switch.cages[cage].split} {switch.cages[cage].medium}"
+    split, wanted = split_of(switch, cage), declared_words(switch, cage)
     found, words = describe(cage, rows), _words(cage)
     if found not in words:
         # A disabled lane of a leg is reported separately; the cage is described as if it were enabled.
@@ -57,7 +57,7 @@ def _cage(
         for field in fields.values():
             if name in masters and field.name not in ("l2mtu", "mtu"):
                 if not (whole and field.name in _SPLITTING):
-                    legs.setdefault(_leg(field, fields), []).append(f"{switch.name}/{name}")
+                    legs.setdefault(_leg(field, fields, rows[name]), []).append(f"{switch.name}/{name}")
             elif name in unused and field.name == "disabled":
                 text = f"enabled, wanted disabled (no leg of {split.name} takes it)"
                 single.setdefault(text, []).append(number)
@@ -75,10 +75,10 @@ def _cage(
 
 def _words(cage: str) -> set[str]:
     """Return the possible names of a whole cage."""
-    return {"auto-negotiated", *(f"{split} {medium}" for split in cage_kind(cage).breakouts for medium in SPEED)}
+    return {NEGOTIATED, *(f"{split} {medium}" for split in cage_kind(cage).breakouts for medium in SPEED)}
 
 
-def _leg(field: FieldChange, fields: Mapping[str, FieldChange]) -> str:
+def _leg(field: FieldChange, fields: Mapping[str, FieldChange], before: Row) -> str:
     """Describe the difference of a leg; empty for a speed that has no meaning while it is negotiated."""
     match field.name:
         case "fec-mode":
@@ -86,6 +86,8 @@ def _leg(field: FieldChange, fields: Mapping[str, FieldChange]) -> str:
         case "disabled":
             return "it is disabled, wanted enabled"
         case "auto-negotiation":
+            if field.new == "yes":
+                return f"it is forced to {before.get('speed', 'no speed')}, wanted negotiated"
             return f"it negotiates its speed, wanted forced{_to(fields)}"
         case "speed" if "auto-negotiation" in fields:
             return ""

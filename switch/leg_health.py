@@ -14,7 +14,7 @@ from core.routeros.errors import UnreadableError
 from core.routeros.menus import ETHERNET, Row, Sentence
 from core.routeros.reading import Ask, SwitchReading
 from core.routeros.values import gbps
-from switch.cages import SPEED, fec_of, lanes_of, split_of
+from switch.cages import fec_of, lanes_of, speed_of
 from switch.lane_differences import lane_words
 from switch.link_ends import switch_end
 from switch.offload import REMEDY, forwarding
@@ -120,8 +120,8 @@ def _otherwise(switch: Switch, todo: ChangePlan) -> set[str]:
 
 
 def _describe(switch: Switch, link: AffectedLink, wrong: str) -> str:
-    leg, split = link.leg, split_of(switch, link.leg.cage)
-    speed = SPEED[switch.cages[leg.cage].medium][split.gbps, split.lanes_per_leg]
+    leg = link.leg
+    speed = speed_of(switch, leg.cage) or "negotiated"
     return (
         f"leg {leg} (cage {leg.cage}, {lane_words(leg.lanes)}, to {link.port.node} port {link.port.number}): {wrong}; "
         f"set as declared ({speed}, FEC {fec_of(switch, leg.cage)}), so look at the cable and its other end ({RUNBOOK})"

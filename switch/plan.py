@@ -12,7 +12,7 @@ from core.routeros.menus import BRIDGE_PORT, ETHERNET, RESOURCE
 from core.routeros.reading import SwitchReading
 from core.routeros.rollback_timer import armed_timers, is_timer
 from switch.advisories import compromised, exposure, release_faults, release_notes
-from switch.cages import wanted_lanes
+from switch.cages import declared_words, wanted_lanes, with_effect
 from switch.desired import ChangeGroup, DeviceContext, MenuDesired, parts
 from switch.health import configured_but_broken
 from switch.lockout_risks import lockout_risks
@@ -51,11 +51,8 @@ def plan(rack: Rack, switch: Switch, reading: SwitchReading) -> ChangePlan:
 def _lanes(switch: Switch, reading: SwitchReading, links: tuple[AffectedLink, ...]) -> tuple[ChangeBatch, ...]:
     rows = reading.rows(ETHERNET)
     lanes = {cage: diff(ETHERNET, wanted_lanes(switch, cage), rows) for cage in switch.cages}
-
-    def words(cage: str) -> str:
-        return f"{switch.cages[cage].split} {switch.cages[cage].medium}"
-
-    return batches(switch.hardware, lanes, reading, links, words)
+    lanes = with_effect(switch, reading, lanes)
+    return batches(switch.hardware, lanes, reading, links, lambda cage: declared_words(switch, cage))
 
 
 def _batch(part: ChangeGroup, reading: SwitchReading, links: tuple[AffectedLink, ...]) -> ChangeBatch:

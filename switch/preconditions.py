@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 from core.advisories.advisories import ROUTEROS, current_releases
 from core.routeros.diff import RowChange
 from core.routeros.errors import UnreadableError
-from core.routeros.menus import BRIDGE, BRIDGE_PORT, DEVICE_MODE, ETHERNET, OLDEST, PACKAGE, RESOURCE, ROUTERBOARD, Row
+from core.routeros.menus import (
+    BONDING,
+    BRIDGE,
+    BRIDGE_PORT,
+    DEVICE_MODE,
+    ETHERNET,
+    OLDEST,
+    PACKAGE,
+    RESOURCE,
+    ROUTERBOARD,
+    Row,
+)
 from core.routeros.reading import SwitchReading
 from core.routeros.values import ValueKind, canonical
 from core.routeros.versions import release
@@ -27,7 +38,9 @@ def blockers(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
     wrong = wrong_unit(switch, reading)
     if wrong:
         return wrong
-    return tuple(reason for reason in (_interfaces(switch, reading), _bridge(switch, reading)) if reason)
+    return tuple(
+        reason for reason in (_interfaces(switch, reading), _bridge(switch, reading), *mlag(reading)) if reason
+    )
 
 
 def wrong_unit(switch: Switch, reading: SwitchReading) -> tuple[str, ...]:
@@ -158,6 +171,22 @@ def _driver(switch: Switch, reading: SwitchReading) -> str | None:
 def _interfaces(switch: Switch, reading: SwitchReading) -> str | None:
     missing = [name for cage in switch.cages for name in lanes_of(cage) if name not in reading.ethernet]
     return f"the device has no interface {', '.join(missing)}, of a declared cage" if missing else None
+
+
+def mlag(reading: SwitchReading) -> Iterator[str]:
+    """Yield why a run does not write to a switch that shares its links with a second one (MLAG)."""
+    for row in reading.rows(BRIDGE):
+        if (peer := row.get("mlag-peer-port", "none")) not in ("", "none"):
+            yield (
+                f"bridge {row.get('name')} has the MLAG peer port {peer}: two switches act as one, which rack.yaml "
+                "cannot declare, so a run here could cut the other off; configure both by hand"
+            )
+    for row in reading.rows(BONDING):
+        if row.get("mlag-id"):
+            yield (
+                f"bond {row.get('name')} has mlag-id {row['mlag-id']}: it is shared with a second switch (MLAG), which "
+                "rack.yaml cannot declare; configure both by hand"
+            )
 
 
 def _bridge(switch: Switch, reading: SwitchReading) -> str | None:

@@ -89,7 +89,8 @@ class Fabric(Section):
     `vlans` are two, the tagged VLAN of each half of a port; None sends the frames untagged. `adopt`: an existing
     netplan file that defines only fabric interfaces is not refused: it stays while it has the same effect as ours, and
     is taken over as soon as anything differs. `hotplug`: whether DGX OS may remove a ConnectX-7 function whose cable or
-    peer is down (/etc/nvidia/cx7-hotplug-enabled); None does not manage that.
+    peer is down (/etc/nvidia/cx7-hotplug-enabled); None does not manage that. `switch_links`: nodes may be on several
+    switches, whose cables to each other are configured by hand: no run sets them, and no check judges them.
     """
 
     mtu: Mtu = 9000
@@ -100,6 +101,7 @@ class Fabric(Section):
     vlans: Annotated[tuple[Vlan, ...] | None, NotEmpty] = Field(default=None, examples=["[1100, 1101]"])
     adopt: StrictBool = False
     hotplug: Annotated[StrictBool | None, NotEmpty] = None
+    switch_links: Annotated[Literal["by-hand"] | None, NotEmpty] = Field(default=None, examples=["by-hand"])
 
     @model_validator(mode="after")
     def _one_source_of_addresses(self) -> Fabric:

@@ -118,14 +118,16 @@ CageName = Annotated[StrictStr, AfterValidator(_cage)]
 
 
 class CageSpec(Section):
-    """The breakout of a cage of the switch, whether its cables are copper or optic, and the FEC of its legs.
+    """The breakout of a cage of the switch, whether its cables are copper or optic, and the speed and FEC of its legs.
 
-    Without `fec`, the legs have the FEC that their speed needs on that medium.
+    `speed` is forced, or negotiated with the other end of each cable. Without `fec`, forced legs have the FEC that
+    their speed needs on that medium, and negotiated ones `auto`.
     """
 
     name: CageName
     split: StrictStr = Field(examples=["4x100G"])
     medium: Literal["copper", "optic"] = "copper"
+    speed: Literal["forced", "negotiated"] = "forced"
     fec: Annotated[FecMode | None, NotEmpty] = None
 
     @field_validator("split")
@@ -169,7 +171,7 @@ class Switch(Section):
     mtu: Mtu = 9000
     l2mtu: Mtu = 9500
     bridge: Name = "bridge"
-    lossless: Literal["none", "pause", "roce"] = "none"
+    lossless: Literal["none", "pause", "ecn", "roce", "leave"] = "none"
     management: Annotated[Annotated[tuple[Management, ...], NonEmptyList] | None, NotEmpty] = Field(
         default=None, examples=["[10.77.0.0/24]"]
     )

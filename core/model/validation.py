@@ -287,6 +287,22 @@ def _switched(partial: PartialRack, fabric: Fabric, cabling: Cabling) -> Iterato
             "cannot serve nodes behind a switch, which share their subnets",
             "write subnets instead, like subnets: [192.168.100.0/24, 192.168.101.0/24]",
         )
+    used = dict.fromkeys(cable.b.switch for cable in cabling.cables if isinstance(cable.b, Leg))
+    first, *others = used
+    if others and fabric.switch_links is None:
+        yield RuleViolation(
+            ("switches", others[0]),
+            f"nodes are cabled to {first} and to {' and '.join(others)}, and all nodes share the subnets of the "
+            "fabric: that needs a cable between the switches, which cannot be declared",
+            "cable all nodes to one switch, write a rack file of its own for each switch and its nodes, or, if you "
+            "configure and watch that cable yourself, switch_links: by-hand at fabric",
+        )
+    elif others and fabric.vlans is not None:
+        yield RuleViolation(
+            ("fabric", "vlans"),
+            "would be taken off the cable between the switches, which is not a declared leg",
+            "remove it, or cable all nodes to one switch",
+        )
     for cable in cabling.cables:
         if not isinstance(cable.b, Leg):
             yield RuleViolation(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lab.routeros_emulator.fixture import RecordedLink
 
 ETHERNET, BRIDGE, BRIDGE_PORT = "/interface/ethernet", "/interface/bridge", "/interface/bridge/port"
+BONDING = "/interface/bonding"
 CERTIFICATE = "/certificate"
 #: Written fields of a sub-interface that leave its cage alone; inferred. Everything else restarts it.
 _COSMETIC = frozenset({"name", "comment"})
@@ -239,8 +240,25 @@ class EmulatedDevice:
         return None
 
     def membership(self, interface: str) -> EmulatedRow | None:
-        """The bridge port row of an interface, by its present name."""
-        return self.store.first(BRIDGE_PORT, "interface", interface)
+        """The bridge port row of an interface, by its present name; a slave is a port through its bond."""
+        bond = self.bond_of(interface)
+        return self.bridge_port(interface if bond is None else bond.values["name"])
+
+    def bridge_port(self, name: str) -> EmulatedRow | None:
+        """The bridge port row that has exactly this name."""
+        return self.store.first(BRIDGE_PORT, "interface", name)
+
+    def bond_of(self, interface: str) -> EmulatedRow | None:
+        """The enabled bond that an interface is a slave of."""
+        bonds = (row for row in self.store.rows(BONDING) if row.values["disabled"] == "false")
+        return next((row for row in bonds if interface in row.values["slaves"].split(",")), None)
+
+    def runs(self, name: str) -> bool:
+        """Whether an interface has a link; a bond has one while a slave has. False for a name that neither has."""
+        bond = self.store.find(BONDING, name)
+        slaves = [name] if bond is None else bond.values["slaves"].split(",")
+        ports = [row for slave in slaves if (row := self.store.find(ETHERNET, slave))]
+        return any(self.links.status(port.values["default-name"]).running for port in ports)
 
     def unchanged_link(self, default_name: str) -> RecordedLink | None:
         """What a real unit showed of a port; None unless that was recorded, all lanes of its cage are set as they were

@@ -53,7 +53,7 @@ def membership(device: EmulatedDevice, name: str) -> Membership | None:
     port = device.membership(name)
     if port is None or not filters(device, port.values["bridge"]):
         return None
-    found = entries(device, port.values["bridge"])
+    found, name = entries(device, port.values["bridge"]), port.values["interface"]
     return Membership(
         int(port.values["pvid"]) if _admits_untagged(port.values) else None,
         tuple(sorted(number for entry in found if name in entry.tagged for number in entry.ids)),
@@ -110,7 +110,7 @@ def _admits_untagged(values: Values) -> bool:
 
 
 def _runs(device: EmulatedDevice, bridge: str, name: str) -> bool:
-    member, port = device.membership(name), device.store.find("/interface/ethernet", name)
-    if member is None or port is None or member.values["bridge"] != bridge or member.values["disabled"] == "true":
+    member = device.membership(name)
+    if member is None or member.values["bridge"] != bridge or member.values["disabled"] == "true":
         return False
-    return device.links.status(port.values["default-name"]).running
+    return device.runs(name)

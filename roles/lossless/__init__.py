@@ -2,10 +2,11 @@
 
 `switches.<name>.lossless` in rack.yaml is one setting for both ends of a link. `pause`: link pause on, priority flow
 control off. `roce`: link pause off; RDMA is marked DSCP 26 and uses priority 3, the only lossless one, which reacts to
-congestion marks; notifications have DSCP 48. `none`: settings of an earlier run are reverted, and a node without any is
-not changed. The driver loses all of it, so a unit of ours sets it whenever an interface appears: at boot, and when its
-driver is loaded again. The role cannot mark queues that are created without the kernel (DevX); those need
-NCCL_IB_TC=106.
+congestion marks; notifications have DSCP 48. `none` and `ecn`: settings of an earlier run are reverted, and a node
+without any is not changed. `leave`: switch and nodes stay as they are.
+
+The driver loses all of it, so a unit of ours sets it whenever an interface appears: at boot, and when its driver is
+loaded again. The role cannot mark queues that are created without the kernel (DevX); those need NCCL_IB_TC=106.
 """
 
 from __future__ import annotations

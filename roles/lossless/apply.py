@@ -30,6 +30,8 @@ def apply(rack: Rack, node: Node) -> None:
 @managed_operation("lossless", LosslessFacts)
 def configure_lossless(facts: LosslessFacts) -> Changeset:
     """Set pause, or flow control of one priority: live, and by a unit that sets it whenever an interface appears."""
+    if desired.left_alone(facts.rack, facts.node):
+        return Changeset(in_sync_reason="loss is left as it is")
     obstacles, right = facts.obstacles, facts.right
     if obstacles:
         return Changeset(blockers=tuple(obstacles))

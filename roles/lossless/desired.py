@@ -54,14 +54,20 @@ _LEFT_BY_ROCE = [*(f"priority of DSCP {dscp}" for dscp in PRIORITIES), CLASS]
 
 # claim: lossless.both-halves, lossless.no-stalls
 def policies(rack: Rack, node: Node) -> dict[str, Policy]:
-    """The interfaces of a node that are cabled to a switch with a policy, and that policy."""
+    """The interfaces of a node that are cabled to a switch with a policy for its nodes, and that policy."""
     found: dict[str, Policy] = {}
     for port in rack.cabling.ports_of(node.name):
         leg = rack.cabling.leg_of(port)
         policy = rack.switches[leg.switch].lossless if leg else "none"
-        if policy != "none":
+        if policy in ("pause", "roce"):
             found |= {half.interface: policy for half in port.halves}
     return found
+
+
+def left_alone(rack: Rack, node: Node) -> bool:
+    """Whether a switch of the node is declared to be left as it is; then so is the node."""
+    legs = map(rack.cabling.leg_of, rack.cabling.ports_of(node.name))
+    return any(leg is not None and rack.switches[leg.switch].lossless == "leave" for leg in legs)
 
 
 def wanted(policy: Policy | None, now: Live) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from core.model import Half, Port
 from core.model.errors import truncate
@@ -53,6 +53,37 @@ def infer(nodes: Iterable[NodeFacts], switches: Iterable[SwitchFacts], *, switch
     if not switched:  # behind a switch two nodes share their subnets, too
         _between(ports, found, unclear)
     return Cables(found, unclear)
+
+
+def without_uplinks(nodes: Iterable[NodeFacts], switches: Iterable[SwitchFacts]) -> tuple[SwitchFacts, ...]:
+    """The switches with `uplinks`: the interfaces that lead to another of them, and nothing that is heard there, since
+    the nodes behind it are on the other one. Such an interface has the other switch as a neighbour, by its identity, or
+    hears several nodes of which the other hears one."""
+    seen = tuple(switches)
+    owner = {facts.mac: node.name for node in nodes for facts in node.halves.values() if facts.mac}
+    heard = {switch.name: {owner[mac] for mac in switch.hosts if mac in owner} for switch in seen}
+    found = []
+    for switch in seen:
+        others = [other for other in seen if other.name != switch.name]
+        identities = {other.identity: other.name for other in others if other.identity}
+        links = {one.interface: identities[one.identity] for one in switch.neighbours if one.identity in identities}
+        behind: dict[str, set[str]] = {}
+        for mac, place in switch.hosts.items():
+            if mac in owner:
+                behind.setdefault(place, set()).add(owner[mac])
+        for place, names in behind.items():
+            there = [other.name for other in others if names & heard[other.name]]
+            if len(names) > 1 and there:
+                links.setdefault(place, there[0])
+        found.append(
+            replace(
+                switch,
+                hosts={mac: place for mac, place in switch.hosts.items() if place not in links},
+                neighbours=tuple(one for one in switch.neighbours if one.interface not in links),
+                uplinks=links,
+            )
+        )
+    return tuple(found)
 
 
 def _ports(node: NodeFacts) -> dict[Port, dict[Half, HalfFacts]]:

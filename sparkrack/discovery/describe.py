@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -14,7 +14,7 @@ from core.model import Cable, Cabling, Port
 from core.model.errors import printable_line
 from sparkrack.discovery import fabric_section, node_sections
 from sparkrack.discovery import switch_facts as switches
-from sparkrack.discovery.cable_inference import Cables, heard_by_neighbours, infer
+from sparkrack.discovery.cable_inference import Cables, heard_by_neighbours, infer, without_uplinks
 from sparkrack.discovery.draft import Gap, RackDraft
 from sparkrack.discovery.engine_containers import engine_gaps, suggestions
 from sparkrack.discovery.node_facts import NodeFacts
@@ -67,7 +67,11 @@ def describe(found: FoundRack, *, live: bool) -> RackDraft:
     """The file. `live`: with every value that the machines have now; else only what makes this rack this one."""
     sheet = RackDraft({"rack": found.name, "access": dict(found.access)})
     facts = {name: machine.facts for name, machine in found.nodes.items() if machine.facts}
-    seen = [box.facts for box in found.boxes.values() if box.facts]
+    seen = without_uplinks(facts.values(), (box.facts for box in found.boxes.values() if box.facts))
+    linked = {one.name: one for one in seen}
+    found = replace(
+        found, boxes={name: replace(box, facts=linked.get(name, box.facts)) for name, box in found.boxes.items()}
+    )
     cables = infer(facts.values(), seen, switched=bool(found.boxes))
     if not found.boxes:
         cables = Cables({**cables.found, **heard_by_neighbours(facts.values(), cables)}, cables.unclear)
@@ -167,13 +171,15 @@ def _boxes(sheet: RackDraft, found: FoundRack, *, live: bool) -> None:
             entry["model"] = box.model.board
             entry["cages"] = {}
         else:
-            keys = switches.keys(box.facts)
+            keys = switches.keys(box.facts, live=live)
             kept = keys.data if live else {key: keys.data[key] for key in _OF_THE_UNIT if key in keys.data}
             entry |= kept
             for key, note in keys.notes.items():
                 if key in entry:
                     sheet.note((*place, key), note)
             sheet.add_gap(keys.unrepresentable if live else ())
+            for gap in keys.missing if live else ():
+                sheet.add_missing(gap.place, gap.why)
             if registry.find(entry["model"]) is None:
                 reported = printable_line(entry["model"]) or "no model"
                 sheet.add_missing((*place, "model"), f"the board reports {reported}; known are {registry.choices()}")

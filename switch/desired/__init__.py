@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from core.routeros.menus import (
     ACTIVE,
     ARP,
+    BONDING,
     BRIDGE,
     BRIDGE_HOST,
     BRIDGE_PORT,
@@ -26,7 +27,20 @@ if TYPE_CHECKING:
 
 __all__ = ["ChangeGroup", "DeviceContext", "MenuDesired", "menus_of", "optional_of", "parts"]
 
-_ALWAYS = (ETHERNET, BRIDGE, BRIDGE_PORT, IDENTITY, ACTIVE, ARP, BRIDGE_HOST, SCHEDULER, SCRIPT, SAFE_MODE, DEVICE_MODE)
+_ALWAYS = (
+    ETHERNET,
+    BONDING,
+    BRIDGE,
+    BRIDGE_PORT,
+    IDENTITY,
+    ACTIVE,
+    ARP,
+    BRIDGE_HOST,
+    SCHEDULER,
+    SCRIPT,
+    SAFE_MODE,
+    DEVICE_MODE,
+)
 
 
 def parts(rack: Rack, switch: Switch, seen: DeviceContext) -> tuple[ChangeGroup, ...]:

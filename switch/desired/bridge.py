@@ -18,8 +18,9 @@ OURS = "sparkrack"
 
 
 def legs_on_device(switch: Switch, seen: DeviceContext) -> tuple[str, ...]:
-    """The master interfaces of all declared cages, by the name they have now."""
-    return tuple(seen.name(interface) for cage in switch.cages for interface in masters_of(switch, cage))
+    """The bridge ports of the legs of all declared cages, by the name they have now: a leg itself, or its bond."""
+    members = (seen.member(interface) for cage in switch.cages for interface in masters_of(switch, cage))
+    return tuple(dict.fromkeys(members))
 
 
 def parts(rack: Rack, switch: Switch, seen: DeviceContext) -> Iterator[ChangeGroup]:
@@ -34,7 +35,7 @@ def parts(rack: Rack, switch: Switch, seen: DeviceContext) -> Iterator[ChangeGro
     yield ChangeGroup("VLANs of the fabric", (_vlans(rack, switch, legs),))
     ports = tuple(DesiredRow((name,), {"bridge": switch.bridge, "hw": "yes", "disabled": "no"}) for name in legs)
     # Companion lanes are ports by default, and the management ports are needed for our own session.
-    spared = frozenset((name,) for name in seen.names.values())
+    spared = frozenset((name,) for name in (*seen.names.values(), *seen.bonds.values()))
     share = MenuDesired(BRIDGE_PORT, ports, purge="bridge-ports" in switch.purge, spared=spared)
     yield ChangeGroup(f"ports of bridge {switch.bridge}", (share,), _interrupts)
 

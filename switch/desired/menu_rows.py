@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from core.model import lossless_classes
 from core.routeros.diff import DesiredRow, RowChange
-from core.routeros.menus import BRIDGE, SERVICE, Key, Menu
+from core.routeros.menus import BONDING, BRIDGE, PFC, PROFILE, SERVICE, Key, Menu, Row
 from core.routeros.reading import SwitchReading
+from core.routeros.values import canonical
 
 
 @dataclass(frozen=True)
@@ -39,23 +41,72 @@ class ChangeGroup:
 
 
 @dataclass(frozen=True)
+class QosNames:
+    """The names of the rows that a policy needs: those of rows that have its fields already, else our own."""
+
+    roce: str = "roce"
+    cnp: str = "cnp"
+    pfc: str = f"pfc-tc{lossless_classes.ROCE_CLASS}"
+
+    @classmethod
+    def of(cls, reading: SwitchReading) -> QosNames:
+        roce, cnp = str(lossless_classes.ROCE_CLASS), str(lossless_classes.CNP_CLASS)
+        wanted: tuple[tuple[str, Menu, dict[str, str]], ...] = (
+            ("roce", PROFILE, {"dscp": str(lossless_classes.ROCE_DSCP), "traffic-class": roce}),
+            ("cnp", PROFILE, {"dscp": str(lossless_classes.CNP_DSCP), "traffic-class": cnp}),
+            ("pfc", PFC, {"traffic-class": roce, "rx": "yes", "tx": "yes"}),
+        )
+        found = {}
+        for key, menu, fields in wanted:
+            rows = reading.rows(menu) if menu.path in reading.tables else ()
+            names = [row.get("name", "") for row in rows if all(_means(menu, row, *field) for field in fields.items())]
+            own = str(cls.__dataclass_fields__[key].default)
+            found[key] = next((name for name in names if name), own) if own not in names else own
+        return cls(**found)
+
+
+def _means(menu: Menu, row: Row, name: str, value: str) -> bool:
+    spec = menu.fields[name]
+    try:
+        return canonical(spec.kind, row.get(name, spec.default or "")) == canonical(spec.kind, value)
+    except ValueError:
+        return False
+
+
+# claim: switch.bond.refusals
+def bonds_of(reading: SwitchReading) -> dict[str, str]:
+    """The name of the enabled bond that each interface is a slave of, by the interface's present name."""
+    rows = reading.rows(BONDING) if BONDING.path in reading.tables else ()
+    enabled = (row for row in rows if not _means(BONDING, row, "disabled", "yes"))
+    return {slave: row.get("name", "") for row in enabled for slave in row.get("slaves", "").split(",") if slave}
+
+
+@dataclass(frozen=True)
 class DeviceContext:
     """Facts of a switch that its own declaration depends on: the current names of the interfaces (by factory name,
-    which is used where nothing is known), the certificate of api-ssl, and its bridges (None: unknown).
+    which is used where nothing is known), the certificate of api-ssl, its bridges (None: unknown), what its rows of a
+    policy are called, and the bond of each interface that is a slave (both by their present names).
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
     certificate: str = "none"
     bridges: frozenset[str] | None = None
+    qos: QosNames = QosNames()
+    bonds: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, reading: SwitchReading) -> DeviceContext:
         names = {name: row["name"] for name, row in reading.ethernet.items()}
-        bridges = frozenset(name for (name,) in reading.by_key(BRIDGE))
+        bridges, qos = frozenset(name for (name,) in reading.by_key(BRIDGE)), QosNames.of(reading)
+        bonds = bonds_of(reading)
         if SERVICE.path not in reading.tables:
-            return cls(names, bridges=bridges)
+            return cls(names, bridges=bridges, qos=qos, bonds=bonds)
         services = reading.by_key(SERVICE)
-        return cls(names, services.get(("api-ssl",), {}).get("certificate", "none"), bridges)
+        return cls(names, services.get(("api-ssl",), {}).get("certificate", "none"), bridges, qos, bonds)
+
+    def member(self, interface: str) -> str:
+        """The current name by which an interface is a port of a bridge: that of its bond, or its own."""
+        return self.bonds.get(self.name(interface), self.name(interface))
 
     def lacks(self, bridge: str) -> bool:
         """Return whether the bridge must still be created."""

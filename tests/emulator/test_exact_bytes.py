@@ -26,7 +26,7 @@ def test_by_the_rollback_timer(restorer: Restorer) -> None:
 
     def spoil(step: object) -> None:
         if getattr(step, "title", "") == "reading everything back after the release":
-            restorer.write("/interface/ethernet", "?default-name=qsfp56-dd-1-2", mtu="1501")
+            restorer.write("/interface/ethernet", "?default-name=qsfp56-dd-1-1", mtu="1501")
 
     ended, _ = restorer.operator.run(restorer.declared, spoil, fuse=20)
     assert not ended.done

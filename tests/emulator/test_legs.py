@@ -115,7 +115,7 @@ def test_a_switch_whose_legs_are_up(workdir: Workdir, look: Look) -> None:
     drift = look(workdir)
     after = workdir.emulator.stats()["reads"]
     assert (drift.code, found(drift)) == (0, [ADMIN])
-    assert sum(after.values()) - sum(before.values()) == 20
+    assert sum(after.values()) - sum(before.values()) == 21
     assert len(workdir.sent(MONITOR)) == sentences + 1
 
 

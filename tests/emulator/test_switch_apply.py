@@ -63,7 +63,7 @@ def test_a_run_without_changes_asks_each_menu_once_and_the_monitor(applied: Work
     # their frames before and after.
     assert asked.pop("/interface/ethernet") == 4
     assert set(asked.values()) == {1}
-    assert len(asked) == 16
+    assert len(asked) == 17
     assert len(applied.sent("/interface/ethernet/monitor")) == monitored + 1
 
 

@@ -134,7 +134,8 @@ def test_a_port_of_another_bridge_and_that_bridge(kept: Kept) -> None:
         SwitchDifference(DifferenceKind.DIFFERS, "port qsfp56-dd-1-3 is not in bridge bridge (in br2)"),
         SwitchDifference(
             DifferenceKind.FAULT,
-            "bridge br2 is a second bridge, and the chip forwards for one only (its ports: qsfp56-dd-1-3); remove it",
+            "bridge br2 is a second bridge, and the chip forwards for one only (its ports qsfp56-dd-1-3 have hw=yes); "
+            "set hw=no on its ports, so that the CPU forwards for them, or make them ports of bridge",
         ),
     )
     kept.by_hand(f"{PORT}/set .id=<{PORT} interface=qsfp56-dd-1-3> bridge=bridge", "/interface/bridge/remove .id=br2")

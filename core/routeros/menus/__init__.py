@@ -12,7 +12,7 @@ from core.routeros.menus.access import (
     USER,
 )
 from core.routeros.menus.menu import OLDEST, Key, Menu, MenuField, Release, Row, Sentence
-from core.routeros.menus.ports import BRIDGE, BRIDGE_HOST, BRIDGE_PORT, BRIDGE_VLAN, ETHERNET
+from core.routeros.menus.ports import BONDING, BRIDGE, BRIDGE_HOST, BRIDGE_PORT, BRIDGE_VLAN, ETHERNET
 from core.routeros.menus.qos import PFC, PROFILE, QOS_PORT, QUEUE, SETTINGS
 from core.routeros.menus.system import (
     CLOCK,
@@ -35,7 +35,7 @@ from core.routeros.menus.system import (
 
 MENUS: tuple[Menu, ...] = (
     *(RESOURCE, ROUTERBOARD, PACKAGE, DEVICE_MODE, SAFE_MODE),
-    *(ETHERNET, BRIDGE, BRIDGE_PORT, BRIDGE_VLAN, BRIDGE_HOST),
+    *(ETHERNET, BONDING, BRIDGE, BRIDGE_PORT, BRIDGE_VLAN, BRIDGE_HOST),
     *(SETTINGS, PROFILE, QUEUE, PFC, QOS_PORT),
     *(IDENTITY, CLOCK, NTP_CLIENT, DNS, DISCOVERY, LOG_ACTION, LOGGING, SNMP, COMMUNITY, SCRIPT, SCHEDULER),
     *(SERVICE, GROUP, USER, ACTIVE, ARP, MAC_TELNET, MAC_WINBOX, MAC_PING, BANDWIDTH_SERVER),
@@ -46,6 +46,7 @@ __all__ = [
     "ACTIVE",
     "ARP",
     "BANDWIDTH_SERVER",
+    "BONDING",
     "BRIDGE",
     "BRIDGE_HOST",
     "BRIDGE_PORT",

@@ -34,8 +34,28 @@ BRIDGE = Menu(
     "/interface/bridge",
     key=("name",),
     # `mtu` is never written; by one of its own RouterOS refuses every change of the bridge, see gate.py.
-    fields={"name": MenuField(), "disabled": FLAG, "vlan-filtering": FLAG, "mtu": STATE},
+    # A bridge with a peer port shares its links with a second switch (MLAG), which this project does not set up.
+    fields={
+        "name": MenuField(),
+        "disabled": FLAG,
+        "vlan-filtering": FLAG,
+        "mtu": STATE,
+        "mlag-peer-port": MenuField(default="none", read_only=True),
+        "mlag-priority": MenuField(default="128", read_only=True),
+    },
 )
+BONDING = Menu(
+    "/interface/bonding",
+    key=("name",),
+    fixed=True,
+    fields={
+        "name": FACT,
+        "slaves": MenuField(ValueKind.LIST, default="", read_only=True),
+        "mlag-id": FACT,
+        "disabled": MenuField(ValueKind.FLAG, default="no", read_only=True),
+    },
+)
+"""Bonds: several interfaces as one. A slave is a port of a bridge only through its bond. Read, never written."""
 BRIDGE_PORT = Menu(
     "/interface/bridge/port",
     key=("interface",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lab.routeros_emulator.menu import EmulatedMenu
 from lab.routeros_emulator.menus.arp import ARP
 from lab.routeros_emulator.menus.backup import BACKUP
+from lab.routeros_emulator.menus.bonding import BONDING
 from lab.routeros_emulator.menus.bridge import BRIDGE, BRIDGE_PORT
 from lab.routeros_emulator.menus.bridge_host import BRIDGE_HOST
 from lab.routeros_emulator.menus.bridge_vlan import BRIDGE_VLAN
@@ -39,6 +40,7 @@ from lab.routeros_emulator.menus.user import ACTIVE, USER
 
 MENUS: tuple[EmulatedMenu, ...] = (
     ETHERNET,
+    BONDING,
     BRIDGE,
     BRIDGE_PORT,
     BRIDGE_VLAN,

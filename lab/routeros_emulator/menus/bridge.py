@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.routeros_emulator.argument_types import Bool, Duration, Enum, Integer, Mac, Reference, Text
+from lab.routeros_emulator.device import BONDING, ETHERNET, EmulatedDevice
 from lab.routeros_emulator.device import BRIDGE as BRIDGE_PATH
 from lab.routeros_emulator.device import BRIDGE_PORT as PORT_PATH
-from lab.routeros_emulator.device import ETHERNET, EmulatedDevice
 from lab.routeros_emulator.errors import failure
 from lab.routeros_emulator.menu import FULL, EmulatedField, EmulatedMenu, EmulatedRow, Values
 
@@ -48,10 +48,13 @@ BRIDGE_FIELDS = (
     EmulatedField("dhcp-snooping", Bool(), "false"),
     EmulatedField("forward-reserved-addresses", Bool(), "false"),
     EmulatedField("mvrp", Bool(), "false"),
+    EmulatedField("mlag-peer-port", Text(), "none"),
+    EmulatedField("mlag-priority", Integer(0, 255), "128"),
+    EmulatedField("mlag-heartbeat", Duration(1, 10, words=("none",)), "5s"),
 )
 
 PORT_FIELDS = (
-    EmulatedField("interface", Reference((ETHERNET,)), required=True),
+    EmulatedField("interface", Reference((ETHERNET, BONDING)), required=True),
     EmulatedField("bridge", Reference((BRIDGE_PATH,)), required=True),
     EmulatedField("comment", Text(), clears=True),
     EmulatedField("disabled", Bool(), "false"),
@@ -125,9 +128,7 @@ def _l2mtu(device: EmulatedDevice, bridge: str) -> int:
 
 def _show_port(device: EmulatedDevice, row: EmulatedRow) -> Values:
     bridge = device.store.find(BRIDGE_PATH, row.values["bridge"])
-    port = device.store.find(ETHERNET, row.values["interface"])
-    running = port is not None and device.links.status(port.values["default-name"]).running
-    active = running and row.values["disabled"] == "false" and bridge is not None
+    active = device.runs(row.values["interface"]) and row.values["disabled"] == "false" and bridge is not None
     offloaded = row.values["hw"] == "true" and row.values["bridge"] == device.offloaded_bridge()
     shown = {
         "status": "in-bridge" if active else "inactive",
@@ -139,6 +140,12 @@ def _show_port(device: EmulatedDevice, row: EmulatedRow) -> Values:
         "learning": "true" if active else "false",
     }
     return shown | ({"hw-offload-group": "switch1"} if offloaded else {})
+
+
+def _check_port(device: EmulatedDevice, row: EmulatedRow, _old: EmulatedRow | None) -> None:
+    """A slave is a port through its bond only; the wording is inferred."""
+    if bond := device.bond_of(row.values["interface"]):
+        raise failure(f"{row.values['interface']} is slave of {bond.values['name']} and can not be a bridge port")
 
 
 BRIDGE = EmulatedMenu(
@@ -163,5 +170,6 @@ BRIDGE_PORT = EmulatedMenu(
     first_id=0,
     factory=_port_factory,
     show=_show_port,
+    check=_check_port,
     unsets=frozenset({"path-cost", "internal-path-cost"}),
 )

@@ -34,7 +34,8 @@ def _hosts(device: EmulatedDevice) -> Iterator[Values]:
     for mac, default_name, local in entries:
         name = device.ethernet(default_name).values["name"]
         if member := device.membership(name):
-            where = {"interface": name, "on-interface": name, "bridge": member.values["bridge"]}
+            port = member.values["interface"]
+            where = {"interface": port, "on-interface": port, "bridge": member.values["bridge"]}
             flags = {"dynamic": "true", "local": "true" if local else "false", "external": "false"}
             yield {".id": f"*{number:X}", "mac-address": mac, **where, **flags}
             number += 1

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.routeros_emulator.argument_types import Bool, Reference, Text
-from lab.routeros_emulator.device import BRIDGE, ETHERNET, EmulatedDevice
+from lab.routeros_emulator.device import BONDING, BRIDGE, ETHERNET, EmulatedDevice
 from lab.routeros_emulator.errors import failure
 from lab.routeros_emulator.menu import FULL, EmulatedField, EmulatedMenu, EmulatedRow, Values
 from lab.routeros_emulator.numbers import Ranges, numbers
@@ -19,8 +19,8 @@ _WARNS = (7, 25)
 FIELDS = (
     EmulatedField("bridge", Reference((BRIDGE,)), required=True),
     EmulatedField("vlan-ids", Ranges(1, 4094), required=True),
-    EmulatedField("tagged", Reference((BRIDGE, ETHERNET), many=True), ""),
-    EmulatedField("untagged", Reference((BRIDGE, ETHERNET), many=True), ""),
+    EmulatedField("tagged", Reference((BRIDGE, ETHERNET, BONDING), many=True), ""),
+    EmulatedField("untagged", Reference((BRIDGE, ETHERNET, BONDING), many=True), ""),
     EmulatedField("comment", Text(), clears=True),
     EmulatedField("disabled", Bool(), "false"),
 )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lab.routeros_emulator.device import BRIDGE, ETHERNET, EmulatedDevice
+from lab.routeros_emulator.device import BONDING, BRIDGE, ETHERNET, EmulatedDevice
 from lab.routeros_emulator.menu import EmulatedMenu, Values
 from lab.routeros_emulator.print_verbs import listing
 
 #: Menus whose rows are interfaces, with the word that ``type`` shows.
-_TYPES = ((ETHERNET, "ether"), (BRIDGE, "bridge"))
+_TYPES = ((ETHERNET, "ether"), (BRIDGE, "bridge"), (BONDING, "bond"))
 _SHOWN = (
     ".id",
     "name",

@@ -11,13 +11,13 @@ import ipaddress
 from collections.abc import Iterator
 
 from lab.routeros_emulator.argument_types import Bool, Enum, Integer, Interface4, Prefixes, Reference, Text
-from lab.routeros_emulator.device import BRIDGE, CERTIFICATE, ETHERNET, EmulatedDevice
+from lab.routeros_emulator.device import BONDING, BRIDGE, CERTIFICATE, ETHERNET, EmulatedDevice
 from lab.routeros_emulator.errors import failure, no_match, unknown_parameter
 from lab.routeros_emulator.menu import FULL, SWITCHABLE, EmulatedField, EmulatedMenu, EmulatedRow, Values
 
 ADDRESS_FIELDS = (
     EmulatedField("address", Interface4(), required=True),
-    EmulatedField("interface", Reference((BRIDGE, ETHERNET)), required=True),
+    EmulatedField("interface", Reference((BRIDGE, ETHERNET, BONDING)), required=True),
     EmulatedField("network", Text(), clears=True),
     EmulatedField("comment", Text(), clears=True),
     EmulatedField("disabled", Bool(), "false"),
@@ -62,7 +62,7 @@ def _addresses(device: EmulatedDevice) -> Iterator[Values]:
 
 def _show_address(device: EmulatedDevice, row: EmulatedRow) -> Values:
     network = str(ipaddress.IPv4Interface(row.values["address"]).network.network_address)
-    known = device.store.find_any((BRIDGE, ETHERNET), row.values["interface"]) is not None
+    known = device.store.find_any((BRIDGE, ETHERNET, BONDING), row.values["interface"]) is not None
     shown = {} if "network" in row.values else {"network": network}
     flags = {"invalid": "false" if known else "true", "dynamic": "false", "slave": "false"}
     return shown | {"actual-interface": row.values["interface"], "vrf": "main"} | flags

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lab.routeros_emulator.argument_types import Bool, Reference, Text
-from lab.routeros_emulator.device import BRIDGE, ETHERNET, EmulatedDevice
+from lab.routeros_emulator.device import BONDING, BRIDGE, ETHERNET, EmulatedDevice
 from lab.routeros_emulator.errors import failure
 from lab.routeros_emulator.menu import FULL, EmulatedField, EmulatedMenu, EmulatedRow, Values
 
@@ -21,7 +21,7 @@ LIST_FIELDS = (
 )
 MEMBER_FIELDS = (
     EmulatedField("list", Reference((LIST,)), required=True),
-    EmulatedField("interface", Reference((BRIDGE, ETHERNET)), required=True),
+    EmulatedField("interface", Reference((BRIDGE, ETHERNET, BONDING)), required=True),
     EmulatedField("comment", Text(), clears=True),
     EmulatedField("disabled", Bool(), "false"),
 )

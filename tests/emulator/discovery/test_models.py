@@ -30,7 +30,7 @@ def split_the_fourth_cage(switch: Crs812Process) -> None:
     with ApiSession("127.0.0.1", switch.plain_port, tls=None, user=USER, password=secret) as session:
         for lane in (1, 5):
             row = session.talk("/interface/ethernet/print", "=.proplist=.id", f"?default-name=qsfp56-dd-4-{lane}")[0]
-            forced = ("=auto-negotiation=no", "=speed=200G-baseCR4", "=fec-mode=fec91")
+            forced = ("=auto-negotiation=no", "=speed=200G-baseCR4", "=fec-mode=fec91", "=l2mtu=9500", "=mtu=9000")
             session.talk("/interface/ethernet/set", f"=.id={row['.id']}", *forced)
 
 

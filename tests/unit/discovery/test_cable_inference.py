@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
-from core.model import Half
-from sparkrack.discovery.describe import describe
+from core.model import ConfigError, Half
+from sparkrack.discovery.describe import FoundNode, FoundRack, FoundSwitch, describe
+from sparkrack.discovery.draft import RackDraft
 from sparkrack.discovery.switch_facts import Neighbour, SwitchFacts
-from tests.unit.discovery.worlds import World, mac, world
-from tests.unit.model.racks import DIRECT, SWITCH, loaded
-from tests.unit.switch.rows import reading, row
+from sparkrack.discovery.yaml_writer import text
+from tests.unit.discovery.worlds import World, answers, mac, world
+from tests.unit.model.racks import ACCESS, DIRECT, SUBNETS, SWITCH, loaded, switch
+from tests.unit.model.racks import node as node_line
+from tests.unit.switch.rows import factory, reading, row
 
 FIRST = [Half("spark1", 1, index) for index in (0, 1)]
 SECOND = [Half("spark2", 1, index) for index in (0, 1)]
@@ -93,17 +97,42 @@ def test_a_pair_without_addresses_is_reported_by_its_neighbours() -> None:
     assert found.adopted().cabling == rack.cabling
 
 
-def test_a_cage_that_negotiates_is_reported_and_its_split_is_what_came_up(found: World) -> None:
+def negotiating(found: World, rates: Mapping[str, str]) -> RackDraft:
+    """The draft where cage qsfp56-dd-1 negotiates and its legs came up at `rates`."""
     tables = found.tables["crs812"]
     for lane in range(1, 9):
         port = row(tables, f"qsfp56-dd-1-{lane}")
         port["auto-negotiation"] = "true"
-    heard = found.found()
-    (box,) = heard.boxes.values()
-    facts = SwitchFacts("crs812", reading(tables), found.hosts["crs812"], (), {"qsfp56-dd-1-1": {"rate": "400Gbps"}})
-    sheet = describe(replace(heard, boxes={"crs812": replace(box, facts=facts)}), live=True)
-    assert sheet.data["switches"]["crs812"]["cages"]["qsfp56-dd-1"]["split"] == "1x400G"
+    monitor = {name: {"rate": rate} for name, rate in rates.items()}
+    found.seen["crs812"] = SwitchFacts("crs812", reading(tables), found.hosts["crs812"], (), monitor)
+    return found.sheet()
+
+
+def test_a_cage_that_negotiates_has_the_split_of_what_came_up_and_is_not_forced(found: World) -> None:
+    sheet = negotiating(found, {"qsfp56-dd-1-1": "100Gbps", "qsfp56-dd-1-3": "100Gbps"})
+    assert sheet.data["switches"]["crs812"]["cages"]["qsfp56-dd-1"] == {
+        "split": "4x100G",
+        "speed": "negotiated",
+        "fec": "fec91",
+    }
+    assert sheet.missing == []
+
+
+def test_init_declares_a_cage_that_negotiates_as_forced(found: World) -> None:
+    negotiating(found, {"qsfp56-dd-1-1": "100Gbps", "qsfp56-dd-1-3": "100Gbps"})
+    assert found.sheet(live=False).data["switches"]["crs812"]["cages"]["qsfp56-dd-1"] == {"split": "4x100G"}
+
+
+@pytest.mark.parametrize(
+    "rates", [{}, {"qsfp56-dd-1-1": "400Gbps"}, {"qsfp56-dd-1-1": "100Gbps", "qsfp56-dd-1-3": "50Gbps"}]
+)
+def test_a_cage_that_negotiates_without_a_split_that_fits_is_a_gap_and_no_default(
+    found: World, rates: dict[str, str]
+) -> None:
+    sheet = negotiating(found, rates)
+    assert "qsfp56-dd-1" not in sheet.data["switches"]["crs812"]["cages"]
     assert "switches.crs812.cages: qsfp56-dd-1 negotiates its speed" in "\n".join(map(str, sheet.unrepresentable))
+    assert sheet.data["switches"]["crs812"]["l2mtu"] == 9500, "the nodes' legs are known, whatever their split is"
 
 
 @pytest.mark.parametrize(
@@ -151,3 +180,83 @@ def test_a_vendor_that_dmi_does_not_name_is_a_gap(found: World) -> None:
     found.say("spark1", "maker", "ACME \x1b[2J Corp")
     found.say("spark1", "board", "ACME")
     assert "nodes.spark1.vendor: its DMI table has ACME \\x1b[2J Corp" in missing(found)
+
+
+LINK = "qsfp56-dd-2-1"
+OWN = {"crs812a": ("n0", "n1", "n2"), "crs812b": ("n3", "n4", "n5")}
+LEGS = ("qsfp56-dd-1-1", "qsfp56-dd-1-5", "qsfp56-1-1")
+CAGES = {"qsfp56-dd-1": "2x200G", "qsfp56-dd-2": "2x200G", "qsfp56-1": "1x200G", "qsfp56-2": "1x200G"}
+
+
+def two_switches(
+    own: Mapping[str, tuple[str, ...]], *, behind: str = LINK, neighbours: bool = False, negotiates: bool = False
+) -> FoundRack:
+    """Nodes on two switches with a cable between them, each of which hears all nodes. `behind`: the interface that the
+    cable is on. neighbours: the switches know each other by a discovery protocol. negotiates: the cable's cages do."""
+    names = [name for mine in own.values() for name in mine]
+    places = ("qsfp56-dd-1-1", "qsfp56-dd-1-5", "qsfp56-dd-2-1", "qsfp56-dd-2-5", "qsfp56-1-1", "qsfp56-2-1")
+    nodes = "".join(node_line(name, number, {1: f"sw/{places[number]}"}) for number, name in enumerate(names))
+    one = answers(loaded(f"rack: six\n{ACCESS}nodes:\n{nodes}switches:\n{switch('sw', 0, CAGES)}{SUBNETS}"))
+    boxes = {}
+    for number, (box, mine) in enumerate(own.items()):
+        tables = factory()
+        tables["/system/identity"] = [{"name": box}]
+        for lane in (*LEGS, LINK):
+            speed = "400G-baseCR8" if lane == LINK else "200G-baseCR4"
+            row(tables, lane).update({"auto-negotiation": "false", "speed": speed, "fec-mode": "fec91"})
+        row(tables, LINK)["auto-negotiation"] = str(negotiates).lower()
+        hosts = {
+            mac(Half(name, 1, index)): LEGS[mine.index(name)] if name in mine else behind
+            for name in names
+            for index in (0, 1)
+        }
+        (other,) = own.keys() - {box}
+        near = (Neighbour(behind, "02:00:00:00:00:99", other),) if neighbours else ()
+        facts = SwitchFacts(box, reading(tables), hosts, near)
+        boxes[box] = FoundSwitch(f"10.78.0.{number + 2}", 8729, "0" * 64, "ops", {"env": "CRS"}, facts)
+    facts_of = one.facts()
+    found = {name: FoundNode(f"10.77.0.{11 + number}", facts_of[name]) for number, name in enumerate(names)}
+    return FoundRack("six", {"user": "ops", "key": "~/.ssh/id_ed25519", "known_hosts": "known_hosts"}, found, boxes)
+
+
+@pytest.mark.parametrize(
+    ("own", "neighbours"),
+    [(OWN, False), (OWN, True), ({"crs812a": ("n0",), "crs812b": ("n1",)}, True)],
+    ids=["by-nodes", "by-both", "by-neighbours"],
+)
+def test_a_cable_between_two_switches_is_a_gap_and_each_node_is_on_its_own(
+    own: Mapping[str, tuple[str, ...]], neighbours: bool
+) -> None:
+    sheet = describe(two_switches(own, neighbours=neighbours), live=True)
+    assert {name: dict(one["ports"]) for name, one in sheet.data["nodes"].items()} == {
+        name: {1: f"{box}/{LEGS[mine.index(name)]}"} for box, mine in own.items() for name in mine
+    }
+    gaps = "\n".join(map(str, sheet.unrepresentable))
+    for box, other in (("crs812a", "crs812b"), ("crs812b", "crs812a")):
+        assert LINK.rpartition("-")[0] not in sheet.data["switches"][box]["cages"]
+        assert f"switches.{box}.cages: {LINK} leads to {other}, and a cable between two switches cannot be" in gaps
+    with pytest.raises(ConfigError, match="needs a cable between the switches, which cannot be declared"):
+        loaded(text(sheet))
+
+
+def test_a_cable_between_two_switches_that_negotiates_is_a_gap() -> None:
+    rack = two_switches(OWN, negotiates=True)
+    gaps = "\n".join(map(str, describe(rack, live=True).unrepresentable))
+    assert f"switches.crs812a.cages: {LINK} leads to crs812b" in gaps
+
+
+def test_without_a_sign_of_the_other_switch_a_node_is_heard_at_several_places() -> None:
+    sheet = describe(two_switches({"crs812a": ("n0",), "crs812b": ("n1",)}), live=True)
+    assert "nodes.n0.ports: port 1 was learned at several places" in "\n".join(map(str, sheet.missing))
+
+
+def test_a_bond_between_two_switches_is_named_with_the_other() -> None:
+    rack = two_switches(OWN, behind="isl")
+    for box in rack.boxes.values():
+        assert box.facts
+        tables = box.facts.reading.tables
+        slaves = {".id": "*B0", "name": "isl", "slaves": "qsfp56-dd-2-1,qsfp56-dd-2-5", "disabled": "false"}
+        tables["/interface/bonding"] = (slaves,)  # type: ignore[index]
+    gaps = "\n".join(map(str, describe(rack, live=True).unrepresentable))
+    assert "qsfp56-dd-2-1 and qsfp56-dd-2-5 are slaves of the bond isl" in gaps
+    assert "it leads to crs812b, and a cable between two switches cannot be declared" in gaps

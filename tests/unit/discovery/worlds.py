@@ -36,18 +36,20 @@ def printed(*lines: str, code: int = 0) -> Answer:
 
 @dataclass
 class World:
-    """Nodes by the lines that they answer to each question, and switches by their tables."""
+    """Nodes by the lines that they answer to each question, and switches by their tables, or by facts in `seen`."""
 
     rack: Rack
     nodes: dict[str, dict[str, Answer]] = field(default_factory=dict)
     tables: dict[str, Tables] = field(default_factory=dict)
     hosts: dict[str, dict[str, str]] = field(default_factory=dict)
+    seen: dict[str, SwitchFacts] = field(default_factory=dict)
 
     def facts(self) -> dict[str, NodeFacts]:
         return {name: parse_node_facts(name, reported) for name, reported in self.nodes.items()}
 
     def switches(self) -> dict[str, SwitchFacts]:
-        return {name: SwitchFacts(name, reading(rows), self.hosts[name]) for name, rows in self.tables.items()}
+        made = {name: SwitchFacts(name, reading(rows), self.hosts[name]) for name, rows in self.tables.items()}
+        return made | self.seen
 
     def found(self) -> FoundRack:
         facts, heard = self.facts(), self.switches()
@@ -96,11 +98,17 @@ class World:
         self.keep(half, {**self.device(half), "addr_info": [_inet(one) for one in addresses]})
 
 
-def world(rack: Rack) -> World:
-    """Create a rack in its declared state."""
+def answers(rack: Rack) -> World:
+    """Create the nodes of a rack in their declared state; its switches have no tables yet."""
     made = World(rack)
     for name in rack.nodes:
         made.nodes[name] = {question: printed(*lines) for question, lines in _said(rack, name)}
+    return made
+
+
+def world(rack: Rack) -> World:
+    """Create a rack in its declared state."""
+    made = answers(rack)
     for name, switch in rack.switches.items():
         tables = factory()
         carry_out(tables, plan(rack, switch, reading(tables)).changes)

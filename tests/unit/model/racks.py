@@ -74,3 +74,5 @@ def ring(size: int, ends: list[int], pool: str = "10.100.0.0/20") -> str:
 
 
 SUBNETS = "fabric: {subnets: [192.168.100.0/24, 192.168.101.0/24]}\n"
+JOINED = "fabric: {subnets: [192.168.100.0/24, 192.168.101.0/24], switch_links: by-hand}\n"
+"""The same for nodes on several switches."""

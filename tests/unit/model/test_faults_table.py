@@ -26,6 +26,7 @@ def test_the_promised_cases_are_all_there() -> None:
         "mtu-above-l2mtu",
         "overlapping-subnets",
         "syntax-error",
+        "two-switches",
         "typo-in-key",
         "unknown-switch",
         "wrong-type",

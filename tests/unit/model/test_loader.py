@@ -16,7 +16,7 @@ from core.model.yaml_reader import explain
 from roles.docker.options import DockerOptions
 from roles.driver.options import DriverOptions
 from roles.memory.options import MemoryOptions
-from tests.unit.model.racks import ACCESS, CASES, DIRECT, SUBNETS, SWITCH, VALID, changed, loaded, node, switch
+from tests.unit.model.racks import ACCESS, CASES, DIRECT, JOINED, SUBNETS, SWITCH, VALID, changed, loaded, node, switch
 
 REFERENCE = Path(__file__).parents[3] / "examples" / "rack.yaml"
 
@@ -185,7 +185,7 @@ def test_sixty_four_nodes_and_eight_switches_load(tmp_path: Path) -> None:
     cages = {"qsfp56-dd-1": "4x100G", "qsfp56-dd-2": "4x100G"}
     switches = "".join(switch(f"crs{number}", number, cages) for number in range(8))
     path = tmp_path / "rack.yaml"
-    path.write_text(f"rack: large\n{ACCESS}nodes:\n{nodes}switches:\n{switches}{SUBNETS}")
+    path.write_text(f"rack: large\n{ACCESS}nodes:\n{nodes}switches:\n{switches}{JOINED}")
     rack = load(path)
     assert len(rack.nodes) == 64
     assert len(rack.cabling.cables) == 64

@@ -14,7 +14,7 @@ from core.hardware.crs812 import CRS812
 from core.hardware.fec import allowed_fec, default_fec
 from core.hardware.switch_model import SwitchModel
 from tests import generated
-from tests.unit.model.racks import VALID, changed, faults, loaded
+from tests.unit.model.racks import CASES, VALID, changed, faults, loaded
 
 DOCUMENT = "docs/reference/switch-models.md"
 FOUR = (VALID / "crs804.yaml").read_text()
@@ -174,3 +174,13 @@ def test_the_documentation_shows_the_fec_of_every_leg() -> None:
             split = splits[shape]
             values = ", ".join(f"`{mode}`" for mode in allowed_fec(split))
             assert (values, default_fec(split, "copper"), default_fec(split, "optic")) == table[name]
+
+
+def test_nodes_on_two_switches_are_taken_when_the_owner_keeps_the_cable_and_no_vlan_is_on_it() -> None:
+    two = (CASES / "two-switches.yaml").read_text()
+    (fault,) = faults(two)
+    assert "needs a cable between the switches, which cannot be declared" in fault
+    kept = changed(two, ("fabric:\n", "fabric:\n  switch_links: by-hand\n"))
+    assert faults(kept) == []
+    (fault,) = faults(changed(kept, ("fabric:\n", "fabric:\n  vlans: [1100, 1101]\n")))
+    assert "fabric.vlans: would be taken off the cable between the switches" in fault

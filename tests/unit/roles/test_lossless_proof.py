@@ -52,7 +52,7 @@ def failures(root: Path, policy: str) -> list[str]:
             reported.append(str(error).splitlines()[0])
 
     for half in verify.HALF:
-        if policy != "none":
+        if policy in ("pause", "roce"):
             check(verify.test_pause_is_as_on_the_switch, leg, policy, machine, half)
             check(verify.test_one_priority_is_lossless_or_none, leg, policy, machine, half)
             check(verify.test_it_comes_back_with_the_interface, leg, policy, machine, half)
@@ -73,8 +73,13 @@ def test_a_node_that_was_never_touched(tmp_path: Path) -> None:
     assert failures(card(tmp_path), "none") == []
 
 
-def test_what_is_left_of_a_policy(tmp_path: Path) -> None:
-    reported = failures(node(tmp_path, "pause"), "none")
+def test_a_node_of_a_switch_that_is_left_as_it_is_keeps_what_it_has(tmp_path: Path) -> None:
+    assert failures(node(tmp_path, "roce"), "leave") == []
+
+
+@pytest.mark.parametrize("policy", ["none", "ecn"])
+def test_what_is_left_of_a_policy(tmp_path: Path, policy: str) -> None:
+    reported = failures(node(tmp_path, "pause"), policy)
     assert reported == [f"spark1: {desired.SCRIPT}, {desired.UNIT} is left, though no switch of the node has a policy"]
 
 

@@ -69,10 +69,12 @@ def test_what_is_said_beside_rdma(text: str, sockets: str, address: str, head: s
     assert (found["VLLM_HOST_IP"], found["MASTER_ADDR"]) == (address, head)
 
 
-def test_only_a_lossless_switch_has_a_traffic_class() -> None:
-    assert told(LOSSLESS)["NCCL_IB_TC"] == "106"
-    assert "NCCL_IB_TC" not in told(SWITCH)
-    assert "NCCL_IB_TC" not in told(changed(LOSSLESS, ("lossless: roce", "lossless: pause")))
+@pytest.mark.parametrize(
+    ("policy", "marked"), [("roce", True), ("ecn", True), ("none", False), ("pause", False), ("leave", False)]
+)
+def test_only_a_switch_with_a_class_for_rdma_has_its_mark(policy: str, marked: bool) -> None:
+    found = told(changed(LOSSLESS, ("lossless: roce", f"lossless: {policy}")))
+    assert found.get("NCCL_IB_TC") == ("106" if marked else None)
 
 
 def test_a_node_without_a_cable_has_no_devices() -> None:

@@ -50,6 +50,7 @@ def _ports() -> Tables:
         "/interface/ethernet": _numbered(
             *({"default-name": name, "name": name, **plain, **still} for name in PORTS), first=2
         ),
+        "/interface/bonding": [],
         "/interface/bridge": _numbered({"name": "bridge", "vlan-filtering": "false", "disabled": "false"}, first=36),
         "/interface/bridge/port": _numbered(*({"interface": name, **member} for name in PORTS), first=0),
         "/interface/bridge/vlan": [],

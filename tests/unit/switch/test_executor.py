@@ -420,7 +420,7 @@ def test_after_the_timer_was_fired_in_vain_it_is_not_promised_to_act(rack: MakeR
 
     def spoil(step: Step) -> None:
         if step.title == "reading everything back after the release":
-            device.tables["/interface/ethernet"][3]["mtu"] = "1501"
+            device.tables["/interface/ethernet"][2]["mtu"] = "1501"
 
     ended = run(todo, device, spoil)
     assert not ended.done

@@ -20,14 +20,34 @@ def test_a_switch_from_the_factory_has_none(rack: MakeRack) -> None:
     assert found(rack, factory()) == ()
 
 
-def test_a_second_bridge_is_carried_by_the_cpu(rack: MakeRack) -> None:
+def second_bridge(hw: str) -> Tables:
+    """A switch from the factory whose management ports are in a bridge of their own."""
     tables = factory()
     tables["/interface/bridge"].append({".id": "*30", "name": "other"})
     for name in ("ether1", "ether2"):
-        row(tables, name, PORT, "interface")["bridge"] = "other"
+        row(tables, name, PORT, "interface").update({"bridge": "other", "hw": hw})
+    return tables
+
+
+def test_a_second_bridge_whose_ports_ask_for_the_chip_is_a_fault_that_advises_no_removal(rack: MakeRack) -> None:
+    (fault,) = found(rack, second_bridge("true"))
+    assert fault == (
+        "bridge other is a second bridge, and the chip forwards for one only (its ports ether1, ether2 have hw=yes); "
+        "set hw=no on its ports, so that the CPU forwards for them, or make them ports of bridge"
+    )
+    assert found(rack, second_bridge("true"), nodes=UNCABLED, cages={}) == (), "then the bridge is none of ours"
+
+
+@pytest.mark.parametrize("hw", ["false", "no"])
+def test_a_management_bridge_whose_ports_do_not_ask_for_the_chip_is_not_a_fault(rack: MakeRack, hw: str) -> None:
+    assert found(rack, second_bridge(hw)) == ()
+
+
+def test_a_leg_in_a_second_bridge_is_a_fault_whatever_it_asks_for(rack: MakeRack) -> None:
+    tables = second_bridge("false")
+    row(tables, "qsfp56-dd-1-3", PORT, "interface").update({"bridge": "other", "hw": "false"})
     (fault,) = found(rack, tables)
-    assert fault.startswith("bridge other is a second bridge, and the chip forwards for one only (its ports: ether1, e")
-    assert found(rack, tables, nodes=UNCABLED, cages={}) == (), "then the bridge is none of ours"
+    assert "its port qsfp56-dd-1-3 is a leg" in fault
 
 
 @pytest.mark.parametrize("disabled", ["true", "yes"])
@@ -37,10 +57,10 @@ def test_a_second_bridge_that_is_off_does_not_count(rack: MakeRack, disabled: st
     assert found(rack, tables) == ()
 
 
-def test_a_second_bridge_without_ports(rack: MakeRack) -> None:
+def test_a_second_bridge_without_ports_takes_nothing_from_the_chip(rack: MakeRack) -> None:
     tables = factory()
     tables["/interface/bridge"].append({".id": "*30", "name": "other"})
-    assert "(it has no ports)" in found(rack, tables)[0]
+    assert found(rack, tables) == ()
 
 
 @pytest.mark.parametrize("told", ["false", "no", "perhaps", None])

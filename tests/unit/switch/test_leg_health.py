@@ -232,3 +232,12 @@ def test_what_the_documents_show(made: Monitor) -> None:
     made.rows[LEG] = {"status": "no-link"}
     made.rows["qsfp56-dd-1-5"] = UP | {"rate": "50Gbps"}
     generated.check("docs/drift.md", "drift leg", "".join(f"{fault}\n" for fault in made.faults()))
+
+
+def test_a_leg_that_negotiates_is_reported_without_a_forced_speed(rack: MakeRack) -> None:
+    cages = {"qsfp56-dd-1": {"split": "2x200G", "speed": "negotiated"}}
+    made, switch = rack({"spark1": "crs812/qsfp56-dd-1-1"}, cages=cages, mtu=1500, l2mtu=1584, identity=None)
+    found = reading(factory())
+    rows = [{"name": "qsfp56-dd-1-1", "status": "no-link"}]
+    (line,) = leg_problems(made, switch, found, plan(made, switch, found), lambda _sentence: rows)
+    assert "set as declared (negotiated, FEC auto)" in line

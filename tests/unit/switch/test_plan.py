@@ -10,6 +10,7 @@ from core.routeros.errors import RefusedError, UnreadableError
 from core.routeros.menus import COMMUNITY, Sentence
 from core.routeros.sentences import writes
 from switch.cages import describe
+from switch.differences import DifferenceKind, switch_differences
 from switch.plan import plan
 from tests.unit.switch.racks import EVERY_KEY, UNCABLED, MakeRack, make_rack
 from tests.unit.switch.rows import LANES, QOS, Tables, carry_out, factory, reading, row
@@ -248,3 +249,172 @@ def test_nor_is_the_name_of_a_community_without_security() -> None:
     assert "canary" not in writes((gone,))[0].title
     (back,) = diff(COMMUNITY, [DesiredRow(("canary-v2c",), {"security": "none"})], [])
     assert "canary" not in str(back)
+
+
+COMPANIONS = [f"qsfp56-dd-{cage}-{lane}" for cage in (1, 2) for lane in (2, 4, 6, 8)]
+PORT = "/interface/bridge/port"
+
+
+def made_by_hand(rack: MakeRack, **switch: object) -> Tables:
+    """A switch whose legs are as declared, and whose companions have the sizes of the factory."""
+    tables = declared(rack, **switch)
+    for name in COMPANIONS:
+        row(tables, name).update({"mtu": "1500", "l2mtu": "1584"})
+    return tables
+
+
+def test_the_l2mtu_of_a_companion_counts_as_an_enabled_port_of_the_bridge(rack: MakeRack) -> None:
+    tables = made_by_hand(rack)
+    (batch,) = planned(rack, tables).batches
+    assert batch.effect == "bounces all 34 ports"
+    assert {change.row for change in batch.changes} == set(COMPANIONS)
+
+
+@pytest.mark.parametrize("how", ["not a port", "a disabled port", "a port of another bridge"])
+def test_sizes_of_companions_without_effect_are_not_compared(rack: MakeRack, how: str) -> None:
+    tables = made_by_hand(rack)
+    for name in COMPANIONS:
+        member = row(tables, name, PORT, "interface")
+        if how == "not a port":
+            tables[PORT].remove(member)
+        else:
+            member.update({"disabled": "true"} if how == "a disabled port" else {"bridge": "other", "hw": "false"})
+    assert planned(rack, tables).batches == ()
+
+
+def test_the_mtu_of_a_companion_restarts_nothing(rack: MakeRack) -> None:
+    tables = declared(rack)
+    for name in COMPANIONS:
+        row(tables, name)["mtu"] = "1500"
+    assert planned(rack, tables).batches == ()
+
+
+def test_a_companion_that_is_disabled_costs_its_leg_lanes_and_is_enabled(rack: MakeRack) -> None:
+    tables = made_by_hand(rack)
+    tables[PORT] = [port for port in tables[PORT] if port["interface"] not in COMPANIONS]
+    row(tables, "qsfp56-dd-1-2")["disabled"] = "true"
+    (batch,) = planned(rack, tables).batches
+    assert [str(change) for change in batch.changes] == [
+        "~ /interface/ethernet qsfp56-dd-1-2: disabled true -> no",
+    ]
+
+
+def test_sizes_of_companions_are_written_along_with_a_bounce_of_all_ports(rack: MakeRack) -> None:
+    tables = made_by_hand(rack)
+    tables[PORT] = [port for port in tables[PORT] if port["interface"] not in COMPANIONS]
+    row(tables, "qsfp56-dd-1-1")["l2mtu"] = "1584"
+    row(tables, "qsfp56-dd-1-1")["mtu"] = "1500"
+    (batch,) = planned(rack, tables).batches
+    assert {change.row for change in batch.changes} == {"qsfp56-dd-1-1", *COMPANIONS}
+    carry_out(tables, batch.changes)
+    assert planned(rack, tables).batches == ()
+    assert row(tables, "qsfp56-dd-2-8")["l2mtu"] == "9500"
+
+
+@pytest.mark.parametrize(("l2mtu", "along"), [("9500", True), ("1584", False)])
+def test_a_restart_of_a_cage_takes_the_mtu_of_its_companions_along_where_it_fits(
+    rack: MakeRack, l2mtu: str, along: bool
+) -> None:
+    tables = declared(rack)
+    tables[PORT] = [port for port in tables[PORT] if port["interface"] not in COMPANIONS]
+    for name in COMPANIONS:
+        row(tables, name).update({"mtu": "1500", "l2mtu": l2mtu})
+    row(tables, "qsfp56-dd-1-1")["fec-mode"] = "off"
+    (batch,) = planned(rack, tables).batches
+    changed = {change.row for change in batch.changes}
+    assert changed == {"qsfp56-dd-1-1", *(COMPANIONS[:4] if along else ())}
+    assert not any(field.name == "l2mtu" for change in batch.changes for field in change.fields)
+
+
+def test_a_lane_that_no_leg_takes_is_disabled_only_along_with_a_restart_while_it_negotiates(rack: MakeRack) -> None:
+    cages = {"qsfp56-dd-1": {"split": "1x100G"}}
+    switch = {"nodes": {"spark1": "crs812/qsfp56-dd-1-1"}, "cages": cages}
+    tables = declared(rack, **switch)
+    row(tables, "qsfp56-dd-1-5")["disabled"] = "false"
+    assert planned(rack, tables, **switch).batches == ()
+    row(tables, "qsfp56-dd-1-5").update({"auto-negotiation": "false", "speed": "100G-baseCR4"})
+    (batch,) = planned(rack, tables, **switch).batches
+    assert [str(change) for change in batch.changes] == ["~ /interface/ethernet qsfp56-dd-1-5: disabled false -> yes"]
+
+
+def test_a_cage_that_negotiates_is_as_declared_and_is_not_forced(rack: MakeRack) -> None:
+    cages = {"qsfp56-dd-1": {"split": "2x200G", "speed": "negotiated"}}
+    switch = {"nodes": {"spark1": "crs812/qsfp56-dd-1-1"}, "cages": cages, "mtu": 1500, "l2mtu": 1584, "identity": None}
+    tables = factory()
+    assert planned(rack, tables, **switch).batches == ()
+    for name in ("qsfp56-dd-1-1", "qsfp56-dd-1-5"):
+        row(tables, name).update({"auto-negotiation": "false", "speed": "200G-baseCR4"})
+    (batch,) = planned(rack, tables, **switch).batches
+    assert batch.title == "cage qsfp56-dd-1, 2x200G copper -> auto-negotiated"
+    carry_out(tables, batch.changes)
+    assert planned(rack, tables, **switch).batches == ()
+
+
+def bonded(tables: Tables, *slaves: str, bridge: str | None = "bridge") -> None:
+    """Make a bond of some interfaces; `bridge`: the one that it is a port of."""
+    tables["/interface/bonding"].append({".id": "*B0", "name": "isl", "slaves": ",".join(slaves), "disabled": "false"})
+    tables[PORT] = [port for port in tables[PORT] if port["interface"] not in slaves]
+    if bridge:
+        member = {"bridge": bridge, "disabled": "false", "hw": "true", "hw-offload": "true", "dynamic": "false"}
+        tables[PORT].append({".id": "*B1", "interface": "isl", **member})
+
+
+def test_slaves_are_ports_of_the_bridge_through_their_bond(rack: MakeRack) -> None:
+    tables = declared(rack)
+    bonded(tables, "qsfp56-dd-2-1", "qsfp56-dd-2-3")
+    assert planned(rack, tables).batches == ()
+    assert planned(rack, tables).faults == ()
+
+
+def test_a_bond_outside_of_the_bridge_is_added_and_its_slaves_are_not(rack: MakeRack) -> None:
+    tables = declared(rack)
+    bonded(tables, "qsfp56-dd-2-1", "qsfp56-dd-2-3", bridge=None)
+    (batch,) = planned(rack, tables).batches
+    assert [change.row for change in batch.changes] == ["isl"]
+
+
+def test_a_vlan_is_tagged_on_the_bond_and_not_on_its_slaves(rack: MakeRack) -> None:
+    tables = declared(rack, vlans=[1100, 1101])
+    bonded(tables, "qsfp56-dd-2-1", "qsfp56-dd-2-3")
+    changes = planned(rack, tables, vlans=[1100, 1101]).changes
+    tagged = {str(dict(change.values)["tagged"]) for change in changes}
+    assert len(tagged) == 1
+    assert "isl" in tagged.pop().split(",")
+    assert not any("qsfp56-dd-2-1" in str(dict(change.values)["tagged"]).split(",") for change in changes)
+
+
+@pytest.mark.parametrize("purged", [[], ["bridge-ports"]])
+def test_a_bond_in_the_bridge_is_not_purged(rack: MakeRack, purged: list[str]) -> None:
+    tables = declared(rack)
+    bonded(tables, "sfp56-1", "sfp56-2")
+    assert planned(rack, tables, purge=purged).batches == ()
+
+
+@pytest.mark.parametrize(
+    ("table", "field"), [("/interface/bridge", "mlag-peer-port"), ("/interface/bonding", "mlag-id")]
+)
+def test_a_switch_with_mlag_is_refused(rack: MakeRack, table: str, field: str) -> None:
+    tables = declared(rack)
+    bonded(tables, "sfp56-1", "sfp56-2")
+    tables[table][0][field] = "isl"
+    with pytest.raises(RefusedError, match="MLAG"):
+        planned(rack, tables)
+
+
+@pytest.mark.parametrize(
+    ("forced", "line"),
+    [
+        ((1, 5), "cage qsfp56-dd-1 is 2x200G copper, wanted auto-negotiated"),
+        ((1,), "leg crs812/qsfp56-dd-1-1: it is forced to 200G-baseCR4, wanted negotiated"),
+    ],
+)
+def test_legs_that_are_forced_against_the_declaration_are_named(
+    rack: MakeRack, forced: tuple[int, ...], line: str
+) -> None:
+    cages = {"qsfp56-dd-1": {"split": "2x200G", "speed": "negotiated"}}
+    made, switch = rack({"spark1": "crs812/qsfp56-dd-1-1"}, cages=cages, mtu=1500, l2mtu=1584, identity=None)
+    tables = factory()
+    for lane in forced:
+        row(tables, f"qsfp56-dd-1-{lane}").update({"auto-negotiation": "false", "speed": "200G-baseCR4"})
+    found = switch_differences(switch, reading(tables), plan(made, switch, reading(tables)))
+    assert [one.text for one in found if one.sort is DifferenceKind.DIFFERS] == [line]

@@ -14,6 +14,7 @@ from tests.unit.switch.rows import PORTS, QOS, asking, factory, reading, row
 
 ALWAYS = {
     "/interface/ethernet",
+    "/interface/bonding",
     "/interface/bridge",
     "/interface/bridge/port",
     "/interface/bridge/vlan",
@@ -261,6 +262,24 @@ def test_only_without_roce_a_switch_may_lack_the_tables_of_the_chip(rack: MakeRa
     assert not any(change.menu.path.startswith(QOS) for change in goal.plan(goal.read(asking(tables))).changes)
     with pytest.raises(OSError, match="no such command"):
         DeclaredTarget(*rack(lossless="roce")).read(asking(tables))
+
+
+def test_marks_of_congestion_alone_need_no_table_of_flow_control(rack: MakeRack) -> None:
+    asked: list[str] = []
+    DeclaredTarget(*rack(lossless="ecn")).read(asking(factory(), asked))
+    new = {f"{QOS}/{menu}" for menu in ("profile", "tx-manager/queue")}
+    assert {path for path in asked if path.startswith(QOS)} == {*new, f"{QOS}/port"}
+    assert "/ip/neighbor/discovery-settings" not in asked
+
+
+def test_a_policy_that_is_left_is_neither_read_nor_wanted(rack: MakeRack) -> None:
+    asked: list[str] = []
+    goal = DeclaredTarget(*rack(lossless="leave"))
+    tables = factory()
+    row(tables, "qsfp56-dd-1-1").update({"rx-flow-control": "on", "tx-flow-control": "auto"})
+    changes = goal.plan(goal.read(asking(tables, asked))).changes
+    assert not [path for path in asked if path.startswith(QOS)]
+    assert not [field for change in changes for field in change.fields if "flow-control" in field.name]
 
 
 def test_without_cages_the_ports_are_no_ones_business(rack: MakeRack) -> None:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from sparkrack.topology.build import draw
 from sparkrack.topology.model import DesiredLink, Edge, SeenLink, State, Topology
-from tests.unit.model.racks import loaded, node, switch
+from tests.unit.model.racks import JOINED, loaded, node, switch
 from tests.unit.topology.answers import RACKS, answers
 
 TWO_SWITCHES = loaded(
@@ -19,7 +19,7 @@ TWO_SWITCHES = loaded(
     + "switches:\n"
     + switch("up", 0, {"qsfp56-1": "2x100G", "qsfp56-2": "1x200G"})
     + switch("down", 1, {"sfp56-2": "1x50G"})
-    + "fabric: {subnets: [192.168.100.0/24, 192.168.101.0/24]}\n"
+    + JOINED
 )
 
 
