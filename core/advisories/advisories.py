@@ -101,9 +101,9 @@ class Advisory(Record):
     remedy: _Cell | None = None
     """What to do besides an upgrade, or until it."""
     source: _Cell
-    """Where this is said."""
+    """The publications that it rests on."""
     unseen: _Cell | None = None
-    """What no source that was read says; absent: nothing is missing."""
+    """What these publications do not tell; absent: nothing is missing."""
     date: date
     """When the source was published."""
     feature: _Cell | None = None
