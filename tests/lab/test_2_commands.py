@@ -27,7 +27,8 @@ def test_what_stands_now_can_be_seen(rack: VirtualRack) -> None:
 def test_a_plan_is_carried_out_as_it_was_shown_or_not_at_all(rack: VirtualRack, tmp_path: Path) -> None:
     kept = tmp_path / "rack.plan"
     rack.ssh("spark2", "sysctl -qw vm.overcommit_memory=1")
-    assert rack.command("plan", "--only", "memory", "--out", str(kept)).returncode == 2
+    planned = rack.command("plan", "--limit", "spark2", "--limit", "spark3", "--only", "memory", "--out", str(kept))
+    assert planned.returncode == 2, planned.stdout + planned.stderr
     rack.ssh("spark3", "sysctl -qw vm.overcommit_memory=2")
     moved = rack.command("apply", str(kept))
     assert moved.returncode == 1
