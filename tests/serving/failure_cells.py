@@ -336,7 +336,7 @@ CELLS = (
         f"{MISSES}no answer within {{probe_limit:g}} s",
         AGAIN,
         noticed=STUCK,
-        gone=STUCK + 2 + ENGINE_STOP,
+        gone=STUCK + 2 + TIMES["evidence"] + ENGINE_STOP,
     ),
     Cell(
         "rank-frozen-load",
@@ -345,7 +345,7 @@ CELLS = (
         f"{MISSES}no answer within {{probe_limit:g}} s",
         AGAIN,
         noticed=STUCK,
-        gone=STUCK + 2 + ENGINE_STOP,
+        gone=STUCK + 2 + TIMES["evidence"] + ENGINE_STOP,
         load=True,
     ),
     Cell(
