@@ -336,7 +336,7 @@ CELLS = (
         f"{MISSES}no answer within {{probe_limit:g}} s",
         AGAIN,
         noticed=STUCK,
-        gone=STUCK + 2 + ENGINE_STOP,
+        gone=STUCK + 2 + TIMES["evidence"] + ENGINE_STOP,
     ),
     Cell(
         "rank-frozen-load",
@@ -345,7 +345,7 @@ CELLS = (
         f"{MISSES}no answer within {{probe_limit:g}} s",
         AGAIN,
         noticed=STUCK,
-        gone=STUCK + 2 + ENGINE_STOP,
+        gone=STUCK + 2 + TIMES["evidence"] + ENGINE_STOP,
         load=True,
     ),
     Cell(
@@ -604,7 +604,7 @@ CELLS = (
         "docker-killed",
         "docker of one node killed, comes back once all ranks have ended",
         lambda rack: kill(_docker(rack)),
-        f"{RANK}{WITHOUT_ASKING}125, result exit-code; left of the rank: ",
+        f"{RANK}{WITHOUT_ASKING}125, result exit-code: docker .* or ended while it ran; .*; left of the rank: ",
         AGAIN,
         repair=lambda rack: _worker(rack).start_docker(),
         docker=True,

@@ -76,11 +76,14 @@ TRACE = "RuntimeError: Engine core initialization failed. See root cause above. 
                 "node (arm64)"
             ),
         ),
-        (125, [], "docker did not start the container; look at `systemctl status docker`"),
+        (125, [], "docker did not start the container, or ended while it ran; look at `systemctl status docker`"),
         (
             125,
             ["docker: Error response from daemon: something new went wrong.", HINT],
-            "docker did not start the container (something new went wrong.); look at `systemctl status docker`",
+            (
+                "docker did not start the container, or ended while it ran (something new went wrong.); "
+                "look at `systemctl status docker`"
+            ),
         ),
         (  # the service removes its container in the end, and docker may have done so before
             137,

@@ -115,8 +115,9 @@ def test_a_killed_rank_ends_all_and_is_restarted_once(rack: ServingRack) -> None
     assert not set(first) & set(rack.nodes[0].processes()), "the head's rank of the first generation is still there"
     record = rack.wait_for("ready", 2)
     assert len(record["restarts"]) == 1
-    reasons = [reason for _, state, _, reason in record["transitions"] if state == "stopping"]
-    assert reasons == ["spark2 (rank 1) ended without being asked to: exit code 0, result success"]
+    (reason,) = [reason for _, state, _, reason in record["transitions"] if state == "stopping"]
+    # What vLLM said last may follow: that its worker died.
+    assert reason.startswith("spark2 (rank 1) ended without being asked to: exit code 0, result success")
     fault = Fault(rack, lambda: kill(rack.nodes[0].workers()))
     record = rack.wait_for("held")
     fault.ended()

@@ -160,7 +160,7 @@ CAUSES: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
 )
 """Pattern of a line, what it says, and what to do. The first that matches a line counts."""
 _EXITS = {
-    125: ("docker did not start the container", "look at `systemctl status docker`"),
+    125: ("docker did not start the container, or ended while it ran", "look at `systemctl status docker`"),
     126: ("the program of the image cannot be executed", "use an image for the CPU of the node (arm64)"),
     127: ("the image does not have the program of the engine", "use an image that has it"),
     137: ("it was killed", "`journalctl -k -b` names the memory guard or the kernel, if it was one of them"),
