@@ -101,3 +101,10 @@ def test_the_stand_in_folder_is_really_used() -> None:
     for text in COMMANDS.values():
         for top in ("/etc/", "/run/", "/usr/lib/", "/usr/local/", "/sys/class/", "/proc/"):
             assert top not in rooted(text, Path("/R")).replace("/R" + top, "")
+
+
+def test_of_the_files_of_others_only_settings_of_arp_are_read(tmp_path: Path) -> None:
+    """Comments and other settings are not in the form that is read here, and would make the node unknown."""
+    own = "net.ipv4.conf.all.arp_ignore = 0\nnet/ipv4/conf/enp1s0f0np0/arp_announce=1\n"
+    write(tmp_path, "/etc/sysctl.d/99-z.conf", f"# of another program\n\n-kernel.panic\nvm.swappiness = 1\n{own}")
+    assert asked(tmp_path, facts.ARP) == "".join(f"/etc/sysctl.d/99-z.conf:{row}\n" for row in own.splitlines())

@@ -308,3 +308,18 @@ def test_a_node_that_dies_is_told_in_time() -> None:
         wait = longest_wait(rack(NOTIFY.replace("{server", f"{{interval: {interval}, server")))
         assert f"{wait} s with " in page
         assert named in page
+
+
+@pytest.mark.parametrize(
+    ("load", "file", "masked"),
+    [
+        ("masked", "masked", True),
+        ("masked", "", True),
+        ("loaded", "masked-runtime", True),
+        ("loaded", "enabled", False),
+        ("not-found", "", False),
+    ],
+)
+def test_a_unit_is_masked_as_systemd_has_it_loaded_or_will_load_it(load: str, file: str, masked: bool) -> None:
+    """A mask counts from its file on, and its end only once systemd has read that."""
+    assert desired.WatchUnit(load, "inactive", file, reload=False, pending=False, installed=True).masked is masked
