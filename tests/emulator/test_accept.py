@@ -32,7 +32,8 @@ ON_SWITCH = (
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kept]:
     """A switch with all legs up, read over REST by the declared reader."""
-    with declared(tmp_path_factory.mktemp("accept")) as made:
+    # A claim is about 7.23.
+    with declared(tmp_path_factory.mktemp("accept"), {"version": "7.23.8 (long-term)"}) as made:
         made.rack()
         waits_for(lambda: "initializing" not in made.emulator.links().values())
         yield made

@@ -130,11 +130,11 @@ class Node:
 
 
 @contextmanager
-def declared(folder: Path, **keys: object) -> Iterator[Kept]:
-    """A switch with all nodes cabled, brought to a declaration; ended afterwards."""
+def declared(folder: Path, unit: Mapping[str, Any] | None = None, **keys: object) -> Iterator[Kept]:
+    """A switch with all nodes cabled, brought to a declaration; ended afterwards. `unit`: keys of the emulator."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS812_READER", READER_PASSWORD)
-        emulator = Crs812Process(folder, cables=_cables(folder), settle=0.02).start()
+        emulator = Crs812Process(folder, cables=_cables(folder), settle=0.02, **(unit or {})).start()
         try:
             reader = {"password": {"env": "CRS812_READER"}, "port": emulator.rest_port}
             kept = Kept(folder, emulator, {"reader": reader, "purge": ["users"], "management": ["127.0.0.0/8"], **keys})
