@@ -307,3 +307,25 @@ def test_the_user(users: str, apart: str | None) -> None:
 )
 def test_packages(known: str, packages: list[str]) -> None:
     assert view(engine="".join(f"candidate {name}\n" for name in known.split())).packages == packages
+
+
+@pytest.mark.parametrize(
+    ("docker", "changes", "act"),
+    [
+        ("", {"engine": engine(OLD)}, "restart"),
+        ("", {"engine": engine(drop=STOPPED)}, "start"),
+        ("live_restore: true", {}, "reload"),
+        ("", {}, None),
+    ],
+)
+def test_a_unit_that_runs_is_in_the_way_of_a_start_and_a_restart_alone(
+    docker: str, changes: dict[str, Any], act: str | None
+) -> None:
+    seen = view(docker, **changes, units="/sparkrack.slice/sparkrack-qwen.slice\n")
+    assert seen.act == act
+    if act not in ("start", "restart"):
+        assert seen.unit_blockers == []
+        return
+    (line,) = seen.unit_blockers
+    assert "qwen" in line
+    assert f"docker must be {act}ed ({seen.reason})" in line
