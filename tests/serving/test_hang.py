@@ -230,6 +230,10 @@ def test_a_rank_of_many_processes_shows_the_first_16(tmp_path: Path, monkeypatch
     assert [process["pid"] for process in found["processes"]] == list(range(1 << 30, (1 << 30) + 16))
 
 
+def test_a_thread_that_has_ended_is_not_shown(spinning: int) -> None:
+    assert serve_hang._thread(spinning, 1 << 30) is None
+
+
 def test_a_thread_that_waits_is_shown_only_if_it_is_the_first(spinning: int) -> None:
     own = serve_hang._thread(spinning, spinning)
     assert own

@@ -186,6 +186,8 @@ def test_a_private_file_is_regular_and_its_owner_alone_reads_it(tmp_path: Path) 
     os.mkfifo(tmp_path / "pipe", 0o600)
     with pytest.raises(serve_unit.ServeError, match="not a regular file"):
         serve_unit.read_private(str(tmp_path / "pipe"))
+    with pytest.raises(serve_unit.ServeError, match="not a regular file"):
+        serve_unit.read_private(str(tmp_path))
     if os.geteuid() == 0:
         private.chmod(0o600)
         os.chown(private, 12345, 0)

@@ -171,13 +171,14 @@ def _cpu_ticks(pids: list[int]) -> dict[tuple[int, int], int]:
 def _thread(pid: int, tid: int) -> dict[str, Any] | None:
     """Return what the kernel shows of a thread, None of one that has ended."""
     place = f"/proc/{pid}/task/{tid}"
-    stat = _text(f"{place}/stat")
-    if ")" not in stat:
+    # The name stands in brackets and may have some itself; why a file cannot be read ends with one.
+    fields = _text(f"{place}/stat").rpartition(")")[2].split()
+    if not fields:
         return None
     return {
         "tid": tid,
         "name": _text(f"{place}/comm").strip(),
-        "state": stat.rpartition(")")[2].split()[0],
+        "state": fields[0],
         "wchan": _text(f"{place}/wchan"),
         "syscall": _text(f"{place}/syscall").strip(),
         "stack": _text(f"{place}/stack"),

@@ -331,10 +331,11 @@ def read_private(path: str) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise ServeError(f"{path}: {error.strerror}") from None
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise ServeError(f"{path}: not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise ServeError(f"{path}: not a regular file")
         if found.st_uid not in (0, os.geteuid()) or found.st_mode & 0o077:
             raise ServeError(f"{path}: owner or mode {found.st_mode & 0o777:03o} is wrong: set owner root, mode 600")
         return file.read(LINE_LIMIT)
