@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -32,10 +33,18 @@ REPORT: dict[str, Any] = {
 SKEW = serve_lifecycle.ClockSkew(0.0, 0.01)
 
 
+class Ended:
+    """In place of a listener: ends the thread that accepts."""
+
+    def accept(self) -> None:
+        raise SystemExit
+
+
 class LoneKeeper:
     """The server of a keeper whose ranks are at 127.0.0.1 and 127.0.0.2."""
 
     def __init__(self, folder: Path, former: int | None = None) -> None:
+        self.thread: threading.Thread | None = None
         secret, self.key = folder / "secret", folder / "key"
         for file, text in ((secret, SECRET.decode()), (self.key, "k" * 24)):
             file.write_text(text)
@@ -52,7 +61,17 @@ class LoneKeeper:
         self.server = serve_keeper.KeeperServer(self.unit, former, SECRET, self.lifecycle, threading.Lock())
 
     def serve(self) -> None:
-        threading.Thread(target=self.server.serve, daemon=True).start()
+        self.thread = threading.Thread(target=self.server.serve, daemon=True)
+        self.thread.start()
+
+    def close(self) -> None:
+        """End the server: its loop ends for nothing that a socket raises."""
+        listener, self.server.listener = self.server.listener, Ended()  # type: ignore[assignment]
+        with contextlib.suppress(OSError):  # a test has closed it
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        if self.thread:
+            self.thread.join(60)
 
     def handle(self, **content: Any) -> Any:
         return self.server._handle({"unit": "qwen", "nonce": "n", **content}, SKEW)
@@ -62,7 +81,7 @@ class LoneKeeper:
 def keeper(tmp_path: Path) -> Iterator[LoneKeeper]:
     made = LoneKeeper(tmp_path, 7)
     yield made
-    made.server.listener.close()
+    made.close()
 
 
 @pytest.mark.parametrize(

@@ -369,7 +369,10 @@ def test_each_option_of_the_launcher_is_refused_in_args(engine: Any) -> None:
     needed = {
         *("nnodes", "node-rank", "host", "port", "api-key", "tensor-parallel-size", "pipeline-parallel-size"),
         *(
-            ("master-addr", "master-port", "headless", "distributed-executor-backend", "max-model-len", "max-num-seqs")
+            (
+                *("master-addr", "master-port", "headless", "distributed-executor-backend", "max-model-len"),
+                *("max-num-seqs", "gpu-memory-utilization", "kv-cache-memory-bytes"),
+            )
             if engine == "vllm"
             else ("dist-init-addr", "tp-size", "pp-size", "context-length", "mem-fraction-static", "ep-size")
         ),
