@@ -71,8 +71,8 @@ BAD: list[tuple[Prepare, str]] = [
 UNITS: list[tuple[dict[str, Any], str]] = [
     ({"free_space": 4 * SIZE - 1}, f"the device has {4 * SIZE - 1} bytes free; {4 * SIZE} are needed"),
     (
-        {"version": "7.24.1 (stable)"},
-        f"runs RouterOS 7.24.1 (stable), newer than {TARGET}: a downgrade is not supported",
+        {"version": "7.25.2 (stable)"},
+        f"runs RouterOS 7.25.2 (stable), newer than {TARGET}: a downgrade is not supported",
     ),
     ({"model": "CRS804-4DDQ"}, "is a CRS804-4DDQ; the rack file means a CRS812-8DS-2DQ-2DDQ"),
     ({"flagged": True}, "the device is flagged, which keeps /tool/fetch off"),
