@@ -273,7 +273,7 @@ def _check_spare(spare: Spare, reading: SwitchReading, line: SwitchConnection) -
     """Raise SpareError when a host is reached through the cage."""
     names = {reading.ethernet[lane]["name"]: lane for lane in spare.lanes if lane in reading.ethernet}
     rows = [row for name in names for row in line.talk(*BRIDGE_HOST.sentence(), f"?on-interface={name}")]
-    behind = [row for row in rows if row.get("local") not in ("true", "yes")]
+    behind = [row for row in rows if row.get("on-interface") in names and row.get("local") not in ("true", "yes")]
     if behind:
         raise SpareError(
             f"{spare.switch.name}/{spare.cage} is not spare: {counted(len(behind), 'host')} behind "

@@ -356,7 +356,7 @@ def test_a_cage_with_a_host_behind_it_is_not_spare(kept: Kept, nodes: Nodes, mon
     def talked(line: SessionConnection, *words: str) -> list[dict[str, str]]:
         rows = talk(line, *words)
         host = {"mac-address": "4C:BB:47:00:09:0A", "on-interface": "qsfp56-1-3", "local": "false"}
-        return [*rows, host] if words[0] == "/interface/bridge/host/print" else rows
+        return [*rows, host] if f"?on-interface={host['on-interface']}" in words else rows
 
     monkeypatch.setattr(SessionConnection, "talk", talked)
     claim = ("--claim", "switch.qos.egress-rate")
