@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from core.model import Switch
 from core.routeros.errors import CheckError, LoginError, RefusedError, SwitchError
-from core.routeros.menus import BRIDGE, ETHERNET, USER, Sentence
+from core.routeros.menus import BONDING, BRIDGE, ETHERNET, USER, Sentence
 from core.routeros.reading import read_switch
 from switch.bootstrap.first_contact import ServiceOffer, open_session
 from switch.bootstrap.menus import PLACEHOLDER
@@ -55,7 +55,7 @@ class PasswordRotation:
             session.line.close()
 
     def _set(self, session: ServiceOffer, pinned: str, old: Password) -> None:
-        reading = read_switch(lambda sentence: session.line.talk(*sentence), (ETHERNET, BRIDGE, USER))
+        reading = read_switch(lambda sentence: session.line.talk(*sentence), (ETHERNET, BONDING, BRIDGE, USER))
         if why := blockers(self.switch, reading):
             raise RefusedError(why)
         if self.new.make():

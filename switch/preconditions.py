@@ -181,7 +181,7 @@ def mlag(reading: SwitchReading) -> Iterator[str]:
                 f"bridge {row.get('name')} has the MLAG peer port {peer}: two switches act as one, which rack.yaml "
                 "cannot declare, so a run here could cut the other off; configure both by hand"
             )
-    for row in reading.rows(BONDING):
+    for row in reading.by_key(BONDING).values():
         if row.get("mlag-id"):
             yield (
                 f"bond {row.get('name')} has mlag-id {row['mlag-id']}: it is shared with a second switch (MLAG), which "

@@ -66,15 +66,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 FIRST = ("tests/lab/test_1_deploy.py", "tests/lab/test_9_rebuild.py")
 """Each takes minutes without a restored rack; the first makes the snapshot from which the others restore theirs."""
-WAITING = ("tests/serving/", "tests/contact/")
-"""They wait for leases and nodes for most of their time, and need little of the processor."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The rack's tests come first: only some workers may run them. Of these, files that leave their rack in any state
     come after those that keep it converged, since nothing has to be restored after them; then those that make a rack of
-    their own, before which a worker takes down the one it has. Beside the racks run the tests that wait most, so that
-    the rest, which does not wait, has the processor to itself at the end.
+    their own, before which a worker takes down the one it has.
     """
 
     def with_fixture(name: str) -> set[Path]:
@@ -84,7 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def place(item: pytest.Item) -> tuple[bool, ...]:
         if not item.nodeid.startswith(LAB):
-            return True, not item.nodeid.startswith(WAITING)
+            return (True,)
         return False, not item.nodeid.startswith(FIRST), item.path not in on_the_workers, item.path in any_state
 
     items.sort(key=place)

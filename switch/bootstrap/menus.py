@@ -7,7 +7,7 @@ be restored from rows, and the address is needed for the connection.
 
 from __future__ import annotations
 
-from core.routeros.menus import BRIDGE, DEVICE_MODE, ETHERNET, GROUP, SERVICE, USER, Menu, MenuField
+from core.routeros.menus import BONDING, BRIDGE, DEVICE_MODE, ETHERNET, GROUP, SERVICE, USER, Menu, MenuField
 from core.routeros.menus.menu import FACT, FLAG, STATE
 from core.routeros.values import ValueKind
 
@@ -63,5 +63,5 @@ CLOCK = Menu("/system/clock", key=(), fields={"date": STATE, "time": STATE})
 READ = (BRIDGE, CERTIFICATE, SERVICE, GROUP, USER, ADDRESS, CLOCK)
 """Menus that determine what is missing; the unit itself is read with any of them."""
 
-GATE = (ETHERNET, DEVICE_MODE, *READ)
+GATE = (ETHERNET, BONDING, DEVICE_MODE, *READ)
 """Further menus that identify the switch, and whether RouterOS has marked it as compromised."""

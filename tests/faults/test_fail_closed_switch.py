@@ -30,7 +30,13 @@ FAULTS = (
 )
 MAY_BE_EMPTY = frozenset(
     {
-        *("/interface/bridge", "/interface/bridge/port", "/interface/bridge/vlan", "/interface/bridge/host"),
+        *(
+            "/interface/bonding",
+            "/interface/bridge",
+            "/interface/bridge/port",
+            "/interface/bridge/vlan",
+            "/interface/bridge/host",
+        ),
         *("/interface/ethernet/switch/qos/profile", "/interface/ethernet/switch/qos/priority-flow-control"),
         *("/system/logging", "/system/logging/action", "/system/scheduler", "/system/script", "/snmp/community"),
         *("/user", "/user/group", "/user/active", "/ip/arp"),

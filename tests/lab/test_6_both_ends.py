@@ -9,13 +9,13 @@ import pytest
 
 from tests.lab.virtual import VirtualRack
 
+pytestmark = pytest.mark.soak(turn=3)
+
 LEG = {"cage": "qsfp56-dd-1", "lane": 3}
 IMPATIENT = """
 from pyinfra.context import host
 
 from switch.apply import apply
-
-pytestmark = pytest.mark.soak(turn=3)
 
 if "switches" in host.groups:
     apply(rack=host.data.rack, switch=host.data.switch, settle=8)

@@ -278,7 +278,10 @@ def test_each_cause_is_that_of_a_line() -> None:
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        (125, "docker did not start the container (x failed); look at `systemctl status docker`"),
+        (
+            125,
+            "docker did not start the container, or ended while it ran (x failed); look at `systemctl status docker`",
+        ),
         (126, "the program of the image cannot be executed (x failed); use an image for the CPU of the node (arm64)"),
         (127, "the image does not have the program of the engine (x failed); use an image that has it"),
         (

@@ -302,6 +302,7 @@ def test_a_killed_run_is_repeated(rack: ServingRack, monkeypatch: pytest.MonkeyP
     killed(verbs, verbs.recreate(kill.content, kill.at))
     if kill.mixed:
         started = verbs.started()
+        rack.wait(lambda: "does not answer" not in verbs.run("start").stderr, "its keeper runs again")
         done = verbs.run("start")
         assert done.exit_code == 1, done.output
         assert ".pending is there: a change of its files was not finished" in done.stderr, done.output

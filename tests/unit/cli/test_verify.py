@@ -250,7 +250,7 @@ def test_which_machines_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         (["--limit", "spark1", "--limit", "crs812", "--exclude", "@routeros/crs812"], ["spark1"], ["crs812"]),
     ):
         _, made = run(monkeypatch, tmp_path, fine(), *words)
-        ((_, asked, _, _, apart, _),) = made.asked
+        ((_, asked, _, _, apart, *_),) = made.asked
         assert (asked, apart) == (machines, set(excluded)), words
 
 

@@ -13,6 +13,7 @@ from core.util import regular_file
 
 TOP = Path(__file__).parents[3]
 OWN = {
+    "core/advisories/advisories.py",  # a table of the program
     "core/claims/claims.py",  # a file of the program
     "core/engines/option_table.py",  # a table of the program
     "core/util/regular_file.py",

@@ -19,9 +19,9 @@ VALUE = "hunter2-correct-horse"
 FORMS = "name where it is kept: {env: VARIABLE}, {file: path} or {command: [program, argument]}"
 PLACES = {
     "{env: CRS812_PASSWORD}": "15: switches.crs812.password",
-    "{env: READER}": "26: switches.crs812.reader.password",
-    "{env: SNMP_A}": "32: switches.crs812.snmp.authentication",
-    "{env: SNMP_E}": "32: switches.crs812.snmp.encryption",
+    "{env: READER}": "27: switches.crs812.reader.password",
+    "{env: SNMP_A}": "33: switches.crs812.snmp.authentication",
+    "{env: SNMP_E}": "33: switches.crs812.snmp.encryption",
 }
 """Every reference of a rack with all keys, and what a fault there begins with."""
 

@@ -67,14 +67,14 @@ def test_time_zones(zone: str) -> None:
 
 @pytest.mark.parametrize("zone", ["localtime", "Factory", "posixrules"])
 def test_files_beside_the_time_zones(zone: str) -> None:
-    assert faults(changed(KEPT, ("Europe/Berlin", zone)))[0].startswith("27: switches.crs812.time_zone: there is no")
+    assert faults(changed(KEPT, ("Europe/Berlin", zone)))[0].startswith("28: switches.crs812.time_zone: there is no")
 
 
 def test_time_zones_on_a_machine_without_their_database(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timezones, "_known", dict)
     assert loaded(KEPT).switches["crs812"].time_zone == "Europe/Berlin"
     assert faults(changed(KEPT, ("Europe/Berlin", "'a b'"))) == [
-        "27: switches.crs812.time_zone: a b is not the name of a time zone; write one like Europe/Berlin"
+        "28: switches.crs812.time_zone: a b is not the name of a time zone; write one like Europe/Berlin"
     ]
 
 
@@ -82,6 +82,6 @@ def test_the_room_for_a_tag_is_to_the_byte() -> None:
     exact = changed(KEPT, ("    bridge: fabric", "    bridge: fabric\n    l2mtu: 9004"))
     assert faults(exact) == []
     (fault,) = faults(exact.replace("9004", "9003"))
-    assert fault.startswith("24: switches.crs812.l2mtu: 9003 has no room for a tagged packet of 9000 bytes; ")
+    assert fault.startswith("25: switches.crs812.l2mtu: 9003 has no room for a tagged packet of 9000 bytes; ")
     assert fault.endswith("write at least 9004, or remove fabric.vlans")
     assert faults(exact.replace("9004", "9003").replace("  vlans: [1100, 1101]\n", "")) == []

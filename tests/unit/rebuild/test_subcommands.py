@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import signal
 import sys
 
@@ -23,7 +22,7 @@ def test_without_prctl_a_command_is_called_too(monkeypatch: pytest.MonkeyPatch) 
 def test_after_a_signal_no_other_command_is_called() -> None:
     runner = CommandRunner(None, as_json=False)
     with runner.listening():
-        os.kill(os.getpid(), signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
         with pytest.raises(InterruptedCommandError):
             runner.check()
         with pytest.raises(InterruptedCommandError):
