@@ -60,10 +60,23 @@ class RackScheduling(LoadFileScheduling):  # type: ignore[misc]
         super()._assign_work_unit(node)
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """A worker that crashed leaves its rack to the one that takes its place."""
+        """Return the test at which a worker crashed, None for one that has ended. The rest of its files, and its rack,
+        go to others. xdist's own also hands out the files that the worker has completed, whose next test then never
+        ends (the run waits for ever), and the test that crashed it.
+        """
         self.with_rack.discard(node)
-        running: str | None = super().remove_node(node)
-        return running
+        left = {file: tests for file, tests in self.assigned_work.pop(node).items() if not all(tests.values())}
+        if not left:
+            return None
+        file, tests = next(iter(left.items()))
+        crashed: str = next(test for test, completed in tests.items() if not completed)
+        tests[crashed] = True
+        if all(tests.values()):
+            del left[file]
+        self.workqueue.update(left)
+        for other in self.nodes:
+            self._reschedule(other)
+        return crashed
 
     def _next_for(self, node: WorkerController) -> str | None:
         """Return the first file in the queue that this worker may run."""

@@ -37,6 +37,19 @@ def test_more():
     pass
 """
 
+COUNTED = """\
+import os
+
+import pytest
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_it(number):
+    with open("ran", "a") as file:
+        file.write(f"{{number}}\\n")
+    if number == 2 and {crashes}:
+        os._exit(1)
+"""
+
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
@@ -52,15 +65,21 @@ def suite(tmp_path: Path) -> Path:
 
 def run(suite: Path, *words: str) -> dict[str, tuple[float, str]]:
     """When each file began, and on which worker."""
-    done = subprocess.run(
+    done = pytest_run(suite, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return {name: json.loads((suite / name).read_text()) for name in (*LAB, *OTHERS) if (suite / name).exists()}
+
+
+def pytest_run(suite: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests of a folder with the scheduler."""
+    return subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "no:cacheprovider", "--dist", "loadfile", *words],
         cwd=suite,
         env={"PYTHONPATH": str(REPOSITORY), "PATH": "/usr/bin:/bin", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
+        timeout=120,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {name: json.loads((suite / name).read_text()) for name in (*LAB, *OTHERS) if (suite / name).exists()}
 
 
 def test_files_of_the_rack_are_one_workers_while_the_others_run(suite: Path) -> None:
@@ -77,6 +96,17 @@ def test_workers_without_a_rack_end_where_only_its_files_are_left(suite: Path) -
     found = run(suite, "-n", "3", "tests/lab")
     assert len({worker for _, worker in found.values()}) == 1
     assert found.keys() == {"b", "c"}
+
+
+@pytest.mark.parametrize("folder", ["lab", "unit"])
+def test_a_worker_that_crashes_costs_one_test(suite: Path, folder: str) -> None:
+    """Another worker runs the rest of its file; what it has run before is not run again, and nothing waits for it."""
+    names = {"lab": LAB, "unit": OTHERS}[folder]
+    for name in names:
+        (suite / f"tests/{folder}/test_{name}.py").write_text(COUNTED.format(crashes=name == names[-1]))
+    done = pytest_run(suite, "-n", "2", "--no-loadscope-reorder", f"tests/{folder}")
+    assert f"1 failed, {3 * len(names) - 1} passed" in done.stdout, done.stdout
+    assert (suite / "ran").read_text().splitlines().count("2") == len(names)
 
 
 def test_what_a_machine_has_room_for() -> None:
