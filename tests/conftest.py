@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -41,6 +42,19 @@ hypothesis.settings.load_profile("any machine")
 def _no_declared_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Begin without the secrets that an earlier test of this process declared: they are removed from every text."""
     monkeypatch.setattr(scrub, "_declared", set())
+
+
+@pytest.fixture(autouse=True)
+def _signal_handlers_stay() -> Iterator[None]:
+    """Restore the handlers of signals after a test, and fail the test that changed one: a later test of this process
+    would run into it.
+    """
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    changed = {number.name: signal.getsignal(number) for number in before if signal.getsignal(number) != before[number]}
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert not changed, "the test has left other handlers of signals"
 
 
 def pytest_collection_finish() -> None:

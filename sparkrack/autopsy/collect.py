@@ -503,7 +503,8 @@ def _of_fabric(rack: Rack, evidence: Evidence, first: Node | None, collector: _C
             answers = _ask(shells[peer], {ECHOES: echoes((here.device, there.interface.ip) for here, there in pairs)})
         source = f"fabric from {peer}"
         text = collector.text(source, answers, ECHOES, "it has no fabric")
-        ends = dict(line.split(" ", 1) for line in (text or "").splitlines() if " " in line)
+        # The pings run side by side, and end in any order.
+        ends = dict(line.split(" ", 1) for line in sorted((text or "").splitlines()) if " " in line)
         found = [address for address, status in ends.items() if status == "0"]
         if found:
             said = f"{', '.join(found)} {'answers' if len(found) == 1 else 'answer'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import socket
 import threading
 import time
@@ -61,8 +62,12 @@ class LoneKeeper:
         self.server = serve_keeper.KeeperServer(self.unit, former, SECRET, self.lifecycle, threading.Lock())
 
     def serve(self) -> None:
-        self.thread = threading.Thread(target=self.server.serve, daemon=True)
+        self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(SystemExit):  # of `Ended`
+            self.server.serve()
 
     def close(self) -> None:
         """End the server: its loop ends for nothing that a socket raises."""
@@ -201,10 +206,15 @@ def test_a_keeper_that_does_not_answer_is_named_with_its_address(
     assert capsys.readouterr().err == "serve-keeper: /nowhere/qwen.json: No such file or directory\n"
 
 
-def test_a_keeper_whose_address_is_taken_does_not_run(keeper: LoneKeeper, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_keeper_whose_address_is_taken_does_not_run(
+    keeper: LoneKeeper, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handlers: list[int] = []
+    monkeypatch.setattr(signal, "signal", lambda number, _: handlers.append(number))
     folder = Path(keeper.file).parent
     assert serve_keeper.main([keeper.file, "run", "--state", str(folder / "state")]) == 1
     assert "Address already in use" in capsys.readouterr().err
+    assert handlers == [signal.SIGTERM]
 
 
 def test_a_refusal_is_logged_once_a_minute_for_each_reason(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -129,6 +129,22 @@ def test_a_receiver_that_restarts_misses_nothing(place: Path, rack: Authority) -
     assert found[0] == before[0]
 
 
+@contextmanager
+def in_thread(serve: Callable[[], None], server: socket.socket) -> Iterator[None]:
+    """Serve in a thread, which ends before its socket is closed: a later socket may have the same number, and an accept
+    that the kernel restarts would take that one's connections.
+    """
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+        thread.join(LIMIT)
+        assert not thread.is_alive()
+
+
 def test_a_receiver_that_hangs_holds_up_no_sample(place: Path) -> None:
     """It accepts and says nothing; later it says that it takes samples, and reads none."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -143,8 +159,7 @@ def test_a_receiver_that_hangs_holds_up_no_sample(place: Path) -> None:
                     if len(held) > 1:
                         client.sendall(b"sparkrack-recorder 1 0\n")
 
-        threading.Thread(target=serve, daemon=True).start()
-        with recording(place, *sender(server.getsockname()[1])):
+        with in_thread(serve, server), recording(place, *sender(server.getsockname()[1])):
             until(lambda: len(held) > 1, "the second connection")
             sequence = dumped(place / "ring")[-1]["sequence"]
             until(lambda: dumped(place / "ring")[-1]["sequence"] > sequence + 4, "more samples")

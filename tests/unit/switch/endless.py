@@ -33,6 +33,8 @@ def server(*says: Say) -> Iterator[int]:
         thread.start()
         yield listener.getsockname()[1]
         stop.set()
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)  # ends an accept, which must not outlive the socket
         listener.close()
         thread.join(5)
 
