@@ -113,13 +113,15 @@ def _own(partial: PartialRack) -> Iterator[RuleViolation]:
             yield RuleViolation(("switches", name, "address"), what, right)
 
 
+# claim: switch.forwarding.l2mtu
 def _mtus(partial: PartialRack) -> Iterator[RuleViolation]:
-    lowest = min(partial.switches.values(), key=lambda switch: switch.mtu, default=None)
-    if partial.fabric and lowest and partial.fabric.mtu > lowest.mtu:
+    """What the switch chip forwards is limited by l2mtu. The mtu is that of packets of the switch itself."""
+    lowest = min(partial.switches.values(), key=lambda switch: switch.l2mtu, default=None)
+    if partial.fabric and lowest and partial.fabric.mtu > lowest.l2mtu:
         yield RuleViolation(
             ("fabric", "mtu"),
-            f"{partial.fabric.mtu} is larger than the mtu {lowest.mtu} of {lowest.name}",
-            f"write at most {lowest.mtu}, or raise switches.{lowest.name}.mtu",
+            f"{partial.fabric.mtu} is larger than the l2mtu {lowest.l2mtu} of {lowest.name}",
+            f"write at most {lowest.l2mtu}, or raise switches.{lowest.name}.l2mtu",
         )
 
 
@@ -140,7 +142,7 @@ def _vlans(partial: PartialRack, fabric: Fabric) -> Iterator[RuleViolation]:
             "the halves of a port need separate VLANs",
         )
     for name, switch in partial.switches.items():
-        if fabric.mtu <= switch.mtu and fabric.mtu + _TAG > switch.l2mtu >= switch.mtu:
+        if fabric.mtu <= switch.l2mtu < fabric.mtu + _TAG and switch.mtu <= switch.l2mtu:
             yield RuleViolation(
                 ("switches", name, "l2mtu"),
                 f"{switch.l2mtu} has no room for a tagged packet of {fabric.mtu} bytes",
