@@ -116,7 +116,8 @@ def _own(partial: PartialRack) -> Iterator[RuleViolation]:
 # claim: switch.forwarding.l2mtu
 def _mtus(partial: PartialRack) -> Iterator[RuleViolation]:
     """What the switch chip forwards is limited by l2mtu. The mtu is that of packets of the switch itself."""
-    lowest = min(partial.switches.values(), key=lambda switch: switch.l2mtu, default=None)
+    valid = [switch for switch in partial.switches.values() if switch.mtu <= switch.l2mtu]
+    lowest = min(valid, key=lambda switch: switch.l2mtu, default=None)
     if partial.fabric and lowest and partial.fabric.mtu > lowest.l2mtu:
         yield RuleViolation(
             ("fabric", "mtu"),
