@@ -14,7 +14,7 @@ from tests.unit.model.racks import SWITCH, changed, loaded
 
 UNPACKED = Path(__file__).parents[3] / ".venv/prometheus"
 PROGRAMS = UNPACKED / "usr/bin"
-HOOK = SecretRef(env="WATCH_WEBHOOK")
+HOOK, HEARTBEAT = SecretRef(env="WATCH_WEBHOOK"), SecretRef(env="WATCH_HEARTBEAT")
 
 
 def rack(section: str = "{}", *edits: tuple[str, str]) -> Rack:
