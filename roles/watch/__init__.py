@@ -3,7 +3,7 @@
 Every node has prometheus-node-exporter, and a timer by which it exports what it knows of itself: how its boot before
 ended, whether its black box is armed, what it receives of others, what RDMA carried, its models. One of them, the
 server, has Prometheus and Alertmanager, with alert rules that are written for this rack: the floor of its memory, its
-caps, its cables. All three are packages of the distribution. Exporters answer the server only; Prometheus and
+caps, its cables. All three are packages of the distribution. Exporters answer the rack only; Prometheus and
 Alertmanager listen on loopback of the server. The server also reads the switches that have a reader, once a minute.
 Where the server is a machine outside of the rack, the role manages the exporters, and `sparkrack watch --files` writes
 the configuration of the server. Without the section `watch` the role does nothing. A server that is dead sends no

@@ -143,8 +143,9 @@ def listen_address(rack: Rack) -> IPv4Address:
 
 # claim: serving.closed
 def exporter_dropin(rack: Rack, node: Node) -> ManagedFile:
-    """Return the drop-in of the exporter, which answers this node, the server and `allow`."""
-    readers = dict.fromkeys((node.address, server_address(rack), *(rack.options(WatchOptions).allow or ())))
+    """Return the drop-in of the exporter, which answers the nodes of the rack, the server and `allow`."""
+    nodes = (one.address for one in rack.nodes.values())
+    readers = dict.fromkeys((*nodes, server_address(rack), *(rack.options(WatchOptions).allow or ())))
     return _dropin(
         rack, EXPORTER, listen=f"{node.address}:{EXPORTER_PORT}", readers=" ".join(["localhost", *map(str, readers)])
     )

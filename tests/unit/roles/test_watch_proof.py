@@ -120,12 +120,15 @@ def test_an_exporter_that_does_not_answer_fails(tmp_path: Path) -> None:
     ]
 
 
-def test_the_exporter_answers_its_node_the_server_and_who_is_allowed() -> None:
+def test_the_exporter_answers_the_rack_the_server_and_who_is_allowed() -> None:
     """By settings of systemd, which a drop-in of others may not change."""
     found = rack("{server: spark2, allow: [10.77.9.0/24]}")
     settings = desired.exporter_dropin(found, found.nodes["spark1"]).content.decode().splitlines()
     assert "IPAddressDeny=any" in settings
     assert "IPAddressAllow=localhost 10.77.0.11 10.77.0.12 10.77.9.0/24" in settings
+    outside = rack("{server: 10.77.0.50}")
+    text = desired.exporter_dropin(outside, outside.nodes["spark1"]).content.decode()
+    assert "IPAddressAllow=localhost 10.77.0.11 10.77.0.12 10.77.0.50\n" in text
     folder = "/etc/systemd/system/prometheus-node-exporter.service.d"
     assert len(desired.overridden(f"{folder}/zzz.conf:IPAddressAllow=any", desired.EXPORTER)) == 1
 
