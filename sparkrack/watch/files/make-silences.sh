@@ -6,9 +6,8 @@ command -v amtool > /dev/null || exit 0
 url=$1 author=$2 comment=$3 duration=$4 silences=$5
 shift 5
 printf '%s\n' "$silences" | while read -r matchers; do
-    # A matcher has no space and nothing that the shell expands.
     set -f
-    # shellcheck disable=SC2086
-    timeout 5 amtool --alertmanager.url="$url" silence add --author="$author" --comment="$comment" --duration="$duration" $matchers
+    # shellcheck disable=SC2086 # a line has several matchers, none of which has a space
+    timeout 5 amtool --alertmanager.url="$url" silence add --author="$author" --comment="$comment" --duration="$duration" $matchers < /dev/null
 done
 [ "$#" -eq 0 ] || timeout 5 amtool --alertmanager.url="$url" silence expire "$@"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,15 @@ from roles.watch import desired
 from sparkrack.cli import reboot
 from sparkrack.cli.main import sparkrack
 from sparkrack.rebuild import restart
-from sparkrack.watch import silences
 from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
-from sparkrack.watch.silences import silenced, silences_of_nodes, silences_of_switches, silences_of_units
+from sparkrack.watch.silences import (
+    SETTLE_SECONDS,
+    Silence,
+    silenced,
+    silences_of_nodes,
+    silences_of_switches,
+    silences_of_units,
+)
 from tests.unit.cli.test_reboot import CAT, FIND, SSH
 from tests.unit.model import serving_racks
 from tests.unit.model.racks import DIRECT, changed, loaded
@@ -101,7 +108,7 @@ class Alerting:
         return [one for one in self.get("silences") if one["status"]["state"] == "active"]
 
     @contextmanager
-    def work(self, *wanted: silences.Silence, seconds: float = 600) -> Iterator[None]:
+    def work(self, *wanted: Silence, seconds: float = 600) -> Iterator[None]:
         with silenced(self.rack, RUN, "restart of n0", wanted, seconds, self.said.append):
             yield
 
@@ -131,7 +138,9 @@ def direct() -> Rack:
 
 LEFT, RIGHT = ({"node": name} for name in ("left", "right"))
 N0, N1, N2 = ({"node": name} for name in ("n0", "n1", "n2"))
-CASES = {
+CASES: dict[
+    str, tuple[Callable[[], Rack], Callable[[Rack], list[Silence]], Mapping[str, Alert], Mapping[str, Alert]]
+] = {
     "a node with direct cables": (
         direct,
         lambda found: silences_of_nodes(found, ["left"]),
@@ -194,7 +203,7 @@ def test_what_is_touched_is_silent_and_nothing_else_is(
     declared, wanted, quiet, loud = CASES[name]
     with alerting(tmp_path, declared(), monkeypatch) as site:
         for case, alert in {**quiet, **loud}.items():
-            wait_for("Alertmanager takes alerts", lambda case=case, alert=alert: site.add(case, alert))
+            wait_for("Alertmanager takes alerts", partial(site.add, case, alert))
         with site.work(*wanted(site.rack)):
             wait_for(f"{sorted(quiet)} are silent", lambda: site.silent() == set(quiet))
         assert site.said == []
@@ -211,7 +220,7 @@ def test_a_silence_ends_soon_after_its_work_and_names_its_run(tmp_path: Path, mo
         assert not {one["id"] for one in first} & {one["id"] for one in after}
         for one in (*first, *after):
             assert (one["createdBy"], one["comment"]) == ("sparkrack", f"{RUN} restart of n0")
-        soon = datetime.now(UTC) + timedelta(seconds=silences.SETTLE_SECONDS)
+        soon = datetime.now(UTC) + timedelta(seconds=SETTLE_SECONDS)
         assert all(datetime.fromisoformat(one["endsAt"].replace("Z", "+00:00")) <= soon for one in after)
         assert all(datetime.fromisoformat(one["endsAt"].replace("Z", "+00:00")) > soon for one in first)
 
