@@ -12,6 +12,7 @@ from core.model import Rack
 from roles.watch import rules, scrape
 from sparkrack.watch.model import ActiveAlert, ActiveSilence, UnreadPart, WatchedNode, WatchedUnit, WatchReport
 from sparkrack.watch.prometheus_api import AlertmanagerApi, PrometheusApi, PrometheusError, Sample, SilentError
+from sparkrack.watch.silences import AUTHOR
 from sparkrack.watch.switches import Ask, collect_switches
 
 NODE_QUERIES: Mapping[str, str] = {
@@ -38,9 +39,8 @@ UNIT_QUERIES: Mapping[str, str] = {
 }
 """One value a unit."""
 _ORDER = ("page", "ticket", "info")
-SILENCED_BY = "sparkrack"
 _RUN = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}\b")
-"""The mark of a run: it makes silences in this name, with a comment that begins with its ID."""
+"""The mark of a run: its silences have a comment that begins with its ID."""
 T = TypeVar("T")
 
 
@@ -146,7 +146,7 @@ def _silence(one: Mapping[str, Any]) -> ActiveSilence:
         if isinstance(matchers, list)
         else "",
         comment=comment,
-        of_run=by == SILENCED_BY and bool(_RUN.match(comment)),
+        of_run=by == AUTHOR and bool(_RUN.match(comment)),
     )
 
 

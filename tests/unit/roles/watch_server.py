@@ -135,11 +135,13 @@ def on_loopback(found: Rack) -> tuple[Rack, IPv4Address]:
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Server]:
-    """Exporters of two nodes; Prometheus and Alertmanager on the second. Alerts wait for one second."""
-    found, beside = on_loopback(
-        rack("{interval: 5s, notify: {webhook: {env: WATCH_WEBHOOK}, heartbeat: {env: WATCH_HEARTBEAT}}}")
-    )
+def running(folder: Path, declared: Rack | None = None) -> Iterator[Server]:
+    """Exporters of the nodes, Prometheus and Alertmanager; by default of two nodes, and on the second. Alerts wait for
+    one second.
+    """
+    notify = "{webhook: {env: WATCH_WEBHOOK}, heartbeat: {env: WATCH_HEARTBEAT}}"
+    found, beside = on_loopback(declared or rack(f"{{interval: 5s, notify: {notify}}}"))
+    folder.mkdir(exist_ok=True)
     server = Server(found, folder)
     with contextlib.ExitStack() as stack:
         receivers = ((HOOK, server.posted), (HEARTBEAT, server.beats))
