@@ -931,8 +931,8 @@ RECORDED = re.compile(r"sparkrack_(gpu|kernel|rdma|pcie)_")
 """Series of the recorder; the others of a node are those of its metrics of itself."""
 OF_OLD_VALUES = {
     *("NodeMetricsStale", "RecorderStale"),
-    # By times that are in the metrics: of the boot, and of what the guard ended.
-    *("NodeRebootedWithoutCleanShutdown", "BootEndedUnclean", "GuardFired"),
+    # By the times of the boot and of the metrics.
+    *("NodeRebootedWithoutCleanShutdown", "BootEndedUnclean"),
     # By changes, and old values do not change.
     *("OneRail", "RdmaSequenceErrors", "RasEvent"),
 }
