@@ -14,18 +14,33 @@ _BASE64 = re.compile(
     r"[A-Za-z0-9+/]{24,}={0,2}"
 )
 
-_NAME = r"(?:password|passwd|passphrase|token|secret|api[_-]?key|access[_-]?key|credential|private[_-]?key|psk)"
+_NAME = (
+    r"(?:password|passwd|passphrase|token|secret|credential|psk"
+    r"|(?:api|access|private|shared|account|auth|encryption|signing|master)[_-]?key"
+    # Not a part of a longer word: bypass, passes.
+    r"|(?:(?<![a-z])|(?-i:(?<=[a-z])(?=P)))(?:pass|pwd)(?![a-z]))"
+)
 _VALUE = r"(\\?[\"'])?(?(2)[^\"'\\\n]*|[^\s\"',;]+)"
 _KEPT_BEGIN = rf"\1\2{MASK}"
 _PRIVATE_KEY = re.compile(
-    r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)", re.DOTALL
+    r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----).*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
+    re.DOTALL,
 )
 _URL_PASSWORD = re.compile(r"(://[^\s/:@\"']*:)[^\s/@\"']+(?=@)")
-# Hugging Face, NVIDIA NGC, GitHub, GitLab, Slack, OpenAI and others, AWS; JSON web tokens; password hashes
+_WEBHOOK = re.compile(
+    r"(https?://(?:(?:hooks\.(?:slack|zapier)\.com|ntfy\.sh|hc-ping\.com|nosnch\.in|maker\.ifttt\.com"
+    r"|[\w-]{1,60}\.webhook\.office\.com)/|api\.telegram\.org/bot"
+    r"|[^\s/\"'@]{1,200}/(?:[\w-]{1,60}/){0,3}(?:hooks?|webhooks?|integration)/(?=[\w-]{3,60}(?:/|[\w-]{5}))))[^\s\"'<>)]+"
+)
+"""URLs that whoever knows them may post to; their host stays."""
+# Hugging Face, NVIDIA NGC, GitHub, GitLab, Slack, OpenAI and others, AWS; Google, Tailscale, age, Vault, Docker, Groq,
+# PyPI, npm, Stripe, SendGrid, DigitalOcean, Replicate; JSON web tokens; password hashes
 _ISSUED = re.compile(
     r"\b(?:hf_|nvapi-|gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|AKIA|ASIA)[A-Za-z0-9_-]{8,}"
     r"|\beyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]*)?"
-    r"|\$(?:1|2[aby]|5|6|7|y|gy)\$[^\s:\"']+"
+    r"|\b(?:AIza|tskey-[a-z]{1,20}-|AGE-SECRET-KEY-|hvs\.|dckr_pat_|pypi-|npm_|gsk_|r8_|dop_v1_|whsec_|xapp-|ya29\.|SG\."
+    r"|[sr]k_(?:live|test)_)[A-Za-z0-9]{1,3}-?[A-Za-z0-9]{12,}[A-Za-z0-9_.-]*"
+    r"|\$(?:1|2[aby]|5|6|7|y|gy|argon2\w{1,2}|scrypt)\$[^\s:\"']+"
 )
 # Lengths are bounded: each place of a text may begin a match, and the time would grow with the square of the text.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
@@ -35,6 +50,12 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)\b(bearer|basic)([ \t]+)[A-Za-z0-9._~+/=-]{8,}"), rf"\1\2{MASK}"),
     (re.compile(rf"(?i)((?<!-)--?[\w-]{{0,60}}{_NAME}[ \t]+){_VALUE}"), _KEPT_BEGIN),
     (re.compile(rf"(?i)({_NAME}[\w.-]{{0,60}}\\?[\"']?\s*[=:]\s*){_VALUE}"), _KEPT_BEGIN),
+    (re.compile(rf"(?i)([?&]sig=|(?<![\w-])[\w-]{{0,40}}signature=){_VALUE}"), _KEPT_BEGIN),
+    (re.compile(r"(?i)\b((?:set-)?cookie\\?[\"']?[ \t]*:[ \t]*\\?[\"']?)[^\r\n\"'\\]+"), rf"\1{MASK}"),
+    # A user's number and group are no login: docker run --user 1000:1000.
+    (re.compile(r"((?<![\w-])(?:-u|--(?:proxy-)?user)[ \t=]+[\"']?[A-Za-z][^\s:\"']{0,60}:)[^\s\"']+"), rf"\1{MASK}"),
+    (re.compile(r"\b(sshpass[ \t]+-p[ \t]*)\S+"), rf"\1{MASK}"),
+    (_WEBHOOK, rf"\1{MASK}"),
     (_URL_PASSWORD, rf"\1{MASK}"),
     (_ISSUED, MASK),
     # The comment of a public key names its owner, and may be anything.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 
 from core.model import Node, Rack
 from core.model.fields import mebibytes
@@ -14,6 +15,7 @@ from roles.watch.options import WatchOptions
 from roles.watch.options import server as server
 from roles.watch.options import server_address as server_address
 
+LOOPBACK = IPv4Address("127.0.0.1")
 EXPORTER_PORT, PROMETHEUS_PORT, ALERTMANAGER_PORT = 9100, 9090, 9093
 
 EXPORTER = "prometheus-node-exporter"
@@ -112,7 +114,7 @@ def parse_units(answer: str) -> dict[str, WatchUnit]:
     return found
 
 
-_KEYS = ("ExecStart", "MemoryMax", "Restart", "RestartSec")
+_KEYS = ("ExecStart", "MemoryMax", "Restart", "RestartSec", "IPAddressAllow", "IPAddressDeny")
 """Settings of the drop-ins that a drop-in of others must not change."""
 
 
@@ -131,9 +133,22 @@ def of_unit(listing: str, name: str) -> str:
     return "\n".join(line for line in lines if f"/{name}.d/" in line.partition(":")[0] or not line.startswith("/"))
 
 
+def listen_address(rack: Rack) -> IPv4Address:
+    """Return the address of Prometheus and Alertmanager: loopback of a node, which those reach who may log in there.
+
+    Both believe everybody who reaches their port, and a silence of Alertmanager ends all notifications.
+    """
+    return LOOPBACK if server(rack) else server_address(rack)
+
+
+# claim: serving.closed
 def exporter_dropin(rack: Rack, node: Node) -> ManagedFile:
-    """Return the drop-in of the exporter."""
-    return _dropin(rack, EXPORTER, listen=f"{node.address}:{EXPORTER_PORT}")
+    """Return the drop-in of the exporter, which answers the nodes of the rack, the server and `allow`."""
+    nodes = (one.address for one in rack.nodes.values())
+    readers = dict.fromkeys((*nodes, server_address(rack), *(rack.options(WatchOptions).allow or ())))
+    return _dropin(
+        rack, EXPORTER, listen=f"{node.address}:{EXPORTER_PORT}", readers=" ".join(["localhost", *map(str, readers)])
+    )
 
 
 def prometheus_dropin(rack: Rack) -> ManagedFile:
@@ -145,13 +160,13 @@ def prometheus_dropin(rack: Rack) -> ManagedFile:
         config=CONFIG,
         days=keep.days,
         megabytes=mebibytes(keep.size),
-        listen=f"{server_address(rack)}:{PROMETHEUS_PORT}",
+        listen=f"{listen_address(rack)}:{PROMETHEUS_PORT}",
     )
 
 
 def alertmanager_dropin(rack: Rack) -> ManagedFile:
     """Return the drop-in of Alertmanager."""
-    listen = f"{server_address(rack)}:{ALERTMANAGER_PORT}"
+    listen = f"{listen_address(rack)}:{ALERTMANAGER_PORT}"
     return _dropin(rack, ALERTMANAGER, config=NOTIFICATIONS, listen=listen)
 
 

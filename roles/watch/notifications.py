@@ -11,6 +11,7 @@ from core.model.declared_secrets import secret_position, secret_value
 from core.model.secrets import SecretRef
 from roles.watch import desired, switch_reader
 from roles.watch.options import WatchOptions
+from roles.watch.rules import HEARTBEAT
 from roles.watch.scrape import watched_units, yaml_text
 
 CHECK = (
@@ -21,10 +22,14 @@ MODE = "640"
 """Group prometheus reads it: it holds the URL of the webhook and the password of the mailbox."""
 
 
+_HEARTBEAT_WAITS = {"group_wait": "0s", "group_interval": "1m", "repeat_interval": "4m"}
+"""It is sent at the first multiple of group_interval after repeat_interval, every 5 minutes."""
+
+
 def secrets(rack: Rack) -> tuple[SecretRef, ...]:
     """Return the references of the secrets in the file."""
     notify = rack.options(WatchOptions).notify
-    found = (notify.webhook, notify.email.password if notify.email else None) if notify else ()
+    found = (notify.webhook, notify.email.password if notify.email else None, notify.heartbeat) if notify else ()
     return tuple(ref for ref in found if ref is not None)
 
 
@@ -48,9 +53,11 @@ def secret_values(rack: Rack) -> dict[SecretRef, str]:
 
 def _faults(rack: Rack, values: Mapping[SecretRef, str]) -> Iterator[str]:
     notify = rack.options(WatchOptions).notify
-    if notify and notify.webhook and not _URL.fullmatch(values[notify.webhook]):
-        place = secret_position(rack, notify.webhook)
-        yield f"{place}: {notify.webhook} does not give the URL of a webhook; put one there, like https://HOST/PATH"
+    for ref in (notify.webhook, notify.heartbeat) if notify else ():
+        if ref is None or _URL.fullmatch(values[ref]):
+            continue
+        place = secret_position(rack, ref)
+        yield f"{place}: {ref} does not give the URL of a webhook; put one there, like https://HOST/PATH"
     if notify and notify.email and (ref := notify.email.password) and not values[ref].isprintable():
         place = secret_position(rack, ref)
         yield f"{place}: {ref} gives a password with a control character; put one line of text there"
@@ -59,6 +66,13 @@ def _faults(rack: Rack, values: Mapping[SecretRef, str]) -> Iterator[str]:
 def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
     """Return the configuration of Alertmanager, with the value of each secret."""
     receiver: dict[str, Any] = {"name": "rack"}
+    receivers, routes = (
+        [receiver],
+        [
+            {"receiver": "rack", "matchers": ['severity="ticket"'], "repeat_interval": "24h"},
+            {"receiver": "rack", "matchers": ['severity="info"'], "repeat_interval": "72h"},
+        ],
+    )
     if notify := rack.options(WatchOptions).notify:
         if notify.webhook:
             receiver["webhook_configs"] = [{"url": values[notify.webhook], "send_resolved": True}]
@@ -67,6 +81,10 @@ def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
             if email.user and email.password:
                 mail |= {"auth_username": email.user, "auth_password": values[email.password]}
             receiver["email_configs"] = [{**mail, "send_resolved": True}]
+        if notify.heartbeat:
+            receivers.append({"name": "heartbeat", "webhook_configs": [{"url": values[notify.heartbeat]}]})
+            matcher = f'alertname="{HEARTBEAT}"'
+            routes.insert(0, {"receiver": "heartbeat", "matchers": [matcher], **_HEARTBEAT_WAITS})
     document = {
         "route": {
             "receiver": "rack",
@@ -74,10 +92,7 @@ def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
             "group_wait": "10s",
             "group_interval": "1m",
             "repeat_interval": "4h",
-            "routes": [
-                {"receiver": "rack", "matchers": ['severity="ticket"'], "repeat_interval": "24h"},
-                {"receiver": "rack", "matchers": ['severity="info"'], "repeat_interval": "72h"},
-            ],
+            "routes": routes,
         },
         "inhibit_rules": [
             # A node that is off has no links and no engine either.
@@ -90,7 +105,7 @@ def alertmanager_text(rack: Rack, values: Mapping[SecretRef, str]) -> bytes:
             *_units(rack),
             *switch_reader.inhibitions(rack),
         ],
-        "receivers": [receiver],
+        "receivers": receivers,
     }
     return yaml_text(rack, document).encode()
 

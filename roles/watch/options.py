@@ -21,7 +21,19 @@ from pydantic import (
 
 from core.model.cabling import Cabling
 from core.model.errors import RuleViolation
-from core.model.fields import Address, Duration, HostName, NotEmpty, Section, invalid, matching, seconds, size
+from core.model.fields import (
+    Address,
+    Duration,
+    HostName,
+    Management,
+    NonEmptyList,
+    NotEmpty,
+    Section,
+    invalid,
+    matching,
+    seconds,
+    size,
+)
 from core.model.partial_rack import PartialRack
 from core.model.schema import Node, Rack
 from core.model.secrets import SecretRef
@@ -102,13 +114,19 @@ class EmailOptions(Section):
 
 
 class NotifyOptions(Section):
-    """Who is notified of alerts: a `webhook`, whose URL is a secret, or a mailbox, or both."""
+    """Who is notified of alerts: a `webhook`, whose URL is a secret, or a mailbox, or both.
+
+    `heartbeat`: the URL of a service outside of the rack that is asked every 5 minutes while alerts are evaluated and
+    sent, and that notifies by itself when it was not.
+    """
 
     webhook: Annotated[SecretRef | None, NotEmpty] = Field(default=None, examples=["{env: WATCH_WEBHOOK}"])
     email: Annotated[EmailOptions | None, NotEmpty] = Field(
         default=None,
         examples=["{to: ops@example.org, sender: rack@example.org, smarthost: mail.example.org:587}"],
     )
+
+    heartbeat: Annotated[SecretRef | None, NotEmpty] = Field(default=None, examples=["{env: WATCH_HEARTBEAT}"])
 
     @model_validator(mode="after")
     def _somewhere(self) -> NotifyOptions:
@@ -123,7 +141,7 @@ class WatchOptions(Section):
     `server` None: the first node without a cap on its clock (`blackbox.clock_cap`), else the first node. `notify` None:
     alerts are shown and sent to no receiver. `switch`: whether the server reads the switches that have a `reader`, once
     a minute; None: where there is such a switch, and the server is a node. `psus`: how many power supplies of a switch
-    are expected to be connected.
+    are expected to be connected. `allow`: addresses that read the exporters beside the server.
     """
 
     server: Annotated[Server | None, NotEmpty] = Field(default=None, examples=["spark1"])
@@ -134,6 +152,20 @@ class WatchOptions(Section):
     )
     switch: Annotated[StrictBool | None, NotEmpty] = Field(default=None, examples=["false"])
     psus: Annotated[StrictInt, Field(ge=1, le=2)] = 1
+    allow: Annotated[Annotated[tuple[Management, ...], NonEmptyList] | None, NotEmpty] = Field(
+        default=None, examples=["[10.77.0.50/32]"]
+    )
+
+
+def unguarded(watch: WatchOptions | None) -> Iterator[RuleViolation]:
+    """What ends all notifications without a notification, which is allowed and worth knowing; nothing without alerts
+    that are sent.
+    """
+    if watch is not None and watch.notify is not None and watch.notify.heartbeat is None:
+        what = "nothing outside of the rack notices when the server is off or alerts are silenced"
+        yield RuleViolation(
+            ("watch", "notify"), what, "write heartbeat, the URL of a service that misses a sign of life"
+        )
 
 
 def check(partial: PartialRack, watch: WatchOptions, _cabling: Cabling) -> Iterator[RuleViolation]:

@@ -15,6 +15,7 @@ from roles.blackbox.options import BlackboxOptions
 from roles.memory.options import MemoryOptions
 from roles.watch import switch_reader
 from roles.watch.desired import RULES
+from roles.watch.options import WatchOptions
 
 ALERTS = (
     "files/alerts-node.yml",
@@ -27,6 +28,8 @@ ALERTS = (
     "files/alerts-server.yml",
 )
 """A group of alerts each."""
+HEARTBEAT = "Watchdog"
+"""An alert that always fires, so that its receiver outside of the rack notices when alerts end."""
 CHECK = 'promtool check rules "$new"'
 
 
@@ -36,6 +39,9 @@ def rule_file(rack: Rack) -> ManagedFile:
     """Return the rules for this rack."""
     files = (*ALERTS, *switch_reader.alerts(rack))
     alerts = "".join(resources.file_text("roles.watch", file) for file in files)
+    notify = rack.options(WatchOptions).notify
+    if notify and notify.heartbeat:
+        alerts += resources.file_text("roles.watch", "files/alerts-heartbeat.yml")
     declared = "\n".join(f"  - {line}" for line in _declared(rack))
     text = f"{header(rack.rack)}\ngroups:\n- name: rack\n  rules:\n{declared}\n{alerts}"
     return ManagedFile(RULES, text.encode(), validate=CHECK)

@@ -35,7 +35,7 @@ def prometheus_file(rack: Rack) -> ManagedFile:
 
 
 def _document(rack: Rack) -> dict[str, Any]:
-    interval, address = rack.options(WatchOptions).interval, desired.server_address(rack)
+    interval, address = rack.options(WatchOptions).interval, desired.listen_address(rack)
     alertmanager = f"{address}:{desired.ALERTMANAGER_PORT}"
     nodes = [
         {

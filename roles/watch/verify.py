@@ -17,11 +17,6 @@ from core.verify.reporter import CheckReporter
 from roles.watch import desired, node_metrics, notifications, rules, scrape, switch_reader
 from roles.watch.options import WatchOptions
 
-PORTS = {
-    desired.EXPORTER: desired.EXPORTER_PORT,
-    desired.PROMETHEUS: desired.PROMETHEUS_PORT,
-    desired.ALERTMANAGER: desired.ALERTMANAGER_PORT,
-}
 _FETCH = (
     "import sys, urllib.request as u; "
     "sys.stdout.buffer.write(u.build_opener(u.ProxyHandler({})).open(sys.argv[1], timeout=20).read())"
@@ -57,22 +52,37 @@ def output(node: Node, machine: Machine, command: str) -> str:
     return str(done.stdout)
 
 
-def fetched(node: Node, machine: Machine, port: int, path: str) -> str:
-    """Return what a program of the node answers at its management address."""
-    url = f"http://{node.address}:{port}{path}"
+def exporter(node: Node) -> str:
+    """Return address and port of the exporter."""
+    return f"{node.address}:{desired.EXPORTER_PORT}"
+
+
+def prometheus(rack: Rack) -> str:
+    """Return address and port of Prometheus."""
+    return f"{desired.listen_address(rack)}:{desired.PROMETHEUS_PORT}"
+
+
+def alertmanager(rack: Rack) -> str:
+    """Return address and port of Alertmanager."""
+    return f"{desired.listen_address(rack)}:{desired.ALERTMANAGER_PORT}"
+
+
+def fetched(node: Node, machine: Machine, at: str, path: str) -> str:
+    """Return what a program of the node answers."""
+    url = f"http://{at}{path}"
     done = machine.run(f"python3 -I -c {shlex.quote(_FETCH)} {shlex.quote(url)}")
     why = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"exit {done.rc}"]
     assert done.rc == 0, f"{node.name}: {url}: {why[0]}"
     return str(done.stdout)
 
 
-def answer(node: Node, machine: Machine, port: int, path: str) -> Any:
+def answer(node: Node, machine: Machine, at: str, path: str) -> Any:
     """Return the same as data."""
-    text = fetched(node, machine, port, path)
+    text = fetched(node, machine, at, path)
     try:
         return json.loads(text)
     except ValueError:
-        raise AssertionError(f"{node.name}: port {port}: {path}: unexpected output {text[:80]!r}") from None
+        raise AssertionError(f"{node.name}: {at}: {path}: unexpected output {text[:80]!r}") from None
 
 
 def test_the_units_run_and_start_at_boot(
@@ -94,33 +104,38 @@ def test_the_units_run_and_start_at_boot(
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def test_they_listen_on_the_management_address_only(
+def test_they_listen_where_they_are_to_and_nowhere_else(
     node: Node,
     machine: Machine,
     rack: Rack,
     declared: WatchOptions,  # noqa: ARG001
     report: CheckReporter,
 ) -> None:
-    """As the kernel shows the sockets of these programs."""
+    """The exporter on the management address, the others on loopback, as the kernel shows their sockets."""
     text = output(node, machine, "ss --no-header --listening --tcp --numeric --processes")
     faults = []
+    places = {
+        desired.EXPORTER: exporter(node),
+        desired.PROMETHEUS: prometheus(rack),
+        desired.ALERTMANAGER: alertmanager(rack),
+    }
     for package in packages(rack, node):
         # The kernel knows the first 15 characters of a program's name.
-        mine = [line for line in text.splitlines() if f'("{package[:15]}"' in line or _is_at(line, PORTS[package])]
+        mine = [line for line in text.splitlines() if f'("{package[:15]}"' in line or _is_at(line, places[package])]
         found = sorted({line.split()[3] for line in mine})
-        wanted = [f"{node.address}:{PORTS[package]}"]
+        wanted = [places[package]]
         if found != wanted:
             faults.append(f"{package} listens on {', '.join(found) or 'nothing'}, wanted {wanted[0]}")
     report.judge(f"{node.name}: {fault}" for fault in faults)
 
 
-def _is_at(line: str, port: int) -> bool:
-    return line.split()[3].endswith(f":{port}")
+def _is_at(line: str, place: str) -> bool:
+    return line.split()[3].rpartition(":")[2] == place.rpartition(":")[2]
 
 
 def test_the_exporter_answers(node: Node, machine: Machine, declared: WatchOptions) -> None:  # noqa: ARG001
     """With the series that most alerts look at."""
-    text = fetched(node, machine, desired.EXPORTER_PORT, "/metrics")
+    text = fetched(node, machine, exporter(node), "/metrics")
     found = set(re.findall(r"^(node_[a-zA-Z0-9_]+)", text, re.MULTILINE))
     wanted = {"node_memory_MemAvailable_bytes", "node_boot_time_seconds", "node_network_up", "node_uname_info"}
     assert not wanted - found, f"{node.name}: the exporter has no {', '.join(sorted(wanted - found))}"
@@ -140,7 +155,7 @@ def test_the_node_exports_what_it_knows_of_itself(
         for key, wanted in (("ActiveState", "active"), ("UnitFileState", "enabled"))
         if state.get(key) != wanted
     ]
-    answered = fetched(node, machine, desired.EXPORTER_PORT, "/metrics")
+    answered = fetched(node, machine, exporter(node), "/metrics")
     made = re.search(r"^sparkrack_node_metrics_timestamp_seconds (\S+)$", answered, re.MULTILINE)
     now = float(output(node, machine, "date +%s"))
     if not made:
@@ -156,7 +171,7 @@ def test_the_node_exports_what_it_knows_of_itself(
 
 def test_every_node_is_scraped(server: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """By the targets of Prometheus."""
-    data = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/targets?state=active")["data"]["activeTargets"]
+    data = answer(server, machine, prometheus(rack), "/api/v1/targets?state=active")["data"]["activeTargets"]
     found = {one["labels"].get("node"): one for one in data if one["labels"].get("job") == "node"}
     faults = [f"{name} is no target" for name in rack.nodes if name not in found]
     faults += [f"{name} is no node of the rack" for name in found if name not in rack.nodes]
@@ -170,7 +185,7 @@ def test_every_node_is_scraped(server: Node, machine: Machine, rack: Rack, repor
 
 def test_the_alerts_are_evaluated(server: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """Prometheus has the declared alerts and no other, and evaluates each without an error."""
-    groups = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/rules")["data"]["groups"]
+    groups = answer(server, machine, prometheus(rack), "/api/v1/rules")["data"]["groups"]
     found = {rule["name"]: rule for group in groups for rule in group["rules"] if rule["type"] == "alerting"}
     wanted = set(rules.alert_names(rack))
     faults = [f"{name} is not loaded" for name in sorted(wanted - found.keys())]
@@ -183,24 +198,24 @@ def test_the_alerts_are_evaluated(server: Node, machine: Machine, rack: Rack, re
     report.judge(f"{server.name}: {fault}" for fault in faults)
 
 
-def test_prometheus_knows_its_alertmanager(server: Node, machine: Machine) -> None:
-    """The one on the management address, and that answers."""
-    data = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/alertmanagers")["data"]
+def test_prometheus_knows_its_alertmanager(server: Node, machine: Machine, rack: Rack) -> None:
+    """The one of this node, and that answers."""
+    data = answer(server, machine, prometheus(rack), "/api/v1/alertmanagers")["data"]
     found = [one["url"] for one in data["activeAlertmanagers"]]
-    wanted = f"http://{server.address}:{desired.ALERTMANAGER_PORT}/api/v2/alerts"
+    wanted = f"http://{alertmanager(rack)}/api/v2/alerts"
     assert found == [wanted], (
         f"{server.name}: Prometheus sends alerts to {', '.join(found) or 'nothing'}, wanted {wanted}"
     )
-    fetched(server, machine, desired.ALERTMANAGER_PORT, "/-/ready")
+    fetched(server, machine, alertmanager(rack), "/-/ready")
 
 
 def test_the_declared_configuration_is_what_runs(
     server: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
     """As Prometheus and Alertmanager show what they have read. Secrets are not compared, and never reported."""
-    config = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/status/config")["data"]["yaml"]
+    config = answer(server, machine, prometheus(rack), "/api/v1/status/config")["data"]["yaml"]
     faults = list(differences("prometheus", _parsed(scrape.prometheus_file(rack).content), _parsed(config)))
-    groups = answer(server, machine, desired.PROMETHEUS_PORT, "/api/v1/rules")["data"]["groups"]
+    groups = answer(server, machine, prometheus(rack), "/api/v1/rules")["data"]["groups"]
     found = {rule["name"]: rule["duration"] for group in groups for rule in group["rules"] if "duration" in rule}
     for group in _parsed(rules.rule_file(rack).content)["groups"]:
         for rule in group["rules"]:
@@ -208,7 +223,7 @@ def test_the_declared_configuration_is_what_runs(
             if wanted is not None and rule["alert"] in found and found[rule["alert"]] != wanted:
                 faults.append(f"{rule['alert']} waits {found[rule['alert']]} s, wanted {wanted}")
     hidden = dict.fromkeys(notifications.secrets(rack), HIDDEN)
-    status = answer(server, machine, desired.ALERTMANAGER_PORT, "/api/v2/status")["config"]["original"]
+    status = answer(server, machine, alertmanager(rack), "/api/v2/status")["config"]["original"]
     routes = _parsed(notifications.alertmanager_text(rack, hidden))
     faults += differences("alertmanager", routes, _parsed(status))
     report.judge(f"{server.name}: {fault}" for fault in faults)
@@ -277,7 +292,7 @@ def test_the_last_reading_of_each_switch_is_whole_and_new(
 ) -> None:
     """As the exporter of the server shows it."""
     now = float(output(server, machine, "date +%s"))
-    text = fetched(server, machine, desired.EXPORTER_PORT, "/metrics")
+    text = fetched(server, machine, exporter(server), "/metrics")
     report.judge(f"{server.name}: {fault}" for name in switches for fault in reading_faults(text, name, now))
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from ipaddress import IPv4Address, ip_network
+from ipaddress import IPv4Address, ip_address, ip_network
 
+from core.claims.claims import known_claims
 from core.model import Rack
 from core.util.scrub import scrub
 from roles.preflight.dmi import MAKERS
@@ -14,6 +15,7 @@ from switch.anonymize import Mask
 _COMMON = frozenset(
     (
         *("root", "admin", "ubuntu", "nvidia", "sparkrack", "sparkrack-reader", "ops", "user", "localhost"),
+        *("ntp", "time", "mail", "www", "git", "server", "host", "key", "path", "serial"),
         *("crs812", "crs804", "mikrotik", "switch", "bridge", "rack", "node", "spark"),
         *"|".join(MAKERS.values()).split("|"),
     )
@@ -32,6 +34,48 @@ _INTERFACE = re.compile(
     r"|lxcbr|lxdbr|cni|tailscale)\d+(?:-nic)?|veth[0-9a-f]+|br-[0-9a-f]{12})(?:\.\d+)?"
 )
 """Names of interfaces that the kernel, systemd or a program gives: no owner has chosen them."""
+_DOTTED = re.compile(r"(?<![\w.-])(?:\w(?:[\w-]{0,61}\w)?\.)+[^\W\d_](?:[\w-]{0,61}\w)?(?![\w-])")
+"""What has the form of a name in DNS: its last label begins with a letter, unlike that of a version."""
+_PUBLIC = re.compile(
+    r"(?i)(?:[0-3]\.)?(?:(?:ubuntu|debian)\.)?pool\.ntp\.org|ntp\.ubuntu\.com"
+    r"|time\.(?:nist\.gov|(?:google|cloudflare|apple|windows)\.com)"
+    r"|(?:[\w-]+\.)?(?:nvidia|ubuntu|mikrotik)\.com|(?:www\.)?kernel\.org"
+    # No domain of the top level has one of these names.
+    r"|[\w.-]+\.(?:service|timer|socket|conf|ko|zst|xz|gz|json|ya?ml|txt|log|prom)"
+)
+"""Names with dots that any rack may have."""
+_PATH = re.compile(r"(?:(?<![\w./)\]-])|(?<=://))[/~](?=[^\W_])[^\s:;,'\"()]+")
+_SYSTEM = frozenset(
+    (
+        *("bin", "boot", "dev", "etc", "lib", "proc", "run", "sbin", "sys", "tmp", "usr", "var"),
+        *("certificate", "console", "export", "file", "interface", "ip", "ipv6", "log", "port", "queue", "rest"),
+        *("routing", "snmp", "system", "tool", "user"),
+    )
+)
+"""First parts of paths that any rack has: folders of the system, and menus of RouterOS."""
+_PUBLISHED = {
+    found[0] for claim in known_claims() for form in (_DOTTED, _PATH) for found in form.finditer(claim.observe)
+}
+"""What the claims themselves name, which say it in a report as the reason why something was not observed."""
+_STANDS = re.compile(r"(?:node|switch|name)\d*|rack|(?:NAME|PATH|KEY|HASH|UUID|REVERSED|SERIAL)-\d+")
+_NAMING = tuple(
+    map(
+        re.compile,
+        (
+            r"(?m)^\s*\w*NTPServers=(.*)$",
+            r"(?m)^\s*ServerName=(\S+)$",
+            r"(?m)^\s*Server: \S+ \((\S+)\)$",
+            # Of chronyc, with commas: sources, and tracking.
+            r"(?m)^[\^=#],[^,\n]*,([^,\n]+),",
+            r"(?m)^[0-9A-F]{8},([^,\n]+),",
+            r"(?i)\bhostname ([^\s:,]+)",
+            r"(?i)\b(?:host|address) ([^\s:,]+) port\b",
+            r"\w://(?:([^\s/@:\"']*)(?::[^\s/@]*)?@)?([^\s/:\"']+)",
+            r"([^\s@:/<>()\"',;=]+)@([^\s@:/<>()\"',;]+)",
+        ),
+    )
+)
+"""Where a name stands in what programs of time and ssh print, in a URL, and in an address of mail."""
 _KEYS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("KEY", re.compile(r"AAAA[A-Za-z0-9+/]{20,}={0,3}")),
     ("KEY", re.compile(r"(?<=SHA256:)[A-Za-z0-9+/]{43}")),
@@ -46,6 +90,25 @@ _KEYS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("HASH", re.compile(r"(?i)(?<![0-9a-z])(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})(?![0-9a-z])")),
 )
 """Public keys, fingerprints and hashes, machine-ids and UUIDs, and the names of addresses in DNS."""
+
+
+def names_in(text: str) -> Iterator[str]:
+    """Yield what a text names where names of hosts and users stand, but addresses and names that any rack may have."""
+    for pattern in _NAMING:
+        for found in pattern.finditer(text):
+            for name in " ".join(filter(None, found.groups())).split():
+                name = name.strip(".[]")
+                plain = _INTERFACE.fullmatch(name) or _PUBLIC.fullmatch(name) or re.fullmatch(r"if\d+|[\d.:]*", name)
+                if not plain and not _is_address(name):
+                    yield name
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    return True
 
 
 class Anonymizer:
@@ -87,8 +150,9 @@ class Anonymizer:
 
     def text(self, text: str) -> str:
         """Return a text without secrets and without anything that identifies the rack."""
-        lines = (self._line(line) for line in scrub(text).split("\n"))
-        return self._name.sub(lambda found: self._renamed(found[0]), "\n".join(lines))
+        lines = (self._line(_PATH.sub(self._path, line)) for line in scrub(text).split("\n"))
+        renamed = self._name.sub(lambda found: self._renamed(found[0]), "\n".join(lines))
+        return _DOTTED.sub(self._dotted, renamed)
 
     def record(self, text: str) -> str:
         """Return the record of a switch, which the mask has made anonymous, without what the mask leaves: keys, other
@@ -125,6 +189,24 @@ class Anonymizer:
     def _renamed(self, name: str) -> str:
         # Some letters are the same as others without case, and not in lower case: a long s.
         return self._names.get(name.lower()) or self._names.get(name.casefold(), "name")
+
+    def _dotted(self, found: re.Match[str]) -> str:
+        """Replace a name with dots; what of it was replaced already stays."""
+        head, _, rest = found[0].partition(".")
+        labels = found[0].split(".")
+        if found[0] in _PUBLISHED or _PUBLIC.fullmatch(found[0]) or all(map(_STANDS.fullmatch, labels)):
+            return found[0]
+        return f"{head}.{self._other('NAME', rest)}" if _STANDS.fullmatch(head) else self._other("NAME", found[0])
+
+    def _path(self, found: re.Match[str]) -> str:
+        """Replace a path outside of the system: a home, a mount."""
+        first = found[0].split("/")[1] if found[0].startswith("/") else ""
+        return found[0] if first in _SYSTEM or found[0] in _PUBLISHED else self._other("PATH", found[0])
+
+    def _other(self, kind: str, text: str) -> str:
+        new = self._keys.setdefault(text.lower(), f"{kind}-{len(self._keys) + 1}")
+        self.originals[text.lower()] = "a name"
+        return new
 
     def _line(self, line: str) -> str:
         # Keys first: the mask would take a part of one for a MAC address.

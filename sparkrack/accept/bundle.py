@@ -18,7 +18,7 @@ from core.probes import protocol
 from core.util.archive import write_archive
 from core.util.records import Record, Text
 from roles.time.options import TimeOptions
-from sparkrack.accept.anonymize import Anonymizer, chosen_interface
+from sparkrack.accept.anonymize import Anonymizer, chosen_interface, names_in
 from sparkrack.accept.model import AcceptReport, ClaimResult
 from switch.anonymize import Mask, owners_words
 from switch.probe import ProbeReading, anonymized
@@ -168,6 +168,12 @@ def _anonymizer(rack: Rack, report: AcceptReport, recording: Recording) -> Anony
             elif not _MAC.fullmatch(line):
                 names += _parts_of_name(line)
     names += [*report.origin.by.split("@")]
+    names += [
+        part
+        for text in (*texts[1:], *_owners_words(report))
+        for name in names_in(text)
+        for part in _parts_of_name(name)
+    ]
     time = rack.declared(TimeOptions)
     names += [one for one in map(str, time.ntp if time else ()) if re.search("[a-z]", one)]
     texts += [mac.replace("-", ":") for text in texts for mac in _HYPHENS.findall(text)]

@@ -222,7 +222,7 @@ def _write_bundle(path: Path, rack: Rack, report: AcceptReport, recording: Recor
     try:
         files = bundle_files(rack, report, recording)
         write_bundle(path, files, datetime.now(UTC).replace(microsecond=0), versions())
-    except BundleError as fault:
+    except (BundleError, ValueError) as fault:
         raise click.ClickException(f"{path}: {fault}") from None
     except OSError as fault:
         raise click.ClickException(f"{path}: {fault.strerror}") from None

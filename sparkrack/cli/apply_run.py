@@ -29,12 +29,32 @@ from sparkrack.engine.evaluated import open_run, planned, selected
 from sparkrack.engine.execute import Executor, ShownPlan
 from sparkrack.engine.journal import RunFinished, RunJournal, RunResult, RunStarted, log_path
 from sparkrack.engine.locking import RunLock, locked, locked_if_reachable, look
-from sparkrack.engine.plan import Plan
+from sparkrack.engine.plan import CHANGES, Plan
 from sparkrack.engine.run_log import run_log
 from sparkrack.engine.session import RunSession
+from sparkrack.watch.silences import Silence, silenced, silences_of_nodes, silences_of_switches, silences_of_units
 
 _ACTS = frozenset(EventKind) - {EventKind.NOTE, EventKind.BROKEN, EventKind.OUTLIER, EventKind.UNMANAGED}
 """The kinds of changes that two plans must have in common."""
+
+
+SILENT_SECONDS = 3600
+"""Seconds for which alerts are silent at most, of what a run changes; most runs are over in minutes."""
+_QUIET_ROLES = frozenset({"images", "models"})
+"""Roles that only bring files, which may take hours, and end nothing that runs."""
+
+
+def silences_of_plan(rack: Rack, plan: Plan) -> list[Silence]:
+    """Return what is silent while a plan is carried out: the hosts that it changes, or only their units."""
+    changed = {host.name: {step.role for step, _ in host.events(*CHANGES)} - _QUIET_ROLES for host in plan.hosts}
+    nodes = [name for name, roles in changed.items() if name in rack.nodes and roles - {"serving"}]
+    units = [
+        unit.name
+        for unit in (rack.serving.units.values() if rack.serving else ())
+        if any(changed.get(name) == {"serving"} for name in unit.ranks(rack.nodes))
+    ]
+    switches = [name for name, roles in changed.items() if name in rack.switches and roles]
+    return [*silences_of_nodes(rack, nodes), *silences_of_units(units), *silences_of_switches(rack, switches)]
 
 
 def approved(file: Path) -> Plan:
@@ -185,7 +205,8 @@ class ApplyRun:
                 self._compare(shown, kept, now)
                 done = ApplyResult(result="nothing to do")
                 if now.code:
-                    done = self._under_lock(session, rack, now, own, stop, held)
+                    with silenced(rack, own.id, "apply", silences_of_plan(rack, now), SILENT_SECONDS, self.voice.say):
+                        done = self._under_lock(session, rack, now, own, stop, held)
         except LockError as fault:
             raise click.ClickException(str(fault)) from None
         except click.ClickException as fault:

@@ -16,6 +16,7 @@ from core.model.errors import counted
 from core.model.lock_file import lock_path
 from core.util.records import Text
 from roles.blackbox.options import BlackboxOptions, unencrypted
+from roles.watch.options import WatchOptions, unguarded
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, quiet_option, rack_option
 from switch.advisories import known_against_release
@@ -63,7 +64,8 @@ def check(rack: Path, as_json: bool, quiet: bool) -> None:
 
     A secret's file that does not exist is a warning: `sparkrack plan` refuses if a run needs it. So is what cannot be
     known of a unit of `serving` before its model is recorded, a fit that is accepted by hand, what leaves the nodes
-    unencrypted, and what is known against the release of a switch (docs/reference/advisories.md).
+    unencrypted, alerts without a heartbeat, and what is known against the release of a switch
+    (docs/reference/advisories.md).
 
     \b
       sparkrack check --rack lab.yaml
@@ -82,7 +84,10 @@ def check(rack: Path, as_json: bool, quiet: bool) -> None:
         warnings += _releases(rack, loaded)
         warnings += [
             f"{position(rack, note.path)}: {note.what}; {note.right}"
-            for note in unencrypted(loaded.declared(BlackboxOptions))
+            for note in (
+                *unencrypted(loaded.declared(BlackboxOptions)),
+                *unguarded(loaded.declared(WatchOptions)),
+            )
         ]
     except ConfigError as wrong:
         if not as_json:

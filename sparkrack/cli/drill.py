@@ -22,9 +22,12 @@ from sparkrack.cli.watch_delivery import deliver_drills
 from sparkrack.engine.recorded_run import RecordedRun, recorded_run
 from sparkrack.engine.ssh_locking import RackLock, hold_lock
 from sparkrack.status.drills import DrillLevel, DrillResult, store_drill
+from sparkrack.watch.silences import silenced, silences_of_nodes
 
 ANSWER_SECONDS = 30
 """Seconds for an answer of a node."""
+JUDGE_SECONDS = 900
+"""Seconds for which alerts of a node that is back are silent at most, until the end of its boot is judged."""
 
 
 @click.command()
@@ -107,7 +110,9 @@ def _drilled(
             if level is DrillLevel.MARK:
                 result = one.mark()
             else:
-                result = one.end(partial(_check, held, node), partial(_take_again, held, node, screen))
+                silences, seconds = silences_of_nodes(rack, [node]), timeout + JUDGE_SECONDS
+                with silenced(rack, own.id, f"drill {level} of {node}", silences, seconds, screen.warn):
+                    result = one.end(partial(_check, held, node), partial(_take_again, held, node, screen))
             try:
                 store_drill(state_folder(rack.rack), result)
             except OSError as fault:

@@ -23,9 +23,12 @@ from sparkrack.engine.recorded_run import recorded_run
 from sparkrack.engine.ssh_locking import RackLock, hold_lock
 from sparkrack.rebuild.restart import RESTART_SECONDS, NodeRestart
 from sparkrack.rebuild.workloads import CONTAINERS, query_workloads, running_units, unit_blockers
+from sparkrack.watch.silences import silenced, silences_of_nodes
 
 ANSWER_SECONDS = 30
 """Seconds for an answer of a node."""
+PROVE_SECONDS = 900
+"""Seconds for which alerts of a node that is back are silent at most, until it is proven."""
 
 
 @click.command()
@@ -79,7 +82,9 @@ def reboot(
             for done, name in enumerate(names):
                 screen.phase(f"restart node {done + 1} of {len(names)}", [name])
                 one = NodeRestart(found, name, shells[name], checks, screen, screen.say)
-                fault = one.run(timeout, partial(_check, held, name), containers=containers)
+                silences = silences_of_nodes(found, [name])
+                with silenced(found, own.id, f"restart of {name}", silences, timeout + PROVE_SECONDS, screen.warn):
+                    fault = one.run(timeout, partial(_check, held, name), containers=containers)
                 if fault:
                     run.fail(name, fault)
                     screen.warn(f"{name}: {fault}")

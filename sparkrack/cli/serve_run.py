@@ -33,6 +33,9 @@ SILENCE_SECONDS = 60.0
 SLACK_SECONDS = 60
 """Seconds beyond the limits of the keeper, which ends each phase by itself."""
 
+ENDING = ("stop", "restart", "recreate")
+"""What ends the processes of a unit on purpose."""
+
 unit_argument = click.argument("unit", metavar="UNIT", shell_complete=units)
 anyway_option = click.option(
     "--anyway",
@@ -166,10 +169,7 @@ class UnitRun:
 
     def start(self, anyway: bool, timeout: int | None, patience: float = 0) -> Callable[[UnitSession], bool]:
         """Return the step that starts the unit and waits. `patience`: seconds for the keeper to answer at all."""
-        from core.model.fields import seconds
-        from roles.serving.desired import GATE_LIMIT
-
-        limit = timeout or GATE_LIMIT + seconds(self.unit.probe.ready) + _stop_seconds(self.unit)
+        limit = timeout or _start_seconds(self.unit) + _stop_seconds(self.unit)
         return lambda session: self._start(session, anyway, limit, patience)
 
     def _start(self, session: UnitSession, anyway: bool, limit: int, patience: float) -> bool:
@@ -286,14 +286,21 @@ def hold_rack(rack: Rack, verb: str, unit: ServingUnit) -> Iterator[ServeRun]:
         from sparkrack.cli.progress import show_progress
         from sparkrack.engine.recorded_run import recorded_run
         from sparkrack.engine.ssh_locking import hold_lock
+        from sparkrack.watch.silences import silenced, silences_of_units
 
+    # The keeper exports until when a unit that starts may take, by which the alerts wait.
+    silences = silences_of_units([unit.name] if verb in ENDING else [])
+    seconds = 2 * (_stop_seconds(unit) + _start_seconds(unit))
     with (
         recorded_run(rack, f"serve: {verb.capitalize()} the unit") as run,
         show_progress(silent=False) as screen,
     ):
         own = run.begin(f"{verb} of unit {unit.name} on {', '.join(unit.ranks(rack.nodes))}")
         screen.phase("take the lock of the rack")
-        with hold_lock(rack, own, screen.warn) as lock:
+        with (
+            hold_lock(rack, own, screen.warn) as lock,
+            silenced(rack, own.id, f"{verb} of unit {unit.name}", silences, seconds, screen.warn),
+        ):
             yield ServeRun(run, screen, lock)
 
 
@@ -382,6 +389,14 @@ class UnitSession:
         for line in (*details, f"{self.keeper.unit.name}: {reason}"):
             self.screen.warn(printable_line(line))
         self.run.fail(self.keeper.head, reason)
+
+
+def _start_seconds(unit: ServingUnit) -> int:
+    """Seconds that gates and the start of a unit may take at most."""
+    from core.model.fields import seconds
+    from roles.serving.desired import GATE_LIMIT
+
+    return GATE_LIMIT + seconds(unit.probe.ready)
 
 
 def _stop_seconds(unit: ServingUnit) -> int:

@@ -42,6 +42,7 @@ def support(names: tuple[str, ...], rack: Path, out: Path, anonymize: bool) -> N
     """
     from core.model import load
     from core.model.selection import SelectionError, select
+    from sparkrack.cli.progress import show_progress
     from sparkrack.engine.run_log import versions
     from sparkrack.support.collect import collect
 
@@ -54,7 +55,8 @@ def support(names: tuple[str, ...], rack: Path, out: Path, anonymize: bool) -> N
     path = out / f"sparkrack-support-{found.rack}-{made:%Y%m%dT%H%M%SZ}.tar.gz"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        bundle = collect(found, rack, machines, made, anonymize)
+        with show_progress(silent=False) as progress:
+            bundle = collect(found, rack, machines, made, anonymize, progress)
         if anonymize:
             bundle.anonymize()
         manifest = bundle.write(path, found.rack, made, versions(), anonymized=anonymize)

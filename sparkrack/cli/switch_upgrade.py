@@ -12,6 +12,7 @@ import click
 from pydantic import SecretStr
 
 from core.model import Rack, SecretRef, load
+from core.ops.run_lock import Holder, new_holder
 from core.routeros.values import visible
 from sparkrack.cli.bootstrap_switch import an_address, typed_password
 from sparkrack.cli.next_step import next_step
@@ -24,6 +25,7 @@ from sparkrack.cli.options import (
     switches,
 )
 from sparkrack.cli.running_units import refuse_running_units
+from sparkrack.watch.silences import silenced, silences_of_switches
 from switch import backup
 from switch.bootstrap.menus import FACTORY_ADDRESS, FACTORY_USER
 from switch.executor import FAULTS
@@ -32,6 +34,8 @@ from switch.upgrade.packages import read_folder
 from switch.upgrade.plan import UpgradePlan
 from switch.upgrade.runner import SwitchLogin, SwitchUpgrade, find_login, once_answered, unfinished
 
+RESTARTS, DOWNLOAD_SECONDS = 2, 1800
+"""How often a switch restarts, and seconds for the rest, for which its alerts and those of its links are silent."""
 DIFFERS = 2
 """Exit code of --dry when there is something to upgrade, and of an upgrade after which the configuration differs."""
 
@@ -175,7 +179,12 @@ def _upgrade(
         raise click.ClickException(f"{name}: there is no terminal for a prompt; pass -y")
     if not yes:
         click.confirm(f"{name}: upgrade it?", abort=True)
-    with _lock(rack, name, work.login, no_lock=no_lock) as work.stopped:
+    own = new_holder(f"upgrade of {name}")
+    silences, seconds = silences_of_switches(rack, [name]), RESTARTS * work.timeout + DOWNLOAD_SECONDS
+    with (
+        _lock(rack, own, name, work.login, no_lock=no_lock) as work.stopped,
+        silenced(rack, own.id, f"upgrade of {name}", silences, seconds, work.say),
+    ):
         # The nodes of a switch as it comes from its box may not exist yet; its links are down, or carry no unit.
         if not (no_nodes or work.login.factory):
             refuse_running_units(rack, work.switch, cabled_nodes(rack, work.switch))
@@ -185,7 +194,7 @@ def _upgrade(
 
 
 @contextmanager
-def _lock(rack: Rack, name: str, login: SwitchLogin, *, no_lock: bool) -> Iterator[Callable[[], str]]:
+def _lock(rack: Rack, own: Holder, name: str, login: SwitchLogin, *, no_lock: bool) -> Iterator[Callable[[], str]]:
     """Hold the lock of the rack. Without it a switch is upgraded that was not bootstrapped yet, since its nodes may not
     exist; one in service only with an option."""
     from sparkrack.engine.ssh_locking import lock_if_reachable
@@ -195,5 +204,5 @@ def _lock(rack: Rack, name: str, login: SwitchLogin, *, no_lock: bool) -> Iterat
             raise click.ClickException(f"{why}; nothing was changed. If no other run is active: --no-lock")
         click.echo(f"{name}: {why}; continuing without the lock of the rack")
 
-    with lock_if_reachable(rack, f"upgrade of {name}", alone) as lost:
+    with lock_if_reachable(rack, own, alone) as lost:
         yield lost

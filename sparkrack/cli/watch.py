@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +20,7 @@ from sparkrack.cli.options import exclude_option, json_option, limit_option, qui
 if TYPE_CHECKING:
     from core.model import Rack
     from sparkrack.watch.model import WatchReport
-    from sparkrack.watch.prometheus_api import PrometheusApi
+    from sparkrack.watch.prometheus_api import AlertmanagerApi, PrometheusApi
 
 SECONDS = 5.0
 """Between two looks of the live screen."""
@@ -68,17 +71,16 @@ def watch(
       sparkrack watch --once --quiet || echo look at it
       sparkrack watch --html watch.html
 
-    The values are those that Prometheus on the server of the section `watch` has, which is asked at its management
-    address. From elsewhere, forward its port (ssh -L 9090:ADDRESS:9090 NODE) and give --url. Without a terminal it is
-    shown once. A dash is a value that nothing exports, a question mark one that is unknown.
-    Exit 0 when no alert fires, 2 when one does or a machine is silent, 1 when something is unknown or Prometheus does
-    not answer.
+    The values are those that Prometheus on the server of the section `watch` has, which is asked over ssh: it listens
+    on loopback there. --url asks another address, and no Alertmanager for silences. Without a terminal it is shown
+    once. A dash is a value that nothing exports, a question mark one that is unknown.
+    Exit 0 when no alert fires, 2 when one does, a machine is silent, or alerts are silenced by what is not a run; 1
+    when something is unknown or Prometheus does not answer.
     """
     with loading():
         from core.model import load
         from core.model.selection import SelectionError, select
         from roles.watch.options import WatchOptions
-        from sparkrack.watch.prometheus_api import PrometheusApi
 
     ignored = limit or exclude or once or html or as_json or quiet or (files and url)
     if (files or dashboards) and ignored:
@@ -99,13 +101,13 @@ def watch(
             _write_dashboards(url or _address(found), dashboards)
         return
     names = tuple(name for name in (*found.nodes, *found.switches) if name in machines)
-    api = PrometheusApi(url or _address(found))
     live = sys.stdout.isatty() and not (once or as_json or quiet or html)
-    report = _live(found, names, api) if live else _look(found, names, api)
-    if report is None:
-        sys.exit(1)
-    if html:
-        _write_page(report, api, html)
+    with _apis(found, url) as apis:
+        report = _live(found, names, apis) if live else _look(found, names, apis)
+        if report is None:
+            sys.exit(1)
+        if html:
+            _write_page(report, apis.prometheus, html)
     if not live:
         _show(report, as_json=as_json, quiet=quiet)
     _next(report, rack, silent=as_json or quiet)
@@ -115,20 +117,47 @@ def watch(
 def _address(rack: Rack) -> str:
     from roles.watch import desired
 
-    return f"http://{desired.server_address(rack)}:{desired.PROMETHEUS_PORT}"
+    return f"http://{desired.listen_address(rack)}:{desired.PROMETHEUS_PORT}"
 
 
-def _look(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport:
+@dataclass(frozen=True)
+class _Apis:
+    """What is asked. `alertmanager` None: it cannot be reached where Prometheus is."""
+
+    prometheus: PrometheusApi
+    alertmanager: AlertmanagerApi | None = None
+
+
+@contextmanager
+def _apis(rack: Rack, url: str | None) -> Iterator[_Apis]:
+    """The programs of the server of the watch, behind a login by ssh where it is a node of the rack."""
+    from core.ssh.port_forward import forwarded_ports
+    from roles.watch import desired
+    from sparkrack.watch.prometheus_api import AlertmanagerApi, PrometheusApi
+
+    server = desired.server(rack)
+    if url or server is None:
+        yield _Apis(PrometheusApi(url or _address(rack)))
+        return
+    prometheus, alertmanager = desired.PROMETHEUS_PORT, desired.ALERTMANAGER_PORT
+    with forwarded_ports(rack, server.name, (prometheus, alertmanager)) as forward:
+        yield _Apis(
+            PrometheusApi(f"http://{server.name}:{prometheus}", partial(forward.socket, prometheus)),
+            AlertmanagerApi(f"http://{server.name}:{alertmanager}", partial(forward.socket, alertmanager)),
+        )
+
+
+def _look(rack: Rack, names: tuple[str, ...], apis: _Apis) -> WatchReport:
     from sparkrack.watch.collect import collect
     from sparkrack.watch.prometheus_api import PrometheusError
 
     try:
-        return collect(rack, names, api)
+        return collect(rack, names, apis.prometheus, apis.alertmanager)
     except PrometheusError as fault:
         raise click.ClickException(str(fault)) from None
 
 
-def _live(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport | None:
+def _live(rack: Rack, names: tuple[str, ...], apis: _Apis) -> WatchReport | None:
     """Renew the screen until the operator ends it; return what it showed last, None when Prometheus did not answer."""
     from rich.live import Live
     from rich.text import Text
@@ -139,10 +168,10 @@ def _live(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport
 
     report = None
     try:
-        with Live(Text(f"asking {api.url}"), auto_refresh=False, screen=False) as display:
+        with Live(Text(f"asking {apis.prometheus.url}"), auto_refresh=False, screen=False) as display:
             while True:
                 try:
-                    report = collect(rack, names, api)
+                    report = collect(rack, names, apis.prometheus, apis.alertmanager)
                     display.update(WatchScreen(report), refresh=True)
                 except PrometheusError as fault:
                     # The values of before are no longer known.

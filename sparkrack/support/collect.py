@@ -17,6 +17,7 @@ from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
 from core.util import regular_file
 from core.util.paths import state_folder
+from core.util.progress import NO_PROGRESS, ProgressObserver
 from sparkrack.engine.journal import log_path
 from sparkrack.rebuild.subcommands import CALL
 from sparkrack.support.bundle import Bundle, HostAnswer, newest, rack_without_secrets
@@ -39,24 +40,37 @@ SENTENCES: Mapping[str, tuple[str, ...]] = {
 """What a switch is asked, by the name of the file that gets the rows."""
 
 
-def collect(rack: Rack, file: Path, machines: Sequence[str], made: datetime, anonymized: bool) -> Bundle:
+def collect(
+    rack: Rack,
+    file: Path,
+    machines: Sequence[str],
+    made: datetime,
+    anonymized: bool,
+    progress: ProgressObserver = NO_PROGRESS,
+) -> Bundle:
     """Return the bundle about these hosts. A host that does not answer is noted in it; nothing is changed but that
     a switch writes its export to a file, which is removed."""
     bundle = Bundle()
     bundle.add("rack.yaml", rack_without_secrets(regular_file.read_text(file)))
     _add_runs(bundle, state_folder(rack.rack))
     for verb in ("status", "drift"):
+        progress.phase(f"run sparkrack {verb}")
         _add_command(bundle, verb, file, machines)
+    progress.phase("read what the hosts log", machines)
     nodes = [name for name in machines if name in rack.nodes]
     with open_shells(rack, nodes, QUESTION_SECONDS) as shells, ThreadPoolExecutor(max(1, len(nodes))) as pool:
 
         def ask(name: str) -> HostAnswer:
-            return _add_node(bundle, name, shells[name], anonymized)
+            found = _add_node(bundle, name, shells[name], anonymized, progress)
+            progress.finish(name, "done" if found.answered else "no answer")
+            return found
 
         bundle.hosts += pool.map(ask, nodes)
     for name in machines:
         if name in rack.switches:
+            progress.step(name, "its tables and export")
             bundle.hosts.append(_add_switch(bundle, rack.switches[name], made, anonymized))
+            progress.finish(name, "done" if bundle.hosts[-1].answered else "no answer")
     return bundle
 
 
@@ -87,9 +101,10 @@ def _add_command(bundle: Bundle, verb: str, file: Path, machines: Iterable[str])
     bundle.add(f"{verb}.txt", f"{complaints}exit {done.returncode}\n")
 
 
-def _add_node(bundle: Bundle, name: str, shell: RootShell, anonymized: bool) -> HostAnswer:
+def _add_node(bundle: Bundle, name: str, shell: RootShell, anonymized: bool, progress: ProgressObserver) -> HostAnswer:
     why = ""
-    for file, question in QUESTIONS.items():
+    for number, (file, question) in enumerate(QUESTIONS.items(), 1):
+        progress.step(name, file, number, len(QUESTIONS))
         try:
             done = shell.run(question)
         except UnreachableError as gone:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from core.model import Rack
-from roles.watch import scrape
-from sparkrack.watch.model import ActiveAlert, UnreadPart, WatchedNode, WatchedUnit, WatchReport
-from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError, Sample, SilentError
+from roles.watch import rules, scrape
+from sparkrack.watch.model import ActiveAlert, ActiveSilence, UnreadPart, WatchedNode, WatchedUnit, WatchReport
+from sparkrack.watch.prometheus_api import AlertmanagerApi, PrometheusApi, PrometheusError, Sample, SilentError
+from sparkrack.watch.silences import AUTHOR
 from sparkrack.watch.switches import Ask, collect_switches
 
 NODE_QUERIES: Mapping[str, str] = {
@@ -37,22 +39,26 @@ UNIT_QUERIES: Mapping[str, str] = {
 }
 """One value a unit."""
 _ORDER = ("page", "ticket", "info")
+_RUN = re.compile(r"\d{8}T\d{6}-[0-9a-f]{8}\b")
+"""The mark of a run: its silences have a comment that begins with its ID."""
 T = TypeVar("T")
 
 
-def collect(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchReport:
-    """Return what Prometheus has of these machines, of the units and of the alerts.
+def collect(
+    rack: Rack, names: tuple[str, ...], api: PrometheusApi, alertmanager: AlertmanagerApi | None = None
+) -> WatchReport:
+    """Return what Prometheus has of these machines, of the units and of the alerts, and Alertmanager of silences.
 
-    A question that it cannot answer makes one part unknown. Raises SilentError.
+    A question that one of them cannot answer makes one part unknown. Raises SilentError.
     """
     unread: list[UnreadPart] = []
 
     def asked(part: str, question: Callable[[], list[T]]) -> list[T]:
         try:
             return question()
-        except SilentError:
-            raise
         except PrometheusError as fault:
+            if isinstance(fault, SilentError) and part != "silences":
+                raise
             unread.append(UnreadPart(part=part, reason=str(fault)))
             return []
 
@@ -66,7 +72,13 @@ def collect(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchRepo
         {key: _values(ask, f"units: {key}", query, "unit") for key, query in UNIT_QUERIES.items()} if units else {}
     )
     switches = collect_switches(rack, [name for name in names if name in rack.switches], ask, of_nodes["up"])
-    alerts = tuple(sorted(map(_alert, asked("alerts", api.alerts)), key=_rank))
+    found = map(_alert, asked("alerts", api.alerts))
+    alerts = tuple(sorted((one for one in found if one.name != rules.HEARTBEAT), key=_rank))
+    silences = [
+        one
+        for one in (asked("silences", alertmanager.silences) if alertmanager else ())
+        if dict(one.get("status") or {}).get("state") == "active"
+    ]
     return WatchReport(
         rack=rack.rack,
         made=made,
@@ -83,6 +95,7 @@ def collect(rack: Rack, names: tuple[str, ...], api: PrometheusApi) -> WatchRepo
         ),
         switches=switches,
         alerts=alerts,
+        silences=tuple(map(_silence, silences)) if alertmanager else None,
         unread=tuple(unread),
     )
 
@@ -111,9 +124,7 @@ def _alert(one: Mapping[str, Any]) -> ActiveAlert:
     labels, annotations = (
         {str(k): str(v) for k, v in dict(one.get(key) or {}).items()} for key in ("labels", "annotations")
     )
-    since = None
-    with suppress(ValueError):
-        since = datetime.fromisoformat(str(one.get("activeAt"))[:19]).replace(tzinfo=UTC)
+    since = _moment(one.get("activeAt"))
     return ActiveAlert(
         name=labels.get("alertname", "?"),
         severity=labels.get("severity", "?"),
@@ -123,6 +134,32 @@ def _alert(one: Mapping[str, Any]) -> ActiveAlert:
         summary=annotations.get("summary", ""),
         runbook=annotations.get("runbook", ""),
     )
+
+
+def _silence(one: Mapping[str, Any]) -> ActiveSilence:
+    by, comment = str(one.get("createdBy")), str(one.get("comment"))
+    matchers = one.get("matchers")
+    return ActiveSilence(
+        by=by,
+        until=_moment(one.get("endsAt")),
+        matchers=", ".join(_matcher(match) for match in matchers if isinstance(match, dict))
+        if isinstance(matchers, list)
+        else "",
+        comment=comment,
+        of_run=by == AUTHOR and bool(_RUN.match(comment)),
+    )
+
+
+def _matcher(one: Mapping[str, Any]) -> str:
+    equal, regex = one.get("isEqual", True), one.get("isRegex")
+    sign = ("=~" if equal else "!~") if regex else "=" if equal else "!="
+    return f'{one.get("name")}{sign}"{one.get("value")}"'
+
+
+def _moment(text: object) -> datetime | None:
+    with suppress(ValueError):
+        return datetime.fromisoformat(str(text)[:19]).replace(tzinfo=UTC)
+    return None
 
 
 def _rank(alert: ActiveAlert) -> tuple[bool, int, str, str]:

@@ -92,6 +92,16 @@ class ActiveAlert(Record):
     runbook: Text
 
 
+class ActiveSilence(Record):
+    """What keeps alerts from their receivers until it ends."""
+
+    by: Text = Field(description="who made it, as that one said")
+    until: datetime | None
+    matchers: Text = Field(description="labels of the alerts that it silences")
+    comment: Text
+    of_run: bool = Field(description="whether it has the mark of a run: by sparkrack, with the ID of the run")
+
+
 class UnreadPart(Record):
     """A question that Prometheus could not answer."""
 
@@ -112,6 +122,9 @@ class WatchReport(Record):
     units: tuple[WatchedUnit, ...] = Field(description="those that Prometheus is to ask")
     switches: tuple[WatchedSwitch, ...]
     alerts: tuple[ActiveAlert, ...] = Field(description="those that fire first")
+    silences: tuple[ActiveSilence, ...] | None = Field(
+        default=None, description="those that are active; null: only Prometheus was asked"
+    )
     unread: tuple[UnreadPart, ...] = Field(description="what Prometheus could not answer, which is unknown")
 
     def lacks(self, part: str) -> bool:
@@ -129,11 +142,19 @@ class WatchReport(Record):
         return tuple(one for one in self.alerts if one.state == "firing" and one.severity in JUDGED)
 
     @property
+    def foreign_silences(self) -> tuple[ActiveSilence, ...]:
+        """The silences that no run made."""
+        return tuple(one for one in self.silences or () if not one.of_run)
+
+    @property
     def exit(self) -> int:
-        """The exit code: 1 when a value is unknown, 2 when an alert fires or one is silent, else 0."""
+        """The exit code: 1 when a value is unknown; 2 when an alert fires, one is silent, or alerts are silenced by
+        what is not a run; else 0.
+        """
         if self.unread or any(one.unknown for one in self.machines):
             return 1
-        return 2 if self.firing or any(one.up is False for one in self.machines) else 0
+        silent = any(one.up is False for one in self.machines)
+        return 2 if self.firing or silent or self.foreign_silences else 0
 
     def to_json(self) -> str:
         """The record as text, with its schema's name first."""

@@ -1,13 +1,20 @@
-"""What Prometheus answers to queries over its HTTP API."""
+"""What Prometheus and Alertmanager answer over their HTTP APIs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import requests
+from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
+from urllib3.connectionpool import HTTPConnectionPool
+
+from core.ssh.root_shell import UnreachableError
 
 SECONDS = 10
 """For one answer."""
@@ -15,12 +22,16 @@ QUERY_SECONDS = 8
 """Prometheus itself ends a query that takes longer, so a slow query is not taken for a silent server."""
 
 
+SocketOf = Callable[[], Path]
+"""Gives the socket of this machine behind which a program answers. Raises UnreachableError."""
+
+
 class PrometheusError(Exception):
-    """Prometheus did not answer, or not as its API does. The message says why."""
+    """Prometheus or Alertmanager did not answer, or not as its API does. The message says why."""
 
 
 class SilentError(PrometheusError):
-    """There is no Prometheus that answers."""
+    """There is no such program that answers."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +50,75 @@ class Range:
     values: tuple[tuple[float, float], ...]
 
 
-class PrometheusApi:
-    """The API of a Prometheus. Every method raises PrometheusError."""
+class _SocketConnection(HTTPConnection):
+    def __init__(self, socket_of: SocketOf) -> None:
+        super().__init__("localhost")
+        self._socket_of = socket_of
 
-    def __init__(self, url: str) -> None:
+    def _new_conn(self) -> socket.socket:
+        found = socket.socket(socket.AF_UNIX)
+        found.settimeout(SECONDS)
+        found.connect(str(self._socket_of()))
+        return found
+
+
+class _SocketPool(HTTPConnectionPool):
+    def __init__(self, socket_of: SocketOf) -> None:
+        super().__init__("localhost")
+        self._socket_of = socket_of
+
+    def _new_conn(self) -> _SocketConnection:
+        return _SocketConnection(self._socket_of)
+
+
+class _SocketAdapter(HTTPAdapter):
+    """Sends requests to a socket, whatever host their URL names."""
+
+    def __init__(self, socket_of: SocketOf) -> None:
+        super().__init__()
+        self._pool = _SocketPool(socket_of)
+
+    def get_connection_with_tls_context(self, *_: object, **__: object) -> HTTPConnectionPool:
+        return self._pool
+
+
+class _HttpApi:
+    """An API over HTTP: at its URL, or behind a socket, and the URL is then its name alone."""
+
+    def __init__(self, url: str, socket_of: SocketOf | None = None) -> None:
         self.url = url.rstrip("/")
         self._session = requests.Session()
-        # The management network is asked directly, whatever proxy the operator's machine uses.
+        # The rack is asked directly, whatever proxy the operator's machine uses.
         self._session.trust_env = False
+        if socket_of is not None:
+            self._session.mount("http://", _SocketAdapter(socket_of))
+
+    def _answer(self, program: str, path: str, parameters: Mapping[str, str]) -> Any:
+        """Return what a path answers. Raises SilentError."""
+        try:
+            answer = self._session.get(f"{self.url}{path}", params=parameters, timeout=SECONDS, allow_redirects=False)
+            return answer.json()
+        except requests.exceptions.JSONDecodeError:
+            raise SilentError(f"{self.url}: the answer is not that of {program}") from None
+        except requests.exceptions.RequestException as fault:
+            raise SilentError(f"{self.url}: {_reason(fault)}") from None
+        except UnreachableError as fault:
+            raise SilentError(f"{self.url}: {fault.why}") from None
+
+
+class AlertmanagerApi(_HttpApi):
+    """The API of an Alertmanager."""
+
+    def silences(self) -> list[dict[str, Any]]:
+        """Return the silences as the API has them, also those that have ended. Raises PrometheusError."""
+        found = self._answer("Alertmanager", "/api/v2/silences", {})
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise PrometheusError(f"{self.url}: silences: unexpected answer")
+        return found
+
+
+class PrometheusApi(_HttpApi):
+    """The API of a Prometheus. Every method raises PrometheusError."""
 
     def query(self, expression: str) -> list[Sample]:
         """Return the present value of each series of an expression; one that is no number is left out."""
@@ -83,14 +155,7 @@ class PrometheusApi:
         return result
 
     def _data(self, path: str, **parameters: str) -> Any:
-        address = f"{self.url}/api/v1/{path}"
-        try:
-            answer = self._session.get(address, params=parameters, timeout=SECONDS, allow_redirects=False)
-            body = answer.json()
-        except requests.exceptions.JSONDecodeError:
-            raise SilentError(f"{self.url}: the answer is not that of Prometheus") from None
-        except requests.exceptions.RequestException as fault:
-            raise SilentError(f"{self.url}: {_reason(fault)}") from None
+        body = self._answer("Prometheus", f"/api/v1/{path}", parameters)
         if not isinstance(body, dict) or body.get("status") != "success":
             why = body.get("error") if isinstance(body, dict) else None
             raise PrometheusError(f"{self.url}: {path}: {why or 'unexpected answer'}")

@@ -10,9 +10,9 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from core.model.errors import printable_line
+from core.model.errors import counted, printable_line
 from core.util.tables import print_whole
-from sparkrack.watch.model import ActiveAlert, WatchedNode, WatchedSwitch, WatchReport
+from sparkrack.watch.model import ActiveAlert, ActiveSilence, WatchedNode, WatchedSwitch, WatchReport
 
 UNKNOWN, ABSENT = "?", "-"
 """Marks for a value that is unknown, and for one that nothing exports."""
@@ -26,7 +26,7 @@ def show(report: WatchReport, console: Console, *, quiet: bool = False) -> None:
         for table in tables(report):
             print_whole(console, table)
             console.print()
-    details = [*unread_lines(report), *switch_lines(report, quiet=quiet)]
+    details = [*unread_lines(report), *switch_lines(report, quiet=quiet), *silence_lines(report, quiet=quiet)]
     for line in details:
         console.print(line, soft_wrap=True)
     if details and not quiet:
@@ -48,7 +48,12 @@ class WatchScreen:
         parts: list[RenderableType] = []
         for table in tables(self.report):
             parts += [table, Text()]
-        if details := [*unread_lines(self.report), *switch_lines(self.report, quiet=False)]:
+        lines = (
+            unread_lines(self.report),
+            switch_lines(self.report, quiet=False),
+            silence_lines(self.report, quiet=False),
+        )
+        if details := [line for some in lines for line in some]:
             parts += [*details, Text()]
         last = Text(total(self.report), style="bold")
         alerts = _alerts(self.report, quiet=False)
@@ -160,6 +165,19 @@ def switch_lines(report: WatchReport, *, quiet: bool) -> Iterator[Text]:
             yield Text(printable_line(f"{one.name}: legs with a link: {linked}"))
 
 
+def silence_lines(report: WatchReport, *, quiet: bool) -> Iterator[Text]:
+    """Yield what keeps alerts from their receivers, first what no run made; nothing else, if `quiet`."""
+    for one in report.foreign_silences:
+        yield Text(f"not of a run: {_silence(one)}", style="bold red")
+    if not quiet:
+        yield from (Text(_silence(one), style="dim") for one in report.silences or () if one.of_run)
+
+
+def _silence(one: ActiveSilence) -> str:
+    until = f"{one.until:%Y-%m-%d %H:%M} UTC" if one.until else UNKNOWN
+    return printable_line(f"alerts with {one.matchers} are silenced until {until} by {one.by}: {one.comment}")
+
+
 def _kind(gbps: float | None, fec: str | None) -> str:
     return f"{UNKNOWN if gbps is None else f'{gbps:g}'}G with FEC {fec or UNKNOWN}"
 
@@ -191,7 +209,9 @@ def total(report: WatchReport) -> str:
     up = sum(one.up is True for one in report.nodes)
     unknown = sum(one.unknown for one in report.machines)
     alerts = UNKNOWN if report.lacks("alerts") else len(report.firing)
+    by_hand = len(report.foreign_silences)
+    silenced = f", {counted(by_hand, 'silence')} not of a run" if by_hand else ""
     return (
         f"{report.made:%H:%M:%S} UTC, {report.rack} by {report.server}: {up} of {len(report.nodes)} nodes answer, "
-        f"{alerts} alerts fire, {unknown} unknown"
+        f"{alerts} alerts fire, {unknown} unknown{silenced}"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -156,6 +156,48 @@ def test_the_manifest_has_the_hash_of_every_other_file(kept: Kept, nodes: Nodes,
     assert {one.path: (one.bytes, one.sha256) for one in manifest.files} == {
         name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()
     }
+
+
+FOREIGN: Mapping[str, tuple[str, ...]] = {
+    "SystemNTPServers=ntp1.corp.acme-secret.example atomuhr7 0.ubuntu.pool.ntp.org": ("acme-secret", "corp", "atomuhr"),
+    "ServerName=zeit.acmesoehne.sh": ("zeit", "acmesoehne"),
+    "       Server: 10.77.0.1 (funkuhr.acmenet.internal)": ("funkuhr", "acmenet"),
+    "^,*,sonnenuhr,2,6,377,12,-0.000123456,-0.000123456,0.012": ("sonnenuhr",),
+    "0A4D0001,sanduhr9,3,1795642520.1,-0.0001": ("sanduhr",),
+    "a driver in /home/jdoe/acmesrc/mlx5_core.ko.zst: roce_np": ("jdoe", "acmesrc"),
+    "read ~kdoe/x, /Users/mmuster/x, and file:///home/ldoe": ("kdoe", "mmuster", "ldoe"),
+    "a driver in /lib/modules/6.17.0-1021-nvidia/updates/dkms/mlx5_core.ko.zst: nothing": (),
+    "Could not resolve hostname node3.rz.acme-secret.example.: Name or service not known": ("acme-secret", "rz."),
+    "ssh: connect to host sprungbrett port 22: Connection refused": ("sprungbrett",),
+    "svc-acmebau@baurechner: Permission denied (publickey).": ("acmebau", "baurechner"),
+    'Get "http://pxhaus:3128/" via https://ann@PX2.M\u00dcLLER-ACME.DE/x': ("pxhaus", "ller-acme", "ann@"),
+    "sent to ops@mail.acmepost.cloud by acme_k8s.acmelab.svc": ("acmepost", "acmelab", "acme_k8s"),
+    "spark1.hinterhof.acme-secret.example is spark1": ("hinterhof", "acme-secret"),
+}
+"""Names in answers that rack.yaml does not have, and what of each a bundle may not have."""
+PUBLIC = (
+    *("0.ubuntu.pool.ntp.org", "ntp.ubuntu.com", "nvidia-spark-ota-check.service", "mlx5_core.ko.zst"),
+    *("580.95.05-0ubuntu1", "6.17.0-1021-nvidia", "enp1s0f0np0.100", "/lib/modules/6.17.0-1021-nvidia/updates/dkms"),
+    *("-0.000123456", "NTPSynchronized=yes"),
+)
+"""Words that any rack may have, and that claims are about."""
+
+
+@pytest.mark.usefixtures("read_before")
+def test_a_bundle_has_no_name_that_is_not_on_a_short_list(kept: Kept, nodes: Nodes, tmp_path: Path) -> None:
+    """Names that neither rack.yaml nor the nodes' own names have: of time servers, homes, hosts in messages of ssh."""
+    answer = "\n".join(("NTPSynchronized=yes", *FOREIGN, *PUBLIC))
+    nodes.changed["time.daemons"] = answer
+    nodes.silent = {"spark2": list(FOREIGN)[8]}
+    files = files_of(bundle(kept, tmp_path / "rack.tar.gz"))
+    whole = "\n".join(content.decode() for content in files.values())
+    whole += "\n".join(one["output"] for one in json.loads(files["nodes/node1.json"]).values())
+    assert [word for words in FOREIGN.values() for word in words if word.lower() in whole.lower()] == []
+    found = json.loads(files["nodes/node1.json"])["time.daemons"]["output"]
+    assert [word for word in PUBLIC if word not in found] == []
+    lines = dict(zip(FOREIGN, found.splitlines()[1:], strict=False))
+    assert len(set(lines.values())) == len(FOREIGN), "a line is there, and only its names are replaced"
+    assert all(text.startswith("node1.") and text.endswith(" is node1") for text in list(lines.values())[-1:])
 
 
 @pytest.mark.usefixtures("read_before")

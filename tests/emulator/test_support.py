@@ -7,12 +7,16 @@ import json
 import os
 import stat
 import tarfile
+from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.model import load
 from sparkrack.engine.journal import RunJournal, log_path
+from sparkrack.support.collect import collect
 from tests.emulator.switch_runs import Workdir
 from tests.unit.cli.runs import Ended, forked
 from tests.unit.cli.test_runs import ENDED, journal
@@ -114,6 +118,45 @@ def test_a_host_that_does_not_answer_is_named_and_the_rest_is_there(workdir: Wor
     hosts = {host["name"]: host["answered"] for host in json.loads(found["manifest.json"])["hosts"]}
     assert hosts == {"spark1": True, "spark2": False}
     assert "nodes/spark1/files.txt" in found
+
+
+class Observer:
+    """What a progress is told, in order, and of which hosts."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, ...]] = []
+
+    def phase(self, title: str, hosts: Iterable[str] = ()) -> None:
+        self.told.append(("phase", title, *hosts))
+
+    def step(self, host: str, activity: str, number: int = 0, total: int = 0) -> None:
+        self.told.append((host, activity, f"{number}/{total}"))
+
+    def finish(self, host: str, result: str = "done") -> None:
+        self.told.append((host, result))
+
+
+def test_it_says_what_it_waits_for(workdir: Workdir, tools: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its commands, each question to a node, and each host that is finished."""
+    prepare(workdir)
+    monkeypatch.setenv("PATH", tools)
+    monkeypatch.setenv("XDG_STATE_HOME", str(workdir.folder / "state"))
+    monkeypatch.setenv("CRS812_PASSWORD", workdir.emulator.password)
+    monkeypatch.setattr("sparkrack.support.collect.CALL", ("true",))
+    observer, file = Observer(), workdir.folder / "rack.yaml"
+    collect(load(file), file, ["spark1", "spark2", "crs812"], datetime.now(UTC), False, observer)
+    assert [one[1] for one in observer.told if one[0] == "phase"] == [
+        "run sparkrack status",
+        "run sparkrack drift",
+        "read what the hosts log",
+    ]
+    assert ("phase", "read what the hosts log", "spark1", "spark2", "crs812") in observer.told
+    number = len(NODE_FILES)
+    assert [one[2] for one in observer.told if one[0] == "spark1" and len(one) == 3] == [
+        f"{at}/{number}" for at in range(1, number + 1)
+    ]
+    ends = [one for one in observer.told if len(one) == 2 and one[0] != "phase"]
+    assert sorted(ends) == [("crs812", "done"), ("spark1", "done"), ("spark2", "no answer")]
 
 
 def test_anonymized(workdir: Workdir, tools: str) -> None:

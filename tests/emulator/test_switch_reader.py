@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,24 @@ import pytest
 import requests
 
 from roles.watch import verify
+from sparkrack.drift.findings import drift_of
+from sparkrack.drift.prometheus import drift_metrics, drill_metrics
+from sparkrack.status.drills import DrillLevel, DrillResult
 from tests.emulator.emulator_process import Crs812Process, stop_all
 from tests.emulator.rest_client import plain
-from tests.unit.roles.watch_tools import PROGRAMS
+from tests.unit.drift.plans import machine, plan
+from tests.unit.roles.test_watch_rules import (
+    BLACKBOX,
+    REALLY_WRITTEN,
+    UNIT_EDIT,
+    WIDE,
+    firing,
+    scrape_labels,
+    scraped,
+    written_by_a_node,
+)
+from tests.unit.roles.test_watch_switch_reader import READER as SWITCH_READER
+from tests.unit.roles.watch_tools import PROGRAMS, rack
 
 PROGRAM = Path(__file__).parents[2] / "roles/watch/files/switch_reader.py"
 READER = "sparkrack-reader"
@@ -423,6 +439,91 @@ def test_the_proof_takes_what_the_exporter_shows(watched: Watched, exporter: tup
     watched.run("wr0ng-passw0rd")
     publish(watched.folder / "out.prom", target)
     assert verify.reading_faults(exported(url), "crs812", time.time()) == ["crs812 cannot be read: login"]
+
+
+VLLM = """# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="/models/qwen"} 3.0
+vllm:num_requests_running{engine="1",model_name="/models/qwen"} 0.0
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{engine="0",model_name="/models/qwen"} 12.0
+vllm:num_requests_waiting{engine="1",model_name="/models/qwen"} 0.0
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="/models/qwen"} 0.97
+vllm:kv_cache_usage_perc{engine="1",model_name="/models/qwen"} 0.0
+# TYPE vllm:num_preemptions_total counter
+vllm:num_preemptions_total{engine="0",model_name="/models/qwen"} 2.0
+vllm:num_preemptions_total{engine="1",model_name="/models/qwen"} 0.0
+# TYPE vllm:num_preemptions_created gauge
+vllm:num_preemptions_created{engine="0",model_name="/models/qwen"} 1.7640e+09
+vllm:num_preemptions_created{engine="1",model_name="/models/qwen"} 1.7640e+09
+# TYPE vllm:prompt_tokens_total counter
+vllm:prompt_tokens_total{engine="0",model_name="/models/qwen"} 8192.0
+vllm:prompt_tokens_total{engine="1",model_name="/models/qwen"} 0.0
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0",model_name="/models/qwen"} 640.0
+vllm:generation_tokens_total{engine="1",model_name="/models/qwen"} 0.0
+# TYPE vllm:iteration_tokens_total histogram
+vllm:iteration_tokens_total_bucket{engine="0",le="1.0",model_name="/models/qwen"} 12.0
+vllm:iteration_tokens_total_bucket{engine="0",le="+Inf",model_name="/models/qwen"} 652.0
+vllm:iteration_tokens_total_count{engine="0",model_name="/models/qwen"} 652.0
+vllm:iteration_tokens_total_sum{engine="0",model_name="/models/qwen"} 8832.0
+"""
+"""As vLLM with two engines (data parallel) labels what it exports."""
+RANKS = [f'engine_type="unified",model_name="small",moe_ep_rank="0",pp_rank="0",tp_rank="{rank}"' for rank in (0, 1)]
+SGLANG = "".join(
+    f"# TYPE sglang:{name} {kind}\n" + "".join(f"sglang:{name}{{{labels}{more}}} {value}\n" for labels in RANKS)
+    for name, kind, value, more in (
+        ("num_running_reqs", "gauge", "2.0", ""),
+        ("num_queue_reqs", "gauge", "0.0", ""),
+        ("token_usage", "gauge", "0.4", ""),
+        ("num_used_tokens", "gauge", "4100.0", ""),
+        ("prompt_tokens_total", "counter", "90.0", ""),
+        ("generation_tokens_total", "counter", "70.0", ""),
+        ("realtime_tokens_total", "counter", "160.0", ',mode="decode"'),
+    )
+)
+"""As SGLang of two ranks does, where each exports its own."""
+
+
+def test_no_rule_has_an_error_over_what_all_programs_write(
+    watched: Watched, exporter: tuple[Path, str], tmp_path: Path
+) -> None:
+    """What the exporter of the server shows: files of recorder, node metrics, switch reader, and of what an operator's
+    machine delivers; the same node stands for the other one. And what engines export, with the labels of their scrapes.
+    """
+    server, url = exporter
+    found = rack("{server: spark1}", UNIT_EDIT, *WIDE, BLACKBOX, SWITCH_READER)
+    files = written_by_a_node(tmp_path)
+
+    def shown() -> str:
+        text = exported(url)
+        assert "node_textfile_scrape_error 0" in text, "the collector rejects one of the files"
+        return "".join(f"{line}\n" for line in text.splitlines() if re.match(r"sparkrack_|# TYPE sparkrack_", line))
+
+    for file in files:
+        (server / file.name).write_text(file.read_text())
+    of_a_node = shown()
+    assert watched.run().returncode == 0
+    assert publish(watched.folder / "out.prom", server / "sparkrack-switch.prom").returncode == 0
+    drift = drift_of(plan(machine("spark1"), machine("spark2"), made=datetime.now(UTC)))
+    (server / "sparkrack.prom").write_text(drift_metrics(drift, "laptop"))
+    for level in (DrillLevel.MARK, DrillLevel.RESET):
+        drill = DrillResult(
+            run="x", rack="two", node="spark1", level=level, made=datetime.now(UTC), passed=True, reason="r"
+        )
+        (server / f"sparkrack-drill-spark1-{level}.prom").write_text(drill_metrics([drill], "laptop"))
+    now, (first, other) = time.time(), scrape_labels(found)
+    real = {
+        **scraped(shown(), first, now=now),
+        **scraped(of_a_node, other, now=now),
+        **scraped(VLLM, {"job": "vllm", "instance": "10.77.0.11:8000", "unit": "qwen", "node": "spark1"}, now=now),
+        **scraped(SGLANG, {"job": "sglang", "instance": "10.77.0.12:8000", "unit": "small", "node": "spark2"}, now=now),
+    }
+    named = {name.partition("{")[0] for name in real}
+    assert {"sparkrack_switch_leg_drops_total", "sparkrack_drift", "sparkrack_drill_passed"} <= named
+    # Of the engines: no counter rises, and the cache of the one is full.
+    assert firing(tmp_path, real, found) == REALLY_WRITTEN | {"EngineHangs", "KvCacheFull"}
 
 
 def publish(source: Path, target: Path) -> subprocess.CompletedProcess[str]:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
 from tests.emulator.upgrade_runs import TARGET, MakePackageOwner, PackageOwner
+from tests.unit.cli.test_reboot import SSH
+from tests.unit.roles.watch_tools import AMTOOL, silenced
 
 
 @pytest.fixture
@@ -149,3 +153,29 @@ def test_a_switch_that_is_ours_over_the_pinned_certificate(make_owner: MakePacka
     assert {line["service"] for line in owner.workdir.log()[mark:] if line.get("command") == "/login"} == {"api-ssl"}
     assert owner.workdir.rack.read_text() == pinned
     assert owner.workdir.run("--dry", password=False)[1].endswith("crs812: nothing is missing\n")
+
+
+def test_alerts_of_the_switch_and_of_the_links_to_it_are_silent(
+    owner: PackageOwner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made at the server of the watch, spark5, before the first restart. The nodes are folders."""
+    file = owner.workdir.rack
+    file.write_text(f"{file.read_text()}watch: {{server: spark5}}\n")
+    nodes = tmp_path / "nodes"
+    (nodes / "bin").mkdir(parents=True)
+    for name, text in {"ssh": SSH, "bin/amtool": AMTOOL}.items():
+        (nodes / name).write_text(text)
+        (nodes / name).chmod(0o755)
+    for name in ("spark1", "spark5"):
+        (nodes / name / "run").mkdir(parents=True)
+    monkeypatch.setenv("PATH", f"{nodes}:{os.environ['PATH']}")
+    monkeypatch.setenv("NODES", str(nodes))
+    code, text = owner.run("-y")
+    assert code == 0, text
+    assert "not silenced" not in text
+    made = silenced(nodes)
+    assert made[0] == 'upgrade of crs812: switch=~"crs812"'
+    links = {line for line in made if "Link.+" in line}
+    assert len(links) == 8
+    assert all(line.startswith('upgrade of crs812: node=~"spark') for line in links)
+    assert made[-1].startswith("expire ")

@@ -24,6 +24,7 @@ from tests.tiers import crossed
 from tests.unit.autopsy.nodes import BOOT, BOOT_ID, NEXT, Nodes, evidence
 from tests.unit.autopsy.test_autopsy import PANIC, NoSwitch
 from tests.unit.model.racks import SWITCH, changed
+from tests.unit.roles.watch_tools import AMTOOL, silenced
 
 FROZEN = {"time": 0.0, "source": "systemd", "text": "Freezing execution."}
 CONTAINER = "/sys/fs/cgroup/sparkrack.slice/docker-" + "1" * 64 + ".scope\n"
@@ -150,6 +151,22 @@ def test_a_freeze_that_the_watchdog_ends(rack: Rack) -> None:
     assert done.exit_code == 0, done.output
     assert rack.done_to_it == "freeze"
     assert kept(rack).verdict == "watchdog"
+
+
+def test_a_node_that_is_to_die_is_silent_until_it_is_judged(rack: Rack) -> None:
+    rack.file.write_text(changed(rack.file.read_text(), ("blackbox: {}", "blackbox: {}\nwatch: {server: spark1}")))
+    (rack.nodes.folder / "bin/amtool").write_text(AMTOOL)
+    (rack.nodes.folder / "bin/amtool").chmod(0o755)
+    assert rack.run("mark").exit_code in (0, 2)
+    assert silenced(rack.nodes.folder) == []
+    rack.over = False
+    thread = rack.reboots(nvme={"unsafe_shutdowns": 3}, nvme_before={"unsafe_shutdowns": 2})
+    done = rack.run("reset")
+    thread.join()
+    assert "alerts are not silenced" not in done.output
+    made = silenced(rack.nodes.folder)
+    assert made[0] == 'drill reset of spark2: node=~"spark2"'
+    assert made[-1].startswith("expire id-of-a-silence")
 
 
 @pytest.mark.parametrize(

@@ -119,9 +119,9 @@ class ServeRack:
         (self.folder / name).write_text(content)
         (self.folder / name).chmod(stat.S_IRWXU)
 
-    def declare(self, units: dict[str, Any]) -> None:
-        """Write a rack file with these units; their heads have files of them."""
-        self.file = put(self.folder, text(units, machines(3)))
+    def declare(self, units: dict[str, Any], **sections: Any) -> None:
+        """Write a rack file with these units and further sections; their heads have files of the units."""
+        self.file = put(self.folder, text(units, machines(3), **sections))
         for name, one in units.items():
             (self.folder / one["nodes"][0] / f"etc/sparkrack/serve/{name}.json").write_text("{}")
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from core.util.event import EventKind
+from sparkrack.cli.apply_run import silences_of_plan
+from tests.unit.cli import rack_folder
 from tests.unit.cli.apply_cases import Runs, last
-from tests.unit.cli.rack_folder import CANARY, NAMES
+from tests.unit.cli.rack_folder import CANARY, NAMES, World
+from tests.unit.cli.test_reboot import SSH
+from tests.unit.drift.plans import machine, plan
+from tests.unit.model import serving_racks
+from tests.unit.model.racks import loaded
+from tests.unit.roles.watch_tools import AMTOOL, silenced
 
 
 def test_everything_is_done(applied: Runs) -> None:
@@ -97,3 +107,47 @@ def test_a_secret_is_where_it_belongs_and_nowhere_else(applied: Runs) -> None:
 def test_no_terminal_is_led_astray(applied: Runs) -> None:
     for name, (_, ended) in applied.items():
         assert {sign for sign in ended.text if not sign.isprintable()} <= {"\n"}, name
+
+
+def test_what_is_changed_is_silent_for_that_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three nodes in a ring, two are changed: with the other end of each cable between them and the third."""
+    world = World(tmp_path / "world", new=("spark3",))
+    file = world.folder / "rack.yaml"
+    file.write_text(f"{file.read_text()}watch: {{server: spark3}}\n")
+    (world.folder / "bin").mkdir()
+    for name, text in {"ssh": SSH, "bin/amtool": AMTOOL}.items():
+        (world.folder / name).write_text(text)
+        (world.folder / name).chmod(0o755)
+    (world.folder / "spark3").mkdir()
+    environment = {"PATH": f"{world.folder}:{os.environ['PATH']}", "NODES": str(world.folder)}
+    monkeypatch.setattr(rack_folder, "ENVIRONMENT", {**rack_folder.ENVIRONMENT, **environment})
+    process = world.start("apply", "-y")
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, output + errors
+    assert "not silenced" not in output + errors
+    silences = [
+        'apply: node=~"spark1|spark2"',
+        'apply: node=~"spark3" device=~"enp1s0f1np1|enP2p1s0f1np1" alertname=~"Link.+"',
+        'apply: node=~"spark3" device=~"enp1s0f0np0|enP2p1s0f0np0" alertname=~"Link.+"',
+        'apply: to=~"spark1/0|spark1/1|spark2/0|spark2/1" alertname=~"Switch(Drops|Errors)"',
+    ]
+    made = silenced(world.folder)
+    assert sorted(made[:-1]) == sorted(2 * silences)
+    assert made[-1].startswith("expire ")
+
+
+@pytest.mark.parametrize(
+    ("role", "silences"),
+    [
+        ("models", []),
+        ("serving", [('unit=~"pair"',)]),
+        (
+            "memory",
+            [('node=~"n0"',), ('to=~"n0/1"', 'alertname=~"Switch(Drops|Errors)"'), ('unit=~"pair"',)],
+        ),
+    ],
+)
+def test_only_what_a_plan_can_end_is_silent(role: str, silences: list[tuple[str, ...]]) -> None:
+    found = loaded(serving_racks.text({"pair": serving_racks.unit(nodes=["n0", "n1"])}, serving_racks.machines(3)))
+    made = plan(machine("n0", (role, EventKind.CHANGE, "x")), machine("n2"))
+    assert silences_of_plan(found, made) == silences

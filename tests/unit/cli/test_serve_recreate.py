@@ -11,6 +11,7 @@ import pytest
 from roles.serving.programs import KEEPER
 from sparkrack.rebuild import subcommands
 from tests.unit.cli.serve_rack import ServeRack, answer
+from tests.unit.roles.watch_tools import AMTOOL, silenced
 
 GOOD, BAD = (f"sha256:{digit * 64}" for digit in "ab")
 APPLY = """\
@@ -90,6 +91,17 @@ def test_a_good_image_is_kept_for_the_next_time(rack: ServeRack, monkeypatch: py
     assert images(rack) == [BAD, BAD]
     assert [kept(rack, node) for node in ("n0", "n1")] == [["qwen.8.tar"], ["qwen.8.tar"]]
     assert not rack.lock.exists()
+
+
+def test_a_unit_that_is_recreated_is_silent_until_then(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
+    rack.file.write_text(f"{rack.file.read_text()}watch: {{server: n2}}\n")
+    rack.program("bin/amtool", AMTOOL)
+    applies(rack, monkeypatch)
+    rack.answers(READY, READY, DOWN, DOWN, {**STARTED, "generation": 8})
+    done = rack.run("recreate", "qwen")
+    assert done.exit_code == 0, done.output
+    silence = 'recreate of unit qwen: unit=~"qwen"'
+    assert silenced(rack.folder) == [silence, silence, "expire id-of-a-silence"]
 
 
 def test_what_a_node_without_power_left_is_removed_when_files_are_kept(

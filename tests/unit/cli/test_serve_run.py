@@ -17,6 +17,7 @@ from tests.unit.cli.cli_fixtures import settings
 from tests.unit.cli.serve_rack import ServeRack, answer
 from tests.unit.cli.terminal import on_terminal
 from tests.unit.model.serving_racks import unit
+from tests.unit.roles.watch_tools import AMTOOL, silenced
 
 DOWN = answer("down", wish="down")
 READY = answer("down", "gating", "starting", "ready", figures={"gates_s": 10.0, "completion_s": 0.8})
@@ -118,6 +119,19 @@ def test_stop_waits_until_every_rank_is_stopped(rack: ServeRack) -> None:
         "qwen: down, every rank is stopped",
     ]
     assert rack.asked() == ["qwen down"]
+
+
+@pytest.mark.parametrize("verb", ["start", "stop", "restart"])
+def test_a_unit_that_is_stopped_on_purpose_is_silent_for_that_long(rack: ServeRack, verb: str) -> None:
+    """Until when a unit that starts may take is in its metrics."""
+    rack.declare({"qwen": unit()}, watch={"server": "n2"})
+    rack.program("bin/amtool", AMTOOL)
+    down, ready = answer("ready", "stopping", "down", wish="down"), answer("stopping", "down", "gating", "ready")
+    rack.answers(*((answer("down", wish="down"), ready) if verb == "start" else (answer("ready"), down, down, ready)))
+    done = rack.run(verb, "qwen")
+    assert done.exit_code == 0, done.output
+    silence = f'{verb} of unit qwen: unit=~"qwen"'
+    assert silenced(rack.folder) == ([] if verb == "start" else [silence, silence, "expire id-of-a-silence"])
 
 
 def test_a_rank_that_is_not_confirmed_is_named(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:

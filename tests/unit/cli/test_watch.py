@@ -219,6 +219,32 @@ def test_files_with_a_webhook_that_is_no_url(tmp_path: Path) -> None:
     assert not (tmp_path / "files").exists()
 
 
+@pytest.mark.parametrize(
+    ("notify", "warned"),
+    [
+        ("", False),
+        ("notify: {webhook: {env: WATCH_WEBHOOK}}", True),
+        ("notify: {webhook: {env: WATCH_WEBHOOK}, heartbeat: {env: WATCH_HEARTBEAT}}", False),
+    ],
+)
+def test_check_warns_of_alerts_whose_end_nothing_outside_notices(tmp_path: Path, notify: str, warned: bool) -> None:
+    file = tmp_path / "rack.yaml"
+    file.write_text(changed(SWITCH, ("rack: two", f"rack: two\nwatch: {{{notify}}}")))
+    done = CliRunner().invoke(sparkrack, ["check", "--rack", str(file)], catch_exceptions=False)
+    assert done.exit_code == 0
+    line = "warning: " + str(file) + ":2: watch.notify: nothing outside of the rack notices when the server is off"
+    assert (line in done.stderr) == warned, done.stderr
+
+
+def test_a_heartbeat_that_is_no_url_is_refused(tmp_path: Path) -> None:
+    section = "{server: 10.77.0.50, notify: {webhook: {env: WATCH_WEBHOOK}, heartbeat: {env: WATCH_HEARTBEAT}}}"
+    secrets = {"WATCH_WEBHOOK": "http://hooks.example.org/x", "WATCH_HEARTBEAT": "beats/s3cret"}
+    done = ended(tmp_path, section, "--files", str(tmp_path / "files"), environment=secrets)
+    assert done.exit_code == 1
+    assert "watch.notify.heartbeat: environment variable WATCH_HEARTBEAT does not give the URL" in done.output
+    assert "s3cret" not in done.output
+
+
 def test_dashboards_for_a_grafana(tmp_path: Path) -> None:
     """Each has a name of its own, and its pictures do not overlap; their expressions: test_watch_end_to_end.py."""
     folder = tmp_path / "grafana"
@@ -232,7 +258,7 @@ def test_dashboards_for_a_grafana(tmp_path: Path) -> None:
         asked = any("$node" in target["expr"] for panel in one["panels"] for target in panel["targets"])
         assert asked == bool(one["templating"]["list"])
     source = YAML(typ="safe").load(folder / "provisioning/datasources/sparkrack.yaml")["datasources"][0]
-    assert source["url"] == "http://10.77.0.12:9090"
+    assert source["url"] == "http://127.0.0.1:9090"
     used = {panel["datasource"]["uid"] for one in made for panel in one["panels"]}
     assert used == {source["uid"]}
     provider = YAML(typ="safe").load(folder / "provisioning/dashboards/sparkrack.yaml")["providers"][0]

@@ -28,7 +28,7 @@ blackbox: {watchdog: 60s, panic: {after: 10s}, journal: {sync: 1s, keep: 2G},
   server: spark1, remote: tls, netconsole: plain, recorder: {keep: 10m}, kdump: {reserve: 512M}}
 time: {ntp: [ntp.example.org], time_zone: Europe/Berlin}
 watch: {server: spark2, interval: 15s, keep: {size: 8G}, notify: {email: {to: a@example.org, sender: b@example.org,
-  smarthost: "mail.example.org:587", user: a}}}
+  smarthost: "mail.example.org:587", user: a}}, allow: [10.9.0.0/16]}
 docker: {memory: 100G, log_size: 50M}
 images: ["scitrera/dgx-spark-sglang:0.5.12"]
 models: {qwen: {source: Qwen/Qwen3, revision: main}, own: {path: /data/models/own}}
@@ -49,7 +49,7 @@ FREE = {
     *("switches.*.snmp.authentication.file", "switches.*.snmp.encryption.file"),
     *("models.*.path", "models.*.token.file", "serving.units.*.api.key.file"),
     *("serving.door.certificate.chain", "serving.door.certificate.key.file", "serving.door.keys.*.file"),
-    *("watch.notify.webhook.file", "watch.notify.email.password.file"),
+    *("watch.notify.webhook.file", "watch.notify.email.password.file", "watch.notify.heartbeat.file"),
     *("serving.units.*.env.*", "serving.units.*.fit.override"),
     *("serving.units.*.probe.answer.ask", "serving.units.*.probe.answer.say"),
 }
@@ -88,6 +88,7 @@ def document(secret: dict[str, Any]) -> Document:
     switch["snmp"] |= {"authentication": copy.deepcopy(secret), "encryption": copy.deepcopy(secret)}
     whole["models"]["qwen"]["token"] = copy.deepcopy(secret)
     whole["watch"]["notify"]["webhook"] = copy.deepcopy(secret)
+    whole["watch"]["notify"]["heartbeat"] = copy.deepcopy(secret)
     whole["watch"]["notify"]["email"]["password"] = copy.deepcopy(secret)
     whole["serving"]["units"]["one"]["api"] = {"key": copy.deepcopy(secret)}
     whole["serving"]["door"]["certificate"]["key"] = copy.deepcopy(secret)

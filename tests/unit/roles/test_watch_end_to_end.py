@@ -3,6 +3,7 @@ command shows the rack, and the proof of the role fails for what is broken."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -13,17 +14,20 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from core.model import load
+from core.ssh.port_forward import forwarded_ports
 from core.verify.reporter import CheckReporter
 from roles.watch import desired, verify
-from roles.watch.desired import ALERTMANAGER_PORT, alertmanager_dropin, server_address
+from roles.watch.desired import ALERTMANAGER_PORT, alertmanager_dropin, listen_address
 from sparkrack.cli.main import sparkrack
 from sparkrack.cli.watch_delivery import deliver_drift
 from sparkrack.drift.findings import drift_of
@@ -39,10 +43,11 @@ from tests.unit.drift.plans import machine, plan
 from tests.unit.model.racks import SWITCH, changed
 from tests.unit.ops.shells import stand_in, write
 from tests.unit.roles.checked_node import Machine, reported
+from tests.unit.roles.forwarding_node import ForwardingNode
 from tests.unit.roles.test_watch_node_metrics import BOOT, UNITS, boots, guarded, ran, systemd
 from tests.unit.roles.test_watch_switch_reader import read_rack
-from tests.unit.roles.watch_server import LIMIT, Server, on_loopback, running, wait_for
-from tests.unit.roles.watch_tools import written
+from tests.unit.roles.watch_server import LIMIT, Server, on_loopback, own_loopback, running, wait_for  # noqa: F401
+from tests.unit.roles.watch_tools import call, written
 
 WATCHING = ("rack: two", "rack: two\nblackbox: {clock_cap: {asus: 2200}}\nwatch: {}")
 
@@ -88,6 +93,20 @@ def test_nodes_have_their_values(server: Server, tmp_path: Path) -> None:
     assert all(one["memory_available"] > 2**20 < one["memory_total"] for one in report["nodes"])
     assert all((one["links_up"], one["links"], one["gpu_clock"]) == (0, 2, None) for one in report["nodes"])
     assert ended.exit_code in (0, 2)
+
+
+def test_an_alert_that_always_fires_leaves_the_rack(server: Server, tmp_path: Path) -> None:
+    """To its own receiver alone; the screen does not show it as an alert."""
+
+    def names(messages: list[dict[str, Any]]) -> set[str]:
+        return {alert["labels"]["alertname"] for message in list(messages) for alert in message["alerts"]}
+
+    wait_for("a heartbeat", lambda: server.beats)
+    assert names(server.beats) == {"Watchdog"}
+    assert "Watchdog" not in names(server.posted)
+    found = [one["labels"]["alertname"] for one in PrometheusApi(server.url).alerts()]
+    assert "Watchdog" in found
+    assert "Watchdog" not in shown(server, tmp_path, "--once").output
 
 
 def test_a_page_has_curves(server: Server, tmp_path: Path) -> None:
@@ -212,7 +231,7 @@ def test_the_proof_asks_what_runs(server: Server, tmp_path: Path) -> None:
     at = server.rack.nodes["spark2"]
     verify.test_every_node_is_scraped(at, machine, server.rack, report)
     verify.test_the_alerts_are_evaluated(at, machine, server.rack, report)
-    verify.test_prometheus_knows_its_alertmanager(at, machine)
+    verify.test_prometheus_knows_its_alertmanager(at, machine, server.rack)
 
 
 def test_the_proof_compares_what_runs_with_what_is_declared(server: Server, tmp_path: Path) -> None:
@@ -227,6 +246,111 @@ def test_the_proof_compares_what_runs_with_what_is_declared(server: Server, tmp_
         "spark2: prometheus.scrape_configs.0.scrape_timeout is 1s, wanted 5s",
         "spark2: alertmanager.route.group_wait is 1s, wanted 10s",
     ]
+
+
+@pytest.fixture
+def over_ssh(server: Server, tmp_path: Path) -> Iterator[tuple[ForwardingNode, Path]]:
+    """The server of the watch behind a login, and a rack file that names it."""
+    address = server.rack.nodes["spark2"].address
+    node = ForwardingNode(address, desired.LOOPBACK)
+    text = re.sub(r"access:\n( .*\n)+", node.access(tmp_path, address), changed(SWITCH, WATCHING))
+    file = tmp_path / "rack.yaml"
+    file.write_text(changed(text, ("address: 10.77.0.12", f"address: {address}")))
+    yield node, file
+    node.close()
+
+
+def asked_over_ssh(file: Path, *words: str) -> Result:
+    return CliRunner().invoke(sparkrack, ["watch", "--rack", str(file), *words], catch_exceptions=False)
+
+
+@pytest.fixture
+def silence(server: Server) -> Iterator[Callable[..., None]]:
+    """Makes silences of an hour, which end with the test."""
+    url = f"--alertmanager.url=http://{listen_address(server.rack)}:{ALERTMANAGER_PORT}"
+    made = []
+
+    def add(by: str, comment: str, *matchers: str) -> None:
+        done = call("amtool", url, "silence", "add", f"--author={by}", f"--comment={comment}", *matchers)
+        assert done.returncode == 0, done.stderr
+        made.append(done.stdout.strip())
+
+    yield add
+    for one in made:
+        call("amtool", url, "silence", "expire", one)
+
+
+def test_the_operator_asks_prometheus_and_alertmanager_over_ssh(
+    server: Server, over_ssh: tuple[ForwardingNode, Path]
+) -> None:
+    """Both listen on loopback of the server alone."""
+    node, file = over_ssh
+    report = json.loads(asked_over_ssh(file, "--json").stdout)
+    assert [(one["name"], one["up"]) for one in report["nodes"]] == [("spark1", True), ("spark2", True)]
+    assert report["silences"] == []
+    assert report["server"] == "http://spark2:9090"
+    assert set(node.asked) == {("127.0.0.1", 9090), ("127.0.0.1", 9093)}
+    assert len(node.transports) == 1
+    assert json.loads(shown(server, file.parent, "--json").stdout)["silences"] is None, "--url asks Prometheus alone"
+
+
+def test_a_server_that_gives_no_login_is_silent(over_ssh: tuple[ForwardingNode, Path]) -> None:
+    _, file = over_ssh
+    (file.parent / "known_hosts").write_text("")
+    done = asked_over_ssh(file, "--once")
+    assert done.exit_code == 1
+    assert "http://spark2:9090: Host key verification failed." in done.output
+
+
+def test_ssh_that_has_ended_is_started_again(over_ssh: tuple[ForwardingNode, Path]) -> None:
+    node, file = over_ssh
+    with forwarded_ports(load(file), "spark2", [desired.PROMETHEUS_PORT]) as forward:
+        api = PrometheusApi("http://spark2", partial(forward.socket, desired.PROMETHEUS_PORT))
+        assert api.query("vector(1)")
+        node.transports[0].close()
+
+        def answered() -> bool:
+            with contextlib.suppress(PrometheusError):
+                return bool(api.query("vector(1)"))
+            return False
+
+        wait_for("an answer by another login", answered)
+    assert len(node.transports) == 2
+
+
+def test_a_silence_that_no_run_made_is_shown(
+    silence: Callable[..., None], over_ssh: tuple[ForwardingNode, Path]
+) -> None:
+    """One that a run made is shown as well, and is not a fault."""
+    _, file = over_ssh
+    silence("sparkrack", "20261126T114158-0a1b2c3d reboot of spark1", "node=spark1", "alertname!=GuardFired")
+    quiet = asked_over_ssh(file, "--once")
+    assert quiet.exit_code in (0, 2)
+    assert "silenced until" in quiet.output
+    assert "not of a run" not in quiet.output
+    silence("sparkrack", "the owner said so", "severity=~.+")
+    silence("eve", "20261126T114158-0a1b2c3d", "severity!~page|ticket")
+    done = asked_over_ssh(file, "--quiet")
+    assert done.exit_code == 2
+    until = r"[\d-]{10} [\d:]{5} UTC"
+    line = rf'^not of a run: alerts with severity=~".\+" are silenced until {until} by sparkrack: the owner said so$'
+    assert re.search(line, done.output, re.MULTILINE), done.output
+    assert 'severity!~"page|ticket" are silenced' in done.output
+    assert "reboot of spark1" not in done.output
+    assert "2 silences not of a run" in done.output.splitlines()[-1]
+    report = json.loads(asked_over_ssh(file, "--json").stdout)
+    assert sorted(one["of_run"] for one in report["silences"]) == [False, False, True]
+
+
+def test_an_alertmanager_that_does_not_answer_leaves_silences_unknown(
+    over_ssh: tuple[ForwardingNode, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, file = over_ssh
+    monkeypatch.setattr(desired, "ALERTMANAGER_PORT", desired.PROMETHEUS_PORT)
+    done = asked_over_ssh(file, "--once")
+    assert done.exit_code == 1
+    assert "unknown: silences: http://spark2:9090: the answer is not that of Alertmanager" in done.output
+    assert "2 of 2 nodes answer" in done.output
 
 
 def test_a_node_that_dies_is_told(server: Server, tmp_path: Path) -> None:
@@ -282,12 +406,15 @@ REFUSED = (
 
 
 @pytest.mark.parametrize("alerts", [ALERTS, UNREACHABLE, REFUSED], ids=["node", "unreachable", "refused"])
-def test_which_alerts_silence_which(tmp_path: Path, alerts: tuple[tuple[str, dict[str, str], str], ...]) -> None:
+def test_which_alerts_silence_which(
+    tmp_path: Path, alerts: tuple[tuple[str, dict[str, str], str], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As a real Alertmanager shows their states."""
-    found, _ = on_loopback(read_rack())
+    found, beside = on_loopback(read_rack())
+    monkeypatch.setattr(desired, "LOOPBACK", beside)  # the Alertmanager of `server` may run
     written(tmp_path, found)
     server = Server(found, tmp_path)
-    url = f"http://{server_address(found)}:{ALERTMANAGER_PORT}/api/v2/alerts"
+    url = f"http://{listen_address(found)}:{ALERTMANAGER_PORT}/api/v2/alerts"
     sent = [{"labels": {"alertname": name, **labels}} for name, labels, _ in alerts]
     request = urllib.request.Request(url, json.dumps(sent).encode(), {"Content-Type": "application/json"})
 
@@ -316,7 +443,7 @@ def test_nothing_listens_on_other_addresses(server: Server) -> None:
     """Of the programs that run, as the kernel shows their sockets."""
     shown = ["ss", "--no-header", "--listening", "--tcp", "--udp", "--numeric", "--processes"]
     lines = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.splitlines()
-    at = server_address(server.rack)
+    at = listen_address(server.rack)
     for name, port in (("prometheus", 9090), ("alertmanager", 9093)):
         own = [line.split()[4] for line in lines if f"pid={server.processes[name].pid}," in line]
         assert own == [f"{at}:{port}"], name

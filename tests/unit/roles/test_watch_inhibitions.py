@@ -12,7 +12,7 @@ from core.model import Rack
 from roles.watch import desired
 from tests.unit.model import serving_racks
 from tests.unit.model.racks import changed, loaded
-from tests.unit.roles.watch_server import Server, on_loopback, wait_for
+from tests.unit.roles.watch_server import Server, on_loopback, own_loopback, wait_for  # noqa: F401
 from tests.unit.roles.watch_tools import call, written
 
 UNITS = {
@@ -78,7 +78,7 @@ def test_an_alert_silences_what_follows_from_it_and_nothing_else(
     written(tmp_path, found)
     server = Server(found, tmp_path)
     server.start("alertmanager", desired.alertmanager_dropin(found))
-    url = f"--alertmanager.url=http://{desired.server_address(found)}:{desired.ALERTMANAGER_PORT}"
+    url = f"--alertmanager.url=http://{desired.listen_address(found)}:{desired.ALERTMANAGER_PORT}"
 
     def add(alert: Alert, **more: str) -> bool:
         labels = {"alertname": alert[0], **alert[1], **more}

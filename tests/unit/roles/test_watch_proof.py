@@ -19,8 +19,8 @@ from tests.unit.roles.watch_tools import rack
 
 SOCKETS = """\
 LISTEN 0 4096 10.77.0.12:9100 0.0.0.0:* users:(("prometheus-node",pid=11,fd=3))
-LISTEN 0 4096 10.77.0.12:9090 0.0.0.0:* users:(("prometheus",pid=12,fd=7))
-LISTEN 0 4096 10.77.0.12:9093 0.0.0.0:* users:(("prometheus-aler",pid=13,fd=8))
+LISTEN 0 4096 127.0.0.1:9090 0.0.0.0:* users:(("prometheus",pid=12,fd=7))
+LISTEN 0 4096 127.0.0.1:9093 0.0.0.0:* users:(("prometheus-aler",pid=13,fd=8))
 LISTEN 0 128 0.0.0.0:22 0.0.0.0:* users:(("sshd",pid=1,fd=3))
 """
 
@@ -43,7 +43,7 @@ def judged(root: Path, check: Any, name: str, sockets: str = SOCKETS, units: str
 def test_a_node_as_declared(tmp_path: Path, name: str) -> None:
     sockets = SOCKETS if name == "spark2" else SOCKETS.splitlines()[0].replace(".12:", ".11:") + "\n"
     assert not judged(tmp_path, verify.test_the_units_run_and_start_at_boot, name)
-    assert not judged(tmp_path, verify.test_they_listen_on_the_management_address_only, name, sockets)
+    assert not judged(tmp_path, verify.test_they_listen_where_they_are_to_and_nowhere_else, name, sockets)
 
 
 def test_a_unit_that_is_stopped_and_disabled(tmp_path: Path) -> None:
@@ -59,21 +59,21 @@ def test_a_unit_that_is_stopped_and_disabled(tmp_path: Path) -> None:
     ("old", "new", "said"),
     [
         ("10.77.0.12:9100", "0.0.0.0:9100", "prometheus-node-exporter listens on 0.0.0.0:9100, wanted 10.77.0.12:9100"),
-        ("10.77.0.12:9090", "*:9090", "prometheus listens on *:9090, wanted 10.77.0.12:9090"),
+        ("127.0.0.1:9090", "*:9090", "prometheus listens on *:9090, wanted 127.0.0.1:9090"),
         # The port of its cluster.
         (
             "LISTEN 0 128 0.0.0.0:22",
             'LISTEN 0 4096 *:9094 *:* users:(("prometheus-aler",pid=13,fd=9))\nLISTEN 0 128 0.0.0.0:22',
-            "prometheus-alertmanager listens on *:9094, 10.77.0.12:9093, wanted 10.77.0.12:9093",
+            "prometheus-alertmanager listens on *:9094, 127.0.0.1:9093, wanted 127.0.0.1:9093",
         ),
-        ("10.77.0.12:9093 ", "10.77.0.12:9999 ", "prometheus-alertmanager listens on 10.77.0.12:9999, wanted"),
-        (SOCKETS.splitlines()[1] + "\n", "", "prometheus listens on nothing, wanted 10.77.0.12:9090"),
+        ("127.0.0.1:9093 ", "10.77.0.12:9093 ", "prometheus-alertmanager listens on 10.77.0.12:9093, wanted 127.0.0.1"),
+        (SOCKETS.splitlines()[1] + "\n", "", "prometheus listens on nothing, wanted 127.0.0.1:9090"),
     ],
 )
 def test_a_program_that_listens_elsewhere(tmp_path: Path, old: str, new: str, said: str) -> None:
     assert old in SOCKETS
     found = judged(
-        tmp_path, verify.test_they_listen_on_the_management_address_only, "spark2", SOCKETS.replace(old, new)
+        tmp_path, verify.test_they_listen_where_they_are_to_and_nowhere_else, "spark2", SOCKETS.replace(old, new)
     )
     assert said in found
 
@@ -83,7 +83,8 @@ def answers(root: Path, contents: dict[str, Any]) -> None:
     cases = ""
     for number, (place, content) in enumerate(contents.items()):
         write(root, f"/answers/{number}", content if isinstance(content, str) else json.dumps(content))
-        cases += f"http://10.77.0.12:{place}) cat {root}/answers/{number} ;;\n"
+        address = "10.77.0.12" if place.startswith("9100") else "127.0.0.1"
+        cases += f"http://{address}:{place}) cat {root}/answers/{number} ;;\n"
     stand_in(
         root,
         "python3",
@@ -119,6 +120,29 @@ def test_an_exporter_that_does_not_answer_fails(tmp_path: Path) -> None:
     ]
 
 
+def test_the_exporter_answers_the_rack_the_server_and_who_is_allowed() -> None:
+    """By settings of systemd, which a drop-in of others may not change."""
+    found = rack("{server: spark2, allow: [10.77.9.0/24]}")
+    settings = desired.exporter_dropin(found, found.nodes["spark1"]).content.decode().splitlines()
+    assert "IPAddressDeny=any" in settings
+    assert "IPAddressAllow=localhost 10.77.0.11 10.77.0.12 10.77.9.0/24" in settings
+    outside = rack("{server: 10.77.0.50}")
+    text = desired.exporter_dropin(outside, outside.nodes["spark1"]).content.decode()
+    assert "IPAddressAllow=localhost 10.77.0.11 10.77.0.12 10.77.0.50\n" in text
+    folder = "/etc/systemd/system/prometheus-node-exporter.service.d"
+    assert len(desired.overridden(f"{folder}/zzz.conf:IPAddressAllow=any", desired.EXPORTER)) == 1
+
+
+def test_what_may_silence_alerts_listens_on_loopback_of_a_node_only() -> None:
+    """A machine outside of the rack listens as it is configured there."""
+    for section, address in (("{server: spark2}", "127.0.0.1"), ("{server: 10.77.0.50}", "10.77.0.50")):
+        found = rack(section)
+        dropins = (desired.prometheus_dropin(found), desired.alertmanager_dropin(found))
+        listening = [word for one in dropins for word in one.content.decode().split() if "web.listen-address" in word]
+        assert listening == [f"--web.listen-address={address}:{port}" for port in (9090, 9093)]
+        assert f"{address}:9093" in scrape.prometheus_file(found).content.decode()
+
+
 def target(node: str, health: str = "up") -> dict[str, Any]:
     return {"labels": {"job": "node", "node": node}, "health": health, "lastError": "connection refused"}
 
@@ -138,7 +162,7 @@ def test_the_targets_of_prometheus(tmp_path: Path, targets: list[dict[str, Any]]
     assert asked(tmp_path, verify.test_every_node_is_scraped) == said
 
 
-OWN = "http://10.77.0.12:9093/api/v2/alerts"
+OWN = "http://127.0.0.1:9093/api/v2/alerts"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +182,7 @@ def test_where_prometheus_sends_alerts(tmp_path: Path, urls: list[str], said: li
 def test_an_alertmanager_that_does_not_answer_fails(tmp_path: Path) -> None:
     answers(tmp_path, {"9090/api/v1/alertmanagers": {"data": {"activeAlertmanagers": [{"url": OWN}]}}})
     assert asked(tmp_path, verify.test_prometheus_knows_its_alertmanager) == [
-        "spark2: http://10.77.0.12:9093/-/ready: urlopen error [Errno 111] Connection refused"
+        "spark2: http://127.0.0.1:9093/-/ready: urlopen error [Errno 111] Connection refused"
     ]
 
 

@@ -27,7 +27,7 @@ from tests.unit.ops import fakenode
 from tests.unit.ops.shells import run, stand_in
 from tests.unit.roles.blackbox_node import BlackboxConnector
 from tests.unit.roles.watch_node import OTHERWISE, SECRETS, WatchWorld
-from tests.unit.roles.watch_server import Server, on_loopback, wait_for
+from tests.unit.roles.watch_server import Server, on_loopback, own_loopback, wait_for  # noqa: F401
 from tests.unit.roles.watch_tools import HOOK, PROGRAMS, call, rack, written
 
 MAIL = SecretRef(env="MAIL")
@@ -200,7 +200,7 @@ def test_alertmanager_asks_for_the_path_that_was_given(
     file.write_text(file.read_text().replace("group_wait: 10s", "group_wait: 1s"))
     server = Server(found, tmp_path)
     server.start("alertmanager", desired.alertmanager_dropin(found))
-    url = f"http://{desired.server_address(found)}:{desired.ALERTMANAGER_PORT}/api/v2/alerts"
+    url = f"http://{desired.listen_address(found)}:{desired.ALERTMANAGER_PORT}/api/v2/alerts"
 
     def post() -> bool:
         body = b'[{"labels": {"alertname": "Test", "severity": "page"}}]'

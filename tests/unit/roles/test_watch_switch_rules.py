@@ -16,7 +16,7 @@ from tests.unit.roles.test_watch_switch_reader import read_rack
 
 GROUPS = YAML(typ="safe").load(rules.rule_file(read_rack()).content.decode())["groups"]
 (SWITCH,) = (group["rules"] for group in GROUPS if group["name"] == "switch")
-ALERTS = {rule["alert"]: rule for rule in SWITCH}
+ALERTS = {rule["alert"]: rule for rule in SWITCH if "alert" in rule}
 STEP = 15
 """Seconds between two samples; the switch is read every 60."""
 SAMPLES = 160
@@ -186,6 +186,23 @@ def test_a_restart_of_the_switch_raises_nothing(tmp_path: Path) -> None:
         for minutes in (3, 4, 5, 6, 8, 12)
     ]
     assert not judge(tmp_path, changed, looked)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [one for one in FAILURES if one.alert not in ("SwitchReaderStopped", "SwitchDrops", "SwitchErrors")],
+    ids=lambda one: one.alert,
+)
+def test_what_a_reader_that_stopped_has_read_fires_nothing_else(tmp_path: Path, failure: SwitchFailure) -> None:
+    """It would silence the alerts of the links as well. Counters of a switch do not rise then."""
+    looked = [
+        {"eval_time": f"{minutes}m", "alertname": name, "exp_alerts": []}
+        for name in ALERTS
+        if name != "SwitchReaderStopped"
+        for minutes in (2, 15, 35)
+    ]
+    found = judge(tmp_path, {**failure.series, READ: steady(-600)}, looked)
+    assert not found, found
 
 
 def test_every_alert_has_its_failure_a_severity_and_a_heading_of_the_runbook() -> None:

@@ -25,10 +25,21 @@ from core.model.fields import FrozenDict
 from core.util.managed_file import ManagedFile
 from roles.watch import desired
 from tests.own_mounts import UNSHARE, refused
-from tests.unit.roles.watch_tools import HOOK, PROGRAMS, UNPACKED, rack, written
+from tests.unit.roles.watch_tools import HEARTBEAT, HOOK, PROGRAMS, UNPACKED, rack, written
 
 LIMIT = 60.0
 """Seconds until something must have happened on a busy machine."""
+
+
+_START = int(IPv4Address("127.16.0.0")) + os.getpid() % 2**18 * 8
+
+
+@pytest.fixture(autouse=True, scope="module")
+def own_loopback() -> Iterator[None]:
+    """An address of this run of the tests in place of 127.0.0.1, where others may have a Prometheus."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(desired, "LOOPBACK", IPv4Address(_START + 6))
+        yield
 
 
 def wait_for(what: str, happened: Callable[[], Any]) -> Any:
@@ -43,17 +54,18 @@ def wait_for(what: str, happened: Callable[[], Any]) -> Any:
 
 @dataclass
 class Server:
-    """What runs. `posted`: what the receiver of alerts got."""
+    """What runs. `posted`: what the receiver of alerts got. `beats`: what the receiver of the heartbeat got."""
 
     rack: Rack
     folder: Path
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     posted: list[dict[str, Any]] = field(default_factory=list)
+    beats: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def url(self) -> str:
         """The address of Prometheus."""
-        return f"http://{desired.server_address(self.rack)}:{desired.PROMETHEUS_PORT}"
+        return f"http://{desired.listen_address(self.rack)}:{desired.PROMETHEUS_PORT}"
 
     def metrics(self, name: str) -> Path:
         """The folder of the textfile collector of a node."""
@@ -115,21 +127,26 @@ def receiver(address: IPv4Address, posted: list[dict[str, Any]]) -> Iterator[str
 
 def on_loopback(found: Rack) -> tuple[Rack, IPv4Address]:
     """The same rack with nodes at addresses of 127.0.0.0/8 that no other run of the tests has, and one more."""
-    start = int(IPv4Address("127.16.0.0")) + os.getpid() % 2**18 * 8
     nodes = {
-        name: node.model_copy(update={"address": IPv4Address(start + rank)})
+        name: node.model_copy(update={"address": IPv4Address(_START + rank)})
         for rank, (name, node) in enumerate(found.nodes.items(), 1)
     }
-    return found.model_copy(update={"nodes": FrozenDict(nodes)}), IPv4Address(start + 7)
+    return found.model_copy(update={"nodes": FrozenDict(nodes)}), IPv4Address(_START + 7)
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Server]:
-    """Exporters of two nodes; Prometheus and Alertmanager on the second. Alerts wait for one second."""
-    found, beside = on_loopback(rack("{interval: 5s, notify: {webhook: {env: WATCH_WEBHOOK}}}"))
+def running(folder: Path, declared: Rack | None = None) -> Iterator[Server]:
+    """Exporters of the nodes, Prometheus and Alertmanager; by default of two nodes, and on the second. Alerts wait for
+    one second.
+    """
+    notify = "{webhook: {env: WATCH_WEBHOOK}, heartbeat: {env: WATCH_HEARTBEAT}}"
+    found, beside = on_loopback(declared or rack(f"{{interval: 5s, notify: {notify}}}"))
+    folder.mkdir(exist_ok=True)
     server = Server(found, folder)
-    with receiver(beside, server.posted) as hook, contextlib.ExitStack() as stack:
-        written(folder, found, {HOOK: hook})
+    with contextlib.ExitStack() as stack:
+        receivers = ((HOOK, server.posted), (HEARTBEAT, server.beats))
+        hooks = {ref: stack.enter_context(receiver(beside, got)) for ref, got in receivers}
+        written(folder, found, hooks)
         for name, old, new in (
             ("sparkrack-rules.yml", "for: 30s", "for: 1s"),
             ("sparkrack.yml", "_interval: 5s", "_interval: 1s"),

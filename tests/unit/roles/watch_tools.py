@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +13,14 @@ from core.util.managed_file import ManagedFile
 from roles.watch import desired, notifications, rules, scrape
 from tests.unit.model.racks import SWITCH, changed, loaded
 
+AMTOOL = """#!/bin/sh
+echo "$@" >> "$NODES/silenced"
+echo id-of-a-silence
+"""
+"""A stand-in for amtool where nodes are folders below $NODES: it notes its arguments in the file `silenced`."""
 UNPACKED = Path(__file__).parents[3] / ".venv/prometheus"
 PROGRAMS = UNPACKED / "usr/bin"
-HOOK = SecretRef(env="WATCH_WEBHOOK")
+HOOK, HEARTBEAT = SecretRef(env="WATCH_WEBHOOK"), SecretRef(env="WATCH_HEARTBEAT")
 
 
 def rack(section: str = "{}", *edits: tuple[str, str]) -> Rack:
@@ -27,6 +33,22 @@ def call(*words: str | Path) -> subprocess.CompletedProcess[str]:
     """Run one of the tools."""
     program, *arguments = words
     return subprocess.run([PROGRAMS / program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+def silenced(folder: Path) -> list[str]:
+    """What the stand-in for amtool was asked: `add`, the work and the matchers of a silence, or `expire`."""
+    file, found = folder / "silenced", []
+    for line in file.read_text().splitlines() if file.exists() else ():
+        asked = line.partition(" silence ")[2]
+        if not asked.startswith("add "):
+            found.append(asked)
+            continue
+        made = re.fullmatch(
+            r"add --author=sparkrack --comment=\d{8}T\d{6}-[0-9a-f]{8} (.+) --duration=(\d+)s (.+)", asked
+        )
+        assert made, asked
+        found.append(f"{made[1]}: {made[3]}")
+    return found
 
 
 def written(folder: Path, found: Rack, values: Mapping[SecretRef, str] | None = None) -> Path:

@@ -1,0 +1,135 @@
+"""Silences of planned work: a run makes them at the server of the watch, with an end, for what it touches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from shlex import quote
+
+from core.model import Node, Port, Rack
+from core.model.errors import printable_line
+from core.ssh.node_shells import open_shells
+from core.ssh.root_shell import UnreachableError
+from core.util import resources
+from roles.watch import desired
+from roles.watch.options import WatchOptions
+
+AUTHOR = "sparkrack"
+"""Who makes the silences of runs. Their comment begins with the ID of the run."""
+SETTLE_SECONDS = 120
+"""Seconds from the end of the work until its alerts are over: scrapes, and the metrics that a node writes of itself."""
+ANSWER_SECONDS, CONNECT_SECONDS = 20, 5
+
+Silence = tuple[str, ...]
+"""Matchers as amtool reads them: an alert is silenced that all of them match."""
+
+
+def silences_of_nodes(rack: Rack, names: Iterable[str]) -> list[Silence]:
+    """Return what is silent while these nodes are away: their alerts, those of the other ends of their cables, and of
+    the units that have a rank there.
+    """
+    nodes = list(names)
+    if not nodes:
+        return []
+    ports = [port for name in nodes for port in rack.cabling.ports_of(name)]
+    far_ends = [
+        end for port in ports if (cable := rack.cabling.cable_of(port)) for end in cable.ports if end.node not in nodes
+    ]
+    return [
+        (_any("node", nodes),),
+        *((_any("node", [end.node]), _any("device", _interfaces(end)), 'alertname=~"Link.+"') for end in far_ends),
+        (_any("to", map(str, ports)), 'alertname=~"Switch(Drops|Errors)"'),
+        *silences_of_units(
+            unit.name
+            for unit in (rack.serving.units.values() if rack.serving else ())
+            if set(unit.ranks(rack.nodes)) & set(nodes)
+        ),
+    ]
+
+
+def silences_of_units(names: Iterable[str]) -> list[Silence]:
+    """Return what is silent while these units stop and start: their alerts."""
+    units = list(names)
+    return [(_any("unit", units),)] if units else []
+
+
+def silences_of_switches(rack: Rack, names: Iterable[str]) -> list[Silence]:
+    """Return what is silent while these switches restart or change: their alerts, and those of the links to them."""
+    found: list[Silence] = []
+    for name in names:
+        found.append((_any("switch", [name]),))
+        ports = [port for _, port in rack.cabling.legs(name)]
+        found += [(_any("node", [one.node]), _any("device", _interfaces(one)), 'alertname=~"Link.+"') for one in ports]
+    return found
+
+
+def _interfaces(port: Port) -> list[str]:
+    return [half.interface for half in port.halves]
+
+
+def _any(label: str, values: Iterable[str]) -> str:
+    """Return the matcher of a label with one of these values. A name has no other sign of an expression than a dot."""
+    return f'{label}=~"{"|".join(value.replace(".", "[.]") for value in values)}"'
+
+
+class _SilenceError(Exception):
+    """The silences could not be made; the text is the reason."""
+
+
+@contextmanager
+def silenced(
+    rack: Rack, run: str, work: str, silences: Iterable[Silence], seconds: float, say: Callable[[str], None]
+) -> Iterator[None]:
+    """Silence alerts of planned work during the block, and until they are over after it.
+
+    Args:
+        rack: the rack. Nothing is done without `watch`.
+        run: the ID of the run.
+        work: what is done, such as "restart of spark1".
+        silences: what it touches.
+        seconds: how long it may take at most; the silences of a run that is killed end by then.
+        say: prints a line. What cannot be silenced is one line, and never a reason not to do the work.
+    """
+    wanted = list(silences)
+    if not wanted or rack.declared(WatchOptions) is None or not rack.keeps("watch"):
+        yield
+        return
+    server, comment, made = desired.server(rack), f"{run} {work}", list[str]()
+    if server is None:
+        say(f"{work}: alerts are not silenced: {desired.server_address(rack)}, their server, is no node of the rack")
+        yield
+        return
+    try:
+        made = _make(rack, server, comment, wanted, seconds + SETTLE_SECONDS)
+    except _SilenceError as fault:
+        say(f"{work}: alerts are not silenced: {fault}")
+    try:
+        yield
+    finally:
+        if made:
+            try:
+                _make(rack, server, comment, wanted, SETTLE_SECONDS, made)
+            except _SilenceError as fault:
+                say(f"{work}: its alerts stay silenced for at most {seconds + SETTLE_SECONDS:.0f} s: {fault}")
+
+
+def _make(
+    rack: Rack, server: Node, comment: str, silences: Iterable[Silence], seconds: float, instead_of: Iterable[str] = ()
+) -> list[str]:
+    """Make silences on the server and return their IDs, then end others; none where no Alertmanager is installed.
+    Raises _SilenceError.
+    """
+    script = resources.shell_text("sparkrack.watch", "files/make-silences.sh")
+    url = f"http://{desired.listen_address(rack)}:{desired.ALERTMANAGER_PORT}"
+    # Matchers have no space; a line has one silence.
+    lines = "\n".join(" ".join(matchers) for matchers in silences)
+    words = (url, AUTHOR, comment, f"{seconds:.0f}s", lines, *instead_of)
+    with open_shells(rack, [server.name], ANSWER_SECONDS, CONNECT_SECONDS) as shells:
+        try:
+            done = shells[server.name].run(f"sh -c {quote(script)} make-silences {' '.join(map(quote, words))}")
+        except UnreachableError as fault:
+            raise _SilenceError(printable_line(f"{server.name}: {fault.why}")) from None
+    if done.rc != 0:
+        lines_of_it = str(done.stderr).strip().splitlines() or [f"exit {done.rc}"]
+        raise _SilenceError(printable_line(f"{server.name}: {lines_of_it[-1]}"))
+    return str(done.stdout).split()
