@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from core.model import Rack
 from roles.watch import scrape
-from sparkrack.watch.model import ActiveAlert, UnreadPart, WatchedNode, WatchedUnit, WatchReport
+from sparkrack.watch.model import JUDGED, ActiveAlert, UnreadPart, WatchedNode, WatchedUnit, WatchReport
 from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError, Sample, SilentError
 from sparkrack.watch.switches import Ask, collect_switches
 
@@ -125,6 +125,6 @@ def _alert(one: Mapping[str, Any]) -> ActiveAlert:
     )
 
 
-def _rank(alert: ActiveAlert) -> tuple[bool, int, str, str]:
+def _rank(alert: ActiveAlert) -> tuple[bool, bool, int, str, str]:
     order = _ORDER.index(alert.severity) if alert.severity in _ORDER else len(_ORDER)
-    return (alert.state != "firing", order, alert.name, alert.node)
+    return (alert.severity not in JUDGED, alert.state != "firing", order, alert.name, alert.node)

@@ -111,7 +111,9 @@ class WatchReport(Record):
     nodes: tuple[WatchedNode, ...]
     units: tuple[WatchedUnit, ...] = Field(description="those that Prometheus is to ask")
     switches: tuple[WatchedSwitch, ...]
-    alerts: tuple[ActiveAlert, ...] = Field(description="those that fire first")
+    alerts: tuple[ActiveAlert, ...] = Field(
+        description="those of severity page and ticket first, and of these those that fire"
+    )
     unread: tuple[UnreadPart, ...] = Field(description="what Prometheus could not answer, which is unknown")
 
     def lacks(self, part: str) -> bool:

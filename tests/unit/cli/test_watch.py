@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import select
 import signal
@@ -23,8 +22,6 @@ from click.testing import CliRunner, Result
 from ruamel.yaml import YAML
 
 from sparkrack.cli.main import sparkrack
-from sparkrack.watch.prometheus_api import Range
-from sparkrack.watch.report_html import draw
 from tests.unit.model.racks import SWITCH, changed
 
 OUTSIDE = "{server: 10.77.0.50, notify: {webhook: {env: WATCH_WEBHOOK}}}"
@@ -237,14 +234,3 @@ def test_dashboards_for_a_grafana(tmp_path: Path) -> None:
     assert used == {source["uid"]}
     provider = YAML(typ="safe").load(folder / "provisioning/dashboards/sparkrack.yaml")["providers"][0]
     assert provider["options"]["path"] == "/var/lib/grafana/dashboards/sparkrack"
-
-
-def test_a_curve_is_broken_where_values_are_missing() -> None:
-    """A node that was off leaves a gap, and no line across it."""
-    values = tuple((float(at), float(at % 50)) for at in (*range(0, 100, 10), *range(200, 300, 10)))
-    made = draw("load", "", [Range({}, values)], 0, 300, 10)
-    assert made is not None
-    assert [len(line.split()) for line in made.lines] == [10, 10]
-    assert (made.smallest, made.largest, made.last) == (0, 40, 40)
-    assert draw("load", "", [], 0, 300, 10) is None
-    assert draw("load", "", [Range({}, ((1.0, math.nan),))], 0, 300, 10) is None
