@@ -217,17 +217,18 @@ def test_files_with_a_webhook_that_is_no_url(tmp_path: Path) -> None:
 
 
 def test_dashboards_for_a_grafana(tmp_path: Path) -> None:
-    """Each has a name of its own, and its pictures do not overlap; their expressions: test_watch_end_to_end.py."""
+    """Each has a name of its own, and its pictures do not overlap; their expressions: test_watch_dashboards.py."""
     folder = tmp_path / "grafana"
     done = ended(tmp_path, "{server: spark2}", "--dashboards", str(folder))
     assert done.exit_code == 0, done.output
     made = [json.loads(path.read_text()) for path in sorted((folder / "dashboards").iterdir())]
-    assert sorted(one["uid"] for one in made) == [f"sparkrack-{name}" for name in ("engines", "fabric", "node", "rack")]
+    names = ("blackbox", "engines", "fabric", "node", "rack", "switch")
+    assert sorted(one["uid"] for one in made) == [f"sparkrack-{name}" for name in names]
     for one in made:
         places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in one["panels"]}
         assert len(places) == len({panel["id"] for panel in one["panels"]}) == len(one["panels"])
         asked = any("$node" in target["expr"] for panel in one["panels"] for target in panel["targets"])
-        assert asked == bool(one["templating"]["list"])
+        assert asked == bool(one["templating"].get("list"))
     source = YAML(typ="safe").load(folder / "provisioning/datasources/sparkrack.yaml")["datasources"][0]
     assert source["url"] == "http://10.77.0.12:9090"
     used = {panel["datasource"]["uid"] for one in made for panel in one["panels"]}

@@ -91,6 +91,11 @@ def test_every_port_of_the_switch_has_its_curves(server: RecordedRack, past: His
     assert picture(frames, past).firing == {"SwitchDrops": "ticket"}
 
 
+def test_every_curve_has_values(past: History) -> None:
+    assert past.unread == ()
+    assert [one.title for one in CURVES if not [drawn for drawn in past.drawn if drawn.curve == one]] == []
+
+
 def test_limits_are_those_of_rules_and_rack(past: History) -> None:
     assert {
         (one.name, limit.alert): value

@@ -179,6 +179,8 @@ def _series(found: Rack, start: float) -> dict[str, Value]:
     made |= {name: _constant(start + 3e7) for name in made if "_expiry_timestamp_seconds" in name}
     made |= _node("spark1") | _node("spark2") | _leg(1, "spark1") | _leg(5, "spark2") | _unit()
     made |= {
+        'sparkrack_unit_state{job="node",node="spark1",unit="qwen",state="ready"}': _constant(1),
+        'sparkrack_kernel_events_total{node="spark2",event="xid"}': _while(range(AWAY.start - 1), 0, 1),
         READ: lambda minute: start + 60 * minute,
         'node_boot_time_seconds{job="node",node="spark2"}': _but(
             lambda minute: start - 9e5 if minute < AWAY.start else booted, AWAY
