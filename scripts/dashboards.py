@@ -35,7 +35,7 @@ from grafana_foundation_sdk.models.dashboard import (  # noqa: E402
 )
 
 from sparkrack.watch.dashboards import FILES, SOURCE  # noqa: E402
-from sparkrack.watch.history import threshold  # noqa: E402
+from sparkrack.watch.history import LEG_BITS, leg_bytes, threshold, unit_tokens  # noqa: E402
 
 FOLDER = REPOSITORY / "sparkrack/watch/files"
 _SOURCE = DataSourceRef(type_val="prometheus", uid=SOURCE)
@@ -98,19 +98,6 @@ def quantiles(title: str, series: str) -> timeseries.Panel:
             )
             for part in (0.5, 0.95)
         ),
-    )
-
-
-def tokens(kind: str) -> str:
-    """Return the rate of tokens of a kind, by unit."""
-    return f"sum by (unit) (rate(vllm:{kind}_tokens_total[2m]) or rate(sglang:{kind}_tokens_total[2m]))"
-
-
-def traffic(direction: str) -> str:
-    """Return the traffic of each leg of a switch, as the node at its other end counts it."""
-    return (
-        f'sum by (leg) (sum by (node, port, half) (rate(sparkrack_rdma_bytes_total{{direction="{direction}"}}[2m]))'
-        ' * on(node, port, half) group_right() max by (node, port, half, leg) (sparkrack_half_info{leg!=""}))'
     )
 
 
@@ -262,13 +249,10 @@ def switch() -> Iterator[timeseries.Panel]:
     yield panel(
         "Links",
         "bps",
-        (
-            "max by (leg) (sparkrack_switch_leg_bits_per_second or 0 * (sparkrack_switch_leg_up == 0))",
-            _LEG,
-        ),
+        (LEG_BITS, _LEG),
     )
-    yield panel("Traffic to the node", "Bps", (traffic("rx"), _LEG))
-    yield panel("Traffic from the node", "Bps", (traffic("tx"), _LEG))
+    yield panel("Traffic to the node", "Bps", (leg_bytes("rx"), _LEG))
+    yield panel("Traffic from the node", "Bps", (leg_bytes("tx"), _LEG))
     yield panel(
         "Pause frames",
         "pps",
@@ -280,8 +264,8 @@ def switch() -> Iterator[timeseries.Panel]:
 
 def engines() -> Iterator[timeseries.Panel]:
     """The served units."""
-    yield panel("Tokens generated a second", "none", (tokens("generation"), _UNIT))
-    yield panel("Tokens of prompts a second", "none", (tokens("prompt"), _UNIT))
+    yield panel("Tokens generated a second", "none", (unit_tokens("generation"), _UNIT))
+    yield panel("Tokens of prompts a second", "none", (unit_tokens("prompt"), _UNIT))
     yield quantiles("Time to the first token", "time_to_first_token_seconds")
     yield quantiles("Time between two tokens", "inter_token_latency_seconds")
     yield quantiles("Time of a request", "e2e_request_latency_seconds")

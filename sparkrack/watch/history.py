@@ -59,30 +59,35 @@ class Curve:
         return (*(limit.alert for limit in self.limits), *self.alerts, _SILENT[self.of])
 
 
-def _lines(**queries: str) -> str:
+def _named_lines(**queries: str) -> str:
     """A query of several lines: each under the name of its argument."""
     named = [f'label_replace({query}, "line", "{name.replace("_", " ")}", "", "")' for name, query in queries.items()]
     return " or ".join(named)
 
 
-def _line(query: str, label: str) -> str:
+def _line_for_each(query: str, label: str) -> str:
     """A query with a line for each value of a label."""
     return f'label_replace({query}, "line", "$1", "{label}", "(.*)")'
 
 
-def _traffic(direction: str) -> str:
-    """Bits a second of the nodes' end of each leg."""
+def leg_bytes(direction: str) -> str:
+    """Return the query of the bytes a second of each leg, as the node at its other end counts them."""
     rate = f'sum by (node, port, half) (rate(sparkrack_rdma_bytes_total{{direction="{direction}"}}[2m]))'
     legs = 'max by (node, port, half, leg) (sparkrack_half_info{leg!=""})'
-    return f"sum by (leg) ({rate} * on(node, port, half) group_right() {legs}) * 8 / 1e9"
+    return f"sum by (leg) ({rate} * on(node, port, half) group_right() {legs})"
 
 
-def _frames(counter: str) -> str:
+def _leg_frames(counter: str) -> str:
     return f"sum by (leg) (rate(sparkrack_switch_leg_{counter}[5m]))"
 
 
-def _tokens(kind: str) -> str:
+def unit_tokens(kind: str) -> str:
+    """Return the query of the tokens a second of each unit: generation or prompt."""
     return f"sum by (unit) (rate(vllm:{kind}_tokens_total[2m]) or rate(sglang:{kind}_tokens_total[2m]))"
+
+
+LEG_BITS = "max by (leg) (sparkrack_switch_leg_bits_per_second or 0 * (sparkrack_switch_leg_up == 0))"
+"""The speed of the link of each leg; 0 without a link."""
 
 
 CURVES = (
@@ -109,7 +114,7 @@ CURVES = (
         "node",
         "What holds the clock of the GPU down",
         "% of the time",
-        _line("100 * max by (node, reason) (sparkrack_gpu_clock_event) > 0", "reason"),
+        _line_for_each("100 * max by (node, reason) (sparkrack_gpu_clock_event) > 0", "reason"),
         (Limit("GpuSlowdown", "too long, for a reason of heat or power supply", factor=100),),
     ),
     Curve(
@@ -141,7 +146,7 @@ CURVES = (
         "node",
         "Fabric",
         "Gbit/s",
-        _lines(
+        _named_lines(
             received="sum by (node) (rate(node_infiniband_port_data_received_bytes_total[2m])) * 8 / 1e9",
             sent="sum by (node) (rate(node_infiniband_port_data_transmitted_bytes_total[2m])) * 8 / 1e9",
         ),
@@ -153,7 +158,7 @@ CURVES = (
         "unit",
         "Tokens",
         "a second",
-        _lines(generated=_tokens("generation"), of_prompts=_tokens("prompt")),
+        _named_lines(generated=unit_tokens("generation"), of_prompts=unit_tokens("prompt")),
         (),
         ("EngineHangs",),
     ),
@@ -161,7 +166,7 @@ CURVES = (
         "unit",
         "Requests",
         "",
-        _lines(
+        _named_lines(
             running="sum by (unit) (vllm:num_requests_running or sglang:num_running_reqs)",
             waiting="sum by (unit) (vllm:num_requests_waiting or sglang:num_queue_reqs)",
         ),
@@ -179,14 +184,14 @@ CURVES = (
         "switch",
         "Temperature",
         "°C",
-        _line("max by (switch, sensor) (sparkrack_switch_temperature_celsius)", "sensor"),
+        _line_for_each("max by (switch, sensor) (sparkrack_switch_temperature_celsius)", "sensor"),
         (Limit("SwitchHot", "too hot"),),
     ),
     Curve(
         "switch",
         "Fans",
         "rpm",
-        _line("max by (switch, fan) (sparkrack_switch_fan_rpm)", "fan"),
+        _line_for_each("max by (switch, fan) (sparkrack_switch_fan_rpm)", "fan"),
         (),
         ("SwitchFan",),
     ),
@@ -201,10 +206,10 @@ CURVES = (
         "leg",
         "Link and traffic",
         "Gbit/s",
-        _lines(
-            link="max by (leg) (sparkrack_switch_leg_bits_per_second or 0 * (sparkrack_switch_leg_up == 0)) / 1e9",
-            to_the_node=_traffic("rx"),
-            from_the_node=_traffic("tx"),
+        _named_lines(
+            link=f"{LEG_BITS} / 1e9",
+            to_the_node=f"{leg_bytes('rx')} * 8 / 1e9",
+            from_the_node=f"{leg_bytes('tx')} * 8 / 1e9",
         ),
         (
             Limit(
@@ -220,11 +225,11 @@ CURVES = (
         "leg",
         "Frames",
         "a second",
-        _lines(
-            dropped=_frames("drops_total"),
-            with_errors=_frames("errors_total"),
-            pauses_received=_frames('pause_frames_total{direction="received"}'),
-            pauses_sent=_frames('pause_frames_total{direction="sent"}'),
+        _named_lines(
+            dropped=_leg_frames("drops_total"),
+            with_errors=_leg_frames("errors_total"),
+            pauses_received=_leg_frames('pause_frames_total{direction="received"}'),
+            pauses_sent=_leg_frames('pause_frames_total{direction="sent"}'),
         ),
         (),
         ("SwitchDrops", "SwitchErrors", "PauseStorm", "NicDiscards", "FecErrors"),
@@ -341,7 +346,7 @@ def history(api: PrometheusApi, end: float) -> History:
     for curve in CURVES:
         what = f"{curve.title} of each {curve.of}"
         limits = [(limit, limit_values(curve, limit, at_the_end)) for limit in curve.limits]
-        drawn += _drawn(curve, over_time(what, curve.query), limits)
+        drawn += _drawn_machines(curve, over_time(what, curve.query), limits)
     legs = {
         (one.labels.get("node", ""), one.labels.get("device", "")): one.labels["leg"]
         for one in at_the_end("legs of the switches", LEGS)
@@ -349,8 +354,8 @@ def history(api: PrometheusApi, end: float) -> History:
     return History(
         window,
         tuple(drawn),
-        tuple(_boots(over_time("boots", BOOTS), window)),
-        tuple(_fired(over_time("alerts that fired", FIRED.format(step=window.step)), legs, window)),
+        tuple(_boots_within(over_time("boots", BOOTS), window)),
+        tuple(_fired_within(over_time("alerts that fired", FIRED.format(step=window.step)), legs, window)),
         tuple(unread),
     )
 
@@ -372,7 +377,7 @@ def threshold(alert: str) -> float:
     raise ValueError(f"the rule of {alert} compares with no number")
 
 
-def _drawn(
+def _drawn_machines(
     curve: Curve, found: Sequence[Range], limits: Sequence[tuple[Limit, Mapping[str, float] | float]]
 ) -> Iterator[Drawn]:
     """Yield the curve of each machine that has values."""
@@ -386,7 +391,7 @@ def _drawn(
         yield Drawn(curve, name, tuple(series), tuple((limit, value) for limit, value in own if value is not None))
 
 
-def _boots(found: Sequence[Range], window: Window) -> Iterator[Boot]:
+def _boots_within(found: Sequence[Range], window: Window) -> Iterator[Boot]:
     for one in found:
         before = -math.inf
         for _, at in one.values:
@@ -395,7 +400,7 @@ def _boots(found: Sequence[Range], window: Window) -> Iterator[Boot]:
             before = at
 
 
-def _fired(found: Sequence[Range], legs: Mapping[tuple[str, str], str], window: Window) -> Iterator[Fired]:
+def _fired_within(found: Sequence[Range], legs: Mapping[tuple[str, str], str], window: Window) -> Iterator[Fired]:
     for one in found:
         labels = {key: printable_line(value) for key, value in one.labels.items()}
         alert, severity = labels.pop("alertname", "?"), labels.pop("severity", "?")

@@ -22,8 +22,12 @@ from sparkrack.watch.prometheus_api import PrometheusApi
 
 _GRIDLINES = 4
 """At most, over the one at the bottom of a picture."""
-_BOOT_TEXT = 30.0
+_EDGE = 7.0
+"""Half the width of the text of an hour, in percent of a picture on a phone."""
+_BOOT_TEXT = 38.0
 """The width of the text of a boot, in percent of a picture on a phone."""
+_THINNEST = 0.4
+"""The width in percent of a time that is too short to be seen."""
 _SEVERITIES = ("page", "ticket", "info")
 
 
@@ -215,7 +219,7 @@ def picture(drawn: Drawn, past: History) -> Picture:
     return Picture(
         drawn.curve.title,
         drawn.curve.unit,
-        tuple(_line(name, series, past.window, height) for name, series in drawn.series),
+        tuple(_drawn_line(name, series, past.window, height) for name, series in drawn.series),
         tuple(DrawnLimit(height(value), number(value), limit.text, limit.alert) for limit, value in drawn.limits),
         tuple(Tick(height(value), number(value)) for value in ticks),
         tuple(bar for one in fired for bar in bars(one, past.window)),
@@ -235,7 +239,7 @@ def _boot_marks(drawn: Drawn, past: History) -> Iterator[Tick]:
             yield Tick(at, text)
 
 
-def _line(
+def _drawn_line(
     name: str, series: tuple[tuple[float, float], ...], window: Window, height: Callable[[float], float]
 ) -> DrawnLine:
     """Return a line, broken where it has no values."""
@@ -286,7 +290,8 @@ def bars(fired: Fired, window: Window) -> Iterator[Bar]:
         left = percent(start, window)
         now = end >= window.end - window.step
         text = f"{clock(start, window)} to {'now' if now else clock(end, window)}"
-        yield Bar(left, round(max(percent(end, window) - left, 0.4), 2), text, fired.severity)
+        width = round(max(percent(end, window) - left, _THINNEST), 2)
+        yield Bar(min(left, 100 - width), width, text, fired.severity)
 
 
 def percent(at: float, window: Window) -> float:
@@ -301,14 +306,16 @@ def clock(at: float, window: Window) -> str:
 
 
 def time_ticks(window: Window) -> tuple[Tick, ...]:
-    """Return a mark for each full hour; the first, and the first of a day, have their date."""
+    """Return a mark for each full hour. The first text, and that of a new day, has its date. A mark near an edge has no
+    text, which would stand outside of the picture.
+    """
     made: list[Tick] = []
     when = datetime.fromtimestamp(window.start, UTC).replace(minute=0, second=0, microsecond=0)
     while (when := when + timedelta(hours=1)).timestamp() <= window.end:
         at = percent(when.timestamp(), window)
-        date = f"{when:%d %b}" if not made or when.hour == 0 else ""
-        if 3 < at < 97:  # the text of another would stand outside of the picture
-            made.append(Tick(at, f"{when:%H:%M}", date))
+        text = f"{when:%H:%M}" if _EDGE < at < 100 - _EDGE else ""
+        first = not any(tick.text for tick in made)
+        made.append(Tick(at, text, f"{when:%d %b}" if text and (first or when.hour == 0) else ""))
     return tuple(made)
 
 

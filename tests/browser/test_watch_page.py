@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from tests.unit.roles.watch_history import AWAY, MINUTES, RecordedRack, recorded
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
 HOSTILE = "</svg><script>document.title = 1</script>"
+MINUTES_OF_AN_HOUR = (1, 14, 21, 39, 46, 59)
 SENSOR = f'sparkrack_switch_temperature_celsius{{job="node",node="spark1",switch="crs812",sensor="{HOSTILE}"}}'
 
 STROKES = """
@@ -55,7 +56,7 @@ return [...document.querySelectorAll(".plot")].flatMap(plot => {
 """What stands outside of the area of its picture, by its edges."""
 
 HOURS = """
-const chart = [...document.querySelectorAll("#spark2 .chart")][0];
+const chart = [...document.querySelectorAll("#node-spark2 .chart")][0];
 const middle = one => { const box = one.getBoundingClientRect(); return (box.left + box.right) / 2; };
 return [[...chart.querySelectorAll(".hours span")].map(one => [one.firstChild.textContent, middle(one)]),
   middle(chart.querySelector("path.boot"))];
@@ -70,12 +71,25 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedRack]:
 
 
 @pytest.fixture(scope="module")
-def made(server: RecordedRack, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page, on disk."""
-    api = PrometheusApi(server.url)
-    file = tmp_path_factory.mktemp("page") / "watch.html"
-    file.write_text(page(collect(server.rack, (*server.rack.nodes, *server.rack.switches), api), api))
-    return file
+def pages(server: RecordedRack, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """The page as made now, at some minutes of an hour before, where a full hour is at another place, and just after
+    the boot of spark2 (-1).
+    """
+    api, folder = PrometheusApi(server.url), tmp_path_factory.mktemp("page")
+    report = collect(server.rack, (*server.rack.nodes, *server.rack.switches), api)
+    files = {}
+    booted = datetime.fromtimestamp(server.end - (MINUTES - AWAY.stop + 1) * 60, UTC)
+    times = {minute: report.made.replace(minute=minute) - timedelta(hours=1) for minute in MINUTES_OF_AN_HOUR}
+    for minute, made in {**times, 0: report.made, -1: booted + timedelta(seconds=90)}.items():
+        files[minute] = folder / f"watch-{minute}.html"
+        files[minute].write_text(page(report.model_copy(update={"made": made}), api))
+    return files
+
+
+@pytest.fixture
+def made(pages: dict[int, Path]) -> Path:
+    """The page of now."""
+    return pages[0]
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +108,12 @@ def test_it_asks_for_nothing_and_runs_nothing(chromium: Browser, made: Path) -> 
     assert chromium.complaints() == []
 
 
+@pytest.mark.parametrize("minute", [0, -1, *MINUTES_OF_AN_HOUR])
 @pytest.mark.parametrize("width", [*WIDTHS, 390])
-def test_it_fits_and_no_mark_of_an_axis_covers_another(chromium: Browser, made: Path, width: int) -> None:
-    chromium.open(made, width, 700)
+def test_it_fits_and_no_mark_of_an_axis_covers_another(
+    chromium: Browser, pages: dict[int, Path], width: int, minute: int
+) -> None:
+    chromium.open(pages[minute], width, 700)
     assert chromium.run("return document.documentElement.scrollWidth") <= width
     inside = "return [...document.querySelectorAll('body *')].filter(one => one.clientWidth && !one.closest('svg'))"
     wide = ".filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.outerHTML.slice(0, 200))"
@@ -132,12 +149,16 @@ def test_the_place_of_a_boot_is_its_time(chromium: Browser, made: Path, server: 
     begins = (booted.hour - int(first[:2])) % 24 + booted.minute / 60
     span = (int(last[:2]) - int(first[:2])) % 24
     assert boot == pytest.approx(left + (right - left) * begins / span, abs=2)
-    assert f"boot {booted:%H:%M}" in chromium.run("return document.querySelector('#spark2').innerText")
+    assert f"boot {booted:%H:%M}" in chromium.run("return document.querySelector('#node-spark2').innerText")
 
 
 def test_an_alert_leads_to_its_runbook(chromium: Browser, made: Path) -> None:
     """From the list, from what happened, and from a limit."""
     chromium.open(made, 390, 700)
+    places = chromium.run("return [...document.querySelectorAll('nav a')].map(one => one.hash)")
+    assert set(places) > {"#alerts", "#events", "#node-spark1", "#unit-qwen", "#switch-crs812", "#runbooks"}
+    for place in places:
+        assert chromium.run("return document.querySelectorAll(arguments[0]).length", place) == 1, place
     links = "document.querySelectorAll('#alerts a, #events a, figure a')"
     names = chromium.run(f"return [...{links}].map(one => one.hash)")
     assert {"#runbook-MemoryNearFloor", "#runbook-NodeSilent", "#runbook-SwitchHot"} <= set(names)

@@ -155,6 +155,11 @@ def test_the_axis_of_time_has_hours_and_dates() -> None:
         ("02:00", ""),
     ]
     assert time_ticks(window)[0].at == pytest.approx(100 / 12, abs=0.01)
+    # 5 min from the edges there is a mark, and no room for its text.
+    early = Window(start + 25 * 60, start + 25 * 60 + 6 * 3600)
+    assert [(one.text, one.date) for one in time_ticks(early)][:2] == [("", ""), ("22:00", "31 Dec")]
+    late = Window(start - 25 * 60, start - 25 * 60 + 6 * 3600)
+    assert [(one.text, one.date) for one in time_ticks(late)][-2:] == [("01:00", ""), ("", "")]
     assert clock(start, window) == "31 Dec 20:30"
     assert clock(window.end, window) == "02:30"
 

@@ -51,7 +51,7 @@ class RecordedRack:
     end: float
 
 
-def _steady(name: str, text: str, start: float) -> Value:
+def _steady_value(name: str, text: str, start: float) -> Value:
     """The values of a series of a healthy rack in the notation of promtool, with 15 s between two."""
     found = re.match(r"(-?[0-9.e]+)(?:\+([0-9.e]+))?", text)
     assert found, text
@@ -61,99 +61,99 @@ def _steady(name: str, text: str, start: float) -> Value:
     return lambda minute: first + growth * minute
 
 
-def _busy(minute: int) -> float:
+def _busy_share(minute: int) -> float:
     return 0.92 if minute in SLOW else max(0.0, 0.5 + 0.48 * math.sin(minute / 23))
 
 
-def _constant(value: float) -> Value:
+def _constant_value(value: float) -> Value:
     return lambda _: value
 
 
-def _growing(a_minute: float, since: int = 0) -> Value:
+def _growing_value(a_minute: float, since: int = 0) -> Value:
     return lambda minute: a_minute * max(0, minute - since)
 
 
-def _wave(a_minute: float, period: int) -> Value:
+def _wavy_counter(a_minute: float, period: int) -> Value:
     """A counter that grows by twice this much a minute at most."""
     return lambda minute: a_minute * (minute + period * math.sin(minute / period))
 
 
-def _but(value: Value, away: range) -> Value:
+def _except_in(value: Value, away: range) -> Value:
     return lambda minute: None if minute in away else value(minute)
 
 
-def _while(away: range, inside: float, outside: float) -> Value:
+def _either_value(away: range, inside: float, outside: float) -> Value:
     return lambda minute: inside if minute in away else outside
 
 
-def _alert(name: str, severity: str, minutes: range, **labels: str) -> dict[str, Value]:
+def _alert_series(name: str, severity: str, minutes: range, **labels: str) -> dict[str, Value]:
     words = ",".join(f'{key}="{value}"' for key, value in labels.items())
     series = f'ALERTS{{alertname="{name}",alertstate="firing",severity="{severity}",{words}}}'
     return {series: lambda minute: 1.0 if minute in minutes else None}
 
 
-def _node(name: str) -> dict[str, Value]:
+def _node_series(name: str) -> dict[str, Value]:
     """What a node exports beside what is steady."""
     own = f'job="node",node="{name}"'
     away, slow = (AWAY, range(0)) if name == "spark2" else (range(0), SLOW)
     made: dict[str, Value] = {
         f"sparkrack_gpu_sm_clock_hertz{{{own}}}": (
-            lambda minute: 6e8 if minute in slow else 2.08e8 if _busy(minute) < 0.1 else 2.15e9
+            lambda minute: 6e8 if minute in slow else 2.08e8 if _busy_share(minute) < 0.1 else 2.15e9
         ),
-        f"sparkrack_gpu_utilization_ratio{{{own}}}": _busy,
-        f"sparkrack_gpu_power_watts{{{own}}}": lambda minute: 12 + (20 if minute in slow else 70) * _busy(minute),
-        f"sparkrack_gpu_tlimit_margin_celsius{{{own}}}": lambda minute: 35 - 22 * _busy(minute),
-        f"sparkrack_gpu_temperature_celsius{{{own}}}": lambda minute: 50 + 22 * _busy(minute),
-        f'sparkrack_gpu_clock_event{{{own},reason="sw_power_cap"}}': _busy,
-        f'sparkrack_gpu_clock_event{{{own},reason="hw_thermal"}}': _while(slow, 1, 0),
-        f"node_memory_MemTotal_bytes{{{own}}}": _constant(128e9),
-        f"node_load1{{{own}}}": lambda minute: 8 * _busy(minute),
-        f'node_thermal_zone_temp{{{own},zone="0"}}': lambda minute: 52 + 34 * _busy(minute),
-        f'node_cpu_seconds_total{{{own},cpu="0",mode="idle"}}': _growing(40),
-        f'node_disk_written_bytes_total{{{own},device="nvme0n1"}}': _growing(6e6),
-        f"sparkrack_recorder_samples_total{{{own}}}": _growing(120),
-        f"sparkrack_recorder_dropped_samples_total{{{own}}}": _constant(0),
-        f"sparkrack_recorder_peer_connected{{{own}}}": _constant(1),
+        f"sparkrack_gpu_utilization_ratio{{{own}}}": _busy_share,
+        f"sparkrack_gpu_power_watts{{{own}}}": lambda minute: 12 + (20 if minute in slow else 70) * _busy_share(minute),
+        f"sparkrack_gpu_tlimit_margin_celsius{{{own}}}": lambda minute: 35 - 22 * _busy_share(minute),
+        f"sparkrack_gpu_temperature_celsius{{{own}}}": lambda minute: 50 + 22 * _busy_share(minute),
+        f'sparkrack_gpu_clock_event{{{own},reason="sw_power_cap"}}': _busy_share,
+        f'sparkrack_gpu_clock_event{{{own},reason="hw_thermal"}}': _either_value(slow, 1, 0),
+        f"node_memory_MemTotal_bytes{{{own}}}": _constant_value(128e9),
+        f"node_load1{{{own}}}": lambda minute: 8 * _busy_share(minute),
+        f'node_thermal_zone_temp{{{own},zone="0"}}': lambda minute: 52 + 34 * _busy_share(minute),
+        f'node_cpu_seconds_total{{{own},cpu="0",mode="idle"}}': _growing_value(40),
+        f'node_disk_written_bytes_total{{{own},device="nvme0n1"}}': _growing_value(6e6),
+        f"sparkrack_recorder_samples_total{{{own}}}": _growing_value(120),
+        f"sparkrack_recorder_dropped_samples_total{{{own}}}": _constant_value(0),
+        f"sparkrack_recorder_peer_connected{{{own}}}": _constant_value(1),
     }
     for half, device in enumerate(("mlx5_0", "mlx5_1")):
         for word, way, period in (("received", "rx", 30), ("transmitted", "tx", 41)):
             # Up to 90 Gbit/s a half.
-            moved = _wave(3.4e11, period)
+            moved = _wavy_counter(3.4e11, period)
             made[f'node_infiniband_port_data_{word}_bytes_total{{{own},device="{device}",port="1"}}'] = moved
             labels = f'{own},device="{device}",direction="{way}",half="{half}",port="1"'
             made[f"sparkrack_rdma_bytes_total{{{labels}}}"] = moved
-    return {name: _but(value, away) for name, value in made.items()} | {f"up{{{own}}}": _while(away, 0, 1)}
+    return {name: _except_in(value, away) for name, value in made.items()} | {f"up{{{own}}}": _either_value(away, 0, 1)}
 
 
-def _leg(number: int, name: str) -> dict[str, Value]:
+def _leg_series(number: int, name: str) -> dict[str, Value]:
     """What the switch reports of the leg to a node."""
     own = f'job="node",node="spark1",switch="crs812",leg="crs812/qsfp56-dd-1-{number}",to="{name}/1"'
     away = AWAY if name == "spark2" else range(0)
     pauses = f"sparkrack_switch_leg_pause_frames_total{{{own}"
     return {
-        f"sparkrack_switch_leg_up{{{own}}}": _while(away, 0, 1),
-        f"sparkrack_switch_leg_bits_per_second{{{own}}}": _but(_constant(2e11), away),
-        f'sparkrack_switch_leg_fec{{{own},mode="rs"}}': _but(_constant(1), away),
+        f"sparkrack_switch_leg_up{{{own}}}": _either_value(away, 0, 1),
+        f"sparkrack_switch_leg_bits_per_second{{{own}}}": _except_in(_constant_value(2e11), away),
+        f'sparkrack_switch_leg_fec{{{own},mode="rs"}}': _except_in(_constant_value(1), away),
         f'sparkrack_switch_leg_drops_total{{{own},counter="tx-drop-queue3-packet"}}': (
-            _growing(40, since=340) if name == "spark1" else _constant(12)
+            _growing_value(40, since=340) if name == "spark1" else _constant_value(12)
         ),
-        f'sparkrack_switch_leg_errors_total{{{own},counter="rs-fec-uncorrected"}}': _constant(3),
-        f'{pauses},direction="sent"}}': _growing(3000, since=300),
-        f'{pauses},direction="received"}}': _growing(200),
+        f'sparkrack_switch_leg_errors_total{{{own},counter="rs-fec-uncorrected"}}': _constant_value(3),
+        f'{pauses},direction="sent"}}': _growing_value(3000, since=300),
+        f'{pauses},direction="received"}}': _growing_value(200),
     }
 
 
-def _unit() -> dict[str, Value]:
+def _unit_series() -> dict[str, Value]:
     """What the engine of the unit exports."""
     vllm = 'job="vllm",node="spark1",unit="qwen"'
     made: dict[str, Value] = {
-        f"vllm:num_requests_running{{{vllm}}}": lambda minute: float(round(8 * _busy(minute))),
+        f"vllm:num_requests_running{{{vllm}}}": lambda minute: float(round(8 * _busy_share(minute))),
         f"vllm:num_requests_waiting{{{vllm}}}": lambda minute: float(max(0, minute - 330) // 2),
         f"vllm:kv_cache_usage_perc{{{vllm}}}": lambda minute: min(0.97, 0.3 + minute / 500),
-        f"vllm:generation_tokens_total{{{vllm}}}": _wave(1500, 23),
-        f"vllm:prompt_tokens_total{{{vllm}}}": _growing(6000),
-        f"vllm:prefix_cache_queries_total{{{vllm}}}": _growing(6000),
-        f"vllm:prefix_cache_hits_total{{{vllm}}}": _growing(4200),
+        f"vllm:generation_tokens_total{{{vllm}}}": _wavy_counter(1500, 23),
+        f"vllm:prompt_tokens_total{{{vllm}}}": _growing_value(6000),
+        f"vllm:prefix_cache_queries_total{{{vllm}}}": _growing_value(6000),
+        f"vllm:prefix_cache_hits_total{{{vllm}}}": _growing_value(4200),
     }
     for name, seconds in (
         ("time_to_first_token", 0.4),
@@ -162,46 +162,54 @@ def _unit() -> dict[str, Value]:
         ("request_queue_time", 0.1),
     ):
         for le, a_minute in ((seconds / 2, 20), (seconds, 50), (4 * seconds, 60), ("+Inf", 60)):
-            made[f'vllm:{name}_seconds_bucket{{{vllm},le="{le}"}}'] = _growing(a_minute)
+            made[f'vllm:{name}_seconds_bucket{{{vllm},le="{le}"}}'] = _growing_value(a_minute)
     return made
 
 
-def _series(found: Rack, start: float) -> dict[str, Value]:
+def _all_series(found: Rack, start: float) -> dict[str, Value]:
     """Every series of the rack."""
     booted = start + 60 * (AWAY.stop - 1)
     steady = {**HEALTHY, **HEALTHY_SWITCH}.items()
     made: dict[str, Value] = {
         # The GPU's have other labels there.
-        name: _steady(name, text, start)
+        name: _steady_value(name, text, start)
         for name, text in steady
         if not name.startswith("sparkrack_gpu")
     }
-    made |= {name: _constant(start + 3e7) for name in made if "_expiry_timestamp_seconds" in name}
-    made |= _node("spark1") | _node("spark2") | _leg(1, "spark1") | _leg(5, "spark2") | _unit()
+    made |= {name: _constant_value(start + 3e7) for name in made if "_expiry_timestamp_seconds" in name}
+    made |= (
+        _node_series("spark1")
+        | _node_series("spark2")
+        | _leg_series(1, "spark1")
+        | _leg_series(5, "spark2")
+        | _unit_series()
+    )
     made |= {
-        'sparkrack_unit_state{job="node",node="spark1",unit="qwen",state="ready"}': _constant(1),
-        'sparkrack_kernel_events_total{node="spark2",event="xid"}': _while(range(AWAY.start - 1), 0, 1),
+        'sparkrack_unit_state{job="node",node="spark1",unit="qwen",state="ready"}': _constant_value(1),
+        'sparkrack_kernel_events_total{node="spark2",event="xid"}': _either_value(range(AWAY.start - 1), 0, 1),
         READ: lambda minute: start + 60 * minute,
-        'node_boot_time_seconds{job="node",node="spark2"}': _but(
+        'node_boot_time_seconds{job="node",node="spark2"}': _except_in(
             lambda minute: start - 9e5 if minute < AWAY.start else booted, AWAY
         ),
         'sparkrack_boot_clean{job="node",node="spark2"}': lambda minute: float(minute < AWAY.start),
         'node_memory_MemAvailable_bytes{job="node",node="spark1"}': (
             lambda minute: (60 - 56 * max(0, minute - 240) / 120) * 2**30
         ),
-        'node_memory_MemAvailable_bytes{job="node",node="spark2"}': _but(_constant(84 * 2**30), AWAY),
-        **_alert("ClockStuckLow", "page", range(SLOW.start + 2, SLOW.stop), node="spark1"),
-        **_alert("NodeSilent", "page", AWAY, node="spark2", job="node"),
-        **_alert("NodeRebootedWithoutCleanShutdown", "page", range(AWAY.stop, AWAY.stop + 30), node="spark2"),
-        **_alert("LinkDown", "page", AWAY, node="spark2", device="enp1s0f1np1"),
-        **_alert("NodeRebooted", "info", range(AWAY.stop, AWAY.stop + 30), node="spark2"),
-        **_alert("SwitchDrops", "ticket", range(350, 361), switch="crs812", leg="crs812/qsfp56-dd-1-1", to="spark1/1"),
+        'node_memory_MemAvailable_bytes{job="node",node="spark2"}': _except_in(_constant_value(84 * 2**30), AWAY),
+        **_alert_series("ClockStuckLow", "page", range(SLOW.start + 2, SLOW.stop), node="spark1"),
+        **_alert_series("NodeSilent", "page", AWAY, node="spark2", job="node"),
+        **_alert_series("NodeRebootedWithoutCleanShutdown", "page", range(AWAY.stop, AWAY.stop + 30), node="spark2"),
+        **_alert_series("LinkDown", "page", AWAY, node="spark2", device="enp1s0f1np1"),
+        **_alert_series("NodeRebooted", "info", range(AWAY.stop, AWAY.stop + 30), node="spark2"),
+        **_alert_series(
+            "SwitchDrops", "ticket", range(350, 361), switch="crs812", leg="crs812/qsfp56-dd-1-1", to="spark1/1"
+        ),
     }
     for group in YAML(typ="safe").load(rules.rule_file(found).content.decode())["groups"]:
         for rule in (one for one in group["rules"] if "record" in one):
             labels = ",".join(f"{key}={json.dumps(value)}" for key, value in rule["labels"].items())
             value = float(rule["expr"].removeprefix("vector(").removesuffix(")"))
-            made[f"{rule['record']}{{{labels}}}"] = _constant(value)
+            made[f"{rule['record']}{{{labels}}}"] = _constant_value(value)
     return made
 
 
@@ -214,7 +222,7 @@ def recorded(folder: Path, **more: Value) -> Iterator[RecordedRack]:
     start = end - 60 * MINUTES
     lines = [
         f"{name} {value:.15g} {start + 60 * minute:.0f}"
-        for name, series in {**_series(RACK, start), **more}.items()
+        for name, series in {**_all_series(RACK, start), **more}.items()
         for minute in range(MINUTES + 1)
         if (value := series(minute)) is not None
     ]
