@@ -107,7 +107,7 @@ def rack() -> Iterator[timeseries.Panel]:
     yield panel(
         "Alerts that fire",
         "none",
-        ('sum by (alertname, node) (ALERTS{alertstate="firing"})', "{{alertname}} {{node}}"),
+        ('sum by (alertname, node) (ALERTS{alertstate="firing",severity!="none"})', "{{alertname}} {{node}}"),
     )
     yield panel(
         "Clock of the GPU",

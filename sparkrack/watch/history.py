@@ -241,9 +241,11 @@ BOOTS = 'max by (node) (node_boot_time_seconds{job="node"})'
 LEGS = 'sparkrack_half_info{leg!=""}'
 FIRED = (
     "max by (alertname, severity, node, host, switch, leg, unit, device)"
-    ' (max_over_time(ALERTS{{alertstate="firing"}}[{step:.0f}s]))'
+    ' (max_over_time(ALERTS{{alertstate="firing",severity!="none"}}[{step:.0f}s]))'
 )
-"""The alerts that fired within each step: one that fired for a shorter time is not lost."""
+"""The alerts that fired within each step: one that fired for a shorter time is not lost. One of severity none fires as
+long as there is a Prometheus.
+"""
 _ALERTS = (*rules.ALERTS, "files/alerts-switch.yml")
 _SAME_BOOT = 60.0
 """Seconds by which two times of one boot can differ: the clock was set."""

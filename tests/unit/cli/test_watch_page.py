@@ -74,6 +74,10 @@ def test_an_alert_is_marked_from_its_start_to_its_end(server: RecordedRack, past
     )
 
 
+def test_an_alert_that_always_fires_is_not_something_that_happened(past: History) -> None:
+    assert {one.severity for one in past.fired} == {"page", "ticket", "info"}
+
+
 def test_every_port_of_the_switch_has_its_curves(server: RecordedRack, past: History) -> None:
     """With what its two halves carry, and with the alerts of the interfaces of its node."""
     assert {one.name for one in past.drawn if one.curve.of == "leg"} == {

@@ -197,6 +197,7 @@ def _all_series(found: Rack, start: float) -> dict[str, Value]:
         ),
         'node_memory_MemAvailable_bytes{job="node",node="spark2"}': _except_in(_constant_value(84 * 2**30), AWAY),
         **_alert_series("ClockStuckLow", "page", range(SLOW.start + 2, SLOW.stop), node="spark1"),
+        **_alert_series("Heartbeat", "none", range(361), rack="two"),
         **_alert_series("NodeSilent", "page", AWAY, node="spark2", job="node"),
         **_alert_series("NodeRebootedWithoutCleanShutdown", "page", range(AWAY.stop, AWAY.stop + 30), node="spark2"),
         **_alert_series("LinkDown", "page", AWAY, node="spark2", device="enp1s0f1np1"),
