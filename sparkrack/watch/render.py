@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from core.model.errors import printable_line
+from core.model.errors import counted, printable_line
 from core.util.tables import print_whole
 from sparkrack.watch.model import ActiveAlert, WatchedNode, WatchedSwitch, WatchedUnit, WatchReport
 
@@ -204,9 +204,9 @@ def total(report: WatchReport) -> str:
 
 
 def firing(report: WatchReport) -> str:
-    """Return how many alerts of each severity fire, and how many of severity page and ticket are pending."""
+    """Return how many alerts of each severity fire, and how many are pending."""
     if report.lacks("alerts"):
         return f"{UNKNOWN} alerts fire"
     count = Counter(one.severity if one.state == "firing" else "pending" for one in report.alerts)
-    counted = [f"{count[name]} {name}{'' if count[name] == 1 else 's'}" for name in ("page", "ticket", "info")]
-    return f"{', '.join(counted)} fire" + (f", {count['pending']} pending" if count["pending"] else "")
+    severities = ", ".join(counted(count[name], name) for name in ("page", "ticket", "info"))
+    return f"{severities} fire" + (f", {count['pending']} pending" if count["pending"] else "")
