@@ -206,11 +206,12 @@ def _all_series(found: Rack, start: float) -> dict[str, Value]:
             "SwitchDrops", "ticket", range(350, 361), switch="crs812", leg="crs812/qsfp56-dd-1-1", to="spark1/1"
         ),
     }
+    # What the rules record of rack.yaml; what they compute is recorded from now on.
     for group in YAML(typ="safe").load(rules.rule_file(found).content.decode())["groups"]:
         for rule in (one for one in group["rules"] if "record" in one):
-            labels = ",".join(f"{key}={json.dumps(value)}" for key, value in rule["labels"].items())
-            value = float(rule["expr"].removeprefix("vector(").removesuffix(")"))
-            made[f"{rule['record']}{{{labels}}}"] = _constant_value(value)
+            if value := re.fullmatch(r"vector\(([0-9.e]+)\)", rule["expr"].strip()):
+                labels = ",".join(f"{key}={json.dumps(text)}" for key, text in rule["labels"].items())
+                made[f"{rule['record']}{{{labels}}}"] = _constant_value(float(value[1]))
     return made
 
 
