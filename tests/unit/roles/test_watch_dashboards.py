@@ -59,7 +59,7 @@ OF_ENGINES = {
         for name in ("time_to_first_token", "inter_token_latency", "e2e_request_latency")
     ),
 }
-"""Of vLLM 0.19 and SGLang 0.5."""
+"""As public sources of vLLM and SGLang name them; no release of theirs was asked."""
 OF_CONNECTX = {
     f"node_ethtool_received_{name}"
     for name in ("prio3_pause", "global_pause", "discards_phy", "out_of_buffer", "pcs_symbol_err_phy")
