@@ -19,3 +19,4 @@ PROJECT = _INSTALLED if _INSTALLED.is_dir() else PACKAGES
 DEPLOY = PROJECT / "deploy.py"
 INVENTORY = PROJECT / "inventory.py"
 UNPROVEN = PROJECT / "docs/unproven.md"
+WATCH_RUNBOOK = PROJECT / "docs/runbooks/watch.md"

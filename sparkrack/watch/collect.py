@@ -10,7 +10,15 @@ from typing import Any, TypeVar
 
 from core.model import Rack
 from roles.watch import rules, scrape
-from sparkrack.watch.model import ActiveAlert, ActiveSilence, UnreadPart, WatchedNode, WatchedUnit, WatchReport
+from sparkrack.watch.model import (
+    JUDGED,
+    ActiveAlert,
+    ActiveSilence,
+    UnreadPart,
+    WatchedNode,
+    WatchedUnit,
+    WatchReport,
+)
 from sparkrack.watch.prometheus_api import AlertmanagerApi, PrometheusApi, PrometheusError, Sample, SilentError
 from sparkrack.watch.silences import AUTHOR
 from sparkrack.watch.switches import Ask, collect_switches
@@ -162,6 +170,6 @@ def _moment(text: object) -> datetime | None:
     return None
 
 
-def _rank(alert: ActiveAlert) -> tuple[bool, int, str, str]:
+def _rank(alert: ActiveAlert) -> tuple[bool, bool, int, str, str]:
     order = _ORDER.index(alert.severity) if alert.severity in _ORDER else len(_ORDER)
-    return (alert.state != "firing", order, alert.name, alert.node)
+    return (alert.severity not in JUDGED, alert.state != "firing", order, alert.name, alert.node)

@@ -121,7 +121,9 @@ class WatchReport(Record):
     nodes: tuple[WatchedNode, ...]
     units: tuple[WatchedUnit, ...] = Field(description="those that Prometheus is to ask")
     switches: tuple[WatchedSwitch, ...]
-    alerts: tuple[ActiveAlert, ...] = Field(description="those that fire first")
+    alerts: tuple[ActiveAlert, ...] = Field(
+        description="those of severity page and ticket first, and of these those that fire"
+    )
     silences: tuple[ActiveSilence, ...] | None = Field(
         default=None, description="those that are active; null: only Prometheus was asked"
     )

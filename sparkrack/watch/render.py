@@ -12,10 +12,19 @@ from rich.text import Text
 
 from core.model.errors import counted, printable_line
 from core.util.tables import print_whole
-from sparkrack.watch.model import ActiveAlert, ActiveSilence, WatchedNode, WatchedSwitch, WatchReport
+from sparkrack.watch.model import (
+    ActiveAlert,
+    ActiveSilence,
+    WatchedNode,
+    WatchedSwitch,
+    WatchedUnit,
+    WatchReport,
+)
 
 UNKNOWN, ABSENT = "?", "-"
 """Marks for a value that is unknown, and for one that nothing exports."""
+NODE_COLUMNS = ("clock MHz", "power W", "margin C", "busy", "free", "stalled", "links")
+UNIT_COLUMNS = ("on", "state", "running", "waiting", "cache")
 SWITCH_COLUMNS = ("hottest C", "fans", "PSUs", "legs", "pauses/s", "drops/s", "read")
 _STYLES = {"page": "bold red", "ticket": "yellow"}
 
@@ -71,15 +80,12 @@ class WatchScreen:
 
 def tables(report: WatchReport) -> list[Table]:
     """The tables of nodes, units and switches."""
-    nodes = _table("node", "clock MHz", "power W", "margin C", "busy", "free", "stalled", "links")
+    nodes = _table("node", *NODE_COLUMNS)
     for one in report.nodes:
-        nodes.add_row(one.name, *_cells(one, report))
-    units = _table("unit", "on", "state", "running", "waiting", "cache")
+        nodes.add_row(one.name, *node_cells(one, report))
+    units = _table("unit", *UNIT_COLUMNS)
     for unit in report.units:
-        state = UNKNOWN if unit.up is None else "up" if unit.up else "down"
-        lost = UNKNOWN if unit.up else ABSENT
-        values = (_number(unit.running, lost), _number(unit.waiting, lost), _share(unit.cache, lost))
-        units.add_row(unit.name, unit.node, state, *values)
+        units.add_row(unit.name, *unit_cells(unit))
     switches = _table("switch", *SWITCH_COLUMNS)
     for switch in report.switches:
         switches.add_row(switch.name, *switch_cells(switch))
@@ -93,7 +99,15 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _cells(one: WatchedNode, report: WatchReport) -> tuple[str, ...]:
+def unit_cells(one: WatchedUnit) -> tuple[str, ...]:
+    """The row of a unit behind its name."""
+    state = UNKNOWN if one.up is None else "up" if one.up else "down"
+    lost = UNKNOWN if one.up else ABSENT
+    return (one.node, state, _number(one.running, lost), _number(one.waiting, lost), _share(one.cache, lost))
+
+
+def node_cells(one: WatchedNode, report: WatchReport) -> tuple[str, ...]:
+    """The row of a node behind its name."""
     if not one.up:
         return (UNKNOWN if one.up is None else "silent", *[UNKNOWN] * 6)
     free = UNKNOWN
@@ -208,10 +222,18 @@ def total(report: WatchReport) -> str:
     """The last line."""
     up = sum(one.up is True for one in report.nodes)
     unknown = sum(one.unknown for one in report.machines)
-    alerts = UNKNOWN if report.lacks("alerts") else len(report.firing)
     by_hand = len(report.foreign_silences)
     silenced = f", {counted(by_hand, 'silence')} not of a run" if by_hand else ""
     return (
         f"{report.made:%H:%M:%S} UTC, {report.rack} by {report.server}: {up} of {len(report.nodes)} nodes answer, "
-        f"{alerts} alerts fire, {unknown} unknown{silenced}"
+        f"{firing(report)}, {unknown} unknown{silenced}"
     )
+
+
+def firing(report: WatchReport) -> str:
+    """Return how many alerts of each severity fire, and how many are pending."""
+    if report.lacks("alerts"):
+        return f"{UNKNOWN} alerts fire"
+    count = Counter(one.severity if one.state == "firing" else "pending" for one in report.alerts)
+    severities = ", ".join(counted(count[name], name) for name in ("page", "ticket", "info"))
+    return f"{severities} fire" + (f", {count['pending']} pending" if count["pending"] else "")

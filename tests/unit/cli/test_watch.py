@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import select
 import signal
@@ -23,8 +22,6 @@ from click.testing import CliRunner, Result
 from ruamel.yaml import YAML
 
 from sparkrack.cli.main import sparkrack
-from sparkrack.watch.prometheus_api import Range
-from sparkrack.watch.report_html import draw
 from tests.unit.model.racks import SWITCH, changed
 
 OUTSIDE = "{server: 10.77.0.50, notify: {webhook: {env: WATCH_WEBHOOK}}}"
@@ -246,31 +243,21 @@ def test_a_heartbeat_that_is_no_url_is_refused(tmp_path: Path) -> None:
 
 
 def test_dashboards_for_a_grafana(tmp_path: Path) -> None:
-    """Each has a name of its own, and its pictures do not overlap; their expressions: test_watch_end_to_end.py."""
+    """Each has a name of its own, and its pictures do not overlap; their expressions: test_watch_dashboards.py."""
     folder = tmp_path / "grafana"
     done = ended(tmp_path, "{server: spark2}", "--dashboards", str(folder))
     assert done.exit_code == 0, done.output
     made = [json.loads(path.read_text()) for path in sorted((folder / "dashboards").iterdir())]
-    assert sorted(one["uid"] for one in made) == [f"sparkrack-{name}" for name in ("engines", "fabric", "node", "rack")]
+    names = ("blackbox", "engines", "fabric", "node", "rack", "switch")
+    assert sorted(one["uid"] for one in made) == [f"sparkrack-{name}" for name in names]
     for one in made:
         places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in one["panels"]}
         assert len(places) == len({panel["id"] for panel in one["panels"]}) == len(one["panels"])
         asked = any("$node" in target["expr"] for panel in one["panels"] for target in panel["targets"])
-        assert asked == bool(one["templating"]["list"])
+        assert asked == bool(one["templating"].get("list"))
     source = YAML(typ="safe").load(folder / "provisioning/datasources/sparkrack.yaml")["datasources"][0]
     assert source["url"] == "http://127.0.0.1:9090"
     used = {panel["datasource"]["uid"] for one in made for panel in one["panels"]}
     assert used == {source["uid"]}
     provider = YAML(typ="safe").load(folder / "provisioning/dashboards/sparkrack.yaml")["providers"][0]
     assert provider["options"]["path"] == "/var/lib/grafana/dashboards/sparkrack"
-
-
-def test_a_curve_is_broken_where_values_are_missing() -> None:
-    """A node that was off leaves a gap, and no line across it."""
-    values = tuple((float(at), float(at % 50)) for at in (*range(0, 100, 10), *range(200, 300, 10)))
-    made = draw("load", "", [Range({}, values)], 0, 300, 10)
-    assert made is not None
-    assert [len(line.split()) for line in made.lines] == [10, 10]
-    assert (made.smallest, made.largest, made.last) == (0, 40, 40)
-    assert draw("load", "", [], 0, 300, 10) is None
-    assert draw("load", "", [Range({}, ((1.0, math.nan),))], 0, 300, 10) is None

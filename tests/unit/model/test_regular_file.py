@@ -23,6 +23,7 @@ OWN = {
     "core/verify/plugin.py",  # answers that sessions of one verification share
     "core/verify/report_html.py",  # documents of the program
     "sparkrack/rebuild/process_lock.py",  # the kernel's /proc
+    "sparkrack/watch/report_html.py",  # documents of the program
 }
 """Modules that read what no user names. Programs of the nodes, in the folders `files` of roles, do neither."""
 

@@ -33,9 +33,8 @@ from sparkrack.cli.watch_delivery import deliver_drift
 from sparkrack.drift.findings import drift_of
 from sparkrack.watch import delivery
 from sparkrack.watch.collect import NODE_QUERIES, UNIT_QUERIES
-from sparkrack.watch.dashboards import DASHBOARDS
+from sparkrack.watch.history import BOOTS, CURVES, FIRED, LEGS
 from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
-from sparkrack.watch.report_html import CURVES
 from sparkrack.watch.switches import LEG_QUERIES, STATE_QUERIES, SWITCH_QUERIES
 from tests.unit.autopsy.nodes import Nodes
 from tests.unit.cli.cli_fixtures import SPARKRACK
@@ -78,10 +77,10 @@ def test_every_query_is_answered(server: Server) -> None:
     """A mistake in one of them is an error of the API."""
     api = PrometheusApi(server.url)
     switches = (*SWITCH_QUERIES.values(), *LEG_QUERIES.values(), *STATE_QUERIES.values())
-    for query in (*NODE_QUERIES.values(), *UNIT_QUERIES.values(), *switches, *(query for _, _, query in CURVES)):
+    curves = [query for curve in CURVES for query in (curve.query, *(one.query for one in curve.limits if one.query))]
+    curves += [BOOTS, LEGS, FIRED.format(step=60)]
+    for query in (*NODE_QUERIES.values(), *UNIT_QUERIES.values(), *switches, *curves):
         api.query(query)
-    for panel in (panel for dashboard in DASHBOARDS for panel in dashboard.panels):
-        api.query(panel.expression.replace("$node", "spark1"))
     with pytest.raises(PrometheusError, match="parse error"):
         api.query("up{")
 
@@ -119,8 +118,8 @@ def test_a_page_has_curves(server: Server, tmp_path: Path) -> None:
 
     wait_for("the page has curves", drawn)
     page = file.read_text()
-    assert "memory available" in page
-    assert "clock of the GPU" not in page
+    assert "Memory available" in page
+    assert "Clock of the GPU" not in page
 
 
 def test_a_changed_configuration_is_read_without_a_restart(server: Server) -> None:

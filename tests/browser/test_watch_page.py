@@ -1,0 +1,184 @@
+"""The page of `sparkrack watch --html` in a real browser: it fits, can be read, and shows when things happened."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from sparkrack.watch.collect import collect
+from sparkrack.watch.prometheus_api import PrometheusApi
+from sparkrack.watch.report_html import page
+from tests.browser.browser import MISSING, Browser, browser
+from tests.browser.test_report import COMPARED, CONTRAST, WIDTHS
+from tests.unit.roles.watch_history import AWAY, MINUTES, RecordedRack, recorded
+
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
+
+HOSTILE = "</svg><script>document.title = 1</script>"
+MINUTES_OF_AN_HOUR = (1, 14, 21, 39, 46, 59)
+SENSOR = f'sparkrack_switch_temperature_celsius{{job="node",node="spark1",switch="crs812",sensor="{HOSTILE}"}}'
+
+STROKES = """
+const channel = part => part <= 10 ? part / 3294 : Math.pow((part / 255 + 0.055) / 1.055, 2.4);
+const light = text => (text.match(/[0-9.]+/g) || []).map(Number).map(channel)
+  .reduce((sum, part, at) => sum + part * [0.2126, 0.7152, 0.0722, 0][at], 0);
+const ground = light(getComputedStyle(document.querySelector("section")).backgroundColor);
+return [...document.querySelectorAll("polyline, path:not(.grid)")].map(one => {
+  const pair = [light(getComputedStyle(one).stroke), ground].sort((a, b) => b - a);
+  return [(pair[0] + 0.05) / (pair[1] + 0.05), one.getAttribute("class")];
+});
+"""
+"""Every line of a picture: its contrast to the ground, and what it is."""
+
+OVERLAPS = """
+const boxes = selector => [...document.querySelectorAll(selector)].map(list =>
+  [...list.querySelectorAll(":scope > span")].map(one => [one.getBoundingClientRect(), one.textContent]));
+return [...boxes(".hours"), ...boxes(".scale")].flatMap(list => list.slice(1).filter(([box], at) => {
+  const before = list[at][0];
+  return box.left < before.right && before.left < box.right && box.top < before.bottom && before.top < box.bottom;
+}).map(([, text]) => text));
+"""
+"""The marks of the axes that stand on the mark before."""
+
+OUTSIDE = """
+return [...document.querySelectorAll(".plot")].flatMap(plot => {
+  const box = plot.getBoundingClientRect();
+  const parts = [...plot.querySelectorAll("polyline, path, rect, .bootmark")];
+  return parts.map(one => one.getBoundingClientRect()).filter(one =>
+    one.left < box.left - 2 || one.right > box.right + 2 || one.top < box.top - 20 || one.bottom > box.bottom + 2)
+    .map(one => [one.left - box.left, one.right - box.right, one.top - box.top, one.bottom - box.bottom]);
+});
+"""
+"""What stands outside of the area of its picture, by its edges."""
+
+HOURS = """
+const chart = [...document.querySelectorAll("#node-spark2 .chart")][0];
+const middle = one => { const box = one.getBoundingClientRect(); return (box.left + box.right) / 2; };
+return [[...chart.querySelectorAll(".hours span")].map(one => [one.firstChild.textContent, middle(one)]),
+  middle(chart.querySelector("path.boot"))];
+"""
+"""The hours of the first picture of spark2, each with its place, and the place of the boot."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RecordedRack]:
+    with recorded(tmp_path_factory.mktemp("history"), **{SENSOR: lambda _: 41.0}) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pages(server: RecordedRack, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """The page as made now, at some minutes of an hour before, where a full hour is at another place, and just after
+    the boot of spark2 (-1).
+    """
+    api, folder = PrometheusApi(server.url), tmp_path_factory.mktemp("page")
+    report = collect(server.rack, (*server.rack.nodes, *server.rack.switches), api)
+    files = {}
+    booted = datetime.fromtimestamp(server.end - (MINUTES - AWAY.stop + 1) * 60, UTC)
+    times = {minute: report.made.replace(minute=minute) - timedelta(hours=1) for minute in MINUTES_OF_AN_HOUR}
+    for minute, made in {**times, 0: report.made, -1: booted + timedelta(seconds=90)}.items():
+        files[minute] = folder / f"watch-{minute}.html"
+        files[minute].write_text(page(report.model_copy(update={"made": made}), api))
+    return files
+
+
+@pytest.fixture
+def made(pages: dict[int, Path]) -> Path:
+    """The page of now."""
+    return pages[0]
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests of this file."""
+    with browser() as started:
+        yield started
+
+
+def test_it_asks_for_nothing_and_runs_nothing(chromium: Browser, made: Path) -> None:
+    chromium.complaints()
+    chromium.open(made)
+    assert not [address for address in chromium.requests() if not address.startswith(("file://", "data:"))]
+    assert chromium.run("return document.title") == "two: Look now", "a script has run"
+    assert HOSTILE in chromium.run("return document.body.innerText")
+    assert chromium.complaints() == []
+
+
+@pytest.mark.parametrize("minute", [0, -1, *MINUTES_OF_AN_HOUR])
+@pytest.mark.parametrize("width", [*WIDTHS, 390])
+def test_it_fits_and_no_mark_of_an_axis_covers_another(
+    chromium: Browser, pages: dict[int, Path], width: int, minute: int
+) -> None:
+    chromium.open(pages[minute], width, 700)
+    assert chromium.run("return document.documentElement.scrollWidth") <= width
+    inside = "return [...document.querySelectorAll('body *')].filter(one => one.clientWidth && !one.closest('svg'))"
+    wide = ".filter(one => one.scrollWidth > one.clientWidth + 1).map(one => one.outerHTML.slice(0, 200))"
+    assert chromium.run(f"{inside}{wide}") == []
+    assert chromium.run("return document.querySelectorAll('.plot').length") > 25
+    assert chromium.run(OUTSIDE) == []
+    assert chromium.run(OVERLAPS) == []
+    box = chromium.run("return document.querySelector('#alerts li.page').getBoundingClientRect().toJSON()")
+    assert 0 < box["bottom"] <= 700, "the worst alert is seen at once"
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_it_can_be_read(chromium: Browser, made: Path, dark: bool) -> None:
+    chromium.open(made, 390, dark=dark)
+    ground = chromium.run("return getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, ground[4:-1].split(","))) < 200) is dark, ground
+    texts = chromium.run(CONTRAST)
+    assert len(texts) > 200
+    assert not [text for text in texts if text[0] < COMPARED[text[1]]]
+    lines = chromium.run(STROKES)
+    assert {kind for _, kind in lines} >= {"line0", "line1", "line2", "limit", "boot"}
+    assert not [line for line in lines if line[0] < COMPARED["large"]]
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_place_of_a_boot_is_its_time(chromium: Browser, made: Path, server: RecordedRack, width: int) -> None:
+    """By the hours that are written below the picture."""
+    chromium.open(made, width)
+    hours, boot = chromium.run(HOURS)
+    (first, left), (last, right) = hours[0], hours[-1]
+    assert int(last[:2]) - int(first[:2]) in (4, 5, -19, -20)
+    booted = datetime.fromtimestamp(server.end - (MINUTES - AWAY.stop + 1) * 60, UTC)
+    begins = (booted.hour - int(first[:2])) % 24 + booted.minute / 60
+    span = (int(last[:2]) - int(first[:2])) % 24
+    assert boot == pytest.approx(left + (right - left) * begins / span, abs=2)
+    assert f"boot {booted:%H:%M}" in chromium.run("return document.querySelector('#node-spark2').innerText")
+
+
+def test_an_alert_leads_to_its_runbook(chromium: Browser, made: Path) -> None:
+    """From the list, from what happened, and from a limit."""
+    chromium.open(made, 390, 700)
+    places = chromium.run("return [...document.querySelectorAll('nav a')].map(one => one.hash)")
+    assert set(places) > {"#alerts", "#events", "#node-spark1", "#unit-qwen", "#switch-crs812", "#runbooks"}
+    for place in places:
+        assert chromium.run("return document.querySelectorAll(arguments[0]).length", place) == 1, place
+    links = "document.querySelectorAll('#alerts a, #events a, figure a')"
+    names = chromium.run(f"return [...{links}].map(one => one.hash)")
+    assert {"#runbook-MemoryNearFloor", "#runbook-NodeSilent", "#runbook-SwitchHot"} <= set(names)
+    for number, name in list({name: number for number, name in enumerate(names)}.items())[:40]:
+        chromium.run(f"{links}[arguments[0]].click()", name)
+        box = chromium.run("return document.querySelector(':target').getBoundingClientRect().toJSON()")
+        assert 0 <= box["top"] < 700, number
+        heading = chromium.run("return document.querySelector(':target h3').innerText")
+        assert re.fullmatch(rf"#runbook-{heading}", number)
+
+
+def test_every_picture_says_its_unit_its_values_and_their_times(chromium: Browser, made: Path) -> None:
+    chromium.open(made)
+    figures = chromium.run(
+        "return [...document.querySelectorAll('figure')].map(one => [one.querySelector('figcaption').innerText,"
+        " one.querySelector('.legend').innerText, one.querySelector('svg').ariaLabel])"
+    )
+    for caption, legend, spoken in figures:
+        assert re.search(r"\d", legend), caption
+        assert "(" in legend, caption
+        assert spoken.startswith(caption.partition(",")[0].split(" Switch")[0].strip()[:20]), (caption, spoken)
+    timed = [legend for _, legend, _ in figures if re.search(r"highest .* at \d\d:\d\d", legend)]
+    assert len(timed) > len(figures) / 2
