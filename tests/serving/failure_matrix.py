@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import statistics
 import sys
 import time
@@ -174,4 +175,5 @@ def renewed(page: str, text: str) -> str:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: its namespaces are removed
     sys.exit(main(sys.argv[1:]))

@@ -15,6 +15,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -152,4 +153,5 @@ def main(words: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: its namespaces are removed
     sys.exit(main(sys.argv[1:]))
