@@ -501,6 +501,8 @@ def test_no_rule_has_an_error_over_what_all_programs_write(
         assert "node_textfile_scrape_error 0" in text, "the collector rejects one of the files"
         return "".join(f"{line}\n" for line in text.splitlines() if re.match(r"sparkrack_|# TYPE sparkrack_", line))
 
+    for old in server.iterdir():  # of another test
+        old.unlink()
     for file in files:
         (server / file.name).write_text(file.read_text())
     of_a_node = shown()
