@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -121,9 +122,17 @@ def test_a_run_that_loses_the_lock_during_a_restart_does_not_wait_for_the_switch
 ) -> None:
     owner = make_owner(away=60)
 
+    def lost() -> str:
+        if REBOOT in owner.commands():
+            try:
+                socket.create_connection(("127.0.0.1", owner.emulator.plain_port)).close()
+            except OSError:
+                return "the lock is lost"
+        return ""
+
     @contextmanager
     def lock(*_: object, **__: object) -> Iterator[Callable[[], str]]:
-        yield lambda: "the lock is lost" if REBOOT in owner.commands() else ""
+        yield lost
 
     monkeypatch.setattr(switch_upgrade, "_lock", lock)
     code, text = owner.run("-y", "--timeout", "20")
