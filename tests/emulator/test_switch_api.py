@@ -173,3 +173,11 @@ def test_no_one_there(make_switch: MakeSwitch) -> None:
     switch.stop()
     with pytest.raises(SwitchError, match="refused"):
         open_session(switch)
+
+
+def test_a_session_is_shown_by_its_place_and_whether_it_is_open(crs812: Crs812Process) -> None:
+    session = open_session(crs812)
+    place = f"127.0.0.1:{crs812.tls_port}"
+    assert repr(session) == f"Session({place}, open)"
+    session.close()
+    assert repr(session) == f"Session({place}, closed)"

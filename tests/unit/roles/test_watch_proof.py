@@ -78,6 +78,26 @@ def test_a_program_that_listens_elsewhere(tmp_path: Path, old: str, new: str, sa
     assert said in found
 
 
+@pytest.mark.parametrize(
+    ("wanted", "read", "lines"),
+    [
+        ("24h", "1d", []),
+        ("90s", "1m30s", []),
+        ("1d2h3m4s", "93784s", []),
+        ("1h", "2h", ["x is 2h, wanted 1h"]),
+        ("spark1", "spark2", ["x is spark2, wanted spark1"]),
+        ("", "0s", ["x is 0s, wanted "]),
+        ("1h", None, ["x is not there, wanted 1h"]),
+        ({"a": ["5m", "1h"]}, {"a": ["300s", "2h"], "b": 1}, ["x.a.1 is 2h, wanted 1h"]),
+        (["1h"], ["1h", "2h"], ["x has another form"]),
+        (verify.HIDDEN, "any", []),
+        (verify.HIDDEN, None, ["x is not there, wanted <secret>"]),
+    ],
+)
+def test_what_a_program_has_read_differs_by_its_meaning(wanted: object, read: object, lines: list[str]) -> None:
+    assert list(verify.differences("x", wanted, read)) == lines
+
+
 def answers(root: Path, contents: dict[str, Any]) -> None:
     """What the programs of spark2 answer at a port and path: a text, or data; nothing answers at any other."""
     cases = ""
