@@ -261,6 +261,23 @@ def test_a_declared_certificate_that_has_expired_or_is_missing_is_refused(
     assert "door.pem cannot be read: No such file or directory; name a file" in alone.run("dry").log
 
 
+def test_a_declared_certificate_that_is_not_valid_yet_is_refused(
+    alone: ServingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_declared(tmp_path, alone)
+    declare(alone, served=False, certificate={"chain": "door.pem", "key": {"file": "door.key"}})
+    (first,) = x509.load_pem_x509_certificates((tmp_path / "door.pem").read_bytes())
+
+    class EarlierClock(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> EarlierClock:
+            return cls.fromtimestamp(first.not_valid_before_utc.timestamp() - 60, tz)
+
+    monkeypatch.setattr(door_certificate, "datetime", EarlierClock)
+    day = f"{first.not_valid_before_utc:%Y-%m-%d}"
+    assert f"door.pem is valid from {day} on; wait, or renew it" in alone.run("dry").log
+
+
 @pytest.mark.parametrize(
     ("key", "line"),
     [

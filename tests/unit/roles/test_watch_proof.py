@@ -14,7 +14,7 @@ from core.verify.reporter import CheckReporter
 from roles.watch import desired, node_metrics, notifications, rules, scrape, switch_reader, verify
 from roles.watch.options import WatchOptions
 from tests.unit.ops.shells import stand_in, write
-from tests.unit.roles.checked_node import Check, Machine, reported
+from tests.unit.roles.checked_node import Check, Machine, function_of, reported
 from tests.unit.roles.watch_tools import rack
 
 SOCKETS = """\
@@ -267,3 +267,12 @@ def test_the_timer_of_the_switches(tmp_path: Path) -> None:
 def test_a_timer_of_the_switches_that_does_not_run(tmp_path: Path, state: str, said: str) -> None:
     with pytest.raises(AssertionError, match=f"spark2: sparkrack-switch-reader.timer {said}"):
         timer_judged(tmp_path, state)
+
+
+def test_the_switches_that_are_read_are_those_with_a_reader() -> None:
+    server = rack("{server: spark2}").nodes["spark2"]
+    switches = function_of(verify.switches)
+    reader = ("    mtu: 9000\n    l2mtu", "    reader: {password: {env: READER}}\n    mtu: 9000\n    l2mtu")
+    assert switches(server, rack("{server: spark2}", reader)) == ("crs812",)
+    with pytest.raises(pytest.skip.Exception, match="no switch is read"):
+        switches(server, rack("{server: spark2}"))
