@@ -65,8 +65,14 @@ def test_what_a_login_shell_prints_before_a_command_is_not_its_output() -> None:
         client.connect("127.0.0.1", server.port, "ops", pkey=key, look_for_keys=False, allow_agent=False)
         transport = client.get_transport()
         assert transport
-        code, output = _execute(transport, "echo one; echo two >&2; exit 3", None, False, None)
+        code, output = _execute(
+            transport, "echo one; printf two; echo three >&2; printf four >&2; exit 3", None, False, None
+        )
     finally:
         client.close()
         server.close()
-    assert (code, output.stdout_lines, output.stderr_lines) == (3, ["one"], ["greeting", "two"])
+    assert (code, output.stdout_lines, output.stderr_lines) == (
+        3,
+        ["one", "two"],
+        ["greeting", "three", "four"],
+    )
