@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from switch.bootstrap.menus import OWNER_POLICY
 from tests.emulator.bootstrap_runs import HERE, NO_PIN, MakeBox, Workdir, admin
 
@@ -45,6 +47,16 @@ def test_the_certificate_is_for_servers_and_lasts(box: Workdir) -> None:
     assert {name: row[name] for name in wanted} == wanted
     assert row["key-usage"] == "digital-signature,key-encipherment,tls-server"
     assert row["subject-alt-name"] == f"IP:{HERE}"
+
+
+@pytest.mark.parametrize(("identity", "common_name"), [("identity: spine ", "spine"), ("", "crs812")])
+def test_the_certificate_has_the_identity_or_the_name_of_the_switch(
+    make_box: MakeBox, identity: str, common_name: str
+) -> None:
+    box = make_box(edits=(("identity: crs812 ", identity),))
+    box.run()
+    (row,) = box.table("/certificate")
+    assert row["common-name"] == common_name
 
 
 def test_dry_tells_and_writes_nothing(box: Workdir) -> None:

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+import routeros_api
 from pydantic import SecretStr
 
 import core.routeros.api
@@ -173,3 +174,31 @@ def test_no_one_there(make_switch: MakeSwitch) -> None:
     switch.stop()
     with pytest.raises(SwitchError, match="refused"):
         open_session(switch)
+
+
+def test_a_session_is_shown_by_its_place_and_whether_it_is_open(crs812: Crs812Process) -> None:
+    session = open_session(crs812)
+    place = f"127.0.0.1:{crs812.tls_port}"
+    assert repr(session) == f"Session({place}, open)"
+    session.close()
+    assert repr(session) == f"Session({place}, closed)"
+
+
+def test_an_interrupt_during_the_login_is_passed_on_and_leaves_no_connection(
+    crs812: Crs812Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: routeros_api.RouterOsApiPool) -> None:
+        raise KeyboardInterrupt
+
+    closed: list[ApiSession] = []
+    close = ApiSession.close
+
+    def noted(session: ApiSession) -> None:
+        closed.append(session)
+        close(session)
+
+    monkeypatch.setattr(routeros_api.RouterOsApiPool, "get_api", interrupted)
+    monkeypatch.setattr(ApiSession, "close", noted)
+    with pytest.raises(KeyboardInterrupt):
+        open_session(crs812)
+    assert [session.closed for session in closed] == [True]

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import pytest
 
+from sparkrack.cli import switch_upgrade
 from tests.emulator.test_secrets import Watch
 from tests.emulator.upgrade_runs import TARGET, MakePackageOwner, PackageOwner
 
@@ -110,6 +115,29 @@ def test_a_switch_that_does_not_come_back(make_owner: MakePackageOwner) -> None:
     assert "an earlier upgrade was not finished; the switch may still restart" in again[1]
     assert "nothing answers at 127.0.0.1" in again[1]
     assert "the switch does not answer 1 s after its restart; look at its console, and run again" in text
+
+
+def test_a_run_that_loses_the_lock_during_a_restart_does_not_wait_for_the_switch(
+    make_owner: MakePackageOwner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = make_owner(away=60)
+
+    def lost() -> str:
+        if REBOOT in owner.commands():
+            try:
+                socket.create_connection(("127.0.0.1", owner.emulator.plain_port)).close()
+            except OSError:
+                return "the lock is lost"
+        return ""
+
+    @contextmanager
+    def lock(*_: object, **__: object) -> Iterator[Callable[[], str]]:
+        yield lost
+
+    monkeypatch.setattr(switch_upgrade, "_lock", lock)
+    code, text = owner.run("-y", "--timeout", "20")
+    assert code == 1
+    assert "crs812: the lock is lost; nothing more is sent" in text
 
 
 def test_no_password_in_the_process_list(owner: PackageOwner) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from sparkrack.autopsy.evidence import Evidence, LegNow
+from sparkrack.autopsy.report import timeline
 from sparkrack.autopsy.verdict import Cause, judge, remarks
 from tests.unit.autopsy.ends import (
     COLD,
@@ -438,3 +439,9 @@ def test_f_a_clock_that_stays_low_under_load() -> None:
 
 def test_a_margin_that_was_used_up() -> None:
     assert "within -7 °C of its limit" in remarks(dead(samples=samples(margin=-7.0)))[0]
+
+
+def test_of_the_samples_one_in_ten_seconds_and_the_last_are_in_the_timeline() -> None:
+    shown = [entry for entry in timeline(dead(samples=samples(seconds=25))) if entry.source == "samples"]
+    assert [entry.at.timestamp() - END for entry in shown] == [-25, -15, -5, 0]
+    assert [entry.text.startswith("last sample: ") for entry in shown] == [False, False, False, True]

@@ -20,9 +20,11 @@ from click.testing import CliRunner, Result
 from core.model import Rack
 from core.verify.outcomes import Outcome
 from sparkrack.cli.main import sparkrack
+from sparkrack.cli.verify import CHECKED_ROLES, files
 from sparkrack.topology import collect
 from sparkrack.topology.observed import Observations
 from sparkrack.topology.render_svg import DrawingError
+from tests.generated import REPOSITORY
 from tests.unit.cli.runs import Ended, command
 from tests.unit.model.racks import DIRECT, SWITCH, changed
 from tests.unit.topology.answers import Answers, Change, answers
@@ -365,3 +367,11 @@ def test_links_that_are_not_compared_have_a_reason(monkeypatch: pytest.MonkeyPat
     assert f"Not compared with the actual links: {why}." in links_of(html)
     run(monkeypatch, tmp_path, fine(), "--html", str(html), "--only", "memory")
     assert "Not compared with the actual links: this run checked neither the fabric nor the switch." in links_of(html)
+
+
+def test_each_role_is_checked_by_the_file_of_its_own_package() -> None:
+    found = {key: files((key,)) for key in CHECKED_ROLES}
+    assert found["memory"] == [REPOSITORY / "roles/memory/verify.py"]
+    assert [path for paths in found.values() for path in paths] == files()
+    assert len(set(files())) == len(CHECKED_ROLES)
+    assert all(path.is_file() for path in files())

@@ -99,6 +99,13 @@ def test_docker_is_as_it_is_and_defaults_are_marked(found: World) -> None:
     assert sheet.notes["docker", "memory"] == "the default: the nodes have none"
 
 
+def test_an_empty_answer_about_the_ceiling_of_containers_is_not_taken_for_none(found: World) -> None:
+    found.say("spark1", "docker.memory", "\n")
+    found.say("spark2", "docker.memory", str(90 << 30))
+    assert found.adopted().options(DockerOptions).memory == "90G"
+    assert "nodes.spark1: docker.memory: unknown: is empty" in told(found)
+
+
 def test_an_unknown_option_of_docker_is_not_taken_for_off(found: World) -> None:
     found.say("spark1", "docker.live_restore", code=2)
     found.say("spark2", "docker.live_restore", '"live-restore": true')

@@ -115,6 +115,14 @@ def test_file_is_named_as_the_caller_named_it(monkeypatch: pytest.MonkeyPatch) -
         assert caught.value.faults[0].line == 14
 
 
+def test_a_file_of_the_largest_size_is_read(tmp_path: Path) -> None:
+    text = (VALID / "direct.yaml").read_text()
+    file = tmp_path / "rack.yaml"
+    file.write_text(f"{text}#{'x' * (1024 * 1024 - len(text.encode()) - 1)}")
+    assert file.stat().st_size == 1024 * 1024
+    assert load(file).nodes.keys() == load(VALID / "direct.yaml").nodes.keys()
+
+
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     where = "; write one with `sparkrack init`, or name another with RACK=path"
     to_a_file = "; write the rack to a file and name that"

@@ -97,6 +97,14 @@ def test_a_path_that_is_accepted(called: str) -> None:
     assert model_lock.path_fault(called) is None
 
 
+def test_a_path_has_at_most_1024_bytes_and_each_part_200() -> None:
+    longest = "/".join(["x" * 200] * 5 + ["y" * 19])
+    assert len(longest) == 1024
+    assert model_lock.path_fault(longest) is None
+    assert model_lock.path_fault(f"{longest}y") == "is too long"
+    assert model_lock.path_fault(f"{'ü' * 100}y") == "is too long"
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [

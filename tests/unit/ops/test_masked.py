@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from core.ops.announce import masked
+from core.ops.announce import file_diff, masked
+from core.util.event import Action
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,19 @@ from core.ops.announce import masked
 )
 def test_a_line(line: str, shown: str) -> None:
     assert masked(line) == shown
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "action", "lines"),
+    [
+        (b"a\nb\nc\n", b"a\nx\nc\n", Action.MODIFY, ("@@ -2 +2 @@", "-b", "+x")),
+        (None, b"psk = secret\n", Action.CREATE, ("@@ -0,0 +1 @@", "+psk = ***")),
+        (b"psk = secret\nb\n", None, Action.REMOVE, ("@@ -1,2 +0,0 @@", "-psk = ***", "-b")),
+        (b"a\xff\n", b"a\n", Action.MODIFY, ("@@ -1 +1 @@", "-a\\xff", "+a")),
+    ],
+)
+def test_only_the_lines_that_change_are_shown(
+    before: bytes | None, after: bytes | None, action: Action, lines: tuple[str, ...]
+) -> None:
+    event = file_diff("/etc/x", before, after)
+    assert (event.path, event.action, event.diff) == ("/etc/x", action, lines)

@@ -125,3 +125,39 @@ def test_taking_back_that_fails_is_reported(node: Path) -> None:
     folder.mkdir()
     (folder / "wire.revert").write_text("exit 4\n")
     assert not TRIAL.revert_now(Answering(node))  # type: ignore[arg-type]
+
+
+class LoggingHost(Answering):
+    """A host that keeps what it logs. `lost`: the connection to it is."""
+
+    def __init__(self, node: Path, *, lost: bool = False) -> None:
+        super().__init__(node)
+        self.lost = lost
+        self.said: list[str] = []
+
+    def run_shell_command(self, command: StringCommand, **arguments: object) -> tuple[bool, None]:
+        if self.lost:
+            raise EOFError
+        return super().run_shell_command(command, **arguments)
+
+    def log(self, text: str, **_: object) -> None:
+        self.said.append(text)
+
+    log_styled = log
+
+
+@pytest.mark.parametrize(
+    ("broken", "lost", "said"),
+    [
+        (False, False, "the old network is back"),
+        (True, False, "the old network could not be brought back from here; the node does it itself within 7 s"),
+        (False, True, "the old network could not be brought back from here; the node does it itself within 7 s"),
+    ],
+)
+def test_whether_a_change_was_taken_back_is_in_the_log(node: Path, broken: bool, lost: bool, said: str) -> None:
+    run(TRIAL.arm(), node)
+    script = node / "run/sparkrack/wire.revert"
+    script.write_text("exit 1\n" if broken else rooted(script.read_text(), node))
+    host = LoggingHost(node, lost=lost)
+    TRIAL.take_back(host, "the old network")  # type: ignore[arg-type]
+    assert host.said == [said]

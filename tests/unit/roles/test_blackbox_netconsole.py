@@ -253,6 +253,17 @@ def test_an_address_that_the_node_does_not_have_is_one_line(tmp_path: Path) -> N
     assert (done.returncode, done.stderr) == (1, "192.0.2.1:6666: Cannot assign requested address\n")
 
 
+def test_a_file_that_cannot_be_written_ends_the_receiver_with_its_name(tmp_path: Path) -> None:
+    (tmp_path / "received").mkdir()
+    (tmp_path / "received/spark1.log").symlink_to("/dev/full")
+    with ExitStack() as stack:
+        receiver = Receiver(tmp_path, stack)
+        receiver.send(b"4,1,1,-;lost\n")
+        assert receiver.process.wait(LIMIT) == 1
+    file = receiver.folder / "spark1.log"
+    assert f"{file}: [Errno 28] No space left on device" in (tmp_path / "log").read_text()
+
+
 def test_a_file_that_is_full_is_kept_once(tmp_path: Path) -> None:
     with ExitStack() as stack:
         receiver = Receiver(tmp_path, stack)

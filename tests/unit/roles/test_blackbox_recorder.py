@@ -617,6 +617,8 @@ def test_halves_are_those_of_a_gb10() -> None:
         (["record"], "--ring"),
         (["record", "--ring", "x", "--rate", "5"], "5 is no number from 1 to 4"),
         (["record", "--ring", "x", "--keep", "3601"], "3601 is no number from 10 to 3600"),
+        (["record", "--ring", "x", "--clock-cap", "10000"], "10000 is no number from 300 to 9999"),
+        (["record", "--ring", "x", "--clock-cap", "299"], "299 is no number from 300 to 9999"),
         (["record", "--ring", "x", "--send", "spark2"], "spark2 is no NAME=ADDRESS"),
         (["record", "--ring", "x", "--send", "spark2=10.0.0.1"], "10.0.0.1 is no ADDRESS:PORT"),
         (["receive", "--folder", "x", "--listen", "y:z", "--peer", "a=1"], "y:z is no ADDRESS:PORT"),

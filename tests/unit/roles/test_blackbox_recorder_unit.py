@@ -159,6 +159,17 @@ def test_who_receives() -> None:
     assert receivers.server(capped).name == "spark1"
 
 
+def test_the_samples_of_each_node_go_to_its_receiver() -> None:
+    found = rack("recorder: {}, remote: plain", RING)
+    for node in found.nodes.values():
+        receiver = receivers.receiver(found, node)
+        assert receiver
+        stream = recorder.SampleStream("plain", receivers.address(receiver), receiver.name)
+        assert recorder.sample_stream(found, node) == stream
+        units = {file.path: file.content.decode() for file in recorder.files(found, node)}
+        assert f" --send {receiver.name}={receivers.address(receiver)}:6667" in units[recorder.UNITS[recorder.NAME]]
+
+
 def test_the_units_of_a_stream() -> None:
     found = rack()
     one, other = found.nodes.values()

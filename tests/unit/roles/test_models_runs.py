@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -16,7 +17,7 @@ from core.model import model_lock
 from core.probes import protocol
 from tests.unit.model.racks import SUBNETS, node, switch
 from tests.unit.roles.models_hub import COMMIT, NAME, LoopbackHub, model, serving, sha256
-from tests.unit.roles.models_nodes import ModelWorld
+from tests.unit.roles.models_nodes import ModelNode, ModelWorld
 
 FILES = model(3, 60_000)
 BIG = "model-00002-of-00003.safetensors"
@@ -346,6 +347,25 @@ def test_a_folder_with_a_name_that_is_not_accepted(world: ModelWorld, folder: Pa
     ended = world.run(only=("n0",))
     assert ended.failed == ["n0"]
     assert "has a backslash or a character that does not print" in ended.log
+    assert world.uploads == []
+
+
+def test_a_node_that_asks_for_a_file_which_is_not_of_the_model_gets_none(
+    world: ModelWorld, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder.parent / "secret").write_text("of the operator")
+    world.write(rack(models=local(folder)))
+    shell = ModelNode.shell
+
+    def asking_for_another(node: ModelNode, text: str, stdin: str = "") -> subprocess.CompletedProcess[bytes]:
+        done = shell(node, text, stdin)
+        done.stdout = re.sub(rb"(sparkrack: lacks .*) \S+", rb"\1 ../secret", done.stdout, count=1)
+        return done
+
+    monkeypatch.setattr(ModelNode, "shell", asking_for_another)
+    ended = world.run(only=("n0",))
+    assert ended.failed == ["n0"]
+    assert "the node asks for '../secret', which is no file of the model" in ended.log
     assert world.uploads == []
 
 

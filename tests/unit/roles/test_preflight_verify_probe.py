@@ -103,6 +103,13 @@ def healthy(tmp_path_factory: pytest.TempPathFactory) -> str:
     return reported(tmp_path_factory.mktemp("node"))
 
 
+def test_a_rack_without_a_floor_for_the_bios_skips_the_check_and_says_so(healthy: str) -> None:
+    own = verify_probe.read_facts(healthy, NOW, NOW + 1)
+    rack = loaded(changed(SWITCH, ("rack: two", 'rack: two\npreflight: {bios: {lenovo: "5.36"}}')))
+    with pytest.raises(pytest.skip.Exception, match=r"rack\.yaml has no floor for every vendor's BIOS"):
+        verify.test_bios(ONE, own, rack)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "line"),
     [

@@ -68,6 +68,19 @@ def pem(node: ServingNode) -> x509.Certificate:
     return x509.load_pem_x509_certificate(place(node, door.CERTIFICATE).read_bytes())
 
 
+@pytest.mark.parametrize(("key", "sent_on"), [({"key": {"env": "UNIT_KEY"}}, "$door_key_one"), ({}, '""')])
+def test_the_key_of_a_client_is_replaced_by_that_of_the_unit_or_by_none(
+    world: ServingWorld, key: dict[str, Any], sent_on: str
+) -> None:
+    units = {"one": unit(api={"port": 8000, "listen": "management", **key})}
+    world.write(units, serving={"units": units, "door": {"node": "n1", "keys": {"alice": {"env": "ALICE"}}}})
+    serving = world.rack.serving
+    assert serving
+    assert serving.door
+    files = {file.path: file.content.decode() for file in door.files(world.rack, serving.door)}
+    assert f"proxy_set_header Authorization {sent_on};" in files[door.CONFIGURATION]
+
+
 def test_the_first_run_installs_the_door_on_its_node(world: ServingWorld) -> None:
     plan = world.run("dry").log
     for line in ("install nginx", f"write {door.CONFIGURATION}", f"write {door.KEYS}", f"start {SERVICE}"):
@@ -259,6 +272,23 @@ def test_a_declared_certificate_that_has_expired_or_is_missing_is_refused(
     assert "door.pem has expired on" in alone.run("dry").log
     (tmp_path / "door.pem").unlink()
     assert "door.pem cannot be read: No such file or directory; name a file" in alone.run("dry").log
+
+
+def test_a_declared_certificate_that_is_not_valid_yet_is_refused(
+    alone: ServingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_declared(tmp_path, alone)
+    declare(alone, served=False, certificate={"chain": "door.pem", "key": {"file": "door.key"}})
+    (first,) = x509.load_pem_x509_certificates((tmp_path / "door.pem").read_bytes())
+
+    class EarlierClock(datetime.datetime):
+        @classmethod
+        def now(cls, tz: datetime.tzinfo | None = None) -> EarlierClock:
+            return cls.fromtimestamp(first.not_valid_before_utc.timestamp() - 60, tz)
+
+    monkeypatch.setattr(door_certificate, "datetime", EarlierClock)
+    day = f"{first.not_valid_before_utc:%Y-%m-%d}"
+    assert f"door.pem is valid from {day} on; wait, or renew it" in alone.run("dry").log
 
 
 @pytest.mark.parametrize(

@@ -263,6 +263,14 @@ def test_another_answer(world: ServingWorld, engine: type[Api]) -> None:
     assert failures(world) == [fault, fault]
 
 
+def test_a_program_that_is_missing_on_the_head_is_the_reason_of_each_check_that_asks_the_unit(
+    world: ServingWorld,
+) -> None:
+    (world.nodes["n0"].root / PROGRAMS / "serve_answers.py").unlink()
+    fault = "n0: unit one: ModuleNotFoundError: No module named 'serve_answers'"
+    assert failures(world) == [f"n0: /{PROGRAMS}/serve_answers.py is missing", fault, fault]
+
+
 def test_garbage_in_chat(world: ServingWorld, engine: type[Api]) -> None:
     engine.said = "lockhandlehandlehandlehandle"
     assert failures(world)[0].startswith("n0: unit one: the chat completion is 'lockhandle")

@@ -14,7 +14,7 @@ from core.verify.reporter import CheckReporter
 from roles.watch import desired, node_metrics, notifications, rules, scrape, switch_reader, verify
 from roles.watch.options import WatchOptions
 from tests.unit.ops.shells import stand_in, write
-from tests.unit.roles.checked_node import Check, Machine, reported
+from tests.unit.roles.checked_node import Check, Machine, function_of, reported
 from tests.unit.roles.watch_tools import rack
 
 SOCKETS = """\
@@ -76,6 +76,26 @@ def test_a_program_that_listens_elsewhere(tmp_path: Path, old: str, new: str, sa
         tmp_path, verify.test_they_listen_where_they_are_to_and_nowhere_else, "spark2", SOCKETS.replace(old, new)
     )
     assert said in found
+
+
+@pytest.mark.parametrize(
+    ("wanted", "read", "lines"),
+    [
+        ("24h", "1d", []),
+        ("90s", "1m30s", []),
+        ("1d2h3m4s", "93784s", []),
+        ("1h", "2h", ["x is 2h, wanted 1h"]),
+        ("spark1", "spark2", ["x is spark2, wanted spark1"]),
+        ("", "0s", ["x is 0s, wanted "]),
+        ("1h", None, ["x is not there, wanted 1h"]),
+        ({"a": ["5m", "1h"]}, {"a": ["300s", "2h"], "b": 1}, ["x.a.1 is 2h, wanted 1h"]),
+        (["1h"], ["1h", "2h"], ["x has another form"]),
+        (verify.HIDDEN, "any", []),
+        (verify.HIDDEN, None, ["x is not there, wanted <secret>"]),
+    ],
+)
+def test_what_a_program_has_read_differs_by_its_meaning(wanted: object, read: object, lines: list[str]) -> None:
+    assert list(verify.differences("x", wanted, read)) == lines
 
 
 def answers(root: Path, contents: dict[str, Any]) -> None:
@@ -271,3 +291,12 @@ def test_the_timer_of_the_switches(tmp_path: Path) -> None:
 def test_a_timer_of_the_switches_that_does_not_run(tmp_path: Path, state: str, said: str) -> None:
     with pytest.raises(AssertionError, match=f"spark2: sparkrack-switch-reader.timer {said}"):
         timer_judged(tmp_path, state)
+
+
+def test_the_switches_that_are_read_are_those_with_a_reader() -> None:
+    server = rack("{server: spark2}").nodes["spark2"]
+    switches = function_of(verify.switches)
+    reader = ("    mtu: 9000\n    l2mtu", "    reader: {password: {env: READER}}\n    mtu: 9000\n    l2mtu")
+    assert switches(server, rack("{server: spark2}", reader)) == ("crs812",)
+    with pytest.raises(pytest.skip.Exception, match="no switch is read"):
+        switches(server, rack("{server: spark2}"))

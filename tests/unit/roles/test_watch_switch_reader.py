@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -21,6 +24,7 @@ from roles.watch.switch_reader_apply import SwitchReaderFacts
 from tests.unit.roles.test_watch_server import NO_METRICS, RUNNING, answer, texts
 from tests.unit.roles.watch_tools import rack, written
 
+PROGRAM = Path(__file__).parents[3] / "roles/watch/files/switch_reader.py"
 READER = ("    mtu: 9000\n    l2mtu", "    reader: {password: {env: READER}}\n    mtu: 9000\n    l2mtu")
 SECRET = "s3cret-0f-the-reader"
 VALUES = {SecretRef(env="READER"): SECRET}
@@ -228,3 +232,27 @@ def test_the_unit_is_what_systemd_takes(tmp_path: Path) -> None:
     verify = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(tmp_path / switch_reader.TIMER)]
     done = subprocess.run(verify, capture_output=True, text=True, timeout=60)
     assert not [line for line in done.stderr.splitlines() if "sparkrack-switch-reader" in line], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("link", "wanted"),
+    [
+        (
+            {"status": "link-ok", "rate": "100Gbps", "fec": "fec91"},
+            ["up 1.0", "bits_per_second 100000000000.0", "fec 1.0"],
+        ),
+        ({"status": "link-ok", "rate": "10Gbps"}, ["up 1.0", "bits_per_second 10000000000.0"]),
+        ({"status": "link-ok", "fec": "off"}, ["up 1.0", "fec 1.0"]),
+        ({"status": "no-link", "rate": "100Gbps", "fec": "fec91"}, ["up 0.0"]),
+        ({"status": "unknown", "rate": "100Gbps", "fec": "fec91"}, []),
+    ],
+)
+def test_rate_and_fec_are_those_of_a_link_that_is_up(link: dict[str, str], wanted: list[str]) -> None:
+    names: dict[str, Any] = {"__name__": "switch_reader"}
+    exec(compile(PROGRAM.read_text(), str(PROGRAM), "exec"), names)  # noqa: S102
+    port = {".id": "*1", "default-name": "qsfp56-dd-1-1", "name": "to-spark1"}
+    connection = SimpleNamespace(get=lambda *_: [port], monitor=lambda *_: [{"name": "to-spark1", **link}])
+    metrics = names["Metrics"]()
+    names["_ports"](metrics, {"name": "crs812", "legs": {"qsfp56-dd-1-1": "spark1/1"}}, connection)
+    found = re.findall(r"^sparkrack_switch_leg_(up|bits_per_second|fec)\{.*\} (\S+)$", metrics.text(), re.MULTILINE)
+    assert [" ".join(one) for one in found] == wanted

@@ -37,6 +37,13 @@ def shown(name: str, value: str, path: str = "/x", **more: str) -> str:
         ("tagged", "ether1,qsfp56-dd-1-3,sfp56-8,bridge"),
         ("discover-interface-list", "!dynamic"),
         ("pfc", "pfc-tc3"),
+        ("user", "admin"),
+        ("group", "sparkrack-reader"),
+        ("skin", "default"),
+        ("trap-community", "public"),
+        ("action", "memory"),
+        ("certificate", "none"),
+        ("vrf", "main"),
         ("igmp-snooping", "false"),
     ],
 )

@@ -161,6 +161,16 @@ def test_what_has_no_value_to_go_back_to_is_reported(rack: MakeRack) -> None:
     assert f"not put back: dscp of {PROFILE.path} mine, which had no value" in told(rack, now, kept)
 
 
+def test_a_number_that_is_printed_empty_counts_as_not_printed(rack: MakeRack) -> None:
+    now, kept = set_up(), set_up()
+    row(now, "qsfp56-dd-1-1")["l2mtu"] = "9000"
+    row(kept, "qsfp56-dd-1-1")["l2mtu"] = ""
+    missing = set_up()
+    del row(missing, "qsfp56-dd-1-1")["l2mtu"]
+    assert planned(rack, now, kept) == planned(rack, now, missing)
+    assert told(rack, now, kept) == told(rack, now, missing)
+
+
 def test_links_are_waited_for_where_the_backup_has_them(rack: MakeRack) -> None:
     now = factory()
     row(now, "qsfp56-dd-1-1").update({"auto-negotiation": "false", "speed": "50G-baseCR"})

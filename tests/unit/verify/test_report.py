@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from core.verify.outcomes import Outcome
 from core.verify.report import Report, report
+from core.verify.report_text import render_report
 from tests.unit.verify import reports
 from tests.unit.verify.reports import ALL, NODES, ORIGIN, RACK, failed, fine, passed, skipped, told
 
@@ -48,6 +51,17 @@ def test_the_same_words_are_reported_once() -> None:
     (failure,) = found.failures
     assert (failure.host, failure.role, failure.reason, failure.unknown) == ("spark2", "docker", reports.DEAD, True)
     assert failure.checks == ("test_a[spark2]", "test_b[spark2]", "test_c[spark2]")
+
+
+def test_what_failed_and_what_is_unknown_are_called_so_in_words() -> None:
+    paper = StringIO()
+    console = Console(file=paper, width=200, highlight=False)
+    render_report(told([GOOD, BAD, DARK, OUT]), console, quiet=True)
+    assert paper.getvalue().splitlines() == [
+        "failed memory: swap is on",
+        f"unknown memory: {reports.DEAD}",
+        "1 passed, 1 failed, 1 unknown",
+    ]
 
 
 def test_other_words_parts_and_kinds_stay_apart() -> None:
