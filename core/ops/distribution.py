@@ -140,17 +140,14 @@ def forecast_chain(roads: Routes, sources: Collection[str], lacking: Collection[
     plan: dict[str, Route | Pull] = {}
     receivers = dict.fromkeys(sources, 0)
     left = sorted(lacking, key=roads.rank.__getitem__)
-    pulling: str | None = None
     while left:
         for node in left:
-            move = choose(roads, node, receivers, left, pulling, ())
+            move = choose(roads, node, receivers, left, None, ())  # after the first pull there is a source
             if isinstance(move, Wait):
                 continue
             plan[node] = move
             receivers[node] = 0
             if isinstance(move, Route):
                 receivers[move.source] += 1
-            else:
-                pulling = node
         left = [node for node in left if node not in plan]
     return plan

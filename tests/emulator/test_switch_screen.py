@@ -170,7 +170,8 @@ def test_a_switch_that_is_not_to_be_read_is_not_unknown(screen: Screen) -> None:
 def test_the_page_has_the_switch(screen: Screen) -> None:
     file = screen.watched.folder / "page.html"
     looked(screen.server, screen.watched.folder, "--html", str(file))
-    assert "<td>crs812</td><td>52</td><td>4/4</td>" in file.read_text()
+    hottest, fans = "<li><span>hottest, °C</span> 52</li>", "<li><span>fans turning/all</span> 4/4</li>"
+    assert f'<h2>crs812: answers</h2>\n<ul class="facts">{hottest}{fans}' in file.read_text()
     assert "<li>crs812: legs with a link: 2 at 100G with FEC fec91</li>" in file.read_text()
 
 

@@ -13,7 +13,7 @@ import pytest
 from core.ssh.root_shell import RootShell
 from sparkrack.engine import ssh_locking as module
 from sparkrack.engine.ssh_locking import lock_if_reachable
-from tests.unit.cli.test_unlock import Head, send
+from tests.unit.cli.test_unlock import Head, hangup_by_default, send
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -47,12 +47,13 @@ def interrupt() -> None:
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_ends_it_as_ctrl_c_does(head: Head, number: int) -> None:
-    before = [signal.getsignal(one) for one in SIGNALS]
-    with pytest.raises(KeyboardInterrupt), head.held():  # noqa: PT012 - where it ends
-        send(number)
-        pytest.fail("it goes on")
-    assert not head.lock.exists()
-    assert [signal.getsignal(one) for one in SIGNALS] == before
+    with hangup_by_default():
+        before = [signal.getsignal(one) for one in SIGNALS]
+        with pytest.raises(KeyboardInterrupt), head.held():  # noqa: PT012 - where it ends
+            send(number)
+            pytest.fail("it goes on")
+        assert not head.lock.exists()
+        assert [signal.getsignal(one) for one in SIGNALS] == before
 
 
 def test_one_that_is_ignored_stays_so(head: Head) -> None:

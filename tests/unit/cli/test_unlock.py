@@ -39,6 +39,16 @@ def send(number: int) -> None:
     signal.raise_signal(number)  # to this thread: another one may take one for the process after its handler is gone
 
 
+@contextmanager
+def hangup_by_default() -> Iterator[None]:
+    """SIGHUP as in a terminal, also where the tests were started with nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 class Head:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder

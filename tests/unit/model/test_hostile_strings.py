@@ -63,6 +63,7 @@ WORDS = (
     "key.command.*",
     "keys.*.command.*",
     "webhook.command.*",
+    "heartbeat.command.*",
 )
 """A program of the operator and its words, run without a shell: whatever he wants it to be."""
 DERIVED = {

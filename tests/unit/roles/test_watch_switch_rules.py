@@ -113,6 +113,9 @@ FAILURES = (
         "SwitchDrops", {DROPS: growing(600)}, PLACE, "leg crs812/qsfp56-dd-1-1 to spark1/1 drops 10 frames a second"
     ),
     SwitchFailure(
+        "SwitchDrops", {DROPS: growing(40)}, PLACE, "leg crs812/qsfp56-dd-1-1 to spark1/1 drops 0.667 frames a second"
+    ),
+    SwitchFailure(
         "SwitchErrors", {FEC: growing(60)}, PLACE, "leg crs812/qsfp56-dd-1-1 to spark1/1 has 1 errors a second"
     ),
     SwitchFailure(

@@ -19,7 +19,7 @@ from sparkrack.engine.ssh_locking import RackLock
 from switch.bootstrap.first_contact import ServiceOffer
 from switch.bootstrap.runner import SwitchBootstrap
 from tests.generated import REPOSITORY
-from tests.unit.cli.test_unlock import OTHER, Head, eventually
+from tests.unit.cli.test_unlock import OTHER, Head, eventually, hangup_by_default
 from tests.unit.switch.lock_trouble import Trouble
 
 
@@ -97,7 +97,8 @@ def test_the_lock_of_the_rack(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     case, workdir = CASES[name], Workdir(tmp_path, monkeypatch)
     case.before(workdir)
     workdir.during = lambda: case.during(workdir)
-    done = workdir.bootstrap(*case.words)
+    with hangup_by_default():
+        done = workdir.bootstrap(*case.words)
     assert done.exit_code == case.code, done.output
     assert case.reported in done.output
     assert isinstance(done.exception, SystemExit | None), done.exception

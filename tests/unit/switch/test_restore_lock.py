@@ -21,7 +21,7 @@ from sparkrack.cli.main import sparkrack
 from sparkrack.engine.ssh_locking import RackLock
 from switch import backup
 from tests.generated import REPOSITORY
-from tests.unit.cli.test_unlock import OTHER, Head, eventually, send
+from tests.unit.cli.test_unlock import OTHER, Head, eventually, hangup_by_default, send
 from tests.unit.model.racks import SWITCH, changed
 from tests.unit.switch.in_memory_switch import Device
 from tests.unit.switch.lock_trouble import Trouble
@@ -155,7 +155,8 @@ def test_the_lock_of_the_rack(name: str, workdir: Workdir) -> None:
     case = CASES[name]
     case.before(workdir)
     workdir.during = lambda: case.during(workdir)
-    done = workdir.restore(*case.words)
+    with hangup_by_default():
+        done = workdir.restore(*case.words)
     assert (done.exit_code, workdir.restored) == (case.code, case.restored), done.output
     assert case.reported in done.output
     # What is ended by a person leaves its dead man, which finds nothing to undo, and the next run disarms.
