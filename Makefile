@@ -39,7 +39,7 @@ unit: setup ## The part of `make test` that needs no virtual rack
 	@$(BIN)/pytest -m 'not lab' $(WORKERS)
 
 engines: setup ## All comparisons of the table of engine options with the parsers of real releases
-	@$(BIN)/pytest -m 'soak or not soak' tests/unit/engines/test_real_parsers.py
+	@$(BIN)/pytest -m 'soak or not soak' tests/unit/serving/engines/test_real_parsers.py
 
 # pytest compiles what it collects, and keeps that. In a new clone each worker would do so at once; mypy leaves a core free.
 compiled: setup

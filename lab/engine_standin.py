@@ -134,7 +134,7 @@ def unknown_options(engine: str, words: list[str]) -> list[str]:
     if known["engine"] != engine:
         return [f"the image has {known['engine']}, not {engine}"]
     sys.path.insert(0, str(RELEASE))
-    from core.engines.command_line import judge
+    from serving.engines.command_line import judge
 
     return [problem.message for problem in judge(known["engine"], known["version"], words).problems]
 

@@ -41,11 +41,10 @@ ENGINE_FILES = {
         for path in (
             "lab/__init__.py",
             "lab/rdma_standin.py",
-            "core/__init__.py",
-            "core/engines/__init__.py",
-            "core/engines/command_line.py",
-            "core/engines/option_table.py",
-            "core/engines/options.json",
+            "serving/engines/__init__.py",
+            "serving/engines/command_line.py",
+            "serving/engines/option_table.py",
+            "serving/engines/options.json",
         )
     },
 }

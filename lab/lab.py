@@ -27,6 +27,7 @@ from lab.node_login import Logins
 from lab.paths import LabPaths, cache, caller, make_for_caller, runner
 from lab.snapshots import LabSnapshot
 from lab.switch import VirtualSwitch
+from serving.options import served_units
 
 BOOT_SECONDS = 600
 """Eight nodes on two busy cores took 175 s."""
@@ -273,7 +274,7 @@ class Lab:
         rack = load(self.paths.rack)
         if not rack.images:
             return
-        serving = rack.serving.units.values() if rack.serving else ()
+        serving = served_units(rack).values()
         engines = [word for unit in serving for word in ("--engine", unit.image, unit.kind, unit.version)]
         command = [sys.executable, "-m", "lab.images", *engines, self.layout.registry, str(base.busybox)]
         command += [str(base.python), *rack.images]

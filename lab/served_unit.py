@@ -17,8 +17,9 @@ from pathlib import Path
 import requests
 
 from core.model import load
-from core.model.serving_launch import api_address
 from lab.paths import LabPaths
+from serving.launch import api_address
+from serving.options import served_units
 
 UNIT, IMAGE, ENGINE, VERSION = "toy", "vllm/vllm-openai:v0.19.1", "vllm", "0.19.1"
 ANSWER_SECONDS = 60
@@ -84,8 +85,7 @@ def key_file(folder: Path) -> Path:
 def chat(rack_file: Path, question: str) -> str:
     """Return the answer of the unit to a message of a user. Raises requests.RequestException."""
     rack = load(rack_file)
-    assert rack.serving  # noqa: S101 - `declare` has written it
-    unit = rack.serving.units[UNIT]
+    unit = served_units(rack)[UNIT]
     answer = requests.post(
         f"http://{api_address(rack, unit)}:{unit.api.port}/v1/chat/completions",
         json={"model": unit.model, "messages": [{"role": "user", "content": question}], "max_tokens": 8},

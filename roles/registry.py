@@ -20,6 +20,6 @@ PACKAGES = (
     "roles.rdma",
     "roles.images",
     "roles.models",
-    "roles.serving",
+    "serving",
     "roles.watch",
 )

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make core/engines/options.json from the parsers of vLLM and SGLang, and judge a line with the real parser.
+"""Make serving/engines/options.json from the parsers of vLLM and SGLang, and judge a line with the real parser.
 
     .venv/bin/python scripts/engine_options.py fetch              fetch what the soak tests run (177 MB), beforehand
     .venv/bin/python scripts/engine_options.py compare ENGINE VERSION...    and record it where nothing differs
@@ -13,8 +13,8 @@ and refuses it unless its SHA-256 is the one in the table. Nothing of a release 
 packages of requirements-engines.lock and no others (see scripts/engine_parser.py). Both are kept in the cache of the
 lab (lab/paths.py), each in a folder that is named after the hash of what it was made from.
 
-What was compared is recorded in tests/unit/engines/compared.json: for each release a SHA-256 of its part of the table
-and of its archive. With it `make test` finds, without any release, that the table was edited since.
+What was compared is recorded in tests/unit/serving/engines/compared.json: for each release a SHA-256 of its part of
+the table and of its archive. With it `make test` finds, without any release, that the table was edited since.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY))
 
-from core.engines.option_table import TABLE, Engine, EngineOption, build, render_tables, table  # noqa: E402
 from lab.paths import cache, give_to_caller  # noqa: E402
+from serving.engines.option_table import TABLE, Engine, EngineOption, build, render_tables, table  # noqa: E402
 
 LOCK = REPOSITORY / "requirements-engines.lock"
 PARSER = REPOSITORY / "scripts/engine_parser.py"
-COMPARED = REPOSITORY / "tests/unit/engines/compared.json"
+COMPARED = REPOSITORY / "tests/unit/serving/engines/compared.json"
 TESTED: dict[Engine, tuple[str, ...]] = {
     "vllm": ("0.11.2", "0.19.1", "0.21.0", "0.33.0"),
     "sglang": ("0.5.12", "0.5.23"),

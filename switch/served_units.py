@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from core.model import running_units
 from core.model.errors import printable_line
 from core.routeros.change_plan import ChangePlan
 from core.routeros.diff import RowChange
 from core.routeros.menus import BRIDGE, BRIDGE_PORT, ETHERNET
 from core.routeros.reading import SwitchReading
+from serving import running_engines as running_units
+from serving.options import served_units
 from switch.cages import lanes_of
 from switch.link_witness import Ask
 from switch.port_changes import cabled
@@ -56,7 +57,7 @@ def unit_refusals(rack: Rack, switch: Switch, nodes: Iterable[str], ask: Ask) ->
     """Return why these nodes must not be cut off, a line for each unit that runs there and uses the fabric, and
     for each node of which that is unknown. A rack without units asks no node.
     """
-    if not rack.serving:
+    if not served_units(rack):
         return []
     behind: dict[str, list[str]] = {}
     unknown = []

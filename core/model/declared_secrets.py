@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _LARGEST = 1024 * 1024
 _NOTIFY = ("watch", "notify")
-_DOOR_KEY = ("serving", "door", "certificate", "key")
+_CERTIFICATE_KEY = ("certificate", "key")
 
 
 @dataclass(frozen=True)
@@ -51,14 +51,6 @@ def declared_secrets(rack: Rack) -> Iterator[DeclaredSecret]:
     for name, model in rack.models.items():
         if model.token:
             yield DeclaredSecret(("models", name, "token"), model.token)
-    for name, unit in rack.serving.units.items() if rack.serving else ():
-        if unit.api.key:
-            yield DeclaredSecret(("serving", "units", name, "api", "key"), unit.api.key)
-    if rack.serving and (door := rack.serving.door):
-        for name, key in door.keys.items():
-            yield DeclaredSecret(("serving", "door", "keys", name), key)
-        if door.certificate:
-            yield DeclaredSecret(_DOOR_KEY, door.certificate.key)
     for role in roles():
         if role.options:
             yield from _of_section((role.key,), getattr(rack, role.key))
@@ -71,6 +63,9 @@ def _of_section(path: Place, value: object) -> Iterator[DeclaredSecret]:
     elif isinstance(value, Section):
         for key in type(value).model_fields:
             yield from _of_section((*path, key), getattr(value, key))
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _of_section((*path, key), inner)
 
 
 def secret_problems(rack: Rack, refs: Iterable[SecretRef]) -> Iterator[str]:
@@ -109,7 +104,7 @@ def missing_file(secret: DeclaredSecret) -> str:
         return f"{secret.ref} does not exist; put the token of the hub there: (umask 077; cat > {file})"
     if secret.path[:2] == _NOTIFY:
         return f"{secret.ref} does not exist; put the URL or the password there: (umask 077; cat > {file})"
-    if secret.path == _DOOR_KEY:
+    if secret.path[-2:] == _CERTIFICATE_KEY:
         return f"{secret.ref} does not exist; put the private key of the certificate there: (umask 077; cat > {file})"
     return f"{secret.ref} does not exist; create it: (umask 077; openssl rand -hex 24 > {file})"
 

@@ -7,35 +7,41 @@ from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from core.model.errors import Path, RuleViolation, holds_secret, truncate
+from core.model.errors import NAMED, Path, RuleViolation, holds_secret, truncate
 from core.model.fields import REFUSED
 
 
 def problems(error: ValidationError, root: type[BaseModel], spelling: Mapping[Path, str]) -> Iterator[RuleViolation]:
     """Yield one problem for each error; `spelling` has the text of unquoted values in the file."""
     for detail in error.errors(include_url=False):
-        path = _path(detail["loc"])
+        path = _path(detail["loc"], root)
         yield RuleViolation(path, *_words(detail, path, root, spelling))
 
 
-def _path(location: Path) -> Path:
-    """`location` without what pydantic adds and the file does not hold."""
-    path = location
-    if path[-1] == "[key]":
-        path = path[:-1]
-    if path[0] == "switches" and path[2:3] in (("tls",), ("snmp",)):
-        path = path[:3] + path[4:]  # the branch of the union
-    if path[0] == "blackbox" and path[1:2] in (("recorder",), ("kdump",)):
-        path = path[:2] + path[3:]  # the same
-    if path[0] == "serving" and path[3:5] == ("probe", "answer"):
-        path = path[:5] + path[6:]  # the same
-    if path[-1] == "name" and path[-3] in ("nodes", "switches", "cages", "models", "units"):
+def _path(location: Path, root: type[BaseModel]) -> Path:
+    """`location` without what pydantic adds and the file does not hold: `[key]`, and the branch of a tagged union."""
+    path: Path = ()
+    for step in location[:-1] if location[-1] == "[key]" else location:
+        field = _declared(root, path, key=False)[1] if path else None
+        if field is None or str(step) not in _tags(field):
+            path = (*path, step)
+    if path[-1] == "name" and path[-3] in NAMED:
         path = path[:-1]  # the name is the key it is filed under
     return path
+
+
+def _tags(field: FieldInfo) -> Iterator[str]:
+    """Yield the name of each branch of a field that is a tagged union."""
+    left: list[Any] = [field.annotation]
+    while left:
+        annotation = left.pop()
+        if get_origin(annotation) is Annotated:
+            yield from (one.tag for one in annotation.__metadata__ if isinstance(one, Tag))
+        left += get_args(annotation)
 
 
 def _words(detail: ErrorDetails, path: Path, root: type[BaseModel], spelling: Mapping[Path, str]) -> tuple[str, str]:

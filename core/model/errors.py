@@ -12,6 +12,11 @@ _SECRETS = ("password", "authentication", "encryption", "token")
 _BESIDE = ("reader", "snmp")
 """Sections that are little more than a secret: a single value written there is most likely that secret."""
 _REFERENCES = ("env", "file", "command")
+_API_KEY = ("api", "key")
+_FREE = ("args", "env")
+"""Sections whose keys are the user's own: none of them is the key of a secret."""
+NAMED = ("nodes", "switches", "cages", "models", "units")
+"""Sections whose entries are filed under their names."""
 _LONGEST = 60
 MAX_SHOWN_FAULTS = 50
 
@@ -66,10 +71,13 @@ def format_path(path: Path) -> str:
 
 def _secret_at(path: Path) -> int:
     """Return the index in `path` of the key of a secret, -1 for none; a host or model of that name is not one."""
-    named = bool(path) and path[0] in ("nodes", "switches", "models")
-    if path[:2] == ("serving", "units"):  # there, key is that of the API; another name is the user's own
-        return 4 if path[3:5] == ("api", "key") else -1
-    return next((at for at, key in enumerate(path) if str(key) in _SECRETS and not (named and at == 1)), -1)
+    own = next((at for at, key in enumerate(path) if at > 2 and key in _FREE), len(path))
+    for at, key in enumerate(path[:own]):
+        if str(key) in _SECRETS and not (at and path[at - 1] in NAMED):
+            return at
+        if path[at - 1 : at + 1] == _API_KEY:
+            return at
+    return -1
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from core.model import calibration, error_messages, image_lock, lock_file, model_lock, validation, yaml_reader
+from core.model import error_messages, image_lock, lock_file, model_lock, validation, yaml_reader
 from core.model.errors import ConfigError, ConfigProblem, RuleViolation, truncate
 from core.model.errors import Path as Place
 from core.model.partial_rack import partial_from_invalid, partial_from_rack
+from core.model.role import roles
 from core.model.schema import Rack, rack_model
 from core.util import regular_file
 
@@ -132,20 +133,24 @@ def load(path: str | os.PathLike[str]) -> Rack:
 
 @dataclass(frozen=True)
 class _Recorded:
-    """What the lock file beside the rack file has of the models that units serve."""
+    """What the lock file beside the rack file has for the rules of roles: `roles` by key, and models and images."""
 
     records: Mapping[str, model_lock.ModelRecord] = field(default_factory=dict)
-    calibrations: Mapping[str, calibration.Calibration] = field(default_factory=dict)
     image_ids: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _records(document: yaml_reader.YamlDocument, path: Path) -> tuple[_Recorded, tuple[ConfigProblem, ...]]:
-    """Return what the lock file has, and its problems; it is not read for a rack file that serves nothing."""
-    if not isinstance(document.data, dict) or "serving" not in document.data:
+    """Return what the lock file has, and its problems; it is not read for a rack file without a section that needs
+    it."""
+    data = document.data if isinstance(document.data, dict) else {}
+    readers = {role.key: role.read_lock for role in roles() if role.read_lock and role.key in data}
+    if not readers:
         return _Recorded(), ()
     lock = lock_file.lock_path(path)
     try:
-        return _Recorded(model_lock.read(lock), calibration.read(lock), image_lock.known_ids(lock)), ()
+        known = {key: read(lock) for key, read in readers.items()}
+        return _Recorded(model_lock.read(lock), image_lock.known_ids(lock), known), ()
     except ConfigError as error:
         return _Recorded(), error.faults
 
@@ -203,8 +208,8 @@ def _validate(
         dataclasses.replace(
             partial,
             records=recorded.records,
-            calibrations=recorded.calibrations,
             image_ids=recorded.image_ids,
+            locked=recorded.roles,
         )
     )
     return rack, problems
@@ -244,7 +249,9 @@ def _with_names(document: yaml_reader.YamlDocument) -> tuple[dict[str, Any], lis
     for section in ("nodes", "switches", "models"):
         if section in data:
             data[section] = entries(data[section], (section,))
-    serving = data.get("serving")
-    if isinstance(serving, dict) and "units" in serving:
-        data["serving"] = {**serving, "units": entries(serving["units"], ("serving", "units"))}
+    for role in roles():
+        for key in role.named:
+            options = data.get(role.key)
+            if isinstance(options, dict) and key in options:
+                data[role.key] = {**options, key: entries(options[key], (role.key, key))}
     return data, problems

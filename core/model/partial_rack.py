@@ -10,12 +10,10 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from core.model.calibration import Calibration
 from core.model.fields import Section
 from core.model.model_lock import ModelRecord
 from core.model.role import Role, roles
 from core.model.schema import Access, Fabric, Node, Rack
-from core.model.serving import Serving
 from core.model.switch_schema import Switch
 
 Entry = TypeVar("Entry", bound=BaseModel)
@@ -29,7 +27,8 @@ class PartialRack:
     """The sections of a file that could be read. `options`: those of roles, by key.
 
     `unread` names the machines that could not; if not `complete`, what is absent may just be unread. `sound`: all
-    sections could be read, so that what is absent in images and models is not declared.
+    sections could be read, so that what is absent in images and models is not declared. `records` and `image_ids`: what
+    the lock file has of models and images; `locked`: what it has for the rules of a role, by key.
     """
 
     nodes: Mapping[str, Node]
@@ -43,10 +42,9 @@ class PartialRack:
     complete: bool
     sound: bool = False
     models: tuple[str, ...] = ()
-    serving: Serving | None = None
     records: Mapping[str, ModelRecord] = field(default_factory=dict)
-    calibrations: Mapping[str, Calibration] = field(default_factory=dict)
     image_ids: Mapping[str, str] = field(default_factory=dict)
+    locked: Mapping[str, Any] = field(default_factory=dict)
 
 
 def partial_from_rack(rack: Rack, complete: bool) -> PartialRack:
@@ -63,7 +61,6 @@ def partial_from_rack(rack: Rack, complete: bool) -> PartialRack:
         complete,
         sound=True,
         models=tuple(rack.models),
-        serving=rack.serving,
     )
 
 
@@ -80,15 +77,11 @@ def partial_from_invalid(data: Mapping[str, Any], context: Mapping[str, Any], co
         fabric = Fabric.model_validate(data.get("fabric"))
     except ValidationError:
         fabric = None
-    try:
-        serving = Serving.model_validate(data.get("serving"), context=context)
-    except ValidationError:
-        serving = None
     options = {}
     for role in _with_rules():
         if role.options and role.declared(data.get(role.key)):
             with suppress(ValidationError):
-                options[role.key] = role.options.model_validate(data.get(role.key, {}))
+                options[role.key] = role.options.model_validate(data.get(role.key, {}), context=context)
     complete &= isinstance(data.get("nodes"), dict) and isinstance(data.get("switches", {}), dict)
     return PartialRack(
         {name: node for name, node in nodes.items() if node},
@@ -100,7 +93,6 @@ def partial_from_invalid(data: Mapping[str, Any], context: Mapping[str, Any], co
         _words(data.get("leave")),
         frozenset(unread),
         complete and not unread,
-        serving=serving,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
@@ -60,8 +61,14 @@ class Role:
     adopts_in_place: bool = False
     """It accepts files of others with the same content as ours, so that `sparkrack adopt` does not leave it alone."""
     rules: Callable[..., Iterable[RuleViolation]] | None = None
-    """What must hold between its section and the rest of a sound rack file, called with the valid parts of the file,
-    the role's options and the cabling."""
+    """What must hold between its section and the rest of the rack file, called with the valid parts of the file, the
+    role's options and the cabling."""
+    rules_need_sound_file: bool = True
+    """Its rules are asked only of a file whose machines could all be read and whose cables fit together."""
+    read_lock: Callable[[Path], Any] | None = None
+    """Reads what its rules know from the lock file beside models and images; called with the path of rack.lock.json."""
+    named: tuple[str, ...] = ()
+    """Keys of its section whose entries are filed under their names."""
     reserved_gib: Callable[[Any], float] | None = None
     """GiB of a node's memory that its section takes away from all programs; called with the role's options."""
     adopt: tuple[AdoptedOption, ...] = ()

@@ -33,7 +33,6 @@ from core.model.fields import (
 )
 from core.model.models import Model
 from core.model.role import roles
-from core.model.serving import Serving
 from core.model.switch_schema import Switch
 
 Options = TypeVar("Options", bound=Section)
@@ -133,7 +132,6 @@ class Rack(RackMachines):
 
     images: tuple[Image, ...] = Field(default=(), examples=["[scitrera/dgx-spark-sglang:0.5.12]"])
     models: Frozen[str, Model] = FrozenDict({})
-    serving: Annotated[Serving | None, NotEmpty] = None
     leave: tuple[str, ...] = ()
     source: Path
 

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from core.model.errors import printable_line
 from core.model.role import roles
 from core.model.schema import Rack
-from core.model.serving import ServingUnit
 
 ROLES = tuple(role.key for role in roles())
 """Everything that deploy.py calls, in its order."""
@@ -88,18 +86,6 @@ def select_named(rack: Rack, patterns: Iterable[str], option: str) -> tuple[str,
     """
     found = _named(rack, patterns, option)
     return tuple(name for name in (*rack.nodes, *rack.switches) if name in found)
-
-
-def select_unit(rack: Rack, name: str) -> ServingUnit:
-    """Return a unit of the section `serving` by its name. Raises SelectionError, which names the nearest one."""
-    units = rack.serving.units if rack.serving else {}
-    if name in units:
-        return units[name]
-    near = get_close_matches(name.lower(), units, 1)
-    known = f"its units are {', '.join(units)}" if units else "it has no serving section"
-    raise SelectionError(
-        f"{rack.source} has no unit {printable_line(name)}; {known}" + (f"; did you mean {near[0]}?" if near else "")
-    )
 
 
 def _named(rack: Rack, patterns: Iterable[str], option: str) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 
-from core.model import addressing, cable_resolver, door_rules, image_names, serving_rules, switch_validation
+from core.model import addressing, cable_resolver, image_names, switch_validation
 from core.model.cabling import Cabling, Leg
 from core.model.errors import Path, RuleViolation, format_path
 from core.model.fields import PLAIN_API_PORT, SSH_PORT, TLS_API_PORT
@@ -36,17 +36,15 @@ def check(partial: PartialRack) -> Iterator[RuleViolation]:
         yield from _networks(partial, partial.fabric)
         yield from _hosts(partial, partial.fabric)
         yield from _vlans(partial, partial.fabric)
-    if partial.serving:
-        yield from serving_rules.check(partial, partial.serving, cabling)
-        if partial.serving.door:
-            yield from door_rules.check(partial, partial.serving, partial.serving.door, cabling)
     if partial.complete and not problems:
         yield from _cabled(partial, cabling)
         if partial.fabric:
             yield from _fabric(partial, partial.fabric, cabling)
-        for role in roles():
-            if role.rules and role.key in partial.options:
-                yield from role.rules(partial, partial.options[role.key], cabling)
+    for role in roles():
+        if role.rules and role.key in partial.options:
+            if role.rules_need_sound_file and (problems or not partial.complete):
+                continue
+            yield from role.rules(partial, partial.options[role.key], cabling)
 
 
 def _names(partial: PartialRack) -> Iterator[RuleViolation]:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from core.model import Rack, running_units
+from core.model import Rack
 from core.ops import host_facts
 from roles.docker import containers, desired, json_edit, scripts
 from roles.docker.options import DockerOptions
+from serving import running_engines as running_units
 
 ENGINE = "docker-engine"
 CONTAINERS = "docker-containers"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from core.model import Rack, running_units
+from core.model import Rack
 from core.ops import apt, host_facts, systemd_probes
 from roles.driver import desired, reboot_reasons, upgrade_blockers
 from roles.driver.options import DriverOptions
+from serving import running_engines as running_units
 
 PACKAGES = "driver-packages"
 INTERRUPTED = "driver-dpkg-interrupted"

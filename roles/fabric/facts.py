@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from core.hardware.gb10 import INTERFACES
-from core.model import VLAN_DEVICES, Node, Rack, running_units
+from core.model import VLAN_DEVICES, Node, Rack
 from core.ops import host_facts
 from core.ops.rollback import PendingChange
 from core.probes.links import parse_ethtool_of_all
 from core.util import managed_file
 from core.util.event import Event
 from roles.fabric import desired, foreign_netplan
+from serving import running_engines as running_units
 
 TRIAL = PendingChange(name="fabric", revert="", seconds=90)
 """Common part of every pending change of this role; each has its own revert script."""

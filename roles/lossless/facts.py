@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from core.hardware import gb10
-from core.model import Node, Rack, running_units
+from core.model import Node, Rack
 from core.ops import host_facts
 from core.util import managed_file, resources
 from core.util.event import Event
 from core.util.managed_file import ManagedFile
 from roles.lossless import boot_unit, desired
+from serving import running_engines as running_units
 
 OURS = "lossless-units"
 MODES = "lossless-modes"

@@ -7,13 +7,14 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StrictInt
 
-from core.engines.memory_fit import HIGHEST_SHARE, MEMORY_GIB
 from core.model.cabling import Cabling
 from core.model.errors import RuleViolation
 from core.model.fields import Floor, Section, mebibytes
 from core.model.partial_rack import PartialRack
 from core.model.role import reserved_gib
-from core.model.serving_fit import host_memory_of
+from serving.engines.memory_fit import HIGHEST_SHARE, MEMORY_GIB
+from serving.fit import host_memory_of
+from serving.options import served_units_of_part
 
 SYSTEM_GIB = 4
 """GiB for the system, page tables and compilers beside an engine, above what the kernel and the guard keep free."""
@@ -42,7 +43,7 @@ def check_host_share(partial: PartialRack, memory: MemoryOptions, _cabling: Cabl
     kept = memory.min_free_kbytes / 1024**2
     needed = floor + kept + SYSTEM_GIB
     reserved = reserved_gib(partial.options.get)
-    for unit in partial.serving.units.values() if partial.serving and "memory" not in partial.leave else ():
+    for unit in served_units_of_part(partial).values() if "memory" not in partial.leave else ():
         host = host_memory_of(unit, unit.parallel.tensor * unit.parallel.pipeline).gib if unit.memory else 0.0
         node = MEMORY_GIB - reserved
         left = (1 - (unit.memory or 0)) * node - host

@@ -16,6 +16,7 @@ from roles.memory.options import MemoryOptions
 from roles.watch import switch_reader
 from roles.watch.desired import RULES
 from roles.watch.options import WatchOptions
+from serving.options import rdma_is_measured, served_units
 
 ALERTS = (
     "files/alerts-node.yml",
@@ -118,20 +119,20 @@ def _blackbox_parts(rack: Rack, node: Node, blackbox: BlackboxOptions | None) ->
 
 def _ranks_over_rdma(rack: Rack) -> Iterator[tuple[str, str]]:
     """Yield unit and node of each rank that is to use RDMA: of units of several nodes, unless sockets are allowed."""
-    if rack.serving is None or rack.serving.rdma_proof == "none":
+    if not rdma_is_measured(rack):
         return
-    for unit in rack.serving.units.values():
+    for unit in served_units(rack).values():
         names = unit.ranks(rack.nodes)
         yield from ((unit.name, name) for name in names if len(names) > 1)
 
 
 def _to_prove(rack: Rack) -> set[tuple[str, str, str]]:
     """Return node, interface and peer of each half that the gate of a unit that is to run measures."""
-    if rack.serving is None or rack.serving.rdma_proof == "none":
+    if not rdma_is_measured(rack):
         return set()
     return {
         (flow.here.half.node, flow.here.half.interface, flow.there.half.node)
-        for unit in rack.serving.units.values()
+        for unit in served_units(rack).values()
         if unit.wish == "up"
         for flow in unit_flows(rack, unit.ranks(rack.nodes))
     }

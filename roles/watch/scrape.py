@@ -9,11 +9,11 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from core.model import Rack
-from core.model.serving import ServingUnit
-from core.model.serving_launch import api_address
 from core.util.managed_file import ManagedFile, header
 from roles.watch import desired
 from roles.watch.options import WatchOptions
+from serving.launch import api_address
+from serving.options import ServingUnit, served_units
 
 CHECK = 'promtool check config "$new"'
 NODE_TIMEOUT = "5s"
@@ -79,7 +79,7 @@ def _engine_jobs(rack: Rack) -> Iterator[dict[str, Any]]:
 def watched_units(rack: Rack) -> Iterator[ServingUnit]:
     """Yield the units whose metrics the server can read: those that are to run, and answer where the server is."""
     at, address = desired.server(rack), desired.server_address(rack)
-    for unit in rack.serving.units.values() if rack.serving else ():
+    for unit in served_units(rack).values():
         head = unit.ranks(rack.nodes)[0]
         reachable = {
             # A node closes its unit to machines outside of the rack that `direct` does not name.

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from core.model import Rack
 from core.util.scrub import scrub
+from serving.options import served_units
 from sparkrack.autopsy.evidence import Evidence
 from sparkrack.autopsy.model import AutopsyReport, SignReport, SourceReport, TimelineEntry, UnitAfter
 from sparkrack.autopsy.verdict import Cause, Sign, judge, remarks
@@ -47,7 +48,7 @@ def report_of(rack: Rack, evidence: Evidence) -> AutopsyReport:
 
 def units_after(rack: Rack, node: str) -> tuple[UnitAfter, ...]:
     """Return the units that span this node and others: an unplanned end of one rank leaves the others half broken."""
-    units = rack.serving.units.values() if rack.serving else ()
+    units = served_units(rack).values()
     spans = {unit.name: unit.ranks(rack.nodes) for unit in units}
     return tuple(UnitAfter(unit=name, nodes=ranks) for name, ranks in spans.items() if node in ranks and len(ranks) > 1)
 

@@ -20,6 +20,7 @@ from core.util import regular_file
 from core.util.event import EventKind
 from core.util.paths import state_folder
 from core.util.signals import Interrupt
+from serving.options import served_units
 from sparkrack.cli.next_step import after_plan, next_step
 from sparkrack.cli.output import PyinfraLogHandler, RunConsole, RunReporter, host_summary
 from sparkrack.cli.progress import ProgressDisplay, show_progress
@@ -50,7 +51,7 @@ def silences_of_plan(rack: Rack, plan: Plan) -> list[Silence]:
     nodes = [name for name, roles in changed.items() if name in rack.nodes and roles - {"serving"}]
     units = [
         unit.name
-        for unit in (rack.serving.units.values() if rack.serving else ())
+        for unit in served_units(rack).values()
         if any(changed.get(name) == {"serving"} for name in unit.ranks(rack.nodes))
     ]
     switches = [name for name, roles in changed.items() if name in rack.switches and roles]

@@ -10,13 +10,16 @@ import click
 from pydantic import BaseModel, Field
 
 from core.advisories.advisories import advisory_line
-from core.model import ConfigError, Rack, calibration, image_lock, load, model_lock, serving_rules
+from core.model import ConfigError, Rack, image_lock, load, model_lock
 from core.model.declared_secrets import declared_secrets, missing_file, position
 from core.model.errors import counted
 from core.model.lock_file import lock_path
 from core.util.records import Text
 from roles.blackbox.options import BlackboxOptions, unencrypted
 from roles.watch.options import WatchOptions, unguarded
+from serving import calibration
+from serving import rules as serving_rules
+from serving.options import served_units
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, quiet_option, rack_option
 from switch.advisories import known_against_release
@@ -112,7 +115,7 @@ def check(rack: Path, as_json: bool, quiet: bool) -> None:
 
 
 def _serving(file: Path, rack: Rack) -> list[str]:
-    if not rack.serving:
+    if not served_units(rack):
         return []
     lock = lock_path(rack.source)
     notes = serving_rules.notes(rack, model_lock.read(lock), calibration.read(lock), image_lock.known_ids(lock))

@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from core.model import Rack, load
-from core.model.running_units import PROBE, parse_running_units, unit_blockers
 from core.ops import apt
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
@@ -18,6 +17,7 @@ from roles.driver import desired
 from roles.driver import driver_upgrade as walk
 from roles.driver.options import DriverOptions
 from roles.driver.reboot_reasons import upstream
+from serving.running_engines import PROBE, parse_running_units, unit_blockers
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import nodes, rack_option
 from sparkrack.cli.progress import ProgressDisplay, show_progress

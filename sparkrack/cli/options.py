@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import click
 from pydantic import ValidationError
 
 from core.model import ConfigError, Rack, SecretRef, Switch, load, rack_path
-from core.model.selection import GROUPS, ROLES, SelectionError, select_unit
-from core.model.serving import ServingUnit
+from core.model.errors import printable_line
+from core.model.selection import GROUPS, ROLES
+from serving.options import ServingUnit, served_units
 
 
 def machines(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -43,19 +45,22 @@ def node_patterns(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 def declared_unit(rack: Rack, name: str) -> ServingUnit:
     """Return a unit of the section `serving` by its name. Raises ClickException, which names the nearest one."""
-    try:
-        return select_unit(rack, name)
-    except SelectionError as fault:
-        raise click.ClickException(str(fault)) from None
+    units = served_units(rack)
+    if name in units:
+        return units[name]
+    near = get_close_matches(name.lower(), units, 1)
+    known = f"its units are {', '.join(units)}" if units else "it has no serving section"
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise click.ClickException(f"{rack.source} has no unit {printable_line(name)}; {known}{hint}")
 
 
 def units(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Complete the names of served units."""
     try:
-        found = load(ctx.params.get("rack") or rack_path()).serving
+        found = served_units(load(ctx.params.get("rack") or rack_path()))
     except (ConfigError, OSError):
         return []
-    return [name for name in (found.units if found else ()) if name.startswith(incomplete)]
+    return [name for name in found if name.startswith(incomplete)]
 
 
 def _groups(incomplete: str, hosts: tuple[list[str], list[str]]) -> list[str]:

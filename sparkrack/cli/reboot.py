@@ -10,9 +10,10 @@ from pathlib import Path
 import click
 
 from core.model import Rack, load
-from core.model.running_units import describe_unit
 from core.model.selection import SelectionError, select_nodes
 from core.ssh.node_shells import open_shells
+from serving.options import served_units
+from serving.running_engines import describe_unit
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import node_patterns, rack_option
 from sparkrack.cli.progress import show_progress
@@ -73,7 +74,7 @@ def reboot(
         names = select_nodes(found, limit, "--limit")
     except SelectionError as wrong:
         raise click.ClickException(str(wrong)) from None
-    stopped = _stop_units(found, rack, names, stop_units) if found.serving else ()
+    stopped = _stop_units(found, rack, names, stop_units) if served_units(found) else ()
     fault, checks = None, files(filter(found.keeps, CHECKED_ROLES))
     with recorded_run(found, "reboot: Restart the node") as run, show_progress(silent=False) as screen:
         own = run.begin(f"restart of {', '.join(names)}")
@@ -100,7 +101,7 @@ def reboot(
         next_step(["sparkrack", "verify"], rack=rack, limit=[name])
         sys.exit(1)
     click.echo(f"{len(names)} of {len(names)} nodes restarted and proven")
-    down = [unit for unit in stopped if found.serving and found.serving.units[unit].wish == "down"]
+    down = [unit for unit in stopped if served_units(found)[unit].wish == "down"]
     for unit in down:
         click.echo(f"unit {unit} stays down, as rack.yaml declares it")
     started = [_start_unit(rack, unit) for unit in stopped if unit not in down]

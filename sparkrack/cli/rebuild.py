@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from core.model import SecretRef, load
-from core.model.running_units import describe_unit
 from core.model.selection import SelectionError, select_nodes
+from serving.running_engines import describe_unit
 from sparkrack.cli.options import json_option, node_patterns, password_options, patterns, rack_option, switches
 from sparkrack.cli.progress import show_progress
 from sparkrack.cli.rebuild_run import report_result, run_rebuild

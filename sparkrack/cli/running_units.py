@@ -8,6 +8,7 @@ import click
 
 from core.model import Rack, Switch
 from core.ssh.node_shells import WITNESS_SECONDS, NodeShells, open_shells
+from serving.options import served_units
 from switch.served_units import unit_refusals
 
 
@@ -15,7 +16,7 @@ def refuse_running_units(rack: Rack, switch: Switch, nodes: Iterable[str]) -> No
     """Ask nodes whose links to a switch would go down. Raises ClickException while a unit runs on one, or one does not
     answer. A rack without units asks no node.
     """
-    if not rack.serving:
+    if not served_units(rack):
         return
     asked = tuple(nodes)
     with open_shells(rack, asked, WITNESS_SECONDS) as shells:

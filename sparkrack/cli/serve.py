@@ -13,8 +13,14 @@ from pydantic import BaseModel, Field
 from rich.console import Console
 from rich.table import Table
 
-from core.engines.command_line import judge
-from core.engines.memory_fit import (
+from core.model import Rack, image_lock, load, lock_file, model_lock
+from core.model.errors import printable_line
+from core.util.records import Text
+from core.util.tables import print_whole
+from roles.docker.options import DockerOptions
+from roles.rdma.options import socket_addresses
+from serving.engines.command_line import judge
+from serving.engines.memory_fit import (
     COMFORTABLE_SHARE,
     HIGHEST_SHARE,
     MEMORY_GIB,
@@ -28,16 +34,11 @@ from core.engines.memory_fit import (
     fits_on,
     weight_bytes,
 )
-from core.engines.model_shape import ModelConfigError, ModelShape, read
-from core.engines.option_table import Engine
-from core.model import Rack, image_lock, load, lock_file, model_lock
-from core.model.errors import printable_line
-from core.model.serving_fit import record_shape, weight_size
-from core.model.serving_launch import RankLaunch, launches
-from core.util.records import Text
-from core.util.tables import print_whole
-from roles.docker.options import DockerOptions
-from roles.rdma.options import socket_addresses
+from serving.engines.model_shape import ModelConfigError, ModelShape, read
+from serving.engines.option_table import Engine
+from serving.fit import record_shape, weight_size
+from serving.launch import RankLaunch, launches
+from serving.options import served_units
 from sparkrack.cli.options import declared_unit, json_option, rack_option
 from sparkrack.cli.serve_bench import bench
 from sparkrack.cli.serve_calibrate import calibrate
@@ -227,9 +228,9 @@ def _check_units(rack: Rack, name: str | None, node_count: int | None, *, as_jso
     for option in ("weights", "context", "sequences", "kv", "overhead"):
         if context.get_parameter_source(option) is not ParameterSource.DEFAULT:
             raise click.UsageError(f"--{option} is for --config and --model; a unit has its own in rack.yaml")
-    if name is None and not rack.serving:
+    if name is None and not served_units(rack):
         raise click.ClickException(f"{rack.source} has no serving section; name a model with --model or --config")
-    units = [declared_unit(rack, name)] if name else list(rack.serving.units.values() if rack.serving else ())
+    units = [declared_unit(rack, name)] if name else list(served_units(rack).values())
     found = check_units(rack, units, node_count)
     if as_json:
         click.echo(found.model_dump_json(by_alias=True, indent=1))

@@ -17,21 +17,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from core.engines import bench_tool
-from core.engines.bench_tool import BenchCase, BenchTarget, BenchToolError
 from core.model import Rack, load
 from core.model.errors import printable_line
-from core.model.serving import ServingUnit
-from core.model.serving_launch import api_address
-from core.model.serving_places import INSIDE_MODELS
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
 from core.util import resources
 from core.util.provenance import revision
 from core.util.tables import print_whole
-from roles.serving.desired import path as unit_path
-from roles.serving.desired import served_name
-from roles.serving.programs import KEEPER
+from serving.container_paths import INSIDE_MODELS
+from serving.desired import path as unit_path
+from serving.desired import served_name
+from serving.engines import bench_tool
+from serving.engines.bench_tool import BenchCase, BenchTarget, BenchToolError
+from serving.launch import api_address
+from serving.options import ServingUnit
+from serving.programs import KEEPER
 from sparkrack.cli import serve_bench_record as records
 from sparkrack.cli.options import declared_unit, json_option, rack_option
 from sparkrack.cli.progress import ProgressDisplay, show_progress

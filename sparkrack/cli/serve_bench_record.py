@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from core.engines.bench_tool import BenchFigures
 from core.model.errors import printable_line
 from core.util import atomic_file, regular_file
 from core.util.paths import state_folder
 from core.util.records import Record, Text
+from serving.engines.bench_tool import BenchFigures
 
 TOLERANCE = 0.05
 """Share by which a figure may be worse than the baseline."""

@@ -9,21 +9,22 @@ from pathlib import Path
 
 import click
 
-from core.engines import engine_log
-from core.engines.engine_log import EngineLogError, RankMemory
-from core.engines.memory_fit import GIB
-from core.model import Rack, calibration, image_lock, load, lock_file, model_lock
-from core.model.calibration import Calibration, Conditions
+from core.model import Rack, image_lock, load, lock_file, model_lock
 from core.model.errors import printable_line
-from core.model.serving import ServingUnit
-from core.model.serving_fit import conditions_of
-from core.model.serving_launch import launches
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
 from core.util import resources
 from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
-from roles.serving.desired import service_name
+from serving import calibration
+from serving.calibration import Calibration, Conditions
+from serving.desired import service_name
+from serving.engines import engine_log
+from serving.engines.engine_log import EngineLogError, RankMemory
+from serving.engines.memory_fit import GIB
+from serving.fit import conditions_of
+from serving.launch import launches
+from serving.options import ServingUnit, served_units
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import declared_unit, rack_option
 from sparkrack.cli.progress import ProgressDisplay, show_progress
@@ -84,7 +85,7 @@ def calibrate(unit: str, rack: Path) -> None:
     except (BenchError, UnreachableError, EngineLogError, CalibrationError) as error:
         raise click.ClickException(printable_line(f"{error}; nothing is written")) from None
     try:
-        calibration.record(lock, found.serving.units if found.serving else (), unit, measured)
+        calibration.record(lock, served_units(found), unit, measured)
     except OSError as error:
         raise click.ClickException(f"{lock}: cannot be written: {error.strerror or error}") from None
     parts = {"weights": measured.weights, "keys and values": measured.kv, "state": measured.state}

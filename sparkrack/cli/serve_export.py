@@ -13,9 +13,9 @@ from core.model.errors import printable_line, reason
 from core.util.atomic_file import write_atomic
 from core.util.provenance import revision
 from sparkrack.cli.options import declared_unit, rack_option
-from sparkrack.serving_export.lws import lws_files
-from sparkrack.serving_export.ray import ray_files
-from sparkrack.serving_export.source import ExportError, ExportFile, ExportSource, export_source
+from sparkrack.serving.export.lws import lws_files
+from sparkrack.serving.export.ray import ray_files
+from sparkrack.serving.export.source import ExportError, ExportFile, ExportSource, export_source
 
 FORMATS: Mapping[str, Callable[[ExportSource], tuple[ExportFile, ...]]] = {
     "lws": lws_files,

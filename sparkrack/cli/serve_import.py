@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from core.model.errors import printable_line
-from core.model.serving_recipe import RecipeChoices, RecipeError, import_recipe, unit_name
 from core.util import regular_file
+from sparkrack.serving.recipe import RecipeChoices, RecipeError, import_recipe, unit_name
 
 _LARGEST = 1024 * 1024
 """Bytes that are read of a recipe: far more than one has."""

@@ -19,8 +19,8 @@ from sparkrack.cli.serve_run import (
 )
 
 if TYPE_CHECKING:
-    from sparkrack.serving.former import FormerVersion
-    from sparkrack.serving.keeper import KeeperStatus
+    from sparkrack.serving.coordinator import KeeperStatus
+    from sparkrack.serving.previous_version import FormerVersion
 
 KEEPER_SECONDS = 30.0
 """Seconds for a keeper to answer after its files were written, which restarts it."""
@@ -57,7 +57,7 @@ class UnitRecreation:
 
     def run(self, session: UnitSession) -> bool:
         """Return whether a completion has proven the unit with the declared files. Raises KeeperError."""
-        from sparkrack.serving.former import FormerVersion
+        from sparkrack.serving.previous_version import FormerVersion
 
         former = FormerVersion(self.work.rack, self.work.unit, session.shells)
         if not self._keep(session, former, session.first_status(0), "nothing was changed"):
@@ -75,8 +75,8 @@ class UnitRecreation:
 
     def _keep(self, session: UnitSession, former: FormerVersion, now: KeeperStatus, then: str) -> bool:
         """Keep the files of a unit that a completion has proven. `then`: the state of things if that fails."""
-        from sparkrack.serving.former import FormerError
-        from sparkrack.serving.keeper import SERVING
+        from sparkrack.serving.coordinator import SERVING
+        from sparkrack.serving.previous_version import FormerError
 
         if now.state not in SERVING:
             return True  # what is kept is of the latest time that it was
@@ -99,7 +99,7 @@ class UnitRecreation:
         nodes, no gate passes on one that `apply` has not reached.
         """
         from sparkrack.rebuild.subcommands import CommandRunner, InterruptedCommandError
-        from sparkrack.serving.former import FormerError
+        from sparkrack.serving.previous_version import FormerError
 
         work = self.work
         work.then = ["recreate", self.name]
@@ -126,7 +126,7 @@ class UnitRecreation:
 
     def _started(self, session: UnitSession) -> bool:
         """Start the unit. A keeper that never answered since its files were written is a failed start."""
-        from sparkrack.serving.keeper import KeeperError
+        from sparkrack.serving.coordinator import KeeperError
 
         self.work.asked, self.work.last = "", None
         try:
@@ -139,8 +139,8 @@ class UnitRecreation:
 
     def _go_back(self, session: UnitSession, former: FormerVersion, *, applied: bool) -> bool:
         """Put the files of the former version back, and start it. Never returns True: the declared one has failed."""
-        from sparkrack.serving.former import FormerError
-        from sparkrack.serving.keeper import STOPPED
+        from sparkrack.serving.coordinator import STOPPED
+        from sparkrack.serving.previous_version import FormerError
 
         reason, last = session.failure, self.work.last
         if last is not None and last.state not in STOPPED:

@@ -18,13 +18,13 @@ from sparkrack.cli.options import declared_unit, rack_option, units
 
 if TYPE_CHECKING:
     from core.model import Rack
-    from core.model.serving import ServingUnit
     from core.ssh.root_shell import RootShell
+    from serving.options import ServingUnit
     from sparkrack.cli.progress import ProgressDisplay
     from sparkrack.engine.recorded_run import RecordedRun
     from sparkrack.engine.ssh_locking import RackLock
-    from sparkrack.serving.door import UnitDoor
-    from sparkrack.serving.keeper import KeeperStatus, UnitKeeper
+    from sparkrack.serving.coordinator import KeeperStatus, UnitKeeper
+    from sparkrack.serving.unit_gateway import UnitDoor
 
 POLL_SECONDS = 1.0
 """Seconds between two questions to the keeper."""
@@ -150,8 +150,8 @@ class UnitRun:
         with loading():
             from core.ssh.node_shells import open_shells
             from sparkrack.engine.ssh_locking import ANSWER_SECONDS
-            from sparkrack.serving.door import UnitDoor, door_node
-            from sparkrack.serving.keeper import KeeperError, UnitKeeper
+            from sparkrack.serving.coordinator import KeeperError, UnitKeeper
+            from sparkrack.serving.unit_gateway import UnitDoor, door_node
 
         nodes = self.unit.ranks(self.rack.nodes)
         at = door_node(self.rack)
@@ -173,7 +173,7 @@ class UnitRun:
         return lambda session: self._start(session, anyway, limit, patience)
 
     def _start(self, session: UnitSession, anyway: bool, limit: int, patience: float) -> bool:
-        from sparkrack.serving.keeper import SERVING, STOPPED
+        from sparkrack.serving.coordinator import SERVING, STOPPED
 
         before = session.first_status(patience)
         session.check()
@@ -230,7 +230,7 @@ class UnitRun:
 
         Raises KeeperError for a keeper that does not answer for a minute, or at the end of the time.
         """
-        from sparkrack.serving.keeper import KeeperError
+        from sparkrack.serving.coordinator import KeeperError
 
         begun = heard = time.monotonic()
         printed = before
@@ -330,7 +330,7 @@ class UnitSession:
         if self._door is None:
             yield
             return
-        from sparkrack.serving.door import DoorError
+        from sparkrack.serving.unit_gateway import DoorError
 
         name = self.keeper.unit.name
         self.screen.step(self._door.node, "close the door")
@@ -348,7 +348,7 @@ class UnitSession:
 
     def first_status(self, patience: float) -> KeeperStatus:
         """Return the state before the wish. Raises KeeperError when there is none within `patience` seconds."""
-        from sparkrack.serving.keeper import KeeperError, UnitAbsentError
+        from sparkrack.serving.coordinator import KeeperError, UnitAbsentError
 
         until = time.monotonic() + patience
         while True:
@@ -394,7 +394,7 @@ class UnitSession:
 def _start_seconds(unit: ServingUnit) -> int:
     """Seconds that gates and the start of a unit may take at most."""
     from core.model.fields import seconds
-    from roles.serving.desired import GATE_LIMIT
+    from serving.desired import GATE_LIMIT
 
     return GATE_LIMIT + seconds(unit.probe.ready)
 
@@ -402,6 +402,6 @@ def _start_seconds(unit: ServingUnit) -> int:
 def _stop_seconds(unit: ServingUnit) -> int:
     """Seconds that a unit may take to let its requests end, and its ranks, at most, as the keeper counts them."""
     from core.model.fields import seconds
-    from roles.serving.desired import STOP_GRACE
+    from serving.desired import STOP_GRACE
 
     return 2 * seconds(unit.drain) + 4 * STOP_GRACE + SLACK_SECONDS

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from serving.options import served_units
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import declared_unit, json_option, quiet_option, rack_option, units
@@ -40,13 +41,13 @@ def status(unit: str | None, rack: Path, as_json: bool, quiet: bool) -> None:
     with loading():
         from core.model import load
         from sparkrack.cli.progress import show_progress
-        from sparkrack.serving.keeper import ask_keepers
+        from sparkrack.serving.coordinator import ask_keepers
         from sparkrack.serving.unit_status import build_serve_status
 
     found = load(rack)
-    if unit is None and not found.serving:
+    if unit is None and not served_units(found):
         raise click.ClickException(f"{found.source} has no serving section")
-    chosen = [declared_unit(found, unit)] if unit else list(found.serving.units.values() if found.serving else ())
+    chosen = [declared_unit(found, unit)] if unit else list(served_units(found).values())
     with show_progress(silent=as_json or quiet) as progress:
         answers = ask_keepers(found, chosen, progress)
     now = build_serve_status(found, chosen, answers)
@@ -60,7 +61,7 @@ def status(unit: str | None, rack: Path, as_json: bool, quiet: bool) -> None:
 
 def _then(now: ServeStatus) -> list[str]:
     """Return the command that follows from the first unit that is not as wished."""
-    from roles.serving.facts import starts_again
+    from serving.facts import starts_again
 
     for one in now.units:
         if one.state == "absent" and not one.as_wished:
@@ -119,7 +120,7 @@ def _ranks(one: UnitStatus) -> str:
 
 
 def _lines(one: UnitStatus, *, whole: bool) -> Iterator[str]:
-    from sparkrack.serving.keeper import SERVING
+    from sparkrack.serving.coordinator import SERVING
 
     reason = one.reason if one.state != "held" or not one.failed_gates else "a gate failed"
     yield f"{one.unit}: {one.state}: {reason}"

@@ -10,13 +10,15 @@ from pydantic import BaseModel, Field
 from rich.console import Console
 from rich.table import Table
 
-from core.engines.memory_fit import GIB, MEMORY_GIB, Parallel, unknown_reason
-from core.engines.model_shape import ModelConfigError
-from core.model import Rack, calibration, image_lock, lock_file, model_lock
+from core.model import Rack, image_lock, lock_file, model_lock
 from core.model.errors import printable_line
 from core.model.role import reserved_gib
-from core.model.serving import ServingUnit
-from core.model.serving_fit import (
+from core.util.records import Text
+from core.util.tables import print_whole
+from serving import calibration
+from serving.engines.memory_fit import GIB, MEMORY_GIB, Parallel, unknown_reason
+from serving.engines.model_shape import ModelConfigError
+from serving.fit import (
     OverheadSource,
     UnitFit,
     counted_calibration,
@@ -27,8 +29,7 @@ from core.model.serving_fit import (
     usual_parallel,
     weight_size,
 )
-from core.util.records import Text
-from core.util.tables import print_whole
+from serving.options import ServingUnit
 
 _SOURCES = {
     "measured": "measured at the last good start",

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from core.model.serving_launch import UNIT_FILES
-from core.model.serving_recipe import RecipeChoices, RecipeError, import_recipe, unit_name
 from core.util.scrub import scrub
+from serving.launch import UNIT_FILES
 from sparkrack.discovery.draft import Gap
+from sparkrack.serving.recipe import RecipeChoices, RecipeError, import_recipe, unit_name
 
 TOOL_SECONDS = 5
 QUESTION = f"""for g in {UNIT_FILES}/*.gate.json; do

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from core.model import Rack, SecretRef
 from core.model.role import roles
+from serving.options import served_units
 from sparkrack.rebuild.model import Request
 
 FLEET_ROLES = tuple(role for role in roles() if role.spreads)
@@ -92,7 +93,7 @@ def apply(request: Request, rack: Rack) -> tuple[tuple[str, ...], ...]:
     """
     call = ("apply", "-y", "--rack", request.file)
     # As for the upgrade.
-    asked = ("--no-nodes",) if rack.serving else ()
+    asked = ("--no-nodes",) if served_units(rack) else ()
     if request.kind == "all":
         return ((*call, *_each("--exclude", request.apart), *asked),)
     if request.kind == "switch":
@@ -150,7 +151,7 @@ def affected_units(rack: Rack, request: Request) -> dict[str, tuple[str, ...]]:
     on an affected node, and those whose ranks meet over a switch that is rebuilt, also where a node is excluded.
     """
     nodes, cabled = {*affected_nodes(rack, request)}, _cabled(rack, request)
-    units = rack.serving.units.values() if rack.serving else ()
+    units = served_units(rack).values()
     ranks = {unit.name: unit.ranks(rack.nodes) for unit in units}
     return {name: on for name, on in ranks.items() if nodes & {*on} or (len(on) > 1 and cabled & {*on})}
 
@@ -163,7 +164,7 @@ def asked_besides(rack: Rack, request: Request) -> tuple[str, ...]:
 
 def units_to_start(rack: Rack, request: Request) -> tuple[str, ...]:
     """The units that a rebuild may end and that rack.yaml wants up, in its order."""
-    units = rack.serving.units if rack.serving and rack.keeps("serving") else {}
+    units = served_units(rack) if rack.keeps("serving") else {}
     return tuple(name for name in affected_units(rack, request) if name in units and units[name].wish == "up")
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from core.model import Rack
 from core.model.errors import printable_line
-from core.model.running_units import nodes_of_unit
 from core.util.progress import NO_PROGRESS, ProgressObserver
 from roles.driver.options import DriverOptions
+from serving.running_engines import nodes_of_unit
 from sparkrack.rebuild import phase_commands, reboot_reasons
 from sparkrack.rebuild.journal import (
     CommandFinished,

@@ -17,9 +17,9 @@ from pathlib import Path
 
 from core.model import Rack
 from core.model.errors import printable_line
-from core.model.running_units import MARKS, describe_unit, nodes_of_unit, stop_command, unit_of_cgroup
 from core.ssh.client import ssh_config
 from core.ssh.node_shells import ssh_config_file
+from serving.running_engines import MARKS, describe_unit, nodes_of_unit, stop_command, unit_of_cgroup
 
 CONTAINERS = (
     "sh -c '"

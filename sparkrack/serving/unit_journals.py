@@ -16,11 +16,11 @@ from typing import NamedTuple, Self, TypeVar
 
 from core.model import Rack
 from core.model.errors import printable, printable_line
-from core.model.serving import ServingUnit
 from core.ssh.client import ssh_config
 from core.ssh.node_shells import ssh_config_file
 from core.util.scrub import scrub
-from roles.serving.desired import service_name
+from serving.desired import service_name
+from serving.options import ServingUnit
 
 QUIET_SECONDS = 0.5
 """Seconds without a line after which those that are collected are printed."""

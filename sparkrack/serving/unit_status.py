@@ -12,10 +12,10 @@ from core.model import Rack, image_lock, model_lock
 from core.model.errors import printable_line
 from core.model.fields import seconds
 from core.model.lock_file import lock_path
-from core.model.serving import ServingUnit
 from core.util.records import Record, Text
-from roles.serving.desired import declared_version, locked_unit
-from sparkrack.serving.keeper import KeeperError, KeeperStatus, UnitAbsentError, UnitState, as_wished
+from serving.desired import declared_version, locked_unit
+from serving.options import ServingUnit
+from sparkrack.serving.coordinator import KeeperError, KeeperStatus, UnitAbsentError, UnitState, as_wished
 
 
 class UnitRankStatus(Record):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from core.model import Half, Rack
-from core.model.serving import ServingUnit
 from core.ops import run_lock
 from core.probes import protocol
 from roles.docker.scripts import CONTAINERS
 from roles.driver.desired import loaded_driver
 from roles.driver.reboot_reasons import ASKED, ASKING
 from roles.images.desired import list_images
-from sparkrack.serving.keeper import question
+from serving.options import ServingUnit, served_units
+from sparkrack.serving.coordinator import question
 
 DOCKER_SECONDS = 4
 OTHER_SECONDS = 2
@@ -54,7 +54,7 @@ def declared_images(rack: Rack) -> tuple[str, ...]:
 
 def headed_units(rack: Rack, node: str) -> tuple[ServingUnit, ...]:
     """Return the units whose keeper is on a node, if the rack manages them."""
-    units = rack.serving.units.values() if rack.serving and rack.keeps("serving") else ()
+    units = served_units(rack).values() if rack.keeps("serving") else ()
     return tuple(unit for unit in units if unit.ranks(rack.nodes)[0] == node)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from core.model import Rack
-from core.model.serving import ServingUnit
 from core.probes.protocol import parse_commands
-from sparkrack.serving.keeper import ABSENT, KeeperError, as_wished, parse_status
+from serving.options import ServingUnit
+from sparkrack.serving.coordinator import ABSENT, KeeperError, as_wished, parse_status
 from sparkrack.status.model import ServedUnitState
 from sparkrack.status.probe_script import headed_units
 

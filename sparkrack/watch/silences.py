@@ -13,6 +13,7 @@ from core.ssh.root_shell import UnreachableError
 from core.util import resources
 from roles.watch import desired
 from roles.watch.options import WatchOptions
+from serving.options import served_units
 
 AUTHOR = "sparkrack"
 """Who makes the silences of runs. Their comment begins with the ID of the run."""
@@ -40,9 +41,7 @@ def silences_of_nodes(rack: Rack, names: Iterable[str]) -> list[Silence]:
         *((_any("node", [end.node]), _any("device", _interfaces(end)), 'alertname=~"Link.+"') for end in far_ends),
         (_any("to", map(str, ports)), 'alertname=~"Switch(Drops|Errors)"'),
         *silences_of_units(
-            unit.name
-            for unit in (rack.serving.units.values() if rack.serving else ())
-            if set(unit.ranks(rack.nodes)) & set(nodes)
+            unit.name for unit in served_units(rack).values() if set(unit.ranks(rack.nodes)) & set(nodes)
         ),
     ]
 

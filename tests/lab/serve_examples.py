@@ -31,13 +31,13 @@ from ruamel.yaml import YAML
 
 from core.model import Rack, load
 from core.model.selection import ROLES
-from core.model.serving import ServingUnit
-from core.model.serving_launch import api_address
-from core.model.serving_rules import MASTER_PORT, RAY_PORT
 from lab.images import target
+from serving.launch import api_address
+from serving.options import ServingUnit, served_units
+from serving.rules import MASTER_PORT, RAY_PORT
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
-CONFIGS = REPOSITORY / "tests/unit/engines/model_configs"
+CONFIGS = REPOSITORY / "tests/unit/serving/engines/model_configs"
 RECORD = REPOSITORY / "docs/serving-examples.json"
 PAGE = REPOSITORY / "docs/serving-examples.md"
 MEMORY = 0.16
@@ -146,9 +146,7 @@ class ExampleWalk:
 
     @property
     def unit(self) -> ServingUnit:
-        serving = self.declared.serving
-        assert serving
-        return serving.units[self.example.unit]
+        return served_units(self.declared)[self.example.unit]
 
     @property
     def head(self) -> str:

@@ -23,8 +23,9 @@ from tempfile import mkdtemp
 from typing import Any
 
 from core.model import Rack
-from core.model.serving import ServingDoor
-from roles.serving import door, door_certificate
+from serving import gateway as door
+from serving import gateway_certificate as door_certificate
+from serving.options import ServingDoor, gateway_of
 from tests.contact.nodes import free_port
 from tests.serving.engines import ENGINE
 from tests.unit.model.serving_racks import loaded, text, unit
@@ -114,10 +115,9 @@ class RunningDoor:
 
     @property
     def door(self) -> ServingDoor:
-        serving = self.rack.serving
-        assert serving
-        assert serving.door
-        return serving.door
+        gateway = gateway_of(self.rack)
+        assert gateway
+        return gateway
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> Path:
         """Write a file of the node, with the paths of this one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / "roles/serving/files"
+FOLDER = Path(__file__).parents[2] / "serving/files"
 _before = sys.dont_write_bytecode
 sys.dont_write_bytecode = True
 sys.path.append(str(FOLDER))

@@ -16,16 +16,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from core.model.serving_launch import RAY_VARIABLES, RankLaunch, launches
-from core.model.serving_places import INSIDE_MODELS
 from lab import namespace
-from roles.serving.programs import programs
+from serving.container_paths import INSIDE_MODELS
+from serving.launch import RAY_VARIABLES, RankLaunch, launches
+from serving.options import served_units
+from serving.programs import programs
 from tests.serving.control_groups import container, mounted
 from tests.serving.engines import STAND_IN, EngineOfTests
 from tests.unit.model.serving_racks import VLLM, loaded, machines, text, unit
 
 HERE = Path(__file__).parent
-UNIT_FILES = HERE.parents[1] / "roles/serving/templates"
+UNIT_FILES = HERE.parents[1] / "serving/templates"
 PATIENCE = 120.0
 """Seconds until a test gives up waiting; no test passes or fails by how long something takes."""
 KEY = f"sk-quiet-horse-{uuid.uuid4().hex}"
@@ -306,9 +307,8 @@ def launcher_lines(count: int, engine: EngineOfTests) -> tuple[RankLaunch, ...]:
     )
     models = {"toy": {"source": "owner/toy"}}
     rack = loaded(text({"toy": declared}, machines(max(2, count)), images=[VLLM], models=models))
-    assert rack.serving
     addresses = {name: node.address for name, node in rack.nodes.items()}
-    return launches(rack, rack.serving.units["toy"], addresses, "100G", None)
+    return launches(rack, served_units(rack)["toy"], addresses, "100G", None)
 
 
 class ServingRack:

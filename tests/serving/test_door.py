@@ -16,7 +16,9 @@ import openai
 import pytest
 
 from core.verify.reporter import CheckReporter
-from roles.serving import door, door_certificate, verify
+from serving import gateway as door
+from serving import gateway_certificate as door_certificate
+from serving import verify
 from tests.serving.running_door import CLIENTS, NGINX, UNIT_KEYS, RunningDoor, running_door
 from tests.unit.ops.shells import rooted, run
 

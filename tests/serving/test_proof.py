@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from lab import namespace
-from roles.serving import desired
+from serving import desired
 from tests.serving.serve_modules import FOLDER, serve_proof, serve_question, serve_unit
 from tests.serving.test_gate import WANTED, GateNode
 from tests.unit.model.serving_racks import unit

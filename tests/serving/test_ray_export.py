@@ -19,12 +19,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from core.model.serving_launch import FABRIC_ENVIRONMENT
 from lab import namespace
-from sparkrack.serving_export.ray import ray_files
+from serving.launch import FABRIC_ENVIRONMENT
+from sparkrack.serving.export.ray import ray_files
 from tests.serving.engines import EngineOfTests, installed, real_ray
 from tests.unit.model.serving_racks import machines, unit
-from tests.unit.serving_export.exported import addresses, of
+from tests.unit.serving.export.exported import addresses, of
 
 pytestmark = pytest.mark.soak(sampled=False)
 

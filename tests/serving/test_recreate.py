@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from core.model import image_lock, model_lock
-from roles.serving.programs import FOLDER
+from serving.programs import FOLDER
 from sparkrack.cli.main import sparkrack
 from tests.serving.serving_rack import PATIENCE, ServingNode, ServingRack
 from tests.serving.test_serve_verbs import VerbRack
@@ -71,8 +71,8 @@ import os, signal, sys
 from sparkrack.cli import serve_recreate, serve_run
 from sparkrack.cli.main import sparkrack
 from sparkrack.rebuild import subcommands
-from sparkrack.serving.former import FormerVersion
-from sparkrack.serving.keeper import UnitKeeper
+from sparkrack.serving.previous_version import FormerVersion
+from sparkrack.serving.coordinator import UnitKeeper
 serve_run.POLL_SECONDS = 0.5
 subcommands.CALL = tuple(sys.argv[1:9])
 at, done = sys.argv[9], []

@@ -11,7 +11,7 @@ import sys
 import pytest
 from click.testing import CliRunner, Result
 
-from roles.serving.programs import FOLDER
+from serving.programs import FOLDER
 from sparkrack.cli import serve_run
 from sparkrack.cli.main import sparkrack
 from tests.serving.serving_rack import PATIENCE, ServingRack

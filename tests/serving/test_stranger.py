@@ -16,7 +16,7 @@ import pytest
 
 from core.verify.reporter import CheckReporter
 from lab import namespace
-from roles.serving import desired, verify
+from serving import desired, verify
 from tests.serving.running_systemd import RunningSystemd, lacking
 from tests.unit.model.serving_racks import unit
 from tests.unit.roles.serving_units import content, locked

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from roles.serving.programs import FILES, programs
+from serving.programs import FILES, programs
 from tests.serving.serve_modules import FOLDER, serve_unit
 
 MINIMAL: dict[str, Any] = {

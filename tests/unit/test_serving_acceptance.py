@@ -64,7 +64,7 @@ def test_each_check_with_levels_has_a_command_that_selects_tests() -> None:
 
 @pytest.mark.parametrize(
     ("level", "folder"),
-    [("lab", "tests/lab/"), ("Ray", "tests/serving/test_ray_"), ("parsers", "tests/unit/engines/test_real_")],
+    [("lab", "tests/lab/"), ("Ray", "tests/serving/test_ray_"), ("parsers", "tests/unit/serving/engines/test_real_")],
 )
 def test_a_level_is_that_of_the_tests_that_the_command_selects(level: str, folder: str) -> None:
     page = PAGE.read_text()

@@ -13,7 +13,7 @@ import pytest
 import roles.fabric.facts
 import roles.lossless.facts
 import roles.preflight.facts
-import roles.serving.facts
+import serving.facts
 from core.model import Rack, load
 from core.ops import apt, host_facts
 from core.util import resources
@@ -22,10 +22,10 @@ from roles.lossless import boot_unit
 from roles.memory import cgroups, memory_gate, memory_guard
 from roles.preflight import verify_probe
 from roles.rdma import bandwidth, environment
-from roles.serving import door_facts
-from sparkrack.serving_export.lws import fabric_script
-from sparkrack.serving_export.ray import ray_files
-from tests.unit.serving_export.exported import SOURCES
+from serving import gateway_facts as door_facts
+from sparkrack.serving.export.lws import fabric_script
+from sparkrack.serving.export.ray import ray_files
+from tests.unit.serving.export.exported import SOURCES
 from tests.unit.test_project import PACKAGES, TOP
 
 RACK = load(TOP / "examples/rack.yaml")
@@ -60,10 +60,10 @@ RENDERED: dict[str, Callable[[], str]] = {
     "roles/rdma/templates/bandwidth-tools.sh": lambda: bandwidth_tools(RACK),
     "roles/rdma/templates/gid-index.sh": lambda: environment.gid_index(RACK, NODE, {}).decode(),
     "roles/rdma/templates/profile.sh": lambda: environment.profile(RACK).decode(),
-    "roles/serving/templates/door-state.sh": lambda: probe("serving", door_facts.STATE),
-    "roles/serving/templates/running-ranks.sh": lambda: probe("serving", roles.serving.facts.CONTAINERS),
-    "sparkrack/serving_export/templates/ray-serve.sh": lambda: ray_files(SOURCES["fabric"])[1].text,
-    "sparkrack/serving_export/templates/with-fabric.sh": fabric_script,
+    "serving/templates/door-state.sh": lambda: probe("serving", door_facts.STATE),
+    "serving/templates/running-ranks.sh": lambda: probe("serving", serving.facts.CONTAINERS),
+    "sparkrack/serving/export/templates/ray-serve.sh": lambda: ray_files(SOURCES["fabric"])[1].text,
+    "sparkrack/serving/export/templates/with-fabric.sh": fabric_script,
 }
 """A text with each template as it is sent to a node, or written there."""
 

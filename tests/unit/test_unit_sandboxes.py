@@ -131,25 +131,25 @@ LIMITS = {
         2.0,
         "root: writes cgroup.kill and /dev/kmsg, reads /proc/meminfo",
     ),
-    "roles/serving/templates/sparkrack-door.service": UnitLimit(
+    "serving/templates/sparkrack-door.service": UnitLimit(
         lambda: serving_units.door_file("sparkrack-door.service"),
         3.0,
         # claim: serving.door
         "root in the network namespace of the host: opens a port, reads keys, and becomes www-data",
     ),
-    "roles/serving/templates/sparkrack-serve-keeper.service": UnitLimit(
+    "serving/templates/sparkrack-serve-keeper.service": UnitLimit(
         lambda: served("sparkrack-serve-deepseek_v4_flash-keeper.service"),
         2.0,
         "root in the network namespace of the host: reads a secret, answers tethers, asks the engine",
     ),
-    "roles/serving/templates/sparkrack-serve-tether.service": UnitLimit(
+    "serving/templates/sparkrack-serve-tether.service": UnitLimit(
         lambda: served("sparkrack-serve-deepseek_v4_flash-tether.service"),
         3.8,
         # claim: serving.hang-evidence, serving.kernel-stop
         "root with CAP_NET_RAW, CAP_SYS_PTRACE, CAP_SYS_ADMIN, the devices of the GPU and the control groups: runs the "
         "gate and systemctl, ends a container through the kernel, reads the stacks of an engine that hangs",
     ),
-    "roles/serving/templates/sparkrack-serve.service": UnitLimit(
+    "serving/templates/sparkrack-serve.service": UnitLimit(
         lambda: served("sparkrack-serve-deepseek_v4_flash.service"),
         3.0,
         "root with CAP_NET_RAW and the devices of the GPU: runs the gate, and the client of docker",
@@ -232,17 +232,17 @@ def test_a_removed_option_is_found(tmp_path: Path, template: str) -> None:
         ("roles/blackbox/templates/sparkrack-recorder.service", "PrivateNetwork"),
         ("roles/blackbox/templates/sparkrack-recorder-receive.service", "PrivateNetwork"),
         # With each of these the gate refuses for good: it drops cached files, sends echoes and asks the driver.
-        ("roles/serving/templates/sparkrack-serve.service", "ProtectKernelTunables"),
-        ("roles/serving/templates/sparkrack-serve.service", "PrivateDevices"),
-        ("roles/serving/templates/sparkrack-serve.service", "ProtectClock"),
-        ("roles/serving/templates/sparkrack-serve.service", "PrivateNetwork"),
-        ("roles/serving/templates/sparkrack-serve-tether.service", "ProtectKernelTunables"),
-        ("roles/serving/templates/sparkrack-serve-tether.service", "PrivateDevices"),
-        ("roles/serving/templates/sparkrack-serve-tether.service", "ProtectClock"),
-        ("roles/serving/templates/sparkrack-serve-tether.service", "PrivateNetwork"),
+        ("serving/templates/sparkrack-serve.service", "ProtectKernelTunables"),
+        ("serving/templates/sparkrack-serve.service", "PrivateDevices"),
+        ("serving/templates/sparkrack-serve.service", "ProtectClock"),
+        ("serving/templates/sparkrack-serve.service", "PrivateNetwork"),
+        ("serving/templates/sparkrack-serve-tether.service", "ProtectKernelTunables"),
+        ("serving/templates/sparkrack-serve-tether.service", "PrivateDevices"),
+        ("serving/templates/sparkrack-serve-tether.service", "ProtectClock"),
+        ("serving/templates/sparkrack-serve-tether.service", "PrivateNetwork"),
         # With this it cannot end what docker has left of its rank.
-        ("roles/serving/templates/sparkrack-serve-tether.service", "ProtectControlGroups"),
-        ("roles/serving/templates/sparkrack-serve-keeper.service", "PrivateNetwork"),
+        ("serving/templates/sparkrack-serve-tether.service", "ProtectControlGroups"),
+        ("serving/templates/sparkrack-serve-keeper.service", "PrivateNetwork"),
         # With this no switch is reached.
         ("roles/watch/templates/sparkrack-switch-reader.service", "PrivateNetwork"),
         # With each of these it finds no change of a carrier, or no setting of the kernel, or systemd refuses to answer.

@@ -13,8 +13,9 @@ from click.testing import CliRunner, Result
 
 from core.model import image_lock, load, model_lock
 from core.model.lock_file import lock_path
-from roles.serving.desired import declared_version, locked_unit
-from roles.serving.programs import KEEPER
+from serving.desired import declared_version, locked_unit
+from serving.options import served_units
+from serving.programs import KEEPER
 from sparkrack.cli import serve_recreate, serve_run
 from sparkrack.cli.main import sparkrack
 from tests.unit.model.serving_racks import machines, put, text, unit
@@ -136,8 +137,7 @@ class ServeRack:
         rack, lock = load(self.file), lock_path(self.file)
         image_lock.write(lock, PINS)
         model_lock.write(lock, RECORDS)
-        assert rack.serving
-        return declared_version(locked_unit(rack, rack.serving.units[name], PINS, RECORDS))
+        return declared_version(locked_unit(rack, served_units(rack)[name], PINS, RECORDS))
 
     def fail(self, kind: str, content: str, node: str = "n0") -> None:
         """Let the keeper's program end with 1: `fault` for each call, `refusal` for a wish."""

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from core.verify.outcomes import Outcome
-from roles.serving import verify
+from serving import verify
 from sparkrack.cli.main import sparkrack
 from sparkrack.rebuild import restart
 from tests.unit.cli.serve_rack import ServeRack, answer

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from core.engines.bench_tool import BenchCase
 from core.util.paths import state_folder
+from serving.engines.bench_tool import BenchCase
 from sparkrack.cli import serve_bench_record
 from sparkrack.cli.main import sparkrack
-from tests.unit.engines.bench_results import sglang_result, vllm_result
 from tests.unit.model.serving_racks import NEMOTRON, machines, text, unit
+from tests.unit.serving.engines.bench_results import sglang_result, vllm_result
 
 KEY = "sk-quiet-horse-1234567890"
 IMAGE_ID = f"sha256:{'0123456789abcdef' * 4}"

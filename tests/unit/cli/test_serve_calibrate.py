@@ -12,11 +12,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from core.model import load
-from core.model.serving_launch import launches
 from roles.rdma.options import socket_addresses
+from serving.launch import launches
+from serving.options import served_units
 from sparkrack.cli.main import sparkrack
-from tests.unit.engines.test_engine_log import MAMBA, RAY, SGLANG, VLLM
 from tests.unit.model.serving_racks import IMAGE_ID, MEASURED_WITH, NEMOTRON, machines, put, record, text, unit
+from tests.unit.serving.engines.test_engine_log import MAMBA, RAY, SGLANG, VLLM
 
 SSH = """\
 #!/bin/sh
@@ -63,7 +64,6 @@ class Nodes:
         units = {"other": {"calibration": {"tensor": 1}}, "gone": {"calibration": {}}, "qwen": {"note": 1}}
         both = {"qwen": keys, "other": {**keys, "wish": "down", "api": {"port": 8001}}}
         rack = load(put(folder, text(both, machines(len(logs))), {"qwen": record("Qwen3-235B-A22B", weights)}, units))
-        assert rack.serving
         for name, content in {
             "desk/ssh": SSH,
             "bin/systemctl": SYSTEMCTL,
@@ -75,7 +75,7 @@ class Nodes:
             (folder / name).write_text(content)
             (folder / name).chmod(stat.S_IRWXU)
         (folder / "status").write_text(json.dumps({"state": "ready", "generation": 7, "reason": ""}))
-        run = launches(rack, rack.serving.units["qwen"], socket_addresses(rack), "100G", None)
+        run = launches(rack, served_units(rack)["qwen"], socket_addresses(rack), "100G", None)
         for launch, log in zip(run, logs, strict=True):
             (folder / launch.node).mkdir()
             for name, content in {

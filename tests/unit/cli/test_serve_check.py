@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from sparkrack.cli.main import sparkrack
 from tests.generated import REPOSITORY
 
-CONFIGS = REPOSITORY / "tests/unit/engines/model_configs"
+CONFIGS = REPOSITORY / "tests/unit/serving/engines/model_configs"
 
 
 def serve_check(*words: str) -> Result:

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from ruamel.yaml import YAML
 
 from sparkrack.cli.main import sparkrack
-from tests.unit.model.test_serving_recipe import EUGR, IMAGE
+from tests.unit.serving.test_recipe import EUGR, IMAGE
 
 
 def imported(path: Path, *words: str) -> Result:

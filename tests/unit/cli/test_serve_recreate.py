@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.serving.programs import KEEPER
+from serving.programs import KEEPER
 from sparkrack.rebuild import subcommands
 from tests.unit.cli.serve_rack import ServeRack, answer
 from tests.unit.roles.watch_tools import AMTOOL, silenced

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from core.ssh.root_shell import UnreachableError
+from serving.options import served_units
 from sparkrack.cli.serve_bench import BenchError, UnitHead
-from sparkrack.serving.door import DoorError, UnitDoor, door_node
-from sparkrack.serving.former import FormerError, FormerVersion
+from sparkrack.serving.previous_version import FormerError, FormerVersion
+from sparkrack.serving.unit_gateway import DoorError, UnitDoor, door_node
 from tests.unit.model.serving_racks import loaded, text, unit
 
 RACK = loaded(text({"qwen": unit()}))
@@ -41,8 +42,7 @@ class Shell:
 
 
 def served() -> Any:
-    assert RACK.serving
-    return RACK.serving.units["qwen"]
+    return served_units(RACK)["qwen"]
 
 
 # The door

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from serving.options import served_units
 from sparkrack.cli import serve_status
 from sparkrack.rebuild import subcommands
-from sparkrack.serving import keeper
-from sparkrack.serving.keeper import (
+from sparkrack.serving import coordinator as keeper
+from sparkrack.serving.coordinator import (
     SERVING,
     STOPPED,
     KeeperError,
@@ -276,7 +277,7 @@ def test_files_that_cannot_be_compared_are_unknown(rack: ServeRack, case: str) -
 
 
 SERVED = loaded(text({"qwen": unit()}))
-QWEN = SERVED.serving.units["qwen"] if SERVED.serving else None
+QWEN = served_units(SERVED)["qwen"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from roles.serving import desired
+from serving import desired
+from serving.options import serving_of
 from sparkrack.discovery.engine_containers import QUESTION, Engines, engine_gaps, parse_engines, suggestions
 from sparkrack.discovery.yaml_writer import text
 from tests.unit.discovery.worlds import world
@@ -88,7 +89,7 @@ def test_the_file_has_the_suggestion_as_a_comment_and_stays_valid() -> None:
     sheet = found.sheet()
     assert any("container my-llm" in str(gap) for gap in sheet.unrepresentable)
     assert "#       source: Qwen/Qwen3-8B" in text(sheet)
-    assert found.adopted().serving is None
+    assert serving_of(found.adopted()) is None
 
 
 def test_an_unknown_answer_is_a_gap() -> None:

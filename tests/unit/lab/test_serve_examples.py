@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from core.model import load
+from serving.options import served_units
 from tests.lab.serve_examples import BEGIN, END, EXAMPLES, PAGE, RECORD, lab_text, page
 from tests.unit.model.serving_racks import refusals
 
@@ -21,18 +22,16 @@ def test_the_lab_changes_images_models_memory_overhead_and_nothing_else(name: st
     original.write_text(example.path.read_text())
     file.write_text(text)
     before, after = load(original), load(file)
-    assert before.serving
-    assert after.serving
     for part in ("access", "nodes", "switches", "fabric"):
         assert getattr(after, part) == getattr(before, part)
-    for key, unit in before.serving.units.items():
+    for key, unit in served_units(before).items():
         same = {"image": unit.image, "memory": unit.memory, "overhead": unit.overhead}
-        assert after.serving.units[key].model_copy(update=same) == unit
+        assert served_units(after)[key].model_copy(update=same) == unit
         for part in ("memory", "overhead"):
             assert any(line.startswith(f"serving.units.{key}.{part}") for line in changes)
     assert set(after.models) == set(before.models)
     assert all((tmp_path / model / "config.json").is_file() for model in after.models)
-    assert example.unit in after.serving.units
+    assert example.unit in served_units(after)
 
 
 def test_the_page_is_made_from_the_record() -> None:

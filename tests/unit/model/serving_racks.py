@@ -93,7 +93,7 @@ def text(units: Mapping[str, Any], hosts: str = "", port: int | None = None, **s
 
 
 def record(config: str = "", weights: int = 0, **changes: object) -> dict[str, Any]:
-    """The record of a model in the lock file, with a configuration of tests/unit/engines/model_configs.
+    """The record of a model in the lock file, with a configuration of tests/unit/serving/engines/model_configs.
 
     `weights`: bytes of its weight files, none if 0. `changes`: other values of config.json.
     """

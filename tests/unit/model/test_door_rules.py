@@ -9,6 +9,7 @@ import pytest
 
 from core.model import load
 from core.model.declared_secrets import declared_secrets, missing_file
+from serving.options import gateway_of
 from tests.unit.model.serving_racks import loaded, machines, put, refusals, text, unit
 
 D = "serving.door"
@@ -116,5 +117,4 @@ def test_its_secrets_are_declared_and_a_missing_file_has_its_own_fix(tmp_path: P
 
 def test_a_rack_without_a_door_has_none() -> None:
     rack = loaded(text({"qwen": unit()}))
-    assert rack.serving
-    assert rack.serving.door is None
+    assert gateway_of(rack) is None

@@ -13,16 +13,17 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from core.engines.command_line import judge
 from core.model import addresses_of, load
-from core.model.serving_launch import rank_argv
 from roles.rdma.environment import variables
 from roles.rdma.options import socket_addresses
+from serving.engines.command_line import judge
+from serving.launch import rank_argv
+from serving.options import served_units
 from sparkrack.cli.main import sparkrack
 from tests.generated import REPOSITORY
-from tests.unit.engines.example_lines import EXAMPLES, ExampleLine, lines
 from tests.unit.model.racks import changed
 from tests.unit.model.serving_racks import Records, put, record, refusals
+from tests.unit.serving.engines.example_lines import EXAMPLES, ExampleLine, lines
 
 FOLDER = Path(REPOSITORY) / "examples"
 GROUPS_OF_128 = {"bits": 4, "group_size": 128}
@@ -88,8 +89,7 @@ def test_no_rank_is_left_out() -> None:
     assert len(found) == sum(RANKS.values())
     for name in (LLAMA, GPT_OSS, QWEN):
         rack = load(FOLDER / f"{name}.yaml")
-        assert rack.serving
-        (unit,) = rack.serving.units.values()
+        (unit,) = served_units(rack).values()
         addresses = socket_addresses(rack)
         head, *others = unit.ranks(rack.nodes)
         for rank, node in enumerate(others, 1):

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from core.model.fields import Section, unfit
-from core.model.serving import ServingDoor, ServingUnit
 from roles.blackbox.options import BlackboxOptions, JournalOptions, KdumpOptions, PanicOptions, RecorderOptions
 from roles.watch.options import KeepOptions, WatchOptions
+from serving.options import ServingDoor, ServingUnit
 from tests.generated import check
 from tests.unit.model.racks import faults
 from tests.unit.model.test_reference import KEYS, TEXT, Place, explained, refers, shown

@@ -15,7 +15,7 @@ TOP = Path(__file__).parents[3]
 OWN = {
     "core/advisories/advisories.py",  # a table of the program
     "core/claims/claims.py",  # a file of the program
-    "core/engines/option_table.py",  # a table of the program
+    "serving/engines/option_table.py",  # a table of the program
     "core/util/regular_file.py",
     "sparkrack/autopsy/drill.py",  # the ID of this machine's boot
     "core/ops/run_lock.py",  # the kernel's /proc

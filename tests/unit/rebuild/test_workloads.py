@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from core.model import load
-from core.model.running_units import MARKS
+from serving.running_engines import MARKS
 from sparkrack.rebuild import workloads
 from sparkrack.rebuild.workloads import (
     CONTAINERS,

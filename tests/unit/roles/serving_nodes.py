@@ -18,8 +18,8 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 
 from core.model import Rack, image_lock, load, model_lock
 from core.ops import host_facts
-from roles.serving.door import NGINX
-from roles.serving.programs import KEEPER
+from serving.gateway import NGINX
+from serving.programs import KEEPER
 from tests.unit.model.serving_racks import text
 from tests.unit.ops import fakenode
 from tests.unit.ops.shells import calls, rooted, stand_in

@@ -8,8 +8,10 @@ from core.model import load
 from core.model.image_lock import Pin
 from core.model.model_lock import ModelFile, ModelRecord
 from core.util.managed_file import ManagedFile
-from roles.serving import desired, door
-from roles.serving.desired import LockedUnit
+from serving import desired
+from serving import gateway as door
+from serving.desired import LockedUnit
+from serving.options import served_units
 from tests.unit.model.serving_racks import SGLANG, VLLM, loaded, machines, text, unit
 from tests.unit.test_project import TOP
 
@@ -28,15 +30,13 @@ KEY, LEASE = "sk-quiet-horse-1234567890", "0f" * 32
 def locked(keys: dict[str, Any] | None = None, count: int = 2, joined: str = "switch", **sections: Any) -> LockedUnit:
     """A unit called one, with these keys."""
     rack = loaded(text({"one": keys or unit()}, machines(count, joined), **sections))
-    assert rack.serving
-    return desired.locked_unit(rack, rack.serving.units["one"], PINS, RECORDS)
+    return desired.locked_unit(rack, served_units(rack)["one"], PINS, RECORDS)
 
 
 def example() -> LockedUnit:
     """The unit of examples/deepseek-v4-flash-2-nodes.yaml."""
     rack = load(TOP / "examples/deepseek-v4-flash-2-nodes.yaml")
-    assert rack.serving
-    (one,) = rack.serving.units.values()
+    (one,) = served_units(rack).values()
     return desired.locked_unit(rack, one, {one.image: Pin(None, IMAGE_ID)}, {one.model: RECORD})
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from core.model import CONTAINER_SLICE, Rack, running_units
+from core.model import CONTAINER_SLICE, Rack
 from core.ops.host_facts import HostReading
 from roles.docker import containers, desired, json_edit
 from roles.docker.facts import CONTAINERS, ENGINE, USERS, DockerFacts
 from roles.docker.options import DockerOptions
+from serving import running_engines as running_units
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.roles.cases import OPERATIONS, read
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from roles.serving.programs import RUN, programs
+from serving.programs import RUN, programs
 from tests.unit.roles.serving_nodes import SYSTEMD, ServingNode, ServingWorld
 from tests.unit.roles.test_serving_runs import TETHER, at_rest, installed, keyed, sent, world
 

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from core.model.model_lock import ModelFile, ModelRecord
-from core.model.serving_launch import launches
 from core.util.managed_file import ManagedFile
 from roles.docker.options import DockerOptions
-from roles.serving import desired, programs
-from roles.serving.desired import LockedUnit
-from roles.serving.programs import KEEPER
+from serving import desired, programs
+from serving.desired import LockedUnit
+from serving.launch import launches
+from serving.options import served_units
+from serving.programs import KEEPER
 from tests import generated
 from tests.serving.serve_modules import serve_gate, serve_proof, serve_question, serve_start, serve_unit
 from tests.unit.model.serving_racks import NEMOTRON, loaded, text, unit
@@ -172,8 +173,7 @@ def test_a_known_answer_a_chat_and_rdma_are_asked_for_where_rack_yaml_says_nothi
 
 def test_what_rack_yaml_leaves_out_is_not_asked_for(tmp_path: Path) -> None:
     rack = loaded(text({"one": unit(probe={"answer": False, "chat": False})}).replace(*NO_PROOF))
-    assert rack.serving
-    found = desired.locked_unit(rack, rack.serving.units["one"], PINS, RECORDS)
+    found = desired.locked_unit(rack, served_units(rack)["one"], PINS, RECORDS)
     read = configuration(found, tmp_path, "n0")
     assert (read.probe.answer, read.probe.chat, read.rdma) == ("", False, "remark")
     alone = configuration(locked(unit(nodes=["n0"], parallel=None)), tmp_path, "n0")
@@ -430,8 +430,7 @@ def test_the_rates_of_a_proof_are_those_of_verify() -> None:
 
 def test_no_proof_is_asked_for_where_none_is_declared() -> None:
     rack = loaded(text({"one": unit()}).replace(*NO_PROOF))
-    assert rack.serving
-    found = desired.locked_unit(rack, rack.serving.units["one"], PINS, RECORDS)
+    found = desired.locked_unit(rack, served_units(rack)["one"], PINS, RECORDS)
     assert gate_file(found, "n0")["proof"] is None
 
 
@@ -464,8 +463,7 @@ def test_ray_has_a_port() -> None:
 
 def test_an_image_and_a_model_that_the_lock_file_lacks_are_blockers() -> None:
     rack = loaded(text({"one": unit()}))
-    assert rack.serving
-    one = rack.serving.units["one"]
+    one = served_units(rack)["one"]
     place = f"{rack.source}: serving.units.one"
     image = f"{place}.image: the lock file has no ID of {one.image}; run `sparkrack apply --only images`"
     model = f"{place}.model: the lock file has no files of qwen; run `sparkrack apply --only models`"
@@ -481,8 +479,7 @@ def test_an_image_and_a_model_that_the_lock_file_lacks_are_blockers() -> None:
 @pytest.mark.parametrize("value", ["a\nb", "a\0b"])
 def test_an_argument_that_cannot_be_a_line_is_a_blocker(value: str) -> None:
     rack = loaded(text({"one": unit(args={"tokenizer-revision": "MARK"})}).replace("MARK", json.dumps(value)))
-    assert rack.serving
-    (line,) = desired.blockers(rack, rack.serving.units["one"], PINS, RECORDS)
+    (line,) = desired.blockers(rack, served_units(rack)["one"], PINS, RECORDS)
     assert "serving.units.one.args: an argument has a line break, or a character that is no text; remove it" in line
 
 
@@ -495,12 +492,10 @@ def test_keepers_on_one_node_have_each_their_port() -> None:
         "d": unit(nodes=["n0"], parallel=None),
     }
     rack = loaded(text(units))
-    assert rack.serving
-    ports = {name: desired.keeper_port(rack, one) for name, one in rack.serving.units.items()}
+    ports = {name: desired.keeper_port(rack, one) for name, one in served_units(rack).items()}
     assert ports == {"a": 29400, "b": 29400, "c": 29401, "d": 29402}
     rack = loaded(text({**units, "c": unit(**down, api={"port": 29401})}))
-    assert rack.serving
-    (line,) = desired.blockers(rack, rack.serving.units["c"], PINS, RECORDS)
+    (line,) = desired.blockers(rack, served_units(rack)["c"], PINS, RECORDS)
     assert line.startswith(f"{rack.source}: serving.port: the keeper of unit c would use 29401, ")
 
 

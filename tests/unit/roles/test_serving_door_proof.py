@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from core.model import Rack
-from roles.serving import door, verify
+from serving import gateway as door
+from serving import verify
+from serving.options import gateway_of
 from tests.unit.model.serving_racks import loaded, text, unit
 from tests.unit.ops.shells import stand_in, write
 from tests.unit.roles.checked_node import Check, reported
@@ -25,9 +27,9 @@ def rack(port: int = 18443) -> Rack:
 
 
 def node(root: Path, found: Rack) -> Path:
-    assert found.serving
-    assert found.serving.door
-    for file in door.files(found, found.serving.door):
+    declared = gateway_of(found)
+    assert declared
+    for file in door.files(found, declared):
         write(root, file.path, file.content.decode()).chmod(int(file.mode, 8))
     write(root, door.KEYS, r'"~^(?i:Bearer) +\Qa-key-of-a-client\E$" alice;').chmod(0o600)
     certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"

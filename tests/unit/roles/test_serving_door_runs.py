@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from roles.serving import door, door_certificate
+from serving import gateway as door
+from serving import gateway_certificate as door_certificate
+from serving.options import gateway_of
 from tests.unit.model.serving_racks import unit
 from tests.unit.roles.serving_nodes import ServingNode, ServingWorld
 from tests.unit.roles.serving_units import KEY
@@ -74,10 +76,9 @@ def test_the_key_of_a_client_is_replaced_by_that_of_the_unit_or_by_none(
 ) -> None:
     units = {"one": unit(api={"port": 8000, "listen": "management", **key})}
     world.write(units, serving={"units": units, "door": {"node": "n1", "keys": {"alice": {"env": "ALICE"}}}})
-    serving = world.rack.serving
-    assert serving
-    assert serving.door
-    files = {file.path: file.content.decode() for file in door.files(world.rack, serving.door)}
+    declared = gateway_of(world.rack)
+    assert declared
+    files = {file.path: file.content.decode() for file in door.files(world.rack, declared)}
     assert f"proxy_set_header Authorization {sent_on};" in files[door.CONFIGURATION]
 
 
@@ -193,7 +194,7 @@ def test_each_thing_that_differs_is_put_right(
 def test_the_certificate_of_another_key_is_replaced(installed: ServingWorld) -> None:
     n1 = installed.nodes["n1"]
     file = place(n1, door.CERTIFICATE)
-    other = door_certificate.self_signed_pem(installed.rack.serving.door, "10.77.0.2")  # type: ignore[union-attr,arg-type]
+    other = door_certificate.self_signed_pem(gateway_of(installed.rack), "10.77.0.2")  # type: ignore[arg-type]
     file.write_bytes(file.read_bytes().partition(b"-----BEGIN CERT")[0] + other[other.index(b"-----BEGIN CERT") :])
     assert f"rewrite {door.CERTIFICATE}: differs" in installed.run().log
 
@@ -220,7 +221,7 @@ def test_a_self_signed_certificate_is_renewed_before_its_end(
 
 def write_declared(folder: Path, world: ServingWorld, **changes: bytes) -> None:
     """A certificate and its key beside rack.yaml, as another program made them."""
-    made = door_certificate.self_signed_pem(world.rack.serving.door, "10.77.0.2")  # type: ignore[union-attr,arg-type]
+    made = door_certificate.self_signed_pem(gateway_of(world.rack), "10.77.0.2")  # type: ignore[arg-type]
     key, mark, chain = made.partition(b"-----BEGIN CERT")
     (folder / "door.pem").write_bytes(changes.get("chain", mark + chain))
     (folder / "door.key").write_bytes(changes.get("key", key))

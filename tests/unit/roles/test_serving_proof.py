@@ -16,7 +16,8 @@ from typing import Any, ClassVar
 import pytest
 
 from core.verify.reporter import CheckReporter
-from roles.serving import verify
+from serving import verify
+from serving.options import serving_of
 from tests.unit.model.serving_racks import unit
 from tests.unit.ops.shells import stand_in
 from tests.unit.roles.serving_nodes import ETC, ServingNode, ServingWorld
@@ -241,7 +242,7 @@ def test_what_answers_past_the_door_is_said_and_is_no_fault(
         api.end_headers()
 
     monkeypatch.setattr(engine, "do_POST", answer)
-    serving = world.rack.serving
+    serving = serving_of(world.rack)
     assert serving
     one = serving.units["one"]
     # The engine of this test listens on loopback, where rack.yaml refuses `direct`.

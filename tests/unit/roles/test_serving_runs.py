@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from roles.serving import facts
-from roles.serving.programs import FILES
+from serving import facts
+from serving.programs import FILES
 from tests.serving.serve_modules import serve_lifecycle
 from tests.tiers import sampled
 from tests.unit.model.serving_racks import unit

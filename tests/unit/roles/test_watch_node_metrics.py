@@ -20,8 +20,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from roles.blackbox import watchdog
 from roles.blackbox.certificate_authority import RackAuthority
-from roles.serving import desired
 from roles.watch import node_metrics
+from serving import desired
 from tests.generated import REPOSITORY
 from tests.serving.serve_modules import serve_unit
 from tests.serving.test_lifecycle import SteppedUnit

@@ -15,8 +15,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 
 from core.model import Port, Rack
-from roles.serving import desired as serving_desired
 from roles.watch import rules, scrape
+from serving import desired as serving_desired
 from tests.serving.serve_modules import serve_unit
 from tests.serving.test_lifecycle import SteppedUnit
 from tests.unit.model.racks import DIRECT, changed, loaded

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from core.model import Rack
-from roles.serving.programs import KEEPER
+from serving.programs import KEEPER
 from sparkrack.status.build import build_status
 from sparkrack.status.collect_answers import NoAnswer
 from sparkrack.status.model import Status

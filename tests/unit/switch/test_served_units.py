@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from core.model import Rack, running_units
+from core.model import Rack
 from core.routeros.change_plan import ChangeBatch, ChangePlan
 from core.routeros.diff import FieldChange, RowChange
 from core.routeros.menus import BRIDGE, BRIDGE_PORT, ETHERNET, IDENTITY, Menu
+from serving import running_engines as running_units
 from sparkrack.cli.main import sparkrack
 from switch.served_units import nodes_behind, unit_refusals
 from tests.unit.model import racks

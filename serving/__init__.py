@@ -1,0 +1,46 @@
+"""Serving: the units of rack.yaml are installed on their nodes, and are up or down as declared.
+
+Each node of a unit has its files, a tether and the service of its rank; the first one has the keeper besides
+(decision 0021). Keeper and tethers share a secret that a run makes. A unit that runs is never disturbed: what differs
+is refused with the command that stops the unit first. `wish` is handed to the keeper, which starts all ranks or none;
+the run does not wait for that. A unit that its keeper holds is reported, and not started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from core.model.cabling import Cabling
+from core.model.errors import RuleViolation
+from core.model.partial_rack import PartialRack
+from core.model.role import Role
+from serving import calibration, gateway_rules, rules
+from serving.options import Serving
+
+
+def _check(partial: PartialRack, serving: Serving, cabling: Cabling) -> Iterator[RuleViolation]:
+    yield from rules.check(partial, serving, cabling)
+    if serving.door:
+        yield from gateway_rules.check(partial, serving, serving.door, cabling)
+
+
+ROLE = Role(
+    __name__,
+    title="Serving",
+    promise=(
+        "the declared units of inference engines: installed on their nodes, all ranks up or none; a run does not "
+        "disturb a unit that runs"
+    ),
+    proof=(
+        "`sha256sum` of each file, `systemctl`, the container's control group, a completion of each unit, bytes of its "
+        "RDMA devices"
+    ),
+    options=Serving,
+    opt_in=True,
+    rules=_check,
+    rules_need_sound_file=False,
+    read_lock=calibration.read,
+    named=("units",),
+    spreads=True,
+    alone=False,
+)

@@ -1,0 +1,265 @@
+"""Install the units of a node, and hand the wish of each to its keeper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from pyinfra.api.command import StringCommand
+from pyinfra.api.deploy import deploy
+from pyinfra.api.host import Host
+
+from core.model import Node, Rack
+from core.model.errors import printable_line
+from core.model.fields import seconds
+from core.ops import host_facts, remote_files
+from core.ops.apply_role import runs
+from core.ops.operation import Changeset, operation_on_host
+from core.ops.shell import quote, sudo_script
+from core.util import managed_file
+from core.util.event import Action, Event, EventKind, acted, file_acted
+from core.util.managed_file import ManagedFile
+from serving import ROLE, desired
+from serving import run_inventory as survey
+from serving.facts import STATE_FOLDER, ServingFacts, starts_again
+from serving.gateway_apply import install_door
+from serving.launch import UNIT_FILES
+from serving.options import ServingUnit, serving_of
+from serving.programs import FOLDER, KEEPER
+from serving.run_inventory import ServingSurvey, UnitDifferences
+
+_KEEPER_SECONDS = 30
+"""Seconds that a keeper may take to answer after its start."""
+_WANTS = f"{desired.UNITS}/multi-user.target.wants"
+
+
+@deploy(ROLE.title)
+def apply(rack: Rack, node: Node) -> None:
+    """Install the programs, files, secrets and services of each unit on its nodes, hand `wish` to its keeper, then
+    install the door. Without a section `serving` nothing is done.
+
+    Does not wait until a unit is ready, and touches none that runs.
+    """
+    if serving_of(rack):
+        install_units(name="Install the units of inference engines", rack=rack, node=node)
+        wish_units(name="Have the units up or down", rack=rack, node=node)
+        install_door(name="Install the door of the units", rack=rack, node=node)
+
+
+@dataclass(frozen=True)
+class NodeUnits:
+    """The units of one node in a run. `locks_later`: the plan of a run that records images and models before."""
+
+    survey: ServingSurvey
+    node: str
+    locks_later: bool = False
+
+    @property
+    def view(self) -> ServingFacts:
+        """What the node has."""
+        return self.survey.views[self.node]
+
+
+def _before(host: Host, rack: Rack, node: Node) -> NodeUnits:
+    ServingFacts(host_facts.read(host, "serving")).whole()
+    found = survey.installed_units(host.state, rack)
+    return NodeUnits(found, node.name, not host.state.is_executing and runs("images") and runs("models"))
+
+
+def _after(host: Host, rack: Rack, node: Node) -> WishedUnits:
+    ServingFacts(host_facts.read(host, "serving")).whole()
+    return WishedUnits(survey.ready_units(host.state, rack), node.name, host.state.is_executing)
+
+
+@dataclass
+class _Steps:
+    """What comes of the units of a node, one after the other."""
+
+    blockers: list[str] = field(default_factory=list)
+    warnings: list[Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    commands: list[StringCommand] = field(default_factory=list)
+    provisional: bool = False
+
+    def changeset(self, in_sync_reason: str) -> Changeset:
+        """All of it as a changeset: with a blocker nothing is changed."""
+        if self.blockers:
+            return Changeset(blockers=tuple(self.blockers), warnings=tuple(self.warnings))
+        if not self.events:
+            return Changeset(warnings=tuple(self.warnings), in_sync_reason=in_sync_reason)
+        return Changeset(
+            warnings=tuple(self.warnings),
+            events=tuple(self.events),
+            commands=tuple(self.commands),
+            provisional=self.provisional,
+        )
+
+
+@operation_on_host(_before)
+def install_units(units: NodeUnits) -> Changeset:
+    """Write what differs of the units of a node and start their tethers and keepers. A unit that is up is refused."""
+    found, node = units.survey, units.node
+    steps, ready = _Steps(), list[UnitDifferences]()
+    declared = found.units(node)
+    stale = found.programs(node) if declared else []
+    for unit in declared:
+        if found.unlocked(unit) and units.locks_later:
+            detail = "its files are known when the images and models of this run are in the lock file"
+            steps.events += acted(Action.INSTALL, f"unit {unit.name}", detail=detail)
+            steps.provisional = True
+        elif blockers := found.blockers(unit):
+            steps.blockers += blockers
+        else:
+            differences = found.differences(unit, node)
+            if obstacle := found.obstacle(differences, stale):
+                steps.blockers.append(obstacle)
+            for text in found.by_hand(differences, node):
+                steps.warnings.append(Event(EventKind.BROKEN, subject=f"unit {unit.name}", detail=text))
+            ready.append(differences)
+    _remove_undeclared(units, steps)
+    if declared and found.folder_differs(node):
+        steps.events += file_acted(
+            Action.PERMISSIONS if str(UNIT_FILES) in units.view.folders else Action.WRITE, f"{UNIT_FILES}/"
+        )
+        steps.commands.append(sudo_script(f"umask 022; install -d -m 700 -o root -g root {UNIT_FILES}"))
+    changed = [one for one in ready if one.touching or stale]
+    steps.commands += [sudo_script(f"umask 077; : > {desired.path(one.unit, 'pending')}") for one in changed]
+    if stale:
+        steps.events += managed_file.changes(stale, units.view.files)
+        steps.commands += [sudo_script(f"umask 022; install -d -m 755 {FOLDER}"), *_written(stale)]
+    for one in ready:
+        steps.events += _events(one, units.view, bool(stale))
+        steps.commands += _commands(one, bool(stale))
+    return steps.changeset("the units are installed" if declared else "no unit of rack.yaml is on this node")
+
+
+def _events(one: UnitDifferences, view: ServingFacts, restarts: bool) -> Iterator[Event]:
+    yield from managed_file.changes(one.files, view.files)
+    for file in one.private:
+        there = file.path in view.files
+        # Never its content, nor a hash of it.
+        yield from file_acted(Action.REWRITE if there else Action.WRITE, file.path, detail="differs" if there else None)
+    yield from file_acted(Action.REMOVE, *one.extra)
+    yield from acted(Action.ENABLE, *one.disabled)
+    services = one.services if one.touching or restarts else one.stopped
+    for service in services:
+        action = Action.START if service in one.stopped else Action.RESTART
+        detail = "a change of its files was begun" if one.pending and not one.contents else None
+        yield Event(EventKind.RESTART, subject=service, action=action, detail=detail)
+
+
+def _commands(one: UnitDifferences, restarts: bool) -> Iterator[StringCommand]:
+    yield from _written(one.files)
+    for file in one.private:
+        yield remote_files.put(file.path, file.content.get_secret_value(), mode=file.mode)
+    if one.extra:
+        yield sudo_script(_removal(list(one.extra)))
+    steps = [f"systemctl --no-reload enable --quiet {quote(*one.disabled)}"] if one.disabled else []
+    if one.touching or restarts:
+        # The keeper reads at its start whether its files are former ones; now they are those of rack.yaml.
+        steps.append(f"rm -f {desired.path(one.unit, 'former')}")
+        steps += ["systemctl daemon-reload", f"systemctl restart {quote(*one.services)}"]
+        steps.append(f"rm -f {desired.path(one.unit, 'pending')}")
+    elif one.disabled or one.stopped:
+        steps += ["systemctl daemon-reload", *([f"systemctl start {quote(*one.stopped)}"] if one.stopped else [])]
+    if steps:
+        yield sudo_script("; ".join(steps))
+
+
+def _written(files: list[ManagedFile] | tuple[ManagedFile, ...]) -> Iterator[StringCommand]:
+    return map(remote_files.put_managed, files)
+
+
+def _removal(paths: list[str]) -> str:
+    """Shell text that stops the services among these files, tether and keeper first, and removes all of them."""
+    names = [path.rpartition("/")[2] for path in paths if path.startswith(f"{desired.UNITS}/")]
+    services = sorted((name for name in names if name.endswith(".service")), key=len, reverse=True)
+    stop = f"systemctl stop {quote(*services)}; " if services else ""
+    # `systemctl disable` fails when the unit was removed and its link was left.
+    links = [f"{_WANTS}/{name}" for name in services]
+    return f"{stop}rm -f {quote(*links, *paths)}" + ("; systemctl daemon-reload" if names else "")
+
+
+def _remove_undeclared(units: NodeUnits, steps: _Steps) -> None:
+    """Remove the units that the node no longer has, unless they run."""
+    for name, paths in units.survey.undeclared(units.node).items():
+        try:
+            up = units.survey.up(name)
+        except ValueError as unknown:
+            up = str(unknown)
+        if up:
+            stop = f"{KEEPER} {UNIT_FILES}/{name}.json down"
+            detail = f"rack.yaml has no such unit on this node, and it is up ({up}); `{stop}` on its head stops it"
+            steps.warnings.append(Event(EventKind.UNMANAGED, subject=f"unit {name}", detail=detail))
+            continue
+        steps.events += acted(Action.STOP_AND_REMOVE, f"unit {name}", detail="rack.yaml has no such unit on this node")
+        records = [f"{STATE_FOLDER}/{name}.json", f"{STATE_FOLDER}/{name}.rank.json"]
+        # The versions that are kept have the number of their generation in their names.
+        steps.commands.append(
+            sudo_script(f"{_removal(paths)}; rm -f {quote(*records)} {STATE_FOLDER}/former/{name}.*.tar")
+        )
+
+
+@dataclass(frozen=True)
+class WishedUnits:
+    """The units of one node when all nodes of the run have theirs. `executing`: not only planned."""
+
+    survey: ServingSurvey
+    node: str
+    executing: bool
+
+
+@operation_on_host(_after)
+def wish_units(units: WishedUnits) -> Changeset:
+    """Hand the wish of rack.yaml to the keepers of a node. A unit that is held is reported, and not started."""
+    found, steps = units.survey, _Steps()
+    for unit in found.units(units.node):
+        if found.head(unit) != units.node:
+            continue
+        record = found.views[units.node].record(unit.name)
+        if unit.wish == "down":
+            if record.wish == "up":
+                steps.events.append(Event(EventKind.RESTART, subject=f"unit {unit.name}", action=Action.STOP))
+                steps.commands.append(_wish(unit))
+        elif record.state == "held":
+            verb, does = ("start", "starts it") if starts_again(record.cause) else ("logs", "shows why")
+            detail = f"held: {printable_line(record.reason)[:300]}; `sparkrack serve {verb} {unit.name}` {does}"
+            steps.warnings.append(Event(EventKind.BROKEN, subject=f"unit {unit.name}", detail=detail))
+        elif record.wish == "down" or record.state == "down":
+            steps.blockers += _start_blockers(units, unit)
+            detail = f"a completion proves it, within {seconds(unit.probe.ready)} s"
+            steps.events.append(
+                Event(EventKind.RESTART, subject=f"unit {unit.name}", action=Action.START, detail=detail)
+            )
+            steps.commands.append(_wish(unit))
+    return steps.changeset("each unit is wished as in rack.yaml")
+
+
+def _start_blockers(units: WishedUnits, unit: ServingUnit) -> list[str]:
+    """Return why a unit must not be started: a node of it is absent, or in a run still not as declared."""
+    found = units.survey
+    if absent := found.absent(unit):
+        names = ", ".join(absent)
+        what = f"{names} is not in this run, has failed, or cannot be read; run for all nodes of the unit"
+        return [f"unit {unit.name} is not started: {what}"]
+    if not units.executing:
+        return []
+    if blockers := found.blockers(unit):
+        return blockers
+    unready = [
+        name
+        for name in unit.ranks(found.rack.nodes)
+        if found.programs(name) or found.folder_differs(name) or found.differences(unit, name)
+    ]
+    if not unready:
+        return []
+    return [f"unit {unit.name} is not started: it is not installed on {', '.join(unready)}; run again"]
+
+
+def _wish(unit: ServingUnit) -> StringCommand:
+    """Return the command that hands the wish to the keeper, which may have been started just before."""
+    keeper = f"{KEEPER} {desired.path(unit, 'json')}"
+    return sudo_script(
+        f"export PYTHONDONTWRITEBYTECODE=1; n=0; until {keeper} status > /dev/null 2>&1; do n=$((n + 1)); "
+        f"[ $n -lt {2 * _KEEPER_SECONDS} ] || break; sleep 0.5; done; {keeper} {unit.wish}"
+    )

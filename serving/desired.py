@@ -1,0 +1,406 @@
+"""What a node has of a served unit: its files and units of systemd. Pure: from rack.yaml and its lock file.
+
+Two files hold secrets, which are fetched when they are written: see `private_files`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Address
+
+from pydantic import SecretBytes
+
+from core.model import Rack
+from core.model.fields import mebibytes, seconds
+from core.model.image_lock import Pin
+from core.model.model_lock import ModelRecord
+from core.util import resources
+from core.util.managed_file import ManagedFile, header, validate_unit
+from roles.docker.options import DockerOptions
+from roles.rdma.options import socket_addresses
+from serving import allowed_addresses
+from serving import gate_config as gate
+from serving.launch import (
+    FABRIC_ENVIRONMENT,
+    UNIT_FILES,
+    RankLaunch,
+    api_address,
+    cache_folder,
+    joins_by_ray,
+    launches,
+)
+from serving.options import ServingUnit, rdma_is_measured, served_units, serving_of
+from serving.programs import GATE, KEEPER, RUN, TETHER, programs
+from serving.rules import MASTER_PORT, RAY_PORT
+
+UNITS = "/etc/systemd/system"
+GATE_LIMIT = 660
+"""Seconds that the gate may take: it waits for the gates of the other nodes, for measurements with them, for the clock,
+for a container, for files that are written back, for memory, and for CUDA."""
+FIRST_LIMIT = 300
+"""Seconds that the first completion after a start may take at least: it compiles."""
+STOP_GRACE = 15
+"""Seconds that an engine may take to end beside `drain`, and docker to remove its container beside that."""
+KEY_FAULT = (
+    "the key must have printable ASCII characters only, without spaces; `openssl rand -hex 24` prints one that has"
+)
+_SERVICES = {
+    "": "templates/sparkrack-serve.service",
+    "-tether": "templates/sparkrack-serve-tether.service",
+    "-keeper": "templates/sparkrack-serve-keeper.service",
+}
+"""Templates by the suffix of the service: of the rank itself, its tether, and the keeper of its unit."""
+
+
+@dataclass(frozen=True)
+class PrivateFile:
+    """A file that only root reads. Its content is a secret, which is not shown."""
+
+    path: str
+    content: SecretBytes
+    mode: str = "600"
+
+
+@dataclass(frozen=True)
+class LockedUnit:
+    """A unit with what the lock file has of it: the ID of its image, and the files of its model."""
+
+    rack: Rack
+    unit: ServingUnit
+    image_id: str
+    record: ModelRecord
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Its nodes in rank order; the first is the head."""
+        return self.unit.ranks(self.rack.nodes)
+
+    @property
+    def addresses(self) -> dict[str, IPv4Address]:
+        """The address of each of its nodes for traffic beside RDMA."""
+        known = socket_addresses(self.rack)
+        return {name: known[name] for name in self.nodes}
+
+
+def locked_unit(
+    rack: Rack, unit: ServingUnit, pins: Mapping[str, Pin], records: Mapping[str, ModelRecord]
+) -> LockedUnit:
+    """Return a unit with what the lock file has of it. Raises ValueError with all blockers."""
+    if lines := blockers(rack, unit, pins, records):
+        raise ValueError("; ".join(lines))
+    return LockedUnit(rack, unit, pins[unit.image].id, records[unit.model])
+
+
+def blockers(rack: Rack, unit: ServingUnit, pins: Mapping[str, Pin], records: Mapping[str, ModelRecord]) -> list[str]:
+    """Return why the files of a unit cannot be made.
+
+    Args:
+        rack: the rack, whose rules hold.
+        unit: one of its units.
+        pins: the images of the lock file.
+        records: the models of the lock file.
+    """
+    place = f"{rack.source}: serving.units.{unit.name}"
+    lines = unlocked(rack, unit, pins, records)
+    known = socket_addresses(rack)
+    lines += [
+        f"{place}.nodes: {name} has no cable, so it has no address on the fabric; write rdma.sockets: management"
+        for name in unit.ranks(rack.nodes)
+        if name not in known
+    ]
+    if not lines:
+        lines += _unwritable(rack, unit, pins[unit.image].id, place)
+    port = keeper_port(rack, unit)
+    if port in _used_ports(rack, unit):
+        lines.append(
+            f"{rack.source}: serving.port: the keeper of unit {unit.name} would use {port}, because keepers on one "
+            "node use one port after the other, and another program of a unit uses it; write another port"
+        )
+    return lines
+
+
+def unlocked(rack: Rack, unit: ServingUnit, pins: Mapping[str, Pin], records: Mapping[str, ModelRecord]) -> list[str]:
+    """Return what the lock file does not have of a unit: the roles images and models record it. Same arguments."""
+    place = f"{rack.source}: serving.units.{unit.name}"
+    lines = []
+    if unit.image not in pins:
+        lines.append(f"{place}.image: the lock file has no ID of {unit.image}; run `sparkrack apply --only images`")
+    if unit.model not in records or not records[unit.model].files:
+        lines.append(f"{place}.model: the lock file has no files of {unit.model}; run `sparkrack apply --only models`")
+    return lines
+
+
+def _unwritable(rack: Rack, unit: ServingUnit, image_id: str, place: str) -> list[str]:
+    """Arguments of a container are written one a line."""
+    for launch in launches(rack, unit, socket_addresses(rack), rack.options(DockerOptions).memory, image_id):
+        for word in _arguments(launch):
+            if any(mark in word for mark in "\n\0") or not _encodable(word):
+                return [f"{place}.args: an argument has a line break, or a character that is no text; remove it"]
+    return []
+
+
+def _encodable(word: str) -> bool:
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def keeper_port(rack: Rack, unit: ServingUnit) -> int:
+    """Return the port of the keeper: units with the same head, of which one runs at a time, have each their own."""
+    serving = serving_of(rack)
+    if serving is None:
+        raise ValueError("the rack has no serving section")
+    head = unit.ranks(rack.nodes)[0]
+    same = [one.name for one in serving.units.values() if one.ranks(rack.nodes)[0] == head]
+    return serving.port + same.index(unit.name)
+
+
+def _used_ports(rack: Rack, unit: ServingUnit) -> set[int]:
+    others = served_units(rack).values()
+    head = unit.ranks(rack.nodes)[0]
+    return {MASTER_PORT, RAY_PORT, *(one.api.port for one in others if one.ranks(rack.nodes)[0] == head)}
+
+
+def _arguments(launch: RankLaunch) -> tuple[str, ...]:
+    """Return what follows `docker run`."""
+    return launch.command[2:]
+
+
+def files(locked: LockedUnit, node: str) -> tuple[ManagedFile, ...]:
+    """Return what a node has of a unit, without secrets and programs, in the order in which it is written.
+
+    Args:
+        locked: the unit.
+        node: one of its nodes.
+    """
+    launch = next(one for one in _launches(locked) if one.node == node)
+    arguments, environment, gate_file, *services = _beside_configuration(locked, launch)
+    configured = ManagedFile(path(locked.unit, "json"), _json(configuration(locked)))
+    return (arguments, environment, configured, gate_file, *services)
+
+
+def _launches(locked: LockedUnit) -> tuple[RankLaunch, ...]:
+    rack = locked.rack
+    return launches(rack, locked.unit, locked.addresses, rack.options(DockerOptions).memory, locked.image_id)
+
+
+def _beside_configuration(locked: LockedUnit, launch: RankLaunch) -> list[ManagedFile]:
+    """Return the files of the node of a rank, but for the one that keeper and tethers read."""
+    rack, unit = locked.rack, locked.unit
+    environment = [f"{name}={value}\n" for name, value in launch.environment.items()]
+    made = [
+        ManagedFile(path(unit, "args"), "".join(f"{word}\n" for word in _arguments(launch)).encode()),
+        ManagedFile(path(unit, "env"), f"{header(rack.rack)}\n{''.join(environment)}".encode()),
+        ManagedFile(path(unit, "gate.json"), _json(gate_configuration(locked, launch.node))),
+        _slice(rack, unit, launch.node),
+        _service(rack, unit, "-tether", command=f"{TETHER} {path(unit, 'json')} {launch.rank}"),
+    ]
+    if launch.rank == 0:
+        made.append(_service(rack, unit, "-keeper", command=f"{KEEPER} {path(unit, 'json')} run"))
+    drain = seconds(unit.drain) + STOP_GRACE
+    made.append(
+        _service(
+            rack,
+            unit,
+            "",
+            tether=service_name(unit, "-tether"),
+            slice=slice_name(unit),
+            guard=gate.GUARD,
+            gate=f"{GATE} {path(unit, 'gate.json')}",
+            run=f"{RUN} {path(unit, 'args')}",
+            container=f"sparkrack-{unit.name}",
+            drain=drain,
+            start=GATE_LIMIT + STOP_GRACE,
+            stop=drain + STOP_GRACE,
+        )
+    )
+    return made
+
+
+def path(unit: ServingUnit, ending: str) -> str:
+    """Return the path of a file of a unit, by its ending."""
+    return f"{UNIT_FILES / unit.name}.{ending}"
+
+
+def service_name(unit: ServingUnit, suffix: str = "") -> str:
+    """Return the name of a service of a unit: of its rank, or with a suffix of its tether or keeper."""
+    return unit_service(unit.name, suffix)
+
+
+def unit_service(name: str, suffix: str = "") -> str:
+    """The same by the name of the unit, which rack.yaml may no longer have."""
+    return f"sparkrack-serve-{name}{suffix}.service"
+
+
+def slice_name(unit: ServingUnit) -> str:
+    """Return the slice of the container. By its name alone systemd puts it below the slice of all containers."""
+    return f"sparkrack-{unit.name}.slice"
+
+
+def _slice(rack: Rack, unit: ServingUnit, node: str) -> ManagedFile:
+    text = resources.file_text(
+        "serving",
+        "templates/unit.slice",
+        header=header(rack.rack),
+        unit=unit.name,
+        most=rack.options(DockerOptions).memory,
+        sources=allowed_addresses.setting(allowed_addresses.rank_sources(rack, unit, node)),
+    )
+    return ManagedFile(f"{UNITS}/{slice_name(unit)}", text.encode(), validate=validate_unit(slice_name(unit)))
+
+
+def _service(rack: Rack, unit: ServingUnit, suffix: str, **values: object) -> ManagedFile:
+    name = service_name(unit, suffix)
+    sources = allowed_addresses.setting(allowed_addresses.unit_addresses(rack, unit))
+    text = resources.file_text(
+        "serving", _SERVICES[suffix], header=header(rack.rack), unit=unit.name, sources=sources, **values
+    )
+    return ManagedFile(f"{UNITS}/{name}", text.encode(), validate=validate_unit(name))
+
+
+def _json(value: object) -> bytes:
+    return f"{json.dumps(value, indent=1)}\n".encode()
+
+
+def configuration(locked: LockedUnit) -> dict[str, object]:
+    """Return what keeper and tethers read, in the form of files/serve_unit.py. It is the same on each node."""
+    rack, unit, probe = locked.rack, locked.unit, locked.unit.probe
+    addresses = locked.addresses
+    api: dict[str, object] = {"address": str(api_address(rack, unit)), "port": unit.api.port}
+    if unit.api.key:
+        api["key_file"] = path(unit, "token")
+    answer = {"prompt": probe.answer.ask, "answer": probe.answer.say} if probe.answer else {"answer": ""}
+    rdma = "required" if rdma_is_measured(rack) else "remark"
+    found = {
+        "name": unit.name,
+        "model": served_name(unit),
+        "engine": unit.kind,
+        "ranks": [{"node": name, "address": str(addresses[name])} for name in locked.nodes],
+        "head": {"address": str(addresses[locked.nodes[0]]), "port": keeper_port(rack, unit)},
+        "api": api,
+        "secret_file": path(unit, "secret"),
+        "gate": [GATE, path(unit, "gate.json"), "--together"],
+        "service": service_name(unit),
+        "probe": {**answer, "chat": probe.chat, "tool": probe.tool},
+        "rdma": rdma if len(locked.nodes) > 1 else "ignored",
+        "times": {
+            "gate_limit": GATE_LIMIT,
+            "drain": seconds(unit.drain),
+            "stop_limit": seconds(unit.drain) + 4 * STOP_GRACE,
+            "ready_limit": seconds(probe.ready),
+            "first_limit": max(FIRST_LIMIT, seconds(probe.limit)),
+            "probe_interval": seconds(probe.every),
+            "probe_limit": seconds(probe.limit),
+            "probe_misses": probe.misses,
+        },
+        "restart": {"times": unit.restart.times, "within": seconds(unit.restart.within)},
+        "boot": unit.boot,
+    }
+    return {**found, "version": _version(locked, found)}
+
+
+def declared_version(locked: LockedUnit) -> str:
+    """Return the version of the files of a unit, which its keeper reports."""
+    return str(configuration(locked)["version"])
+
+
+def _version(locked: LockedUnit, configured: Mapping[str, object]) -> str:
+    """Return a hash of what all nodes have of the unit, but for its secrets: its files and the programs. It tells two
+    versions apart, which a run of `apply` that ended between two nodes leaves.
+    """
+    found = hashlib.sha256(_json(configured))
+    for launch in _launches(locked):
+        for file in _beside_configuration(locked, launch):
+            found.update(f"{launch.node} {file.path} {len(file.content)}\n".encode() + file.content)
+    for program in programs():
+        found.update(f"{program.path} {len(program.content)}\n".encode() + program.content)
+    return found.hexdigest()[:16]
+
+
+def served_name(unit: ServingUnit) -> str:
+    """Return the name by which clients ask for the model: the first of several."""
+    given = unit.args.get("served-model-name", unit.model)
+    return str(given[0] if isinstance(given, tuple) and given else given)
+
+
+def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
+    """Return what the gate of a node reads, in the form of files/serve_gate.py."""
+    rack, unit = locked.rack, locked.unit
+    launch = next(one for one in _launches(locked) if one.node == node)
+    ports = {}
+    if node == locked.nodes[0]:
+        ports[str(unit.api.port)] = f"the API of unit {unit.name}"
+        if len(locked.nodes) > 1:
+            ports[str(MASTER_PORT)] = "where the ranks meet"
+            if unit.engine == "vllm-ray":
+                ports[str(RAY_PORT)] = "where Ray listens"
+    cache = None
+    if unit.cache:
+        cache = {"folder": str(cache_folder(unit, locked.image_id)), "bytes": mebibytes(unit.cache) * 2**20}
+    return {
+        "node": node,
+        "unit": unit.name,
+        "guard": gate.guard(rack),
+        "image": {"name": unit.image, "id": locked.image_id},
+        "container": gate.container(unit, launch, len(locked.nodes)),
+        "model": gate.model(unit, locked.record),
+        "ports": ports,
+        "cache": cache,
+        "gids": FABRIC_ENVIRONMENT if len(locked.nodes) > 1 else None,
+        "echoes": gate.echoes(rack, node, locked.nodes),
+        "proof": gate.proof(rack, node, locked.nodes, path(unit, "secret")),
+        "time": gate.time(rack),
+        "memory": gate.memory(rack, unit, locked.record, len(locked.nodes)),
+    }
+
+
+def private_files(locked: LockedUnit, node: str, key: str | None, lease: str) -> tuple[PrivateFile, ...]:
+    """Return the files of a node that hold secrets.
+
+    Args:
+        locked: the unit.
+        node: one of its nodes.
+        key: the API key, from the reference in rack.yaml; None where the unit has none. Only the head gets it.
+        lease: what keeper and tethers of the unit share: 32 characters or more, the same on each node.
+
+    Raises:
+        ValueError: a secret cannot be written; the message does not have it.
+    """
+    unit = locked.unit
+    place = f"{locked.rack.source}: serving.units.{unit.name}.api.key"
+    if len(lease) < 32 or not plain(lease):
+        raise ValueError(f"the lease secret of unit {unit.name} has not 32 printable ASCII characters")
+    found = [PrivateFile(path(unit, "secret"), SecretBytes(f"{lease}\n".encode()))]
+    if joins_by_ray(unit, len(locked.nodes)):
+        token = hmac.new(lease.encode(), b"the token of Ray", hashlib.sha256).hexdigest()
+        found.append(PrivateFile(path(unit, "ray"), SecretBytes(token.encode())))
+    if (key is None) != (unit.api.key is None):
+        raise ValueError(f"{place}: the key is {'missing' if key is None else 'not declared'}")
+    if key is None or node != locked.nodes[0]:
+        return tuple(found)
+    if not key or not plain(key):
+        raise ValueError(f"{place}: {KEY_FAULT}")
+    # SGLang reads the key from a file of more options, docker gives it to vLLM as a variable.
+    text = f"api-key: {json.dumps(key)}\n" if unit.kind == "sglang" else f"VLLM_API_KEY={key}\n"
+    found += [
+        PrivateFile(path(unit, "key"), SecretBytes(text.encode())),
+        PrivateFile(path(unit, "token"), SecretBytes(f"{key}\n".encode())),
+    ]
+    return tuple(found)
+
+
+def shared_secrets(unit: ServingUnit, count: int) -> tuple[str, ...]:
+    """Return the paths of what all nodes of a unit have alike, and no other machine: the lease secret, and what is made
+    of it. `count`: of its nodes."""
+    return (path(unit, "secret"), *((path(unit, "ray"),) if joins_by_ray(unit, count) else ()))
+
+
+def plain(text: str) -> bool:
+    """Return whether a key has printable ASCII characters only, without spaces."""
+    return all("!" <= mark <= "~" for mark in text)

@@ -1,0 +1,346 @@
+"""Command lines of inference engines: rendered from rack.yaml, and judged before anything starts."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from serving.engines.option_table import TITLES, Engine, EngineOption, EngineTable, table
+
+LAUNCHER_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("nnodes", "node-rank", "headless"), "follows from the nodes of the unit"),
+    **dict.fromkeys(
+        ("master-addr", "master-port", "dist-init-addr", "nccl-init-addr"), "follows from the first node of the unit"
+    ),
+    **dict.fromkeys(("host", "port"), "follows from where the unit listens"),
+    "api-key": "is a secret, which no command line holds",
+    **dict.fromkeys(
+        ("tensor-parallel-size", "tp-size", "pipeline-parallel-size", "pp-size"), "follows from the split of the model"
+    ),
+    "distributed-executor-backend": "follows from the engine",
+    **dict.fromkeys(("model", "model-path"), "follows from the model of the unit"),
+    **dict.fromkeys(("max-model-len", "context-length"), "follows from the key context of the unit"),
+    **dict.fromkeys(("max-num-seqs", "max-running-requests"), "follows from the key sequences of the unit"),
+    **dict.fromkeys(("gpu-memory-utilization", "mem-fraction-static"), "follows from the key memory of the unit"),
+    "kv-cache-memory-bytes": "follows from the key kv of the unit",
+    "shutdown-timeout": "follows from the key drain of the unit",
+    **dict.fromkeys(("enable-expert-parallel", "ep-size"), "follows from the key parallel.expert of the unit"),
+    "enable-metrics": "is set for each unit: its metrics tell an engine that computes from one that hangs",
+    "disable-log-stats": "turns off the metrics that tell an engine that computes from one that hangs",
+    "config": "names a file with more options, which no check reads",
+}
+"""Options that the launcher sets itself, or that take from it what it needs, and why."""
+
+PLUGINS: Mapping[str, str] = {
+    "--tool-call-parser": "--tool-parser-plugin",
+    "--reasoning-parser": "--reasoning-parser-plugin",
+}
+"""Options that take more names than the table has where a file with a plugin is given, and the option of that file."""
+
+_NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
+_SIZE = re.compile(r"-?\d+|\d+(\.\d+)?[kmgt]i?b?", re.IGNORECASE)
+_KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class OptionProblem:
+    """What is wrong with one option of a command line; `option` is empty if it concerns the whole line."""
+
+    option: str
+    message: str
+
+
+@dataclass(frozen=True)
+class CommandLineVerdict:
+    """What the table says of one command line.
+
+    `release`: the known release that judged it, None if none is near enough; then `problems` says so. `note`: a
+    sentence where another release than the given version judged.
+    """
+
+    release: str | None
+    note: str
+    problems: tuple[OptionProblem, ...]
+
+    @property
+    def accepted(self) -> bool:
+        """Whether a known release takes the line."""
+        return self.release is not None and not self.problems
+
+
+class EngineArgumentsError(Exception):
+    """Arguments of an engine that are refused; `problems` has them all."""
+
+    def __init__(self, problems: Sequence[OptionProblem]) -> None:
+        super().__init__("\n".join(problem.message for problem in problems))
+        self.problems = tuple(problems)
+
+
+def judge(engine: Engine, version: str, argv: Sequence[str]) -> CommandLineVerdict:
+    """Judge a command line with the options of a release.
+
+    Args:
+        engine: the engine.
+        version: the version of the engine, such as 0.21.0. Between two known releases a neighbour judges; outside of
+            them nothing does, which is a problem of its own.
+        argv: what follows `vllm serve`, or `python -m sglang.launch_server`.
+
+    Returns the problems: unknown, abbreviated or repeated options, missing or surplus values, and values of a wrong
+    kind. A value that the engine itself judges later (a model, the keys of a JSON value) passes.
+    """
+    return _judge(table(engine), version, argv)
+
+
+def render(engine: Engine, version: str, args: Mapping[str, object]) -> list[str]:
+    """Return the command-line arguments of a unit's `args`, one item an argument, without quotes.
+
+    Args:
+        engine: the engine.
+        version: the version of the engine.
+        args: values by the long name of an option, without the leading dashes. True gives the flag, False its opposite,
+            or nothing where the flag has none. A list gives several values. A mapping, or a list, of an option that
+            takes JSON is written as JSON.
+
+    Raises:
+        EngineArgumentsError: with all problems: those of `judge`, and options that the launcher sets itself.
+    """
+    known = table(engine)
+    release, note, problems = _release(known, version)
+    if release is None:
+        raise EngineArgumentsError(problems)
+    options = known.of(release)
+    found: list[OptionProblem] = []
+    argv: list[str] = []
+    owned = {options[f"--{name}"].dest: name for name in LAUNCHER_OPTIONS if f"--{name}" in options}
+    for key, value in args.items():
+        name = f"--{key}"
+        if not _KEY.fullmatch(key):
+            proper = key.lstrip("-").replace("_", "-").lower()
+            found.append(OptionProblem(key, f"{key} is not the long name of an option; write {proper}"))
+            continue
+        option = options.get(name)
+        launcher = key if key in LAUNCHER_OPTIONS else owned.get(option.dest) if option else None
+        if launcher:
+            found.append(OptionProblem(name, f"{name} {LAUNCHER_OPTIONS[launcher]}; remove it from args"))
+        elif option is None:
+            found.append(_unknown(known, release, f"{TITLES[engine]} {version}{note and f' ({note})'}", name))
+        else:
+            try:
+                argv += _rendered(name, option, options, value)
+            except ValueError as error:
+                found.append(OptionProblem(name, f"{name} {error}"))
+    found += _judge(known, version, ["model", *argv] if engine == "vllm" else argv).problems
+    if found:
+        raise EngineArgumentsError(found)
+    return argv
+
+
+def _rendered(name: str, option: EngineOption, options: Mapping[str, EngineOption], value: object) -> list[str]:
+    """Return the arguments of one option. Raises ValueError with the end of a sentence that begins with its name."""
+    if isinstance(value, bool):
+        if option.count != 0:
+            raise ValueError(f"takes a value, not {str(value).lower()}")
+        if value:
+            return [name]
+        opposite = {"on": "off", "off": "on"}.get(option.kind, "no opposite")
+        return [other for other, known in options.items() if (known.dest, known.kind) == (option.dest, opposite)][:1]
+    if option.count == 0:
+        raise ValueError("is a flag; write true or false")
+    if option.takes_json and isinstance(value, Mapping | list):
+        return [name, json.dumps(value, separators=(",", ":"))]
+    values = [_text(each) for each in (value if isinstance(value, list) else [value])]
+    if isinstance(value, list) and option.count not in ("+", "*"):
+        raise ValueError("takes one value, not a list")
+    if any(_is_option(each) for each in values):
+        if len(values) > 1:
+            raise ValueError("cannot take a list with a value that begins with a dash")
+        return [f"{name}={values[0]}"]
+    return [name, *values]
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return str(value)
+    raise ValueError(f"cannot take {value!r}; write a number, a text, true, false or a list")
+
+
+def _release(known: EngineTable, version: str) -> tuple[str | None, str, list[OptionProblem]]:
+    """Return the release that judges a version, a note if it is another one, and a problem if there is none."""
+    title, releases = TITLES[known.engine], list(known.releases)
+    try:
+        release = known.judging(version)
+    except ValueError as error:
+        return None, "", [OptionProblem("", f"{title}: {error}")]
+    if release is None:
+        message = (
+            f"{title} {version}: its options are unknown; the table has releases from {releases[0]} to {releases[-1]}. "
+            f"Use one of them, or add this one with scripts/engine_options.py"
+        )
+        return None, "", [OptionProblem("", message)]
+    return release, "" if release == version else f"{version} is judged by {release}", []
+
+
+def _judge(known: EngineTable, version: str, argv: Sequence[str]) -> CommandLineVerdict:
+    release, note, problems = _release(known, version)
+    if release is None:
+        return CommandLineVerdict(None, "", tuple(problems))
+    title = f"{TITLES[known.engine]} {version}" + (f" ({note})" if note else "")
+    options = known.of(release)
+    seen: dict[str, str] = {}
+    given = list(split_options(known.engine, options, argv))
+    names = {name for name, *_ in given}
+    for name, path, values in given:
+        if not name:
+            problems += [OptionProblem("", f"{value!r} belongs to no option of {title}; remove it") for value in values]
+            continue
+        option = options.get(name)
+        if option is None or not name.startswith("-"):
+            problems.append(_unknown(known, release, title, name))
+            continue
+        if PLUGINS.get(name) in names:
+            option = replace(option, choices=())
+        place = option.dest + path
+        if place in seen and not option.repeats:
+            same = "" if seen[place] == name + path else f", the first time as {seen[place]}"
+            problems.append(OptionProblem(name, f"{name}{path} is given twice{same}; keep one of them"))
+        seen.setdefault(place, name + path)
+        problems += [OptionProblem(name, f"{name}{path} {fault}") for fault in _faults(title, option, path, values)]
+    return CommandLineVerdict(release, note, tuple(problems))
+
+
+def _is_option(argument: str) -> bool:
+    """Return whether argparse takes an argument for an option and not for a value."""
+    return (
+        len(argument) > 1
+        and argument.startswith("-")
+        and " " not in argument.partition("=")[0]
+        and not _NEGATIVE_NUMBER.fullmatch(argument)
+    )
+
+
+def split_options(
+    engine: Engine, options: Mapping[str, EngineOption], argv: Sequence[str]
+) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each option, the path below it (`.mode`, vLLM only) and its values; arguments of no option without a name.
+
+    vLLM takes one argument, the model, before the options.
+    """
+    rest = list(argv)
+    if engine == "vllm" and rest and not _is_option(rest[0]):
+        rest.pop(0)
+    while rest:
+        argument = rest.pop(0)
+        if not _is_option(argument):
+            yield "", "", [argument]
+            continue
+        name, equals, inline = argument.partition("=")
+        path = ""
+        if engine == "vllm":
+            name, dot, below = name.partition(".")
+            path = dot + below
+            if name.startswith("--"):
+                name = "--" + name[2:].replace("_", "-")
+            elif name.startswith("-O") and "-O" not in options:
+                name, equals, inline = "--optimization-level", "=" if name[2:] else equals, name[2:] or inline
+        values = [inline] if equals else []
+        option = options.get(name)
+        while rest and not _is_option(rest[0]) and not equals and _takes_more(option, len(values)):
+            values.append(rest.pop(0))
+        yield name, path, values
+
+
+def _takes_more(option: EngineOption | None, count: int) -> bool:
+    """Return whether an option takes another value; an unknown one takes one, so that it is reported only once."""
+    if option is None:
+        return count < 1
+    return option.count in ("+", "*") or (option.count == "?" and count < 1) or count < _number(option.count)
+
+
+def _number(count: object) -> int:
+    return count if isinstance(count, int) else 0
+
+
+def _faults(title: str, option: EngineOption, path: str, values: Sequence[str]) -> Iterator[str]:
+    """Yield what is wrong with one option and its values, as the ends of sentences that begin with its name."""
+    if option.kind == "refused":
+        yield f"is an option of the past, which {title} refuses; remove it"
+    elif option.count == 0 and values:
+        yield f"is a flag of {title} and takes no value; remove {' '.join(values)!r}"
+    elif option.count not in (0, "?", "*") and len(values) < max(1, _number(option.count)):
+        yield "has no value; give it one"
+    elif path and not option.takes_json:
+        yield f"has a part {path!r}, but {title} takes no JSON here; remove the part"
+    elif not path:
+        for value in values:
+            yield from _value_faults(title, option, value)
+
+
+def _value_faults(title: str, option: EngineOption, value: str) -> Iterator[str]:
+    kind, *words = option.kind.split("|")
+    if value in words:
+        return
+    if option.takes_json:
+        try:
+            parsed = json.loads(value)
+        except ValueError as error:
+            yield f"takes JSON in {title}, and {value!r} is not JSON: {error}"
+            return
+        if kind == "object" and not isinstance(parsed, dict):
+            yield f"takes a JSON object in {title}, not {value!r}"
+        return
+    if not _is_kind(kind, value):
+        wanted = {"int": "a whole number", "float": "a number", "size": "a whole number or a size such as 4k"}[kind]
+        yield f"takes {wanted} in {title}, not {value!r}"
+        return
+    plain = str(int(value)) if kind == "int" else value
+    if option.choices and plain not in option.choices:
+        near = difflib.get_close_matches(value, option.choices, n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        yield f"takes one of {', '.join(option.choices)} in {title}, not {value!r}{meant}"
+
+
+def _is_kind(kind: str, value: str) -> bool:
+    try:
+        match kind:
+            case "int":
+                int(value)
+            case "float":
+                float(value)
+            case "size":
+                return bool(_SIZE.fullmatch(value))
+    except ValueError:
+        return False
+    return True
+
+
+def _unknown(known: EngineTable, release: str, title: str, name: str) -> OptionProblem:
+    """Say that a release lacks an option, which releases have it, and which name is near."""
+    presences = known.options.get(name, ())
+    place = known.order[release]
+    before = [row for row in presences if known.order[row.until] < place]
+    after = [row for row in presences if known.order[row.since] > place]
+    history = [
+        *([f"removed after {before[-1].until}"] if before else []),
+        *([f"since {after[0].since}" if not before else f"back since {after[0].since}"] if after else []),
+    ]
+    names = [other for other in known.of(release) if other.startswith("--")]
+    near = _nearest(name, names)
+    message = f"{name} is not an option of {title}"
+    if history:
+        message += f": {', '.join(history)}"
+    return OptionProblem(name, message + (f"; did you mean {near}?" if near else "; remove it"))
+
+
+def _nearest(name: str, names: Sequence[str]) -> str | None:
+    """Return the name that is probably meant: one that has all words of the wrong one, else a similar one."""
+    words = f"-{name.strip('-')}-"
+    whole = [other for other in names if words != "--" and words in f"{other[1:]}-"]
+    longer = [other for other in names if len(name) > 3 and other.startswith(name)]
+    near = difflib.get_close_matches(name, whole, n=1, cutoff=0) or difflib.get_close_matches(name, names, n=1)
+    return next(iter(near or longer), None)

@@ -1,0 +1,354 @@
+"""Whether the units of a rack file fit: their memory from the record of the model, and how the sum was made."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from core.model.fields import mebibytes
+from core.model.model_lock import ModelRecord
+from serving.calibration import Calibration, Conditions
+from serving.engines import model_shape
+from serving.engines.host_memory import HostMemory, host_memory
+from serving.engines.memory_fit import (
+    GIB,
+    HIGHEST_SHARE,
+    MEMORY_GIB,
+    OVERHEAD_GIB,
+    Demand,
+    Fit,
+    KvFormat,
+    Parallel,
+    default_parallel,
+    fit,
+)
+from serving.engines.model_shape import ModelConfigError, ModelShape
+from serving.engines.option_table import version_key
+from serving.options import ServingUnit, plain_argument
+
+COUNTS = (1, 2, 3, 4, 5, 6, 7, 8)
+"""Numbers of nodes of a rack."""
+BATCH = 8192
+"""Tokens that vLLM computes at once on a GB10, where nothing else is set."""
+OverheadSource = Literal["measured", "declared", "default"]
+_WEIGHT_FILES = (".safetensors", ".bin", ".gguf")
+
+
+@dataclass(frozen=True)
+class UnitFit:
+    """The memory of the fullest rank of a unit, against what the unit lets the engine take.
+
+    `memory`: GiB of a node that programs share. `allowed`: GiB of it that the engine may take. `taken`: GiB that it
+    takes of a node in all, where it fills its share and has host memory beside it; else 0. `overhead_from`: where the
+    overhead of the sum comes from.
+    """
+
+    fit: Fit
+    memory: float
+    allowed: float
+    overhead_from: OverheadSource
+    taken: float = 0.0
+
+    @property
+    def verdict(self) -> Literal["yes", "no", "unknown"]:
+        """Whether the engine accepts the split and has room for the sum; unknown when what is known has room."""
+        if self.fit.blockers or self.fit.total > self.allowed or self.overfills:
+            return "no"
+        return "unknown" if self.fit.unknown else "yes"
+
+    @property
+    def fits(self) -> bool:
+        """Whether the verdict is yes."""
+        return self.verdict == "yes"
+
+    @property
+    def overfills(self) -> bool:
+        """Whether the engine's share and its host memory leave too little of the node."""
+        return self.taken > HIGHEST_SHARE * self.memory
+
+    @property
+    def sum(self) -> str:
+        """The parts of the sum in GiB."""
+        one = self.fit
+        parts = {
+            "weights": one.weights,
+            "keys and values": one.kv,
+            "state": one.state,
+            "overhead": one.overhead,
+            "host memory": one.host,
+        }
+        return ", ".join(f"{name} {part:.1f}" for name, part in parts.items() if round(part, 1))
+
+
+def parallel_of(unit: ServingUnit) -> Parallel:
+    """Return the split of a unit."""
+    return Parallel(unit.parallel.tensor, unit.parallel.pipeline, unit.parallel.expert)
+
+
+def usual_parallel(unit: ServingUnit, count: int) -> Parallel:
+    """Return the usual split of a unit for a number of nodes."""
+    return dataclasses.replace(default_parallel(count), expert=unit.parallel.expert)
+
+
+def record_shape(name: str, record: ModelRecord) -> ModelShape:
+    """Return the shape of a recorded model. Raises ModelConfigError when the record does not have it."""
+    texts = record.configurations
+    if "config.json" not in texts:
+        raise ModelConfigError(f"the record of {name} has no config.json; record the model again")
+    return model_shape.parse(_json(name, texts, "config.json"), _json(name, texts, "hf_quant_config.json"), name)
+
+
+def model_type(record: ModelRecord) -> str:
+    """Return the kind of a recorded model, such as nemotron_h; empty if the record does not say."""
+    try:
+        return str(_json("", record.configurations, "config.json").get("model_type", ""))
+    except ModelConfigError:
+        return ""
+
+
+def _json(name: str, texts: Mapping[str, str], file: str) -> dict[str, object]:
+    try:
+        value = json.loads(texts.get(file, "{}"))
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise ModelConfigError(f"{file} in the record of {name} is not a JSON object; record the model again")
+    return value
+
+
+def weight_size(record: ModelRecord) -> float | None:
+    """Return the bytes of all weight files of a model, None if it has none.
+
+    Some publishers add the same weights again in another form, in folders of their own or as consolidated files.
+    """
+    top = [file for file in record.files if "/" not in file.path]
+    for ending in _WEIGHT_FILES:
+        found = [file for file in top if file.path.endswith(ending)]
+        parts = [file for file in found if not file.path.startswith("consolidated")]
+        if chosen := parts or found:
+            return sum(file.size for file in chosen)
+    return None
+
+
+def kv_format(unit: ServingUnit) -> KvFormat | None:
+    """Return the number format of keys and values that a unit sets, None for one that is not known here.
+
+    Without one it is that of the model, at most BF16; so are layers that are left out of the format.
+    """
+    name = str(unit.args.get("kv-cache-dtype", "auto"))
+    if name in ("auto", "bf16", "bfloat16", "float16") or "kv-cache-dtype-skip-layers" in unit.args:
+        return "bf16"
+    if name.startswith("fp8") or name in ("mxfp8", "int8_per_token_head"):
+        return "fp8"
+    return "nvfp4" if name in ("nvfp4", "nvfp4_4over6", "fp4_e2m1", "fp4_mx_block16") else None
+
+
+def conditions_of(unit: ServingUnit, record: ModelRecord, image: str) -> Conditions:
+    """Return what a unit is measured with; `image`: the ID of its image."""
+    listed = sorted((file.path, file.sha256) for file in record.files)
+    drafts = {name: plain_argument(value) for name, value in unit.args.items() if name.startswith("speculative-")}
+    return Conditions(
+        source=record.source,
+        revision=record.revision or hashlib.sha256(json.dumps(listed).encode()).hexdigest(),
+        image=image,
+        quantization=str(unit.args.get("quantization", "")),
+        kv_cache_dtype=str(unit.args.get("kv-cache-dtype", "")),
+        expert=unit.parallel.expert,
+        speculative=json.dumps(drafts, sort_keys=True) if drafts else "",
+        batch=str(unit.args.get("max-num-batched-tokens" if unit.kind == "vllm" else "chunked-prefill-size", "")),
+        context=unit.context,
+        sequences=unit.sequences,
+    )
+
+
+def counted_calibration(
+    unit: ServingUnit, record: ModelRecord, image: str | None, measured: Calibration | None, parallel: Parallel
+) -> tuple[Calibration | None, str]:
+    """Return a measurement if it counts for a unit, else why not; both are empty where nothing was measured.
+
+    Args:
+        unit: the unit.
+        record: its model in the lock file.
+        image: the ID of its image there, None if it has none.
+        measured: the figures of the last good start that was measured.
+        parallel: the split, which may be another than that of the unit.
+    """
+    if measured is None:
+        return None, ""
+    if measured.measured_with is None:
+        return None, "it does not say with which model, image and options it was measured"
+    if image is None:
+        return None, "the lock file has no ID of the image"
+    if (measured.tensor, measured.pipeline) != (parallel.tensor, parallel.pipeline):
+        before = Parallel(measured.tensor, measured.pipeline)
+        return None, f"it was measured with {before}, now {parallel}"
+    reason = measured.measured_with.difference(conditions_of(unit, record, image))
+    return (None, reason) if reason else (measured, "")
+
+
+# claim: serving.memory-fit
+def demand_of(unit: ServingUnit, measured: float | None = None) -> tuple[Demand, OverheadSource]:
+    """Return what a unit asks for: room for one sequence of full length, and the state of all sequences.
+
+    `measured`: the overhead in GiB that the last good start showed.
+    """
+    source: OverheadSource = "measured"
+    overhead = measured
+    if overhead is None:
+        source = "declared" if unit.overhead else "default"
+        overhead = mebibytes(unit.overhead) / 1024 if unit.overhead else OVERHEAD_GIB
+    in_flight, share = _windows(unit)
+    format_ = kv_format(unit) or "nvfp4"
+    return Demand(unit.context, unit.sequences, format_, overhead, in_flight, share, _own_drafts(unit)), source
+
+
+def _speculative(unit: ServingUnit) -> Mapping[str, object]:
+    """Return vLLM's options for drafts."""
+    value = plain_argument(unit.args.get("speculative-config"))
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    return value if isinstance(value, Mapping) else {}
+
+
+def _has_draft_model(unit: ServingUnit) -> bool:
+    names = {"speculative-draft-model-path", "speculative-draft-model"}
+    return bool(names & set(unit.args) or _speculative(unit).get("model"))
+
+
+def _own_drafts(unit: ServingUnit) -> int:
+    """Return the number of layers of the model itself that draft tokens, each with keys and values of its own."""
+    if _has_draft_model(unit):
+        return 0
+    method = str(_speculative(unit).get("method", "")).lower()
+    algorithm = str(unit.args.get("speculative-algorithm", "")).upper()
+    return int("mtp" in method or algorithm in ("NEXTN", "EAGLE"))
+
+
+def _windows(unit: ServingUnit) -> tuple[int, float]:
+    """Return what the engine reserves in layers with a window: tokens beside the window, and a share of the context.
+
+    vLLM: a batch, since 0.28 two of them (vllm-project/vllm#54703); 8,192 tokens on a GPU of 70 GiB or more (its
+    EngineArgs). SGLang: a pool of 0.8 of the tokens of the other layers (--swa-full-tokens-ratio).
+    """
+    if unit.kind == "sglang":
+        if unit.args.get("disable-hybrid-swa-memory") is True:
+            return 0, 1.0
+        ratio = unit.args.get("swa-full-tokens-ratio", 0.8)
+        return 0, float(ratio) if isinstance(ratio, int | float) else 1.0
+    if unit.args.get("disable-hybrid-kv-cache-manager") is True:
+        return 0, 1.0
+    batch = unit.args.get("max-num-batched-tokens")
+    batch = batch if type(batch) is int and batch > 0 else BATCH
+    return batch * (1 if _is_before(unit.version, "0.28.0") else 2), 0.0
+
+
+def host_memory_of(unit: ServingUnit, ranks: int) -> HostMemory:
+    """Return what the options of a unit take of the host's memory on each node."""
+    args = {name: plain_argument(value) for name, value in unit.args.items()}
+    return host_memory(unit.kind, args, unit.env, ranks)
+
+
+def _is_before(version: str, release: str) -> bool:
+    try:
+        return version_key(version) < version_key(release)
+    except ValueError:
+        return False  # which the rules report
+
+
+def _unknown_options(unit: ServingUnit, shape: ModelShape) -> dict[str, str]:
+    """Return why options make a part of the sum unknown, by part."""
+    found: dict[str, str] = {}
+    if kv_format(unit) is None:
+        found["cache"] = f"how large keys and values in {unit.args['kv-cache-dtype']} are is not known here"
+    if unit.kind == "vllm" and shape.full_head_dim and _is_before(unit.version, "0.21.0"):
+        # vllm-project/vllm#43308: 55,000 tokens in 50 GB before, 525,000 since.
+        found["cache"] = "before vLLM 0.21.0 layers with a window keep more than their window in this model"
+    if shape.token_bytes and (unit.kind == "sglang" or not _is_before(unit.version, "0.26.0")):
+        # vllm-project/vllm#51041, #54703: a reserve that depends on the batch, 7.5 to 55 KB a token.
+        found["cache"] = "its compressed attention is known with vLLM before 0.26.0 only"
+    if _has_draft_model(unit):
+        found["draft"] = "the lock file has nothing of the draft model, which has weights and a cache of its own"
+    return found
+
+
+def unit_fit(
+    unit: ServingUnit,
+    shape: ModelShape,
+    weights: float | None,
+    parallel: Parallel,
+    calibration: Calibration | None = None,
+    reserved: float = 0.0,
+) -> UnitFit:
+    """Compute whether a unit fits when its model is split in this way.
+
+    Args:
+        unit: the unit.
+        shape: the shape of its model.
+        weights: bytes of all weight files, None if they are not known.
+        parallel: the split, which may be another than that of the unit.
+        calibration: figures of the last good start, if they count for this unit and split.
+        reserved: GiB of a node that no program gets.
+    """
+    demand, source = demand_of(unit)
+    found = fit(shape, parallel, demand, weights)
+    unknown = {**found.unknown, **_unknown_options(unit, shape)}
+    if calibration:
+        computed = None if unknown else found.kv
+        found, source, unknown = _measured(found, calibration, unit.context, computed), "measured", {}
+    if unit.kv:
+        # The size of the cache is given; it must hold one sequence, which a larger demand than the size shows.
+        found = dataclasses.replace(found, kv=max(found.kv, mebibytes(unit.kv) / 1024))
+    memory = MEMORY_GIB - reserved
+    allowed = (unit.memory or HIGHEST_SHARE) * memory
+    beside = host_memory_of(unit, parallel.nodes)
+    cache = max(found.kv, allowed - found.weights - found.state - found.overhead if unit.memory else 0.0)
+    host = beside.gib + beside.caches * cache + beside.copies * found.weights
+    unknown |= {
+        name: f"args.{name} {reason}, of a size that is not known here" for name, reason in beside.unknown.items()
+    }
+    found = dataclasses.replace(found, host=host, unknown=unknown)
+    return UnitFit(found, memory, allowed, source, allowed + host if unit.memory and host else 0.0)
+
+
+def _measured(found: Fit, measured: Calibration, context: int, computed: float | None) -> Fit:
+    """Return a sum with what was measured: never less weights than the files have, and together what was given.
+
+    Some of what a sequence keeps does not depend on its length, so that a shorter one needs more for each token than
+    was measured: what is computed, if it is known, and at most what the measured length needs.
+    """
+    weights = max(found.weights, measured.weights)
+    token = measured.kv / measured.kv_tokens * GIB if measured.kv_tokens else found.token_bytes
+    longest = token * (measured.measured_with.context if measured.measured_with else context) / GIB
+    return dataclasses.replace(
+        found,
+        weights=weights,
+        kv=max(token * context / GIB, longest if computed is None else min(computed, longest)),
+        token_bytes=token,
+        overhead=max(0.0, measured.given - weights - measured.kv - measured.state),
+    )
+
+
+def fitting_counts(
+    unit: ServingUnit,
+    shape: ModelShape,
+    weights: float | None,
+    counts: Iterable[int] = COUNTS,
+    reserved: float = 0.0,
+) -> list[int]:
+    """Return the numbers of nodes on which a unit fits with the usual split of each."""
+    return [
+        count for count in counts if unit_fit(unit, shape, weights, usual_parallel(unit, count), reserved=reserved).fits
+    ]
+
+
+def needed_share(found: UnitFit) -> float:
+    """Return the lowest share of a node, in hundredths, that has room for the sum."""
+    return math.ceil(found.fit.total / found.memory * 100) / 100

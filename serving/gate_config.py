@@ -1,0 +1,164 @@
+"""What the gate of a node asks for before its rank may start. Pure: from rack.yaml and its lock file."""
+
+from __future__ import annotations
+
+from core.hardware import gb10
+from core.model import Rack
+from core.model.addressing import Address, reachable
+from core.model.fields import mebibytes
+from core.model.model_lock import ModelRecord
+from core.model.models import MODEL_STORE
+from core.model.rdma_flows import (
+    STALE,
+    STALE_REMEDY,
+    TOOL_OPTIONS,
+    Flow,
+    enough_for_half,
+    leg_gbps,
+    unit_flows,
+)
+from roles.memory.options import MemoryOptions
+from roles.time.options import TimeOptions
+from serving.container_paths import container_files
+from serving.engines.model_shape import ModelConfigError
+from serving.fit import (
+    demand_of,
+    host_memory_of,
+    parallel_of,
+    record_shape,
+    unit_fit,
+    weight_size,
+)
+from serving.launch import UNIT_FILES, RankLaunch
+from serving.options import ServingUnit, rdma_is_measured
+
+GUARD = "sparkrack-memory-guard.service"
+MEETING_PORT = 18664
+"""Where the gates of a unit meet, on each half: above the ports of their tools."""
+
+
+def guard(rack: Rack) -> str | None:
+    """Return the unit of the memory guard; None where rack.yaml wants none, or leaves memory to its owner."""
+    return GUARD if rack.options(MemoryOptions).floor and "memory" not in rack.leave else None
+
+
+def container(unit: ServingUnit, launch: RankLaunch, ranks: int) -> dict[str, object]:
+    """Return the container that proves, before a start, that the container of the rank can start: the same arguments of
+    docker, but for its name, its network and its program, and without the key of the API.
+
+    Args:
+        unit: the unit.
+        launch: of the rank on the node.
+        ranks: the number of its ranks.
+    """
+    name = f"sparkrack-{unit.name}-gate"
+    other = {"--name": name, "--entrypoint": "python3", "--network": "none"}
+    key = f"{UNIT_FILES / unit.name}.key"
+    words: list[str] = []
+    for place, word in enumerate(launch.docker):
+        before = launch.docker[place - 1] if place else ""
+        if word.partition(":")[0] == key:
+            words.pop()
+        else:
+            words.append(other.get(before, word))
+    if unit.kind == "sglang":
+        looks = ["module:sglang"]
+    else:
+        looks = ["program:vllm"]
+        if unit.engine == "vllm-ray" and ranks > 1:
+            looks += ["program:ray", *([] if launch.rank else ["program:bash"])]
+    looks += [f"file:{path}" for path in container_files(unit)]
+    return {"name": name, "docker": words, "image": launch.image, "looks": looks}
+
+
+def model(unit: ServingUnit, record: ModelRecord) -> dict[str, object]:
+    """Return the folder of the model, and its files with their sizes in bytes."""
+    return {
+        "name": unit.model,
+        "folder": str(MODEL_STORE / unit.model),
+        "files": {file.path: file.size for file in sorted(record.files, key=lambda file: file.path)},
+    }
+
+
+def echoes(rack: Rack, node: str, members: tuple[str, ...]) -> list[dict[str, object]]:
+    """Return the peers that each half must reach with packets of full size: nodes of the unit in its subnet."""
+    return [
+        {
+            "peer": there.half.node,
+            "device": here.device,
+            "address": str(there.interface.ip),
+            "mtu": rack.fabric.mtu,
+        }
+        for here, there in reachable(rack, node)
+        if there.half.node in members
+    ]
+
+
+def proof(rack: Rack, node: str, members: tuple[str, ...], secret_file: str) -> dict[str, object] | None:
+    """Return what a node measures and has measured of RDMA, in the form of files/serve_proof.py: each half that NCCL
+    uses sends to the next node of the unit. None where rack.yaml wants no proof, or no node shares a subnet.
+    """
+    if not rdma_is_measured(rack):
+        return None
+    flows = unit_flows(rack, members)
+    sends = [_sends(rack, flow) for flow in flows if flow.here.half.node == node]
+    receives = [
+        {"peer": flow.here.half.node, **_end(flow.there, flow)} for flow in flows if flow.there.half.node == node
+    ]
+    if not sends and not receives:
+        return None
+    return {
+        "secret_file": secret_file,
+        "meeting_port": MEETING_PORT,
+        "options": list(TOOL_OPTIONS),
+        "stale_remedy": STALE_REMEDY,
+        "sends": sends,
+        "receives": receives,
+    }
+
+
+def _sends(rack: Rack, flow: Flow) -> dict[str, object]:
+    leg = leg_gbps(rack, flow.here)
+    return {
+        "peer": flow.there.half.node,
+        **_end(flow.here, flow),
+        "peer_address": str(flow.there.interface.ip),
+        "least": enough_for_half(leg),
+        "stale": list(STALE) if leg >= gb10.HALF_GBPS else None,
+    }
+
+
+def _end(address: Address, flow: Flow) -> dict[str, object]:
+    half = address.half
+    return {
+        "half": half.interface,
+        "device": gb10.half_device(half.port, half.index),
+        "address": str(address.interface.ip),
+        "port": flow.port,
+    }
+
+
+def time(rack: Rack) -> bool:
+    """Return whether the clock must be synchronized: rack.yaml declares servers."""
+    return rack.declared(TimeOptions) is not None and rack.keeps("time")
+
+
+def memory(rack: Rack, unit: ServingUnit, record: ModelRecord, ranks: int) -> dict[str, object]:
+    """Return the memory that must be available: what the engine takes, of the host's too, and the floor below which the
+    guard ends it."""
+    floor = rack.options(MemoryOptions).floor
+    add = (mebibytes(floor) * 2**20 if floor else 0) + int(_host_gib(unit, record, ranks) * 2**30)
+    if unit.memory is not None:
+        return {"share": unit.memory, "add": add}
+    demand, _ = demand_of(unit)
+    weights = record.size if (known := weight_size(record)) is None else known
+    cache = mebibytes(unit.kv) * 2**20 if unit.kv else 0
+    return {"bytes": int(weights / ranks + cache + demand.overhead_gib * 2**30) + add}
+
+
+def _host_gib(unit: ServingUnit, record: ModelRecord, ranks: int) -> float:
+    try:
+        shape = record_shape(unit.model, record)
+    except ModelConfigError:
+        return host_memory_of(unit, ranks).gib
+    return unit_fit(unit, shape, weight_size(record), parallel_of(unit)).fit.host

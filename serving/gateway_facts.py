@@ -1,0 +1,94 @@
+"""Facts of a node about the door: its files by their hashes, its certificate, nginx and the service."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from core.probes.protocol import Reading
+from core.util import managed_file, resources
+from core.util.managed_file import FileState
+from serving import desired
+from serving import gateway as door
+
+FILES = "serving-door-files"
+STATE = "serving-door-state"
+_STATE = re.compile(r"(folder|nginx|running|enabled|certificate|closed)(?: ([A-Za-z0-9+/=:_ ]+))?")
+
+COMMANDS: Mapping[str, str] = {
+    FILES: managed_file.probe_hashes(door.PATHS),
+    # The certificate is public; of the private key the node only says whether it belongs to it.
+    STATE: resources.shell_text(
+        "serving",
+        "templates/door-state.sh",
+        folder=door.FOLDER,
+        run=door.RUN,
+        nginx=door.NGINX,
+        service=door.SERVICE,
+        units=desired.UNITS,
+        certificate=door.CERTIFICATE,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class DoorFacts:
+    """Properties raise UnknownError or ValueError for unknown facts."""
+
+    reading: Reading
+
+    @cached_property
+    def files(self) -> Mapping[str, FileState]:
+        """Mode, owner and hash of each existing file of the door."""
+        return managed_file.parse_hashes(FILES, self.reading.text(FILES))
+
+    @cached_property
+    def _state(self) -> Mapping[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for line in self.reading.text(STATE).splitlines():
+            if not (match := _STATE.fullmatch(line)):
+                raise ValueError(f"{STATE}: unexpected probe output {line[:80]!r}")
+            found.setdefault(match[1], []).append(match[2] or "")
+        return found
+
+    @property
+    def folder(self) -> str:
+        """Mode and owner of the folder; empty if there is none."""
+        return "".join(self._state.get("folder", []))
+
+    @property
+    def nginx(self) -> bool:
+        """Whether nginx is installed."""
+        return "nginx" in self._state
+
+    @property
+    def running(self) -> bool:
+        """Whether the service has processes."""
+        return "running" in self._state
+
+    @property
+    def enabled(self) -> bool:
+        """Whether the service starts at boot."""
+        return "enabled" in self._state
+
+    @property
+    def closed(self) -> list[str]:
+        """The units for which the door is closed."""
+        return self._state.get("closed", [])
+
+    @property
+    def certificate(self) -> bytes:
+        """The first certificate in PEM, if it belongs to the private key beside it; else empty."""
+        try:
+            return base64.b64decode("".join(self._state.get("certificate", [])), validate=True)
+        except (binascii.Error, ValueError):
+            raise ValueError(f"{STATE}: the certificate is garbled") from None
+
+    def whole(self) -> DoorFacts:
+        """The same, after a look at all of it."""
+        _ = self.files, self._state, self.certificate
+        return self

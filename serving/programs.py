@@ -1,0 +1,46 @@
+"""The programs of a served unit, as they are installed on its nodes. Pure."""
+
+from __future__ import annotations
+
+from core.util import resources
+from core.util.managed_file import ManagedFile, validate_shell
+from serving.launch import UNIT_PROGRAMS
+
+FOLDER = str(UNIT_PROGRAMS)
+MODULES = (
+    "files/serve_unit.py",
+    "files/serve_lifecycle.py",
+    "files/serve_answers.py",
+    "files/serve_probe.py",
+    "files/serve_causes.py",
+    "files/serve_rdma.py",
+    "files/serve_question.py",
+    "files/serve_proof.py",
+    "files/serve_slice.py",
+    "files/serve_start.py",
+)
+"""Modules of the programs, which find them in their own folder."""
+KEEPER, TETHER = f"{FOLDER}/serve_keeper.py", f"{FOLDER}/serve_tether.py"
+GATE, RUN = f"{FOLDER}/serve_gate.py", f"{FOLDER}/serve-run.sh"
+FILES = (
+    *MODULES,
+    "files/serve_keeper.py",
+    "files/serve_tether.py",
+    "files/serve_gate.py",
+    "files/serve_hang.py",
+    "files/serve_cuda.py",
+    "files/serve-run.sh",
+)
+
+
+def programs() -> tuple[ManagedFile, ...]:
+    """Return the programs, which are the same on each node."""
+    return tuple(
+        ManagedFile(
+            f"{FOLDER}/{name.removeprefix('files/')}",
+            resources.file_text("serving", name).encode(),
+            "644" if name in MODULES else "755",
+            validate_shell() if name.endswith(".sh") else "",
+        )
+        for name in FILES
+    )

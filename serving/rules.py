@@ -1,0 +1,565 @@
+"""Rules for the units of a rack file: what would fail, or harm a node, only after minutes of loading weights."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+
+from core.model.cabling import Cabling, Leg
+from core.model.errors import Path, RuleViolation, counted, printable_line, truncate
+from core.model.fields import PLAIN_API_PORT, TLS_API_PORT, mebibytes
+from core.model.model_lock import ModelRecord
+from core.model.partial_rack import PartialRack
+from core.model.role import reserved_gib
+from core.model.schema import Rack
+from core.model.written_secrets import written_secret
+from serving.calibration import Calibration
+from serving.container_paths import unservable
+from serving.engines.command_line import EngineArgumentsError, render
+from serving.engines.memory_fit import GIB, HIGHEST_SHARE, MEMORY_GIB, Fit, default_parallel, unknown_reason
+from serving.engines.model_shape import ModelConfigError
+from serving.engines.option_table import TITLES, table, version_key
+from serving.fit import (
+    UnitFit,
+    counted_calibration,
+    fitting_counts,
+    host_memory_of,
+    model_type,
+    needed_share,
+    parallel_of,
+    record_shape,
+    unit_fit,
+    weight_size,
+)
+from serving.options import Serving, ServingUnit, gateway_of, plain_argument, served_units
+
+MASTER_PORT = 29501
+"""The port by which the ranks of a unit find each other, on its head."""
+RAY_PORT = 6379
+"""The port of Ray on the head of a unit, where it is used."""
+LOCAL_PORTS = range(32768, 61000)
+"""Ports that the kernel gives to outgoing connections (net.ipv4.ip_local_port_range): one may be in use at a start."""
+BANDWIDTH_PORTS = range(18600, 18700)
+"""The ports of `sparkrack verify --bandwidth`."""
+RENDEZVOUS_SINCE = "0.11.2"
+"""The first release of vLLM whose ranks find each other without Ray (--nnodes)."""
+_RAYLESS = (
+    (re.compile(r"nvcr\.io/nvidia/vllm:(\d+)\.(\d+)-"), (26, 5)),
+    (re.compile(r"(?:docker\.io/)?vllm/vllm-openai:v(\d+)\.(\d+)"), (0, 18)),
+)
+"""Images by the release from which on they have no Ray. NVIDIA's playbook installs it into theirs from 26.05 on. vLLM
+requires it up to 0.17.1 and no longer in 0.18.1, and its Dockerfile adds none (source archives of these releases)."""
+
+HOST_CACHES = ("hicache-ratio", "enable-hierarchical-cache", "enable-hicache", "enable-weights-cpu-backup")
+"""Options of SGLang for what is as large as something on the GPU, the one that gives its size first."""
+MEASURE = "start it, and record what it takes with `sparkrack serve calibrate {unit}`"
+_OWNED_ENVIRONMENT = {
+    "VLLM_HOST_IP": "the address of each node",
+    "SGLANG_HOST_IP": "the address of each node",
+    "HOST_IP": "the address of each node",
+    "MASTER_ADDR": "the address of the first node",
+    "MASTER_PORT": "the port of the first node",
+}
+_RDMA_OFF = re.compile(r"[ \t\v\f\r]*[+-]?(?:[1-9]|0+[1-7]|0[xX]0*[1-9a-fA-F])")
+"""A value that NCCL takes as true: strtoll with base 0 (src/misc/param.cc)."""
+_OWN_INTERFACE = (
+    "names the interface of each node, which the launcher does: another one, or none, ends or slows the ranks"
+)
+_OWNED_NCCL: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "NCCL_NET": (lambda value: value.strip().upper() != "IB", "takes RDMA away, so that the ranks talk over TCP"),
+    "NCCL_IB_DISABLE": (_RDMA_OFF.match, "turns RDMA off, so that the ranks talk over TCP"),
+    "NCCL_IB_HCA": (
+        bool,
+        "names the RDMA devices, which the launcher does by the cable of each node: others are slow, or do not start",
+    ),
+    "NCCL_IB_GID_INDEX": (bool, "pins the GID index: one that is wrong on one node breaks every connection"),
+    "NCCL_SOCKET_IFNAME": (bool, _OWN_INTERFACE),
+    "GLOO_SOCKET_IFNAME": (bool, _OWN_INTERFACE),
+    "TP_SOCKET_IFNAME": (bool, _OWN_INTERFACE),
+    "UCX_NET_DEVICES": (bool, "names the devices of UCX, which the launcher does by the cable of each node"),
+    "NCCL_CONF_FILE": (bool, "has NCCL read a file that may take RDMA away, and is not one of the launcher's"),
+    "NCCL_DEBUG": (
+        lambda value: value.strip().upper() not in ("INFO", "TRACE"),
+        "hides the line in which NCCL says what network it uses, which a start reads",
+    ),
+    "NCCL_DEBUG_SUBSYS": (
+        lambda value: not {"ALL"} & _words(value) and not {"INIT", "NET"} <= _words(value),
+        "hides the line in which NCCL says what network it uses, which a start reads",
+    ),
+    "NCCL_DEBUG_FILE": (bool, "takes the line in which NCCL says what network it uses out of the journal"),
+}
+"""Variables that the launcher sets or leaves unset on purpose: which values harm, and what they would do."""
+
+
+def _words(value: str) -> set[str]:
+    return {word.strip().upper() for word in value.split(",")}
+
+
+def check(partial: PartialRack, serving: Serving, cabling: Cabling) -> Iterator[RuleViolation]:
+    """Yield every broken rule of the units."""
+    yield from _shared_nodes(partial, serving)
+    yield from _keeper_port(partial, serving)
+    for unit in serving.units.values():
+        for problem in _unit(partial, serving, unit, cabling):
+            yield RuleViolation(("serving", "units", unit.name, *problem.path), problem.what, problem.right)
+
+
+def _unit(
+    partial: PartialRack,
+    serving: Serving,
+    unit: ServingUnit,
+    cabling: Cabling,
+) -> Iterator[RuleViolation]:
+    yield from _names(partial, unit)
+    yield from _split(partial, unit)
+    yield from _options(unit)
+    yield from unservable(unit, len(unit.ranks(partial.nodes)))
+    yield from _ports(partial, serving, unit)
+    yield from _direct(unit)
+    yield from _environment(unit)
+    yield from _secret_arguments(unit)
+    yield from _tools(unit)
+    if unit.kv and unit.kind == "sglang":
+        yield RuleViolation(("kv",), "SGLang takes no size of its cache", "write memory, the share of a node")
+    yield from _reachable(partial, unit, cabling)
+    record = partial.records.get(unit.model)
+    found = _found_fit(partial, unit, record)
+    yield from _host_memory(partial, unit, found)
+    if record:
+        yield from _next_token(unit, record)
+    if record and found:
+        yield from _fit(partial, unit, record, found)
+
+
+def _near(word: str, known: Mapping[str, object] | tuple[str, ...], otherwise: str) -> str:
+    near = get_close_matches(word, list(known), 1)
+    return f"did you mean {near[0]}?" if near else otherwise
+
+
+def _names(partial: PartialRack, unit: ServingUnit) -> Iterator[RuleViolation]:
+    if partial.sound and unit.image not in partial.images:
+        right = _near(unit.image, partial.images, "add it there, so that every node has it")
+        yield RuleViolation(("image",), f"{truncate(unit.image)} is not one of images", right)
+    if partial.sound and unit.model not in partial.models:
+        right = _near(unit.model, partial.models, "add it there, so that every node has it")
+        yield RuleViolation(("model",), f"{unit.model} is not one of models", right)
+    if unit.nodes == "all":
+        return
+    for place, name in enumerate(unit.nodes):
+        if name in unit.nodes[:place]:
+            yield RuleViolation(("nodes", place), f"{name} is listed twice", "list every node once")
+        elif partial.complete and name not in partial.nodes:
+            right = _near(name, partial.nodes, "write the name of a node in this file")
+            yield RuleViolation(("nodes", place), f"there is no node called {name}", right)
+
+
+def _split(partial: PartialRack, unit: ServingUnit) -> Iterator[RuleViolation]:
+    if unit.nodes == "all" and not partial.complete:
+        return
+    count, split = len(unit.ranks(partial.nodes)), parallel_of(unit)
+    if split.nodes != count:
+        usual = default_parallel(count)
+        yield RuleViolation(
+            ("parallel",),
+            f"tensor {split.tensor} x pipeline {split.pipeline} is {counted(split.nodes, 'rank')} "
+            f"for {counted(count, 'node')}",
+            f"write a product of {count}, like {{tensor: {usual.tensor}, pipeline: {usual.pipeline}}}",
+        )
+
+
+def _options(unit: ServingUnit) -> Iterator[RuleViolation]:
+    args = {key: plain_argument(value) for key, value in unit.args.items()}
+    try:
+        render(unit.kind, unit.version, args)
+    except EngineArgumentsError as refused:
+        for problem in refused.problems:
+            key = problem.option.removeprefix("--")
+            path: Path = ("args", key) if key in args else ("args",) if key else ("version",)
+            end = ". " if not key and ". " in problem.message else "; "
+            what, mark, right = problem.message.rpartition(end)
+            right = right[:1].lower() + right[1:] if mark else "write another value"
+            yield RuleViolation(path, what if mark else problem.message, right)
+        if any(not problem.option for problem in refused.problems):
+            return
+    if unit.engine == "vllm" and parallel_of(unit).nodes > 1:
+        try:
+            old = version_key(unit.version) < version_key(RENDEZVOUS_SINCE)
+        except ValueError:
+            return  # reported above
+        if old:
+            yield RuleViolation(
+                ("engine",),
+                f"vLLM {unit.version} joins nodes with Ray only; --nnodes is known since {RENDEZVOUS_SINCE}",
+                f"write vllm-ray, or a version from {RENDEZVOUS_SINCE}",
+            )
+
+
+def _tools(unit: ServingUnit) -> Iterator[RuleViolation]:
+    """Tool calls need a parser, and vLLM besides that they are turned on; it ends at its start with half of that."""
+    parser = unit.args.get("tool-call-parser")
+    automatic = unit.args.get("enable-auto-tool-choice") is True
+    if unit.kind == "vllm" and automatic and not parser:
+        yield RuleViolation(
+            ("args", "enable-auto-tool-choice"),
+            "vLLM ends at its start without tool-call-parser",
+            "add tool-call-parser, the one of this model, to args",
+        )
+    elif unit.kind == "vllm" and parser and not automatic:
+        yield RuleViolation(
+            ("args", "tool-call-parser"),
+            "vLLM gives tool calls as text without enable-auto-tool-choice",
+            "add enable-auto-tool-choice: true to args",
+        )
+    if unit.probe.tool and not unit.probe.chat:
+        yield RuleViolation(
+            ("probe", "tool"), "a tool call is a chat completion, and chat is false", "remove one of them"
+        )
+    elif unit.probe.tool and not parser:
+        yield RuleViolation(
+            ("probe", "tool"),
+            f"{TITLES[unit.kind]} gives tool calls as text without tool-call-parser",
+            "add tool-call-parser, the one of this model, to args",
+        )
+
+
+def judged_by(unit: ServingUnit) -> str:
+    """Return the release whose options a unit is judged by, where it is not the declared version; else nothing."""
+    try:
+        release = table(unit.kind).judging(unit.version)
+    except ValueError:
+        return ""
+    return release if release and release != unit.version else ""
+
+
+def _shared_nodes(partial: PartialRack, serving: Serving) -> Iterator[RuleViolation]:
+    holders: dict[str, str] = {}
+    for unit in serving.units.values():
+        if unit.wish == "down":
+            continue
+        for name in unit.ranks(partial.nodes):
+            holder = holders.setdefault(name, unit.name)
+            if holder != unit.name:
+                yield RuleViolation(
+                    ("serving", "units", unit.name, "nodes"),
+                    f"{name} is a node of unit {holder} as well, and both are to be up",
+                    "write wish: down at one of them, or other nodes",
+                )
+                break
+
+
+def known_ports(partial: PartialRack) -> dict[int, str]:
+    """Return the ports that other parts of a rack use, each with what uses it."""
+    known = {
+        MASTER_PORT: "the port by which the ranks of a unit find each other",
+        RAY_PORT: "the port of Ray",
+        PLAIN_API_PORT: "the port of the API of a switch",
+        TLS_API_PORT: "the port of the API of a switch",
+        **dict.fromkeys(BANDWIDTH_PORTS, "a port of `sparkrack verify --bandwidth`"),
+    }
+    if partial.access:
+        known[partial.access.port] = "the port of sshd"
+    return known
+
+
+def port_problem(port: int, known: Mapping[int, str], example: int) -> tuple[str, str] | None:
+    """Return what is wrong with a port, and what would be right."""
+    right = f"write another, like {example}"
+    if port in known:
+        return f"{port} is already {known[port]}", right
+    if port in LOCAL_PORTS:
+        what = f"{port} is one of {LOCAL_PORTS[0]} to {LOCAL_PORTS[-1]}, which the kernel gives to outgoing connections"
+        return what, right
+    return None
+
+
+def _keeper_port(partial: PartialRack, serving: Serving) -> Iterator[RuleViolation]:
+    if found := port_problem(serving.port, known_ports(partial), 29400):
+        yield RuleViolation(("serving", "port"), *found)
+
+
+def _ports(partial: PartialRack, serving: Serving, unit: ServingUnit) -> Iterator[RuleViolation]:
+    known = {**known_ports(partial), serving.port: "serving.port, that of the keepers"}
+    if found := port_problem(unit.api.port, known, 8000):
+        yield RuleViolation(("api", "port"), *found)
+
+
+def _direct(unit: ServingUnit) -> Iterator[RuleViolation]:
+    """A control group knows addresses and no ports: who reaches the engine reaches whatever else the unit has open."""
+    if unit.api.direct is None:
+        return
+    if unit.api.listen == "local":
+        what = "names machines that reach the engine, and it listens on loopback"
+        yield RuleViolation(("api", "direct"), what, "write listen: management, or remove it")
+    elif unit.engine == "vllm-ray" and parallel_of(unit).nodes > 1:
+        what = "opens the ports of Ray to these machines, and by them a Ray without tokens runs their code as root"
+        yield RuleViolation(("api", "direct"), what, "remove it, and write serving.door for clients")
+
+
+def _secret_arguments(unit: ServingUnit) -> Iterator[RuleViolation]:
+    for name, value in unit.args.items():
+        # `api-key` is refused as an option that the launcher sets.
+        if name == "api-key" or (place := written_secret(name, plain_argument(value))) is None:
+            continue
+        right = "write a reference at models.NAME.token" if name == "hf-token" else "remove it"
+        yield RuleViolation(("args", name), _secret_fault(place), right)
+
+
+def _secret_fault(place: str) -> str:
+    where = f" (at {printable_line(place)[:80]})" if place else ""
+    return f"a secret does not belong in this file{where}"
+
+
+def _environment(unit: ServingUnit) -> Iterator[RuleViolation]:
+    for name, value in unit.env.items():
+        path: Path = ("env", name)
+        if (place := written_secret(name, value, variable=True)) is not None:
+            key = name in ("VLLM_API_KEY", "SGLANG_API_KEY")
+            right = "write a reference at api.key, like {file: qwen.key}" if key else "remove it"
+            yield RuleViolation(path, _secret_fault(place), right)
+        elif name in _OWNED_ENVIRONMENT:
+            yield RuleViolation(path, f"is {_OWNED_ENVIRONMENT[name]}, which the launcher sets", "remove it")
+        elif name in _OWNED_NCCL and _OWNED_NCCL[name][0](value):
+            yield RuleViolation(path, _OWNED_NCCL[name][1], "remove it")
+
+
+def _reachable(partial: PartialRack, unit: ServingUnit, cabling: Cabling) -> Iterator[RuleViolation]:
+    """The fabric gives a node one address that all others reach only behind a switch, or with one other node."""
+    if not partial.complete:
+        return
+    switched = any(isinstance(cable.b, Leg) for cable in cabling.cables)
+    head = unit.ranks(partial.nodes)[0]
+    if unit.api.listen == "fabric" and head in partial.nodes:
+        if not cabling.ports_of(head):
+            yield RuleViolation(
+                ("api", "listen"), f"{head} has no cable, so it has no fabric address", "write management"
+            )
+        elif not switched and len(partial.nodes) > 2:
+            what = f"{head} has an address for each of its cables, and none that all nodes reach"
+            yield RuleViolation(("api", "listen"), what, "write management")
+    if switched or len(partial.nodes) <= 2:
+        return
+    for place, name in enumerate(unit.ranks(partial.nodes)[1:], 1):
+        before = unit.ranks(partial.nodes)[place - 1]
+        if not {before, name} <= set(partial.nodes) or _neighbours(cabling, before, name):
+            continue
+        yield RuleViolation(
+            ("nodes",),
+            f"no cable joins {before} and {name}, which follow each other in rank, and there is no switch",
+            "list nodes in the order in which they are cabled",
+        )
+        return
+
+
+def _neighbours(cabling: Cabling, one: str, other: str) -> bool:
+    return any({one, other} == {port.node for port in cable.ports} for cable in cabling.cables)
+
+
+def _next_token(unit: ServingUnit, record: ModelRecord) -> Iterator[RuleViolation]:
+    """SGLang's multi-token prediction keeps state that the radix cache of a Mamba model overwrites (reported)."""
+    algorithm = str(unit.args.get("speculative-algorithm", "")).upper()
+    if (
+        unit.kind == "sglang"
+        and algorithm == "NEXTN"
+        and model_type(record) == "nemotron_h"
+        and unit.args.get("disable-radix-cache") is not True
+    ):
+        yield RuleViolation(
+            ("args", "speculative-algorithm"),
+            f"{algorithm} does not work with the radix cache of a Nemotron-H model",
+            "add disable-radix-cache: true to args",
+        )
+
+
+def _found_fit(partial: PartialRack, unit: ServingUnit, record: ModelRecord | None) -> UnitFit | None:
+    """Return the memory of a unit; None without its model, which `notes` reports, and with a split that is refused."""
+    split = parallel_of(unit)
+    if record is None or split.nodes != len(unit.ranks(partial.nodes)):
+        return None
+    try:
+        shape = record_shape(unit.model, record)
+    except ModelConfigError:
+        return None  # unknown, which `notes` reports
+    image, measured = partial.image_ids.get(unit.image), partial.locked.get("serving", {}).get(unit.name)
+    counted, _ = counted_calibration(unit, record, image, measured, split)
+    return unit_fit(unit, shape, weight_size(record), split, counted, reserved_gib(partial.options.get))
+
+
+def _host_memory(partial: PartialRack, unit: ServingUnit, found: UnitFit | None) -> Iterator[RuleViolation]:
+    """The memory that an engine takes as the host's is the memory that its share is of."""
+    if not unit.memory or unit.fit:
+        return
+    memory = MEMORY_GIB - reserved_gib(partial.options.get)
+    beside = host_memory_of(unit, parallel_of(unit).nodes)
+    host = found.fit.host if found else beside.gib
+    taken = unit.memory * memory + host
+    if not host or taken <= HIGHEST_SHARE * memory:
+        return
+    name = next((name for name in (*beside.parts, *HOST_CACHES) if name in unit.args), "")
+    most = int((HIGHEST_SHARE - host / memory) * 100) / 100
+    right = f"write at most {most:.2f} at memory, or remove it" if most >= 0.1 else "remove it"
+    yield RuleViolation(
+        ("args", name) if name else ("memory",),
+        f"takes {host:.1f} GiB of the host's memory on each node, which is that of the GPU: with {unit.memory:.2f} of "
+        f"{memory:.2f} GiB the engine takes {taken:.1f}, and a node gives it at most {HIGHEST_SHARE * memory:.1f}",
+        f"{right}; or give the reason why it fits at fit.override",
+    )
+
+
+def _fit(partial: PartialRack, unit: ServingUnit, record: ModelRecord, found: UnitFit) -> Iterator[RuleViolation]:
+    shape, weights = record_shape(unit.model, record), weight_size(record)
+    unknown = bool(found.fit.unknown)
+    counts = [] if unknown else fitting_counts(unit, shape, weights, reserved=reserved_gib(partial.options.get))
+    for blocker in found.fit.blockers:
+        yield RuleViolation(("parallel",), blocker, "write another split" + _fits_on(counts, unknown=unknown))
+    needed = found.fit.token_bytes * unit.context / GIB
+    if unit.kv and mebibytes(unit.kv) / 1024 < needed:
+        yield RuleViolation(
+            ("kv",),
+            f"{unit.kv} has no room for one sequence of {unit.context} tokens, which takes {needed:.1f} GiB",
+            f"write at least {math.ceil(needed)}G, or a shorter context",
+        )
+    if found.fit.blockers or found.verdict != "no" or found.overfills or unit.fit:
+        return
+    path, what = _too_large(unit, found)
+    if unit.memory and (share := needed_share(found)) <= HIGHEST_SHARE:
+        right = f"write at least {share:.2f}, or a shorter context"
+    else:
+        right = "write a shorter context, or fewer sequences" + _fits_on(counts, unknown=unknown)
+    yield RuleViolation((path,), what, right + "; or give the reason why it does at fit.override")
+
+
+def _fits_on(counts: list[int], *, unknown: bool) -> str:
+    if unknown:
+        return ""
+    if not counts:
+        return "; it fits on no number of nodes up to 8"
+    return f"; it fits on {', '.join(map(str, counts))} {'node' if counts == [1] else 'nodes'}"
+
+
+def _too_large(unit: ServingUnit, found: UnitFit) -> tuple[str, str]:
+    """Return the key to blame, and the sum in words."""
+    one: Fit = found.fit
+    more = "more than " if one.unknown else ""
+    needs = f"{unit.model} needs {more}{one.total:.1f} GiB a node ({found.sum})"
+    if unit.memory:
+        kept = MEMORY_GIB - found.memory
+        beside = f" (of {MEMORY_GIB}, blackbox.kdump reserves {kept:.2f})" if kept else ""
+        return "memory", f"{needs}, and {unit.memory:.2f} of {found.memory:.2f} GiB{beside} is {found.allowed:.1f}"
+    return "kv", f"{needs}, and a node gives an engine at most {found.allowed:.1f}"
+
+
+def notes(
+    rack: Rack,
+    records: Mapping[str, ModelRecord],
+    calibrations: Mapping[str, Calibration],
+    image_ids: Mapping[str, str],
+) -> Iterator[RuleViolation]:
+    """Yield what is no mistake and still worth a warning: what cannot be known yet, and what was decided by hand.
+
+    Args:
+        rack: a rack whose rules hold.
+        records: the models of the lock file, by name.
+        calibrations: what the last good start of each unit measured, by unit.
+        image_ids: the ID of each image of the lock file, by name.
+    """
+    doors = gateway_of(rack) is not None
+    for unit in served_units(rack).values():
+        reserved = reserved_gib(lambda key: getattr(rack, key))
+        image = image_ids.get(unit.image)
+        for note in (*_unknowns(unit, records, calibrations.get(unit.name), image, reserved), *_advice(unit, doors)):
+            yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
+
+
+def _unknowns(
+    unit: ServingUnit,
+    records: Mapping[str, ModelRecord],
+    measured: Calibration | None,
+    image: str | None,
+    reserved: float,
+) -> Iterator[RuleViolation]:
+    record = records.get(unit.model)
+    if record is None:
+        yield RuleViolation(
+            ("model",),
+            f"whether {unit.model} fits, and divides by the split, is unknown: the lock file has no record of it",
+            "`sparkrack apply` fetches the model and records it",
+        )
+        return
+    try:
+        shape = record_shape(unit.model, record)
+    except ModelConfigError as error:
+        what, _, right = str(error).rpartition("; ")
+        what = f"whether {unit.model} fits, and divides by the split, is unknown: {what}"
+        yield RuleViolation(("model",), what, right)
+        return
+    counted, reason = counted_calibration(unit, record, image, measured, parallel_of(unit))
+    if reason:
+        yield RuleViolation(
+            (),
+            f"the calibration in the lock file does not count: {reason}",
+            f"`sparkrack serve calibrate {unit.name}` measures it again",
+        )
+    found = unit_fit(unit, shape, weight_size(record), parallel_of(unit), counted, reserved)
+    if found.verdict == "unknown":
+        right = f"accepted by fit.override: {unit.fit.override}" if unit.fit else MEASURE.format(unit=unit.name)
+        what = f"whether {unit.model} fits is unknown: {unknown_reason(found.fit.unknown)}"
+        yield RuleViolation(("model",), what, right)
+    elif unit.fit and not found.fits:
+        path, what = _too_large(unit, found)
+        yield RuleViolation((path,), what, f"accepted by fit.override: {unit.fit.override}")
+
+
+def _advice(unit: ServingUnit, doors: bool) -> Iterator[RuleViolation]:
+    if release := judged_by(unit):
+        what = f"{TITLES[unit.kind]} {unit.version} is not in the table of options, {release} judges args"
+        yield RuleViolation(("version",), what, "what the image takes can differ")
+    if unit.engine == "vllm-ray" and parallel_of(unit).nodes > 1 and _has_no_ray(unit.image):
+        what = f"{truncate(unit.image)} has no Ray, by which vllm-ray joins nodes: the gate will refuse each start"
+        yield RuleViolation(("image",), what, "write engine: vllm, which needs none, or an image that has it")
+    yield from _way_in(unit, doors)
+    if unit.kind == "vllm" and unit.cache is None and _compiles_all(unit):
+        yield RuleViolation(
+            ("args", "compilation-config"),
+            "compiles all custom operations at each start, when the weights leave little memory for it",
+            "write cache, like 20G, which keeps what was compiled",
+        )
+
+
+def _has_no_ray(image: str) -> bool:
+    """Return whether an image is known to lack Ray. Of most images nothing is known before the gate looks into them."""
+    found = ((pattern.match(image), since) for pattern, since in _RAYLESS)
+    return any(match and (int(match[1]), int(match[2])) >= since for match, since in found)
+
+
+def _way_in(unit: ServingUnit, doors: bool) -> Iterator[RuleViolation]:
+    """What clients reach: by the door alone, or past it."""
+    direct = ", ".join(map(str, unit.api.direct or ()))
+    if direct and unit.api.key is None:
+        what = f"each machine of {direct} can use the model, as there is no key"
+        yield RuleViolation(("api",), what, "write a reference at api.key, like {file: qwen.key}")
+    if direct:
+        # Measured with vLLM 0.32.0; only /v1 asks for the key there.
+        beside = (
+            "/invocations, /tokenize and more answer without the key"
+            if unit.kind == "vllm"
+            else "the key is its only guard"
+        )
+        what = f"{direct} reaches each path and port of the unit on its head, past the door: {beside}"
+        yield RuleViolation(("api", "direct"), what, "serving.door lets through what clients need")
+    elif unit.api.listen != "local" and not doors:
+        what = "no machine but the nodes of the unit reaches it: there is no door, and api.direct names none"
+        yield RuleViolation(("api",), what, "write serving.door, or the networks of clients at api.direct")
+
+
+def _compiles_all(unit: ServingUnit) -> bool:
+    config = plain_argument(unit.args.get("compilation-config"))
+    if isinstance(config, str):
+        try:
+            config = json.loads(config)
+        except ValueError:
+            return False
+    operations = config.get("custom_ops") if isinstance(config, dict) else None
+    return isinstance(operations, list) and "all" in operations

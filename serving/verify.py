@@ -1,0 +1,499 @@
+"""Verify the units of a node: files by sha256sum, services by systemctl, and an answer that only an engine gives."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from hashlib import sha256
+from ipaddress import ip_network
+
+import pytest
+
+from core.model import CONTAINER_SLICE, Node, Rack, image_lock, model_lock
+from core.model.errors import printable_line
+from core.model.fields import seconds
+from core.model.lock_file import lock_path
+from core.ssh.client import Machine
+from core.ssh.root_shell import COMMAND_SECONDS
+from core.util.managed_file import ManagedFile
+from core.verify.reporter import CheckReporter
+from serving import allowed_addresses, desired, programs
+from serving import gateway as door
+from serving.launch import FABRIC_ENVIRONMENT, UNIT_FILES, joins_by_ray
+from serving.options import ServingDoor, ServingUnit, rdma_is_measured, served_units
+
+_RAY_WITH_TOKENS = (2, 52)
+"""The first release of Ray that reads RAY_AUTH_MODE (its documentation, 'Ray token authentication')."""
+
+# The program of the keeper asks, so that the key is read from its file and is in no argument.
+_ASK = """\
+import json, sys
+sys.path.insert(0, {folder!r})
+import serve_answers, serve_probe, serve_unit
+unit, limit, found = serve_unit.load_unit({file!r}), {limit}, {{}}
+def ask(path, body):
+    return serve_probe.post(unit, serve_probe.ApiRequest(unit, limit), path, body)
+def status(key):
+    return serve_probe.ApiRequest(unit, limit).send("GET", "/v1/models", key=key)[0]
+try:
+    serve_probe.complete(unit, serve_probe.ApiRequest(unit, limit))
+    if unit.probe.chat:
+        serve_answers.judge_chat(*ask("/v1/chat/completions", serve_answers.chat_body(unit.model)))
+    key = serve_probe.read_key(unit)
+    found = {{"open": status(None), "keyed": status(key) if key else None, "wrong": status("x" * 24) if key else None}}
+except serve_unit.ServeError as error:
+    found = {{"fault": str(error)}}
+print(json.dumps(found))
+"""
+
+# Not a completion, so that nothing is computed: an engine that guards this path answers 401 before it reads the body.
+_ASK_PAST_KEY = """\
+import json, sys
+sys.path.insert(0, {folder!r})
+import serve_probe, serve_unit
+unit = serve_unit.load_unit({file!r})
+try:
+    print(serve_probe.ApiRequest(unit, {limit}).send("POST", "/invocations", {{}})[0])
+except serve_unit.ServeError as error:
+    sys.exit(str(error))
+"""
+
+# How many programs of BPF judge the packets that arrive for each populated control group of a unit: those of the slice
+# and its own (BPF_PROG_QUERY of bpf(2), BPF_CGROUP_INET_INGRESS).
+_FILTERS = """\
+import ctypes, os, platform, struct, sys
+call = ctypes.CDLL(None, use_errno=True).syscall
+number = {{"x86_64": 321, "aarch64": 280}}[platform.machine()]
+def programs(folder):
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        query = ctypes.create_string_buffer(struct.pack("=IIIIQII", handle, 0, 0, 0, 0, 0, 0), 64)
+        if call(ctypes.c_long(number), ctypes.c_long(16), query, ctypes.c_long(64)):
+            sys.exit("bpf: " + os.strerror(ctypes.get_errno()))
+        return struct.unpack_from("=I", query, 24)[0]
+    finally:
+        os.close(handle)
+top = {folder!r}
+for folder, _, _ in os.walk(top):
+    if open(folder + "/cgroup.procs").read().strip():
+        print(programs(top) + (programs(folder) if folder != top else 0), folder[len(top):] or "/")
+"""
+
+# The key of a client is read from its file there, so that it is in no argument.
+_ASK_DOOR = """\
+import http.client, json, re, ssl
+host, port, limit, asked, found = {host!r}, {port}, {limit}, {asked!r}, {{}}
+context = ssl.create_default_context()
+context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+key = re.search(r"\\\\Q(.+)\\\\E", open({keys!r}).read())[1]
+own = re.search("-----BEGIN CERTIFICATE.+?END CERTIFICATE-----", open({certificate!r}).read(), re.DOTALL)[0]
+def status(path, body=None, key=None):
+    connection = http.client.HTTPSConnection(host, port, timeout=limit, context=context)
+    try:
+        connection.connect()
+        shown = connection.sock.getpeercert(True)
+        found["certificate"] = shown == ssl.PEM_cert_to_DER_cert(own)
+        headers = {{"Authorization": "Bearer " + key}} if key else {{}}
+        headers["Content-Type"] = "application/json"
+        connection.request("POST" if body else "GET", path, json.dumps(body) if body else None, headers)
+        answer = connection.getresponse()
+        return [answer.status, answer.read(65536).decode(errors="replace")]
+    finally:
+        connection.close()
+try:
+    for name, body in asked.items():
+        found[name] = {{
+            "without a key": status("/%s/v1/models" % name)[0],
+            "with another key": status("/%s/v1/models" % name, key="x" * 24)[0],
+            "for its metrics": status("/%s/metrics" % name, key=key)[0],
+            "completion": status("/%s/v1/completions" % name, body, key),
+        }}
+except OSError as error:
+    found["fault"] = str(error)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(autouse=True)
+def _only_if_declared(rack: Rack) -> None:
+    if not served_units(rack):
+        pytest.skip("rack.yaml declares no units")
+
+
+def _units(rack: Rack, node: Node) -> list[ServingUnit]:
+    declared = served_units(rack).values()
+    found = [unit for unit in declared if node.name in unit.ranks(rack.nodes)]
+    if not found:
+        pytest.skip(f"no unit of rack.yaml is on {node.name}")
+    return found
+
+
+def _headed(rack: Rack, node: Node) -> list[ServingUnit]:
+    """The units that are up, and of which this node is the head."""
+    found = [unit for unit in _units(rack, node) if unit.ranks(rack.nodes)[0] == node.name and unit.wish == "up"]
+    if not found:
+        pytest.skip(f"{node.name} is the head of no unit that is up")
+    return found
+
+
+def _up(rack: Rack, node: Node) -> list[ServingUnit]:
+    """The units of this node that are up."""
+    found = [unit for unit in _units(rack, node) if unit.wish == "up"]
+    if not found:
+        pytest.skip(f"no unit on {node.name} is up")
+    return found
+
+
+def _states(machine: Machine, paths: list[str]) -> dict[str, str]:
+    """Mode, owner and hash of each of these files, by path; a file that is missing has none."""
+    done = machine.run(
+        f'for f in {shlex.join(paths)}; do [ ! -e "$f" ] || '
+        'echo "$(stat -c "%a %U:%G" "$f") $(sha256sum < "$f" | cut -d" " -f1) $f"; done'
+    )
+    assert done.rc == 0, done.stderr.strip()
+    rows = (line.rpartition(" ") for line in str(done.stdout).splitlines())
+    return {path: state for state, _, path in rows}
+
+
+def _faults(node: Node, machine: Machine, files: list[ManagedFile]) -> list[str]:
+    found = _states(machine, [file.path for file in files])
+    faults = []
+    for file in files:
+        wanted = f"{file.mode} root:root {sha256(file.content).hexdigest()}"
+        if file.path not in found:
+            faults.append(f"{node.name}: {file.path} is missing")
+        elif found[file.path] != wanted:
+            faults.append(f"{node.name}: {file.path} is {found[file.path][:30]}, wanted {wanted[:30]}")
+    return faults
+
+
+def test_the_programs_are_those_of_this_release(
+    node: Node, machine: Machine, rack: Rack, report: CheckReporter
+) -> None:
+    """Content, mode and owner of each."""
+    _units(rack, node)
+    report.judge(_faults(node, machine, list(programs.programs())))
+
+
+def test_the_files_are_those_of_the_rack(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+    """Content, mode and owner of each file of each unit, from rack.yaml and its lock file."""
+    lock = lock_path(rack.source)
+    pins, records = image_lock.read(lock), model_lock.read(lock)
+    files: list[ManagedFile] = []
+    for unit in _units(rack, node):
+        blockers = desired.blockers(rack, unit, pins, records)
+        assert not blockers, f"{node.name}: {blockers[0]}"
+        files += desired.files(desired.locked_unit(rack, unit, pins, records), node.name)
+    report.judge(_faults(node, machine, files))
+
+
+def test_secrets_are_readable_by_root_only(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+    """The lease secret, the token of Ray where Ray joins the nodes, and on the head the key; no other node has that."""
+    faults = []
+    for unit in _units(rack, node):
+        keyed = unit.api.key is not None and unit.ranks(rack.nodes)[0] == node.name
+        joined = desired.path(unit, "ray") in desired.shared_secrets(unit, len(unit.ranks(rack.nodes)))
+        found = _states(machine, [desired.path(unit, ending) for ending in ("secret", "ray", "key", "token")])
+        for ending, wanted in (("secret", True), ("ray", joined), ("key", keyed), ("token", keyed)):
+            path = desired.path(unit, ending)
+            state = found.get(path, "missing").rpartition(" ")[0] or "missing"
+            if state != (right := "600 root:root" if wanted else "missing"):
+                faults.append(f"{node.name}: {path} is {state}, wanted {right}")
+    mode = machine.run(f"stat -c '%a %U:%G' {UNIT_FILES}").stdout.strip()
+    if mode != "700 root:root":
+        faults.append(f"{node.name}: {UNIT_FILES} is {mode or 'missing'}, wanted 700 root:root")
+    report.judge(faults)
+
+
+def test_all_nodes_of_a_unit_share_its_lease_secret(
+    node: Node, machines: dict[str, Machine], machine: Machine, rack: Rack, excluded: frozenset[str]
+) -> None:
+    """The hash on this node is that of the head, also of the token of Ray."""
+    for unit in _units(rack, node):
+        head = unit.ranks(rack.nodes)[0]
+        if head in excluded:
+            pytest.skip(f"{head}, the head of unit {unit.name}, is excluded")
+        for path in desired.shared_secrets(unit, len(unit.ranks(rack.nodes))):
+            here, there = (_states(one, [path]).get(path, " ").rpartition(" ")[2] for one in (machine, machines[head]))
+            assert here, f"{node.name}: {path} is missing"
+            assert here == there, f"{node.name}: {path} is not that of {head}"
+
+
+def test_tether_and_keeper_run_and_start_at_boot(
+    node: Node, machine: Machine, rack: Rack, report: CheckReporter
+) -> None:
+    """systemd reports them as active and enabled; the service of a rank is not enabled."""
+    faults = []
+    for unit in _units(rack, node):
+        for suffix in ("-tether", "-keeper") if unit.ranks(rack.nodes)[0] == node.name else ("-tether",):
+            service = desired.service_name(unit, suffix)
+            found = machine.run(f"systemctl is-active {service}; systemctl is-enabled {service}").stdout.split()
+            if found != ["active", "enabled"]:
+                faults.append(f"{node.name}: {service} is {' and '.join(found) or 'unknown'}, wanted active, enabled")
+    report.judge(faults)
+
+
+def test_each_unit_is_up_or_down_as_declared(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+    """What its keeper answers."""
+    faults = []
+    for unit in _units(rack, node):
+        if unit.ranks(rack.nodes)[0] != node.name:
+            continue
+        asked = machine.run(f"PYTHONDONTWRITEBYTECODE=1 {programs.KEEPER} {desired.path(unit, 'json')} status")
+        assert asked.rc == 0, f"{node.name}: unit {unit.name}: {asked.stderr.strip()}"
+        status = json.loads(asked.stdout)
+        wanted = ("ready", "busy") if unit.wish == "up" else ("down",)
+        if status["state"] not in wanted:
+            what = f"{status['state']} ({status['reason']})"
+            faults.append(f"{node.name}: unit {unit.name} is {what}, wanted {' or '.join(wanted)}")
+    report.judge(faults)
+
+
+def test_each_unit_completes_and_chats(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+    """The head asks its own API: a completion must begin with the answer of rack.yaml, or be a clean text where that
+    has none; a chat completion must be a clean text. With a key the API refuses a request without it, and one with
+    another key.
+    """
+    faults = []
+    for unit in _headed(rack, node):
+        # A command has its own limit, and the program asks up to five times.
+        limit = min(seconds(unit.probe.limit), COMMAND_SECONDS // 6)
+        text = _ASK.format(folder=programs.FOLDER, file=desired.path(unit, "json"), limit=limit)
+        asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
+        assert asked.rc == 0, f"{node.name}: unit {unit.name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
+        found = json.loads(asked.stdout)
+        name = f"{node.name}: unit {unit.name}"
+        if "fault" in found:
+            faults.append(f"{name}: {found['fault']}")
+        elif unit.api.key is None:
+            if found["open"] != 200:
+                faults.append(f"{name}: /v1/models has HTTP status {found['open']}, wanted 200")
+        else:
+            faults += [
+                f"{name}: {how} /v1/models has HTTP status {found[kind]}, wanted {right}"
+                for kind, how, right in (
+                    ("open", "without the key", 401),
+                    ("wrong", "with another key", 401),
+                    ("keyed", "with the key", 200),
+                )
+                if found[kind] != right
+            ]
+    report.judge(faults)
+
+
+# What each RDMA device of NCCL has sent and received, in words of four bytes.
+_COUNTERS = (
+    f"sed -n 's/^NCCL_IB_HCA==*//p' {FABRIC_ENVIRONMENT} | tr , '\\n' | while read -r d; do "
+    'for c in xmit rcv; do echo "$d $(cat "/sys/class/infiniband/$d/ports/1/counters/port_${c}_data")"; done; done'
+)
+
+
+def _words_moved(machine: Machine) -> dict[str, int]:
+    """The words that each device of a node has moved."""
+    done = machine.run(_COUNTERS)
+    found: dict[str, int] = {}
+    for line in str(done.stdout).splitlines():
+        device, _, words = line.partition(" ")
+        assert words.isdigit(), f"the counters of {device} cannot be read: {done.stderr.strip()}"
+        found[device] = found.get(device, 0) + int(words)
+    return found
+
+
+def test_the_ranks_of_each_unit_use_rdma(
+    node: Node,
+    machines: dict[str, Machine],
+    machine: Machine,
+    rack: Rack,
+    excluded: frozenset[str],
+    report: CheckReporter,
+) -> None:
+    """The RDMA devices of each node of a unit move bytes while its head asks for a completion."""
+    if not rdma_is_measured(rack):
+        pytest.skip("rack.yaml has serving.rdma_proof: none")
+    faults = []
+    units = [unit for unit in _headed(rack, node) if len(unit.ranks(rack.nodes)) > 1]
+    if not units:
+        pytest.skip(f"{node.name} is the head of no unit of several nodes")
+    for unit in units:
+        names = unit.ranks(rack.nodes)
+        if away := excluded & set(names):
+            pytest.skip(f"{', '.join(sorted(away))} of unit {unit.name} is excluded")
+        before = {name: _words_moved(machines[name]) for name in names}
+        limit = min(seconds(unit.probe.limit), COMMAND_SECONDS // 6)
+        text = _ASK.format(folder=programs.FOLDER, file=desired.path(unit, "json"), limit=limit)
+        asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
+        assert asked.rc == 0, f"{node.name}: unit {unit.name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
+        if fault := json.loads(asked.stdout).get("fault"):
+            faults.append(f"{node.name}: unit {unit.name}: {fault}")
+            continue
+        for name in names:
+            after = _words_moved(machines[name])
+            if not after:
+                faults.append(f"{name}: unit {unit.name}: no device in NCCL_IB_HCA of {FABRIC_ENVIRONMENT}")
+            elif not any(words > before[name].get(device, 0) for device, words in after.items()):
+                what = f"{', '.join(after)} moved 0 bytes during a completion"
+                faults.append(f"{name}: unit {unit.name}: the ranks do not use RDMA: {what}")
+    report.judge(faults)
+
+
+def test_each_rank_is_in_its_slice(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+    """Where the kernel counts the container of each unit that is up."""
+    faults = []
+    for unit in _up(rack, node):
+        name = f"sparkrack-{unit.name}"
+        asked = machine.run(
+            f"pid=$(docker inspect {name} --format '{{{{.State.Pid}}}}') && cut -d: -f3- \"/proc/$pid/cgroup\""
+        )
+        right = f"/{CONTAINER_SLICE}/{desired.slice_name(unit)}/"
+        if asked.rc:
+            faults.append(f"{node.name}: container {name}: {asked.stderr.strip() or 'it does not run'}")
+        elif not asked.stdout.startswith(right):
+            faults.append(f"{node.name}: container {name} is in {asked.stdout.strip()}, wanted below {right}")
+    report.judge(faults)
+
+
+def test_the_kernel_closes_each_rank_to_other_machines(
+    node: Node, machine: Machine, rack: Rack, report: CheckReporter
+) -> None:
+    """systemd has the addresses of rack.yaml for the slice of each unit that is up, and the kernel judges what arrives
+    for each control group in it.
+    """
+    faults = []
+    for unit in _up(rack, node):
+        name = desired.slice_name(unit)
+        shown = machine.run(f"systemctl show --property=IPAddressAllow --property=IPAddressDeny {name}")
+        assert shown.rc == 0, f"{node.name}: {shown.stderr.strip()}"
+        rows = dict(line.partition("=")[::2] for line in str(shown.stdout).splitlines())
+        allowed = {ip_network(word) for word in rows.get("IPAddressAllow", "").split()}
+        wanted = {ip_network(word) for word in ("127.0.0.0/8", "::1/128")}
+        wanted |= {ip_network(source) for source in allowed_addresses.rank_sources(rack, unit, node.name)}
+        denied = {ip_network(word) for word in rows.get("IPAddressDeny", "").split()}
+        if denied != {ip_network("0.0.0.0/0"), ip_network("::/0")}:
+            faults.append(f"{node.name}: {name} is open to all addresses; run `sparkrack apply --only serving`")
+        elif allowed != wanted:
+            odd = ", ".join(sorted(map(str, allowed ^ wanted)))
+            faults.append(f"{node.name}: the addresses that reach {name} differ from those of rack.yaml: {odd}")
+        text = _FILTERS.format(folder=f"/sys/fs/cgroup/{CONTAINER_SLICE}/{name}")
+        asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
+        assert asked.rc == 0, f"{node.name}: {name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
+        faults += [
+            f"{node.name}: no program of the kernel judges the packets for {name}{place}"
+            for count, place in (line.split(" ", 1) for line in str(asked.stdout).splitlines())
+            if count == "0"
+        ]
+    report.judge(faults)
+
+
+def test_what_answers_past_the_door_without_a_key(
+    node: Node, machine: Machine, rack: Rack, report: CheckReporter
+) -> None:
+    """Whether /invocations asks for the key, where `api.direct` lets machines reach an engine itself. It is reported,
+    and is not a fault: rack.yaml declares it.
+    """
+    units = [unit for unit in _headed(rack, node) if unit.api.direct]
+    if not units:
+        pytest.skip("no unit has api.direct")
+    for unit in units:
+        text = _ASK_PAST_KEY.format(folder=programs.FOLDER, file=desired.path(unit, "json"), limit=COMMAND_SECONDS // 2)
+        asked = machine.run(f"python3 -B -c {shlex.quote(text)}")
+        name = f"{node.name}: unit {unit.name}"
+        assert asked.rc == 0, f"{name}: {(asked.stderr.strip().splitlines() or ['?'])[-1]}"
+        status, networks = str(asked.stdout).strip(), ", ".join(map(str, unit.api.direct or ()))
+        if status in ("401", "403", "404"):
+            report.note(f"{name}: /invocations without a key has HTTP status {status}")
+        else:
+            report.note(f"{name}: /invocations answers {networks} without a key (HTTP status {status}), past the door")
+
+
+def test_ray_of_the_image_asks_for_the_token(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+    """The Ray in the container of the head is 2.52 or later. An older one is reported, and is not a fault: the slice
+    closes it.
+    """
+    units = [unit for unit in _headed(rack, node) if joins_by_ray(unit, len(unit.ranks(rack.nodes)))]
+    if not units:
+        pytest.skip("Ray joins the nodes of no unit")
+    for unit in units:
+        asked = machine.run(f"docker exec sparkrack-{unit.name} ray --version")
+        found = re.search(r"\b(\d+)\.(\d+)\.\d+", str(asked.stdout))
+        name = f"{node.name}: unit {unit.name}"
+        if asked.rc or not found:
+            report.note(f"{name}: the image does not say which Ray it has, so whether it asks for the token is unknown")
+        elif (int(found[1]), int(found[2])) < _RAY_WITH_TOKENS:
+            report.note(f"{name}: Ray {found[0]} asks for no token, which 2.52 and later do; its slice alone closes it")
+        else:
+            report.note(f"{name}: Ray {found[0]} asks for the token")
+
+
+def _door(rack: Rack, node: Node) -> ServingDoor:
+    declared = door.declared(rack, node.name)
+    if declared is None:
+        pytest.skip(f"{node.name} is not the node of the door")
+    return declared
+
+
+def test_the_files_of_the_door_are_those_of_the_rack(
+    node: Node, machine: Machine, rack: Rack, report: CheckReporter
+) -> None:
+    """Content, mode and owner of each; keys and certificate are readable by root only."""
+    faults = _faults(node, machine, list(door.files(rack, _door(rack, node))))
+    found = _states(machine, [door.KEYS, door.CERTIFICATE])
+    for path in (door.KEYS, door.CERTIFICATE):
+        state = found.get(path, "missing").rpartition(" ")[0] or "missing"
+        if state != "600 root:root":
+            faults.append(f"{node.name}: {path} is {state}, wanted 600 root:root")
+    report.judge(faults)
+
+
+def test_the_door_runs_and_starts_at_boot(node: Node, machine: Machine, rack: Rack) -> None:
+    """systemd reports its service as active and enabled."""
+    _door(rack, node)
+    found = machine.run(f"systemctl is-active {door.SERVICE}; systemctl is-enabled {door.SERVICE}").stdout.split()
+    assert found == ["active", "enabled"], (
+        f"{node.name}: {door.SERVICE} is {' and '.join(found) or 'unknown'}, wanted active, enabled"
+    )
+
+
+def test_the_door_answers_for_each_unit(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+    """Over TLS with its certificate: 401 without the key of a client, 404 beside /v1, a completion with a key, and 503
+    of a unit that is declared down.
+    """
+    declared = _door(rack, node)
+    units = served_units(rack)
+    asked = {
+        unit.name: {
+            "model": desired.served_name(unit),
+            "prompt": unit.probe.answer.ask if unit.probe.answer else "2+2=",
+            "max_tokens": 8,
+            "temperature": 0,
+        }
+        for unit in units.values()
+    }
+    text = _ASK_DOOR.format(
+        host=door.address(rack, declared),
+        port=declared.port,
+        limit=COMMAND_SECONDS // (4 * max(1, len(units)) + 1),
+        asked=asked,
+        keys=door.KEYS,
+        certificate=door.CERTIFICATE,
+    )
+    done = machine.run(f"python3 -B -c {shlex.quote(text)}")
+    assert done.rc == 0, f"{node.name}: {(done.stderr.strip().splitlines() or ['?'])[-1]}"
+    found = json.loads(done.stdout)
+    assert "fault" not in found, f"{node.name}: the door does not answer: {found['fault']}"
+    faults = [] if found.pop("certificate", True) else [f"{node.name}: the door has another certificate than its file"]
+    for name, answers in found.items():
+        status, body = answers.pop("completion")
+        right = {"without a key": 401, "with another key": 401, "for its metrics": 404}
+        faults += [
+            f"{node.name}: a request {how} to unit {name} has HTTP status {answers[how]}, wanted {wanted}"
+            for how, wanted in right.items()
+            if answers[how] != wanted
+        ]
+        wanted = 200 if units[name].wish == "up" else 503
+        if status != wanted or (wanted == 200 and "choices" not in body):
+            what = printable_line(body)[:200]
+            faults.append(
+                f"{node.name}: a completion of unit {name} has HTTP status {status} ({what}), wanted {wanted}"
+            )
+    report.judge(faults)

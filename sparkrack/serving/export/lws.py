@@ -1,0 +1,205 @@
+"""A unit as a LeaderWorkerSet of Kubernetes: the head is the leader, all other ranks are workers.
+
+Fields and variables: kubernetes-sigs/lws v0.10.0, api/leaderworkerset/v1. Expansion of `$(NAME)`: Kubernetes API,
+Container.args.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from core.model.fields import mebibytes, seconds
+from core.model.image_names import image_name
+from core.util import resources
+from serving.launch import FABRIC_ENVIRONMENT, INSIDE_KEY, api_address
+from sparkrack.serving.export.source import (
+    ExportError,
+    ExportFile,
+    ExportSource,
+    Place,
+    Word,
+    container,
+    header,
+    placed,
+)
+from sparkrack.serving.export.yaml_text import Script, yaml_text
+
+API_VERSION = "leaderworkerset.x-k8s.io/v1"
+RDMA = "rdma/hca_shared_devices_a"
+"""The resource of an RDMA device, by the name in the example of k8s-rdma-shared-dev-plugin."""
+HOST_NAME = "kubernetes.io/hostname"
+STOP_GRACE = 15
+"""Seconds beside `drain` that an engine may take to end."""
+_GROUP = "leaderworkerset.sigs.k8s.io/name"
+_OWN_ADDRESS = "SPARKRACK_NODE_ADDRESS"
+_VARIABLES = {
+    Place.HEAD: "$(LWS_LEADER_ADDRESS)",
+    Place.OWN: f"$({_OWN_ADDRESS})",
+    Place.RANK: "$(LWS_WORKER_INDEX)",
+    Place.SIZE: "$(LWS_GROUP_SIZE)",
+}
+_EXPANDED = re.compile(r"\$(?=[$(])")
+
+
+def lws_files(source: ExportSource) -> tuple[ExportFile, ...]:
+    """Return the manifest. Raises ExportError for a unit that a LeaderWorkerSet cannot hold."""
+    unit = source.unit
+    if source.pin is None:
+        raise ExportError(
+            ("image",),
+            f"the lock file has no record of {unit.image}, and Kubernetes pulls an image by itself; run "
+            "`sparkrack apply --only images`",
+        )
+    if unit.name.endswith("_"):
+        raise ExportError((), f"{unit.name} ends with '_', and a name of Kubernetes with no '-'; rename the unit")
+    if source.rack.topology == "ring" and len(source.nodes) > 3:
+        raise ExportError(
+            ("nodes",), "Kubernetes gives no worker its own node, so ranks of a ring would not follow its cables"
+        )
+    name = _name(source)
+    groups = {"leaderTemplate": _pod(source, 0)}
+    groups["workerTemplate"] = _pod(source, 1) if len(source.nodes) > 1 else _pod(source, 0)
+    manifest = {
+        "apiVersion": API_VERSION,
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": 1,
+            "startupPolicy": "LeaderCreated",
+            "leaderWorkerTemplate": {
+                "size": len(source.nodes),
+                "restartPolicy": "RecreateGroupOnPodRestart",
+                **groups,
+            },
+        },
+    }
+    return (ExportFile(f"{unit.name}.lws.yaml", header(source, "lws", _notes(source, name)) + yaml_text(manifest)),)
+
+
+def fabric_script() -> str:
+    """Return the script by which a pod has the variables of the fabric: Kubernetes reads no file of a node for them."""
+    return resources.file_text(__package__, "templates/with-fabric.sh", fabric=FABRIC_ENVIRONMENT)
+
+
+def _notes(source: ExportSource, name: str) -> list[str]:
+    notes = [
+        "RecreateGroupOnPodRestart has no limit: an engine that fails at once leaks memory of the GPU with each start.",
+        f"Stop it: kubectl scale leaderworkerset {name} --replicas 0",
+        "Kubernetes knows the nodes by the names in rack.yaml. The head is pinned; a worker runs on any other node.",
+        "Ranks find each other at the addresses that Kubernetes has of the nodes.",
+    ]
+    if len(source.nodes) > 1:
+        notes.append(f"{RDMA} is a resource of k8s-rdma-shared-dev-plugin; write the name that its configuration has.")
+    if source.pin and source.pin.digest is None:
+        notes.append("The image is in no registry: import it on each node, in containerd's namespace k8s.io.")
+    if source.unit.api.key:
+        form = "--from-file=key.yaml=" if source.unit.kind == "sglang" else "--from-env-file="
+        notes += [
+            f"Key of the API: {source.key_file} with the line {source.key_line}, then",
+            f"kubectl create secret generic {name} {form}{source.key_file}",
+        ]
+    return notes
+
+
+def _name(source: ExportSource) -> str:
+    return f"sparkrack-{source.unit.name.replace('_', '-')}"
+
+
+def _pod(source: ExportSource, rank: int) -> dict[str, Any]:
+    unit, launch = source.unit, source.launches[rank]
+    asked = container(launch)
+    keyed = unit.api.key is not None and rank == 0
+    volumes: list[dict[str, Any]] = [
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{mebibytes(unit.shm)}Mi"}},
+        {"name": "fabric", "hostPath": {"path": FABRIC_ENVIRONMENT, "type": "File"}},
+    ]
+    mounts: list[dict[str, Any]] = [
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the folder is the container's own
+        {"name": "fabric", "mountPath": FABRIC_ENVIRONMENT, "readOnly": True},
+    ]
+    for volume in asked.volumes:
+        called = "model" if volume.read_only else "cache"
+        kind = "Directory" if volume.read_only else "DirectoryOrCreate"
+        volumes.append({"name": called, "hostPath": {"path": volume.source, "type": kind}})
+        mounts.append({"name": called, "mountPath": volume.target, "readOnly": volume.read_only})
+    if keyed and unit.kind == "sglang":
+        volumes.append({"name": "key", "secret": {"secretName": _name(source), "defaultMode": 0o400}})
+        mounts.append({"name": "key", "mountPath": INSIDE_KEY, "subPath": "key.yaml", "readOnly": True})
+    nodes = source.nodes[:1] if rank == 0 else source.nodes[1:]
+    return {
+        "metadata": {"labels": {"app.kubernetes.io/name": _name(source)}},
+        "spec": {
+            "hostNetwork": True,
+            "dnsPolicy": "ClusterFirstWithHostNet",
+            "terminationGracePeriodSeconds": seconds(unit.drain) + STOP_GRACE,
+            "affinity": _affinity(source, nodes),
+            "containers": [_container(source, rank, mounts, keyed=keyed)],
+            "volumes": volumes,
+        },
+    }
+
+
+def _affinity(source: ExportSource, nodes: tuple[str, ...]) -> dict[str, Any]:
+    names = {"key": HOST_NAME, "operator": "In", "values": list(nodes)}
+    return {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [names]}]}
+        },
+        # One rank a node, also where a GPU is offered several times.
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"labelSelector": {"matchLabels": {_GROUP: _name(source)}}, "topologyKey": HOST_NAME}
+            ]
+        },
+    }
+
+
+def _container(source: ExportSource, rank: int, mounts: list[dict[str, Any]], *, keyed: bool) -> dict[str, Any]:
+    unit, pin = source.unit, source.pin
+    asked = container(source.launches[rank])
+    limits: dict[str, Any] = {"nvidia.com/gpu": 1, "memory": f"{mebibytes(asked.memory.upper())}Mi"}
+    if len(source.nodes) > 1:
+        limits[RDMA] = 1
+    made: dict[str, Any] = {
+        "name": "engine",
+        "image": image_name(unit.image).outside(pin.digest if pin else None),
+        "imagePullPolicy": "IfNotPresent" if pin and pin.digest else "Never",
+        "command": ["sh", "-c", Script(_literal(fabric_script())), "with-fabric"],
+        "args": [_word(word) for word in placed(source, rank)],
+        "env": _environment(source, rank, keyed=keyed),
+        "resources": {"limits": limits},
+        "securityContext": {"capabilities": {"add": list(asked.capabilities)}},
+        "volumeMounts": mounts,
+    }
+    if rank == 0:
+        made["ports"] = [{"name": "api", "containerPort": unit.api.port}]
+        made["readinessProbe"] = {
+            "httpGet": {"host": str(api_address(source.rack, unit)), "port": unit.api.port, "path": "/health"},
+            "periodSeconds": 10,
+            "timeoutSeconds": 5,
+        }
+    return made
+
+
+def _environment(source: ExportSource, rank: int, *, keyed: bool) -> list[dict[str, Any]]:
+    launch = source.launches[rank]
+    found: list[dict[str, Any]] = [
+        {"name": _OWN_ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}},
+    ]
+    addresses = {"MASTER_ADDR": Place.HEAD, "SGLANG_HOST_IP": Place.OWN, "VLLM_HOST_IP": Place.OWN}
+    for name, value in launch.environment.items():
+        found.append({"name": name, "value": _word((addresses.get(name, value),))})
+    if keyed and source.unit.kind == "vllm":
+        reference = {"name": _name(source), "key": "VLLM_API_KEY"}
+        found.append({"name": "VLLM_API_KEY", "valueFrom": {"secretKeyRef": reference}})
+    return found
+
+
+def _word(word: Word) -> str:
+    return "".join(_VARIABLES[part] if isinstance(part, Place) else _literal(part) for part in word)
+
+
+def _literal(text: str) -> str:
+    """Kubernetes replaces `$(NAME)` by a variable, and `$$` by `$`."""
+    return _EXPANDED.sub("$$", text)
