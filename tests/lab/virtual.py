@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from core.model.role import role_named
 from lab.count_writes import count
 from lab.lab import Lab
 from lab.paths import LabPaths
@@ -25,8 +26,7 @@ ALONE = "from importlib import import_module\n\nfrom pyinfra.context import host
 LINES = {
     "switch": 'if "switches" in host.groups: '
     'import_module("switch.apply").apply(rack=host.data.rack, switch=host.data.switch)\n',
-    "role": 'if "nodes" in host.groups: '
-    'import_module("roles.{}.apply").apply(rack=host.data.rack, node=host.data.node)\n',
+    "role": 'if "nodes" in host.groups: import_module("{}.apply").apply(rack=host.data.rack, node=host.data.node)\n',
 }
 """A deploy file of some roles, a line each."""
 
@@ -81,7 +81,7 @@ class VirtualRack:
     def deploy_file(self, roles: tuple[str, ...]) -> str:
         """Write a deploy file of these roles alone, and return its path."""
         file = self.folder / f"{'-'.join(roles)}.py"
-        lines = [LINES["switch" if role == "switch" else "role"].format(role) for role in roles]
+        lines = [LINES["switch" if role == "switch" else "role"].format(role_named(role).package) for role in roles]
         file.write_text("".join([ALONE, *lines]))
         return str(file)
 

@@ -19,9 +19,10 @@ from core.model.role import role_named, roles
 from sparkrack.cli.verify import CHECKED_ROLES
 
 TOP = Path(__file__).parents[2]
-ROLES = sorted(path.parent.name for path in TOP.glob("roles/*/__init__.py"))
+FOLDERS = {path.parent.name: path.parent for path in [*TOP.glob("roles/*/__init__.py"), TOP / "serving/__init__.py"]}
+"""The folder of each role of nodes."""
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())
-PACKAGES = ("core", "roles", "switch", "sparkrack", "lab")
+PACKAGES = ("core", "serving", "roles", "switch", "sparkrack", "lab")
 LOCKS = ("requirements.lock", "requirements-dev.lock")
 """What set-up installs for a run, and for tests."""
 
@@ -104,11 +105,7 @@ def test_what_is_imported_is_locked_for_a_run() -> None:
     found = {
         name.split(".")[0]
         for place in (
-            "core",
-            "roles",
-            "switch",
-            "sparkrack",
-            "lab",
+            *PACKAGES,
             "deploy.py",
             "inventory.py",
             "config.py",
@@ -125,7 +122,7 @@ def test_what_is_imported_is_locked_for_a_run() -> None:
         )
     }
     # Programs that run on nodes import one another from their own folder.
-    own = {path.stem for path in TOP.glob("roles/*/files/*.py")}
+    own = {path.stem for pattern in ("roles/*/files/*.py", "serving/files/*.py") for path in TOP.glob(pattern)}
     foreign = found - sys.stdlib_module_names - set(PACKAGES) - own
     packages = packages_distributions()
     assert "pyinfra" in foreign
@@ -138,9 +135,9 @@ def named(requirements: Iterable[str]) -> set[str]:
     return {re.sub(r"[-_.]+", "-", re.split(r"[<>=~!;\[ ]", one)[0].lower()) for one in requirements}
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", sorted(FOLDERS))
 def test_a_role_is_whole(role: str) -> None:
-    folder = TOP / "roles" / role
+    folder = FOLDERS[role]
     text = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
     assert text, "says nothing of itself"
     assert len(text.split()) > 20, "says too little of itself"
@@ -154,13 +151,13 @@ def test_a_role_is_whole(role: str) -> None:
     assert list(TOP.glob(f"tests/cases/operations/{role}/*.yaml"))
     assert f'\napply_role("{role}")\n' in (TOP / "deploy.py").read_text(), "is not applied"
     assert role in CHECKED_ROLES, "is not proven"
-    assert role_named(role).package == f"roles.{role}"
+    assert role_named(role).package == str(folder.relative_to(TOP)).replace("/", ".")
     assert (TOP / f"docs/roles/{role}.md").exists()
 
 
 def test_every_role_is_in_the_registry() -> None:
-    assert {"memory", "fabric"} <= set(ROLES)
-    assert {role.package for role in roles()} == {*(f"roles.{role}" for role in ROLES), "switch"}
+    assert {"memory", "fabric"} <= set(FOLDERS)
+    assert {role.key for role in roles()} == {*FOLDERS, "switch"}
 
 
 def test_core_loads_the_roles_in_one_place_and_only_when_asked() -> None:
@@ -169,7 +166,8 @@ def test_core_loads_the_roles_in_one_place_and_only_when_asked() -> None:
     files = {str(path.relative_to(TOP)) for path in (TOP / "core").rglob("*.py") if by_name.search(path.read_text())}
     assert files == {"core/model/role.py"}
     code = (
-        "import core.model, sys; assert not [name for name in sys.modules if name.split('.')[0] in ('roles', 'switch')]"
+        "import core.model, sys; above = ('roles', 'serving', 'switch'); "
+        "assert not [name for name in sys.modules if name.split('.')[0] in above]"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=TOP, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -213,11 +211,14 @@ def test_the_contracts_name_every_package_and_role() -> None:
     assert contracts["floors of core"]["exhaustive"]
     assert contracts["floors of sparkrack"]["exhaustive"]
     assert contracts["roles do not know one another, but for the options that rack.yaml gives"]["modules"] == [
-        "roles.*"
+        "roles.*",
+        "switch",
+        "serving",
     ]
     verification = contracts["verification does not use what changes a machine, nor its reading"]
-    assert "roles.*.verify" in verification["source_modules"]
-    assert {"roles.*.apply", "roles.*.facts"} <= set(verification["forbidden_modules"])
+    assert {"roles.*.verify", "serving.verify"} <= set(verification["source_modules"])
+    changes = {"roles.*.apply", "roles.*.facts", "serving.apply", "serving.facts"}
+    assert changes <= set(verification["forbidden_modules"])
 
 
 def test_git_keeps_no_rack_of_a_user() -> None:

@@ -17,7 +17,7 @@ from tests.unit.model.racks import ACCESS, SUBNETS, node, switch
 Records = Mapping[str, Any] | None
 """A section of the lock file."""
 
-CONFIGS = Path(__file__).parents[1] / "engines" / "model_configs"
+CONFIGS = Path(__file__).parents[1] / "serving" / "engines" / "model_configs"
 VLLM, SGLANG = "nvcr.io/nvidia/vllm:26.04-py3", "scitrera/dgx-spark-sglang:0.5.12"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 IMAGE_ID = "sha256:" + "ab" * 32

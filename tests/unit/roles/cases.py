@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +14,7 @@ from pyinfra.context import ctx_host
 from ruamel.yaml import YAML
 
 from core.model import Rack
+from core.model.role import role_named
 from core.ops import host_facts
 from core.util.event import Event
 from tests.unit.model.racks import VALID, changed, loaded
@@ -78,7 +78,7 @@ def role_file(role: str) -> dict[str, Any]:
 
 def deploy_of(role: str) -> Callable[[], None]:
     """The deploy of a role, as deploy.py calls it."""
-    apply = import_module(f"roles.{role}.apply").apply
+    apply = role_named(role).module("apply").apply
 
     def deploy() -> None:
         host = ctx_host.get()  # type: ignore[no-untyped-call]

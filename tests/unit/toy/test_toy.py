@@ -18,7 +18,7 @@ from tests.generated import REPOSITORY
 
 HERE = Path(__file__).parent
 PARTS = (
-    *("core", "roles", "switch", "sparkrack", "lab", "tests", "docs", "group_data"),
+    *("core", "serving", "roles", "switch", "sparkrack", "lab", "tests", "docs", "group_data"),
     *("deploy.py", "inventory.py", "config.py", "README.md", "CHANGELOG.md", "Makefile", "pyproject.toml"),
 )
 COMPILED = shutil.ignore_patterns("__pycache__")

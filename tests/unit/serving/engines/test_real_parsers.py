@@ -1,8 +1,8 @@
 """The table of options judges command lines as the parsers of vLLM and SGLang themselves do.
 
-The parsers are those of the releases of scripts/engine_options.py. These are soak tests, which fetch the releases (177 MB)
-if the cache lacks them. In `make test`, tests/unit/serving/engines/test_command_line.py finds a table that was edited
-since it was compared.
+The parsers are those of the releases of scripts/engine_options.py. These are soak tests, which fetch the releases
+(177 MB) if the cache lacks them. In `make test`, tests/unit/serving/engines/test_command_line.py finds a table that was
+edited since it was compared.
 """
 
 from __future__ import annotations
