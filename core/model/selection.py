@@ -11,6 +11,7 @@ from core.model.errors import printable_line
 from core.model.role import roles
 from core.model.schema import Rack
 from core.model.serving import ServingUnit
+from core.util.command_error import CommandError
 
 ROLES = tuple(role.key for role in roles())
 """Everything that deploy.py calls, in its order."""
@@ -24,7 +25,7 @@ GROUPS = ("nodes", "switches")
 """Names that stand for all nodes and all switches."""
 
 
-class SelectionError(Exception):
+class SelectionError(CommandError):
     """A name that the rack does not have, or nothing that is left."""
 
 

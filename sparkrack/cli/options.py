@@ -11,7 +11,7 @@ import click
 from pydantic import ValidationError
 
 from core.model import ConfigError, Rack, SecretRef, Switch, load, rack_path
-from core.model.selection import GROUPS, ROLES, SelectionError, select_unit
+from core.model.selection import GROUPS, ROLES, select_unit
 from core.model.serving import ServingUnit
 
 
@@ -42,11 +42,8 @@ def node_patterns(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def declared_unit(rack: Rack, name: str) -> ServingUnit:
-    """Return a unit of the section `serving` by its name. Raises ClickException, which names the nearest one."""
-    try:
-        return select_unit(rack, name)
-    except SelectionError as fault:
-        raise click.ClickException(str(fault)) from None
+    """Return a unit of the section `serving` by its name. Raises CommandError, which names the nearest one."""
+    return select_unit(rack, name)
 
 
 def units(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
