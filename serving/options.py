@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
@@ -18,6 +19,7 @@ from pydantic import (
 )
 from pydantic.json_schema import WithJsonSchema
 
+from core.model.errors import printable_line
 from core.model.fields import (
     DiskSize,
     Duration,
@@ -38,6 +40,7 @@ from core.model.fields import (
     size,
 )
 from core.model.secrets import SecretRef
+from core.util.command_error import CommandError
 from serving.engines.memory_fit import HIGHEST_SHARE, MEMORY_GIB
 from serving.engines.option_table import Engine
 
@@ -308,6 +311,17 @@ def served_units(rack: Rack) -> Mapping[str, ServingUnit]:
     """Return the units of a rack by name, in the order of its file; none without a section `serving`."""
     serving = serving_of(rack)
     return serving.units if serving else {}
+
+
+def select_unit(rack: Rack, name: str) -> ServingUnit:
+    """Return a unit of a rack by its name. Raises CommandError, which names the nearest one."""
+    units = served_units(rack)
+    if name in units:
+        return units[name]
+    near = get_close_matches(name.lower(), units, 1)
+    known = f"its units are {', '.join(units)}" if units else "it has no serving section"
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise CommandError(f"{rack.source} has no unit {printable_line(name)}; {known}{hint}")
 
 
 def rdma_is_measured(rack: Rack) -> bool:

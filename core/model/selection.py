@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 
 from core.model.role import roles
 from core.model.schema import Rack
+from core.util.command_error import CommandError
 
 ROLES = tuple(role.key for role in roles())
 """Everything that deploy.py calls, in its order."""
@@ -22,7 +23,7 @@ GROUPS = ("nodes", "switches")
 """Names that stand for all nodes and all switches."""
 
 
-class SelectionError(Exception):
+class SelectionError(CommandError):
     """A name that the rack does not have, or nothing that is left."""
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from core.model.errors import printable_line
+from core.util.command_error import CommandError
 
 if TYPE_CHECKING:
     from pyinfra.api.state import State
@@ -61,7 +62,7 @@ _SINCE = f"{_UPTIME}; age=$((up - $(stat -c %Y {PATH} 2>/dev/null || echo $up)))
 _TELL = f'{_SINCE}; {_SHOW} | base64; echo "{_AGE}$age"'
 
 
-class LockError(Exception):
+class LockError(CommandError):
     """Another run changes the rack, or the lock could not be taken. The text names operator, start time and scope."""
 
 

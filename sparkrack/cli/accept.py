@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from core.util.command_error import CommandError
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
+from sparkrack.cli.prompts import require_consent
 
 if TYPE_CHECKING:
     from core.claims.claims import Claim
@@ -121,7 +123,7 @@ def accept(
             lock = _lock_of(found, f"accept on {spare}")
             report = run_accept(found, machines, claims, begun, cage, lock=lock, recording=recording, progress=progress)
     except SpareError as fault:
-        raise click.ClickException(str(fault)) from None
+        raise CommandError(str(fault)) from None
     if output:
         _write(output, report)
     if bundle and recording:
@@ -145,13 +147,10 @@ def _selected(ids: tuple[str, ...]) -> tuple[Claim, ...]:
 
 
 def _machines(rack: Rack, limit: tuple[str, ...], exclude: tuple[str, ...]) -> Sequence[str]:
-    """The selected hosts. Raises ClickException."""
-    from core.model.selection import SelectionError, select
+    """The selected hosts. Raises CommandError."""
+    from core.model.selection import select
 
-    try:
-        return select(rack, limit, exclude).machines
-    except SelectionError as fault:
-        raise click.ClickException(str(fault)) from None
+    return select(rack, limit, exclude).machines
 
 
 def _spare(rack: Rack, machines: Sequence[str], level: RunLevel, spare: str | None) -> Spare | None:
@@ -172,21 +171,21 @@ def _spare(rack: Rack, machines: Sequence[str], level: RunLevel, spare: str | No
 
 
 def _ask(question: str) -> None:
-    """Ask before a change. Raises ClickException without a terminal."""
+    """Ask before a change. Raises CommandError without a terminal."""
     if not sys.stdin.isatty():
-        raise click.ClickException("there is no terminal to ask on; -y goes on without a question")
-    click.confirm(question, abort=True, err=True)
+        raise CommandError("there is no terminal to ask on; -y goes on without a question")
+    require_consent(question, err=True)
 
 
 def _check_places(folder: Path | None, bundle: Path | None) -> None:
-    """Make the folder; raise ClickException when it cannot be made, or the bundle exists."""
+    """Make the folder; raise CommandError when it cannot be made, or the bundle exists."""
     if folder:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as fault:
-            raise click.ClickException(f"{folder}: {fault.strerror}; choose another folder") from None
+            raise CommandError(f"{folder}: {fault.strerror}; choose another folder") from None
     if bundle and bundle.exists():
-        raise click.ClickException(f"{bundle}: exists already; name a new file")
+        raise CommandError(f"{bundle}: exists already; name a new file")
 
 
 def _lock_of(rack: Rack, what: str) -> Callable[[], AbstractContextManager[Callable[[], str]]]:
@@ -201,7 +200,7 @@ def _lock_of(rack: Rack, what: str) -> Callable[[], AbstractContextManager[Calla
 
 
 def _write(folder: Path, report: AcceptReport) -> None:
-    """Write the page and the document, readable by their owner only. Raises ClickException."""
+    """Write the page and the document, readable by their owner only. Raises CommandError."""
     from core.util.atomic_file import write_atomic
     from sparkrack.accept.report_html import page
 
@@ -209,11 +208,11 @@ def _write(folder: Path, report: AcceptReport) -> None:
         write_atomic(folder / PAGE, page(report))
         write_atomic(folder / DOCUMENT, report.to_json() + "\n")
     except OSError as fault:
-        raise click.ClickException(f"{folder}: {fault.strerror}") from None
+        raise CommandError(f"{folder}: {fault.strerror}") from None
 
 
 def _write_bundle(path: Path, rack: Rack, report: AcceptReport, recording: Recording) -> None:
-    """Write the bundle. Raises ClickException."""
+    """Write the bundle. Raises CommandError."""
     from datetime import UTC, datetime
 
     from sparkrack.accept.bundle import BundleError, bundle_files, write_bundle
@@ -223,9 +222,9 @@ def _write_bundle(path: Path, rack: Rack, report: AcceptReport, recording: Recor
         files = bundle_files(rack, report, recording)
         write_bundle(path, files, datetime.now(UTC).replace(microsecond=0), versions())
     except (BundleError, ValueError) as fault:
-        raise click.ClickException(f"{path}: {fault}") from None
+        raise CommandError(f"{path}: {fault}") from None
     except OSError as fault:
-        raise click.ClickException(f"{path}: {fault.strerror}") from None
+        raise CommandError(f"{path}: {fault.strerror}") from None
 
 
 def _show(report: AcceptReport, output: Path | None, bundle: Path | None, *, as_json: bool, quiet: bool) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from core.util.command_error import CommandError
 from sparkrack.cli.loading import loading
 from sparkrack.cli.options import (
     UNASKED_HELP,
@@ -62,7 +63,7 @@ def apply(
     kept = approved(plan) if plan else None
     terminal = bool(sys.stdin and sys.stdin.isatty())
     if kept is None and not yes and not terminal:
-        raise click.ClickException("there is no terminal for a prompt; pass -y, or name a plan")
+        raise CommandError("there is no terminal for a prompt; pass -y, or name a plan")
     applying = ApplyRun(rack, quiet=quiet, as_json=as_json, no_nodes=no_nodes, no_lock=no_lock)
     ask = not yes and not kept
     sys.exit(applying.run(kept, limit, exclude, only, ask=ask, terminal=terminal and not yes))

@@ -17,6 +17,7 @@ from core.model import Rack, load
 from core.model.selection import ALWAYS, ROLES, Selection
 from core.ops.run_lock import Holder, LockError, new_holder
 from core.util import regular_file
+from core.util.command_error import CommandError
 from core.util.event import EventKind
 from core.util.paths import state_folder
 from core.util.signals import Interrupt
@@ -24,6 +25,7 @@ from serving.options import served_units
 from sparkrack.cli.next_step import after_plan, next_step
 from sparkrack.cli.output import PyinfraLogHandler, RunConsole, RunReporter, host_summary
 from sparkrack.cli.progress import ProgressDisplay, show_progress
+from sparkrack.cli.prompts import confirm, require_consent
 from sparkrack.cli.render_plan import printable, show_plan
 from sparkrack.engine.apply_result import ApplyResult
 from sparkrack.engine.evaluated import open_run, planned, selected
@@ -59,24 +61,22 @@ def silences_of_plan(rack: Rack, plan: Plan) -> list[Silence]:
 
 
 def approved(file: Path) -> Plan:
-    """Read the plan that `sparkrack plan --out` kept. Raises ClickException for an invalid file."""
+    """Read the plan that `sparkrack plan --out` kept. Raises CommandError for an invalid file."""
     try:
         plan = Plan.model_validate_json(regular_file.read_text(file))
     except (OSError, ValueError, ValidationError):
         plan = None
     if plan is None or not (ALWAYS <= set(plan.roles) <= set(ROLES)):
-        raise click.ClickException(f"{file}: is no plan that `sparkrack plan --out` has kept")
+        raise CommandError(f"{file}: is no plan that `sparkrack plan --out` has kept")
     return plan
 
 
 def _same_rack(kept: Plan, file: Path) -> None:
-    """Raises ClickException when a plan is about another rack than the one in `file`."""
+    """Raises CommandError when a plan is about another rack than the one in `file`."""
     name = load(file).rack
     if kept.rack != name:
         about = printable(f"rack {kept.rack} ({kept.file})")
-        raise click.ClickException(
-            f"the plan is about {about}, {file} is rack {name}; pass --rack; nothing was changed"
-        )
+        raise CommandError(f"the plan is about {about}, {file} is rack {name}; pass --rack; nothing was changed")
 
 
 def plan_differences(then: Plan, now: Plan) -> list[str]:
@@ -99,10 +99,10 @@ def _lines(plan: Plan) -> Counter[tuple[str, tuple[str, ...]]]:
 
 
 def _require_reachable(plan: Plan) -> None:
-    """Raises ClickException when a machine is unknown, unreachable or refused."""
+    """Raises CommandError when a machine is unknown, unreachable or refused."""
     if plan.unknown_hosts:
         names = ", ".join(machine.name for machine in plan.unknown_hosts)
-        raise click.ClickException(f"{names}: cannot be brought to the declared state; nothing was changed")
+        raise CommandError(f"{names}: cannot be brought to the declared state; nothing was changed")
 
 
 def _never_agreed(_: Holder) -> bool:
@@ -139,7 +139,7 @@ class ApplyRun:
         terminal: bool = False,
     ) -> int:
         """Run, and return the exit code. `ask`: whether to execute what is shown; `terminal`: whether the operator can
-        be asked about the lock of a dead run. Raises ClickException, with nothing changed, when it cannot begin.
+        be asked about the lock of a dead run. Raises CommandError, with nothing changed, when it cannot begin.
         """
         with run_log() as self.debug:
             return self._run(kept, limit, exclude, only, ask=ask, terminal=terminal)
@@ -169,7 +169,7 @@ class ApplyRun:
         if shown.code == 0 and not kept:
             return self._report(ApplyResult(result="nothing to do"))
         if ask:
-            click.confirm("Apply this?", abort=True, err=self.as_json)
+            require_consent("Apply this?", err=self.as_json)
         return self._report(self._carry(rack, selection, shown, kept, terminal))
 
     def _shown(self, rack: Rack, selection: Selection, terminal: bool) -> Plan:
@@ -180,7 +180,7 @@ class ApplyRun:
             try:
                 look(session, asks=terminal)
             except LockError as fault:
-                raise click.ClickException(str(fault)) from None
+                raise CommandError(str(fault)) from None
             plan = planned(session, self.file)
         show_plan(plan, quiet=self.quiet, console=self.voice.console)
         if plan.unknown_hosts:
@@ -209,16 +209,16 @@ class ApplyRun:
                     with silenced(rack, own.id, "apply", silences_of_plan(rack, now), SILENT_SECONDS, self.voice.say):
                         done = self._under_lock(session, rack, now, own, stop, held)
         except LockError as fault:
-            raise click.ClickException(str(fault)) from None
-        except click.ClickException as fault:
-            raise click.ClickException("\n".join([fault.message, *(held.left if held else ())])) from None
+            raise CommandError(str(fault)) from None
+        except CommandError as fault:
+            raise CommandError("\n".join([str(fault), *(held.left if held else ())])) from None
         return done.model_copy(update={"faults": (*done.faults, *(held.left if held else ()))})
 
     def _compare(self, shown: Plan, kept: Plan | None, now: Plan) -> None:
-        """Raises ClickException when what would be done is not what was shown, or cannot be done."""
+        """Raises CommandError when what would be done is not what was shown, or cannot be done."""
         if lines := plan_differences(shown, now):
             when = f"made ({shown.made.astimezone(UTC):%Y-%m-%d %H:%M} UTC)" if kept else "shown"
-            raise click.ClickException(
+            raise CommandError(
                 f"since the plan was {when} things have moved; nothing was changed\n"
                 + "\n".join(f"  {line}" for line in lines)
             )
@@ -257,7 +257,7 @@ class ApplyRun:
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             with self.voice.hidden_progress():
-                return click.confirm(question, err=self.as_json)
+                return confirm(question, err=self.as_json)
         finally:
             signal.signal(signal.SIGINT, before)
 
@@ -269,7 +269,7 @@ class ApplyRun:
             journal = RunJournal(folder, own.id)
         except OSError as error:
             why = f"{folder}: no journal can be kept: {error.strerror}; nothing was changed"
-            raise click.ClickException(why) from None
+            raise CommandError(why) from None
         self.debug.keep(log_path(journal.path))
         telling = RunReporter(self.voice, journal, quiet=self.quiet)
         telling.write(

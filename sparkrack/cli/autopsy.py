@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from core.util.command_error import CommandError
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, nodes, quiet_option, rack_option
@@ -53,7 +54,7 @@ def autopsy(node: str, rack: Path, collect: Path | None, as_json: bool, quiet: b
 
     found = load(rack)
     if node not in found.nodes:
-        raise click.ClickException(f"{node}: not a node; there are {', '.join(found.nodes)}")
+        raise CommandError(f"{node}: not a node; there are {', '.join(found.nodes)}")
     with show_progress(silent=as_json or quiet) as progress:
         evidence = collect_evidence(found, node, progress)
         report = report_of(found, evidence)
@@ -80,7 +81,7 @@ def _then(report: AutopsyReport) -> list[str]:
 
 
 def _write(rack: Rack, evidence: Evidence, report: AutopsyReport, folder: Path) -> Path:
-    """Write the archive and return its path. Raises ClickException."""
+    """Write the archive and return its path. Raises CommandError."""
     from sparkrack.autopsy.bundle import fill
     from sparkrack.engine.run_log import versions
 
@@ -91,5 +92,5 @@ def _write(rack: Rack, evidence: Evidence, report: AutopsyReport, folder: Path) 
         fill(rack, evidence, report).write(path, rack.rack, made, versions(), anonymized=False)
     except (OSError, ValueError) as fault:
         why = getattr(fault, "strerror", None) or fault
-        raise click.ClickException(f"{path}: {why}; no archive was written") from None
+        raise CommandError(f"{path}: {why}; no archive was written") from None
     return path

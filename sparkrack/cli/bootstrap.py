@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from core.model import ConfigError, Rack, SecretError, SecretRef, load, rack_path, yaml_editor
 from core.model.fields import PLAIN_API_PORT
+from core.util.command_error import CommandError
 from sparkrack.bootstrap.passwords import Passwords
 from sparkrack.cli import bootstrap_nodes as of_nodes
 from sparkrack.cli import bootstrap_switch as of_switch
@@ -98,8 +99,8 @@ def bootstrap(
             )
             try:
                 outcome = of_switch.carry_out(found, snapshot, switch, options, switch_password, screen, own)
-            except (click.ClickException, ConfigError, SecretError) as fault:
-                failed = fault.message if isinstance(fault, click.ClickException) else str(fault)
+            except (CommandError, ConfigError, SecretError) as fault:
+                failed = str(fault)
                 record.fail(switch.name, failed)
             else:
                 warned = warned or outcome.warned

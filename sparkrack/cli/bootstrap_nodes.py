@@ -16,6 +16,7 @@ from core.model import Rack, SecretError, SecretRef, load
 from core.model.errors import printable_line
 from core.model.selection import SelectionError, select_nodes
 from core.ops.run_lock import Holder
+from core.util.command_error import CommandError
 from sparkrack.bootstrap.errors import BootstrapError
 from sparkrack.bootstrap.host_trust import fingerprints_of
 from sparkrack.bootstrap.login_methods import NodesContext
@@ -25,7 +26,8 @@ from sparkrack.bootstrap.runner import NodesBootstrap, Trust
 from sparkrack.cli.next_step import next_step, same_again
 from sparkrack.cli.options import node_patterns, password_options, rack_option
 from sparkrack.cli.progress import ProgressDisplay, show_progress
-from sparkrack.cli.prompts import hidden_prompt
+from sparkrack.cli.prompts import ask as ask_text
+from sparkrack.cli.prompts import confirm, hidden_prompt
 from sparkrack.cli.render_plan import printable
 from sparkrack.engine.recorded_run import recorded_run
 
@@ -113,18 +115,18 @@ def contact(
     timeout: float,
     screen: ProgressDisplay,
 ) -> Iterator[NodesBootstrap]:
-    """One run over these nodes, or all. `screen`: shows its progress. Raises ClickException for what is wrong before
+    """One run over these nodes, or all. `screen`: shows its progress. Raises CommandError for what is wrong before
     any connection.
     """
     try:
         chosen = select_nodes(rack, names, "")
     except SelectionError as fault:
-        raise click.ClickException(printable_line(str(fault))) from None
+        raise CommandError(printable_line(str(fault))) from None
     try:
         key = public_line(rack.access.key)
         found = fingerprints_of(rack, host_keys) if host_keys else {}
     except BootstrapError as fault:
-        raise click.ClickException(printable(str(fault))) from None
+        raise CommandError(printable(str(fault))) from None
     with TemporaryDirectory(prefix="sparkrack-") as folder:
         context = NodesContext(
             rack=rack,
@@ -177,8 +179,7 @@ def _account(given: str | None, user: str, passwords: Passwords, screen: Progres
         if passwords.reference or not sys.stdin.isatty():
             return user
         with screen.hidden():
-            answer: str = click.prompt("the account that the first-boot wizard made", default=user, err=True)
-        return answer
+            return ask_text("the account that the first-boot wizard made", user)
 
     return ask
 
@@ -201,4 +202,4 @@ def _confirm(screen: ProgressDisplay, node: str, key: str) -> bool:
         )
         return False
     with screen.hidden():
-        return click.confirm(f"{node}: is {key} its host key, as its console shows it?", default=False, err=True)
+        return confirm(f"{node}: is {key} its host key, as its console shows it?")

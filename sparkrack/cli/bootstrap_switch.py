@@ -16,6 +16,7 @@ from core.model import ConfigError, Rack, SecretError, SecretRef, Switch, load, 
 from core.model.fields import PLAIN_API_PORT
 from core.ops.run_lock import Holder
 from core.routeros.errors import CheckError, RefusedError, SwitchError, UnreadableError
+from core.util.command_error import CommandError
 from sparkrack.cli.bootstrap_nodes import BOOTSTRAP
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import password_options, rack_option, switch_argument, switches
@@ -121,8 +122,8 @@ def bootstrap_switch(
         own = None if dry else record.begin(f"bootstrap of {switch.name}")
         try:
             outcome = carry_out(found, snapshot, switch, options, password, screen, own)
-        except click.ClickException as fault:
-            record.fail(switch.name, fault.message)
+        except CommandError as fault:
+            record.fail(switch.name, str(fault))
             raise
     if dry:
         click.echo(f"{switch.name}: {'nothing is missing' if outcome.ready else 'nothing was written'}")
@@ -145,7 +146,7 @@ def carry_out(
 ) -> BootstrapOutcome:
     """Run the first contact, under the lock of the rack if it can be taken. `kept`: reference to the factory's
     password, which is asked for otherwise. `screen`: shows the progress. `own`: the run that takes the lock; None for a
-    dry run. Raises ClickException.
+    dry run. Raises CommandError.
     """
 
     def ask() -> SecretStr:
@@ -167,7 +168,7 @@ def carry_out(
             ready = contact.run(dry=dry)
             return BootstrapOutcome(ready, contact.warned or bool(contact.faults))
         except _FAULTS as fault:
-            raise click.ClickException(f"{switch.name}: {fault}") from None
+            raise CommandError(f"{switch.name}: {fault}") from None
 
 
 @contextmanager

@@ -20,9 +20,10 @@ from core.routeros.errors import SwitchError, UnreadableError
 from core.ssh.fingerprint_file import read_fingerprints
 from core.ssh.host_keys import HostKey, HostKeyError, pin
 from core.util import regular_file
+from core.util.command_error import CommandError
 from sparkrack.cli.discovery_options import DiscoveryOptions, validate_host
 from sparkrack.cli.progress import show_progress
-from sparkrack.cli.prompts import hidden_prompt
+from sparkrack.cli.prompts import ask, confirm, hidden_prompt
 from sparkrack.discovery import collect, neighbours
 from sparkrack.discovery.advertisements import Advertised
 from sparkrack.discovery.collect import Endpoint
@@ -51,7 +52,7 @@ class Discovery:
         self.file = options.out.absolute().parent / Path(options.known_hosts).expanduser()
 
     def run(self) -> FoundRack:
-        """Collect from all hosts. Raises ClickException; nothing is written."""
+        """Collect from all hosts. Raises CommandError; nothing is written."""
         addresses = dict(self.options.nodes) or self._choose_nodes()
         at = dict(self.options.switch) or self._choose_switch()
         user = self.options.user or _asked("user that the nodes let in", USER)
@@ -76,7 +77,7 @@ class Discovery:
             say(why)
         if not sys.stdin.isatty():
             near = ", ".join(f"--node {one.name}={one.address}" for one in found)
-            raise click.ClickException(f"no node is named: {near or 'pass --node NAME=ADDRESS'}; {_NO_TERMINAL}")
+            raise CommandError(f"no node is named: {near or 'pass --node NAME=ADDRESS'}; {_NO_TERMINAL}")
         chosen = {one.name: one.address for one in found if _yes(f"is {one.name} ({one.address}) a node of this rack?")}
         while not chosen:
             text = _asked("a node, as NAME=ADDRESS", "spark1=10.77.0.11")
@@ -101,7 +102,7 @@ class Discovery:
                 elif met.fresh:
                     self.pins[address] = met.fresh
         except (HostIdentityError, HostKeyError) as fault:
-            raise click.ClickException(f"{fault}; nothing was written") from None
+            raise CommandError(f"{fault}; nothing was written") from None
         return unread_reasons
 
     def _nodes(self, addresses: Mapping[str, str], access: Mapping[str, Any], unread_reasons: Mapping[str, str]) -> Any:
@@ -110,7 +111,7 @@ class Discovery:
             try:
                 known.write_bytes(regular_file.read_bytes(self.file) if self.file.exists() else b"")
             except OSError as fault:
-                raise click.ClickException(f"{self.file} cannot be read: {fault.strerror}") from None
+                raise CommandError(f"{self.file} cannot be read: {fault.strerror}") from None
             for address, keys in self.pins.items():
                 pin(known, address, self.options.ssh_port, keys)
             try:
@@ -120,7 +121,7 @@ class Discovery:
             except ValidationError as error:
                 wrong = next(problems(error, Access, {}))
                 where = f"access.{format_path(wrong.path)}"
-                raise click.ClickException(f"{where}: {wrong.what}; {wrong.right}; nothing was written") from None
+                raise CommandError(f"{where}: {wrong.what}; {wrong.right}; nothing was written") from None
             with show_progress(silent=False) as progress:
                 answers = collect.nodes(
                     settings, {name: host for name, host in addresses.items() if name not in unread_reasons}, progress
@@ -181,11 +182,11 @@ class Discovery:
             return NO_CERTIFICATE, f"no TLS at {host}:{port}; with --plain the password would go in the clear"
         if self.options.fingerprint:
             if found != self.options.fingerprint:
-                raise click.ClickException(f"{name} shows certificate {found}, not the one of --fingerprint")
+                raise CommandError(f"{name} shows certificate {found}, not the one of --fingerprint")
             return found, ""
         if not sys.stdin.isatty():
             if self.strict or self.options.password:
-                raise click.ClickException(
+                raise CommandError(
                     f"{name} shows certificate {found}; pass it as --fingerprint once you have verified it; "
                     f"{_NO_TERMINAL}"
                 )
@@ -212,7 +213,7 @@ class Discovery:
 
     def _report_unread(self, name: str, why: str) -> None:
         if self.strict:
-            raise click.ClickException(f"{name}: {why}; nothing was written")
+            raise CommandError(f"{name}: {why}; nothing was written")
         say(f"{name}: not read: {why}")
 
 
@@ -223,11 +224,11 @@ def say(text: str) -> None:
 
 def _asked(what: str, default: str) -> str:
     """Ask for a value; the default without a terminal."""
-    return str(click.prompt(what, default=default, err=True)) if sys.stdin.isatty() else default
+    return ask(what, default) if sys.stdin.isatty() else default
 
 
 def _yes(question: str) -> bool:
-    return click.confirm(question, err=True)
+    return confirm(question)
 
 
 def _confirmed(name: str, keys: tuple[HostKey, ...]) -> bool:

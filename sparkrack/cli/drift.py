@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from core.model import rack_path
+from core.util.command_error import CommandError
 from sparkrack.cli.drift_timer import prom_option, timer
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import after_plan
@@ -79,12 +80,12 @@ def drift(
             plan = run.plan
             made = drift_of(plan)
         if not made.hosts:
-            raise click.ClickException("--limit, --exclude and --only leave no role of any machine to look at")
+            raise CommandError("--limit, --exclude and --only leave no role of any machine to look at")
         if since:
             name, then = history.select_run(earlier, made, lambda line: click.echo(line, err=True))
             made = made.model_copy(update={"since": came_and_went(then, made, name)})
     except history.DriftHistoryError as fault:
-        raise click.ClickException(str(fault)) from None
+        raise CommandError(str(fault)) from None
     writes: dict[str, Callable[[], object]] = {} if no_history else {"this run": lambda: history.store_run(made)}
     if prom:
         from core.util.atomic_file import write_atomic

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step, print_next
 from sparkrack.cli.options import rack_option
 
@@ -72,7 +73,7 @@ def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | Non
     try:
         made = units(about)
     except UnitError as fault:
-        raise click.ClickException(str(fault)) from None
+        raise CommandError(str(fault)) from None
     if not into:
         click.echo("\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in made.items()), nl=False)
         next_step(["sparkrack", "drift", "timer", "--every", every, "--into", "."], "to write them", rack=rack)
@@ -81,7 +82,7 @@ def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | Non
         try:
             write_atomic(into / name, text, 0o644)
         except OSError as fault:
-            raise click.ClickException(f"{into / name}: {fault}") from None
+            raise CommandError(f"{into / name}: {fault}") from None
         click.echo(f"{into / name}: written")
     files = " ".join(shlex.quote(str(into / name)) for name in made)
     unit = next(name for name in made if name.endswith(".timer"))
@@ -89,14 +90,14 @@ def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | Non
 
 
 def _state(user: str) -> Path:
-    """Return that user's state folder (XDG base directories). Raises ClickException for an unknown user,
+    """Return that user's state folder (XDG base directories). Raises CommandError for an unknown user,
     and for root.
     """
     try:
         entry = pwd.getpwnam(user)
     except KeyError:
-        raise click.ClickException(f"--user {user}: there is no such user here") from None
+        raise CommandError(f"--user {user}: there is no such user here") from None
     if entry.pw_uid == 0:
-        raise click.ClickException(f"--user {user}: name an ordinary user; looking needs no root")
+        raise CommandError(f"--user {user}: name an ordinary user; looking needs no root")
     own = os.environ.get("XDG_STATE_HOME") if entry.pw_uid == os.getuid() else None
     return Path(own or Path(entry.pw_dir) / ".local/state").absolute()

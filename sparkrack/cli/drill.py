@@ -12,6 +12,7 @@ from core.model import Rack, load
 from core.model.errors import printable_line
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import UnreachableError
+from core.util.command_error import CommandError
 from core.util.paths import state_folder
 from roles.blackbox.receivers import receiver
 from sparkrack.autopsy.drill import EFFECTS, Drill, DrillError, DrillProgress
@@ -58,11 +59,11 @@ def drill(node: str, rack: Path, level: str, confirmed: str | None, timeout: int
     """
     found = load(rack)
     if node not in found.nodes:
-        raise click.ClickException(f"{node}: not a node; there are {', '.join(found.nodes)}")
+        raise CommandError(f"{node}: not a node; there are {', '.join(found.nodes)}")
     kind = DrillLevel(level)
     if kind is not DrillLevel.MARK and confirmed != node:
         what = f"--level {kind} on {node} {EFFECTS[kind]}"
-        raise click.ClickException(f"{what}; pass --yes-really {node} to do it. Nothing was done")
+        raise CommandError(f"{what}; pass --yes-really {node} to do it. Nothing was done")
     progress = DrillProgress()
     with recorded_run(found, f"drill: {level}") as run, show_progress(silent=False) as screen:
         try:
@@ -71,12 +72,12 @@ def drill(node: str, rack: Path, level: str, confirmed: str | None, timeout: int
             why = printable_line(fault.why if isinstance(fault, UnreachableError) else str(fault))
             why = f"{why}; {progress.done}"
             run.fail(node, why)
-            raise click.ClickException(f"{node}: {why}") from None
+            raise CommandError(f"{node}: {why}") from None
         if not result.passed:
             run.fail(node, result.reason)
     click.echo(f"{node}: drill {level} {'passed' if result.passed else 'failed'}: {result.reason}")
     if unkept:
-        raise click.ClickException(f"the result of the drill could not be kept: {unkept}")
+        raise CommandError(f"the result of the drill could not be kept: {unkept}")
     deliver_drills(found, [result])
     then = ["status"] if kind is DrillLevel.MARK or result.verdict is None else ["autopsy", node]
     next_step(["sparkrack", *then], rack=rack)
@@ -117,15 +118,15 @@ def _drilled(
                 store_drill(state_folder(rack.rack), result)
             except OSError as fault:
                 unkept = str(fault)
-    except click.ClickException as fault:
+    except CommandError as fault:
         if result is None:
             raise
-        screen.warn(fault.message)
+        screen.warn(str(fault))
     return result, unkept
 
 
 def _check(held: RackLock, node: str) -> None:
-    """Make sure of the lock before the node ends; with the head node it goes. Raises ClickException."""
+    """Make sure of the lock before the node ends; with the head node it goes. Raises CommandError."""
     held.check()
     if node == held.head:
         held.restarts()
@@ -138,5 +139,5 @@ def _take_again(held: RackLock, node: str, screen: ProgressDisplay) -> None:
     screen.phase("take the lock of the rack again")
     try:
         held.take()
-    except click.ClickException as fault:
-        screen.warn(f"{node}: the lock of the rack was not taken again after the restart: {fault.message}")
+    except CommandError as fault:
+        screen.warn(f"{node}: the lock of the rack was not taken again after the restart: {fault!s}")

@@ -13,6 +13,7 @@ from core.model import Rack, load
 from core.ops import apt
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
+from core.util.command_error import CommandError
 from roles.driver import desired
 from roles.driver import driver_upgrade as walk
 from roles.driver.options import DriverOptions
@@ -21,6 +22,7 @@ from serving.running_engines import PROBE, parse_running_units, unit_blockers
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import nodes, rack_option
 from sparkrack.cli.progress import ProgressDisplay, show_progress
+from sparkrack.cli.prompts import require_consent
 from sparkrack.engine.recorded_run import RecordedRun, recorded_run
 from sparkrack.engine.ssh_locking import hold_lock
 
@@ -28,7 +30,7 @@ COMMAND_SECONDS = 3600
 """Seconds for the node: a driver's modules may be built there."""
 
 
-class ReleaseError(click.ClickException):
+class ReleaseError(CommandError):
     """The reason why the upgrade of one node ended."""
 
 
@@ -51,9 +53,9 @@ def release(node: str, rack: Path, version: str | None, kernel: str | None, yes:
     """
     found = load(rack)
     if node not in found.nodes:
-        raise click.ClickException(f"{node}: not a node; there are {', '.join(found.nodes)}")
+        raise CommandError(f"{node}: not a node; there are {', '.join(found.nodes)}")
     if found.declared(DriverOptions) is None:
-        raise click.ClickException(f"{rack}: declares no driver, so nothing is held")
+        raise CommandError(f"{rack}: declares no driver, so nothing is held")
     work = "driver: Install another driver"
     with recorded_run(found, work) as run, _failing(run, node), show_progress(silent=False) as screen:
         own = run.begin(f"driver of {node}")
@@ -77,8 +79,8 @@ def _failing(run: RecordedRun, node: str) -> Iterator[None]:
             raise ReleaseError(str(fault)) from None
         except ValueError as fault:
             raise ReleaseError(f"{node}: {fault}") from None
-    except click.ClickException as fault:
-        run.fail(node, fault.message)
+    except CommandError as fault:
+        run.fail(node, str(fault))
         raise
 
 
@@ -88,7 +90,7 @@ class _Walk:
     def __init__(
         self, rack: Rack, node: str, shell: RootShell, sure: Callable[[], None], screen: ProgressDisplay
     ) -> None:
-        """`sure`: raises ClickException when another run may change the rack now. `screen`: shows the progress."""
+        """`sure`: raises CommandError when another run may change the rack now. `screen`: shows the progress."""
         self._rack = rack
         self._node = node
         self._shell = shell
@@ -168,7 +170,7 @@ class _Walk:
         if not (sys.stdin and sys.stdin.isatty()):
             raise ReleaseError(f"{self._node}: there is no terminal for a prompt; pass -y")
         with self._screen.hidden():
-            click.confirm(f"{self._node}: do this?", abort=True)
+            require_consent(f"{self._node}: do this?")
 
     def _ask(self, script: str) -> str:
         done = self._shell.run(script)

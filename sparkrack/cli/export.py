@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from core.model import Rack, load
+from core.util.command_error import CommandError
 from sparkrack.cli.options import rack_option
 
 
@@ -52,11 +53,11 @@ def hosts(rack: Path) -> None:
 
 
 def inventory(rack: Rack) -> dict[str, Any]:
-    """Return the inventory as data. Raises ClickException for a path that Ansible would take for a template."""
+    """Return the inventory as data. Raises CommandError for a path that Ansible would take for a template."""
     access = rack.access
     for path in (access.key, access.known_hosts):
         if any(mark in str(path) for mark in ("{{", "{%", "{#")):
-            raise click.ClickException(f"{path}: Ansible takes this path for a template; rename it")
+            raise CommandError(f"{path}: Ansible takes this path for a template; rename it")
     # OpenSSH takes `%` in these paths for a token.
     key, known = (str(path).replace("%", "%%") for path in (access.key, access.known_hosts))
     options = (

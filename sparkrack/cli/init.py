@@ -8,9 +8,11 @@ from typing import Any
 import click
 
 from core.model import SecretError, SecretRef
+from core.util.command_error import CommandError
 from sparkrack.cli.discovery_options import DiscoveryOptions, discovery_options, parse_options
 from sparkrack.cli.discovery_run import Discovery, say
 from sparkrack.cli.next_step import next_step
+from sparkrack.cli.prompts import confirm
 from sparkrack.cli.write_rack_file import print_list, validated_text, written
 from sparkrack.discovery.describe import FoundRack, FoundSwitch, describe
 from sparkrack.discovery.draft import RackDraft
@@ -102,9 +104,9 @@ def _make(passwords: list[Password]) -> None:
             if password.make():
                 say(f"{password.ref.file}: written; it is readable by you only")
         except SecretError as fault:
-            raise click.ClickException(f"{fault}; the rack file was not written") from None
+            raise CommandError(f"{fault}; the rack file was not written") from None
 
 
 def _agreed(question: str) -> bool:
     """Ask on a terminal, where yes is the default; yes without one."""
-    return not sys.stdin.isatty() or click.confirm(question, default=True, err=True)
+    return not sys.stdin.isatty() or confirm(question, default=True)

@@ -127,9 +127,17 @@ class Verbs(click.Group):
 def _print_foreseeable(fault: Exception) -> int:
     """Print an error of the program's own kinds and the next step; return the exit code. Raises any other again."""
     from core.model import ConfigError, SecretError
+    from core.util.command_error import CommandError, DeclinedError
     from lab.errors import LabError, NoLabHereError
     from sparkrack.cli.next_step import next_step
 
+    if isinstance(fault, DeclinedError):
+        click.echo("ended", err=True)
+        return 1
+    if isinstance(fault, CommandError):
+        click.ClickException(str(fault)).show()
+        _print_same_again()
+        return 1
     if not isinstance(fault, ConfigError | LabError | SecretError):
         raise fault
     click.echo(str(fault), err=True)

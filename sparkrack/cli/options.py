@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ import click
 from pydantic import ValidationError
 
 from core.model import ConfigError, Rack, SecretRef, Switch, load, rack_path
-from core.model.errors import printable_line
 from core.model.selection import GROUPS, ROLES
-from serving.options import ServingUnit, served_units
+from serving.options import served_units
 
 
 def machines(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -41,17 +39,6 @@ def patterns(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
 def node_patterns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Complete the names of nodes and their group."""
     return [*nodes(ctx, param, incomplete), *_groups(incomplete, (_of_rack(ctx, "")[0], []))]
-
-
-def declared_unit(rack: Rack, name: str) -> ServingUnit:
-    """Return a unit of the section `serving` by its name. Raises ClickException, which names the nearest one."""
-    units = served_units(rack)
-    if name in units:
-        return units[name]
-    near = get_close_matches(name.lower(), units, 1)
-    known = f"its units are {', '.join(units)}" if units else "it has no serving section"
-    hint = f"; did you mean {near[0]}?" if near else ""
-    raise click.ClickException(f"{rack.source} has no unit {printable_line(name)}; {known}{hint}")
 
 
 def units(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

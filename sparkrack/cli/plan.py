@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from core.util.command_error import CommandError
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import after_plan, next_step
 from sparkrack.cli.options import (
@@ -64,7 +65,7 @@ def plan(
         try:
             write_atomic(out, made.model_dump_json(by_alias=True, indent=1) + "\n")
         except OSError as fault:
-            raise click.ClickException(f"--out {out}: the plan cannot be kept: {fault.strerror}") from None
+            raise CommandError(f"--out {out}: the plan cannot be kept: {fault.strerror}") from None
     if as_json:
         click.echo(made.model_dump_json(by_alias=True, indent=1))
     else:

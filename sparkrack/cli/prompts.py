@@ -1,19 +1,54 @@
-"""A password that is typed at the terminal."""
+"""Questions at the terminal. Each raises DeclinedError when the operator ends the input at it."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import click
 from pydantic import SecretStr
 
 from core.model import SecretError
+from core.util.command_error import DeclinedError
 from core.util.scrub import declare
+
+
+def has_terminal() -> bool:
+    """Return whether a question can be answered."""
+    return bool(sys.stdin and sys.stdin.isatty())
+
+
+@contextmanager
+def _declinable() -> Iterator[None]:
+    """Turn the end of the input, and Ctrl-C, into DeclinedError."""
+    try:
+        yield
+    except click.Abort as end:
+        raise DeclinedError(str(end)) from None
+
+
+def confirm(question: str, *, default: bool = False, err: bool = True) -> bool:
+    """Ask a question with the answers yes and no."""
+    with _declinable():
+        return click.confirm(question, default=default, err=err)
+
+
+def require_consent(question: str, *, err: bool = False) -> None:
+    """Ask a question. Raises DeclinedError unless the answer is yes."""
+    if not confirm(question, err=err):
+        raise DeclinedError
+
+
+def ask(question: str, default: str) -> str:
+    """Ask for a text."""
+    with _declinable():
+        return str(click.prompt(question, default=default, err=True))
 
 
 def hidden_prompt(question: str) -> SecretStr:
     """Ask for a password without showing it. Raises SecretError for one in another encoding than UTF-8."""
-    with suppress(UnicodeError):
+    with suppress(UnicodeError), _declinable():
         text: str = click.prompt(question, hide_input=True, err=True)
         text.encode()
         declare(text)

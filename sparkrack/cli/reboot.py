@@ -10,8 +10,9 @@ from pathlib import Path
 import click
 
 from core.model import Rack, load
-from core.model.selection import SelectionError, select_nodes
+from core.model.selection import select_nodes
 from core.ssh.node_shells import open_shells
+from core.util.command_error import CommandError
 from serving.options import served_units
 from serving.running_engines import describe_unit
 from sparkrack.cli.next_step import next_step
@@ -70,10 +71,7 @@ def reboot(
     a unit up it refuses, unless --stop-units is given; whether units are up is not judged after a restart.
     """
     found = load(rack)
-    try:
-        names = select_nodes(found, limit, "--limit")
-    except SelectionError as wrong:
-        raise click.ClickException(str(wrong)) from None
+    names = select_nodes(found, limit, "--limit")
     stopped = _stop_units(found, rack, names, stop_units) if served_units(found) else ()
     fault, checks = None, files(filter(found.keeps, CHECKED_ROLES))
     with recorded_run(found, "reboot: Restart the node") as run, show_progress(silent=False) as screen:
@@ -110,17 +108,17 @@ def reboot(
 
 
 def _stop_units(rack: Rack, file: Path, names: Sequence[str], confirmed: bool) -> tuple[str, ...]:
-    """Stop the units that run on these nodes, and return them. Raises ClickException when that is not confirmed, or a
+    """Stop the units that run on these nodes, and return them. Raises CommandError when that is not confirmed, or a
     rank is not confirmed as stopped.
     """
     units = running_units(query_workloads(rack, names, CONTAINERS))
     if lines := unit_blockers(rack, units, stops=confirmed):
-        raise click.ClickException("\n".join((*lines, "nothing was restarted")))
+        raise CommandError("\n".join((*lines, "nothing was restarted")))
     for unit in units:
         click.echo(f"{describe_unit(rack, unit)} is stopped on all its nodes for the restart")
         work = UnitRun(file, unit)
         if not work.attempt(partial(work.locked, "stop", work.stop)):
-            raise click.ClickException(f"unit {unit} is not confirmed as stopped; nothing was restarted")
+            raise CommandError(f"unit {unit} is not confirmed as stopped; nothing was restarted")
     return tuple(units)
 
 
@@ -131,7 +129,7 @@ def _start_unit(file: Path, name: str) -> bool:
 
 
 def _check(held: RackLock, name: str) -> None:
-    """Make sure of the lock before a node restarts; with the head node it goes. Raises ClickException."""
+    """Make sure of the lock before a node restarts; with the head node it goes. Raises CommandError."""
     held.check()
     if name == held.head:
         held.restarts()

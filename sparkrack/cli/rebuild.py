@@ -11,6 +11,7 @@ import click
 
 from core.model import SecretRef, load
 from core.model.selection import SelectionError, select_nodes
+from core.util.command_error import CommandError
 from serving.running_engines import describe_unit
 from sparkrack.cli.options import json_option, node_patterns, password_options, patterns, rack_option, switches
 from sparkrack.cli.progress import show_progress
@@ -138,7 +139,7 @@ def rebuild(
         workloads = query_workloads(found, nodes, CONTAINERS, wait, asked_besides(found, request))
         units, blockers = judge_workloads(found, request, workloads, containers, stop_units)
         if blockers:
-            raise click.ClickException("\n".join((*blockers, "nothing was begun")))
+            raise CommandError("\n".join((*blockers, "nothing was begun")))
         for name in units:
             until = "until phase start" if name in request.units else "and stays down, as rack.yaml has no wish: up"
             screen.say(f"{describe_unit(found, name)} is stopped on all its nodes {until}", err=as_json)

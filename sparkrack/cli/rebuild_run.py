@@ -17,6 +17,7 @@ from core.model.fields import PLAIN_API_PORT
 from core.model.loader import is_default
 from core.ops.run_lock import new_holder
 from core.routeros.errors import CheckError, SwitchError
+from core.util.command_error import CommandError
 from core.util.paths import state_folder
 from sparkrack.cli.next_step import next_step, print_next
 from sparkrack.cli.progress import ProgressDisplay
@@ -48,7 +49,7 @@ def run_rebuild(
     fresh: bool,
     as_json: bool,
 ) -> RebuildReport:
-    """Run the rebuild, or resume it. `screen`: shows its progress. Raises ClickException when it cannot begin."""
+    """Run the rebuild, or resume it. `screen`: shows its progress. Raises CommandError when it cannot begin."""
 
     def say(text: str) -> None:
         screen.say(text, err=as_json)
@@ -76,11 +77,11 @@ def run_rebuild(
             finally:
                 journal.close()
     except BusyError as busy:
-        raise click.ClickException(str(busy)) from None
+        raise CommandError(str(busy)) from None
     except BrokenPipeError:
         raise  # the reader of the output has exited
     except OSError as error:
-        raise click.ClickException(f"{folder}: no journal can be kept: {error.strerror}; run again") from None
+        raise CommandError(f"{folder}: no journal can be kept: {error.strerror}; run again") from None
 
 
 def report_result(report: RebuildReport, *, as_json: bool) -> int:

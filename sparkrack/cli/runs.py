@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from core.model.errors import printable, printable_line
+from core.util.command_error import CommandError
 from sparkrack.cli.options import json_option, rack_option
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def runs(run: str | None, rack: Path, as_json: bool, as_log: bool) -> None:
             found = listed = list_runs(name, state_folder(name))
             lines, code = _table(listed), 1 if listed.unreadable else 0
     except StatusHistoryError as fault:
-        raise click.ClickException(str(fault)) from None
+        raise CommandError(str(fault)) from None
     if as_json:
         click.echo(found.model_dump_json(by_alias=True, indent=1))
     else:

@@ -13,6 +13,7 @@ from core.model.cabling import Port
 from core.model.selection import SelectionError, select_nodes
 from core.util import regular_file
 from core.util.atomic_file import write_atomic
+from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import node_patterns, rack_option
 from sparkrack.cloud_init.network_config import Management, NetworkError
@@ -78,7 +79,7 @@ def seed(
     """
     found = load(rack)
     if found.access.user == "root":
-        raise click.ClickException("access.user: a seed keeps root from logging in; write another user, like ops")
+        raise CommandError("access.user: a seed keeps root from logging in; write another user, like ops")
     chosen = _chosen(found, names, whole)
     management = _management(interface, prefix, gateway, dns)
     if erase_disk is not None and (form != "autoinstall" or not _DISK.fullmatch(erase_disk)):
@@ -92,7 +93,7 @@ def seed(
             for name in chosen
         }
     except (OperatorKeyError, NetworkError) as fault:
-        raise click.ClickException(f"{fault}; nothing was written") from None
+        raise CommandError(f"{fault}; nothing was written") from None
     files = {out / name / file: text for name, of in texts.items() for file, text in of.items()}
     for path in files:
         _ours(path)
@@ -100,7 +101,7 @@ def seed(
         for path, text in files.items():
             write_atomic(path, text, 0o644)
     except OSError as fault:
-        raise click.ClickException(f"{fault.filename or out}: {fault.strerror}") from None
+        raise CommandError(f"{fault.filename or out}: {fault.strerror}") from None
     for name in chosen:
         click.echo(f"{name}: {out / name}: {', '.join(texts[name])}")
     next_step(["sparkrack", "bootstrap", "nodes", *chosen], "after the first boot with these files", rack=rack)
@@ -130,11 +131,11 @@ def _management(
 
 
 def _ours(path: Path) -> None:
-    """Raise ClickException for a file that sparkrack did not write."""
+    """Raise CommandError for a file that sparkrack did not write."""
     try:
         there = path.exists() or path.is_symlink()
         text = regular_file.read_bytes(path, _LONGEST).decode(errors="replace") if there else MARK
     except OSError as fault:
-        raise click.ClickException(f"{path}: {fault.strerror}; nothing was written") from None
+        raise CommandError(f"{path}: {fault.strerror}; nothing was written") from None
     if MARK not in text[:400]:
-        raise click.ClickException(f"{path}: is there and was not written by sparkrack seed; nothing was written")
+        raise CommandError(f"{path}: is there and was not written by sparkrack seed; nothing was written")

@@ -38,8 +38,8 @@ from serving.engines.model_shape import ModelConfigError, ModelShape, read
 from serving.engines.option_table import Engine
 from serving.fit import record_shape, weight_size
 from serving.launch import RankLaunch, launches
-from serving.options import served_units
-from sparkrack.cli.options import declared_unit, json_option, rack_option
+from serving.options import select_unit, served_units
+from sparkrack.cli.options import json_option, rack_option
 from sparkrack.cli.serve_bench import bench
 from sparkrack.cli.serve_calibrate import calibrate
 from sparkrack.cli.serve_export import export_unit
@@ -230,7 +230,7 @@ def _check_units(rack: Rack, name: str | None, node_count: int | None, *, as_jso
             raise click.UsageError(f"--{option} is for --config and --model; a unit has its own in rack.yaml")
     if name is None and not served_units(rack):
         raise click.ClickException(f"{rack.source} has no serving section; name a model with --model or --config")
-    units = [declared_unit(rack, name)] if name else list(served_units(rack).values())
+    units = [select_unit(rack, name)] if name else list(served_units(rack).values())
     found = check_units(rack, units, node_count)
     if as_json:
         click.echo(found.model_dump_json(by_alias=True, indent=1))
@@ -351,7 +351,7 @@ def render(unit: str, node: str | None, rack: Path) -> None:
     Exit 0, or 1 when rack.yaml has an error or no such unit.
     """
     loaded = load(rack)
-    chosen = declared_unit(loaded, unit)
+    chosen = select_unit(loaded, unit)
     ranks = chosen.ranks(loaded.nodes)
     if node is not None and node not in ranks:
         raise click.ClickException(f"{node} is not a node of unit {unit}; its nodes are {', '.join(ranks)}")

@@ -30,10 +30,10 @@ from serving.desired import served_name
 from serving.engines import bench_tool
 from serving.engines.bench_tool import BenchCase, BenchTarget, BenchToolError
 from serving.launch import api_address
-from serving.options import ServingUnit
+from serving.options import ServingUnit, select_unit
 from serving.programs import KEEPER
 from sparkrack.cli import serve_bench_record as records
-from sparkrack.cli.options import declared_unit, json_option, rack_option
+from sparkrack.cli.options import json_option, rack_option
 from sparkrack.cli.progress import ProgressDisplay, show_progress
 from sparkrack.cli.serve_bench_record import BenchCaseRecord, Kind, ServeBenchRecord
 
@@ -174,7 +174,7 @@ def bench(unit: str, save: bool, quick: bool, rack: Path, as_json: bool) -> None
     ready or a measurement failed.
     """
     found = load(rack)
-    chosen = declared_unit(found, unit)
+    chosen = select_unit(found, unit)
     kind: Kind = "quick" if quick else "full"
     matrix = list(bench_tool.cases(chosen.context, chosen.sequences, quick=quick))
     if fault := bench_tool.release_fault(chosen.kind, chosen.version):

@@ -24,9 +24,9 @@ from serving.engines.engine_log import EngineLogError, RankMemory
 from serving.engines.memory_fit import GIB
 from serving.fit import conditions_of
 from serving.launch import launches
-from serving.options import ServingUnit, served_units
+from serving.options import ServingUnit, select_unit, served_units
 from sparkrack.cli.next_step import next_step
-from sparkrack.cli.options import declared_unit, rack_option
+from sparkrack.cli.options import rack_option
 from sparkrack.cli.progress import ProgressDisplay, show_progress
 from sparkrack.cli.serve_bench import BenchError, UnitHead
 
@@ -60,7 +60,7 @@ def calibrate(unit: str, rack: Path) -> None:
     Exit 0, or 1 when lines are missing or contradict each other, or a node does not answer; then nothing is written.
     """
     found = load(rack)
-    chosen = declared_unit(found, unit)
+    chosen = select_unit(found, unit)
     if chosen.memory is None:
         raise click.ClickException(
             f"unit {unit} has the size of its cache (kv) and no share of a node (memory), from which its overhead is "

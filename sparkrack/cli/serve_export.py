@@ -12,7 +12,8 @@ from core.model.declared_secrets import position
 from core.model.errors import printable_line, reason
 from core.util.atomic_file import write_atomic
 from core.util.provenance import revision
-from sparkrack.cli.options import declared_unit, rack_option
+from serving.options import select_unit
+from sparkrack.cli.options import rack_option
 from sparkrack.serving.export.lws import lws_files
 from sparkrack.serving.export.ray import ray_files
 from sparkrack.serving.export.source import ExportError, ExportFile, ExportSource, export_source
@@ -50,7 +51,7 @@ def export_unit(unit: str, form: str, output: Path | None, force: bool, rack: Pa
     --force; then nothing is written.
     """
     loaded = load(rack)
-    declared = declared_unit(loaded, unit)
+    declared = select_unit(loaded, unit)
     pin = image_lock.read(lock_file.lock_path(loaded.source)).get(declared.image)
     try:
         files = FORMATS[form](export_source(loaded, declared, pin, revision(loaded.source)))

@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
+from serving.options import select_unit
 from sparkrack.cli.loading import loading
-from sparkrack.cli.options import declared_unit, rack_option, units
+from sparkrack.cli.options import rack_option, units
 
 
 class _Since(click.ParamType[int]):
@@ -54,7 +55,7 @@ def logs(unit: str, rank: int | None, since: int, follow: bool, rack: Path) -> N
         from sparkrack.serving.unit_journals import UnitJournals
 
     found = load(rack)
-    chosen = declared_unit(found, unit)
+    chosen = select_unit(found, unit)
     nodes = chosen.ranks(found.nodes)
     if rank is not None and rank >= len(nodes):
         raise click.ClickException(f"unit {unit} has no rank {rank}; its ranks are 0 to {len(nodes) - 1}")

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from core.util.command_error import CommandError
+from serving.options import select_unit
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import next_step
-from sparkrack.cli.options import declared_unit, rack_option, units
+from sparkrack.cli.options import rack_option, units
 
 if TYPE_CHECKING:
     from core.model import Rack
@@ -119,13 +121,13 @@ class UnitRun:
     """One such command. `then`, `reason`: the next step, as words after `sparkrack serve`, and its purpose."""
 
     def __init__(self, file: Path, name: str) -> None:
-        """Raises ClickException for a name that is not a unit, before any connection."""
+        """Raises CommandError for a name that is not a unit, before any connection."""
         with loading():
             from core.model import load
 
         self.file = file
         self.rack: Rack = load(file)
-        self.unit: ServingUnit = declared_unit(self.rack, name)
+        self.unit: ServingUnit = select_unit(self.rack, name)
         self.then = ["status", name]
         self.reason = ""
         self.interrupted = False
@@ -145,7 +147,7 @@ class UnitRun:
     def locked(self, verb: str, *steps: Callable[[UnitSession], bool]) -> bool:
         """Run steps up to the first that fails, under one lock of the rack, with one journal. `verb`: for the journal.
 
-        Raises ClickException for a lock that is taken, and a keeper that gives no answer or refuses.
+        Raises CommandError for a lock that is taken, and a keeper that gives no answer or refuses.
         """
         with loading():
             from core.ssh.node_shells import open_shells
@@ -165,7 +167,7 @@ class UnitRun:
                     return all(step(session) for step in steps)
                 except KeeperError as fault:
                     held.run.fail(keeper.head, str(fault))
-                    raise click.ClickException(str(fault)) from None
+                    raise CommandError(str(fault)) from None
 
     def start(self, anyway: bool, timeout: int | None, patience: float = 0) -> Callable[[UnitSession], bool]:
         """Return the step that starts the unit and waits. `patience`: seconds for the keeper to answer at all."""
@@ -281,7 +283,7 @@ class ServeRun:
 
 @contextmanager
 def hold_rack(rack: Rack, verb: str, unit: ServingUnit) -> Iterator[ServeRun]:
-    """Hold the lock of the rack for a unit, with journal and progress. Raises ClickException when it is taken."""
+    """Hold the lock of the rack for a unit, with journal and progress. Raises CommandError when it is taken."""
     with loading():
         from sparkrack.cli.progress import show_progress
         from sparkrack.engine.recorded_run import recorded_run
@@ -318,7 +320,7 @@ class UnitSession:
         self.failure = ""
 
     def check(self) -> None:
-        """Raise ClickException if another run may change the rack now."""
+        """Raise CommandError if another run may change the rack now."""
         self.lock.check()
 
     @contextmanager

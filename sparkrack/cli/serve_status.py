@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from serving.options import served_units
+from serving.options import select_unit, served_units
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import next_step
-from sparkrack.cli.options import declared_unit, json_option, quiet_option, rack_option, units
+from sparkrack.cli.options import json_option, quiet_option, rack_option, units
 
 if TYPE_CHECKING:
     from sparkrack.serving.unit_status import ServeStatus, UnitStatus
@@ -47,7 +47,7 @@ def status(unit: str | None, rack: Path, as_json: bool, quiet: bool) -> None:
     found = load(rack)
     if unit is None and not served_units(found):
         raise click.ClickException(f"{found.source} has no serving section")
-    chosen = [declared_unit(found, unit)] if unit else list(served_units(found).values())
+    chosen = [select_unit(found, unit)] if unit else list(served_units(found).values())
     with show_progress(silent=as_json or quiet) as progress:
         answers = ask_keepers(found, chosen, progress)
     now = build_serve_status(found, chosen, answers)

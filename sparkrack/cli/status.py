@@ -44,7 +44,7 @@ def status(rack: Path, limit: tuple[str, ...], exclude: tuple[str, ...], as_json
         from rich.console import Console
 
         from core.model import load
-        from core.model.selection import SelectionError, select
+        from core.model.selection import select
         from core.util.paths import state_folder
         from sparkrack.cli.progress import show_progress
         from sparkrack.status.build import build_status
@@ -52,10 +52,7 @@ def status(rack: Path, limit: tuple[str, ...], exclude: tuple[str, ...], as_json
         from sparkrack.status.render import WIDTH, show
 
     found = load(rack)
-    try:
-        machines = select(found, limit, exclude).machines
-    except SelectionError as fault:
-        raise click.ClickException(str(fault)) from None
+    machines = select(found, limit, exclude).machines
     made = datetime.now(UTC)
     with show_progress(silent=as_json or quiet) as progress:
         answers = collect_answers(found, machines, progress)

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from core.model.errors import printable_line
+from core.util.command_error import CommandError
 from sparkrack.cli.options import patterns, rack_option
 
 
@@ -50,7 +51,7 @@ def support(names: tuple[str, ...], rack: Path, out: Path, anonymize: bool) -> N
     try:
         machines = select(found, names).machines
     except SelectionError as fault:
-        raise click.ClickException(str(fault).removeprefix("--limit ")) from None
+        raise CommandError(str(fault).removeprefix("--limit ")) from None
     made = datetime.now(UTC).replace(microsecond=0)
     path = out / f"sparkrack-support-{found.rack}-{made:%Y%m%dT%H%M%SZ}.tar.gz"
     try:
@@ -61,9 +62,7 @@ def support(names: tuple[str, ...], rack: Path, out: Path, anonymize: bool) -> N
             bundle.anonymize()
         manifest = bundle.write(path, found.rack, made, versions(), anonymized=anonymize)
     except (OSError, ValueError) as fault:
-        raise click.ClickException(
-            f"{path}: {getattr(fault, 'strerror', None) or fault}; nothing was written"
-        ) from None
+        raise CommandError(f"{path}: {getattr(fault, 'strerror', None) or fault}; nothing was written") from None
     missing = [host for host in manifest.hosts if not host.answered]
     for host in missing:
         click.echo(printable_line(f"{host.name}: {host.reason}"), err=True)

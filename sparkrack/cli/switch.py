@@ -21,9 +21,11 @@ from core.routeros.rollback_timer import PREFIX
 from core.routeros.session import SessionConnection, open_connection
 from core.routeros.values import visible
 from core.ssh.node_shells import WITNESS_SECONDS, NodeShells, open_shells
+from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import no_lock_option, no_nodes_option, rack_option, switch_argument, switches
 from sparkrack.cli.progress import ProgressDisplay, show_progress
+from sparkrack.cli.prompts import require_consent
 from sparkrack.cli.running_units import refuse_running_units
 from sparkrack.cli.switch_password import password
 from sparkrack.cli.switch_upgrade import upgrade
@@ -118,12 +120,12 @@ def restore(
                         next_step([*_restore(chosen), name], rack=rack)
                     sys.exit(DIFFERS)
                 if unusable := tuple(secret_problems(found, secrets_of(todo))):
-                    raise click.ClickException("\n".join((*unusable, "nothing was changed")))
+                    raise CommandError("\n".join((*unusable, "nothing was changed")))
                 if not yes and not sys.stdin.isatty():
-                    raise click.ClickException(f"{chosen.name}: there is no terminal for a prompt; pass -y")
+                    raise CommandError(f"{chosen.name}: there is no terminal for a prompt; pass -y")
                 if not yes:
                     with screen.hidden():
-                        click.confirm(f"{chosen.name}: put this back?", abort=True)
+                        require_consent(f"{chosen.name}: put this back?")
                 own = run.begin(f"restore of {chosen.name} to {name}")
                 screen.phase("take the lock of the rack")
                 with _lock(goal, own, screen, no_lock=no_lock) as line.stopped:
@@ -137,7 +139,7 @@ def restore(
                         screen.say(f"{chosen.name}: {visible(text)}", err=not ended.done)
         except FAULTS as fault:
             run.fail(chosen.name, visible(str(fault)))
-            raise click.ClickException(f"{chosen.name}: {visible(str(fault))}") from None
+            raise CommandError(f"{chosen.name}: {visible(str(fault))}") from None
     if ended.done:
         next_step(["sparkrack", "verify", "--only", "switch"], rack=rack)
     else:
@@ -166,7 +168,7 @@ def _kept(place: Path, name: str | None, *, last: bool) -> tuple[str, SwitchRead
     chosen = backup.newest(place) if last else name
     if chosen is None or chosen not in known:
         there = f"{len(known)} there, see --list" if known else "none was kept yet"
-        raise click.ClickException(f"no backup {name or ''} in {place} ({there})".replace("  ", " "))
+        raise CommandError(f"no backup {name or ''} in {place} ({there})".replace("  ", " "))
     return chosen, backup.load(place / chosen / "rows.json")
 
 
@@ -179,7 +181,7 @@ def _lock(goal: BackupTarget, own: Holder, screen: ProgressDisplay, *, no_lock: 
 
     def alone(why: str) -> None:
         if not no_lock:
-            raise click.ClickException(f"{why}; nothing was changed. If no other run is active: --no-lock")
+            raise CommandError(f"{why}; nothing was changed. If no other run is active: --no-lock")
         screen.warn(f"{goal.switch.name}: {why}; going on without it")
 
     with lock_if_reachable(goal.rack, own, alone, screen.warn) as lost:

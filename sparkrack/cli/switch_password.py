@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from core.model import SecretError, SecretRef, load
 from core.routeros.errors import CheckError, RefusedError, SwitchError, UnreadableError
+from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import rack_option, switch_argument, switches
 from switch.bootstrap.passwords import Password
@@ -56,6 +57,6 @@ def password(name: str | None, rack: Path, new_file: Path) -> None:
         try:
             PasswordRotation(chosen, new, say, lost).run()
         except _FAULTS as fault:
-            raise click.ClickException(f"{chosen.name}: {fault}") from None
+            raise CommandError(f"{chosen.name}: {fault}") from None
     say(f"now write it in rack.yaml: password: {{file: {new_file}}}")
     next_step(["sparkrack", "plan"], "when it is written there", rack=rack, limit=[chosen.name])

@@ -14,6 +14,7 @@ from pydantic import SecretStr
 from core.model import Rack, SecretRef, load
 from core.ops.run_lock import Holder, new_holder
 from core.routeros.values import visible
+from core.util.command_error import CommandError
 from sparkrack.cli.bootstrap_switch import an_address, typed_password
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import (
@@ -24,6 +25,7 @@ from sparkrack.cli.options import (
     switch_argument,
     switches,
 )
+from sparkrack.cli.prompts import require_consent
 from sparkrack.cli.running_units import refuse_running_units
 from sparkrack.watch.silences import silenced, silences_of_switches
 from switch import backup
@@ -155,7 +157,7 @@ def upgrade(
             finally:
                 work.close()
     except FAULTS as fault:
-        raise click.ClickException(f"{chosen.name}: {visible(str(fault))}") from None
+        raise CommandError(f"{chosen.name}: {visible(str(fault))}") from None
     if not dry:
         following = ("bootstrap", "switch", chosen.name) if factory else ("plan",)
         next_step(["sparkrack", *following], rack=rack)
@@ -176,9 +178,9 @@ def _upgrade(
         return DIFFERS
     name = work.switch.name
     if not yes and not sys.stdin.isatty():
-        raise click.ClickException(f"{name}: there is no terminal for a prompt; pass -y")
+        raise CommandError(f"{name}: there is no terminal for a prompt; pass -y")
     if not yes:
-        click.confirm(f"{name}: upgrade it?", abort=True)
+        require_consent(f"{name}: upgrade it?")
     own = new_holder(f"upgrade of {name}")
     silences, seconds = silences_of_switches(rack, [name]), RESTARTS * work.timeout + DOWNLOAD_SECONDS
     with (
@@ -201,7 +203,7 @@ def _lock(rack: Rack, own: Holder, name: str, login: SwitchLogin, *, no_lock: bo
 
     def alone(why: str) -> None:
         if not (no_lock or login.factory):
-            raise click.ClickException(f"{why}; nothing was changed. If no other run is active: --no-lock")
+            raise CommandError(f"{why}; nothing was changed. If no other run is active: --no-lock")
         click.echo(f"{name}: {why}; continuing without the lock of the rack")
 
     with lock_if_reachable(rack, own, alone) as lost:

@@ -10,8 +10,9 @@ import click
 from rich.console import Console
 
 from core.model import load
-from core.model.selection import SelectionError, select
+from core.model.selection import select
 from core.util.atomic_file import write_atomic
+from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, patterns, rack_option
 from sparkrack.topology import render_mermaid, render_svg, render_text
@@ -52,12 +53,9 @@ def topology(rack: Path, form: str | None, as_json: bool, seen: bool, limit: tup
       sparkrack topology --format svg --out rack.svg
     """
     if as_json and form:
-        raise click.ClickException("--json and --format are two formats; pass one of them")
+        raise CommandError("--json and --format are two formats; pass one of them")
     found = load(rack)
-    try:
-        machines = select(found, limit).machines
-    except SelectionError as fault:
-        raise click.ClickException(str(fault)) from None
+    machines = select(found, limit).machines
     observations = None
     if seen:
         from sparkrack.cli.progress import show_progress
@@ -71,7 +69,7 @@ def topology(rack: Path, form: str | None, as_json: bool, seen: bool, limit: tup
     try:
         _show(picture, "json" if as_json else form or "text", out)
     except render_svg.DrawingError as fault:
-        raise click.ClickException(str(fault)) from None
+        raise CommandError(str(fault)) from None
     command = ["sparkrack", "drift"] if seen else ["sparkrack", "topology", "--seen"]
     next_step(command, rack=rack, limit=limit, silent=as_json)
     sys.exit(code(picture))
@@ -97,7 +95,7 @@ def _show(picture: Topology, form: str, out: Path | None) -> None:
     try:
         write_atomic(out, written, 0o644)
     except OSError as fault:
-        raise click.ClickException(f"{out}: cannot be written: {fault.strerror}") from None
+        raise CommandError(f"{out}: cannot be written: {fault.strerror}") from None
 
 
 def plain(picture: Topology) -> str:

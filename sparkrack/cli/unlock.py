@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from core.model.errors import printable_line
+from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import rack_option
 
@@ -41,13 +42,13 @@ def unlock(run: str, rack: Path) -> None:
             elif code == 0:
                 code = run_lock.HELD
         except UnreachableError as fault:
-            raise click.ClickException(str(fault)) from None
+            raise CommandError(str(fault)) from None
     if code == run_lock.GONE:
         click.echo("no run holds the rack")
     elif code == run_lock.HELD:
-        raise click.ClickException(f"{run_lock.describe_holder(text)} holds the rack, not {run}")
+        raise CommandError(f"{run_lock.describe_holder(text)} holds the rack, not {run}")
     elif code:
-        raise click.ClickException(f"{head}: {printable_line(text) or f'exit {code}'}")
+        raise CommandError(f"{head}: {printable_line(text) or f'exit {code}'}")
     else:
         click.echo(f"ended the lock of {other}")
     next_step(["sparkrack", "plan"], rack=rack)

@@ -13,8 +13,9 @@ from rich.console import Console
 from core.model import Rack, load
 from core.model.errors import reason
 from core.model.role import role_named, roles
-from core.model.selection import SelectionError, select
+from core.model.selection import select
 from core.util.atomic_file import write_atomic
+from core.util.command_error import CommandError
 from core.util.progress import ProgressObserver
 from core.util.project_files import PACKAGES
 from core.util.provenance import origin
@@ -84,11 +85,8 @@ def verify(
       sparkrack verify --exclude spark3 --json | jq '.failures[].reason'
     """
     found = load(rack)
-    try:
-        machines = list(select(found, limit, exclude).machines)
-        apart = {*found.nodes, *found.switches} - {*select(found, (), exclude).machines}
-    except SelectionError as fault:
-        raise click.ClickException(str(fault)) from None
+    machines = list(select(found, limit, exclude).machines)
+    apart = {*found.nodes, *found.switches} - {*select(found, (), exclude).machines}
     roles = [role for role in CHECKED_ROLES if not only or role in only]
     judged = [role for role in roles if found.keeps(role)]
     # Now: minutes later the proof would be for nothing.
@@ -103,7 +101,7 @@ def verify(
             with show_progress(silent=as_json or quiet) as progress:
                 outcomes = run_checks(found, paths, machines, kept, bandwidth, apart, progress, watch_forwarding)
     except OSError as fault:  # of our own files; what machines do is an outcome
-        raise click.ClickException(reason(fault)) from None
+        raise CommandError(reason(fault)) from None
     left = [role for role in roles if role not in judged]
     outcomes += [left_alone(name, role) for role in left for name in found.nodes if name in machines]
     report = reported(found, machines, roles, outcomes, begun, all_roles=CHECKED_ROLES, excluded=apart)
@@ -116,7 +114,7 @@ def verify(
                 drawing = _drawing(found, machines, judged, apart, progress)
             write_atomic(html.resolve(), report_html.page(report, drawing), 0o644)
         except OSError as fault:
-            raise click.ClickException(f"{html}: {fault.strerror}") from None
+            raise CommandError(f"{html}: {fault.strerror}") from None
     verb, purpose = _AFTER[report.exit]
     names = {"limit": limit, "exclude": exclude} if report.exit else {}
     next_step(["sparkrack", *verb], purpose, rack=rack, silent=as_json or quiet or brief, **names)
@@ -129,13 +127,13 @@ def files(keys: Iterable[str] = CHECKED_ROLES) -> list[Path]:
 
 
 def _make_room(file: Path) -> None:
-    """Create the folder of a file if needed. Raises ClickException."""
+    """Create the folder of a file if needed. Raises CommandError."""
     try:
         file.resolve().parent.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
-        raise click.ClickException(f"{file}: no folder for it: {fault.strerror}") from None
+        raise CommandError(f"{file}: no folder for it: {fault.strerror}") from None
     if file.exists() and not file.is_file():
-        raise click.ClickException(f"{file}: is no file, and would be replaced by one")
+        raise CommandError(f"{file}: is no file, and would be replaced by one")
 
 
 def _drawing(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from core.util.command_error import CommandError
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
@@ -79,7 +80,7 @@ def watch(
     """
     with loading():
         from core.model import load
-        from core.model.selection import SelectionError, select
+        from core.model.selection import select
         from roles.watch.options import WatchOptions
 
     ignored = limit or exclude or once or html or as_json or quiet or (files and url)
@@ -88,12 +89,9 @@ def watch(
             "--files and --dashboards write files and ask nothing; only --url with --dashboards goes with them"
         )
     found = load(rack)
-    try:
-        machines = select(found, limit, exclude).machines
-    except SelectionError as fault:
-        raise click.ClickException(str(fault)) from None
+    machines = select(found, limit, exclude).machines
     if found.declared(WatchOptions) is None:
-        raise click.ClickException(f"{rack} has no section watch; docs/roles/watch.md has an example")
+        raise CommandError(f"{rack} has no section watch; docs/roles/watch.md has an example")
     if files or dashboards:
         if files:
             _write_files(found, files)
@@ -154,7 +152,7 @@ def _look(rack: Rack, names: tuple[str, ...], apis: _Apis) -> WatchReport:
     try:
         return collect(rack, names, apis.prometheus, apis.alertmanager)
     except PrometheusError as fault:
-        raise click.ClickException(str(fault)) from None
+        raise CommandError(str(fault)) from None
 
 
 def _live(rack: Rack, names: tuple[str, ...], apis: _Apis) -> WatchReport | None:
@@ -204,9 +202,9 @@ def _write_page(report: WatchReport, api: PrometheusApi, file: Path) -> None:
     try:
         write_atomic(file, page(report, api))
     except PrometheusError as fault:
-        raise click.ClickException(str(fault)) from None
+        raise CommandError(str(fault)) from None
     except OSError as fault:
-        raise click.ClickException(f"{file}: {fault.strerror}") from None
+        raise CommandError(f"{file}: {fault.strerror}") from None
 
 
 def _write_files(rack: Rack, folder: Path) -> None:
@@ -216,7 +214,7 @@ def _write_files(rack: Rack, folder: Path) -> None:
     try:
         values = notifications.secret_values(rack)
     except ValueError as fault:
-        raise click.ClickException(str(fault)) from None
+        raise CommandError(str(fault)) from None
     contents = {
         desired.RULES: rules.rule_file(rack).content,
         desired.CONFIG: scrape.prometheus_file(rack).content,
@@ -240,7 +238,7 @@ def _write_all(folder: Path, contents: Mapping[str, str]) -> None:
             write_atomic(folder / name, content)
             click.echo(str(folder / name))
     except OSError as fault:
-        raise click.ClickException(f"{folder}: {fault.strerror}") from None
+        raise CommandError(f"{folder}: {fault.strerror}") from None
 
 
 def _next(report: WatchReport, rack: Path, *, silent: bool) -> None:

@@ -19,7 +19,9 @@ from core.model.errors import ConfigProblem, printable_line
 from core.ssh.host_keys import HostKeyError, pin
 from core.util import regular_file
 from core.util.atomic_file import write_atomic
+from core.util.command_error import CommandError
 from sparkrack.cli.discovery_run import Pins, say
+from sparkrack.cli.prompts import confirm
 from sparkrack.discovery.draft import Gap, RackDraft
 from sparkrack.discovery.yaml_writer import text
 
@@ -51,7 +53,7 @@ def written(
     prepare: Callable[[], None] = lambda: None,
 ) -> None:
     """Write file and host keys. A file that is there is shown as a difference first, and stays unless that is agreed
-    to. `prepare`: called directly before the file is written, for the files that it refers to. Raises ClickException;
+    to. `prepare`: called directly before the file is written, for the files that it refers to. Raises CommandError;
     then the file was not written."""
     content = text(sheet)
     mode = 0o644
@@ -70,9 +72,9 @@ def written(
         prepare()
         write_atomic(out, content, mode)
     except OSError as fault:
-        raise click.ClickException(f"{out}: cannot be written: {fault.strerror or fault}") from None
+        raise CommandError(f"{out}: cannot be written: {fault.strerror or fault}") from None
     except HostKeyError as fault:
-        raise click.ClickException(f"{fault}; {out} was not written") from None
+        raise CommandError(f"{fault}; {out} was not written") from None
     say(f"{out}: written" + (f", and {len(pins)} host keys in {known_hosts}" if pins else ""))
 
 
@@ -127,9 +129,9 @@ def _shown(before: str, after: str, out: Path) -> None:
 
 def confirm_overwrite(out: Path) -> None:
     if not sys.stdin.isatty():
-        raise click.ClickException(f"{out} is there and differs; pass --yes to write over it; nothing was written")
-    if not click.confirm(f"write over {out}?", err=True):
-        raise click.ClickException("nothing was written")
+        raise CommandError(f"{out} is there and differs; pass --yes to write over it; nothing was written")
+    if not confirm(f"write over {out}?"):
+        raise CommandError("nothing was written")
 
 
 def print_list(title: str, lines: Mapping[str, None] | tuple[Gap | ConfigProblem | str, ...] | list[Gap]) -> None:

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
 from pyinfra.api.exceptions import PyinfraError
 
 from core.model import Rack, load
-from core.model.selection import Selection, SelectionError, select
+from core.model.selection import Selection, select
+from core.util.command_error import CommandError
 from core.util.progress import NO_PROGRESS, ProgressObserver
 from sparkrack.engine.evaluate import evaluate
 from sparkrack.engine.plan import Plan
@@ -28,12 +28,9 @@ class EvaluatedRun:
 
 
 def selected(file: Path, limit: Sequence[str], exclude: Sequence[str], only: Sequence[str]) -> tuple[Rack, Selection]:
-    """The rack, and what the options leave of it. Raises ClickException when that is nothing."""
+    """The rack, and what the options leave of it. Raises SelectionError when that is nothing."""
     rack = load(file)
-    try:
-        return rack, select(rack, limit, exclude, only)
-    except SelectionError as fault:
-        raise click.ClickException(str(fault)) from None
+    return rack, select(rack, limit, exclude, only)
 
 
 @contextmanager
@@ -45,7 +42,7 @@ def open_run(
     progress: ProgressObserver = NO_PROGRESS,
 ) -> Iterator[RunSession]:
     """Open a session for the selection, not connected yet; pyinfra's log goes to `handler`, how far it is to
-    `progress`. Raises ClickException when pyinfra cannot continue.
+    `progress`. Raises CommandError when pyinfra cannot continue.
     """
     try:
         session = RunSession(rack, file, selection, handler, progress)
@@ -54,7 +51,7 @@ def open_run(
         finally:
             session.close()
     except PyinfraError as fault:
-        raise click.ClickException(str(fault)) from None
+        raise CommandError(str(fault)) from None
 
 
 def planned(session: RunSession, file: Path) -> Plan:
@@ -69,7 +66,7 @@ def evaluated(
     rack: Rack, file: Path, selection: Selection, progress: ProgressObserver = NO_PROGRESS, *, no_nodes: bool = False
 ) -> Iterator[EvaluatedRun]:
     """Connect to the selection and evaluate it; how far it is goes to `progress`. `no_nodes`: see `RunSession`. Raises
-    ClickException when pyinfra cannot continue.
+    CommandError when pyinfra cannot continue.
     """
     with open_run(rack, file, selection, progress=progress) as session:
         session.no_nodes(no_nodes)

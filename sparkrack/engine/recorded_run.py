@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-import click
-
 from core.model import Rack
 from core.ops.run_lock import Holder, new_holder
+from core.util.command_error import CommandError, DeclinedError
 from core.util.debug_log import RunLog
 from core.util.paths import state_folder
 from core.util.provenance import revision
@@ -30,7 +29,7 @@ class RecordedRun:
 
     def begin(self, scope: str) -> Holder:
         """Begin the journal; return the run, for the lock. `scope`: what is changed, for example `restart of spark1`.
-        Raises ClickException, before anything is changed, when no journal can be kept.
+        Raises CommandError, before anything is changed, when no journal can be kept.
         """
         own = new_holder(scope)
         folder = state_folder(self._rack.rack) / "runs"
@@ -47,7 +46,7 @@ class RecordedRun:
             self._journal.write(started)
         except OSError as error:
             why = f"{folder}: no journal can be kept: {error.strerror}; nothing was changed"
-            raise click.ClickException(why) from None
+            raise CommandError(why) from None
         self._log.keep(log_path(self._journal.path))
         return own
 
@@ -87,7 +86,7 @@ def recorded_run(rack: Rack, operation: str) -> Iterator[RecordedRun]:
         try:
             yield run
             result = "done"
-        except (KeyboardInterrupt, click.Abort):
+        except (KeyboardInterrupt, DeclinedError):
             result = "interrupted"
             raise
         finally:

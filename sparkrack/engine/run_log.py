@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
-import click
-
 from core.model import ConfigError, SecretError
+from core.util.command_error import CommandError, DeclinedError
 from core.util.debug_log import LOG, RunLog, recording
 
 PACKAGES = ("sparkrack", "pyinfra", "paramiko", "gevent", "pydantic", "click", "routeros-api", "requests")
 """Packages whose versions a log and a support bundle name."""
-_FORESEEN = (click.ClickException, click.Abort, ConfigError, SecretError, BrokenPipeError)
+_FORESEEN = (CommandError, DeclinedError, ConfigError, SecretError, BrokenPipeError)
 """Errors that the command reports as a message."""
 
 
@@ -29,7 +28,7 @@ def run_log() -> Iterator[RunLog]:
         try:
             yield log
         except _FORESEEN as fault:
-            LOG.error("ended: %s", fault.format_message() if isinstance(fault, click.ClickException) else fault)
+            LOG.error("ended: %s", fault)
             raise
         except Exception:
             LOG.exception("unexpected error")

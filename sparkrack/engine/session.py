@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any
 
-import click
 import gevent
 from paramiko import BadHostKeyException
 from pyinfra import logger
@@ -33,6 +33,8 @@ from core.util.project_files import INVENTORY
 from switch.served_units import UNASKED
 
 DEPLOY = project_files.DEPLOY
+_COLOURS = re.compile(r"\x1b\[[;?0-9]*[a-zA-Z]")
+"""Escape sequences with which pyinfra colours its log."""
 
 
 class RunSession:
@@ -137,7 +139,7 @@ class _ToDebugLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass one record on."""
-        LOG.debug("pyinfra: %s", click.unstyle(record.getMessage()))
+        LOG.debug("pyinfra: %s", _COLOURS.sub("", record.getMessage()))
 
 
 class _ConnectObserver(BaseStateCallback):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from shlex import quote
 
-import click
-
 from core.model import Rack
 from core.ops import run_lock
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import RootShell, UnreachableError
+from core.util.command_error import CommandError
 
 ANSWER_SECONDS = 30
 """Seconds for an answer of the head node."""
@@ -22,7 +22,7 @@ LOST = 255
 
 
 def _to_stderr(line: str) -> None:
-    click.echo(line, err=True)
+    print(line, file=sys.stderr)
 
 
 class RackLock:
@@ -56,14 +56,11 @@ class RackLock:
         return None
 
     def take(self) -> None:
-        """Take the lock, also again after the head node has restarted. Raises ClickException when it cannot
-        be taken.
+        """Take the lock, also again after the head node has restarted. Raises LockError when it cannot be
+        taken.
         """
         began = run_lock.clock()
-        try:
-            run_lock.already_locked(self.head, self._mine, self._fed, lambda _: False, self.say)
-        except run_lock.LockError as fault:
-            raise click.ClickException(str(fault)) from None
+        run_lock.already_locked(self.head, self._mine, self._fed, lambda _: False, self.say)
         with self._using:
             self._renewed, self._lost, self._restarts = began, "", False
 
@@ -72,9 +69,9 @@ class RackLock:
         return _in_background(lambda: self._renewing(beat), self._over)
 
     def check(self) -> None:
-        """Call this before each change. Raises ClickException if another run may change the rack now."""
+        """Call this before each change. Raises CommandError if another run may change the rack now."""
         if why := self.lost():
-            raise click.ClickException(f"{why}; nothing more is changed")
+            raise CommandError(f"{why}; nothing more is changed")
 
     def lost(self) -> str:
         """Why this run must send nothing more; empty as long as it holds the lock. It asks no node and waits for
@@ -159,7 +156,7 @@ def run_script(shell: RootShell, script: str) -> tuple[int, str]:
 
 @contextmanager
 def hold_lock(rack: Rack, what: str | run_lock.Holder, say: Callable[[str], None] = _to_stderr) -> Iterator[RackLock]:
-    """Hold the lock of a rack in the block. Raises ClickException when it cannot be taken, and at the end when there
+    """Hold the lock of a rack in the block. Raises CommandError when it cannot be taken, and at the end when there
     was a problem with it. The arguments are those of `RackLock`.
     """
     head = next(iter(rack.nodes))
@@ -215,7 +212,7 @@ def _keeping(held: RackLock) -> Iterator[None]:
             raise
         fault = held.give_back()
         if fault:
-            raise click.ClickException(fault)
+            raise CommandError(fault)
 
 
 @contextmanager

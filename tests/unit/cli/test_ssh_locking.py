@@ -7,10 +7,10 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-import click
 import pytest
 
 from core.ssh.root_shell import RootShell
+from core.util.command_error import CommandError
 from sparkrack.engine import ssh_locking as module
 from sparkrack.engine.ssh_locking import lock_if_reachable
 from tests.unit.cli.test_unlock import Head, hangup_by_default, send
@@ -101,11 +101,11 @@ def test_a_head_that_is_away_is_reported_once(head: Head, goes_on: bool) -> None
     def alone(why: str) -> None:
         told.append(why)
         if not goes_on:
-            raise click.ClickException(why)
+            raise CommandError(why)
 
     done = []
     with (
-        nullcontext() if goes_on else pytest.raises(click.ClickException),
+        nullcontext() if goes_on else pytest.raises(CommandError),
         lock_if_reachable(head.rack, "restore of crs812", alone),
     ):
         done.append(True)
@@ -154,7 +154,7 @@ def test_a_lock_that_goes_with_a_restart_is_not_lost(head: Head) -> None:
     with head.held() as held:
         held._lost = "it is gone"
         assert held.lost() == "it is gone"
-        with pytest.raises(click.ClickException, match=r"^it is gone; nothing more is changed$"):
+        with pytest.raises(CommandError, match=r"^it is gone; nothing more is changed$"):
             held.check()
         held.restarts()
         assert held.lost() == ""

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
 from core.model import Rack, load
 from core.ops import run_lock
 from core.ops.run_lock import Holder
+from core.util.command_error import CommandError
 from sparkrack.cli.main import sparkrack
 from sparkrack.engine import ssh_locking as module
 from sparkrack.engine.ssh_locking import RackLock, hold_lock
@@ -179,18 +179,18 @@ def test_a_command_holds_it_meanwhile(head: Head) -> None:
 
 def test_not_while_another_does(head: Head) -> None:
     head.put(OTHER.text)
-    with pytest.raises(click.ClickException) as caught, head.held():
+    with pytest.raises(CommandError) as caught, head.held():
         pytest.fail("it began")
-    assert caught.value.message == OTHER.busy
+    assert str(caught.value) == OTHER.busy
     assert head.lock.read_text() == OTHER.text
 
 
 def test_not_without_the_head(head: Head) -> None:
     (head.folder / "off").touch()
-    with pytest.raises(click.ClickException) as caught, head.held():
+    with pytest.raises(CommandError) as caught, head.held():
         pytest.fail("it began")
     reported = "spark1: the lock of the rack cannot be taken: ssh: connect: No route to host; nothing was changed"
-    assert caught.value.message == reported
+    assert str(caught.value) == reported
 
 
 @pytest.mark.parametrize("kind", [ValueError, KeyboardInterrupt, SystemExit])
@@ -215,7 +215,7 @@ def test_given_back_over_another_shell(head: Head) -> None:
 
 
 def test_one_that_was_gone_is_reported(head: Head) -> None:
-    with pytest.raises(click.ClickException, match="the lock was gone before the end"), head.held():
+    with pytest.raises(CommandError, match="the lock was gone before the end"), head.held():
         head.lock.unlink()
 
 
@@ -236,7 +236,7 @@ def test_the_head_restarts_and_it_is_taken_again(head: Head) -> None:
 
 
 def test_taken_again_it_must_last_as_well(head: Head) -> None:
-    with pytest.raises(click.ClickException, match="the lock was gone before"), head.held() as held:  # noqa: PT012
+    with pytest.raises(CommandError, match="the lock was gone before"), head.held() as held:  # noqa: PT012
         held.restarts()
         head.restart()
         held.take()
@@ -253,12 +253,12 @@ def test_the_head_restarts_and_does_not_come_back(head: Head, capsys: pytest.Cap
 
 
 def test_another_user_was_faster_after_the_restart(head: Head) -> None:
-    with pytest.raises(click.ClickException) as caught, head.held() as held:  # noqa: PT012 - what happens meanwhile
+    with pytest.raises(CommandError) as caught, head.held() as held:  # noqa: PT012 - what happens meanwhile
         held.restarts()
         head.restart()
         head.put(OTHER.text)
         held.take()
-    assert caught.value.message == OTHER.busy
+    assert str(caught.value) == OTHER.busy
     assert head.lock.read_text() == OTHER.text
 
 
@@ -282,11 +282,11 @@ def test_a_command_whose_lock_is_gone_changes_nothing_more(head: Head) -> None:
     def refused() -> bool:
         try:
             held.check()
-        except click.ClickException as fault:
-            return "the lock was gone before the end" in fault.message and "nothing more" in fault.message
+        except CommandError as fault:
+            return "the lock was gone before the end" in str(fault) and "nothing more" in str(fault)
         return False
 
-    with pytest.raises(click.ClickException), head.held() as held:  # noqa: PT012 - what happens meanwhile
+    with pytest.raises(CommandError), head.held() as held:  # noqa: PT012 - what happens meanwhile
         head.lock.unlink()
         with held.renewing(0.01):
             assert eventually(refused)
@@ -297,7 +297,7 @@ def test_a_command_that_cannot_renew_it_gives_up_when_it_expires(head: Head, mon
         now = run_lock.clock()
         with monkeypatch.context() as later:
             later.setattr(run_lock, "clock", lambda: now + run_lock.EXPIRED + 1)
-            with pytest.raises(click.ClickException, match="the lock could not be renewed for 12"):
+            with pytest.raises(CommandError, match="the lock could not be renewed for 12"):
                 held.check()
 
 

@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from core.model import Rack, load
 from core.util.event import EventKind
 from core.util.paths import state_folder
-from sparkrack.cli.drift import drift
+from sparkrack.cli.main import sparkrack
 from sparkrack.engine.plan import Plan
 from sparkrack.status.drills import DrillLevel, DrillResult, store_drill
 from sparkrack.watch import delivery
@@ -63,7 +63,7 @@ class Operator:
         stub = ModuleType("sparkrack.engine.evaluated")
         stub.__dict__.update(evaluated=evaluated, selected=lambda *_: (load(self.file), None))
         self.monkeypatch.setitem(sys.modules, "sparkrack.engine.evaluated", stub)
-        ended = CliRunner().invoke(drift, ["--rack", str(self.file), *words])
+        ended = CliRunner().invoke(sparkrack, ["drift", "--rack", str(self.file), *words])
         assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
         return ended
 

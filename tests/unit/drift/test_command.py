@@ -13,13 +13,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 
 from core.model import Rack
+from core.util.command_error import CommandError
 from core.util.event import EventKind
-from sparkrack.cli.drift import drift
+from sparkrack.cli.main import sparkrack
 from sparkrack.drift import history
 from sparkrack.drift.findings import Drift, drift_of
 from sparkrack.engine.plan import Plan
@@ -75,7 +75,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         stub = ModuleType("sparkrack.engine.evaluated")
         stub.__dict__.update(evaluated=evaluated, selected=selected)
         monkeypatch.setitem(sys.modules, "sparkrack.engine.evaluated", stub)
-        ended = CliRunner().invoke(drift, [str(word) for word in words])
+        ended = CliRunner().invoke(sparkrack, ["drift", *map(str, words)], prog_name="sparkrack")
         assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
         return ended
 
@@ -233,7 +233,7 @@ def test_wrong_words(run: Run, words: list[str], line: str) -> None:
 
 
 def test_what_pyinfra_cannot_go_on_with(run: Run, state: Path) -> None:
-    ended = run(click.ClickException("no"), "--json")
+    ended = run(CommandError("no"), "--json")
     assert (ended.exit_code, ended.stdout, ended.stderr) == (1, "", "Error: no\n")
     assert not state.exists()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from sparkrack.cli.drift import drift
+from sparkrack.cli.main import sparkrack
 from sparkrack.drift.systemd_timer import SystemdTimer, UnitError, units
 from tests.unit.drift import plans
 from tests.unit.model.racks import SWITCH
@@ -112,7 +112,7 @@ def test_drift_is_no_failure_and_an_error_is() -> None:
 def run(folder: Path, *words: str | Path) -> Result:
     rack = folder / "rack.yaml"
     rack.write_text(SWITCH)
-    return CliRunner().invoke(drift, ["timer", "--rack", str(rack), *map(str, words)])
+    return CliRunner().invoke(sparkrack, ["drift", "timer", "--rack", str(rack), *map(str, words)])
 
 
 @pytest.fixture

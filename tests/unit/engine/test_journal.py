@@ -14,10 +14,10 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import click
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from core.util.command_error import CommandError, DeclinedError
 from core.util.event import value_change
 from sparkrack.engine.journal import (
     EVENTS,
@@ -254,9 +254,9 @@ def test_a_command_without_a_plan_keeps_a_journal_and_a_log_of_what_it_is(state:
         (None, (), "done"),
         (None, ("spark1", "spark2", "spark1"), "failed"),
         (ValueError, (), "failed"),
-        (click.ClickException("no"), ("spark1",), "failed"),
+        (CommandError("no"), ("spark1",), "failed"),
         (KeyboardInterrupt, ("spark1",), "interrupted"),
-        (click.Abort, (), "interrupted"),
+        (DeclinedError, (), "interrupted"),
     ],
 )
 def test_the_end_of_a_command_is_in_its_journal(
@@ -280,7 +280,7 @@ def test_the_end_of_a_command_is_in_its_journal(
 
 
 def test_a_fault_is_raised_as_it_was(state: Path) -> None:
-    for fault in (ValueError, KeyboardInterrupt, click.Abort):
+    for fault in (ValueError, KeyboardInterrupt, DeclinedError):
         with pytest.raises(fault), recorded_run(loaded(SWITCH), "reboot"):
             raise fault
     assert not state.exists()
@@ -289,9 +289,9 @@ def test_a_fault_is_raised_as_it_was(state: Path) -> None:
 def test_a_command_that_can_keep_no_journal_changes_nothing(state: Path) -> None:
     state.parent.mkdir(parents=True)
     state.touch()
-    with pytest.raises(click.ClickException) as refused, recorded_run(loaded(SWITCH), "reboot") as run:
+    with pytest.raises(CommandError) as refused, recorded_run(loaded(SWITCH), "reboot") as run:
         run.begin("x")
-    assert refused.value.message == f"{state}: no journal can be kept: File exists; nothing was changed"
+    assert str(refused.value) == f"{state}: no journal can be kept: File exists; nothing was changed"
 
 
 def test_a_disk_that_is_full_meanwhile_ends_no_command(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,6 +310,6 @@ def test_a_command_that_ends_before_its_journal_begins_keeps_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with pytest.raises(click.ClickException, match="the rack is locked"), recorded_run(loaded(SWITCH), "reboot"):
-        raise click.ClickException("the rack is locked")
+    with pytest.raises(CommandError, match="the rack is locked"), recorded_run(loaded(SWITCH), "reboot"):
+        raise CommandError("the rack is locked")
     assert list(tmp_path.rglob("*.jsonl")) == []

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import click
 import gevent
 import pytest
 from paramiko import BadHostKeyException, ECDSAKey, SSHException
@@ -23,6 +22,7 @@ from core.model.errors import ConfigProblem
 from core.model.fields import GROUPS
 from core.model.selection import select
 from core.ops.apply_role import RUN_ROLES
+from core.util.command_error import CommandError, DeclinedError
 from core.util.debug_log import recording
 from core.util.project_files import INVENTORY
 from sparkrack.engine import evaluated as evaluated_module
@@ -247,14 +247,14 @@ def test_another_host_key_is_shown_with_the_pinned_one(tmp_path: Path) -> None:
 def test_options_that_leave_nothing_are_a_message(file: Path) -> None:
     rack, selection = evaluated_module.selected(file, ["nodes"], ["spark1"], ["memory"])
     assert (rack.rack, selection.machines, set(selection.roles)) == ("two", ("spark2",), {"preflight", "memory"})
-    with pytest.raises(click.ClickException, match=r"^--limit spark9: not in the rack; "):
+    with pytest.raises(CommandError, match=r"^--limit spark9: not in the rack; "):
         evaluated_module.selected(file, ["spark9"], [], [])
 
 
 @pytest.mark.parametrize("fault", [PyinfraError("No hosts remaining!"), ValueError("other")])
 def test_a_session_is_closed_however_its_block_ends(file: Path, fault: Exception) -> None:
     rack = load(file)
-    kind = click.ClickException if isinstance(fault, PyinfraError) else ValueError
+    kind = CommandError if isinstance(fault, PyinfraError) else ValueError
     with pytest.raises(kind) as ended, evaluated_module.open_run(rack, file, select(rack)) as session:  # noqa: PT012
         assert is_set(ctx_state)
         assert session.rack is rack
@@ -300,8 +300,8 @@ def test_the_progress_of_a_session_is_told_phase_by_phase(file: Path, monkeypatc
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        (click.ClickException("the rack is locked"), "ended: the rack is locked"),
-        (click.Abort("stopped"), "ended: stopped"),
+        (CommandError("the rack is locked"), "ended: the rack is locked"),
+        (DeclinedError("stopped"), "ended: stopped"),
         (ConfigError([ConfigProblem("f", 1, "", "is empty", "write it")]), "ended: f:1: "),
         (BrokenPipeError(32, "Broken pipe"), "ended: [Errno 32] Broken pipe"),
         (ValueError("odd"), "unexpected error"),

@@ -15,7 +15,7 @@ from core.model import load
 from core.routeros.errors import SessionError
 from core.ssh import node_shells
 from core.ssh.root_shell import UnreachableError
-from sparkrack.cli.topology import topology
+from sparkrack.cli.main import sparkrack
 from sparkrack.topology import collect, render_svg
 from sparkrack.topology.build import draw
 from switch.verify_client import SwitchChecks
@@ -91,7 +91,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Start:
 
 
 def run(*words: str | Path) -> Result:
-    ended = CliRunner().invoke(topology, [str(word) for word in words], catch_exceptions=False)
+    ended = CliRunner().invoke(sparkrack, ["topology", *map(str, words)], catch_exceptions=False, prog_name="sparkrack")
     assert "Traceback" not in ended.output
     return ended
 
