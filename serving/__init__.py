@@ -1,9 +1,10 @@
 """Serving: the units of rack.yaml are installed on their nodes, and are up or down as declared.
 
-Each node of a unit has its files, a tether and the service of its rank; the first one has the keeper besides
-(decision 0021). Keeper and tethers share a secret that a run makes. A unit that runs is never disturbed: what differs
-is refused with the command that stops the unit first. `wish` is handed to the keeper, which starts all ranks or none;
-the run does not wait for that. A unit that its keeper holds is reported, and not started.
+Each node of a unit has its files, an agent and the service of its rank; the first one has the coordinator besides
+(decision 0021). Coordinator and agents share a secret that a run makes. A unit that runs is never disturbed: what
+differs is refused with the command that stops the unit first. `state` is handed to the coordinator, which
+starts all ranks or none; the run does not wait for that. A unit that its coordinator holds is reported, and not
+started.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from core.model.errors import RuleViolation
 from core.model.partial_rack import PartialRack
 from core.model.role import Role
 from serving import calibration, gateway_rules, rules
-from serving.options import Serving
+from serving.options import ServingOptions
 
 
-def _check(partial: PartialRack, serving: Serving, cabling: Cabling) -> Iterator[RuleViolation]:
+def _check(partial: PartialRack, serving: ServingOptions, cabling: Cabling) -> Iterator[RuleViolation]:
     yield from rules.check(partial, serving, cabling)
-    if serving.door:
-        yield from gateway_rules.check(partial, serving, serving.door, cabling)
+    if serving.gateway:
+        yield from gateway_rules.check(partial, serving, serving.gateway, cabling)
 
 
 ROLE = Role(
@@ -35,7 +36,7 @@ ROLE = Role(
         "`sha256sum` of each file, `systemctl`, the container's control group, a completion of each unit, bytes of its "
         "RDMA devices"
     ),
-    options=Serving,
+    options=ServingOptions,
     opt_in=True,
     rules=_check,
     rules_need_sound_file=False,

@@ -12,21 +12,21 @@ from ipaddress import IPv4Address, IPv4Network
 from core.model import Rack
 from core.model.addressing import addresses_of
 from roles.watch.options import WatchOptions, server
-from serving.options import ServingUnit, gateway_of
+from serving.options import ServedUnit, gateway_of
 
 
-def unit_addresses(rack: Rack, unit: ServingUnit) -> tuple[IPv4Address, ...]:
+def unit_addresses(rack: Rack, unit: ServedUnit) -> tuple[IPv4Address, ...]:
     """Return every address of every node of a unit, in rank order: ranks, agents and gates use those of the fabric, and
     a node reaches itself by each of its own.
     """
     return tuple(address for name in unit.ranks(rack.nodes) for address in _of_node(rack, name))
 
 
-def rank_sources(rack: Rack, unit: ServingUnit, node: str) -> tuple[IPv4Address | IPv4Network, ...]:
+def rank_sources(rack: Rack, unit: ServedUnit, node: str) -> tuple[IPv4Address | IPv4Network, ...]:
     """Return what reaches the rank of a unit on a node, beside loopback.
 
-    On the head also the door, the server of the watch that reads the metrics, and `api.direct`; nothing of these where
-    the engine listens on loopback.
+    On the head also the gateway, the server of the watch that reads the metrics, and `api.direct`; nothing of these
+    where the engine listens on loopback.
     """
     found: dict[IPv4Address | IPv4Network, None] = dict.fromkeys(unit_addresses(rack, unit))
     if node == unit.ranks(rack.nodes)[0] and unit.api.listen != "local":
@@ -49,7 +49,7 @@ def _of_node(rack: Rack, name: str) -> Iterator[IPv4Address]:
 
 
 def _clients(rack: Rack) -> Iterator[str]:
-    """The nodes with the door and with the server of the watch."""
+    """The nodes with the gateway and with the server of the watch."""
     if gateway := gateway_of(rack):
         yield gateway.node
     if rack.declared(WatchOptions) is not None and (watching := server(rack)) is not None:

@@ -1,4 +1,4 @@
-"""Install the units of a node, and hand the wish of each to its keeper."""
+"""Install the units of a node, and hand the desired state of each to its coordinator."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from core.util.managed_file import ManagedFile
 from serving import ROLE, desired
 from serving import run_inventory as survey
 from serving.facts import STATE_FOLDER, ServingFacts, starts_again
-from serving.gateway_apply import install_door
+from serving.gateway_apply import install_gateway
 from serving.launch import UNIT_FILES
-from serving.options import ServingUnit, serving_of
-from serving.programs import FOLDER, KEEPER
+from serving.options import ServedUnit, serving_of
+from serving.programs import COORDINATOR, FOLDER
 from serving.run_inventory import ServingSurvey, UnitDifferences
 
-_KEEPER_SECONDS = 30
-"""Seconds that a keeper may take to answer after its start."""
+_COORDINATOR_SECONDS = 30
+"""Seconds that a coordinator may take to answer after its start."""
 _WANTS = f"{desired.UNITS}/multi-user.target.wants"
 
 
 @deploy(ROLE.title)
 def apply(rack: Rack, node: Node) -> None:
-    """Install the programs, files, secrets and services of each unit on its nodes, hand `wish` to its keeper, then
-    install the door. Without a section `serving` nothing is done.
+    """Install the programs, files, secrets and services of each unit on its nodes, hand `state` to its
+    coordinator, then install the gateway. Without a section `serving` nothing is done.
 
     Does not wait until a unit is ready, and touches none that runs.
     """
     if serving_of(rack):
         install_units(name="Install the units of inference engines", rack=rack, node=node)
-        wish_units(name="Have the units up or down", rack=rack, node=node)
-        install_door(name="Install the door of the units", rack=rack, node=node)
+        set_desired_states(name="Have the units up or down", rack=rack, node=node)
+        install_gateway(name="Install the gateway of the units", rack=rack, node=node)
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ def _before(host: Host, rack: Rack, node: Node) -> NodeUnits:
     return NodeUnits(found, node.name, not host.state.is_executing and runs("images") and runs("models"))
 
 
-def _after(host: Host, rack: Rack, node: Node) -> WishedUnits:
+def _after(host: Host, rack: Rack, node: Node) -> UnitsToChange:
     ServingFacts(host_facts.read(host, "serving")).whole()
-    return WishedUnits(survey.ready_units(host.state, rack), node.name, host.state.is_executing)
+    return UnitsToChange(survey.ready_units(host.state, rack), node.name, host.state.is_executing)
 
 
 @dataclass
@@ -97,7 +97,8 @@ class _Steps:
 
 @operation_on_host(_before)
 def install_units(units: NodeUnits) -> Changeset:
-    """Write what differs of the units of a node and start their tethers and keepers. A unit that is up is refused."""
+    """Write what differs of the units of a node and start their agents and coordinators. A unit that is up is
+    refused."""
     found, node = units.survey, units.node
     steps, ready = _Steps(), list[UnitDifferences]()
     declared = found.units(node)
@@ -156,8 +157,8 @@ def _commands(one: UnitDifferences, restarts: bool) -> Iterator[StringCommand]:
         yield sudo_script(_removal(list(one.extra)))
     steps = [f"systemctl --no-reload enable --quiet {quote(*one.disabled)}"] if one.disabled else []
     if one.touching or restarts:
-        # The keeper reads at its start whether its files are former ones; now they are those of rack.yaml.
-        steps.append(f"rm -f {desired.path(one.unit, 'former')}")
+        # The coordinator reads at its start whether its files are previous ones; now they are those of rack.yaml.
+        steps.append(f"rm -f {desired.path(one.unit, 'previous')}")
         steps += ["systemctl daemon-reload", f"systemctl restart {quote(*one.services)}"]
         steps.append(f"rm -f {desired.path(one.unit, 'pending')}")
     elif one.disabled or one.stopped:
@@ -171,7 +172,7 @@ def _written(files: list[ManagedFile] | tuple[ManagedFile, ...]) -> Iterator[Str
 
 
 def _removal(paths: list[str]) -> str:
-    """Shell text that stops the services among these files, tether and keeper first, and removes all of them."""
+    """Shell text that stops the services among these files, agent and coordinator first, and removes all of them."""
     names = [path.rpartition("/")[2] for path in paths if path.startswith(f"{desired.UNITS}/")]
     services = sorted((name for name in names if name.endswith(".service")), key=len, reverse=True)
     stop = f"systemctl stop {quote(*services)}; " if services else ""
@@ -188,7 +189,7 @@ def _remove_undeclared(units: NodeUnits, steps: _Steps) -> None:
         except ValueError as unknown:
             up = str(unknown)
         if up:
-            stop = f"{KEEPER} {UNIT_FILES}/{name}.json down"
+            stop = f"{COORDINATOR} {UNIT_FILES}/{name}.json down"
             detail = f"rack.yaml has no such unit on this node, and it is up ({up}); `{stop}` on its head stops it"
             steps.warnings.append(Event(EventKind.UNMANAGED, subject=f"unit {name}", detail=detail))
             continue
@@ -196,12 +197,12 @@ def _remove_undeclared(units: NodeUnits, steps: _Steps) -> None:
         records = [f"{STATE_FOLDER}/{name}.json", f"{STATE_FOLDER}/{name}.rank.json"]
         # The versions that are kept have the number of their generation in their names.
         steps.commands.append(
-            sudo_script(f"{_removal(paths)}; rm -f {quote(*records)} {STATE_FOLDER}/former/{name}.*.tar")
+            sudo_script(f"{_removal(paths)}; rm -f {quote(*records)} {STATE_FOLDER}/previous/{name}.*.tar")
         )
 
 
 @dataclass(frozen=True)
-class WishedUnits:
+class UnitsToChange:
     """The units of one node when all nodes of the run have theirs. `executing`: not only planned."""
 
     survey: ServingSurvey
@@ -210,32 +211,33 @@ class WishedUnits:
 
 
 @operation_on_host(_after)
-def wish_units(units: WishedUnits) -> Changeset:
-    """Hand the wish of rack.yaml to the keepers of a node. A unit that is held is reported, and not started."""
+def set_desired_states(units: UnitsToChange) -> Changeset:
+    """Hand the desired state of rack.yaml to the coordinators of a node. A unit that is held is reported, and not
+    started."""
     found, steps = units.survey, _Steps()
     for unit in found.units(units.node):
         if found.head(unit) != units.node:
             continue
         record = found.views[units.node].record(unit.name)
-        if unit.wish == "down":
-            if record.wish == "up":
+        if unit.state == "down":
+            if record.desired_state == "up":
                 steps.events.append(Event(EventKind.RESTART, subject=f"unit {unit.name}", action=Action.STOP))
-                steps.commands.append(_wish(unit))
+                steps.commands.append(_desired_state(unit))
         elif record.state == "held":
             verb, does = ("start", "starts it") if starts_again(record.cause) else ("logs", "shows why")
             detail = f"held: {printable_line(record.reason)[:300]}; `sparkrack serve {verb} {unit.name}` {does}"
             steps.warnings.append(Event(EventKind.BROKEN, subject=f"unit {unit.name}", detail=detail))
-        elif record.wish == "down" or record.state == "down":
+        elif record.desired_state == "down" or record.state == "down":
             steps.blockers += _start_blockers(units, unit)
             detail = f"a completion proves it, within {seconds(unit.probe.ready)} s"
             steps.events.append(
                 Event(EventKind.RESTART, subject=f"unit {unit.name}", action=Action.START, detail=detail)
             )
-            steps.commands.append(_wish(unit))
-    return steps.changeset("each unit is wished as in rack.yaml")
+            steps.commands.append(_desired_state(unit))
+    return steps.changeset("each unit has the desired state of rack.yaml")
 
 
-def _start_blockers(units: WishedUnits, unit: ServingUnit) -> list[str]:
+def _start_blockers(units: UnitsToChange, unit: ServedUnit) -> list[str]:
     """Return why a unit must not be started: a node of it is absent, or in a run still not as declared."""
     found = units.survey
     if absent := found.absent(unit):
@@ -256,10 +258,10 @@ def _start_blockers(units: WishedUnits, unit: ServingUnit) -> list[str]:
     return [f"unit {unit.name} is not started: it is not installed on {', '.join(unready)}; run again"]
 
 
-def _wish(unit: ServingUnit) -> StringCommand:
-    """Return the command that hands the wish to the keeper, which may have been started just before."""
-    keeper = f"{KEEPER} {desired.path(unit, 'json')}"
+def _desired_state(unit: ServedUnit) -> StringCommand:
+    """Return the command that hands the desired state to the coordinator, which may have been started just before."""
+    coordinator = f"{COORDINATOR} {desired.path(unit, 'json')}"
     return sudo_script(
-        f"export PYTHONDONTWRITEBYTECODE=1; n=0; until {keeper} status > /dev/null 2>&1; do n=$((n + 1)); "
-        f"[ $n -lt {2 * _KEEPER_SECONDS} ] || break; sleep 0.5; done; {keeper} {unit.wish}"
+        f"export PYTHONDONTWRITEBYTECODE=1; n=0; until {coordinator} status > /dev/null 2>&1; do n=$((n + 1)); "
+        f"[ $n -lt {2 * _COORDINATOR_SECONDS} ] || break; sleep 0.5; done; {coordinator} {unit.state}"
     )

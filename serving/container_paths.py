@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from core.model.errors import RuleViolation, counted, truncate
-from serving.options import ServingUnit, plain_argument
+from serving.options import ServedUnit, plain_argument
 
 INSIDE_MODELS, INSIDE_CACHE = "/models", "/cache"
 """Places in the container of a unit: its model, and its compile cache."""
@@ -26,7 +26,7 @@ _OUTPUT_OPTION = re.compile(r"(fastapi-)?root-path|allowed-local-media-path|file
 _FILE_NAME = re.compile(r"[^{}\s]+\.(bin|gguf|jinja2?|json|jsonl|model|pt|py|safetensors|txt|ya?ml)")
 
 
-def unservable(unit: ServingUnit, ranks: int) -> Iterator[RuleViolation]:
+def unservable(unit: ServedUnit, ranks: int) -> Iterator[RuleViolation]:
     """Yield each option of a unit with which it can never serve, or never be proven.
 
     Args:
@@ -42,7 +42,7 @@ def unservable(unit: ServingUnit, ranks: int) -> Iterator[RuleViolation]:
             yield RuleViolation(("args", key), *why)
 
 
-def container_files(unit: ServingUnit) -> list[str]:
+def container_files(unit: ServedUnit) -> list[str]:
     """Return the paths in its container that the options of a unit name, sorted. Its rules hold."""
     places = {
         posixpath.normpath(place)
@@ -100,7 +100,7 @@ def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def _absent(unit: ServingUnit, place: str) -> str:
+def _absent(unit: ServedUnit, place: str) -> str:
     """Return why the container does not have a place; nothing when it has, or may have it in its image."""
     if re.match(r"[a-z0-9+]+://", place):
         return "is fetched over the network, and the rack serves without one"
@@ -113,18 +113,21 @@ def _absent(unit: ServingUnit, place: str) -> str:
     return "is not in the container"
 
 
-def _right(unit: ServingUnit, key: str) -> str:
+def _right(unit: ServedUnit, key: str) -> str:
     if re.match(r"spec(ulative)?-(config|model|draft)", key):
         return "remove the draft model: a unit has one model"
     return f"put the file into the model and write {INSIDE_MODELS}/{unit.model}/FILE, or name one of the image"
 
 
 def _unprovable(
-    unit: ServingUnit, ranks: int, key: str, value: object, args: Mapping[str, object]
+    unit: ServedUnit, ranks: int, key: str, value: object, args: Mapping[str, object]
 ) -> tuple[str, str] | None:
     """Return why no completion can prove a unit with this option, and what is right; None when one can."""
     if key in ("ssl-certfile", "ssl-keyfile"):
-        return "the engine would speak TLS, and its proofs are plain HTTP", "remove it; serving.door gives clients TLS"
+        return (
+            "the engine would speak TLS, and its proofs are plain HTTP",
+            "remove it; serving.gateway gives clients TLS",
+        )
     if key == "uds":
         return "the engine would listen on a socket file and on no port", "remove it"
     words = {
@@ -148,7 +151,7 @@ def _unprovable(
     return None
 
 
-def _copies(unit: ServingUnit, ranks: int, value: object, args: Mapping[str, object]) -> tuple[str, str] | None:
+def _copies(unit: ServedUnit, ranks: int, value: object, args: Mapping[str, object]) -> tuple[str, str] | None:
     """SGLang's copies of the attention share the GPUs of the tensor slices; all other copies need their own."""
     if not isinstance(value, int) or value < 2 or (unit.kind == "sglang" and args.get("enable-dp-attention") is True):
         return None

@@ -33,8 +33,8 @@ from serving.launch import (
     joins_by_ray,
     launches,
 )
-from serving.options import ServingUnit, rdma_is_measured, served_units, serving_of
-from serving.programs import GATE, KEEPER, RUN, TETHER, programs
+from serving.options import ServedUnit, rdma_is_measured, served_units, serving_of
+from serving.programs import AGENT, COORDINATOR, GATE, RUN, programs
 from serving.rules import MASTER_PORT, RAY_PORT
 
 UNITS = "/etc/systemd/system"
@@ -50,10 +50,10 @@ KEY_FAULT = (
 )
 _SERVICES = {
     "": "templates/sparkrack-serve.service",
-    "-tether": "templates/sparkrack-serve-tether.service",
-    "-keeper": "templates/sparkrack-serve-keeper.service",
+    "-agent": "templates/sparkrack-serve-agent.service",
+    "-coordinator": "templates/sparkrack-serve-coordinator.service",
 }
-"""Templates by the suffix of the service: of the rank itself, its tether, and the keeper of its unit."""
+"""Templates by the suffix of the service: of the rank itself, its agent, and the coordinator of its unit."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class LockedUnit:
     """A unit with what the lock file has of it: the ID of its image, and the files of its model."""
 
     rack: Rack
-    unit: ServingUnit
+    unit: ServedUnit
     image_id: str
     record: ModelRecord
 
@@ -87,7 +87,7 @@ class LockedUnit:
 
 
 def locked_unit(
-    rack: Rack, unit: ServingUnit, pins: Mapping[str, Pin], records: Mapping[str, ModelRecord]
+    rack: Rack, unit: ServedUnit, pins: Mapping[str, Pin], records: Mapping[str, ModelRecord]
 ) -> LockedUnit:
     """Return a unit with what the lock file has of it. Raises ValueError with all blockers."""
     if lines := blockers(rack, unit, pins, records):
@@ -95,7 +95,7 @@ def locked_unit(
     return LockedUnit(rack, unit, pins[unit.image].id, records[unit.model])
 
 
-def blockers(rack: Rack, unit: ServingUnit, pins: Mapping[str, Pin], records: Mapping[str, ModelRecord]) -> list[str]:
+def blockers(rack: Rack, unit: ServedUnit, pins: Mapping[str, Pin], records: Mapping[str, ModelRecord]) -> list[str]:
     """Return why the files of a unit cannot be made.
 
     Args:
@@ -114,16 +114,17 @@ def blockers(rack: Rack, unit: ServingUnit, pins: Mapping[str, Pin], records: Ma
     ]
     if not lines:
         lines += _unwritable(rack, unit, pins[unit.image].id, place)
-    port = keeper_port(rack, unit)
+    port = coordinator_port(rack, unit)
     if port in _used_ports(rack, unit):
         lines.append(
-            f"{rack.source}: serving.port: the keeper of unit {unit.name} would use {port}, because keepers on one "
+            f"{rack.source}: serving.port: the coordinator of unit {unit.name} would use {port}, because coordinators "
+            "on one "
             "node use one port after the other, and another program of a unit uses it; write another port"
         )
     return lines
 
 
-def unlocked(rack: Rack, unit: ServingUnit, pins: Mapping[str, Pin], records: Mapping[str, ModelRecord]) -> list[str]:
+def unlocked(rack: Rack, unit: ServedUnit, pins: Mapping[str, Pin], records: Mapping[str, ModelRecord]) -> list[str]:
     """Return what the lock file does not have of a unit: the roles images and models record it. Same arguments."""
     place = f"{rack.source}: serving.units.{unit.name}"
     lines = []
@@ -134,7 +135,7 @@ def unlocked(rack: Rack, unit: ServingUnit, pins: Mapping[str, Pin], records: Ma
     return lines
 
 
-def _unwritable(rack: Rack, unit: ServingUnit, image_id: str, place: str) -> list[str]:
+def _unwritable(rack: Rack, unit: ServedUnit, image_id: str, place: str) -> list[str]:
     """Arguments of a container are written one a line."""
     for launch in launches(rack, unit, socket_addresses(rack), rack.options(DockerOptions).memory, image_id):
         for word in _arguments(launch):
@@ -151,8 +152,9 @@ def _encodable(word: str) -> bool:
     return True
 
 
-def keeper_port(rack: Rack, unit: ServingUnit) -> int:
-    """Return the port of the keeper: units with the same head, of which one runs at a time, have each their own."""
+def coordinator_port(rack: Rack, unit: ServedUnit) -> int:
+    """Return the port of the coordinator: units with the same head, of which one runs at a time, have each their
+    own."""
     serving = serving_of(rack)
     if serving is None:
         raise ValueError("the rack has no serving section")
@@ -161,7 +163,7 @@ def keeper_port(rack: Rack, unit: ServingUnit) -> int:
     return serving.port + same.index(unit.name)
 
 
-def _used_ports(rack: Rack, unit: ServingUnit) -> set[int]:
+def _used_ports(rack: Rack, unit: ServedUnit) -> set[int]:
     others = served_units(rack).values()
     head = unit.ranks(rack.nodes)[0]
     return {MASTER_PORT, RAY_PORT, *(one.api.port for one in others if one.ranks(rack.nodes)[0] == head)}
@@ -191,7 +193,7 @@ def _launches(locked: LockedUnit) -> tuple[RankLaunch, ...]:
 
 
 def _beside_configuration(locked: LockedUnit, launch: RankLaunch) -> list[ManagedFile]:
-    """Return the files of the node of a rank, but for the one that keeper and tethers read."""
+    """Return the files of the node of a rank, but for the one that coordinator and agents read."""
     rack, unit = locked.rack, locked.unit
     environment = [f"{name}={value}\n" for name, value in launch.environment.items()]
     made = [
@@ -199,17 +201,17 @@ def _beside_configuration(locked: LockedUnit, launch: RankLaunch) -> list[Manage
         ManagedFile(path(unit, "env"), f"{header(rack.rack)}\n{''.join(environment)}".encode()),
         ManagedFile(path(unit, "gate.json"), _json(gate_configuration(locked, launch.node))),
         _slice(rack, unit, launch.node),
-        _service(rack, unit, "-tether", command=f"{TETHER} {path(unit, 'json')} {launch.rank}"),
+        _service(rack, unit, "-agent", command=f"{AGENT} {path(unit, 'json')} {launch.rank}"),
     ]
     if launch.rank == 0:
-        made.append(_service(rack, unit, "-keeper", command=f"{KEEPER} {path(unit, 'json')} run"))
+        made.append(_service(rack, unit, "-coordinator", command=f"{COORDINATOR} {path(unit, 'json')} run"))
     drain = seconds(unit.drain) + STOP_GRACE
     made.append(
         _service(
             rack,
             unit,
             "",
-            tether=service_name(unit, "-tether"),
+            agent=service_name(unit, "-agent"),
             slice=slice_name(unit),
             guard=gate.GUARD,
             gate=f"{GATE} {path(unit, 'gate.json')}",
@@ -223,13 +225,13 @@ def _beside_configuration(locked: LockedUnit, launch: RankLaunch) -> list[Manage
     return made
 
 
-def path(unit: ServingUnit, ending: str) -> str:
+def path(unit: ServedUnit, ending: str) -> str:
     """Return the path of a file of a unit, by its ending."""
     return f"{UNIT_FILES / unit.name}.{ending}"
 
 
-def service_name(unit: ServingUnit, suffix: str = "") -> str:
-    """Return the name of a service of a unit: of its rank, or with a suffix of its tether or keeper."""
+def service_name(unit: ServedUnit, suffix: str = "") -> str:
+    """Return the name of a service of a unit: of its rank, or with a suffix of its agent or coordinator."""
     return unit_service(unit.name, suffix)
 
 
@@ -238,12 +240,12 @@ def unit_service(name: str, suffix: str = "") -> str:
     return f"sparkrack-serve-{name}{suffix}.service"
 
 
-def slice_name(unit: ServingUnit) -> str:
+def slice_name(unit: ServedUnit) -> str:
     """Return the slice of the container. By its name alone systemd puts it below the slice of all containers."""
     return f"sparkrack-{unit.name}.slice"
 
 
-def _slice(rack: Rack, unit: ServingUnit, node: str) -> ManagedFile:
+def _slice(rack: Rack, unit: ServedUnit, node: str) -> ManagedFile:
     text = resources.file_text(
         "serving",
         "templates/unit.slice",
@@ -255,7 +257,7 @@ def _slice(rack: Rack, unit: ServingUnit, node: str) -> ManagedFile:
     return ManagedFile(f"{UNITS}/{slice_name(unit)}", text.encode(), validate=validate_unit(slice_name(unit)))
 
 
-def _service(rack: Rack, unit: ServingUnit, suffix: str, **values: object) -> ManagedFile:
+def _service(rack: Rack, unit: ServedUnit, suffix: str, **values: object) -> ManagedFile:
     name = service_name(unit, suffix)
     sources = allowed_addresses.setting(allowed_addresses.unit_addresses(rack, unit))
     text = resources.file_text(
@@ -269,7 +271,7 @@ def _json(value: object) -> bytes:
 
 
 def configuration(locked: LockedUnit) -> dict[str, object]:
-    """Return what keeper and tethers read, in the form of files/serve_unit.py. It is the same on each node."""
+    """Return what coordinator and agents read, in the form of files/serve_unit.py. It is the same on each node."""
     rack, unit, probe = locked.rack, locked.unit, locked.unit.probe
     addresses = locked.addresses
     api: dict[str, object] = {"address": str(api_address(rack, unit)), "port": unit.api.port}
@@ -282,7 +284,7 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
         "model": served_name(unit),
         "engine": unit.kind,
         "ranks": [{"node": name, "address": str(addresses[name])} for name in locked.nodes],
-        "head": {"address": str(addresses[locked.nodes[0]]), "port": keeper_port(rack, unit)},
+        "head": {"address": str(addresses[locked.nodes[0]]), "port": coordinator_port(rack, unit)},
         "api": api,
         "secret_file": path(unit, "secret"),
         "gate": [GATE, path(unit, "gate.json"), "--together"],
@@ -306,7 +308,7 @@ def configuration(locked: LockedUnit) -> dict[str, object]:
 
 
 def declared_version(locked: LockedUnit) -> str:
-    """Return the version of the files of a unit, which its keeper reports."""
+    """Return the version of the files of a unit, which its coordinator reports."""
     return str(configuration(locked)["version"])
 
 
@@ -323,14 +325,14 @@ def _version(locked: LockedUnit, configured: Mapping[str, object]) -> str:
     return found.hexdigest()[:16]
 
 
-def served_name(unit: ServingUnit) -> str:
+def served_name(unit: ServedUnit) -> str:
     """Return the name by which clients ask for the model: the first of several."""
     given = unit.args.get("served-model-name", unit.model)
     return str(given[0] if isinstance(given, tuple) and given else given)
 
 
 def gate_configuration(locked: LockedUnit, node: str) -> dict[str, object]:
-    """Return what the gate of a node reads, in the form of files/serve_gate.py."""
+    """Return what the gate of a node reads, in the form of files/serve_start_gate.py."""
     rack, unit = locked.rack, locked.unit
     launch = next(one for one in _launches(locked) if one.node == node)
     ports = {}
@@ -367,7 +369,7 @@ def private_files(locked: LockedUnit, node: str, key: str | None, lease: str) ->
         locked: the unit.
         node: one of its nodes.
         key: the API key, from the reference in rack.yaml; None where the unit has none. Only the head gets it.
-        lease: what keeper and tethers of the unit share: 32 characters or more, the same on each node.
+        lease: what coordinator and agents of the unit share: 32 characters or more, the same on each node.
 
     Raises:
         ValueError: a secret cannot be written; the message does not have it.
@@ -395,7 +397,7 @@ def private_files(locked: LockedUnit, node: str, key: str | None, lease: str) ->
     return tuple(found)
 
 
-def shared_secrets(unit: ServingUnit, count: int) -> tuple[str, ...]:
+def shared_secrets(unit: ServedUnit, count: int) -> tuple[str, ...]:
     """Return the paths of what all nodes of a unit have alike, and no other machine: the lease secret, and what is made
     of it. `count`: of its nodes."""
     return (path(unit, "secret"), *((path(unit, "ray"),) if joins_by_ray(unit, count) else ()))

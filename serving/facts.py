@@ -1,4 +1,4 @@
-"""Facts of a node about the units that it serves: files by their hashes, services, and the records of keepers."""
+"""Facts of a node about the units that it serves: files by their hashes, services, and the records of coordinators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from core.ops import host_facts
 from core.util import managed_file, resources
 from core.util.managed_file import FileState
 from serving import desired, programs
-from serving import gateway_facts as door_facts
+from serving import gateway_facts as gateway_facts
 from serving.launch import UNIT_FILES
 
 FILES = "serving-files"
@@ -24,14 +24,14 @@ RECORDS = "serving-records"
 CONTAINERS = "serving-containers"
 STATE_FOLDER = "/var/lib/sparkrack/serve"
 STATES = ("down", "gating", "starting", "ready", "busy", "draining", "stuck", "held", "stopping")
-"""States of a unit, as its keeper records them."""
+"""States of a unit, as its coordinator records them."""
 AT_REST = ("down", "held")
 """States in which no rank runs and none is about to start."""
-_ENDINGS = ("args", "env", "json", "gate.json", "secret", "key", "token", "ray", "pending", "former")
+_ENDINGS = ("args", "env", "json", "gate.json", "secret", "key", "token", "ray", "pending", "previous")
 _NAME = r"[a-z0-9][a-z0-9_]{0,30}"
 _OWN = re.compile(
     rf"{UNIT_FILES}/({_NAME})\.(?:{'|'.join(map(re.escape, _ENDINGS))})"
-    rf"|{desired.UNITS}/sparkrack-serve-({_NAME})(?:-tether|-keeper)?\.service"
+    rf"|{desired.UNITS}/sparkrack-serve-({_NAME})(?:-agent|-coordinator)?\.service"
     rf"|{desired.UNITS}/sparkrack-({_NAME})\.slice"
 )
 _PATHS = (
@@ -40,7 +40,7 @@ _PATHS = (
     f"{desired.UNITS}/sparkrack-serve-*.service",
     f"{desired.UNITS}/sparkrack-*.slice",
 )
-_SERVICE = re.compile(rf"sparkrack-serve-{_NAME}(?:-tether|-keeper)?\.service")
+_SERVICE = re.compile(rf"sparkrack-serve-{_NAME}(?:-agent|-coordinator)?\.service")
 _LEASE = re.compile(rf"{UNIT_FILES}/[^/]+\.secret")
 _CONTAINER = re.compile(
     rf"argv (?P<ran>{_NAME}) (?P<hash>[0-9a-f]{{64}})|env (?P<env>{_NAME}) (?P<variable>[A-Za-z_][A-Za-z0-9_]*)"
@@ -70,7 +70,7 @@ host_facts.register(
                 f"for f in {STATE_FOLDER}/*.json; do case $f in *.rank.json) continue ;; esac; "
                 '[ ! -f "$f" ] || { printf "%s " "${f##*/}"; head -c 65536 -- "$f" | base64 -w0; echo; }; done'
             ),
-            **door_facts.COMMANDS,
+            **gateway_facts.COMMANDS,
             CONTAINERS: resources.shell_text("serving", "templates/running-ranks.sh", folder=UNIT_FILES),
         },
     ),
@@ -78,12 +78,12 @@ host_facts.register(
 
 
 @dataclass(frozen=True)
-class KeeperRecord:
-    """What a keeper keeps of its unit: the wish that it was given, the state, its reason, seconds of a start, and what
-    the state follows from.
+class CoordinatorRecord:
+    """What a coordinator keeps of its unit: the desired state that it was given, the state, its reason, seconds of a
+    start, and what the state follows from.
     """
 
-    wish: str = "down"
+    desired_state: str = "down"
     state: str = "down"
     reason: str = "never started"
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -162,13 +162,14 @@ class ServingFacts:
             found[match[1]] = match[2]
         return found
 
-    def record(self, unit: str) -> KeeperRecord:
-        """What the keeper of a unit keeps here. Raises ValueError for a file that it did not write."""
+    def record(self, unit: str) -> CoordinatorRecord:
+        """What the coordinator of a unit keeps here. Raises ValueError for a file that it did not write."""
         if unit not in self._records:
-            return KeeperRecord()
-        services = f"{desired.unit_service(unit, '-keeper')} {desired.unit_service(unit, '-tether')}"
+            return CoordinatorRecord()
+        services = f"{desired.unit_service(unit, '-coordinator')} {desired.unit_service(unit, '-agent')}"
         fault = (
-            f"{RECORDS}: {STATE_FOLDER}/{unit}.json is not the record of a keeper; stop keeper and tethers on all "
+            f"{RECORDS}: {STATE_FOLDER}/{unit}.json is not the record of a coordinator; stop coordinator and agents on "
+            "all "
             f"nodes (`systemctl stop {services}`), remove the file, and run again"
         )
         try:
@@ -177,10 +178,12 @@ class ServingFacts:
             raise ValueError(fault) from None
         if not isinstance(values, dict) or values.get("name") != unit:
             raise ValueError(fault)
-        wish, state, reason = values.get("wish"), values.get("state"), values.get("reason")
-        if wish not in ("up", "down") or state not in STATES or not isinstance(reason, str):
+        desired_state, state, reason = values.get("desired_state"), values.get("state"), values.get("reason")
+        if desired_state not in ("up", "down") or state not in STATES or not isinstance(reason, str):
             raise ValueError(fault)
-        return KeeperRecord(wish, state, reason, _numbers(values.get("figures")), str(values.get("cause", "")))
+        return CoordinatorRecord(
+            desired_state, state, reason, _numbers(values.get("figures")), str(values.get("cause", ""))
+        )
 
     @cached_property
     def _containers(self) -> Sequence[re.Match[str]]:
@@ -206,8 +209,8 @@ class ServingFacts:
         return next((match["state"] for match in self._containers if match["named"] == unit), "")
 
     def whole(self) -> ServingFacts:
-        """The same, after a look at all of it but the records. No unit changes beside a door that is unknown."""
-        door_facts.DoorFacts(self.reading).whole()
+        """The same, after a look at all of it but the records. No unit changes beside a gateway that is unknown."""
+        gateway_facts.GatewayFacts(self.reading).whole()
         _ = self.files, self.leases, self._services, self._records, self._containers
         return self
 

@@ -29,7 +29,7 @@ from serving.engines.memory_fit import (
 )
 from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.engines.option_table import version_key
-from serving.options import ServingUnit, plain_argument
+from serving.options import ServedUnit, plain_argument
 
 COUNTS = (1, 2, 3, 4, 5, 6, 7, 8)
 """Numbers of nodes of a rack."""
@@ -85,12 +85,12 @@ class UnitFit:
         return ", ".join(f"{name} {part:.1f}" for name, part in parts.items() if round(part, 1))
 
 
-def parallel_of(unit: ServingUnit) -> Parallel:
+def parallel_of(unit: ServedUnit) -> Parallel:
     """Return the split of a unit."""
     return Parallel(unit.parallel.tensor, unit.parallel.pipeline, unit.parallel.expert)
 
 
-def usual_parallel(unit: ServingUnit, count: int) -> Parallel:
+def usual_parallel(unit: ServedUnit, count: int) -> Parallel:
     """Return the usual split of a unit for a number of nodes."""
     return dataclasses.replace(default_parallel(count), expert=unit.parallel.expert)
 
@@ -135,7 +135,7 @@ def weight_size(record: ModelRecord) -> float | None:
     return None
 
 
-def kv_format(unit: ServingUnit) -> KvFormat | None:
+def kv_format(unit: ServedUnit) -> KvFormat | None:
     """Return the number format of keys and values that a unit sets, None for one that is not known here.
 
     Without one it is that of the model, at most BF16; so are layers that are left out of the format.
@@ -148,7 +148,7 @@ def kv_format(unit: ServingUnit) -> KvFormat | None:
     return "nvfp4" if name in ("nvfp4", "nvfp4_4over6", "fp4_e2m1", "fp4_mx_block16") else None
 
 
-def conditions_of(unit: ServingUnit, record: ModelRecord, image: str) -> Conditions:
+def conditions_of(unit: ServedUnit, record: ModelRecord, image: str) -> Conditions:
     """Return what a unit is measured with; `image`: the ID of its image."""
     listed = sorted((file.path, file.sha256) for file in record.files)
     drafts = {name: plain_argument(value) for name, value in unit.args.items() if name.startswith("speculative-")}
@@ -167,7 +167,7 @@ def conditions_of(unit: ServingUnit, record: ModelRecord, image: str) -> Conditi
 
 
 def counted_calibration(
-    unit: ServingUnit, record: ModelRecord, image: str | None, measured: Calibration | None, parallel: Parallel
+    unit: ServedUnit, record: ModelRecord, image: str | None, measured: Calibration | None, parallel: Parallel
 ) -> tuple[Calibration | None, str]:
     """Return a measurement if it counts for a unit, else why not; both are empty where nothing was measured.
 
@@ -192,7 +192,7 @@ def counted_calibration(
 
 
 # claim: serving.memory-fit
-def demand_of(unit: ServingUnit, measured: float | None = None) -> tuple[Demand, OverheadSource]:
+def demand_of(unit: ServedUnit, measured: float | None = None) -> tuple[Demand, OverheadSource]:
     """Return what a unit asks for: room for one sequence of full length, and the state of all sequences.
 
     `measured`: the overhead in GiB that the last good start showed.
@@ -207,7 +207,7 @@ def demand_of(unit: ServingUnit, measured: float | None = None) -> tuple[Demand,
     return Demand(unit.context, unit.sequences, format_, overhead, in_flight, share, _own_drafts(unit)), source
 
 
-def _speculative(unit: ServingUnit) -> Mapping[str, object]:
+def _speculative(unit: ServedUnit) -> Mapping[str, object]:
     """Return vLLM's options for drafts."""
     value = plain_argument(unit.args.get("speculative-config"))
     if isinstance(value, str):
@@ -218,12 +218,12 @@ def _speculative(unit: ServingUnit) -> Mapping[str, object]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _has_draft_model(unit: ServingUnit) -> bool:
+def _has_draft_model(unit: ServedUnit) -> bool:
     names = {"speculative-draft-model-path", "speculative-draft-model"}
     return bool(names & set(unit.args) or _speculative(unit).get("model"))
 
 
-def _own_drafts(unit: ServingUnit) -> int:
+def _own_drafts(unit: ServedUnit) -> int:
     """Return the number of layers of the model itself that draft tokens, each with keys and values of its own."""
     if _has_draft_model(unit):
         return 0
@@ -232,7 +232,7 @@ def _own_drafts(unit: ServingUnit) -> int:
     return int("mtp" in method or algorithm in ("NEXTN", "EAGLE"))
 
 
-def _windows(unit: ServingUnit) -> tuple[int, float]:
+def _windows(unit: ServedUnit) -> tuple[int, float]:
     """Return what the engine reserves in layers with a window: tokens beside the window, and a share of the context.
 
     vLLM: a batch, since 0.28 two of them (vllm-project/vllm#54703); 8,192 tokens on a GPU of 70 GiB or more (its
@@ -250,7 +250,7 @@ def _windows(unit: ServingUnit) -> tuple[int, float]:
     return batch * (1 if _is_before(unit.version, "0.28.0") else 2), 0.0
 
 
-def host_memory_of(unit: ServingUnit, ranks: int) -> HostMemory:
+def host_memory_of(unit: ServedUnit, ranks: int) -> HostMemory:
     """Return what the options of a unit take of the host's memory on each node."""
     args = {name: plain_argument(value) for name, value in unit.args.items()}
     return host_memory(unit.kind, args, unit.env, ranks)
@@ -263,7 +263,7 @@ def _is_before(version: str, release: str) -> bool:
         return False  # which the rules report
 
 
-def _unknown_options(unit: ServingUnit, shape: ModelShape) -> dict[str, str]:
+def _unknown_options(unit: ServedUnit, shape: ModelShape) -> dict[str, str]:
     """Return why options make a part of the sum unknown, by part."""
     found: dict[str, str] = {}
     if kv_format(unit) is None:
@@ -280,7 +280,7 @@ def _unknown_options(unit: ServingUnit, shape: ModelShape) -> dict[str, str]:
 
 
 def unit_fit(
-    unit: ServingUnit,
+    unit: ServedUnit,
     shape: ModelShape,
     weights: float | None,
     parallel: Parallel,
@@ -337,7 +337,7 @@ def _measured(found: Fit, measured: Calibration, context: int, computed: float |
 
 
 def fitting_counts(
-    unit: ServingUnit,
+    unit: ServedUnit,
     shape: ModelShape,
     weights: float | None,
     counts: Iterable[int] = COUNTS,

@@ -30,7 +30,7 @@ from serving.fit import (
     weight_size,
 )
 from serving.launch import UNIT_FILES, RankLaunch
-from serving.options import ServingUnit, rdma_is_measured
+from serving.options import ServedUnit, rdma_is_measured
 
 GUARD = "sparkrack-memory-guard.service"
 MEETING_PORT = 18664
@@ -42,7 +42,7 @@ def guard(rack: Rack) -> str | None:
     return GUARD if rack.options(MemoryOptions).floor and "memory" not in rack.leave else None
 
 
-def container(unit: ServingUnit, launch: RankLaunch, ranks: int) -> dict[str, object]:
+def container(unit: ServedUnit, launch: RankLaunch, ranks: int) -> dict[str, object]:
     """Return the container that proves, before a start, that the container of the rank can start: the same arguments of
     docker, but for its name, its network and its program, and without the key of the API.
 
@@ -71,7 +71,7 @@ def container(unit: ServingUnit, launch: RankLaunch, ranks: int) -> dict[str, ob
     return {"name": name, "docker": words, "image": launch.image, "looks": looks}
 
 
-def model(unit: ServingUnit, record: ModelRecord) -> dict[str, object]:
+def model(unit: ServedUnit, record: ModelRecord) -> dict[str, object]:
     """Return the folder of the model, and its files with their sizes in bytes."""
     return {
         "name": unit.model,
@@ -95,8 +95,8 @@ def echoes(rack: Rack, node: str, members: tuple[str, ...]) -> list[dict[str, ob
 
 
 def proof(rack: Rack, node: str, members: tuple[str, ...], secret_file: str) -> dict[str, object] | None:
-    """Return what a node measures and has measured of RDMA, in the form of files/serve_proof.py: each half that NCCL
-    uses sends to the next node of the unit. None where rack.yaml wants no proof, or no node shares a subnet.
+    """Return what a node measures and has measured of RDMA, in the form of files/serve_rdma_check.py: each half that
+    NCCL uses sends to the next node of the unit. None where rack.yaml wants no proof, or no node shares a subnet.
     """
     if not rdma_is_measured(rack):
         return None
@@ -143,7 +143,7 @@ def time(rack: Rack) -> bool:
     return rack.declared(TimeOptions) is not None and rack.keeps("time")
 
 
-def memory(rack: Rack, unit: ServingUnit, record: ModelRecord, ranks: int) -> dict[str, object]:
+def memory(rack: Rack, unit: ServedUnit, record: ModelRecord, ranks: int) -> dict[str, object]:
     """Return the memory that must be available: what the engine takes, of the host's too, and the floor below which the
     guard ends it."""
     floor = rack.options(MemoryOptions).floor
@@ -156,7 +156,7 @@ def memory(rack: Rack, unit: ServingUnit, record: ModelRecord, ranks: int) -> di
     return {"bytes": int(weights / ranks + cache + demand.overhead_gib * 2**30) + add}
 
 
-def _host_gib(unit: ServingUnit, record: ModelRecord, ranks: int) -> float:
+def _host_gib(unit: ServedUnit, record: ModelRecord, ranks: int) -> float:
     try:
         shape = record_shape(unit.model, record)
     except ModelConfigError:

@@ -1,6 +1,6 @@
-"""The door of the served units as rack.yaml declares it: nginx's configuration, its service and its keys. Pure.
+"""The gateway of the served units as rack.yaml declares it: nginx's configuration, its service and its keys. Pure.
 
-Only the node of the door has it. Its private files are the keys, and the certificate with its private key.
+Only the node of the gateway has it. Its private files are the keys, and the certificate with its private key.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_shell, validate_unit
 from serving.desired import UNITS, PrivateFile, plain
 from serving.launch import api_address
-from serving.options import ServingDoor, ServingUnit, gateway_of, served_units
+from serving.options import ServedUnit, ServingGateway, gateway_of, served_units
 
-FOLDER = "/etc/sparkrack/door"
-RUN = "/run/sparkrack-door"
+FOLDER = "/etc/sparkrack/gateway"
+RUN = "/run/sparkrack-gateway"
 """Has a file `UNIT.closed` for each closed unit. It is empty after a boot."""
-CACHE = "/var/cache/sparkrack-door"
+CACHE = "/var/cache/sparkrack-gateway"
 NGINX = "/usr/sbin/nginx"
 PACKAGE = "nginx"
-SERVICE = "sparkrack-door.service"
+SERVICE = "sparkrack-gateway.service"
 SERVICE_FILE = f"{UNITS}/{SERVICE}"
 CONFIGURATION = f"{FOLDER}/nginx.conf"
 REACHED = f"{FOLDER}/units"
 KEYS = f"{FOLDER}/keys.conf"
-CERTIFICATE = f"{FOLDER}/door.pem"
+CERTIFICATE = f"{FOLDER}/gateway.pem"
 """The private key and the certificates in one file, so that one is never replaced without the other."""
-PROGRAM = "/usr/local/lib/sparkrack/serve-door"
+PROGRAM = "/usr/local/lib/sparkrack/serve-gateway"
 PENDING = f"{FOLDER}/pending"
-"""A run has begun to change the door, and has not ended it."""
+"""A run has begun to change the gateway, and has not ended it."""
 INSTALLING = f"{FOLDER}/installing"
 """A run has begun to install nginx, and has not disabled the package's own service yet."""
 PATHS = (SERVICE_FILE, CONFIGURATION, REACHED, KEYS, CERTIFICATE, PROGRAM, PENDING, INSTALLING)
@@ -64,93 +64,93 @@ RETRY_SECONDS = 30
 _KEY = re.compile(r"[A-Za-z0-9._~+/-]{16,512}=*")
 """A bearer token as RFC 6750 has it, which is safe in an expression and in quotes of nginx."""
 KEY_FAULT = (
-    "a key of the door has 16 to 512 letters, digits or any of . _ ~ + / -; `openssl rand -hex 24` prints one that has"
+    "a key of the gateway has 16 to 512 letters, digits or any of . _ ~ + / -; `openssl rand -hex 24` prints such a key"
 )
 
 
-def declared(rack: Rack, node: str) -> ServingDoor | None:
-    """Return the door if it is on this node."""
-    door = gateway_of(rack)
-    return door if door and door.node == node else None
+def declared(rack: Rack, node: str) -> ServingGateway | None:
+    """Return the gateway if it is on this node."""
+    gateway = gateway_of(rack)
+    return gateway if gateway and gateway.node == node else None
 
 
-def address(rack: Rack, door: ServingDoor) -> str:
-    """Return the address at which the door listens. Raises ValueError when the node has none there."""
-    if door.listen == "local":
+def address(rack: Rack, gateway: ServingGateway) -> str:
+    """Return the address at which the gateway listens. Raises ValueError when the node has none there."""
+    if gateway.listen == "local":
         return "127.0.0.1"
-    if door.listen == "management":
-        return str(rack.nodes[door.node].address)
-    fabric = first_address(rack, door.node)
+    if gateway.listen == "management":
+        return str(rack.nodes[gateway.node].address)
+    fabric = first_address(rack, gateway.node)
     if fabric is None:
-        raise ValueError(f"{rack.source}: serving.door.listen: {door.node} has no fabric address")
+        raise ValueError(f"{rack.source}: serving.gateway.listen: {gateway.node} has no fabric address")
     return str(fabric.interface.ip)
 
 
-def files(rack: Rack, door: ServingDoor) -> tuple[ManagedFile, ...]:
-    """Return the files of the door without its private ones, in the order in which they are written."""
+def files(rack: Rack, gateway: ServingGateway) -> tuple[ManagedFile, ...]:
+    """Return the files of the gateway without its private ones, in the order in which they are written."""
     units = _units(rack)
     apis = {unit.name: (str(api_address(rack, unit)), unit.api.port) for unit in units}
     reached = "".join(f"{name} {host} {port}\n" for name, (host, port) in apis.items())
     service = resources.file_text(
         "serving",
-        "templates/sparkrack-door.service",
+        "templates/sparkrack-gateway.service",
         header=header(rack.rack),
         nginx=NGINX,
         configuration=CONFIGURATION,
     )
-    program = resources.file_text("serving", "files/serve-door.sh")
+    program = resources.file_text("serving", "files/serve-gateway.sh")
     accepted = f'install -d -m 755 {RUN} {CACHE}; {NGINX} -e stderr -t -q -c "$new"'
     return (
         ManagedFile(PROGRAM, program.encode(), "755", validate_shell()),
         ManagedFile(REACHED, f"{header(rack.rack)}\n{reached}".encode()),
-        ManagedFile(CONFIGURATION, _configuration(rack, door).encode(), validate=accepted),
+        ManagedFile(CONFIGURATION, _configuration(rack, gateway).encode(), validate=accepted),
         ManagedFile(SERVICE_FILE, service.encode(), validate=validate_unit(SERVICE)),
     )
 
 
-def _configuration(rack: Rack, door: ServingDoor) -> str:
+def _configuration(rack: Rack, gateway: ServingGateway) -> str:
     units = _units(rack)
     names = ", ".join(unit.name for unit in units) or "none"
     unknown = _error(f"no unit has this path; write /UNIT/v1/..., units: {names}", "unit_not_found")
     return resources.file_text(
         "serving",
-        "templates/door.nginx.conf",
+        "templates/gateway.nginx.conf",
         header=header(rack.rack),
         rack=rack.rack,
-        host=f"{(listen := address(rack, door))}:{door.port}",
+        host=f"{(listen := address(rack, gateway))}:{gateway.port}",
         address=listen,
-        port=door.port,
+        port=gateway.port,
         keys=KEYS,
         run=RUN,
         cache=CACHE,
         certificate=CERTIFICATE,
-        body=f"{mebibytes(door.body)}m",
+        body=f"{mebibytes(gateway.body)}m",
         silence=SILENCE_SECONDS,
         retry=RETRY_SECONDS,
-        unauthorized=_error("the door has no such key; write Authorization: Bearer KEY", "invalid_api_key"),
+        unauthorized=_error("the gateway has no such key; write Authorization: Bearer KEY", "invalid_api_key"),
         unknown=unknown,
-        too_large=_error(f"the request is larger than {door.body}", "request_too_large"),
+        too_large=_error(f"the request is larger than {gateway.body}", "request_too_large"),
         paths="|".join(f"{path}{_BELOW.get(path, '')}" for path in CLIENT_PATHS),
         units="".join(_location(rack, unit, unknown) for unit in units),
     )
 
 
-def _location(rack: Rack, unit: ServingUnit, unknown: str) -> str:
+def _location(rack: Rack, unit: ServedUnit, unknown: str) -> str:
     name, head = unit.name, unit.ranks(rack.nodes)[0]
     return resources.file_text(
         "serving",
-        "templates/door-unit.nginx.conf",
+        "templates/gateway-unit.nginx.conf",
         unit=name,
         unknown=unknown,
-        other_path=_error(f"the door hands on /v1/{', /v1/'.join(CLIENT_PATHS)} only", "path_not_found"),
+        other_path=_error(f"the gateway hands on /v1/{', /v1/'.join(CLIENT_PATHS)} only", "path_not_found"),
         closed=f"{RUN}/{name}.closed",
         api=f"{api_address(rack, unit)}:{unit.api.port}",
         # An empty header is not sent.
-        authorization=f"$door_key_{name}" if unit.api.key else '""',
+        authorization=f"$gateway_key_{name}" if unit.api.key else '""',
         closed_error=_error(f"unit {name} is closed: it takes no new requests", "unit_closed", "server_error"),
         down_error=_error(f"unit {name} is down: its head {head} gives no answer", "unit_down", "server_error"),
         refused_error=_error(
-            f"unit {name} refuses the key that the door has for it; the operator has to apply the rack",
+            f"unit {name} refuses the key that the gateway has for it; the operator has to apply the rack",
             "unit_key_refused",
             "server_error",
         ),
@@ -165,25 +165,25 @@ def _error(message: str, code: str, kind: str = "invalid_request_error") -> str:
     return text
 
 
-def _units(rack: Rack) -> list[ServingUnit]:
+def _units(rack: Rack) -> list[ServedUnit]:
     return list(served_units(rack).values())
 
 
-def keys_file(rack: Rack, door: ServingDoor, clients: Mapping[str, str], units: Mapping[str, str]) -> PrivateFile:
+def keys_file(rack: Rack, gateway: ServingGateway, clients: Mapping[str, str], units: Mapping[str, str]) -> PrivateFile:
     """Return the file with all keys.
 
     Args:
         rack: the rack.
-        door: its door.
+        gateway: its gateway.
         clients: the keys of clients by name.
         units: the keys of the units that have one, by unit.
 
     Raises:
         ValueError: a key cannot be written, or stands for two clients; the message does not have it.
     """
-    place = f"{rack.source}: serving.door.keys"
+    place = f"{rack.source}: serving.gateway.keys"
     lines, names = [], dict[str, str]()
-    for name in door.keys:
+    for name in gateway.keys:
         key = clients[name]
         if not _KEY.fullmatch(key):
             raise ValueError(f"{place}.{name}: {KEY_FAULT}")
@@ -191,7 +191,7 @@ def keys_file(rack: Rack, door: ServingDoor, clients: Mapping[str, str], units: 
             raise ValueError(f"{place}.{name}: it is the key of {other}, too; write one of its own")
         # An expression: nginx compares the words of a map without regard to upper and lower case.
         lines.append(f'    "~^(?i:Bearer) +\\Q{key}\\E$" {name};\n')
-    text = f'{header(rack.rack)}\nmap $http_authorization $door_client {{\n{"".join(lines)}    default "";\n}}\n'
+    text = f'{header(rack.rack)}\nmap $http_authorization $gateway_client {{\n{"".join(lines)}    default "";\n}}\n'
     for unit in _units(rack):
         if unit.api.key is None:
             continue
@@ -199,7 +199,7 @@ def keys_file(rack: Rack, door: ServingDoor, clients: Mapping[str, str], units: 
             raise ValueError(f"{rack.source}: serving.units.{unit.name}.api.key: it has a space or no ASCII character")
         quoted = units[unit.name].replace("\\", "\\\\").replace('"', '\\"')
         # geo is the one directive whose values may have a dollar sign.
-        text += f'geo $door_key_{unit.name} {{\n    default "Bearer {quoted}";\n}}\n'
+        text += f'geo $gateway_key_{unit.name} {{\n    default "Bearer {quoted}";\n}}\n'
     return PrivateFile(KEYS, SecretBytes(text.encode()))
 
 

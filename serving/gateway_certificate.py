@@ -1,4 +1,4 @@
-"""The certificate of the door: the declared one with its private key, or a self-signed one."""
+"""The certificate of the gateway: the declared one with its private key, or a self-signed one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from core.model import Rack
 from core.model.declared_secrets import position
 from core.model.errors import printable_line
 from core.util import regular_file
-from serving.options import ServingCertificate, ServingDoor
+from serving.options import ServingCertificate, ServingGateway
 
 DAYS = 3650
 """Days for which a self-signed certificate is valid. Clients trust it by itself, so a renewal concerns all of them."""
@@ -32,7 +32,7 @@ _LARGEST = 64 * 1024
 
 
 def declared_pem(rack: Rack, declared: ServingCertificate, key: str) -> bytes:
-    """Return the private key and the certificates as the door has them in one file.
+    """Return the private key and the certificates as the gateway has them in one file.
 
     Args:
         rack: the rack, whose file messages name.
@@ -43,7 +43,7 @@ def declared_pem(rack: Rack, declared: ServingCertificate, key: str) -> bytes:
         ValueError: they cannot be read, do not belong together, or are not valid now; no message has the key.
     """
     chain_place, key_place = (
-        position(rack.source, ("serving", "door", "certificate", part)) for part in ("chain", "key")
+        position(rack.source, ("serving", "gateway", "certificate", part)) for part in ("chain", "key")
     )
     file = printable_line(str(declared.chain))
     try:
@@ -77,10 +77,10 @@ def declared_pem(rack: Rack, declared: ServingCertificate, key: str) -> bytes:
     return f"{key.strip()}\n".encode() + b"".join(one.public_bytes(Encoding.PEM) for one in certificates)
 
 
-def self_signed_pem(door: ServingDoor, address: str) -> bytes:
-    """Return a new private key with a certificate for the address of the door and the name of its node."""
+def self_signed_pem(gateway: ServingGateway, address: str) -> bytes:
+    """Return a new private key with a certificate for the address of the gateway and the name of its node."""
     private = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, door.node[:64])])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, gateway.node[:64])])
     now = datetime.now(UTC)
     made = (
         x509.CertificateBuilder()
@@ -90,7 +90,7 @@ def self_signed_pem(door: ServingDoor, address: str) -> bytes:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=DAYS))
-        .add_extension(x509.SubjectAlternativeName(_names(door, address)), critical=False)
+        .add_extension(x509.SubjectAlternativeName(_names(gateway, address)), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(private.public_key()), critical=False)
         .sign(private, hashes.SHA256())
@@ -99,12 +99,12 @@ def self_signed_pem(door: ServingDoor, address: str) -> bytes:
     return pem + made.public_bytes(Encoding.PEM)
 
 
-def self_signed_fault(pem: bytes, door: ServingDoor, address: str) -> str:
+def self_signed_fault(pem: bytes, gateway: ServingGateway, address: str) -> str:
     """Return why an installed certificate is replaced where rack.yaml declares none; nothing for one that stays.
 
     Args:
         pem: the certificate of the node; empty if it has none that belongs to its private key.
-        door: the door.
+        gateway: the gateway.
         address: where it listens.
     """
     try:
@@ -114,15 +114,15 @@ def self_signed_fault(pem: bytes, door: ServingDoor, address: str) -> str:
         return "there is none with its private key" if not pem else "it is not for this address"
     if found.issuer != found.subject:
         return "rack.yaml declares none"
-    if set(names) != set(_names(door, address)):
+    if set(names) != set(_names(gateway, address)):
         return "it is not for this address"
     if datetime.now(UTC) > (end := found.not_valid_after_utc) - RENEWED:
         return f"it ends on {end:%Y-%m-%d}"
     return ""
 
 
-def _names(door: ServingDoor, address: str) -> list[x509.GeneralName]:
-    return [x509.IPAddress(IPv4Address(address)), x509.DNSName(door.node)]
+def _names(gateway: ServingGateway, address: str) -> list[x509.GeneralName]:
+    return [x509.IPAddress(IPv4Address(address)), x509.DNSName(gateway.node)]
 
 
 def _public(key: PublicKeyTypes) -> bytes:

@@ -1,4 +1,4 @@
-"""Facts of a node about the door: its files by their hashes, its certificate, nginx and the service."""
+"""Facts of a node about the gateway: its files by their hashes, its certificate, nginx and the service."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from core.probes.protocol import Reading
 from core.util import managed_file, resources
 from core.util.managed_file import FileState
 from serving import desired
-from serving import gateway as door
+from serving import gateway as gateway
 
-FILES = "serving-door-files"
-STATE = "serving-door-state"
+FILES = "serving-gateway-files"
+STATE = "serving-gateway-state"
 _STATE = re.compile(r"(folder|nginx|running|enabled|certificate|closed)(?: ([A-Za-z0-9+/=:_ ]+))?")
 
 COMMANDS: Mapping[str, str] = {
-    FILES: managed_file.probe_hashes(door.PATHS),
+    FILES: managed_file.probe_hashes(gateway.PATHS),
     # The certificate is public; of the private key the node only says whether it belongs to it.
     STATE: resources.shell_text(
         "serving",
-        "templates/door-state.sh",
-        folder=door.FOLDER,
-        run=door.RUN,
-        nginx=door.NGINX,
-        service=door.SERVICE,
+        "templates/gateway-state.sh",
+        folder=gateway.FOLDER,
+        run=gateway.RUN,
+        nginx=gateway.NGINX,
+        service=gateway.SERVICE,
         units=desired.UNITS,
-        certificate=door.CERTIFICATE,
+        certificate=gateway.CERTIFICATE,
     ),
 }
 
 
 @dataclass(frozen=True)
-class DoorFacts:
+class GatewayFacts:
     """Properties raise UnknownError or ValueError for unknown facts."""
 
     reading: Reading
 
     @cached_property
     def files(self) -> Mapping[str, FileState]:
-        """Mode, owner and hash of each existing file of the door."""
+        """Mode, owner and hash of each existing file of the gateway."""
         return managed_file.parse_hashes(FILES, self.reading.text(FILES))
 
     @cached_property
@@ -77,7 +77,7 @@ class DoorFacts:
 
     @property
     def closed(self) -> list[str]:
-        """The units for which the door is closed."""
+        """The units for which the gateway is closed."""
         return self._state.get("closed", [])
 
     @property
@@ -88,7 +88,7 @@ class DoorFacts:
         except (binascii.Error, ValueError):
             raise ValueError(f"{STATE}: the certificate is garbled") from None
 
-    def whole(self) -> DoorFacts:
+    def whole(self) -> GatewayFacts:
         """The same, after a look at all of it."""
         _ = self.files, self._state, self.certificate
         return self

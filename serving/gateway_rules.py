@@ -1,4 +1,4 @@
-"""Rules for the door of the served units: where it runs, its port, and whether it reaches the head of each unit."""
+"""Rules for the gateway of the served units: where it runs, its port, and whether it reaches the head of each unit."""
 
 from __future__ import annotations
 
@@ -8,44 +8,48 @@ from difflib import get_close_matches
 from core.model.cabling import Cabling, Leg
 from core.model.errors import Path, RuleViolation
 from core.model.partial_rack import PartialRack
-from serving.options import Serving, ServingDoor
+from serving.options import ServingGateway, ServingOptions
 from serving.rules import known_ports, port_problem
 
-_HERE: Path = ("serving", "door")
+_HERE: Path = ("serving", "gateway")
 
 
-def check(partial: PartialRack, serving: Serving, door: ServingDoor, cabling: Cabling) -> Iterator[RuleViolation]:
-    """Yield every broken rule of the door."""
-    if partial.complete and door.node not in partial.nodes:
-        near = get_close_matches(door.node, list(partial.nodes), 1)
+def check(
+    partial: PartialRack, serving: ServingOptions, gateway: ServingGateway, cabling: Cabling
+) -> Iterator[RuleViolation]:
+    """Yield every broken rule of the gateway."""
+    if partial.complete and gateway.node not in partial.nodes:
+        near = get_close_matches(gateway.node, list(partial.nodes), 1)
         right = f"did you mean {near[0]}?" if near else "write the name of a node in this file"
-        yield RuleViolation((*_HERE, "node"), f"there is no node called {door.node}", right)
+        yield RuleViolation((*_HERE, "node"), f"there is no node called {gateway.node}", right)
         return
-    if found := port_problem(door.port, known_ports(partial) | _unit_ports(partial, serving, door), 443):
+    if found := port_problem(gateway.port, known_ports(partial) | _unit_ports(partial, serving, gateway), 443):
         yield RuleViolation((*_HERE, "port"), *found)
-    yield from _address(partial, door, cabling)
+    yield from _address(partial, gateway, cabling)
     for unit in serving.units.values():
         ranks = unit.ranks(partial.nodes)
-        if ranks and unit.api.listen == "local" and ranks[0] != door.node:
+        if ranks and unit.api.listen == "local" and ranks[0] != gateway.node:
             yield RuleViolation(
                 ("serving", "units", unit.name, "api", "listen"),
-                f"the unit answers on loopback of {ranks[0]} only, and the door is on {door.node}",
-                f"write management, or {ranks[0]} at serving.door.node",
+                f"the unit answers on loopback of {ranks[0]} only, and the gateway is on {gateway.node}",
+                f"write management, or {ranks[0]} at serving.gateway.node",
             )
 
 
-def _unit_ports(partial: PartialRack, serving: Serving, door: ServingDoor) -> dict[int, str]:
-    """The ports of keepers and APIs on the node of the door."""
-    here = [one for one in serving.units.values() if door.node in one.ranks(partial.nodes)[:1]]
-    keepers = {serving.port + number: "a port of the keepers (serving.port)" for number in range(max(1, len(here)))}
-    return keepers | {one.api.port: f"the port of the API of unit {one.name}" for one in here}
+def _unit_ports(partial: PartialRack, serving: ServingOptions, gateway: ServingGateway) -> dict[int, str]:
+    """The ports of coordinators and APIs on the node of the gateway."""
+    here = [one for one in serving.units.values() if gateway.node in one.ranks(partial.nodes)[:1]]
+    coordinators = {
+        serving.port + number: "a port of the coordinators (serving.port)" for number in range(max(1, len(here)))
+    }
+    return coordinators | {one.api.port: f"the port of the API of unit {one.name}" for one in here}
 
 
-def _address(partial: PartialRack, door: ServingDoor, cabling: Cabling) -> Iterator[RuleViolation]:
-    if partial.complete and door.listen == "fabric" and door.node in partial.nodes:
-        if not cabling.ports_of(door.node):
-            what = f"{door.node} has no cable, so it has no fabric address"
+def _address(partial: PartialRack, gateway: ServingGateway, cabling: Cabling) -> Iterator[RuleViolation]:
+    if partial.complete and gateway.listen == "fabric" and gateway.node in partial.nodes:
+        if not cabling.ports_of(gateway.node):
+            what = f"{gateway.node} has no cable, so it has no fabric address"
             yield RuleViolation((*_HERE, "listen"), what, "write management")
         elif len(partial.nodes) > 2 and not any(isinstance(cable.b, Leg) for cable in cabling.cables):
-            what = f"{door.node} has an address for each of its cables, and none that all nodes reach"
+            what = f"{gateway.node} has an address for each of its cables, and none that all nodes reach"
             yield RuleViolation((*_HERE, "listen"), what, "write management")

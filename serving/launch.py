@@ -18,7 +18,7 @@ from core.model.schema import Rack
 from serving.container_paths import INSIDE_CACHE, INSIDE_MODELS
 from serving.engines.command_line import render
 from serving.engines.option_table import table
-from serving.options import ServingUnit, plain_argument
+from serving.options import ServedUnit, plain_argument
 from serving.rules import MASTER_PORT, RAY_PORT
 
 FABRIC_ENVIRONMENT = "/etc/sparkrack/fabric.env"
@@ -70,7 +70,7 @@ class RankLaunch:
 
 
 def launches(
-    rack: Rack, unit: ServingUnit, addresses: Mapping[str, IPv4Address], memory: str, image_id: str | None
+    rack: Rack, unit: ServedUnit, addresses: Mapping[str, IPv4Address], memory: str, image_id: str | None
 ) -> tuple[RankLaunch, ...]:
     """Return what each node of a unit runs, in rank order.
 
@@ -96,7 +96,7 @@ def launches(
 
 
 # claim: serving.start
-def rank_argv(rack: Rack, unit: ServingUnit, rank: int, addresses: Mapping[str, IPv4Address]) -> tuple[str, ...]:
+def rank_argv(rack: Rack, unit: ServedUnit, rank: int, addresses: Mapping[str, IPv4Address]) -> tuple[str, ...]:
     """Return the program of a rank and its arguments.
 
     Args:
@@ -132,7 +132,7 @@ def rank_argv(rack: Rack, unit: ServingUnit, rank: int, addresses: Mapping[str, 
     return (*argv, *(_listen(rack, unit) if rank == 0 else []))
 
 
-def api_address(rack: Rack, unit: ServingUnit) -> IPv4Address:
+def api_address(rack: Rack, unit: ServedUnit) -> IPv4Address:
     """Return the address at which the head of a unit answers clients. Raises ValueError when it has none."""
     head = unit.ranks(rack.nodes)[0]
     if unit.api.listen == "local":
@@ -145,11 +145,11 @@ def api_address(rack: Rack, unit: ServingUnit) -> IPv4Address:
     return fabric.interface.ip
 
 
-def _listen(rack: Rack, unit: ServingUnit) -> list[str]:
+def _listen(rack: Rack, unit: ServedUnit) -> list[str]:
     return ["--host", str(api_address(rack, unit)), "--port", str(unit.api.port)]
 
 
-def _options(unit: ServingUnit) -> list[str]:
+def _options(unit: ServedUnit) -> list[str]:
     """Return the options that are the same on all ranks: from the keys of the unit, then `args`."""
     split = unit.parallel
     args = {key: plain_argument(value) for key, value in unit.args.items()}
@@ -174,26 +174,24 @@ def _options(unit: ServingUnit) -> list[str]:
             **({"--shutdown-timeout": seconds(unit.drain)} if _has(unit, "--shutdown-timeout") else {}),
         }
     expert = ["--enable-expert-parallel"] if split.expert and unit.kind == "vllm" else []
-    # Without it SGLang has no /metrics, by which the keeper tells an engine that computes from one that hangs.
+    # Without it SGLang has no /metrics, by which the coordinator tells an engine that computes from one that hangs.
     metrics = ["--enable-metrics"] if unit.kind == "sglang" else []
     given = [word for name, value in pairs.items() for word in (name, str(value))]
     return [*named, *given, *expert, *metrics, *render(unit.kind, unit.version, args)]
 
 
-def _has(unit: ServingUnit, option: str) -> bool:
+def _has(unit: ServedUnit, option: str) -> bool:
     known = table(unit.kind)
     release = known.judging(unit.version)
     return release is not None and option in known.of(release)
 
 
-def joins_by_ray(unit: ServingUnit, count: int) -> bool:
+def joins_by_ray(unit: ServedUnit, count: int) -> bool:
     """Return whether Ray joins the nodes of a unit, of which there are so many."""
     return unit.engine == "vllm-ray" and count > 1
 
 
-def _docker(
-    unit: ServingUnit, rank: int, program: str, memory: str, image_id: str | None, ray: bool
-) -> tuple[str, ...]:
+def _docker(unit: ServedUnit, rank: int, program: str, memory: str, image_id: str | None, ray: bool) -> tuple[str, ...]:
     ceiling = memory.lower()
     found = [
         *("--rm", "--pull", "never", "--name", f"sparkrack-{unit.name}", "--entrypoint", program),
@@ -216,12 +214,12 @@ def _docker(
     return tuple(found)
 
 
-def cache_folder(unit: ServingUnit, image_id: str | None) -> PurePosixPath:
+def cache_folder(unit: ServedUnit, image_id: str | None) -> PurePosixPath:
     """Return the folder of a node for what a unit compiles with this image."""
     return CACHES / unit.name / (image_id or "unpinned").removeprefix("sha256:")[:12]
 
 
-def _environment(unit: ServingUnit, head: IPv4Address, own: IPv4Address, ranks: int) -> dict[str, str]:
+def _environment(unit: ServedUnit, head: IPv4Address, own: IPv4Address, ranks: int) -> dict[str, str]:
     found = {"HF_HUB_OFFLINE": "1", "MASTER_ADDR": str(head)}
     if ranks > 1:
         # NCCL then says once which network it uses: `Using network IB`, or `Socket`.

@@ -140,9 +140,9 @@ class ServingParallel(Section):
 class ServingApi(Section):
     """Where the first node of a unit answers: `local` on loopback, `management` or `fabric` on its address there.
 
-    The node itself closes it to all but the nodes of the unit, that of the door, and that of the watch. `direct`: other
-    machines that reach the engine past the door, on each path and each port that the unit has on this node. `key`: the
-    bearer token that clients send.
+    The node itself closes it to all but the nodes of the unit, that of the gateway, and that of the watch. `direct`:
+    other machines that reach the engine past the gateway, on each path and each port that the unit has on this node.
+    `key`: the bearer token that clients send.
     """
 
     port: TcpPort = 8000
@@ -193,7 +193,7 @@ class ServingFit(Section):
     override: Phrase = Field(examples=["runs at 0.89, seen 2026-10-01"])
 
 
-class ServingUnit(Section):
+class ServedUnit(Section):
     """One model, served by one engine on one or more nodes: one rank on each, the first of them is the head."""
 
     name: UnitName
@@ -212,7 +212,7 @@ class ServingUnit(Section):
     args: Frozen[str, ArgumentValue] = Field(default=FrozenDict({}), examples=["{kv-cache-dtype: fp8}"])
     env: Frozen[Environment, LineOfText] = Field(default=FrozenDict({}), examples=["{NCCL_NET_PLUGIN: none}"])
     api: ServingApi = ServingApi()
-    wish: Literal["up", "down"] = "up"
+    state: Literal["up", "down"] = "up"
     boot: Literal["hold", "start"] = "hold"
     restart: ServingRestart = ServingRestart()
     probe: ServingProbe = ServingProbe()
@@ -225,7 +225,7 @@ class ServingUnit(Section):
     drain: Duration = "30s"
 
     @model_validator(mode="after")
-    def _one_amount_of_memory(self) -> ServingUnit:
+    def _one_amount_of_memory(self) -> ServedUnit:
         if (self.memory is None) == (self.kv is None):
             raise invalid(
                 "has neither memory nor kv" if self.kv is None else "has both memory and kv",
@@ -244,10 +244,10 @@ class ServingUnit(Section):
 
 
 class ServingCertificate(Section):
-    """The certificate of the door, with those of its issuers, and its private key; both in PEM."""
+    """The certificate of the gateway, with those of its issuers, and its private key; both in PEM."""
 
-    chain: FilePath = Field(examples=["door.pem"])
-    key: SecretRef = Field(examples=["{file: door.key}"])
+    chain: FilePath = Field(examples=["gateway.pem"])
+    key: SecretRef = Field(examples=["{file: gateway.key}"])
 
 
 def _some_keys(value: Mapping[str, SecretRef]) -> Mapping[str, SecretRef]:
@@ -258,7 +258,7 @@ def _some_keys(value: Mapping[str, SecretRef]) -> Mapping[str, SecretRef]:
     return value
 
 
-class ServingDoor(Section):
+class ServingGateway(Section):
     """One address for clients: nginx on `node`, which hands /UNIT/v1 to the head of each unit over TLS.
 
     `keys`: bearer tokens of clients, by a name that stands in the log. `body`: the largest request. Without
@@ -269,7 +269,7 @@ class ServingDoor(Section):
     port: TcpPort = 443
     listen: Literal["local", "management", "fabric"] = "management"
     certificate: Annotated[ServingCertificate | None, NotEmpty] = Field(
-        default=None, examples=["{chain: door.pem, key: {file: door.key}}"]
+        default=None, examples=["{chain: gateway.pem, key: {file: gateway.key}}"]
     )
     keys: Annotated[Frozen[Name, SecretRef], AfterValidator(_some_keys)] = Field(
         examples=["{alice: {file: alice.key}}"]
@@ -277,9 +277,9 @@ class ServingDoor(Section):
     body: BodySize = "64M"
 
 
-class Serving(Section):
-    """The units of a rack, the door by which clients reach them, and the port of the keepers, by which the ranks of a
-    unit stay together.
+class ServingOptions(Section):
+    """The units of a rack, the gateway by which clients reach them, and the port of the coordinators, by which the
+    ranks of a unit stay together.
 
     `rdma_proof`: with `measured` a unit of several nodes starts only where RDMA was measured since the last boot and
     the last change of carrier, and is ready only when its ranks use it; with `none` it may talk over sockets, which is
@@ -287,33 +287,33 @@ class Serving(Section):
     """
 
     port: TcpPort = 29400
-    door: Annotated[ServingDoor | None, NotEmpty] = Field(
+    gateway: Annotated[ServingGateway | None, NotEmpty] = Field(
         default=None, examples=["{node: spark1, keys: {alice: {file: alice.key}}}"]
     )
     rdma_proof: Literal["measured", "none"] = "measured"
-    units: Frozen[str, ServingUnit] = Field(
+    units: Frozen[str, ServedUnit] = Field(
         examples=["{qwen: {engine: vllm, version: 0.19.1, image: ..., model: ..., nodes: all, context: 65536}}"]
     )
 
 
-def serving_of(rack: Rack) -> Serving | None:
+def serving_of(rack: Rack) -> ServingOptions | None:
     """Return the section `serving` of a rack, None when its file has none."""
-    return rack.declared(Serving)
+    return rack.declared(ServingOptions)
 
 
-def gateway_of(rack: Rack) -> ServingDoor | None:
+def gateway_of(rack: Rack) -> ServingGateway | None:
     """Return the gateway of a rack, None when its file has none."""
     serving = serving_of(rack)
-    return serving.door if serving else None
+    return serving.gateway if serving else None
 
 
-def served_units(rack: Rack) -> Mapping[str, ServingUnit]:
+def served_units(rack: Rack) -> Mapping[str, ServedUnit]:
     """Return the units of a rack by name, in the order of its file; none without a section `serving`."""
     serving = serving_of(rack)
     return serving.units if serving else {}
 
 
-def select_unit(rack: Rack, name: str) -> ServingUnit:
+def select_unit(rack: Rack, name: str) -> ServedUnit:
     """Return a unit of a rack by its name. Raises CommandError, which names the nearest one."""
     units = served_units(rack)
     if name in units:
@@ -330,7 +330,7 @@ def rdma_is_measured(rack: Rack) -> bool:
     return serving is not None and serving.rdma_proof == "measured"
 
 
-def served_units_of_part(partial: PartialRack) -> Mapping[str, ServingUnit]:
+def served_units_of_part(partial: PartialRack) -> Mapping[str, ServedUnit]:
     """Return the units of a rack file with faults by name; none where its section `serving` cannot be read."""
     serving = partial.options.get("serving")
-    return serving.units if isinstance(serving, Serving) else {}
+    return serving.units if isinstance(serving, ServingOptions) else {}

@@ -14,19 +14,19 @@ MODULES = (
     "files/serve_probe.py",
     "files/serve_causes.py",
     "files/serve_rdma.py",
-    "files/serve_question.py",
-    "files/serve_proof.py",
+    "files/serve_gate_command.py",
+    "files/serve_rdma_check.py",
     "files/serve_slice.py",
     "files/serve_start.py",
 )
 """Modules of the programs, which find them in their own folder."""
-KEEPER, TETHER = f"{FOLDER}/serve_keeper.py", f"{FOLDER}/serve_tether.py"
-GATE, RUN = f"{FOLDER}/serve_gate.py", f"{FOLDER}/serve-run.sh"
+COORDINATOR, AGENT = f"{FOLDER}/serve_coordinator.py", f"{FOLDER}/serve_agent.py"
+GATE, RUN = f"{FOLDER}/serve_start_gate.py", f"{FOLDER}/serve-run.sh"
 FILES = (
     *MODULES,
-    "files/serve_keeper.py",
-    "files/serve_tether.py",
-    "files/serve_gate.py",
+    "files/serve_coordinator.py",
+    "files/serve_agent.py",
+    "files/serve_start_gate.py",
     "files/serve_hang.py",
     "files/serve_cuda.py",
     "files/serve-run.sh",

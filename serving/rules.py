@@ -34,7 +34,7 @@ from serving.fit import (
     unit_fit,
     weight_size,
 )
-from serving.options import Serving, ServingUnit, gateway_of, plain_argument, served_units
+from serving.options import ServedUnit, ServingOptions, gateway_of, plain_argument, served_units
 
 MASTER_PORT = 29501
 """The port by which the ranks of a unit find each other, on its head."""
@@ -98,10 +98,10 @@ def _words(value: str) -> set[str]:
     return {word.strip().upper() for word in value.split(",")}
 
 
-def check(partial: PartialRack, serving: Serving, cabling: Cabling) -> Iterator[RuleViolation]:
+def check(partial: PartialRack, serving: ServingOptions, cabling: Cabling) -> Iterator[RuleViolation]:
     """Yield every broken rule of the units."""
     yield from _shared_nodes(partial, serving)
-    yield from _keeper_port(partial, serving)
+    yield from _coordinator_port(partial, serving)
     for unit in serving.units.values():
         for problem in _unit(partial, serving, unit, cabling):
             yield RuleViolation(("serving", "units", unit.name, *problem.path), problem.what, problem.right)
@@ -109,8 +109,8 @@ def check(partial: PartialRack, serving: Serving, cabling: Cabling) -> Iterator[
 
 def _unit(
     partial: PartialRack,
-    serving: Serving,
-    unit: ServingUnit,
+    serving: ServingOptions,
+    unit: ServedUnit,
     cabling: Cabling,
 ) -> Iterator[RuleViolation]:
     yield from _names(partial, unit)
@@ -139,7 +139,7 @@ def _near(word: str, known: Mapping[str, object] | tuple[str, ...], otherwise: s
     return f"did you mean {near[0]}?" if near else otherwise
 
 
-def _names(partial: PartialRack, unit: ServingUnit) -> Iterator[RuleViolation]:
+def _names(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
     if partial.sound and unit.image not in partial.images:
         right = _near(unit.image, partial.images, "add it there, so that every node has it")
         yield RuleViolation(("image",), f"{truncate(unit.image)} is not one of images", right)
@@ -156,7 +156,7 @@ def _names(partial: PartialRack, unit: ServingUnit) -> Iterator[RuleViolation]:
             yield RuleViolation(("nodes", place), f"there is no node called {name}", right)
 
 
-def _split(partial: PartialRack, unit: ServingUnit) -> Iterator[RuleViolation]:
+def _split(partial: PartialRack, unit: ServedUnit) -> Iterator[RuleViolation]:
     if unit.nodes == "all" and not partial.complete:
         return
     count, split = len(unit.ranks(partial.nodes)), parallel_of(unit)
@@ -170,7 +170,7 @@ def _split(partial: PartialRack, unit: ServingUnit) -> Iterator[RuleViolation]:
         )
 
 
-def _options(unit: ServingUnit) -> Iterator[RuleViolation]:
+def _options(unit: ServedUnit) -> Iterator[RuleViolation]:
     args = {key: plain_argument(value) for key, value in unit.args.items()}
     try:
         render(unit.kind, unit.version, args)
@@ -197,7 +197,7 @@ def _options(unit: ServingUnit) -> Iterator[RuleViolation]:
             )
 
 
-def _tools(unit: ServingUnit) -> Iterator[RuleViolation]:
+def _tools(unit: ServedUnit) -> Iterator[RuleViolation]:
     """Tool calls need a parser, and vLLM besides that they are turned on; it ends at its start with half of that."""
     parser = unit.args.get("tool-call-parser")
     automatic = unit.args.get("enable-auto-tool-choice") is True
@@ -225,7 +225,7 @@ def _tools(unit: ServingUnit) -> Iterator[RuleViolation]:
         )
 
 
-def judged_by(unit: ServingUnit) -> str:
+def judged_by(unit: ServedUnit) -> str:
     """Return the release whose options a unit is judged by, where it is not the declared version; else nothing."""
     try:
         release = table(unit.kind).judging(unit.version)
@@ -234,10 +234,10 @@ def judged_by(unit: ServingUnit) -> str:
     return release if release and release != unit.version else ""
 
 
-def _shared_nodes(partial: PartialRack, serving: Serving) -> Iterator[RuleViolation]:
+def _shared_nodes(partial: PartialRack, serving: ServingOptions) -> Iterator[RuleViolation]:
     holders: dict[str, str] = {}
     for unit in serving.units.values():
-        if unit.wish == "down":
+        if unit.state == "down":
             continue
         for name in unit.ranks(partial.nodes):
             holder = holders.setdefault(name, unit.name)
@@ -245,7 +245,7 @@ def _shared_nodes(partial: PartialRack, serving: Serving) -> Iterator[RuleViolat
                 yield RuleViolation(
                     ("serving", "units", unit.name, "nodes"),
                     f"{name} is a node of unit {holder} as well, and both are to be up",
-                    "write wish: down at one of them, or other nodes",
+                    "write state: down at one of them, or other nodes",
                 )
                 break
 
@@ -275,18 +275,18 @@ def port_problem(port: int, known: Mapping[int, str], example: int) -> tuple[str
     return None
 
 
-def _keeper_port(partial: PartialRack, serving: Serving) -> Iterator[RuleViolation]:
+def _coordinator_port(partial: PartialRack, serving: ServingOptions) -> Iterator[RuleViolation]:
     if found := port_problem(serving.port, known_ports(partial), 29400):
         yield RuleViolation(("serving", "port"), *found)
 
 
-def _ports(partial: PartialRack, serving: Serving, unit: ServingUnit) -> Iterator[RuleViolation]:
-    known = {**known_ports(partial), serving.port: "serving.port, that of the keepers"}
+def _ports(partial: PartialRack, serving: ServingOptions, unit: ServedUnit) -> Iterator[RuleViolation]:
+    known = {**known_ports(partial), serving.port: "serving.port, that of the coordinators"}
     if found := port_problem(unit.api.port, known, 8000):
         yield RuleViolation(("api", "port"), *found)
 
 
-def _direct(unit: ServingUnit) -> Iterator[RuleViolation]:
+def _direct(unit: ServedUnit) -> Iterator[RuleViolation]:
     """A control group knows addresses and no ports: who reaches the engine reaches whatever else the unit has open."""
     if unit.api.direct is None:
         return
@@ -295,10 +295,10 @@ def _direct(unit: ServingUnit) -> Iterator[RuleViolation]:
         yield RuleViolation(("api", "direct"), what, "write listen: management, or remove it")
     elif unit.engine == "vllm-ray" and parallel_of(unit).nodes > 1:
         what = "opens the ports of Ray to these machines, and by them a Ray without tokens runs their code as root"
-        yield RuleViolation(("api", "direct"), what, "remove it, and write serving.door for clients")
+        yield RuleViolation(("api", "direct"), what, "remove it, and write serving.gateway for clients")
 
 
-def _secret_arguments(unit: ServingUnit) -> Iterator[RuleViolation]:
+def _secret_arguments(unit: ServedUnit) -> Iterator[RuleViolation]:
     for name, value in unit.args.items():
         # `api-key` is refused as an option that the launcher sets.
         if name == "api-key" or (place := written_secret(name, plain_argument(value))) is None:
@@ -312,7 +312,7 @@ def _secret_fault(place: str) -> str:
     return f"a secret does not belong in this file{where}"
 
 
-def _environment(unit: ServingUnit) -> Iterator[RuleViolation]:
+def _environment(unit: ServedUnit) -> Iterator[RuleViolation]:
     for name, value in unit.env.items():
         path: Path = ("env", name)
         if (place := written_secret(name, value, variable=True)) is not None:
@@ -325,7 +325,7 @@ def _environment(unit: ServingUnit) -> Iterator[RuleViolation]:
             yield RuleViolation(path, _OWNED_NCCL[name][1], "remove it")
 
 
-def _reachable(partial: PartialRack, unit: ServingUnit, cabling: Cabling) -> Iterator[RuleViolation]:
+def _reachable(partial: PartialRack, unit: ServedUnit, cabling: Cabling) -> Iterator[RuleViolation]:
     """The fabric gives a node one address that all others reach only behind a switch, or with one other node."""
     if not partial.complete:
         return
@@ -357,7 +357,7 @@ def _neighbours(cabling: Cabling, one: str, other: str) -> bool:
     return any({one, other} == {port.node for port in cable.ports} for cable in cabling.cables)
 
 
-def _next_token(unit: ServingUnit, record: ModelRecord) -> Iterator[RuleViolation]:
+def _next_token(unit: ServedUnit, record: ModelRecord) -> Iterator[RuleViolation]:
     """SGLang's multi-token prediction keeps state that the radix cache of a Mamba model overwrites (reported)."""
     algorithm = str(unit.args.get("speculative-algorithm", "")).upper()
     if (
@@ -373,7 +373,7 @@ def _next_token(unit: ServingUnit, record: ModelRecord) -> Iterator[RuleViolatio
         )
 
 
-def _found_fit(partial: PartialRack, unit: ServingUnit, record: ModelRecord | None) -> UnitFit | None:
+def _found_fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord | None) -> UnitFit | None:
     """Return the memory of a unit; None without its model, which `notes` reports, and with a split that is refused."""
     split = parallel_of(unit)
     if record is None or split.nodes != len(unit.ranks(partial.nodes)):
@@ -387,7 +387,7 @@ def _found_fit(partial: PartialRack, unit: ServingUnit, record: ModelRecord | No
     return unit_fit(unit, shape, weight_size(record), split, counted, reserved_gib(partial.options.get))
 
 
-def _host_memory(partial: PartialRack, unit: ServingUnit, found: UnitFit | None) -> Iterator[RuleViolation]:
+def _host_memory(partial: PartialRack, unit: ServedUnit, found: UnitFit | None) -> Iterator[RuleViolation]:
     """The memory that an engine takes as the host's is the memory that its share is of."""
     if not unit.memory or unit.fit:
         return
@@ -408,7 +408,7 @@ def _host_memory(partial: PartialRack, unit: ServingUnit, found: UnitFit | None)
     )
 
 
-def _fit(partial: PartialRack, unit: ServingUnit, record: ModelRecord, found: UnitFit) -> Iterator[RuleViolation]:
+def _fit(partial: PartialRack, unit: ServedUnit, record: ModelRecord, found: UnitFit) -> Iterator[RuleViolation]:
     shape, weights = record_shape(unit.model, record), weight_size(record)
     unknown = bool(found.fit.unknown)
     counts = [] if unknown else fitting_counts(unit, shape, weights, reserved=reserved_gib(partial.options.get))
@@ -439,7 +439,7 @@ def _fits_on(counts: list[int], *, unknown: bool) -> str:
     return f"; it fits on {', '.join(map(str, counts))} {'node' if counts == [1] else 'nodes'}"
 
 
-def _too_large(unit: ServingUnit, found: UnitFit) -> tuple[str, str]:
+def _too_large(unit: ServedUnit, found: UnitFit) -> tuple[str, str]:
     """Return the key to blame, and the sum in words."""
     one: Fit = found.fit
     more = "more than " if one.unknown else ""
@@ -465,16 +465,16 @@ def notes(
         calibrations: what the last good start of each unit measured, by unit.
         image_ids: the ID of each image of the lock file, by name.
     """
-    doors = gateway_of(rack) is not None
+    gateways = gateway_of(rack) is not None
     for unit in served_units(rack).values():
         reserved = reserved_gib(lambda key: getattr(rack, key))
         image = image_ids.get(unit.image)
-        for note in (*_unknowns(unit, records, calibrations.get(unit.name), image, reserved), *_advice(unit, doors)):
+        for note in (*_unknowns(unit, records, calibrations.get(unit.name), image, reserved), *_advice(unit, gateways)):
             yield RuleViolation(("serving", "units", unit.name, *note.path), note.what, note.right)
 
 
 def _unknowns(
-    unit: ServingUnit,
+    unit: ServedUnit,
     records: Mapping[str, ModelRecord],
     measured: Calibration | None,
     image: str | None,
@@ -512,14 +512,14 @@ def _unknowns(
         yield RuleViolation((path,), what, f"accepted by fit.override: {unit.fit.override}")
 
 
-def _advice(unit: ServingUnit, doors: bool) -> Iterator[RuleViolation]:
+def _advice(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
     if release := judged_by(unit):
         what = f"{TITLES[unit.kind]} {unit.version} is not in the table of options, {release} judges args"
         yield RuleViolation(("version",), what, "what the image takes can differ")
     if unit.engine == "vllm-ray" and parallel_of(unit).nodes > 1 and _has_no_ray(unit.image):
         what = f"{truncate(unit.image)} has no Ray, by which vllm-ray joins nodes: the gate will refuse each start"
         yield RuleViolation(("image",), what, "write engine: vllm, which needs none, or an image that has it")
-    yield from _way_in(unit, doors)
+    yield from _way_in(unit, gateways)
     if unit.kind == "vllm" and unit.cache is None and _compiles_all(unit):
         yield RuleViolation(
             ("args", "compilation-config"),
@@ -534,8 +534,8 @@ def _has_no_ray(image: str) -> bool:
     return any(match and (int(match[1]), int(match[2])) >= since for match, since in found)
 
 
-def _way_in(unit: ServingUnit, doors: bool) -> Iterator[RuleViolation]:
-    """What clients reach: by the door alone, or past it."""
+def _way_in(unit: ServedUnit, gateways: bool) -> Iterator[RuleViolation]:
+    """What clients reach: by the gateway alone, or past it."""
     direct = ", ".join(map(str, unit.api.direct or ()))
     if direct and unit.api.key is None:
         what = f"each machine of {direct} can use the model, as there is no key"
@@ -547,14 +547,14 @@ def _way_in(unit: ServingUnit, doors: bool) -> Iterator[RuleViolation]:
             if unit.kind == "vllm"
             else "the key is its only guard"
         )
-        what = f"{direct} reaches each path and port of the unit on its head, past the door: {beside}"
-        yield RuleViolation(("api", "direct"), what, "serving.door lets through what clients need")
-    elif unit.api.listen != "local" and not doors:
-        what = "no machine but the nodes of the unit reaches it: there is no door, and api.direct names none"
-        yield RuleViolation(("api",), what, "write serving.door, or the networks of clients at api.direct")
+        what = f"{direct} reaches each path and port of the unit on its head, past the gateway: {beside}"
+        yield RuleViolation(("api", "direct"), what, "serving.gateway lets through what clients need")
+    elif unit.api.listen != "local" and not gateways:
+        what = "no machine but the nodes of the unit reaches it: there is no gateway, and api.direct names none"
+        yield RuleViolation(("api",), what, "write serving.gateway, or the networks of clients at api.direct")
 
 
-def _compiles_all(unit: ServingUnit) -> bool:
+def _compiles_all(unit: ServedUnit) -> bool:
     config = plain_argument(unit.args.get("compilation-config"))
     if isinstance(config, str):
         try:

@@ -25,7 +25,7 @@ from serving import desired, programs
 from serving.desired import PrivateFile
 from serving.facts import AT_REST, ServingFacts
 from serving.launch import UNIT_FILES
-from serving.options import ServingUnit, served_units
+from serving.options import ServedUnit, served_units
 
 FOLDER_STATE = "700 root:root"
 _PLACEHOLDER = "0" * 64
@@ -40,7 +40,7 @@ class RunSecrets:
     _resolved: dict[SecretRef, str] = field(default_factory=dict, repr=False)
     _leases: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def key(self, unit: ServingUnit) -> str | None:
+    def key(self, unit: ServedUnit) -> str | None:
         """Return the API key of a unit. Raises ValueError when it cannot be fetched; the message does not have it."""
         return None if unit.api.key is None else self.resolve(unit.api.key)
 
@@ -61,9 +61,9 @@ class RunSecrets:
 @dataclass(frozen=True)
 class UnitDifferences:
     """What of a unit differs on a node. `extra`: paths that the unit no longer has there. `pending`: an earlier run did
-    not finish. `services`: its tether and, on the head, its keeper; `disabled`, `stopped`: which of them are."""
+    not finish. `services`: its agent and, on the head, its coordinator; `disabled`, `stopped`: which of them are."""
 
-    unit: ServingUnit
+    unit: ServedUnit
     services: tuple[str, ...]
     files: tuple[ManagedFile, ...] = ()
     private: tuple[PrivateFile, ...] = ()
@@ -79,7 +79,7 @@ class UnitDifferences:
 
     @property
     def touching(self) -> bool:
-        """Whether tether and keeper are restarted."""
+        """Whether agent and coordinator are restarted."""
         return bool(self.contents or self.pending)
 
     def __bool__(self) -> bool:
@@ -96,24 +96,24 @@ class ServingSurvey:
     views: Mapping[str, ServingFacts]
     secrets: RunSecrets
 
-    def units(self, node: str) -> list[ServingUnit]:
+    def units(self, node: str) -> list[ServedUnit]:
         """The declared units of a node, in the order of rack.yaml."""
         declared = served_units(self.rack).values()
         return [unit for unit in declared if node in unit.ranks(self.rack.nodes)]
 
-    def head(self, unit: ServingUnit) -> str:
+    def head(self, unit: ServedUnit) -> str:
         """The node of the first rank."""
         return unit.ranks(self.rack.nodes)[0]
 
-    def absent(self, unit: ServingUnit) -> list[str]:
+    def absent(self, unit: ServedUnit) -> list[str]:
         """The nodes of a unit of which nothing is known in this run."""
         return [name for name in unit.ranks(self.rack.nodes) if name not in self.views]
 
-    def unlocked(self, unit: ServingUnit) -> list[str]:
+    def unlocked(self, unit: ServedUnit) -> list[str]:
         """What the lock file does not have of a unit."""
         return desired.unlocked(self.rack, unit, self.pins, self.records)
 
-    def blockers(self, unit: ServingUnit) -> list[str]:
+    def blockers(self, unit: ServedUnit) -> list[str]:
         """Why the files of a unit cannot be made."""
         return desired.blockers(self.rack, unit, self.pins, self.records)
 
@@ -123,12 +123,15 @@ class ServingSurvey:
             if view.runs(desired.unit_service(unit)):
                 return f"its rank runs on {node}"
         for view in self.views.values():
-            # Without its keeper no rank runs for longer than its lease.
-            if view.runs(desired.unit_service(unit, "-keeper")) and (state := view.record(unit).state) not in AT_REST:
-                return f"its keeper reports {state}"
+            # Without its coordinator no rank runs for longer than its lease.
+            if (
+                view.runs(desired.unit_service(unit, "-coordinator"))
+                and (state := view.record(unit).state) not in AT_REST
+            ):
+                return f"its coordinator reports {state}"
         return ""
 
-    def figures(self, unit: ServingUnit) -> Mapping[str, float]:
+    def figures(self, unit: ServedUnit) -> Mapping[str, float]:
         """The seconds of the latest start of a unit, as far as its head is in this run."""
         head = self.head(unit)
         return self.views[head].record(unit.name).figures if head in self.views else {}
@@ -137,7 +140,7 @@ class ServingSurvey:
         """The programs of a node that differ."""
         return managed_file.differing(programs.programs(), self.views[node].files)
 
-    def differences(self, unit: ServingUnit, node: str) -> UnitDifferences:
+    def differences(self, unit: ServedUnit, node: str) -> UnitDifferences:
         """Return what of a unit differs on one of its nodes. Raises ValueError for a secret that cannot be used."""
         view = self.views[node]
         locked = desired.locked_unit(self.rack, unit, self.pins, self.records)
@@ -148,9 +151,11 @@ class ServingSurvey:
         key = self.secrets.key(unit) if head or unit.api.key is None else "unused"
         private = desired.private_files(locked, node, key, lease)
         shared = desired.shared_secrets(unit, len(locked.nodes))
-        pending, former = desired.path(unit, "pending"), desired.path(unit, "former")
-        known = {pending, former, *(file.path for file in made), *(file.path for file in private)}
-        services = tuple(desired.service_name(unit, one) for one in (("-tether", "-keeper") if head else ("-tether",)))
+        pending, previous = desired.path(unit, "pending"), desired.path(unit, "previous")
+        known = {pending, previous, *(file.path for file in made), *(file.path for file in private)}
+        services = tuple(
+            desired.service_name(unit, one) for one in (("-agent", "-coordinator") if head else ("-agent",))
+        )
         return UnitDifferences(
             unit,
             services,
@@ -166,7 +171,7 @@ class ServingSurvey:
             tuple(service for service in services if not view.runs(service)),
         )
 
-    def renews_lease(self, unit: ServingUnit) -> bool:
+    def renews_lease(self, unit: ServedUnit) -> bool:
         """Whether the nodes of a unit do not share one valid lease secret, and what is made of it, as far as they are
         known."""
         names = unit.ranks(self.rack.nodes)
@@ -193,10 +198,10 @@ class ServingSurvey:
                 "has failed, or cannot be read; run for all nodes of the unit"
             )
         if up := self.up(unit.name):
-            # As it stands on the head: `sparkrack serve status` asks the keeper, which reads it there.
+            # As it stands on the head: `sparkrack serve status` asks the coordinator, which reads it there.
             head = self.views.get(self.head(unit))
-            former = head is not None and desired.path(unit, "former") in head.files
-            version = " with its former version, which `recreate` went back to" if former else ""
+            previous = head is not None and desired.path(unit, "previous") in head.files
+            version = " with its previous version, which `recreate` went back to" if previous else ""
             return (
                 f"unit {unit.name} is up{version} ({up}), and {what} would change; run "
                 f"`sparkrack serve recreate {unit.name}`, which stops, applies and starts "
@@ -236,7 +241,8 @@ class ServingSurvey:
 def away(figures: Mapping[str, float]) -> str:
     """Return a clause that says how long a unit is away when it is recreated.
 
-    `figures`: of its latest start, from the record of the keeper: seconds of gates, and from there until it was ready.
+    `figures`: of its latest start, from the record of the coordinator: seconds of gates, and from there until it was
+    ready.
     """
     if "ready_s" not in figures:
         return "away for an unknown time: no figure of a good start is recorded"

@@ -1,7 +1,7 @@
 """Units of inference engines that run on a node, as its kernel shows them, and why a change of the node must wait.
 
 The name of each control group has the name of its unit, so that no program of the unit is asked. Between the order to
-start a unit and its first process there is no such group: its tether has a mark below /run then. Pure.
+start a unit and its first process there is no such group: its agent has a mark below /run then. Pure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ FACT = "running-units"
 """Name of the question in the probes of roles. Several roles ask it; a node answers it once."""
 _CGROUPS = "/sys/fs/cgroup"
 MARKS = "/run/sparkrack-serve"
-"""Folder of systemd with one folder for each tether that runs; NAME/wanted is there while its keeper wants the rank."""
+"""Folder of systemd with one folder for each agent that runs; NAME/wanted is there while its coordinator wants the
+rank."""
 PROBE = (
     f"for d in {_CGROUPS}/{CONTAINER_SLICE}/sparkrack-*.slice {_CGROUPS}/system.slice/sparkrack-serve-*.service; do "
     '[ -d "$d" ] || continue; '
@@ -27,7 +28,7 @@ PROBE = (
 )
 """Prints the control groups of each unit that has processes: of its container, and of the service of its rank, which
 runs before the container does; and the mark of each unit that is wanted, which has none of both during its gates.
-Tether and keeper, which run at rest too, are left out when it is parsed."""
+Agent and coordinator, which run at rest too, are left out when it is parsed."""
 _NAME = r"(?P<{}>[a-z0-9][a-z0-9_]{{0,30}})"
 _UNIT = re.compile(
     rf"/{re.escape(CONTAINER_SLICE)}/sparkrack-{_NAME.format('slice')}\.slice(?:/|$)"
@@ -72,7 +73,7 @@ def stop_command(rack: Rack, name: str) -> str:
     """Return what stops a unit on all its nodes, as words for a sentence."""
     if nodes_of_unit(rack, name):
         return f"`sparkrack serve stop {name}`"
-    return f"`{UNIT_PROGRAMS}/serve_keeper.py {UNIT_FILES}/{name}.json down` on its head"
+    return f"`{UNIT_PROGRAMS}/serve_coordinator.py {UNIT_FILES}/{name}.json down` on its head"
 
 
 def unit_blockers(rack: Rack, running: Iterable[str], change: str) -> list[str]:

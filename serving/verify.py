@@ -19,14 +19,14 @@ from core.ssh.root_shell import COMMAND_SECONDS
 from core.util.managed_file import ManagedFile
 from core.verify.reporter import CheckReporter
 from serving import allowed_addresses, desired, programs
-from serving import gateway as door
+from serving import gateway as gateway
 from serving.launch import FABRIC_ENVIRONMENT, UNIT_FILES, joins_by_ray
-from serving.options import ServingDoor, ServingUnit, rdma_is_measured, served_units
+from serving.options import ServedUnit, ServingGateway, rdma_is_measured, served_units
 
 _RAY_WITH_TOKENS = (2, 52)
 """The first release of Ray that reads RAY_AUTH_MODE (its documentation, 'Ray token authentication')."""
 
-# The program of the keeper asks, so that the key is read from its file and is in no argument.
+# The program of the coordinator asks, so that the key is read from its file and is in no argument.
 _ASK = """\
 import json, sys
 sys.path.insert(0, {folder!r})
@@ -81,7 +81,7 @@ for folder, _, _ in os.walk(top):
 """
 
 # The key of a client is read from its file there, so that it is in no argument.
-_ASK_DOOR = """\
+_ASK_GATEWAY = """\
 import http.client, json, re, ssl
 host, port, limit, asked, found = {host!r}, {port}, {limit}, {asked!r}, {{}}
 context = ssl.create_default_context()
@@ -121,7 +121,7 @@ def _only_if_declared(rack: Rack) -> None:
         pytest.skip("rack.yaml declares no units")
 
 
-def _units(rack: Rack, node: Node) -> list[ServingUnit]:
+def _units(rack: Rack, node: Node) -> list[ServedUnit]:
     declared = served_units(rack).values()
     found = [unit for unit in declared if node.name in unit.ranks(rack.nodes)]
     if not found:
@@ -129,17 +129,19 @@ def _units(rack: Rack, node: Node) -> list[ServingUnit]:
     return found
 
 
-def _headed(rack: Rack, node: Node) -> list[ServingUnit]:
+def _headed(rack: Rack, node: Node) -> list[ServedUnit]:
     """The units that are up, and of which this node is the head."""
-    found = [unit for unit in _units(rack, node) if unit.ranks(rack.nodes)[0] == node.name and unit.wish == "up"]
+    found = [
+        unit for unit in _units(rack, node) if unit.ranks(rack.nodes)[0] == node.name and unit.state == "up"
+    ]
     if not found:
         pytest.skip(f"{node.name} is the head of no unit that is up")
     return found
 
 
-def _up(rack: Rack, node: Node) -> list[ServingUnit]:
+def _up(rack: Rack, node: Node) -> list[ServedUnit]:
     """The units of this node that are up."""
-    found = [unit for unit in _units(rack, node) if unit.wish == "up"]
+    found = [unit for unit in _units(rack, node) if unit.state == "up"]
     if not found:
         pytest.skip(f"no unit on {node.name} is up")
     return found
@@ -220,13 +222,13 @@ def test_all_nodes_of_a_unit_share_its_lease_secret(
             assert here == there, f"{node.name}: {path} is not that of {head}"
 
 
-def test_tether_and_keeper_run_and_start_at_boot(
+def test_agent_and_coordinator_run_and_start_at_boot(
     node: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
     """systemd reports them as active and enabled; the service of a rank is not enabled."""
     faults = []
     for unit in _units(rack, node):
-        for suffix in ("-tether", "-keeper") if unit.ranks(rack.nodes)[0] == node.name else ("-tether",):
+        for suffix in ("-agent", "-coordinator") if unit.ranks(rack.nodes)[0] == node.name else ("-agent",):
             service = desired.service_name(unit, suffix)
             found = machine.run(f"systemctl is-active {service}; systemctl is-enabled {service}").stdout.split()
             if found != ["active", "enabled"]:
@@ -235,15 +237,15 @@ def test_tether_and_keeper_run_and_start_at_boot(
 
 
 def test_each_unit_is_up_or_down_as_declared(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
-    """What its keeper answers."""
+    """What its coordinator answers."""
     faults = []
     for unit in _units(rack, node):
         if unit.ranks(rack.nodes)[0] != node.name:
             continue
-        asked = machine.run(f"PYTHONDONTWRITEBYTECODE=1 {programs.KEEPER} {desired.path(unit, 'json')} status")
+        asked = machine.run(f"PYTHONDONTWRITEBYTECODE=1 {programs.COORDINATOR} {desired.path(unit, 'json')} status")
         assert asked.rc == 0, f"{node.name}: unit {unit.name}: {asked.stderr.strip()}"
         status = json.loads(asked.stdout)
-        wanted = ("ready", "busy") if unit.wish == "up" else ("down",)
+        wanted = ("ready", "busy") if unit.state == "up" else ("down",)
         if status["state"] not in wanted:
             what = f"{status['state']} ({status['reason']})"
             faults.append(f"{node.name}: unit {unit.name} is {what}, wanted {' or '.join(wanted)}")
@@ -385,7 +387,7 @@ def test_the_kernel_closes_each_rank_to_other_machines(
     report.judge(faults)
 
 
-def test_what_answers_past_the_door_without_a_key(
+def test_what_answers_past_the_gateway_without_a_key(
     node: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
     """Whether /invocations asks for the key, where `api.direct` lets machines reach an engine itself. It is reported,
@@ -403,7 +405,9 @@ def test_what_answers_past_the_door_without_a_key(
         if status in ("401", "403", "404"):
             report.note(f"{name}: /invocations without a key has HTTP status {status}")
         else:
-            report.note(f"{name}: /invocations answers {networks} without a key (HTTP status {status}), past the door")
+            report.note(
+                f"{name}: /invocations answers {networks} without a key (HTTP status {status}), past the gateway"
+            )
 
 
 def test_ray_of_the_image_asks_for_the_token(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
@@ -425,40 +429,40 @@ def test_ray_of_the_image_asks_for_the_token(node: Node, machine: Machine, rack:
             report.note(f"{name}: Ray {found[0]} asks for the token")
 
 
-def _door(rack: Rack, node: Node) -> ServingDoor:
-    declared = door.declared(rack, node.name)
+def _gateway(rack: Rack, node: Node) -> ServingGateway:
+    declared = gateway.declared(rack, node.name)
     if declared is None:
-        pytest.skip(f"{node.name} is not the node of the door")
+        pytest.skip(f"{node.name} is not the node of the gateway")
     return declared
 
 
-def test_the_files_of_the_door_are_those_of_the_rack(
+def test_the_files_of_the_gateway_are_those_of_the_rack(
     node: Node, machine: Machine, rack: Rack, report: CheckReporter
 ) -> None:
     """Content, mode and owner of each; keys and certificate are readable by root only."""
-    faults = _faults(node, machine, list(door.files(rack, _door(rack, node))))
-    found = _states(machine, [door.KEYS, door.CERTIFICATE])
-    for path in (door.KEYS, door.CERTIFICATE):
+    faults = _faults(node, machine, list(gateway.files(rack, _gateway(rack, node))))
+    found = _states(machine, [gateway.KEYS, gateway.CERTIFICATE])
+    for path in (gateway.KEYS, gateway.CERTIFICATE):
         state = found.get(path, "missing").rpartition(" ")[0] or "missing"
         if state != "600 root:root":
             faults.append(f"{node.name}: {path} is {state}, wanted 600 root:root")
     report.judge(faults)
 
 
-def test_the_door_runs_and_starts_at_boot(node: Node, machine: Machine, rack: Rack) -> None:
+def test_the_gateway_runs_and_starts_at_boot(node: Node, machine: Machine, rack: Rack) -> None:
     """systemd reports its service as active and enabled."""
-    _door(rack, node)
-    found = machine.run(f"systemctl is-active {door.SERVICE}; systemctl is-enabled {door.SERVICE}").stdout.split()
+    _gateway(rack, node)
+    found = machine.run(f"systemctl is-active {gateway.SERVICE}; systemctl is-enabled {gateway.SERVICE}").stdout.split()
     assert found == ["active", "enabled"], (
-        f"{node.name}: {door.SERVICE} is {' and '.join(found) or 'unknown'}, wanted active, enabled"
+        f"{node.name}: {gateway.SERVICE} is {' and '.join(found) or 'unknown'}, wanted active, enabled"
     )
 
 
-def test_the_door_answers_for_each_unit(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
+def test_the_gateway_answers_for_each_unit(node: Node, machine: Machine, rack: Rack, report: CheckReporter) -> None:
     """Over TLS with its certificate: 401 without the key of a client, 404 beside /v1, a completion with a key, and 503
     of a unit that is declared down.
     """
-    declared = _door(rack, node)
+    declared = _gateway(rack, node)
     units = served_units(rack)
     asked = {
         unit.name: {
@@ -469,19 +473,21 @@ def test_the_door_answers_for_each_unit(node: Node, machine: Machine, rack: Rack
         }
         for unit in units.values()
     }
-    text = _ASK_DOOR.format(
-        host=door.address(rack, declared),
+    text = _ASK_GATEWAY.format(
+        host=gateway.address(rack, declared),
         port=declared.port,
         limit=COMMAND_SECONDS // (4 * max(1, len(units)) + 1),
         asked=asked,
-        keys=door.KEYS,
-        certificate=door.CERTIFICATE,
+        keys=gateway.KEYS,
+        certificate=gateway.CERTIFICATE,
     )
     done = machine.run(f"python3 -B -c {shlex.quote(text)}")
     assert done.rc == 0, f"{node.name}: {(done.stderr.strip().splitlines() or ['?'])[-1]}"
     found = json.loads(done.stdout)
-    assert "fault" not in found, f"{node.name}: the door does not answer: {found['fault']}"
-    faults = [] if found.pop("certificate", True) else [f"{node.name}: the door has another certificate than its file"]
+    assert "fault" not in found, f"{node.name}: the gateway does not answer: {found['fault']}"
+    faults = (
+        [] if found.pop("certificate", True) else [f"{node.name}: the gateway has another certificate than its file"]
+    )
     for name, answers in found.items():
         status, body = answers.pop("completion")
         right = {"without a key": 401, "with another key": 401, "for its metrics": 404}
@@ -490,7 +496,7 @@ def test_the_door_answers_for_each_unit(node: Node, machine: Machine, rack: Rack
             for how, wanted in right.items()
             if answers[how] != wanted
         ]
-        wanted = 200 if units[name].wish == "up" else 503
+        wanted = 200 if units[name].state == "up" else 503
         if status != wanted or (wanted == 200 and "choices" not in body):
             what = printable_line(body)[:200]
             faults.append(

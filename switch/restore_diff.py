@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 WITHOUT_PASSWORD = ("", "none")
 """Values of a community's `security` with which no password belongs to it."""
 
-OF_OUR_DOOR = ("port", "certificate", "disabled")
+OF_OUR_GATEWAY = ("port", "certificate", "disabled")
 """Fields of the service of our session that no plan changes: rack.yaml declares where and how it is reached."""
 
 _YES_NO = {"true": "yes", "false": "no"}
@@ -148,11 +148,11 @@ def _without_ours(
         elif menu is not SERVICE:
             notices.append(f"not put back, since this run needs it: {change}")
         else:
-            own = tuple(field for field in change.fields if field.name not in OF_OUR_DOOR)
+            own = tuple(field for field in change.fields if field.name not in OF_OUR_GATEWAY)
             notices += [
                 f"not put back, since this run needs it: {menu.path} {ours}: {field}"
                 for field in change.fields
-                if field.name in OF_OUR_DOOR
+                if field.name in OF_OUR_GATEWAY
             ]
             if own:
                 left.append(RowChange(menu, change.key, change.id, own, before=change.before))

@@ -133,7 +133,7 @@ def _to_prove(rack: Rack) -> set[tuple[str, str, str]]:
     return {
         (flow.here.half.node, flow.here.half.interface, flow.there.half.node)
         for unit in served_units(rack).values()
-        if unit.wish == "up"
+        if unit.state == "up"
         for flow in unit_flows(rack, unit.ranks(rack.nodes))
     }
 

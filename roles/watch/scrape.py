@@ -13,7 +13,7 @@ from core.util.managed_file import ManagedFile, header
 from roles.watch import desired
 from roles.watch.options import WatchOptions
 from serving.launch import api_address
-from serving.options import ServingUnit, served_units
+from serving.options import ServedUnit, served_units
 
 CHECK = 'promtool check config "$new"'
 NODE_TIMEOUT = "5s"
@@ -76,7 +76,7 @@ def _engine_jobs(rack: Rack) -> Iterator[dict[str, Any]]:
 
 
 # claim: watch.engine-metrics
-def watched_units(rack: Rack) -> Iterator[ServingUnit]:
+def watched_units(rack: Rack) -> Iterator[ServedUnit]:
     """Yield the units whose metrics the server can read: those that are to run, and answer where the server is."""
     at, address = desired.server(rack), desired.server_address(rack)
     for unit in served_units(rack).values():
@@ -87,5 +87,5 @@ def watched_units(rack: Rack) -> Iterator[ServingUnit]:
             "fabric": at is not None,
             "local": at is not None and at.name == head,
         }[unit.api.listen]
-        if unit.wish == "up" and reachable:
+        if unit.state == "up" and reachable:
             yield unit

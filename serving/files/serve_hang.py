@@ -5,7 +5,7 @@
 
 It writes FILE, a JSON object on one line, and prints one clause when the figures tell a cause: "GPU 96 % at 20 W on
 spark2: it spins". All parts are read at the same time, and what has not come in time is left out; `unread` says why.
-It ends by itself after --seconds and is killed by its tether otherwise, so no part delays the stop further.
+It ends by itself after --seconds and is killed by its agent otherwise, so no part delays the stop further.
 
     gpu        samples of nvidia-smi, one a second: clock of the SMs in MHz, power in W, use in %, state
     processes  of the container: state, memory, and of the threads that compute or wait in the kernel the use of a CPU

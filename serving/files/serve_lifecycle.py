@@ -30,14 +30,14 @@ TRANSITIONS_KEPT = 20
 
 @dataclass
 class UnitRecord:
-    """What outlives the keeper. Times are seconds since 1970. `boots`: the boot ID of each rank's node at the start of
-    the generation; `unplanned`: the same, once a node ended without a clean shutdown while the unit ran. `anyway`: the
-    latest wish was to start although a node was not as after a boot. `remark`: what its start has shown, and rack.yaml
-    allows: that the ranks do not use RDMA.
+    """What outlives the coordinator. Times are seconds since 1970. `boots`: the boot ID of each rank's node at the
+    start of the generation; `unplanned`: the same, once a node ended without a clean shutdown while the unit ran.
+    `anyway`: the latest desired state was to start although a node was not as after a boot. `remark`: what its start
+    has shown, and rack.yaml allows: that the ranks do not use RDMA.
     """
 
     name: str
-    wish: str = "down"
+    desired_state: str = "down"
     state: str = "down"
     reason: str = "never started"
     cause: str = "asked"
@@ -77,8 +77,10 @@ class UnitRecord:
             right = isinstance(one, list) and len(one) == 4 and _is_number(one[0])
             if not right or [type(value) for value in one[1:]] != [str, int, str]:
                 raise ServeError(f"the state file: transitions has {line(repr(one), 80)}")
-        if record.name != name or record.state not in STATES or record.wish not in ("up", "down"):
-            raise ServeError(f"the state file: name {record.name!r}, state {record.state!r}, wish {record.wish!r}")
+        if record.name != name or record.state not in STATES or record.desired_state not in ("up", "down"):
+            raise ServeError(
+                f"the state file: name {record.name!r}, state {record.state!r}, desired state {record.desired_state!r}"
+            )
         return record
 
 
@@ -103,12 +105,12 @@ class ClockSkew(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TetherReport:
-    """The latest message of one tether. `state`: idle, gating, starting, running, stopping, ended or unknown.
+class AgentReport:
+    """The latest message of one agent. `state`: idle, gating, starting, running, stopping, ended or unknown.
     `generation`: that of the rank it started last; None: a rank runs that it did not start. `gate`: generation,
     verdict and reason of its last gate. `clean`: false after a boot of its machine that ended while the rank ran, and
     not in order. `leaving`: its machine shuts down. `kernel`: why the kernel's log forbids another start.
-    `skew`: of the clock of its node. `version`: of the unit's files as it read them; empty for a tether that is older
+    `skew`: of the clock of its node. `version`: of the unit's files as it read them; empty for an agent that is older
     than versions are, whose reports still count: it must receive the order to stop. `rdma`: the bytes that each RDMA
     device has moved; `network`: what NCCL says that it uses, once it was asked for. `hang`: the cause that evidence
     shows.
@@ -130,7 +132,7 @@ class TetherReport:
     hang: str = ""
 
     @classmethod
-    def of(cls, message: dict[str, Any], heard: float, skew: ClockSkew) -> TetherReport:
+    def of(cls, message: dict[str, Any], heard: float, skew: ClockSkew) -> AgentReport:
         """Return a report from its message. Raises ServeError when a value has the wrong type."""
         gate = message.get("gate")
         if gate is not None:
@@ -191,14 +193,14 @@ class UnitLifecycle:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.unit, self.record, self._save, self._clock = unit, record, save, clock
-        self.reports: dict[int, TetherReport] = {}
+        self.reports: dict[int, AgentReport] = {}
         self.misses = 0
         self.requests: int | None = None
         self.last_probe = "no completion was tried"
         self.unsaved = ""
         self.probe_fault = ""
         self.witness = 0
-        """The generation of which each tether is asked what NCCL says that it uses."""
+        """The generation of which each agent is asked what NCCL says that it uses."""
         self._entered = self._created = now
         self._begun: float | None = None
         self._restarts: dict[float, float] = {}
@@ -209,8 +211,8 @@ class UnitLifecycle:
 
     # What comes in
 
-    def reported(self, rank: int, report: TetherReport) -> dict[str, Any]:
-        """Take the report of a rank and return what its tether is to do: gate, run or stop."""
+    def reported(self, rank: int, report: AgentReport) -> dict[str, Any]:
+        """Take the report of a rank and return what its agent is to do: gate, run or stop."""
         self.reports[rank] = report
         self._heard[rank] = report.heard
         if report.state == "running" and report.generation == self.record.generation:
@@ -234,7 +236,7 @@ class UnitLifecycle:
             answer["hang"] = True
         return answer
 
-    def _add_cause(self, report: TetherReport) -> None:
+    def _add_cause(self, report: AgentReport) -> None:
         """Add what a rank shows of the cause of a hang to its reason."""
         record = self.record
         if self._hangs and report.hang and report.generation == record.generation and report.hang not in record.reason:
@@ -242,13 +244,13 @@ class UnitLifecycle:
             record.transitions[-1][3] = record.reason
             self._store()
 
-    def wished(self, wish: str, anyway: bool, now: float) -> tuple[bool, str]:
-        """Take the operator's wish. Return whether it is accepted, and a sentence."""
+    def set_desired_state(self, desired_state: str, anyway: bool, now: float) -> tuple[bool, str]:
+        """Take the operator's desired state. Return whether it is accepted, and a sentence."""
         record = self.record
-        if wish == "down":
-            if record.state == "down" and record.wish == "down" and not self._left(now):
+        if desired_state == "down":
+            if record.state == "down" and record.desired_state == "down" and not self._left(now):
                 return True, f"unit {record.name} is down already"
-            record.wish = "down"
+            record.desired_state = "down"
             if record.state in ("stopping", "stuck", "draining"):
                 self._store()
             elif record.state in SERVING and self.unit.times.drain:
@@ -263,10 +265,10 @@ class UnitLifecycle:
                 names = [rank.node for rank in self.unit.ranks if not self._restarted(rank.number, record.unplanned)]
                 if names:
                     return False, f"{record.reason}; reboot {', '.join(names)}, or use --anyway"
-            record.wish, record.unplanned, record.restarts, record.anyway = "up", [], [], anyway
+            record.desired_state, record.unplanned, record.restarts, record.anyway = "up", [], [], anyway
             self._gate("asked to start", now)
             return True, f"unit {record.name} is starting: generation {record.generation}"
-        record.wish, record.restarts = "up", []
+        record.desired_state, record.restarts = "up", []
         self._store()
         return True, f"unit {record.name} is {record.state}"
 
@@ -467,21 +469,21 @@ class UnitLifecycle:
             self._enter("held", f"no verdict of every gate within {limit:g} s: {', '.join(states)}", now, cause="gate")
 
     def _journal(self, rank: ServedRank) -> str:
-        """Return where a tether that does not report says why, such as a record that it cannot read."""
-        return f"`journalctl -u sparkrack-serve-{self.unit.name}-tether` on {rank.node} may say why"
+        """Return where an agent that does not report says why, such as a record that it cannot read."""
+        return f"`journalctl -u sparkrack-serve-{self.unit.name}-agent` on {rank.node} may say why"
 
     def _remarks(self) -> str:
         """Return what gates that have passed remark, as the end of a sentence."""
         gates = [(rank, self.reports[rank.number].gate) for rank in self.unit.ranks]
         return "".join(f"; {rank.node}: {gate[2]}" for rank, gate in gates if gate and gate[2])
 
-    def _wrong_version(self, report: TetherReport, gate: tuple[int, bool, str] | None) -> str:
-        """Return why a node must not start its rank: its files are not those of the same `apply` as the keeper's. Files
-        that `apply` was writing are refused by the gate, whose reason comes first.
+    def _wrong_version(self, report: AgentReport, gate: tuple[int, bool, str] | None) -> str:
+        """Return why a node must not start its rank: its files are not those of the same `apply` as the coordinator's.
+        Files that `apply` was writing are refused by the gate, whose reason comes first.
         """
         if gate is None or report.version == self.unit.version:
             return ""
-        return "its tether has another version of the unit's files; run `sparkrack apply --only serving`"
+        return "its agent has another version of the unit's files; run `sparkrack apply --only serving`"
 
     def _wrong_clock(self, rank: ServedRank, skew: ClockSkew) -> str:
         """Return why a node must not start its rank: its clock is certainly further from the head's than the limit."""
@@ -515,7 +517,7 @@ class UnitLifecycle:
             elif report.state in ("starting", "running") and report.generation != record.generation:
                 ended.append(f"{rank} runs outside of generation {record.generation}")
             elif record.state == "starting" and report.state == "idle" and now - self._entered > lease:
-                # Its tether lost the verdict of its gate, or could not write its record.
+                # Its agent lost the verdict of its gate, or could not write its record.
                 detail = report.gate[2] if report.gate and not report.gate[1] else ""
                 ended.append(f"{rank} did not start within {lease:g} s{f': {detail}' if detail else ''}")
             elif record.state != "starting" and now - max(self._confirmed[rank.number], self._entered) > lease:
@@ -533,7 +535,7 @@ class UnitLifecycle:
         if unclean:
             record.unplanned = record.boots
             reason = f"{', '.join(unclean)} ended without a clean shutdown while the unit ran"
-        if record.wish == "down":
+        if record.desired_state == "down":
             self._enter("down", reason, now)
         elif unclean:
             self._enter("held", reason, now, cause="machine")
@@ -568,8 +570,8 @@ class UnitLifecycle:
                 self._gate(f"restart {len(record.restarts)} of {budget.times}: {reason}", now)
 
     def _ran(self, until: float) -> float:
-        """Return the seconds from the start of the ranks to `until` of the monotonic clock. Where this keeper did not
-        start them, the clock of the day tells, and they ran for at least as long as this keeper.
+        """Return the seconds from the start of the ranks to `until` of the monotonic clock. Where this coordinator did
+        not start them, the clock of the day tells, and they ran for at least as long as this coordinator.
         """
         if self._begun is not None:
             return until - self._begun
@@ -578,7 +580,7 @@ class UnitLifecycle:
 
     def _restart_age(self, at: float, now: float) -> float:
         """Return the seconds since a restart, below 0 for one in the future: the clock was set back since an earlier
-        keeper made it. Those of this keeper count by the monotonic clock.
+        coordinator made it. Those of this coordinator count by the monotonic clock.
         """
         return now - self._restarts[at] if at in self._restarts else self._clock() - at
 

@@ -1,7 +1,7 @@
 """The processes of a served unit on this node, as the kernel's control groups show them, whatever docker answers.
 
 The container of a unit is in a slice of its own, sparkrack.slice/sparkrack-NAME.slice. Standard library only, Python
-3.10 or later. serve_tether.py and serve_hang.py import it from their own folder.
+3.10 or later. serve_agent.py and serve_hang.py import it from their own folder.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from serve_causes import DRIVER_FAULT, explain
-from serve_question import GateError, run
+from serve_gate_command import GateError, run
 from serve_unit import line
 
 CONTAINER_LIMIT = 60.0

@@ -1,6 +1,6 @@
-"""The unit file of a served model, and the authenticated messages between its keeper and its tethers.
+"""The unit file of a served model, and the authenticated messages between its coordinator and its agents.
 
-Standard library only, Python 3.10 or later. serve_keeper.py and serve_tether.py import it from their own folder.
+Standard library only, Python 3.10 or later. serve_coordinator.py and serve_agent.py import it from their own folder.
 
 A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAME.json:
 
@@ -8,9 +8,9 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
     model        as the engine's API names it
     engine       vllm or sglang: it selects the counters and gauges that count as progress, and those of requests
     ranks        [{"node": "spark1", "address": "10.0.0.1"}, ...] in the order of ranks; rank 0 is the head
-    head         {"address": "10.0.0.1", "port": 29400}: where the keeper listens
+    head         {"address": "10.0.0.1", "port": 29400}: where the coordinator listens
     api          {"address": "10.0.0.1", "port": 8000}: the head's OpenAI API; "key_file" where it wants a key
-    secret_file  the shared secret of keeper and tethers, 32 bytes or more; only its owner may read it
+    secret_file  the shared secret of coordinator and agents, 32 bytes or more; only its owner may read it
     gate         command that ends with 0 when this node may start its rank, otherwise prints the reason
     service      the rank's systemd service; default sparkrack-serve-NAME.service
     systemctl    command that controls it; default ["systemctl"]
@@ -22,13 +22,13 @@ A unit file is JSON, the same on each node of the unit, /etc/sparkrack/serve/NAM
                  probe_interval 60, probe_limit 60, drain 0, clock_limit 1, evidence 3; and probe_misses 2
     restart      {"times": 1, "within": 21600, "uptime": 600}
     boot         hold or start
-    version      of the files of all nodes: a rank starts only where keeper and tether have the same
+    version      of the files of all nodes: a rank starts only where coordinator and agent have the same
 
-NAME.former beside it is there while the files are those of an earlier start, which `sparkrack serve recreate` has put
+NAME.previous beside it is there while the files are those of an earlier start, which `sparkrack serve recreate` has put
 back: it has the number of that generation.
 
-A message is one line: HMAC-SHA256 as hex, a space, a JSON object. The keeper speaks first, with a random challenge, and
-both MACs cover it, so that no message of another connection is accepted.
+A message is one line: HMAC-SHA256 as hex, a space, a JSON object. The coordinator speaks first, with a random
+challenge, and both MACs cover it, so that no message of another connection is accepted.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ServeError(Exception):
 
 @dataclass(frozen=True)
 class ServedRank:
-    """One rank: its number, its node's name and the address from which the node asks the keeper."""
+    """One rank: its number, its node's name and the address from which the node asks the coordinator."""
 
     number: int
     node: str
@@ -312,12 +312,12 @@ def load_unit(path: str) -> ServedUnit:
     return unit
 
 
-def read_former(path: str) -> int | None:
-    """Return the generation whose files were put back beside a unit file; None when they are no former ones, 0 when
+def read_previous(path: str) -> int | None:
+    """Return the generation whose files were put back beside a unit file; None when they are no previous ones, 0 when
     they are and the note does not say which. It keeps no unit from running.
     """
     try:
-        text = Path(path).with_suffix(".former").read_text(encoding="ascii").strip()
+        text = Path(path).with_suffix(".previous").read_text(encoding="ascii").strip()
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError):
@@ -460,9 +460,9 @@ def read_line(connection: socket.socket, deadline: float) -> str:
 
 
 def ask(unit: ServedUnit, secret: bytes, content: Mapping[str, Any], limit: float, source: str = "") -> dict[str, Any]:
-    """Send one message to the keeper, from the address `source`, and return its answer, within `limit` seconds.
+    """Send one message to the coordinator, from the address `source`, and return its answer, within `limit` seconds.
 
-    Raises OSError when the keeper does not answer, ServeError when its answer is not authentic.
+    Raises OSError when the coordinator does not answer, ServeError when its answer is not authentic.
     """
     return ask_at(unit.head, secret, {**content, "unit": unit.name}, limit, source)
 

@@ -74,7 +74,7 @@ class LinkChange:
 
 @dataclass(frozen=True)
 class UnitHang:
-    """The latest hang of a unit, as its tether found it before it stopped the rank. `boot`: in which it was.
+    """The latest hang of a unit, as its agent found it before it stopped the rank. `boot`: in which it was.
     `text`: what the GPU showed, and which parts of the evidence there are.
     """
 

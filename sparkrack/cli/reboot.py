@@ -18,7 +18,7 @@ from serving.running_engines import describe_unit
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import node_patterns, rack_option
 from sparkrack.cli.progress import show_progress
-from sparkrack.cli.serve_recreate import KEEPER_SECONDS
+from sparkrack.cli.serve_recreate import COORDINATOR_SECONDS
 from sparkrack.cli.serve_run import UnitRun
 from sparkrack.cli.verify import CHECKED_ROLES, files
 from sparkrack.engine.recorded_run import recorded_run
@@ -54,7 +54,7 @@ PROVE_SECONDS = 900
 @click.option(
     "--stop-units",
     is_flag=True,
-    help="Stop the units that run on these nodes first, on all their nodes; start those with wish: up at the end.",
+    help="Stop the units that run on these nodes first, on all their nodes; start those with state: up at the end.",
 )
 def reboot(
     rack: Path,
@@ -99,7 +99,7 @@ def reboot(
         next_step(["sparkrack", "verify"], rack=rack, limit=[name])
         sys.exit(1)
     click.echo(f"{len(names)} of {len(names)} nodes restarted and proven")
-    down = [unit for unit in stopped if served_units(found)[unit].wish == "down"]
+    down = [unit for unit in stopped if served_units(found)[unit].state == "down"]
     for unit in down:
         click.echo(f"unit {unit} stays down, as rack.yaml declares it")
     started = [_start_unit(rack, unit) for unit in stopped if unit not in down]
@@ -125,7 +125,9 @@ def _stop_units(rack: Rack, file: Path, names: Sequence[str], confirmed: bool) -
 def _start_unit(file: Path, name: str) -> bool:
     """Start a unit, and return whether a completion has proven it."""
     work = UnitRun(file, name)
-    return work.attempt(partial(work.locked, "start", work.start(anyway=False, timeout=None, patience=KEEPER_SECONDS)))
+    return work.attempt(
+        partial(work.locked, "start", work.start(anyway=False, timeout=None, patience=COORDINATOR_SECONDS))
+    )
 
 
 def _check(held: RackLock, name: str) -> None:

@@ -54,7 +54,7 @@ DEFAULT_WAIT_SECONDS = 600
 @click.option(
     "--stop-units",
     is_flag=True,
-    help="Stop the units that run on these nodes first, on all their nodes; start those with wish: up at the end.",
+    help="Stop the units that run on these nodes first, on all their nodes; start those with state: up at the end.",
 )
 @click.option("--fresh", is_flag=True, help="Start over, even if an earlier one was interrupted.")
 @click.option("--as", "login", metavar="USER", help="As `bootstrap nodes --as`.")
@@ -106,7 +106,7 @@ def rebuild(
     Each phase is recorded before it begins; the same command resumes in the phase that was interrupted. A machine is
     restarted only when a reboot is pending. Refuses, before anything, when containers run on a node that would be
     touched, or that is cabled to a switch that would be, unless --containers names it; and when a unit of an inference
-    engine runs there, unless --stop-units is given. Before verify, units with wish: up are started and proven by a
+    engine runs there, unless --stop-units is given. Before verify, units with state: up are started and proven by a
     completion. Exit 0 when everything is done and verified.
     """
     found = load(rack)
@@ -141,7 +141,7 @@ def rebuild(
         if blockers:
             raise CommandError("\n".join((*blockers, "nothing was begun")))
         for name in units:
-            until = "until phase start" if name in request.units else "and stays down, as rack.yaml has no wish: up"
+            until = "until phase start" if name in request.units else "and stays down, as rack.yaml has no state: up"
             screen.say(f"{describe_unit(found, name)} is stopped on all its nodes {until}", err=as_json)
         report = run_rebuild(
             request,

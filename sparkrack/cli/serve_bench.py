@@ -30,8 +30,8 @@ from serving.desired import served_name
 from serving.engines import bench_tool
 from serving.engines.bench_tool import BenchCase, BenchTarget, BenchToolError
 from serving.launch import api_address
-from serving.options import ServingUnit, select_unit
-from serving.programs import KEEPER
+from serving.options import ServedUnit, select_unit
+from serving.programs import COORDINATOR
 from sparkrack.cli import serve_bench_record as records
 from sparkrack.cli.options import json_option, rack_option
 from sparkrack.cli.progress import ProgressDisplay, show_progress
@@ -68,9 +68,9 @@ class RunningUnit:
 
 
 class UnitHead:
-    """The head of a running unit: asks its keeper, and runs commands in its container."""
+    """The head of a running unit: asks its coordinator, and runs commands in its container."""
 
-    def __init__(self, unit: ServingUnit, node: str, shell: RootShell) -> None:
+    def __init__(self, unit: ServedUnit, node: str, shell: RootShell) -> None:
         self.unit = unit
         self.node = node
         self._shell = shell
@@ -78,7 +78,7 @@ class UnitHead:
 
     def state(self) -> tuple[str, int]:
         """Return the state of the unit and its generation. Raises BenchError when it does not answer requests."""
-        done = self._shell.run(shlex.join([KEEPER, unit_path(self.unit, "json"), "status"]))
+        done = self._shell.run(shlex.join([COORDINATOR, unit_path(self.unit, "json"), "status"]))
         if done.rc != 0:
             raise BenchError(f"{self.node}: the state of unit {self.unit.name} is unknown: {_last(done.stderr)}")
         try:
@@ -86,7 +86,7 @@ class UnitHead:
             state, generation = str(answer["state"]), int(answer["generation"])
             reason = str(answer.get("reason", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise BenchError(f"{self.node}: the keeper of unit {self.unit.name} gave no state") from None
+            raise BenchError(f"{self.node}: the coordinator of unit {self.unit.name} gave no state") from None
         if state not in READY:
             raise BenchError(
                 f"{self.node}: unit {self.unit.name} is {state}: {reason}; it can be measured when it is ready or busy"
@@ -220,7 +220,7 @@ def _measured(
 ) -> ServeBenchRecord:
     unit = head.unit
     screen.phase(f"measure unit {unit.name}", [head.node])
-    screen.step(head.node, "ask the keeper and the container")
+    screen.step(head.node, "ask the coordinator and the container")
     state, generation = head.state()
     running = head.running(generation)
     if state == "busy":

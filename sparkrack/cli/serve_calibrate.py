@@ -24,7 +24,7 @@ from serving.engines.engine_log import EngineLogError, RankMemory
 from serving.engines.memory_fit import GIB
 from serving.fit import conditions_of
 from serving.launch import launches
-from serving.options import ServingUnit, select_unit, served_units
+from serving.options import ServedUnit, select_unit, served_units
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import rack_option
 from sparkrack.cli.progress import ProgressDisplay, show_progress
@@ -99,7 +99,7 @@ def calibrate(unit: str, rack: Path) -> None:
 
 
 def _log(
-    rack: Rack, unit: ServingUnit, node: str, image: str, shell: RootShell, screen: ProgressDisplay
+    rack: Rack, unit: ServedUnit, node: str, image: str, shell: RootShell, screen: ProgressDisplay
 ) -> tuple[float, str]:
     """Return the GiB of a node that no program has, and the lines of the current start. Raises CalibrationError."""
     screen.step(node, "read the log of the engine")
@@ -131,7 +131,7 @@ def _log(
     return int(size) / GIB, lines
 
 
-def _measured(unit: ServingUnit, rank: RankMemory, reserved: float, conditions: Conditions) -> Calibration:
+def _measured(unit: ServedUnit, rank: RankMemory, reserved: float, conditions: Conditions) -> Calibration:
     """Return the figures of the lock file. Raises CalibrationError when they cannot be true."""
     share = unit.memory or 0.0
     found = Calibration(

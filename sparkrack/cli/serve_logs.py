@@ -1,4 +1,4 @@
-"""`sparkrack serve logs`: the journals of all ranks of a unit, with its keeper and tethers, in one stream."""
+"""`sparkrack serve logs`: the journals of all ranks of a unit, with its coordinator and agents, in one stream."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class _Since(click.ParamType[int]):
 @click.option("--follow", is_flag=True, help="Go on with new lines until Ctrl-C.")
 @rack_option
 def logs(unit: str, rank: int | None, since: int, follow: bool, rack: Path) -> None:
-    """Print the journals of all ranks of a unit, of their tethers and of the keeper, ordered by time.
+    """Print the journals of all ranks of a unit, of their agents and of the coordinator, ordered by time.
 
     \b
       sparkrack serve logs qwen --since 10m
       sparkrack serve logs qwen --rank 1 --follow
 
-    Each line has its time (UTC), node and rank, and its program: engine, tether, keeper, or systemd about one of them.
-    Control characters are printed as escapes; secrets are replaced by ***. With --follow, lines of different nodes are
-    ordered within a second.
+    Each line has its time (UTC), node and rank, and its program: engine, agent, coordinator, or systemd about one of
+    them. Control characters are printed as escapes; secrets are replaced by ***. With --follow, lines of different
+    nodes are ordered within a second.
 
     Exit 0, or 1 when a node gives no journal: the others are printed.
     """

@@ -1,4 +1,4 @@
-"""`sparkrack serve recreate`: a unit with the files that rack.yaml declares, or its former version again."""
+"""`sparkrack serve recreate`: a unit with the files that rack.yaml declares, or its previous version again."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sparkrack.cli.serve_run import (
 )
 
 if TYPE_CHECKING:
-    from sparkrack.serving.coordinator import KeeperStatus
-    from sparkrack.serving.previous_version import FormerVersion
+    from sparkrack.serving.coordinator import CoordinatorStatus
+    from sparkrack.serving.previous_version import PreviousVersion
 
-KEEPER_SECONDS = 30.0
-"""Seconds for a keeper to answer after its files were written, which restarts it."""
+COORDINATOR_SECONDS = 30.0
+"""Seconds for a coordinator to answer after its files were written, which restarts it."""
 
 
 @click.command()
@@ -41,7 +41,7 @@ def recreate(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
     When the unit does not serve with the new files, those of its last good start are put back, it is started with them,
     and the reason is printed; rack.yaml is not changed.
 
-    Exit 0 when a completion has proven the unit as declared, else 1: also when the former version serves again.
+    Exit 0 when a completion has proven the unit as declared, else 1: also when the previous version serves again.
     """
     work = UnitRun(rack, unit)
     change = UnitRecreation(work, rack, anyway, timeout)
@@ -53,53 +53,53 @@ class UnitRecreation:
 
     def __init__(self, work: UnitRun, file: Path, anyway: bool, timeout: int | None) -> None:
         self.work, self.file, self.name = work, file, work.unit.name
-        self._start: Callable[[UnitSession], bool] = work.start(anyway, timeout, KEEPER_SECONDS)
+        self._start: Callable[[UnitSession], bool] = work.start(anyway, timeout, COORDINATOR_SECONDS)
 
     def run(self, session: UnitSession) -> bool:
-        """Return whether a completion has proven the unit with the declared files. Raises KeeperError."""
-        from sparkrack.serving.previous_version import FormerVersion
+        """Return whether a completion has proven the unit with the declared files. Raises CoordinatorError."""
+        from sparkrack.serving.previous_version import PreviousVersion
 
-        former = FormerVersion(self.work.rack, self.work.unit, session.shells)
-        if not self._keep(session, former, session.first_status(0), "nothing was changed"):
+        previous = PreviousVersion(self.work.rack, self.work.unit, session.shells)
+        if not self._keep(session, previous, session.first_status(0), "nothing was changed"):
             return False
         if not self.work.stop(session):
             return False
-        applied = self._apply(session, former)
+        applied = self._apply(session, previous)
         if applied and self._started(session):
             last = self.work.last
-            return last is None or self._keep(session, former, last, "the unit serves")
+            return last is None or self._keep(session, previous, last, "the unit serves")
         if self.work.interrupted:
             click.echo(f"ended during apply; {self.work.left()}", err=True)
             return False
-        return self._go_back(session, former, applied=applied)
+        return self._go_back(session, previous, applied=applied)
 
-    def _keep(self, session: UnitSession, former: FormerVersion, now: KeeperStatus, then: str) -> bool:
+    def _keep(self, session: UnitSession, previous: PreviousVersion, now: CoordinatorStatus, then: str) -> bool:
         """Keep the files of a unit that a completion has proven. `then`: the state of things if that fails."""
         from sparkrack.serving.coordinator import SERVING
-        from sparkrack.serving.previous_version import FormerError
+        from sparkrack.serving.previous_version import PreviousVersionError
 
         if now.state not in SERVING:
             return True  # what is kept is of the latest time that it was
         served = tuple(rank.node for rank in now.ranks)
-        if served != former.nodes:
-            session.screen.say(f"{self.name}: its nodes change, so that it cannot go back to its former version")
+        if served != previous.nodes:
+            session.screen.say(f"{self.name}: its nodes change, so that it cannot go back to its previous version")
             return True
         session.check()
         try:
-            former.keep(now.generation)
-        except FormerError as fault:
+            previous.keep(now.generation)
+        except PreviousVersionError as fault:
             session.fail(f"its files cannot be kept for a way back: {fault}; {then}")
             return False
         return True
 
-    def _apply(self, session: UnitSession, former: FormerVersion) -> bool:
+    def _apply(self, session: UnitSession, previous: PreviousVersion) -> bool:
         """Write the files of the unit on its nodes, under the lock of this run.
 
         Each node gets the mark of a change before, which `apply` removes there: when this run is killed between two
         nodes, no gate passes on one that `apply` has not reached.
         """
         from sparkrack.rebuild.subcommands import CommandRunner, InterruptedCommandError
-        from sparkrack.serving.previous_version import FormerError
+        from sparkrack.serving.previous_version import PreviousVersionError
 
         work = self.work
         work.then = ["recreate", self.name]
@@ -107,8 +107,8 @@ class UnitRecreation:
         words += [word for name in work.unit.ranks(work.rack.nodes) for word in ("--limit", name)]
         session.check()
         try:
-            former.begin()
-        except FormerError as fault:
+            previous.begin()
+        except PreviousVersionError as fault:
             session.fail(f"a change of its files cannot be begun: {fault}; {work.left()}")
             return False
         caller = CommandRunner(None, as_json=False, environment=session.lock.environment)
@@ -125,43 +125,43 @@ class UnitRecreation:
         return done.exit == 0
 
     def _started(self, session: UnitSession) -> bool:
-        """Start the unit. A keeper that never answered since its files were written is a failed start."""
-        from sparkrack.serving.coordinator import KeeperError
+        """Start the unit. A coordinator that never answered since its files were written is a failed start."""
+        from sparkrack.serving.coordinator import CoordinatorError
 
         self.work.asked, self.work.last = "", None
         try:
             return self._start(session)
-        except KeeperError as fault:
+        except CoordinatorError as fault:
             if self.work.asked:
                 raise  # it may be starting
             session.fail(str(fault))
             return False
 
-    def _go_back(self, session: UnitSession, former: FormerVersion, *, applied: bool) -> bool:
-        """Put the files of the former version back, and start it. Never returns True: the declared one has failed."""
+    def _go_back(self, session: UnitSession, previous: PreviousVersion, *, applied: bool) -> bool:
+        """Put the files of the previous version back, and start it. Never returns True: the declared one has failed."""
         from sparkrack.serving.coordinator import STOPPED
-        from sparkrack.serving.previous_version import FormerError
+        from sparkrack.serving.previous_version import PreviousVersionError
 
         reason, last = session.failure, self.work.last
         if last is not None and last.state not in STOPPED:
-            return False  # the wait was ended, and the keeper continues
+            return False  # the wait was ended, and the coordinator continues
         session.check()
         try:
-            generation = former.find(changed=not applied)
-            session.screen.say(f"{self.name}: goes back to its former version, that of generation {generation}")
-            former.restore(generation)
-        except FormerError as fault:
+            generation = previous.find(changed=not applied)
+            session.screen.say(f"{self.name}: goes back to its previous version, that of generation {generation}")
+            previous.restore(generation)
+        except PreviousVersionError as fault:
             session.fail(f"does not serve ({reason}), and does not go back: {fault}")
             return False
         if self._started(session):
             session.fail(
-                f"does not serve as rack.yaml declares it ({reason}); its former version, that of generation "
+                f"does not serve as rack.yaml declares it ({reason}); its previous version, that of generation "
                 f"{generation}, serves again. `sparkrack drift` reports the difference until rack.yaml is corrected"
             )
             self.work.then, self.work.reason = ["recreate", self.name], "when rack.yaml is corrected"
         else:
             session.fail(
-                f"does not serve as rack.yaml declares it ({reason}), and its former version does not either "
+                f"does not serve as rack.yaml declares it ({reason}), and its previous version does not either "
                 f"({session.failure}); {self.work.left()}"
             )
             self.work.then, self.work.reason = ["logs", self.name], ""

@@ -21,19 +21,19 @@ from sparkrack.cli.options import rack_option, units
 if TYPE_CHECKING:
     from core.model import Rack
     from core.ssh.root_shell import RootShell
-    from serving.options import ServingUnit
+    from serving.options import ServedUnit
     from sparkrack.cli.progress import ProgressDisplay
     from sparkrack.engine.recorded_run import RecordedRun
     from sparkrack.engine.ssh_locking import RackLock
-    from sparkrack.serving.coordinator import KeeperStatus, UnitKeeper
-    from sparkrack.serving.unit_gateway import UnitDoor
+    from sparkrack.serving.coordinator import CoordinatorStatus, UnitCoordinator
+    from sparkrack.serving.unit_gateway import UnitGateway
 
 POLL_SECONDS = 1.0
-"""Seconds between two questions to the keeper."""
+"""Seconds between two questions to the coordinator."""
 SILENCE_SECONDS = 60.0
-"""Seconds for which a keeper may not answer while a unit starts or stops."""
+"""Seconds for which a coordinator may not answer while a unit starts or stops."""
 SLACK_SECONDS = 60
-"""Seconds beyond the limits of the keeper, which ends each phase by itself."""
+"""Seconds beyond the limits of the coordinator, which ends each phase by itself."""
 
 ENDING = ("stop", "restart", "recreate")
 """What ends the processes of a unit on purpose."""
@@ -65,9 +65,9 @@ def start(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
       sparkrack serve start qwen
       sparkrack serve start qwen --anyway
 
-    The keeper on the head of the unit lets each node run its gate, then all ranks start, or none. Each phase is
+    The coordinator on the head of the unit lets each node run its gate, then all ranks start, or none. Each phase is
     printed with its seconds. The lock of the rack is held during the wait. Ctrl-C, or the end of --timeout, ends the
-    wait only: the keeper continues.
+    wait only: the coordinator continues.
 
     Exit 0 when a completion has proven the unit, also when it ran already. Exit 1 when it was refused or failed: then
     no rank runs, and the reason of each node is printed.
@@ -85,8 +85,8 @@ def stop(unit: str, rack: Path) -> None:
     \b
       sparkrack serve stop qwen
 
-    Exit 0 when the unit is down, also when it was before. Exit 1 when a rank is not confirmed as stopped: the keeper
-    goes on stopping it. It stays down until `serve start`; `wish` in rack.yaml is not changed.
+    Exit 0 when the unit is down, also when it was before. Exit 1 when a rank is not confirmed as stopped: the
+    coordinator goes on stopping it. It stays down until `serve start`; `state` in rack.yaml is not changed.
     """
     work = UnitRun(rack, unit)
     exit_with_next(work, work.attempt(lambda: work.locked("stop", work.stop)))
@@ -127,14 +127,14 @@ class UnitRun:
 
         self.file = file
         self.rack: Rack = load(file)
-        self.unit: ServingUnit = select_unit(self.rack, name)
+        self.unit: ServedUnit = select_unit(self.rack, name)
         self.then = ["status", name]
         self.reason = ""
         self.interrupted = False
         self.asked = ""
-        """The wish that was sent last: start or stop."""
-        self.last: KeeperStatus | None = None
-        """What the keeper answered last since then."""
+        """The desired state that was sent last: start or stop."""
+        self.last: CoordinatorStatus | None = None
+        """What the coordinator answered last since then."""
 
     def attempt(self, *steps: Callable[[], bool]) -> bool:
         """Run steps up to the first that fails; return whether all were done. Ctrl-C ends the wait, not the unit."""
@@ -147,30 +147,30 @@ class UnitRun:
     def locked(self, verb: str, *steps: Callable[[UnitSession], bool]) -> bool:
         """Run steps up to the first that fails, under one lock of the rack, with one journal. `verb`: for the journal.
 
-        Raises CommandError for a lock that is taken, and a keeper that gives no answer or refuses.
+        Raises CommandError for a lock that is taken, and a coordinator that gives no answer or refuses.
         """
         with loading():
             from core.ssh.node_shells import open_shells
             from sparkrack.engine.ssh_locking import ANSWER_SECONDS
-            from sparkrack.serving.coordinator import KeeperError, UnitKeeper
-            from sparkrack.serving.unit_gateway import UnitDoor, door_node
+            from sparkrack.serving.coordinator import CoordinatorError, UnitCoordinator
+            from sparkrack.serving.unit_gateway import UnitGateway, gateway_node
 
         nodes = self.unit.ranks(self.rack.nodes)
-        at = door_node(self.rack)
+        at = gateway_node(self.rack)
         with hold_rack(self.rack, verb, self.unit) as held:
             held.screen.phase(f"{verb} unit {self.unit.name}", nodes)
             # A node is contacted by the first command that it is to run: of most verbs only the head.
             with open_shells(self.rack, {*nodes, at} if at else nodes, ANSWER_SECONDS) as shells:
-                keeper = UnitKeeper(self.rack, self.unit, shells[nodes[0]])
-                session = UnitSession(keeper, held, shells, UnitDoor(self.unit, at, shells[at]) if at else None)
+                coordinator = UnitCoordinator(self.rack, self.unit, shells[nodes[0]])
+                session = UnitSession(coordinator, held, shells, UnitGateway(self.unit, at, shells[at]) if at else None)
                 try:
                     return all(step(session) for step in steps)
-                except KeeperError as fault:
-                    held.run.fail(keeper.head, str(fault))
+                except CoordinatorError as fault:
+                    held.run.fail(coordinator.head, str(fault))
                     raise CommandError(str(fault)) from None
 
     def start(self, anyway: bool, timeout: int | None, patience: float = 0) -> Callable[[UnitSession], bool]:
-        """Return the step that starts the unit and waits. `patience`: seconds for the keeper to answer at all."""
+        """Return the step that starts the unit and waits. `patience`: seconds for the coordinator to answer at all."""
         limit = timeout or _start_seconds(self.unit) + _stop_seconds(self.unit)
         return lambda session: self._start(session, anyway, limit, patience)
 
@@ -180,7 +180,7 @@ class UnitRun:
         before = session.first_status(patience)
         session.check()
         self._ask("start")
-        session.screen.say(session.keeper.up(anyway=anyway))
+        session.screen.say(session.coordinator.up(anyway=anyway))
         last = self._follow(session, before, limit, lambda now: now.state in SERVING | STOPPED)
         if last.state in SERVING:
             took = last.figures.get("completion_s")
@@ -198,51 +198,53 @@ class UnitRun:
         return False
 
     def stop(self, session: UnitSession) -> bool:
-        """Stop the unit and wait. Its door is closed meanwhile, so that requests that run can end before."""
+        """Stop the unit and wait. Its gateway is closed meanwhile, so that requests that run can end before."""
         before = session.first_status(0)
         session.check()
-        with session.closed_door():
+        with session.closed_gateway():
             return self._stop(session, before)
 
-    def _stop(self, session: UnitSession, before: KeeperStatus) -> bool:
+    def _stop(self, session: UnitSession, before: CoordinatorStatus) -> bool:
         limit = _stop_seconds(self.unit)
         self._ask("stop")
-        session.screen.say(session.keeper.down())
-        last = self._follow(session, before, limit, lambda now: now.state == "down" or now.wish == "up")
+        session.screen.say(session.coordinator.down())
+        last = self._follow(session, before, limit, lambda now: now.state == "down" or now.desired_state == "up")
         if last.state == "down":
             session.screen.say(f"{self.unit.name}: down, every rank is stopped")
             self.then = ["start", self.unit.name]
             return True
-        if last.wish == "up":
+        if last.desired_state == "up":
             session.fail("was asked to start by another command during the stop")
         else:
             nodes = ", ".join(last.unconfirmed) or "a rank"
             left = [f"{one.node}: {one.detail}" for one in last.ranks if one.node in last.unconfirmed and one.detail]
-            session.fail(f"not down within {limit} s: {nodes} is not confirmed as stopped; the keeper continues", *left)
+            session.fail(
+                f"not down within {limit} s: {nodes} is not confirmed as stopped; the coordinator continues", *left
+            )
         return False
 
     def _follow(
         self,
         session: UnitSession,
-        before: KeeperStatus,
+        before: CoordinatorStatus,
         limit: float,
-        reached: Callable[[KeeperStatus], bool],
-    ) -> KeeperStatus:
+        reached: Callable[[CoordinatorStatus], bool],
+    ) -> CoordinatorStatus:
         """Print each change of the state until one is reached, or the time is over; return the latest state.
 
-        Raises KeeperError for a keeper that does not answer for a minute, or at the end of the time.
+        Raises CoordinatorError for a coordinator that does not answer for a minute, or at the end of the time.
         """
-        from sparkrack.serving.coordinator import KeeperError
+        from sparkrack.serving.coordinator import CoordinatorError
 
         begun = heard = time.monotonic()
         printed = before
         while True:
             try:
-                now = session.keeper.status()
-            except KeeperError as fault:
+                now = session.coordinator.status()
+            except CoordinatorError as fault:
                 if time.monotonic() - heard > SILENCE_SECONDS or time.monotonic() - begun > limit:
-                    raise KeeperError(f"{fault}; {self.left()}") from None
-                session.screen.step(session.keeper.head, "the keeper does not answer")
+                    raise CoordinatorError(f"{fault}; {self.left()}") from None
+                session.screen.step(session.coordinator.head, "the coordinator does not answer")
             else:
                 heard = time.monotonic()
                 self.last = now
@@ -255,7 +257,7 @@ class UnitRun:
             time.sleep(POLL_SECONDS)
 
     def _ask(self, verb: str) -> None:
-        """Note the wish that is sent next."""
+        """Note the desired state that is sent next."""
         self.asked, self.last = verb, None
         self.then = ["status", self.unit.name]
 
@@ -269,7 +271,7 @@ class UnitRun:
             else f"unit {self.unit.name} was asked to {self.asked}"
         )
         moving = self.last is None or self.last.state not in ("down", "held", "ready", "busy")
-        return f"{state}{', and its keeper continues' if moving else ''}"
+        return f"{state}{', and its coordinator continues' if moving else ''}"
 
 
 @dataclass(frozen=True)
@@ -282,7 +284,7 @@ class ServeRun:
 
 
 @contextmanager
-def hold_rack(rack: Rack, verb: str, unit: ServingUnit) -> Iterator[ServeRun]:
+def hold_rack(rack: Rack, verb: str, unit: ServedUnit) -> Iterator[ServeRun]:
     """Hold the lock of the rack for a unit, with journal and progress. Raises CommandError when it is taken."""
     with loading():
         from sparkrack.cli.progress import show_progress
@@ -290,7 +292,7 @@ def hold_rack(rack: Rack, verb: str, unit: ServingUnit) -> Iterator[ServeRun]:
         from sparkrack.engine.ssh_locking import hold_lock
         from sparkrack.watch.silences import silenced, silences_of_units
 
-    # The keeper exports until when a unit that starts may take, by which the alerts wait.
+    # The coordinator exports until when a unit that starts may take, by which the alerts wait.
     silences = silences_of_units([unit.name] if verb in ENDING else [])
     seconds = 2 * (_stop_seconds(unit) + _start_seconds(unit))
     with (
@@ -307,15 +309,20 @@ def hold_rack(rack: Rack, verb: str, unit: ServingUnit) -> Iterator[ServeRun]:
 
 
 class UnitSession:
-    """The keeper of a unit and its nodes, under the lock of the rack. `failure`: the latest reason that was printed.
+    """The coordinator of a unit and its nodes, under the lock of the rack. `failure`: the latest reason that was
+    printed.
 
-    `door`: None for a rack without one.
+    `gateway`: None for a rack without one.
     """
 
     def __init__(
-        self, keeper: UnitKeeper, held: ServeRun, shells: Mapping[str, RootShell], door: UnitDoor | None = None
+        self,
+        coordinator: UnitCoordinator,
+        held: ServeRun,
+        shells: Mapping[str, RootShell],
+        gateway: UnitGateway | None = None,
     ) -> None:
-        self.keeper, self.shells, self._door = keeper, shells, door
+        self.coordinator, self.shells, self._gateway = coordinator, shells, gateway
         self.run, self.screen, self.lock = held.run, held.screen, held.lock
         self.failure = ""
 
@@ -324,47 +331,48 @@ class UnitSession:
         self.lock.check()
 
     @contextmanager
-    def closed_door(self) -> Iterator[None]:
-        """Close the door for the unit during the block, so that its keeper sees the requests end.
+    def closed_gateway(self) -> Iterator[None]:
+        """Close the gateway for the unit during the block, so that its coordinator sees the requests end.
 
-        A door that gives no answer is a warning: it must not keep a unit from being stopped.
+        A gateway that gives no answer is a warning: it must not keep a unit from being stopped.
         """
-        if self._door is None:
+        if self._gateway is None:
             yield
             return
-        from sparkrack.serving.unit_gateway import DoorError
+        from sparkrack.serving.unit_gateway import GatewayError
 
-        name = self.keeper.unit.name
-        self.screen.step(self._door.node, "close the door")
+        name = self.coordinator.unit.name
+        self.screen.step(self._gateway.node, "close the gateway")
         try:
-            self._door.close()
-        except DoorError as fault:
-            self.screen.warn(f"{name}: is stopped with an open door: {fault}")
+            self._gateway.close()
+        except GatewayError as fault:
+            self.screen.warn(f"{name}: is stopped with an open gateway: {fault}")
         try:
             yield
         finally:
             try:
-                self._door.open()
-            except DoorError as fault:
-                self.screen.warn(f"{name}: may still be closed at the door: {fault}")
+                self._gateway.open()
+            except GatewayError as fault:
+                self.screen.warn(f"{name}: may still be closed at the gateway: {fault}")
 
-    def first_status(self, patience: float) -> KeeperStatus:
-        """Return the state before the wish. Raises KeeperError when there is none within `patience` seconds."""
-        from sparkrack.serving.coordinator import KeeperError, UnitAbsentError
+    def first_status(self, patience: float) -> CoordinatorStatus:
+        """Return the state before the desired state. Raises CoordinatorError when there is none within `patience`
+        seconds."""
+        from sparkrack.serving.coordinator import CoordinatorError, UnitAbsentError
 
         until = time.monotonic() + patience
         while True:
             try:
-                return self.keeper.status()
+                return self.coordinator.status()
             except UnitAbsentError:
                 raise
-            except KeeperError:
+            except CoordinatorError:
                 if time.monotonic() >= until:
                     raise
-            self.screen.step(self.keeper.head, "wait for its keeper")
+            self.screen.step(self.coordinator.head, "wait for its coordinator")
             time.sleep(POLL_SECONDS)
 
-    def show(self, before: KeeperStatus, now: KeeperStatus) -> None:
+    def show(self, before: CoordinatorStatus, now: CoordinatorStatus) -> None:
         """Print the changes since an earlier state, with the seconds of the phase that each ended."""
         from core.model.errors import printable_line
 
@@ -381,19 +389,19 @@ class UnitSession:
                 reason = ""  # it follows, a line for each node
             if number and (earlier := now.transitions[number - 1]).generation == one.generation:
                 took = f" ({earlier.state} took {max(0.0, one.at - earlier.at):.1f} s)"
-            self.screen.say(printable_line(f"{self.keeper.unit.name}: {one.state}{reason}{took}"))
+            self.screen.say(printable_line(f"{self.coordinator.unit.name}: {one.state}{reason}{took}"))
 
     def fail(self, reason: str, *details: str) -> None:
-        """Print and record why the wish is not fulfilled, with a line for each detail."""
+        """Print and record why the desired state is not fulfilled, with a line for each detail."""
         from core.model.errors import printable_line
 
         self.failure = "; ".join(details) or reason
-        for line in (*details, f"{self.keeper.unit.name}: {reason}"):
+        for line in (*details, f"{self.coordinator.unit.name}: {reason}"):
             self.screen.warn(printable_line(line))
-        self.run.fail(self.keeper.head, reason)
+        self.run.fail(self.coordinator.head, reason)
 
 
-def _start_seconds(unit: ServingUnit) -> int:
+def _start_seconds(unit: ServedUnit) -> int:
     """Seconds that gates and the start of a unit may take at most."""
     from core.model.fields import seconds
     from serving.desired import GATE_LIMIT
@@ -401,8 +409,8 @@ def _start_seconds(unit: ServingUnit) -> int:
     return GATE_LIMIT + seconds(unit.probe.ready)
 
 
-def _stop_seconds(unit: ServingUnit) -> int:
-    """Seconds that a unit may take to let its requests end, and its ranks, at most, as the keeper counts them."""
+def _stop_seconds(unit: ServedUnit) -> int:
+    """Seconds that a unit may take to let its requests end, and its ranks, at most, as the coordinator counts them."""
     from core.model.fields import seconds
     from serving.desired import STOP_GRACE
 

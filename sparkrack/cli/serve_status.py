@@ -1,4 +1,4 @@
-"""`sparkrack serve status`: the state of the units, as their keepers report it. Nothing is changed."""
+"""`sparkrack serve status`: the state of the units, as their coordinators report it. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ _FIGURES = {"gates_s": "gates", "ready_s": "start to ready", "completion_s": "la
 @json_option
 @quiet_option
 def status(unit: str | None, rack: Path, as_json: bool, quiet: bool) -> None:
-    """Show the state of each unit of rack.yaml, or of UNIT, as its keeper reports it.
+    """Show the state of each unit of rack.yaml, or of UNIT, as its coordinator reports it.
 
     \b
       sparkrack serve status
       sparkrack serve status qwen --json | jq -r '.units[0].state'
 
-    A unit with `wish: up` is as wished while it is ready or busy; one with `wish: down` when every rank is stopped. A
-    unit whose head or keeper does not answer is unknown, never down. Restarts are those that count towards the budget.
-    Files of a unit that rack.yaml does not declare, such as its former version, are named; the exit code is about
-    `wish`.
-    Exit 0 when all are as wished, 2 when one is not, 1 when one is unknown.
+    A unit with `state: up` is as desired while it is ready or busy; one with `state: down` when every rank is stopped.
+    A unit whose head or coordinator does not answer is unknown, never down. Restarts are those that count towards the
+    budget. Files of a unit that rack.yaml does not declare, such as its previous version, are named; the exit code is
+    about `state`. Exit 0 when all are as desired, 2 when one is not, 1 when one is unknown.
     """
     with loading():
         from core.model import load
         from sparkrack.cli.progress import show_progress
-        from sparkrack.serving.coordinator import ask_keepers
+        from sparkrack.serving.coordinator import ask_coordinators
         from sparkrack.serving.unit_status import build_serve_status
 
     found = load(rack)
@@ -49,7 +48,7 @@ def status(unit: str | None, rack: Path, as_json: bool, quiet: bool) -> None:
         raise click.ClickException(f"{found.source} has no serving section")
     chosen = [select_unit(found, unit)] if unit else list(served_units(found).values())
     with show_progress(silent=as_json or quiet) as progress:
-        answers = ask_keepers(found, chosen, progress)
+        answers = ask_coordinators(found, chosen, progress)
     now = build_serve_status(found, chosen, answers)
     if as_json:
         click.echo(now.model_dump_json(by_alias=True, indent=1))
@@ -60,17 +59,17 @@ def status(unit: str | None, rack: Path, as_json: bool, quiet: bool) -> None:
 
 
 def _then(now: ServeStatus) -> list[str]:
-    """Return the command that follows from the first unit that is not as wished."""
+    """Return the command that follows from the first unit that is not as desired."""
     from serving.facts import starts_again
 
     for one in now.units:
-        if one.state == "absent" and not one.as_wished:
+        if one.state == "absent" and not one.as_desired:
             return ["apply"]
-        if one.state == "held" and one.wish == "up" and not starts_again(one.cause):
+        if one.state == "held" and one.desired_state == "up" and not starts_again(one.cause):
             return ["serve", "logs", one.unit]
-        if one.as_wished is False and one.state not in ("gating", "starting", "draining", "stopping", "stuck"):
-            return ["serve", "start" if one.wish == "up" else "stop", one.unit]
-        if not one.as_wished:
+        if one.as_desired is False and one.state not in ("gating", "starting", "draining", "stopping", "stuck"):
+            return ["serve", "start" if one.desired_state == "up" else "stop", one.unit]
+        if not one.as_desired:
             return ["serve", "logs", one.unit]
     return ["status"]
 
@@ -86,13 +85,13 @@ def _show(now: ServeStatus, *, whole: bool, quiet: bool) -> None:
 
     if not quiet:
         table = Table(box=None, pad_edge=False)
-        for title in ("unit", "wish", "state", "for", "generation", "ranks", "restarts"):
+        for title in ("unit", "desired", "state", "for", "generation", "ranks", "restarts"):
             table.add_column(title, no_wrap=True)
         for one in now.units:
             table.add_row(
                 one.unit,
-                one.wish,
-                one.state if one.as_wished else f"{one.state}!",
+                one.desired_state,
+                one.state if one.as_desired else f"{one.state}!",
                 "-" if one.seconds is None else span(int(one.seconds)),
                 "-" if one.generation is None else str(one.generation),
                 _ranks(one),
@@ -100,13 +99,13 @@ def _show(now: ServeStatus, *, whole: bool, quiet: bool) -> None:
             )
         print_whole(Console(highlight=False, markup=False), table)
     for one in now.units:
-        if not quiet or not one.as_wished or one.files in ("former", "other") or one.files_unknown:
+        if not quiet or not one.as_desired or one.files in ("previous", "other") or one.files_unknown:
             for line in _lines(one, whole=whole):
                 click.echo(printable_line(line))
-    wrong, unknown = (sum(one.as_wished is value for one in now.units) for value in (False, None))
+    wrong, unknown = (sum(one.as_desired is value for one in now.units) for value in (False, None))
     count = len(now.units)
     click.echo(
-        f"{count} unit{'' if count == 1 else 's'}: {count - wrong - unknown} as wished, {wrong} not as wished, "
+        f"{count} unit{'' if count == 1 else 's'}: {count - wrong - unknown} as desired, {wrong} not as desired, "
         f"{unknown} unknown"
     )
 
@@ -126,12 +125,13 @@ def _lines(one: UnitStatus, *, whole: bool) -> Iterator[str]:
     yield f"{one.unit}: {one.state}: {reason}"
     for node, gate in one.failed_gates.items():
         yield f"{one.unit}: {node}: gate: {gate}"
-    if one.asked and one.asked != one.wish:
-        yield f"{one.unit}: rack.yaml has wish: {one.wish}, and the latest command was to {_VERBS[one.asked]} it"
-    if one.files == "former":
+    if one.asked and one.asked != one.desired_state:
+        declared = f"rack.yaml has state: {one.desired_state}"
+        yield f"{one.unit}: {declared}, and the latest command was to {_VERBS[one.asked]} it"
+    if one.files == "previous":
         verb = "serves" if one.state in SERVING else "has"
-        which = f"the files of generation {one.former}" if one.former else "the files of an unknown generation"
-        yield f"{one.unit}: {verb} its former version, {which}: {_WENT_BACK}"
+        which = f"the files of generation {one.previous}" if one.previous else "the files of an unknown generation"
+        yield f"{one.unit}: {verb} its previous version, {which}: {_WENT_BACK}"
     elif one.files == "other":
         yield f"{one.unit}: has other files than rack.yaml declares; `sparkrack drift` shows which"
     elif one.files_unknown:

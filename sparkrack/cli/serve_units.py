@@ -29,7 +29,7 @@ from serving.fit import (
     usual_parallel,
     weight_size,
 )
-from serving.options import ServingUnit
+from serving.options import ServedUnit
 
 _SOURCES = {
     "measured": "measured at the last good start",
@@ -76,7 +76,7 @@ class ServeUnitsRecord(BaseModel):
     units: tuple[UnitFitRecord, ...]
 
 
-def check_units(rack: Rack, units: Iterable[ServingUnit], node_count: int | None) -> ServeUnitsRecord:
+def check_units(rack: Rack, units: Iterable[ServedUnit], node_count: int | None) -> ServeUnitsRecord:
     """Compute whether units fit.
 
     Args:
@@ -105,7 +105,7 @@ def check_units(rack: Rack, units: Iterable[ServingUnit], node_count: int | None
 
 
 def _record(
-    unit: ServingUnit,
+    unit: ServedUnit,
     record: model_lock.ModelRecord | None,
     measured: calibration.Calibration | None,
     image: str | None,
@@ -156,7 +156,7 @@ def _record(
     )
 
 
-def _reason(unit: ServingUnit, made: UnitFit, counts: list[int], *, accepted: bool) -> str:
+def _reason(unit: ServedUnit, made: UnitFit, counts: list[int], *, accepted: bool) -> str:
     if made.fits:
         return ""
     unknown = unknown_reason(made.fit.unknown)

@@ -135,7 +135,7 @@ class _Maker:
         yield from self._taken("serial", board.get("serial-number"))
         yield from self._taken("identity", self.only(IDENTITY).get("name"))
         yield from self._legs()
-        yield from self._doors()
+        yield from self._gateways()
         yield from self._system()
 
     def only(self, menu: Menu) -> Row:
@@ -351,7 +351,7 @@ class _Maker:
 
     # --- who may come in ---------------------------------------------------------------------------------------------
 
-    def _doors(self) -> Iterator[tuple[str, Any]]:
+    def _gateways(self) -> Iterator[tuple[str, Any]]:
         services = {row.get("name", ""): row for row in self.rows(SERVICE)}
         limits = {services[name].get("address", "") for name in GUARDED if name in services}
         open_ = [name for name in (*CLOSED, "api") if name in services and not flag(services[name], "disabled")]

@@ -37,7 +37,7 @@ class Request(Record):
     """The machines to rebuild, in the order of the rack.
 
     `file`: the rack file, absolute. `apart`: absent machines that are excluded from everything. `units`: those with
-    `wish: up` that have a rank on an affected node, which are started at the end.
+    `state: up` that have a rank on an affected node, which are started at the end.
     """
 
     kind: Kind

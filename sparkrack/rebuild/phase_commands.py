@@ -165,7 +165,7 @@ def asked_besides(rack: Rack, request: Request) -> tuple[str, ...]:
 def units_to_start(rack: Rack, request: Request) -> tuple[str, ...]:
     """The units that a rebuild may end and that rack.yaml wants up, in its order."""
     units = served_units(rack) if rack.keeps("serving") else {}
-    return tuple(name for name in affected_units(rack, request) if name in units and units[name].wish == "up")
+    return tuple(name for name in affected_units(rack, request) if name in units and units[name].state == "up")
 
 
 def _cabled(rack: Rack, request: Request) -> set[str]:

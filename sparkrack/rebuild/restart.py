@@ -27,7 +27,7 @@ UNIT_CHECKS = frozenset(
     )
 )
 """The checks of role serving that a unit is up. No rank runs right after a boot: the unit was stopped before, or its
-keeper holds it, and a reboot of all its nodes is what a unit after an unplanned end of a machine waits for.
+coordinator holds it, and a reboot of all its nodes is what a unit after an unplanned end of a machine waits for.
 """
 BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 

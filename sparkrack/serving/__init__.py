@@ -1,1 +1,1 @@
-"""Served units from the operator's machine: questions to their keepers, and their state as data."""
+"""Served units from the operator's machine: questions to their coordinators, and their state as data."""

@@ -1,4 +1,4 @@
-"""The former version of a unit: the files of its last good start, which each of its nodes keeps, and puts back."""
+"""The previous version of a unit: the files of its last good start, which each of its nodes keeps, and puts back."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from core.model.errors import printable_line
 from core.ssh.root_shell import RootShell, UnreachableError
 from core.util import resources
 from core.util.scrub import scrub
-from serving.options import ServingUnit
+from serving.options import ServedUnit
 
 _LISTED = re.compile(r"([0-9]{1,18}) (\S+) (sha256:[0-9a-f]{64}|-) (same|other|absent)")
 
 
-class FormerError(Exception):
-    """The former version cannot be kept, found or put back. The text is one printable clause."""
+class PreviousVersionError(Exception):
+    """The previous version cannot be kept, found or put back. The text is one printable clause."""
 
 
 class KeptVersion(NamedTuple):
@@ -30,16 +30,16 @@ class KeptVersion(NamedTuple):
     state: str
 
 
-class FormerVersion:
+class PreviousVersion:
     """What the nodes of a unit keep of it, asked over root shells. A script of the role does it on each node."""
 
-    def __init__(self, rack: Rack, unit: ServingUnit, shells: Mapping[str, RootShell]) -> None:
+    def __init__(self, rack: Rack, unit: ServedUnit, shells: Mapping[str, RootShell]) -> None:
         self.unit, self._shells = unit, shells
         self.nodes = unit.ranks(rack.nodes)
-        self._script = resources.file_text("sparkrack.serving", "files/serve-former.sh")
+        self._script = resources.file_text("sparkrack.serving", "files/serve-previous.sh")
 
     def keep(self, generation: int) -> None:
-        """Keep the present files as those of a generation that a completion has proven. Raises FormerError."""
+        """Keep the present files as those of a generation that a completion has proven. Raises PreviousVersionError."""
         # What was kept before goes when all nodes have the new version: one that all nodes have is there at any time.
         self._each("keep", str(generation))
         self._each("forget", str(generation))
@@ -51,30 +51,33 @@ class FormerVersion:
             changed: whether the present files are to be replaced even if they have the same content.
 
         Raises:
-            FormerError: there is none, or a node no longer has its image, or the present files are no other ones.
+            PreviousVersionError: there is none, or a node no longer has its image, or the present files are no other
+            ones.
         """
         kept = {node: self._list(node) for node in self.nodes}
         common = set.intersection(*(set(found) for found in kept.values()))
         if not common:
             without = [node for node, found in kept.items() if not found]
             what = f"{', '.join(without)} keeps none" if without else "the nodes keep different generations"
-            raise FormerError(f"there is no former version: {what}")
+            raise PreviousVersionError(f"there is no previous version: {what}")
         latest = {node: found[max(common)] for node, found in kept.items()}
         if others := sorted({one.nodes for one in latest.values()} - {",".join(self.nodes)}):
-            raise FormerError(f"its former version was on other nodes: {printable_line(others[0])}")
+            raise PreviousVersionError(f"its previous version was on other nodes: {printable_line(others[0])}")
         for node, one in latest.items():
             if one.state == "absent":
-                raise FormerError(f"{node} no longer has {one.image}, the image of its former version")
+                raise PreviousVersionError(f"{node} no longer has {one.image}, the image of its previous version")
         if not changed and all(one.state == "same" for one in latest.values()):
-            raise FormerError("its files are those of its last good start")
+            raise PreviousVersionError("its files are those of its last good start")
         return max(common)
 
     def begin(self) -> None:
-        """Mark on each node that files change: its gate refuses until its mark is removed. Raises FormerError."""
+        """Mark on each node that files change: its gate refuses until its mark is removed. Raises
+        PreviousVersionError."""
         self._each("begin")
 
     def restore(self, generation: int) -> None:
-        """Put the kept files back on each node. An interruption leaves nodes whose gate refuses. Raises FormerError."""
+        """Put the kept files back on each node. An interruption leaves nodes whose gate refuses. Raises
+        PreviousVersionError."""
         self.begin()
         self._each("restore", str(generation))
         self._each("end")
@@ -87,18 +90,18 @@ class FormerVersion:
         found = {}
         for line in self._run(node, "list").splitlines():
             if not (match := _LISTED.fullmatch(line)):
-                raise FormerError(f"{node}: unexpected output {printable_line(line)[:80]}")
+                raise PreviousVersionError(f"{node}: unexpected output {printable_line(line)[:80]}")
             found[int(match[1])] = KeptVersion(int(match[1]), match[2], match[3], match[4])
         return found
 
     def _run(self, node: str, verb: str, *words: str) -> str:
-        command = join(["sh", "-c", self._script, "serve-former", verb, self.unit.name, *words])
+        command = join(["sh", "-c", self._script, "serve-previous", verb, self.unit.name, *words])
         try:
             done = self._shells[node].run(command)
         except (OSError, UnreachableError) as error:
             why = getattr(error, "why", None) or getattr(error, "strerror", None) or str(error)
-            raise FormerError(printable_line(scrub(f"{node}: cannot be asked: {why}"))) from None
+            raise PreviousVersionError(printable_line(scrub(f"{node}: cannot be asked: {why}"))) from None
         if done.rc:
             lines = str(done.stderr).strip().splitlines() or [f"{verb} ended with exit {done.rc}"]
-            raise FormerError(printable_line(scrub(f"{node}: {lines[-1]}")))
+            raise PreviousVersionError(printable_line(scrub(f"{node}: {lines[-1]}")))
         return str(done.stdout)

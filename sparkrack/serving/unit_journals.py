@@ -20,7 +20,7 @@ from core.ssh.client import ssh_config
 from core.ssh.node_shells import ssh_config_file
 from core.util.scrub import scrub
 from serving.desired import service_name
-from serving.options import ServingUnit
+from serving.options import ServedUnit
 
 QUIET_SECONDS = 0.5
 """Seconds without a line after which those that are collected are printed."""
@@ -28,7 +28,7 @@ LONGEST_WAIT = 1.0
 """Seconds after which they are printed at the latest."""
 _LAST_SECONDS = 1.0
 """Seconds to wait for the error output of a connection that ends."""
-_PROGRAMS = {"": "engine", "-tether": "tether", "-keeper": "keeper"}
+_PROGRAMS = {"": "engine", "-agent": "agent", "-coordinator": "coordinator"}
 _FIELDS = "MESSAGE,_SYSTEMD_UNIT,UNIT,_PID"
 
 _Argument = TypeVar("_Argument")
@@ -49,7 +49,7 @@ class UnitJournals:
     def __init__(
         self,
         rack: Rack,
-        unit: ServingUnit,
+        unit: ServedUnit,
         ranks: Iterable[int],
         since: int,
         warn: Callable[[str], None],

@@ -14,12 +14,12 @@ from core.model.fields import seconds
 from core.model.lock_file import lock_path
 from core.util.records import Record, Text
 from serving.desired import declared_version, locked_unit
-from serving.options import ServingUnit
-from sparkrack.serving.coordinator import KeeperError, KeeperStatus, UnitAbsentError, UnitState, as_wished
+from serving.options import ServedUnit
+from sparkrack.serving.coordinator import CoordinatorError, CoordinatorStatus, UnitAbsentError, UnitState, as_desired
 
 
 class UnitRankStatus(Record):
-    """A rank. `state`: as its tether reports it; unknown without a recent report. `age`: seconds since that report."""
+    """A rank. `state`: as its agent reports it; unknown without a recent report. `age`: seconds since that report."""
 
     rank: int
     node: str
@@ -39,21 +39,21 @@ class RestartsUsed(Record):
 class UnitStatus(Record):
     """A declared unit.
 
-    `wish`: that of rack.yaml; `asked`: what the keeper was asked for last. `state`: absent when the head has no files
-    of the unit. `as_wished`: null when the state is unknown. `reason`: of the state, or why it is unknown. `cause`:
-    what the state follows from: asked, failed, gate or machine; empty when it is unknown. `seconds`: since the state
-    began. `figures`: of the latest generation, in seconds: gates_s, ready_s, completion_s.
-    `failed_gates`: the reason by node. `files`: those with which the keeper runs the unit. They are `declared` in
-    rack.yaml; `former`, those of generation `former` (0: unknown), which `recreate` went back to; or `other`. Null:
+    `desired_state`: that of rack.yaml; `asked`: what the coordinator was asked for last. `state`: absent when the head
+    has no files of the unit. `as_desired`: null when the state is unknown. `reason`: of the state, or why it is
+    unknown. `cause`: what the state follows from: asked, failed, gate or machine; empty when it is unknown. `seconds`:
+    since the state began. `figures`: of the latest generation, in seconds: gates_s, ready_s, completion_s.
+    `failed_gates`: the reason by node. `files`: those with which the coordinator runs the unit. They are `declared` in
+    rack.yaml; `previous`, those of generation `previous` (0: unknown), which `recreate` went back to; or `other`. Null:
     unknown, because of `files_unknown`.
     """
 
     unit: str
     head: str
-    wish: Literal["up", "down"]
+    desired_state: Literal["up", "down"]
     asked: Literal["up", "down"] | None = None
     state: UnitState | Literal["absent", "unknown"]
-    as_wished: bool | None = None
+    as_desired: bool | None = None
     reason: Text
     cause: Text = ""
     generation: int | None = None
@@ -62,8 +62,8 @@ class UnitStatus(Record):
     restarts: RestartsUsed
     figures: dict[str, float] = Field(default_factory=dict)
     failed_gates: dict[str, Text] = Field(default_factory=dict)
-    files: Literal["declared", "former", "other"] | None = None
-    former: int | None = None
+    files: Literal["declared", "previous", "other"] | None = None
+    previous: int | None = None
     files_unknown: Text = ""
 
 
@@ -78,21 +78,21 @@ class ServeStatus(Record):
 
     @property
     def code(self) -> int:
-        """The exit code: 1 when a unit is unknown, 2 when one is not as wished, else 0."""
-        if any(one.as_wished is None for one in self.units):
+        """The exit code: 1 when a unit is unknown, 2 when one is not as desired, else 0."""
+        if any(one.as_desired is None for one in self.units):
             return 1
-        return 0 if all(one.as_wished for one in self.units) else 2
+        return 0 if all(one.as_desired for one in self.units) else 2
 
 
 def build_serve_status(
-    rack: Rack, units: Iterable[ServingUnit], answers: Mapping[str, KeeperStatus | KeeperError]
+    rack: Rack, units: Iterable[ServedUnit], answers: Mapping[str, CoordinatorStatus | CoordinatorError]
 ) -> ServeStatus:
-    """Return the state of units from the answers of their keepers.
+    """Return the state of units from the answers of their coordinators.
 
     Args:
         rack: the rack.
         units: some of its units.
-        answers: by the name of each of these units what its keeper answered, or why there is no answer.
+        answers: by the name of each of these units what its coordinator answered, or why there is no answer.
     """
     return ServeStatus(
         rack=rack.rack,
@@ -102,21 +102,26 @@ def build_serve_status(
     )
 
 
-def _unit(rack: Rack, unit: ServingUnit, answer: KeeperStatus | KeeperError) -> UnitStatus:
+def _unit(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus | CoordinatorError) -> UnitStatus:
     nodes = unit.ranks(rack.nodes)
     budget = RestartsUsed(allowed=unit.restart.times, within=seconds(unit.restart.within))
     found = UnitStatus(
-        unit=unit.name, head=nodes[0], wish=unit.wish, state="unknown", reason=str(answer), restarts=budget
+        unit=unit.name,
+        head=nodes[0],
+        desired_state=unit.state,
+        state="unknown",
+        reason=str(answer),
+        restarts=budget,
     )
     if isinstance(answer, UnitAbsentError):
-        return found.model_copy(update={"state": "absent", "as_wished": unit.wish == "down"})
-    if isinstance(answer, KeeperError):
+        return found.model_copy(update={"state": "absent", "as_desired": unit.state == "down"})
+    if isinstance(answer, CoordinatorError):
         return found
     served = tuple(rank.node for rank in answer.ranks)
     used = sum(0 <= answer.clock - at < budget.within for at in answer.restarts)
     reasons = [answer.reason]
     if answer.unsaved:
-        reasons.append(f"the keeper cannot write its record: {answer.unsaved}")
+        reasons.append(f"the coordinator cannot write its record: {answer.unsaved}")
     if answer.probe_fault:
         reasons.append(answer.probe_fault)
     if answer.left:
@@ -126,10 +131,10 @@ def _unit(rack: Rack, unit: ServingUnit, answer: KeeperStatus | KeeperError) -> 
     return UnitStatus(
         unit=unit.name,
         head=nodes[0],
-        wish=unit.wish,
-        asked=answer.wish,
+        desired_state=unit.state,
+        asked=answer.desired_state,
         state=answer.state,
-        as_wished=as_wished(unit, answer.state) and served == nodes and not answer.left,
+        as_desired=as_desired(unit, answer.state) and served == nodes and not answer.left,
         reason="; ".join(reasons),
         cause=answer.cause,
         generation=answer.generation,
@@ -145,10 +150,12 @@ def _unit(rack: Rack, unit: ServingUnit, answer: KeeperStatus | KeeperError) -> 
     )
 
 
-def _files(rack: Rack, unit: ServingUnit, answer: KeeperStatus) -> dict[str, Any]:
-    """Return the fields that compare the files with which a keeper runs a unit with those of rack.yaml."""
+def _files(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus) -> dict[str, Any]:
+    """Return the fields that compare the files with which a coordinator runs a unit with those of rack.yaml."""
     if answer.version is None:
-        return {"files_unknown": "its keeper does not report a version; `sparkrack apply --only serving` renews it"}
+        return {
+            "files_unknown": "its coordinator does not report a version; `sparkrack apply --only serving` renews it"
+        }
     lock = lock_path(rack.source)
     try:
         declared = declared_version(locked_unit(rack, unit, image_lock.read(lock), model_lock.read(lock)))
@@ -156,4 +163,4 @@ def _files(rack: Rack, unit: ServingUnit, answer: KeeperStatus) -> dict[str, Any
         return {"files_unknown": printable_line(str(fault))}
     if answer.version == declared:
         return {"files": "declared"}
-    return {"files": "other"} if answer.former is None else {"files": "former", "former": answer.former}
+    return {"files": "other"} if answer.previous is None else {"files": "previous", "previous": answer.previous}

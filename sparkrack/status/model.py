@@ -176,16 +176,16 @@ class LastDrill(StatusRecord):
 
 
 class ServedUnitState(StatusRecord):
-    """A declared unit whose head was asked; it has no effect on the exit code. `state`: as its keeper reports it,
-    absent when the head has no files of the unit, None when it is unknown. `as_wished`: whether it is as `wish` in
-    rack.yaml.
+    """A declared unit whose head was asked; it has no effect on the exit code. `state`: as its coordinator reports it,
+    absent when the head has no files of the unit, None when it is unknown. `as_desired`: whether it is as
+    `state` in rack.yaml.
     """
 
     name: str
     nodes: tuple[str, ...] = Field(description="in rank order; the first is the head")
-    wish: str
+    desired_state: str
     state: str | None = None
-    as_wished: bool | None = None
+    as_desired: bool | None = None
 
 
 class Status(StatusRecord):

@@ -11,7 +11,7 @@ from roles.docker.scripts import CONTAINERS
 from roles.driver.desired import loaded_driver
 from roles.driver.reboot_reasons import ASKED, ASKING
 from roles.images.desired import list_images
-from serving.options import ServingUnit, served_units
+from serving.options import ServedUnit, served_units
 from sparkrack.serving.coordinator import question
 
 DOCKER_SECONDS = 4
@@ -52,8 +52,8 @@ def declared_images(rack: Rack) -> tuple[str, ...]:
     return rack.images if rack.keeps("images") else ()
 
 
-def headed_units(rack: Rack, node: str) -> tuple[ServingUnit, ...]:
-    """Return the units whose keeper is on a node, if the rack manages them."""
+def headed_units(rack: Rack, node: str) -> tuple[ServedUnit, ...]:
+    """Return the units whose coordinator is on a node, if the rack manages them."""
     units = served_units(rack).values() if rack.keeps("serving") else ()
     return tuple(unit for unit in units if unit.ranks(rack.nodes)[0] == node)
 

@@ -143,7 +143,7 @@ def _before(status: Status) -> Iterator[Text]:
 
 
 def _unit(one: ServedUnitState) -> str:
-    mark = WRONG if one.as_wished is False else ""
+    mark = WRONG if one.as_desired is False else ""
     return f"{one.name} {one.state or UNKNOWN}{mark} ({' '.join(one.nodes)})"
 
 

@@ -33,7 +33,7 @@ from core.model import Rack, load
 from core.model.selection import ROLES
 from lab.images import target
 from serving.launch import api_address
-from serving.options import ServingUnit, served_units
+from serving.options import ServedUnit, served_units
 from serving.rules import MASTER_PORT, RAY_PORT
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
@@ -145,7 +145,7 @@ class ExampleWalk:
         return load(self.rack.paths.rack)
 
     @property
-    def unit(self) -> ServingUnit:
+    def unit(self) -> ServedUnit:
         return served_units(self.declared)[self.example.unit]
 
     @property
@@ -199,14 +199,14 @@ class ExampleWalk:
         self.seconds["rendezvous"] = self.rendezvous()
 
     def complete(self) -> str:
-        """The answer to a client on the head: the examples have no door, and nothing else reaches the unit."""
+        """The answer to a client on the head: the examples have no gateway, and nothing else reaches the unit."""
         address = f"http://{api_address(self.declared, self.unit)}:{self.unit.api.port}/v1/completions"
         words = shlex.join(["python3", "-c", CLIENT, address, self.unit.model])
         key = f"$(cat /etc/sparkrack/serve/{self.unit.name}.token)"
         return self.rack.ssh(self.head, f'LAB_CLIENT_KEY="{key}" {words}')
 
     def figures(self) -> dict[str, float]:
-        """What the keeper measured of the latest start."""
+        """What the coordinator measured of the latest start."""
         record = json.loads(self.rack.ssh(self.head, f"cat /var/lib/sparkrack/serve/{self.unit.name}.json"))
         found: dict[str, float] = record["figures"]
         return found

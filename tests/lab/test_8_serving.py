@@ -29,7 +29,7 @@ from tests.lab.virtual import VirtualRack
 
 KEY = "sk-quiet-horse-1234567890"
 HEAD, WORKER = RANKS = ("spark1", "spark2")
-KEEPER = f"/usr/local/lib/sparkrack/serve/serve_keeper.py /etc/sparkrack/serve/{UNIT}.json"
+COORDINATOR = f"/usr/local/lib/sparkrack/serve/serve_coordinator.py /etc/sparkrack/serve/{UNIT}.json"
 RECORD = f"/var/lib/sparkrack/serve/{UNIT}.json"
 SERVICE = f"sparkrack-serve-{UNIT}"
 ROLES = ("images", "models", "serving")
@@ -75,8 +75,8 @@ class ServedRack:
         return found
 
     def up(self, *words: str) -> dict[str, Any]:
-        """Wish it up, and return the record once it is ready or held."""
-        self.rack.ssh(HEAD, f"{KEEPER} up {' '.join(words)}")
+        """DesiredState it up, and return the record once it is ready or held."""
+        self.rack.ssh(HEAD, f"{COORDINATOR} up {' '.join(words)}")
         return self.wait("ready", "busy", "held")
 
     def journal(self) -> str:
@@ -112,8 +112,8 @@ class ServedRack:
     def age(self) -> None:
         """Let the running generation be 700 s older: one that ends within 600 s is not started again."""
         older = f"import json; d = json.load(open('{RECORD}')); d['started'] -= 700; d['proven'] -= 600"
-        script = f"systemctl stop {SERVICE}-keeper && python3 -c \"{older}; json.dump(d, open('{RECORD}', 'w'))\""
-        self.rack.ssh(HEAD, f"{script} && systemctl start {SERVICE}-keeper")
+        script = f"systemctl stop {SERVICE}-coordinator && python3 -c \"{older}; json.dump(d, open('{RECORD}', 'w'))\""
+        self.rack.ssh(HEAD, f"{script} && systemctl start {SERVICE}-coordinator")
 
     def nothing_is_left(self) -> None:
         """No container, no listener of the engine, no shared memory on any rank."""
@@ -151,7 +151,8 @@ def served(rack: VirtualRack) -> Iterator[ServedRack]:
     finally:
         units = f"/etc/systemd/system/{SERVICE}*.service"
         clean = (
-            f"systemctl --quiet disable --now {SERVICE}-keeper {SERVICE}-tether lab-rdma; systemctl stop {SERVICE}; "
+            f"systemctl --quiet disable --now {SERVICE}-coordinator {SERVICE}-agent lab-rdma; systemctl stop "
+            f"{SERVICE}; "
             f"rm -rf {units} /etc/systemd/system/sparkrack-{UNIT}.slice /etc/sparkrack/serve /var/lib/sparkrack/serve "
             f"/usr/local/lib/sparkrack/serve /srv/models/{UNIT}; systemctl daemon-reload; docker image rm {IMAGE}; true"
         )
@@ -221,14 +222,14 @@ def test_a_second_apply_changes_nothing(served: ServedRack) -> None:
 
 
 @pytest.mark.soak
-def test_a_killed_keeper_comes_back_and_ends_nothing(served: ServedRack) -> None:
-    """The first tier has tests/serving/test_conformance.py::test_a_keeper_that_comes_back_disturbs_no_rank."""
+def test_a_killed_coordinator_comes_back_and_ends_nothing(served: ServedRack) -> None:
+    """The first tier has tests/serving/test_conformance.py::test_a_coordinator_that_comes_back_disturbs_no_rank."""
     served.up()
     before = served.containers()
     generation = served.record()["generation"]
     assert len(before) == len(RANKS)
-    script = f"for _ in $(seq {SECONDS}); do {KEEPER} status 2>/dev/null && exit; sleep 1; done; exit 1"
-    served.rack.ssh(HEAD, f"systemctl kill -s KILL {SERVICE}-keeper; {script}")
+    script = f"for _ in $(seq {SECONDS}); do {COORDINATOR} status 2>/dev/null && exit; sleep 1; done; exit 1"
+    served.rack.ssh(HEAD, f"systemctl kill -s KILL {SERVICE}-coordinator; {script}")
     time.sleep(12)  # longer than a lease
     assert served.containers() == before
     assert served.wait("ready", "busy")["generation"] == generation
@@ -277,8 +278,8 @@ def test_a_gate_that_fails_on_one_node_starts_no_rank_anywhere(served: ServedRac
 
 
 @pytest.mark.soak
-def test_a_rank_without_its_keeper_ends_itself(served: ServedRack) -> None:
-    """Its management cable is disconnected, over which keeper and ranks speak: nothing can ask it to stop."""
+def test_a_rank_without_its_coordinator_ends_itself(served: ServedRack) -> None:
+    """Its management cable is disconnected, over which coordinator and ranks speak: nothing can ask it to stop."""
     assert served.up()["state"] == "ready"
     cable = ("ip", "link", "set", "n2-m")  # at the switch: a tap that is down ends the interface of the node for good
     served.rack.inside(*cable, "nomaster")
@@ -291,9 +292,9 @@ def test_a_rank_without_its_keeper_ends_itself(served: ServedRack) -> None:
         served.rack.inside(*cable, "master", "br-mgmt")
     assert served.wait("held")["cause"] == "failed"
     served.nothing_is_left()
-    said = served.rack.ssh(WORKER, f"journalctl -q -o cat -u {SERVICE}-tether")
-    assert f"stop {SERVICE}.service: no answer of the keeper for 10 s" in said
-    assert said.index("no answer of the keeper for 10 s") < said.index("the keeper answers again")
+    said = served.rack.ssh(WORKER, f"journalctl -q -o cat -u {SERVICE}-agent")
+    assert f"stop {SERVICE}.service: no answer of the coordinator for 10 s" in said
+    assert said.index("no answer of the coordinator for 10 s") < said.index("the coordinator answers again")
 
 
 @pytest.mark.soak
@@ -305,7 +306,7 @@ def test_after_a_loss_of_power_the_unit_is_held(served: ServedRack) -> None:
     record = served.wait("held")
     assert record["reason"] == f"{WORKER} ended without a clean shutdown while the unit ran"
     served.nothing_is_left()
-    refused = served.rack.ssh(HEAD, f"{KEEPER} up 2>&1", check=False)
+    refused = served.rack.ssh(HEAD, f"{COORDINATOR} up 2>&1", check=False)
     assert f"reboot {HEAD}, or use --anyway" in refused
     assert served.up("--anyway")["state"] == "ready"
 
@@ -318,7 +319,7 @@ GUARD = (
 ENDS = {
     "docker stop": (f"docker stop -t 5 sparkrack-{UNIT}", "ended without being asked to"),
     "docker restarts": ("systemctl restart docker", f"{WORKER} (rank 1)"),
-    "tether killed": (f"systemctl kill -s KILL {SERVICE}-tether", f"{WORKER} (rank 1)"),
+    "agent killed": (f"systemctl kill -s KILL {SERVICE}-agent", f"{WORKER} (rank 1)"),
     "guard": (GUARD, "exit code 137"),
     "systemctl stop": (f"systemctl stop {SERVICE}", f"{WORKER} (rank 1)"),
 }
@@ -332,12 +333,12 @@ def test_a_unit_is_not_down_before_the_engine_of_a_stopped_docker_has_ended(serv
     assert served.up()["state"] == "ready"
     served.rack.ssh(WORKER, "kill -STOP $(pgrep -xo dockerd)")
     try:
-        served.rack.ssh(HEAD, f"{KEEPER} down")
+        served.rack.ssh(HEAD, f"{COORDINATOR} down")
         served.wait("down")
         # A slice without processes may be gone.
         left = f"[ ! -e /sys/fs/cgroup/sparkrack.slice/sparkrack-{UNIT}.slice ] || {EMPTY} || echo left"
         assert served.rack.ssh(WORKER, left) == ""
-        said = served.rack.ssh(WORKER, f"journalctl -q -o cat -u {SERVICE}-tether")
+        said = served.rack.ssh(WORKER, f"journalctl -q -o cat -u {SERVICE}-agent")
         assert "docker has not ended the container: the kernel ends " in said
     finally:
         served.rack.ssh(WORKER, "kill -CONT $(pgrep -xo dockerd)")

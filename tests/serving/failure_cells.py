@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lab import namespace
-from tests.serving.serving_rack import KEEPER_PORT, ServingNode, ServingRack, freeze
+from tests.serving.serving_rack import COORDINATOR_PORT, ServingNode, ServingRack, freeze
 
 TIMES: Mapping[str, float] = {"ask": 2.0, "lease": 10.0, "probe_interval": 15.0, "probe_limit": 20.0, "evidence": 3.0}
 """ask, lease and evidence are the defaults of a unit file; the probe has the times of the prototype, whose figures are
@@ -18,7 +18,7 @@ limits."""
 ENGINE_STOP = 3.5
 """Seconds from TERM to the end of a stand-in that must be killed; others take 0.5. Real engines: up to 60."""
 ENDED, LOST, STUCK = 3.0, 10.0, 70.0
-"""Limits in seconds: to notice the end of a process, a lost machine or keeper, and a unit that is stuck."""
+"""Limits in seconds: to notice the end of a process, a lost machine or coordinator, and a unit that is stuck."""
 REFUSED, SOCKETS = 12.0, 24.0
 """Limits in seconds: to refuse a start for its answers, and for ranks that do not use RDMA. Each is tried twice, and
 two reports of each rank, 2 s apart, have to follow a completion before its bytes are known."""
@@ -26,7 +26,7 @@ LONG = 5 * STUCK
 """Seconds for which a unit has what looks like a hang: 5 times its limit, as 15 minutes are of the default one."""
 DOCKER_STOP = 12.0
 """Seconds from the order to stop to the end of a rank whose docker does not answer: its client has 3 s to stop the
-container and 3 s to end, and the tether looks every 2 s."""
+container and 3 s to end, and the agent looks every 2 s."""
 FABRIC_PORT = 29501
 
 
@@ -39,7 +39,7 @@ class Cell:
     reason has. `noticed` and `gone`: the limits, in seconds from the injection to the first report, and to the end of
     every rank. `repair` follows once all ranks have ended, or `lasts` seconds after a failure that ends none. `when`:
     the state of the unit; with `down` the failure is there before its start, and seconds count from the start of the
-    last rank. `load`: clients send requests. `clock`: the clocks of keeper and tethers can be set.
+    last rank. `load`: clients send requests. `clock`: the clocks of coordinator and agents can be set.
     `docker`: docker runs the ranks. `rdma`: the ranks must use RDMA. The seconds are those of a unit with TIMES.
     """
 
@@ -99,7 +99,7 @@ def _one_direction(rack: ServingRack) -> None:
 
 
 def _one_half(rack: ServingRack) -> None:
-    """Lose the ranks' packets and not those of keeper and tethers, as when these use the other half of the port."""
+    """Lose the ranks' packets and not those of coordinator and agents, as when these use the other half of the port."""
     for node in rack.nodes:
         for end in ("sport", "dport"):
             _drop(node, "ipproto", "tcp", end, str(FABRIC_PORT))
@@ -118,32 +118,32 @@ def _boot(number: int) -> Callable[[ServingRack], None]:
     return boot
 
 
-def _remove_keeper(rack: ServingRack) -> None:
-    """End the keeper, and what would start it again."""
+def _remove_coordinator(rack: ServingRack) -> None:
+    """End the coordinator, and what would start it again."""
     head = rack.nodes[0]
-    assert head.keeper
-    head.keeper.kill()
-    head.keeper.wait()
-    kill(head.main_process("keeper"))
+    assert head.coordinator
+    head.coordinator.kill()
+    head.coordinator.wait()
+    kill(head.main_process("coordinator"))
 
 
 def _lose_state(rack: ServingRack) -> None:
-    _remove_keeper(rack)
+    _remove_coordinator(rack)
     (rack.nodes[0].folder / "state/toy.json").unlink()
-    rack.nodes[0].start_keeper()
+    rack.nodes[0].start_coordinator()
 
 
 def _other_secret(rack: ServingRack) -> None:
-    _remove_keeper(rack)
+    _remove_coordinator(rack)
     (rack.nodes[0].folder / "etc/unit.secret").write_text("1f" * 32)
-    rack.nodes[0].start_keeper()
+    rack.nodes[0].start_coordinator()
 
 
 def _right_secret(rack: ServingRack) -> None:
-    _remove_keeper(rack)
+    _remove_coordinator(rack)
     secret = (_worker(rack).folder / "etc/unit.secret").read_text()
     (rack.nodes[0].folder / "etc/unit.secret").write_text(secret)
-    rack.nodes[0].start_keeper()
+    rack.nodes[0].start_coordinator()
 
 
 def _guard(rack: ServingRack) -> None:
@@ -153,7 +153,7 @@ def _guard(rack: ServingRack) -> None:
 
 
 def _key_file(mode: int | None) -> Callable[[ServingRack], None]:
-    """The key that the keeper sends: away, or with this mode."""
+    """The key that the coordinator sends: away, or with this mode."""
 
     def change(rack: ServingRack) -> None:
         file = rack.nodes[0].folder / "etc/unit.key"
@@ -209,11 +209,11 @@ while time.monotonic() < end:
         pass
     del held[:-200]
 """
-"""Opens connections to the keeper as fast as it can, says nothing, and holds the last 200 of them."""
+"""Opens connections to the coordinator as fast as it can, says nothing, and holds the last 200 of them."""
 
 
 def _unproven_connections(rack: ServingRack) -> None:
-    _worker(rack).spawn("-c", _UNPROVEN, f"{25 * rack.pace:g}", rack.nodes[0].address, str(KEEPER_PORT))
+    _worker(rack).spawn("-c", _UNPROVEN, f"{25 * rack.pace:g}", rack.nodes[0].address, str(COORDINATOR_PORT))
 
 
 def _docker(rack: ServingRack) -> int:
@@ -224,7 +224,7 @@ def _docker(rack: ServingRack) -> int:
 
 def _stop_without_docker(rack: ServingRack) -> None:
     freeze(_docker(rack))
-    assert rack.wish("down").returncode == 0
+    assert rack.desired_state("down").returncode == 0
 
 
 def _hang_docker(hangs: bool) -> Callable[[ServingRack], None]:
@@ -243,7 +243,7 @@ RANK, HEAD = r"spark2 \(rank 1\) ", r"spark1 \(rank 0\) "
 EITHER = r"spark[12] \(rank [01]\) "
 WITHOUT_ASKING = "ended without being asked to: exit code "
 NO_REPORT = r"no report from spark2 \(rank 1\) for {lease:g} s"
-NO_ANSWER = "no answer of the keeper for {lease:g} s"
+NO_ANSWER = "no answer of the coordinator for {lease:g} s"
 MISSES = "2 completions in a row failed and no counter rose: "
 AGAIN = ("ready", "restart counted")
 UNDISTURBED = ("ready", "the same ranks")
@@ -319,7 +319,7 @@ CELLS = (
         "stopped-by-hand",
         "service of a rank stopped by hand",
         lambda rack: _worker(rack).systemctl("stop", "sparkrack-serve-toy.service"),
-        f"{RANK}(stopped: .* not by its tether|{WITHOUT_ASKING}0)",
+        f"{RANK}(stopped: .* not by its agent|{WITHOUT_ASKING}0)",
         AGAIN,
     ),
     Cell(
@@ -455,7 +455,7 @@ CELLS = (
     ),
     Cell(
         "link-one-half",
-        "one half of a link lost: that of the ranks, not that of the keeper",
+        "one half of a link lost: that of the ranks, not that of the coordinator",
         _one_half,
         f"{MISSES}no answer within {{probe_limit:g}} s",
         AGAIN,
@@ -464,39 +464,39 @@ CELLS = (
         repair=_halves_back,
     ),
     Cell(
-        "keeper-killed",
-        "keeper killed; systemd starts it again after 2 s",
-        lambda rack: kill(rack.nodes[0].main_process("keeper")),
+        "coordinator-killed",
+        "coordinator killed; systemd starts it again after 2 s",
+        lambda rack: kill(rack.nodes[0].main_process("coordinator")),
         "",
         UNDISTURBED,
     ),
     Cell(
-        "keeper-gone",
-        "keeper killed, does not start again until all ranks have ended",
-        _remove_keeper,
+        "coordinator-gone",
+        "coordinator killed, does not start again until all ranks have ended",
+        _remove_coordinator,
         NO_ANSWER,
         AGAIN,
         noticed=LOST + 0.5,
-        repair=lambda rack: rack.nodes[0].start_keeper(),
+        repair=lambda rack: rack.nodes[0].start_coordinator(),
     ),
     Cell(
-        "keeper-frozen",
-        "keeper frozen (SIGSTOP)",
-        lambda rack: freeze(rack.nodes[0].main_process("keeper")),
+        "coordinator-frozen",
+        "coordinator frozen (SIGSTOP)",
+        lambda rack: freeze(rack.nodes[0].main_process("coordinator")),
         NO_ANSWER,
         AGAIN,
         noticed=LOST + 0.5,
     ),
     Cell(
-        "keeper-state-lost",
-        "keeper killed, and its state lost",
+        "coordinator-state-lost",
+        "coordinator killed, and its state lost",
         _lose_state,
-        "the keeper ordered it",
+        "the coordinator ordered it",
         ("down", "never started"),
     ),
     Cell(
         "other-secret",
-        "keeper started again with another secret",
+        "coordinator started again with another secret",
         _other_secret,
         NO_ANSWER,
         AGAIN,
@@ -504,17 +504,17 @@ CELLS = (
         repair=_right_secret,
     ),
     Cell(
-        "tether-killed",
-        "tether killed; systemd ends its rank and starts it again after 2 s",
-        lambda rack: kill(_worker(rack).main_process("tether")),
+        "agent-killed",
+        "agent killed; systemd ends its rank and starts it again after 2 s",
+        lambda rack: kill(_worker(rack).main_process("agent")),
         f"{EITHER}(ended without being asked to|stopped)",
         AGAIN,
         noticed=ENDED + 2,
     ),
     Cell(
-        "tether-frozen",
-        "tether frozen (SIGSTOP)",
-        lambda rack: freeze(_worker(rack).main_process("tether")),
+        "agent-frozen",
+        "agent frozen (SIGSTOP)",
+        lambda rack: freeze(_worker(rack).main_process("agent")),
         NO_REPORT,
         AGAIN,
         noticed=LOST + 0.5,
@@ -574,7 +574,7 @@ CELLS = (
     ),
     Cell(
         "unproven-connections",
-        "a process of a rank's node opens connections to the keeper without a proof, as fast as it can",
+        "a process of a rank's node opens connections to the coordinator without a proof, as fast as it can",
         _unproven_connections,
         "",
         UNDISTURBED,
@@ -621,6 +621,6 @@ REAL: Mapping[str, str] = {
     "rank-frozen-idle": "vLLM 55.0, 55.2 / 118, 119 (KILL after 60 s)",
     "worker-killed-idle": "Ray, actor 6.8 / 39.9, before `drain` was 0",
     "rank-killed-idle": "Ray, raylet 1.0 / 10.0",
-    "keeper-state-lost": "vLLM, stale rank - / 9.1",
+    "coordinator-state-lost": "vLLM, stale rank - / 9.1",
 }
 """Seconds until noticed / gone with vLLM 0.32.0 on CPUs, and with Ray 2.60.0: one run for each pair of figures."""

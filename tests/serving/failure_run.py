@@ -19,7 +19,7 @@ from typing import Any
 from lab import namespace
 from tests.serving.engines import STAND_IN
 from tests.serving.failure_cells import TIMES, Cell
-from tests.serving.serving_rack import API_PORT, KEEPER_PORT, KEY, ServingRack
+from tests.serving.serving_rack import API_PORT, COORDINATOR_PORT, KEY, ServingRack
 
 LOOK = 0.05
 CLIENT = """
@@ -95,21 +95,24 @@ class Observation:
         """A state in which every rank is stopped, that was reported while one ran."""
 
     def _report(self) -> tuple[float, str, str] | None:
-        """Time, reporter and reason of what is reported by now: the state of the keeper, or a tether for itself."""
+        """Time, reporter and reason of what is reported by now: the state of the coordinator, or an agent for
+        itself."""
         found = []
         error = self.rack.nodes[0].clock_error
         wrong = float(error.read_text()) if error else 0.0
         for at, state, _, reason in self.rack.record().get("transitions", []):
             at -= wrong
             if at >= self.begun and state in ("stuck", "stopping", "held"):
-                found.append((at, "keeper", reason))
+                found.append((at, "coordinator", reason))
                 break
         for node, length in zip(self.rack.nodes, self.lengths, strict=True):
             with node.log.open("rb") as log:
                 log.seek(length)
                 text = log.read().decode(errors="replace")
-            if stopped := re.search(r"^stop sparkrack-serve-toy.service: (no answer .*|the keeper .*)$", text, re.M):
-                found.append((time.time(), f"tether of {node.name}", stopped[1]))
+            if stopped := re.search(
+                r"^stop sparkrack-serve-toy.service: (no answer .*|the coordinator .*)$", text, re.M
+            ):
+                found.append((time.time(), f"agent of {node.name}", stopped[1]))
         return min(found, default=None)
 
     def follow(self, outcome: Outcome, patience: float) -> None:
@@ -151,7 +154,7 @@ class Observation:
 
 
 def left_behind(rack: ServingRack) -> list[str]:
-    """What of the unit is left on the nodes beside keeper and tethers, once its processes had 20 s to be reaped."""
+    """What of the unit is left on the nodes beside coordinator and agents, once its processes had 20 s to be reaped."""
     until = time.monotonic() + 20
     while (found := _left(rack)) and time.monotonic() < until:
         time.sleep(LOOK)
@@ -162,7 +165,7 @@ def _left(rack: ServingRack) -> list[str]:
     found = []
     for node in rack.nodes:
         found += [f"{node.name}: process {' '.join(words)}"[:200] for words in _strangers(node.strangers())]
-        found += [f"{node.name}: port {port}" for port in sorted(node.listening() - {KEEPER_PORT})]
+        found += [f"{node.name}: port {port}" for port in sorted(node.listening() - {COORDINATOR_PORT})]
         expected = {"toy.rank.json", "toy.hang.json", *(["toy.json"] if not node.rank else [])}
         files = {file.name for file in (node.folder / "state").iterdir()}
         found += [f"{node.name}: file {name}" for name in sorted(files - expected)]
@@ -224,16 +227,16 @@ def _inject(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
     if cell.docker:
         rack.with_docker()
     rack.up(times=times_of(rack.pace), **({"rdma": "required"} if cell.rdma else {}))
-    rack.wait(lambda: "the keeper listens" in rack.nodes[0].log.read_text(), "the keeper listens")
+    rack.wait(lambda: "the coordinator listens" in rack.nodes[0].log.read_text(), "the coordinator listens")
     if cell.when == "gating":
         cell.inject(rack)
         observed = Observation(rack)
-        assert rack.wish("up").returncode == 0
+        assert rack.desired_state("up").returncode == 0
         observed.begun = rack.record()["transitions"][0][0]
     elif cell.when in ("down", "starting"):
         if cell.when == "down":
             cell.inject(rack)
-        assert rack.wish("up").returncode == 0
+        assert rack.desired_state("up").returncode == 0
         rack.wait(lambda: rack.nodes[1].starts and rack.nodes[1].processes("serve"), "the second rank starts")
         observed = Observation(rack)
         if cell.when == "starting":
@@ -270,8 +273,8 @@ def _end(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
 
     def reached() -> bool:
         if rack.record().get("state", state) != state and (rack.record()["state"], state) != ("busy", "ready"):
-            return False  # a question to the keeper takes more of the machine than a look into its file
-        asked = rack.wish("status")
+            return False  # a question to the coordinator takes more of the machine than a look into its file
+        asked = rack.desired_state("status")
         if asked.returncode:
             return False
         found = json.loads(asked.stdout)
@@ -286,6 +289,6 @@ def _end(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
 
     rack.wait(reached, f"state {state}: {reason}", every=0.5)
     if state == "ready":
-        assert rack.wish("down").returncode == 0
+        assert rack.desired_state("down").returncode == 0
         rack.wait_for("down")
     outcome.left = left_behind(rack)

@@ -1,10 +1,10 @@
-"""What guards a unit costs: CPU seconds of keeper, tethers and gate, and requests to the engine.
+"""What guards a unit costs: CPU seconds of coordinator, agents and gate, and requests to the engine.
 
     python -m tests.serving.guard_cost                     the stand-in for the engine: about 8 minutes (root)
     python -m tests.serving.guard_cost --engine vllm       vLLM itself on CPUs
 
 Two nodes in network namespaces, with the times that a unit has by default, and RDMA counters to be read. Idle: nobody
-but the keeper asks the engine. Busy: a client asks it five times a second. The table goes to standard output, for
+but the coordinator asks the engine. Busy: a client asks it five times a second. The table goes to standard output, for
 docs/serving.md.
 """
 
@@ -32,24 +32,24 @@ from tests.serving.serving_rack import API_PORT, ServingRack
 from tests.serving.test_gate import WANTED, GateNode
 
 PERIODS = ("ask", "lease", "gate_limit", "ready_limit", "first_limit", "probe_interval", "probe_limit", "evidence")
-HEADS = ("engine", "unit", "keeper, CPU s", "a tether, CPU s", "completions", "looks at the metrics", "load")
+HEADS = ("engine", "unit", "coordinator, CPU s", "an agent, CPU s", "completions", "looks at the metrics", "load")
 ANSWERED = re.compile(r'"(?:GET|POST) (/\S*) HTTP/1\.1"')
 """A request in the log of the engine, that of vLLM or of the stand-in."""
 GATES = 5
 QUESTIONS = 30
-"""A tether asks systemd every 2 s, so this often in a minute."""
+"""An agent asks systemd every 2 s, so this often in a minute."""
 GATE = """
 import sys
 folder, programs = sys.argv[1:]
 sys.path.insert(0, programs)
-import serve_gate, serve_question
-serve_question.ENVIRONMENT["PATH"] = f"{folder}/bin:/usr/bin:/bin"
-sys.exit(serve_gate.main(["--together", f"{folder}/gate.json", "--root", folder]))
+import serve_start_gate, serve_gate_command
+serve_gate_command.ENVIRONMENT["PATH"] = f"{folder}/bin:/usr/bin:/bin"
+sys.exit(serve_start_gate.main(["--together", f"{folder}/gate.json", "--root", folder]))
 """
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return what a process has used, with its children that have ended: a tether asks systemd by such ones."""
+    """Return what a process has used, with its children that have ended: an agent asks systemd by such ones."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
@@ -62,10 +62,10 @@ def children_seconds() -> float:
 
 def cost(rack: ServingRack, minutes: float, busy: bool) -> tuple[str, ...]:
     """Return the row of a unit that is ready, each figure for a minute."""
-    keeper = rack.nodes[0].keeper
-    tethers = [node.tether for node in rack.nodes]
-    assert keeper
-    pids = [keeper.pid, *(tether.pid for tether in tethers if tether)]
+    coordinator = rack.nodes[0].coordinator
+    agents = [node.agent for node in rack.nodes]
+    assert coordinator
+    pids = [coordinator.pid, *(agent.pid for agent in agents if agent)]
     log = rack.nodes[0].folder / "service/log"
     with clients(rack, busy):
         size, before, begun = log.stat().st_size, [cpu_seconds(pid) for pid in pids], time.monotonic()
@@ -75,8 +75,8 @@ def cost(rack: ServingRack, minutes: float, busy: bool) -> tuple[str, ...]:
         paths = ANSWERED.findall(log.read_bytes()[size:].decode(errors="replace"))
     assert rack.record()["generation"] == 1, "the unit was started again meanwhile"
     counts = [paths.count(path) / took for path in ("/v1/completions", "/metrics")]
-    tether = sum(used[1:]) / len(used[1:])
-    figures = (f"{used[0]:.2f}", f"{tether:.2f}", *(f"{count:.1f}" for count in counts), f"{machine_load():g}")
+    agent = sum(used[1:]) / len(used[1:])
+    figures = (f"{used[0]:.2f}", f"{agent:.2f}", *(f"{count:.1f}" for count in counts), f"{machine_load():g}")
     return rack.engine.name, "busy" if busy else "idle", *figures
 
 
@@ -96,7 +96,7 @@ def gate_seconds(rack: ServingRack, folder: Path) -> float:
 
 
 def systemd_seconds(folder: Path) -> float:
-    """Return the CPU seconds for which a tether keeps systemd itself and its client busy in a minute."""
+    """Return the CPU seconds for which an agent keeps systemd itself and its client busy in a minute."""
     systemd = RunningSystemd(folder, f"gc{os.getpid()}")
     namespace.create(systemd.namespace)
     try:
@@ -148,7 +148,7 @@ def main(words: Sequence[str]) -> int:
         asked = "unknown: " + lacking() if lacking() else f"{systemd_seconds(Path(work) / 'systemd'):.2f} CPU s"
     print("\n".join(f"| {' | '.join(row)} |" for row in rows))
     print(f"the gate of a node, at a start: {gate:.2f} CPU s, without what docker and the measurement of RDMA cost")
-    print(f"systemd and its client, for the questions of a tether: {asked} a minute")
+    print(f"systemd and its client, for the questions of an agent: {asked} a minute")
     return 0
 
 

@@ -1,4 +1,5 @@
-"""A served unit on nodes that are network namespaces: keeper, tethers and engine stand-ins, with links between them."""
+"""A served unit on nodes that are network namespaces: coordinator, agents and engine stand-ins, with links between
+them."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ KEY = f"sk-quiet-horse-{uuid.uuid4().hex}"
 """Differs between processes: a test looks for it in the arguments of all processes, those of other workers too."""
 SECRET = "0f" * 32
 RAY_TOKEN = "4c" * 32
-KEEPER_PORT, API_PORT = 29400, 8000
+COORDINATOR_PORT, API_PORT = 29400, 8000
 RDMA_DEVICE = "rocep1s0f1"
 QUESTION_EVERY = 0.2
 """Seconds between two looks that start processes: more of them would take the machine from what they look at."""
@@ -48,8 +49,8 @@ class ServingNode:
         self.namespace = f"{rack.prefix}n{rank}"
         self.folder = rack.folder / self.name
         self.link = f"l{rank}"
-        self.keeper: subprocess.Popen[bytes] | None = None
-        self.tether: subprocess.Popen[bytes] | None = None
+        self.coordinator: subprocess.Popen[bytes] | None = None
+        self.agent: subprocess.Popen[bytes] | None = None
         for name in ("service", "state", "faults", "shm", "etc", "run", "cgroups/sparkrack.slice"):
             (self.folder / name).mkdir(parents=True)
         self.boot_file = self.folder / "boot_id"
@@ -63,7 +64,7 @@ class ServingNode:
             (self.counters / name).write_text("0\n")
         self.fabric.write_text(f"NCCL_IB_HCA=={RDMA_DEVICE}\n")
         self.clock_error: Path | None = None
-        """Where it is set, the file with the seconds by which the clock of keeper and tether is wrong."""
+        """Where it is set, the file with the seconds by which the clock of coordinator and agent is wrong."""
         self.cgroups: Path | None = None
         """Where it is set, docker runs the rank, in a control group below this one."""
         self.docker: subprocess.Popen[bytes] | None = None
@@ -81,7 +82,7 @@ class ServingNode:
             "name": "toy",
             "model": "toy",
             "ranks": [{"node": node.name, "address": node.address} for node in self.rack.nodes],
-            "head": {"address": self.rack.nodes[0].address, "port": KEEPER_PORT},
+            "head": {"address": self.rack.nodes[0].address, "port": COORDINATOR_PORT},
             "api": {"address": self.rack.nodes[0].address, "port": API_PORT, "key_file": str(key)},
             "secret_file": str(secret),
             "gate": ["sh", str(gate)],
@@ -183,17 +184,17 @@ class ServingNode:
                 start_new_session=True,
             )
 
-    def start_keeper(self) -> None:
-        self.keeper = self._start("sparkrack-serve-keeper", self.program("serve_keeper.py", "run"))
+    def start_coordinator(self) -> None:
+        self.coordinator = self._start("sparkrack-serve-coordinator", self.program("serve_coordinator.py", "run"))
 
-    def start_tether(self) -> None:
+    def start_agent(self) -> None:
         stop = ["sh", str(HERE / "systemctl_standin.sh"), str(self.folder / "service"), "stop"]
         bound = str(UNIT_FILES / "sparkrack-serve.service")
-        self.tether = self._start("sparkrack-serve-tether", self.tether_program(), bound, *stop)
+        self.agent = self._start("sparkrack-serve-agent", self.agent_program(), bound, *stop)
 
-    def tether_program(self) -> list[str]:
-        """The words of the tether."""
-        words = [*self.program("serve_tether.py", str(self.rank)), "--boot-id", str(self.boot_file)]
+    def agent_program(self) -> list[str]:
+        """The words of the agent."""
+        words = [*self.program("serve_agent.py", str(self.rank)), "--boot-id", str(self.boot_file)]
         words += ["--fabric", str(self.fabric), "--devices", str(self.devices)]
         # `ip netns exec` hides the control groups of the machine. Without docker the slice of the unit is never made.
         cgroups = self.cgroups or self.folder / "cgroups"
@@ -206,7 +207,7 @@ class ServingNode:
         return self.spawn(*map(str, systemd), *(bound or ["-"]), "--", sys.executable, *program)
 
     def main_process(self, unit: str) -> int:
-        """The process of the keeper or the tether, below the stand-in of systemd that restarts it."""
+        """The process of the coordinator or the agent, below the stand-in of systemd that restarts it."""
         return int((self.folder / f"service/sparkrack-serve-{unit}.pid").read_text())
 
     def boot(self) -> None:
@@ -217,8 +218,8 @@ class ServingNode:
         if self.cgroups:
             self.start_docker()
         if not self.rank:
-            self.start_keeper()
-        self.start_tether()
+            self.start_coordinator()
+        self.start_agent()
 
     def kill(self) -> None:
         """End all that runs on the node at once, as when its power fails."""
@@ -232,17 +233,17 @@ class ServingNode:
         subprocess.run(
             ["sh", str(HERE / "systemctl_standin.sh"), str(self.folder / "service"), "stop", "x"], check=True
         )
-        for process in (self.tether, self.keeper):
+        for process in (self.agent, self.coordinator):
             if process:
                 process.terminate()
                 process.wait(PATIENCE)
         self.kill()
 
     def reap(self) -> None:
-        for process in (self.tether, self.keeper, self.docker):
+        for process in (self.agent, self.coordinator, self.docker):
             if process:
                 process.wait(PATIENCE)
-        self.tether = self.keeper = self.docker = None
+        self.agent = self.coordinator = self.docker = None
 
     def plug(self, connected: bool) -> None:
         """Connect or cut the node's link, at the switch: the node itself sees no closed connection."""
@@ -267,9 +268,9 @@ class ServingNode:
         return self.processes(self.rack.engine.worker)
 
     def strangers(self) -> list[list[str]]:
-        """The arguments of all processes here but keeper, tether, and the questions that these ask systemctl."""
+        """The arguments of all processes here but coordinator, agent, and the questions that these ask systemctl."""
         found = [namespace._arguments(pid) for pid in namespace.processes(self.namespace) if namespace.alive(pid)]
-        known = ("serve_keeper.py", "serve_tether.py", "systemctl_standin.sh", "gate.sh")
+        known = ("serve_coordinator.py", "serve_agent.py", "systemctl_standin.sh", "gate.sh")
         own = [one for one in found if any(one) and not any(word.endswith(known) for word in one)]
         return [one for one in own if not {str(HERE / "docker_standin.py"), "daemon"} <= set(one)]
 
@@ -322,8 +323,8 @@ class ServingRack:
         as_installed: bool = False,
         pace: float = 1.0,
     ) -> None:
-        """With `as_installed`, the unit files of the role decide what restarts keeper and tethers; `pace` is the factor
-        of the seconds that they have.
+        """With `as_installed`, the unit files of the role decide what restarts coordinator and agents; `pace` is the
+        factor of the seconds that they have.
         """
         self.folder, self.engine, self.as_installed, self.pace = folder, engine, as_installed, pace
         self.compiled = folder.parent / "compiled"
@@ -381,21 +382,21 @@ class ServingRack:
 
     # The operator
 
-    def wish(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def desired_state(self, *words: str) -> subprocess.CompletedProcess[str]:
         head = self.nodes[0]
-        inside = ["ip", "netns", "exec", head.namespace, sys.executable, *head.program("serve_keeper.py", *words)]
+        inside = ["ip", "netns", "exec", head.namespace, sys.executable, *head.program("serve_coordinator.py", *words)]
         return subprocess.run(inside, capture_output=True, text=True, timeout=PATIENCE)
 
     def status(self) -> dict[str, Any]:
-        """The unit's status, as soon as the keeper answers."""
+        """The unit's status, as soon as the coordinator answers."""
         answers: list[str] = []
 
         def answered() -> bool:
-            done = self.wish("status")
+            done = self.desired_state("status")
             answers.append(done.stdout)
             return done.returncode == 0
 
-        self.wait(answered, "the keeper answers", every=QUESTION_EVERY)
+        self.wait(answered, "the coordinator answers", every=QUESTION_EVERY)
         found: dict[str, Any] = json.loads(answers[-1])
         return found
 
@@ -426,8 +427,12 @@ class ServingRack:
         return self.record()
 
     def start(self) -> None:
-        """Wish the unit up and wait until it is ready."""
-        self.wait(lambda: self.wish("up").returncode == 0, "the keeper takes the wish", every=QUESTION_EVERY)
+        """DesiredState the unit up and wait until it is ready."""
+        self.wait(
+            lambda: self.desired_state("up").returncode == 0,
+            "the coordinator takes the desired state",
+            every=QUESTION_EVERY,
+        )
         self.wait_for("ready")
 
     def wait_until_gone(self, *nodes: ServingNode) -> None:
@@ -457,8 +462,8 @@ class ServingRack:
         return str([reason for _, one, _, reason in self.record()["transitions"] if one == state][-1])
 
     def connect(self, rank: int) -> socket.socket:
-        """A connection to the keeper from a node."""
-        connection = namespace.connected(self.nodes[rank].namespace, self.nodes[0].address, KEEPER_PORT)
+        """A connection to the coordinator from a node."""
+        connection = namespace.connected(self.nodes[rank].namespace, self.nodes[0].address, COORDINATOR_PORT)
         assert connection
         return connection
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_answers, serve_keeper, serve_lifecycle, serve_unit
+from tests.serving.serve_modules import serve_answers, serve_coordinator, serve_lifecycle, serve_unit
 from tests.serving.test_unit_file import MINIMAL, written
 
 TEMPLATE = (
@@ -133,7 +133,7 @@ def called(name: str, arguments: str | None) -> tuple[int, Any]:
 
 
 class Start:
-    """A unit of one rank that starts on an engine, with the keeper's own prober."""
+    """A unit of one rank that starts on an engine, with the coordinator's own prober."""
 
     def __init__(self, folder: Path, engine: type[Engine], port: int) -> None:
         changes = {"ranks": MINIMAL["ranks"][:1], "api": {"address": "127.0.0.1", "port": port}}
@@ -143,12 +143,12 @@ class Start:
     def ask(self, **probe: object) -> Any:
         """The record of a start after a rank runs and two tries of the prober, or one that is enough."""
         unit = replace(self.unit, probe=replace(self.unit.probe, **probe))  # type: ignore[arg-type]
-        record = serve_lifecycle.UnitRecord("qwen", wish="up", state="starting", generation=1, boots=["b"])
+        record = serve_lifecycle.UnitRecord("qwen", desired_state="up", state="starting", generation=1, boots=["b"])
         lifecycle = serve_lifecycle.UnitLifecycle(unit, record, lambda _: None, 0.0, lambda: 1000.0)
         skew = serve_lifecycle.ClockSkew(0.0, 0.0)
-        runs = serve_lifecycle.TetherReport("running", 1, "b", True, False, "", None, 1.0, skew, "", "")
+        runs = serve_lifecycle.AgentReport("running", 1, "b", True, False, "", None, 1.0, skew, "", "")
         lifecycle.reports[0] = runs
-        prober = serve_keeper.Prober(unit, lifecycle, threading.Lock())
+        prober = serve_coordinator.Prober(unit, lifecycle, threading.Lock())
         prober._prove_start(1)
         if record.state == "starting":
             prober._prove_start(1)

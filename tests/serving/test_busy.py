@@ -21,7 +21,7 @@ import pytest
 
 from tests.contact.nodes import free_port
 from tests.serving.engines import ENGINE
-from tests.serving.serve_modules import serve_keeper, serve_lifecycle, serve_probe, serve_unit
+from tests.serving.serve_modules import serve_coordinator, serve_lifecycle, serve_probe, serve_unit
 from tests.serving.serving_rack import PATIENCE
 from tests.serving.test_unit_file import MINIMAL, written
 
@@ -31,8 +31,8 @@ SHORT = {"ask": 0.1, "lease": 0.5, "first_limit": 20.0, "probe_interval": 0.6, "
 
 
 class ProbedEngine:
-    """One stand-in engine, the prober of its keeper, and a tether that obeys at once. Without `stepped` all of it runs
-    by the machine's clock; with it `clock` is the monotonic one, and only `pass_by` moves it.
+    """One stand-in engine, the prober of its coordinator, and an agent that obeys at once. Without `stepped` all of it
+    runs by the machine's clock; with it `clock` is the monotonic one, and only `pass_by` moves it.
     """
 
     def __init__(self, folder: Path, kind: str, times: dict[str, float], stepped: bool) -> None:
@@ -55,7 +55,7 @@ class ProbedEngine:
         now = self.now
         record = serve_lifecycle.UnitRecord("qwen")
         self.lifecycle = serve_lifecycle.UnitLifecycle(self.unit, record, lambda _: None, now(), now)
-        self.prober = serve_keeper.Prober(self.unit, self.lifecycle, self.lock, now)
+        self.prober = serve_coordinator.Prober(self.unit, self.lifecycle, self.lock, now)
         self.running, self.gate, self.over = 0, 0, False
         self.log = folder / "log"
         self.process = self._start()
@@ -86,7 +86,7 @@ class ProbedEngine:
     def report(self) -> None:
         """Report the rank, and obey."""
         with self.lock:
-            report = serve_lifecycle.TetherReport(
+            report = serve_lifecycle.AgentReport(
                 state="running" if self.running else "idle",
                 generation=self.running,
                 boot="boot",
@@ -108,7 +108,7 @@ class ProbedEngine:
             self.running = self.gate = 0
 
     def pass_by(self, seconds: float, until: Callable[[], bool] = lambda: False) -> None:
-        """Let time pass: the tether asks and the prober looks each second."""
+        """Let time pass: the agent asks and the prober looks each second."""
         end = self.clock + seconds
         while self.clock < end and not until():
             self.clock += 1.0
@@ -119,7 +119,7 @@ class ProbedEngine:
         """Start the unit, and wait until it is ready."""
         self.wait(self.answers, "the engine listens")
         with self.lock:
-            assert self.lifecycle.wished("up", False, self.now())[0]
+            assert self.lifecycle.set_desired_state("up", False, self.now())[0]
         if self.stepped:
             self.pass_by(20)
         else:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.serving.engines import STAND_IN, long_vllm
-from tests.serving.serving_rack import API_PORT, KEEPER_PORT, KEY, ServingRack, freeze, launcher_lines
+from tests.serving.serving_rack import API_PORT, COORDINATOR_PORT, KEY, ServingRack, freeze, launcher_lines
 
 pytestmark = pytest.mark.parametrize(
     "engine", [STAND_IN.name, pytest.param("vllm", marks=pytest.mark.soak(sampled=False))], indirect=True
@@ -53,13 +53,13 @@ class Fault:
             for one in rack.record().get("transitions", [])
             if one[1] in ("stuck", "stopping") and one[0] > self.begun
         ]
-        detected = f"{found[0][0] - self.begun:.1f} s: {found[0][3]}" if found else "by a tether"
+        detected = f"{found[0][0] - self.begun:.1f} s: {found[0][3]}" if found else "by an agent"
         left = {node.name: len(list((node.folder / "shm").iterdir())) for node in chosen}
         print(f"{rack.engine}: detected after {detected}; all ended after {gone:.1f} s; load {os.getloadavg()[0]:.1f}")
         print(f"  files left in /dev/shm, which a container takes along: {left}")
-        rack.wait(lambda: not any(node.strangers() for node in chosen), "nothing is left beside keeper and tether")
+        rack.wait(lambda: not any(node.strangers() for node in chosen), "nothing is left beside coordinator and agent")
         # The threads of a killed process end after it, and free its ports then.
-        rack.wait(lambda: not any(node.listening() - {KEEPER_PORT} for node in chosen), "all ports are free")
+        rack.wait(lambda: not any(node.listening() - {COORDINATOR_PORT} for node in chosen), "all ports are free")
 
 
 def kill(pids: list[int]) -> None:
@@ -72,24 +72,24 @@ def test_a_unit_starts_once_all_gates_passed_and_stops_everywhere(rack: ServingR
     rack.up()
     rack.start()
     record = rack.record()
-    assert (record["generation"], record["wish"], record["restarts"]) == (1, "up", [])
+    assert (record["generation"], record["desired_state"], record["restarts"]) == (1, "up", [])
     assert rack.states() == [("gating", 1), ("starting", 1), ("ready", 1)]
     assert all(node.processes("serve") and node.workers() for node in rack.nodes)
-    assert rack.wish("up").stdout.startswith("unit toy is ")
+    assert rack.desired_state("up").stdout.startswith("unit toy is ")
     assert API_PORT in rack.nodes[0].listening()
     assert all(list((node.folder / "shm").iterdir()) for node in rack.nodes), "shared memory is not looked for"
-    stop = Fault(rack, lambda: rack.wish("down"))
+    stop = Fault(rack, lambda: rack.desired_state("down"))
     record = rack.wait_for("down")
     assert record["reason"] == "asked to stop"
     assert not any(node.processes() for node in rack.nodes), "down is reported before it is so"
     stop.ended()  # vLLM 0.32.0 leaves a file in /dev/shm even so; a container has its own, which ends with it
 
 
-def test_a_rank_without_a_tether_holds_all_back(rack: ServingRack) -> None:
+def test_a_rank_without_an_agent_holds_all_back(rack: ServingRack) -> None:
     rack.up(times={"gate_limit": 2.0})
-    assert rack.nodes[1].tether
-    rack.nodes[1].tether.kill()
-    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    assert rack.nodes[1].agent
+    rack.nodes[1].agent.kill()
+    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
     record = rack.wait_for("held")
     assert "spark2 (rank 1)" in record["reason"]
     assert [node.starts for node in rack.nodes] == [0, 0]
@@ -97,7 +97,7 @@ def test_a_rank_without_a_tether_holds_all_back(rack: ServingRack) -> None:
 
 def test_a_rank_that_ends_before_it_met_the_others_ends_them(rack: ServingRack) -> None:
     rack.up()
-    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
     rack.wait(lambda: rack.nodes[1].processes("serve"), "the second rank starts")
     fault = Fault(rack, lambda: kill(rack.nodes[1].processes()))
     record = rack.wait_for("held")
@@ -142,7 +142,7 @@ def test_ranks_end_themselves_when_the_heads_machine_is_gone(rack: ServingRack) 
     fault = Fault(rack, rack.nodes[0].kill)
     fault.ended(1)
     lease = rack.engine.times["lease"]
-    assert f"no authentic answer of the keeper for {lease:g} s" in rack.nodes[1].log.read_text()
+    assert f"no authentic answer of the coordinator for {lease:g} s" in rack.nodes[1].log.read_text()
 
 
 def test_a_cut_link_ends_both_sides_and_none_starts_alone(rack: ServingRack) -> None:
@@ -205,16 +205,16 @@ def test_one_long_prompt_does_not_end_the_unit(rack: ServingRack) -> None:
     assert [node.starts for node in rack.nodes] == [1, 1]
 
 
-def test_a_keeper_that_comes_back_disturbs_no_rank(rack: ServingRack) -> None:
+def test_a_coordinator_that_comes_back_disturbs_no_rank(rack: ServingRack) -> None:
     rack.up()
     rack.start()
     before = [node.processes() for node in rack.nodes]
-    assert rack.nodes[0].keeper
-    rack.nodes[0].keeper.kill()
-    rack.nodes[0].keeper.wait()
-    rack.nodes[0].start_keeper()
+    assert rack.nodes[0].coordinator
+    rack.nodes[0].coordinator.kill()
+    rack.nodes[0].coordinator.wait()
+    rack.nodes[0].start_coordinator()
     answered = rack.requests("/v1/completions")
-    rack.wait(lambda: rack.wish("status").returncode == 0, "the keeper answers")
+    rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
     rack.wait(lambda: all(rank["state"] == "running" for rank in rack.status()["ranks"]), "every rank reports")
     rack.wait(lambda: rack.requests("/v1/completions") > answered + 2, "more probes")
     assert (rack.record()["generation"], rack.record()["state"]) in ((1, "ready"), (1, "busy"))
@@ -224,21 +224,21 @@ def test_a_keeper_that_comes_back_disturbs_no_rank(rack: ServingRack) -> None:
 def test_a_stale_rank_is_ordered_to_stop_and_no_generation_returns(rack: ServingRack) -> None:
     rack.up()
     rack.start()
-    assert rack.nodes[1].tether
-    freeze(rack.nodes[1].tether.pid)  # its rank goes on
+    assert rack.nodes[1].agent
+    freeze(rack.nodes[1].agent.pid)  # its rank goes on
     rack.wait_for("stopping")
     rack.wait_until_gone(rack.nodes[0])
-    assert rack.wish("down").returncode == 0
+    assert rack.desired_state("down").returncode == 0
     rack.wait(lambda: rack.status()["unconfirmed"] == ["spark2"], "spark1 reports that its rank has stopped")
     assert rack.record()["state"] == "stopping", "down is reported beside a rank that runs"
     assert rack.nodes[1].processes()
-    # A keeper without its state file does not know that rank at all.
-    assert rack.nodes[0].keeper
-    rack.nodes[0].keeper.kill()
-    rack.nodes[0].keeper.wait()
+    # A coordinator without its state file does not know that rank at all.
+    assert rack.nodes[0].coordinator
+    rack.nodes[0].coordinator.kill()
+    rack.nodes[0].coordinator.wait()
     (rack.nodes[0].folder / "state/toy.json").unlink()
-    rack.nodes[0].start_keeper()
-    fault = Fault(rack, lambda: freeze(rack.nodes[1].tether.pid, thaw=True) if rack.nodes[1].tether else None)
+    rack.nodes[0].start_coordinator()
+    fault = Fault(rack, lambda: freeze(rack.nodes[1].agent.pid, thaw=True) if rack.nodes[1].agent else None)
     fault.ended()
     rack.start()
     assert rack.record()["generation"] == 2

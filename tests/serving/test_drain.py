@@ -42,11 +42,11 @@ def loaded(rack: ServingRack, drain: float) -> subprocess.Popen[str]:
 
 def test_a_request_is_answered_before_the_ranks_are_stopped(rack: ServingRack) -> None:
     waiting = loaded(rack, 3600.0)
-    done = rack.wish("down")
+    done = rack.desired_state("down")
     assert (done.returncode, done.stdout) == (0, "unit toy is draining, for at most 3600 s\n")
     rack.wait_for("draining")
     looks = rack.requests("/metrics")
-    rack.wait(lambda: rack.requests("/metrics") > looks + 3, "the keeper has looked several times")
+    rack.wait(lambda: rack.requests("/metrics") > looks + 3, "the coordinator has looked several times")
     assert rack.record()["state"] == "draining"
     assert all(node.processes() for node in rack.nodes)
     rack.nodes[0].fault("busy", False)
@@ -60,7 +60,7 @@ def test_a_request_is_answered_before_the_ranks_are_stopped(rack: ServingRack) -
 
 def test_a_request_that_does_not_end_delays_the_stop_for_its_time_only(rack: ServingRack) -> None:
     waiting = loaded(rack, 2.0)
-    assert rack.wish("down").returncode == 0
+    assert rack.desired_state("down").returncode == 0
     rack.wait_for("down")
     assert rack.reason("stopping") == "asked to stop; 2 s for requests are over, 1 ran still"
     waiting.communicate(timeout=100)
@@ -71,7 +71,7 @@ def test_an_engine_that_does_not_report_its_requests_gets_the_whole_time(rack: S
     # The stand-in reports as vLLM does, which for SGLang are other names.
     rack.up(engine="sglang", times={"drain": 2.0, "probe_interval": 3600.0})
     rack.start()
-    assert rack.wish("down").returncode == 0
+    assert rack.desired_state("down").returncode == 0
     rack.wait_for("down")
     assert (
         rack.reason("stopping") == "asked to stop; 2 s for requests are over, its engine does not report how many ran"
@@ -82,7 +82,10 @@ def test_an_engine_that_does_not_report_its_requests_gets_the_whole_time(rack: S
 def unit(tmp_path: Path) -> SteppedUnit:
     made = SteppedUnit(tmp_path, times={"drain": 30.0})
     made.up()
-    assert made.lifecycle.wished("down", False, made.clock) == (True, "unit qwen is draining, for at most 30 s")
+    assert made.lifecycle.set_desired_state("down", False, made.clock) == (
+        True,
+        "unit qwen is draining, for at most 30 s",
+    )
     return made
 
 
@@ -127,7 +130,7 @@ def test_a_rank_that_ends_meanwhile_stops_the_unit_for_good(unit: SteppedUnit) -
 
 
 def test_a_rank_that_ends_while_it_is_asked_to_start_again_costs_no_restart(unit: SteppedUnit) -> None:
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     assert unit.record.state == "draining"
     unit.ended.add(1)
     unit.pass_by(8)
@@ -139,7 +142,7 @@ def test_a_look_of_the_draining_before_does_not_count(unit: SteppedUnit) -> None
     unit.pass_by(38)
     assert unit.record.state == "down"
     unit.up()
-    unit.lifecycle.wished("down", False, unit.clock)
+    unit.lifecycle.set_desired_state("down", False, unit.clock)
     unit.lifecycle.drained(2, 0, unit.clock)
     assert unit.record.state == "draining"
 
@@ -152,10 +155,10 @@ def test_failed_completions_do_not_make_it_stuck(unit: SteppedUnit) -> None:
 
 def test_a_unit_that_is_not_proven_is_stopped_at_once(tmp_path: Path) -> None:
     unit = SteppedUnit(tmp_path, times={"drain": 30.0})
-    unit.lifecycle.wished("up", False, unit.clock)
+    unit.lifecycle.set_desired_state("up", False, unit.clock)
     unit.pass_by(8)
     assert unit.record.state == "starting"
-    unit.lifecycle.wished("down", False, unit.clock)
+    unit.lifecycle.set_desired_state("down", False, unit.clock)
     assert unit.record.state == "stopping"
 
 

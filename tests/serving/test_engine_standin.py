@@ -28,7 +28,7 @@ from tests.serving.serving_rack import PATIENCE, freeze
 
 
 class LoneEngine:
-    """Two ranks on loopback, without keeper and tether."""
+    """Two ranks on loopback, without coordinator and agent."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -15,7 +15,7 @@ PACE = 0.25
 questions long, so that a busy machine does not end it."""
 PACES = {"link-flaps": 0.5}
 """The kernel sends the first packet of a connection again after 1 and 3 s, whatever the pace: too late for 2.5 s."""
-FIRST_TIER = ("rank-killed-load", "keeper-state-lost", "tether-frozen")
+FIRST_TIER = ("rank-killed-load", "coordinator-state-lost", "agent-frozen")
 """The others of the matrix have a test of their own kind in this folder; so they are soak tests."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_gate, serve_question
+from tests.serving.serve_modules import serve_gate_command, serve_start_gate
 
 IMAGE = f"sha256:{'0123456789abcdef' * 4}"
 WANTED: dict[str, Any] = {
@@ -130,7 +130,7 @@ class GateNode:
     def gate(self, capsys: pytest.CaptureFixture[str], *words: str, **changes: Any) -> str:
         """Run the gate and return its line, which must agree with its exit code."""
         self.file("gate.json", json.dumps(WANTED | changes))
-        code = serve_gate.main([*words, str(self.root / "gate.json"), "--root", str(self.root)])
+        code = serve_start_gate.main([*words, str(self.root / "gate.json"), "--root", str(self.root)])
         output = capsys.readouterr().out
         assert output.count("\n") == 1
         assert (code == 0) == output.startswith(("spark1: ready\n", "spark1: ready; ")), output
@@ -140,7 +140,7 @@ class GateNode:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GateNode:
     made = GateNode(tmp_path)
-    monkeypatch.setitem(serve_question.ENVIRONMENT, "PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    monkeypatch.setitem(serve_gate_command.ENVIRONMENT, "PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     return made
 
 
@@ -314,7 +314,7 @@ def test_what_a_command_reports_is_the_reason(
 def test_a_command_that_is_missing_is_a_refusal(
     node: GateNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    monkeypatch.setitem(serve_question.ENVIRONMENT, "PATH", f"{node.root}/bin")
+    monkeypatch.setitem(serve_gate_command.ENVIRONMENT, "PATH", f"{node.root}/bin")
     node.remove_command(command)
     reason = node.gate(capsys)
     assert reason.endswith("cannot be run: No such file or directory; run `sparkrack apply`")
@@ -325,14 +325,14 @@ def test_a_command_that_is_missing_is_a_refusal(
 def test_a_command_that_does_not_answer_is_a_refusal(
     node: GateNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    begin, name = serve_question.GateQuestion.__init__, command.rpartition("/")[2]
+    begin, name = serve_gate_command.GateCommand.__init__, command.rpartition("/")[2]
 
     def begin_with_a_fortieth(question: Any, *words: str, limit: float | None = None) -> None:
         """The other commands keep their limit: a busy machine takes long to start one."""
-        seconds = serve_question.LIMIT if limit is None else limit
+        seconds = serve_gate_command.LIMIT if limit is None else limit
         begin(question, *words, limit=seconds / 40 if Path(words[0]).name == name else seconds)
 
-    monkeypatch.setattr(serve_question.GateQuestion, "__init__", begin_with_a_fortieth)
+    monkeypatch.setattr(serve_gate_command.GateCommand, "__init__", begin_with_a_fortieth)
     # What it leaves behind keeps its output open, as a helper of the driver does.
     node.command(command, "sleep 600 & echo $! >> sleepers; wait".replace("sleepers", str(node.root / "sleepers")))
     reason = node.gate(capsys)
@@ -415,7 +415,7 @@ def test_a_disk_without_room_for_the_cache(node: GateNode, capsys: pytest.Captur
     reason = node.gate(capsys, cache=WANTED["cache"] | {"bytes": size})
     assert reason.startswith("the disk of /var/cache/sparkrack/serve/qwen/0123 has room for ")
     assert reason.endswith(
-        f"GiB, cache is {size / 2**30:.1f}; remove files, such as caches of former images in "
+        f"GiB, cache is {size / 2**30:.1f}; remove files, such as caches of previous images in "
         "/var/cache/sparkrack/serve/qwen"
     )
 
@@ -484,7 +484,7 @@ def test_a_unit_of_one_node_without_guard_and_cache(node: GateNode, capsys: pyte
 @pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps(WANTED | {"more": 1}), "\x00"])
 def test_a_file_that_is_not_its_own_is_refused(node: GateNode, capsys: pytest.CaptureFixture[str], text: str) -> None:
     node.file("gate.json", text)
-    assert serve_gate.main([str(node.root / "gate.json"), "--root", str(node.root)]) == 1
+    assert serve_start_gate.main([str(node.root / "gate.json"), "--root", str(node.root)]) == 1
     assert capsys.readouterr().out.endswith("; run `sparkrack apply`\n")
 
 
@@ -503,7 +503,7 @@ def test_files_that_are_not_whole_are_a_refusal(node: GateNode, capsys: pytest.C
 
 
 def test_a_file_that_is_missing_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert serve_gate.main(["/nowhere/gate.json"]) == 1
+    assert serve_start_gate.main(["/nowhere/gate.json"]) == 1
     assert (
         capsys.readouterr().out
         == f"{os.uname().nodename}: /nowhere/gate.json cannot be read: No such file or directory; "
@@ -558,7 +558,7 @@ def test_a_clock_that_is_synchronized_after_a_while(node: GateNode, capsys: pyte
 
 
 def test_a_command_that_does_not_answer_is_killed() -> None:
-    question = serve_question.GateQuestion("sleep", "60", limit=0.1)
-    with pytest.raises(serve_question.GateError, match=r"`sleep 60` has not answered within 0\.1 s"):
+    question = serve_gate_command.GateCommand("sleep", "60", limit=0.1)
+    with pytest.raises(serve_gate_command.GateError, match=r"`sleep 60` has not answered within 0\.1 s"):
         question.answer()
     assert question._process.wait(120) == -signal.SIGKILL

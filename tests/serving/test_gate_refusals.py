@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import FOLDER, serve_gate, serve_proof, serve_question, serve_start
+from tests.serving.serve_modules import FOLDER, serve_gate_command, serve_rdma_check, serve_start, serve_start_gate
 from tests.serving.test_gate import (
     CUDA,
     GATE_PROGRAMS,
@@ -53,19 +53,19 @@ class Stage:
         self.node.file("etc/sparkrack/serve/qwen.secret", SECRET)
         (self.node.root / "etc/sparkrack/serve/qwen.secret").chmod(0o600)
         self.node.command("ib_write_bw", tool)
-        self.patch.setattr(serve_proof, "MEETING_LIMIT", 0.0)
-        self.patch.setattr(serve_proof, "MESSAGE_LIMIT", 60.0)
+        self.patch.setattr(serve_rdma_check, "MEETING_LIMIT", 0.0)
+        self.patch.setattr(serve_rdma_check, "MESSAGE_LIMIT", 60.0)
         with socket.create_server(("127.0.0.2", 0)) as free:
             port = free.getsockname()[1]
         wanted = WANTED["proof"] | {"meeting_port": port}
         wanted["sends"] = [wanted["sends"][0] | {"address": "127.0.0.1", "peer_address": "127.0.0.2"} | changes]
         half = {"peer": "spark1", "half": "enp9", "device": "x", "address": "127.0.0.2", "port": 18600}
         self.node.file("sys/class/net/enp9/carrier_changes", "5\n")
-        other = serve_proof.RdmaProof(
+        other = serve_rdma_check.RdmaProof(
             ("spark2", "qwen"), wanted, lambda path: f"{self.node.root}{path}", lambda: self.listening
         )
         if secret:
-            self.stack.callback(serve_proof.ProofReceiver(other, half, secret.encode()).end)
+            self.stack.callback(serve_rdma_check.ProofReceiver(other, half, secret.encode()).end)
         return {"proof": wanted}
 
     def reads(self, name: str) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class Refusal:
 
 
 def _slow(stage: Stage) -> dict[str, Any]:
-    stage.patch.setattr(serve_question, "LIMIT", 0.5)
+    stage.patch.setattr(serve_gate_command, "LIMIT", 0.5)
     return stage.echo("docker", "exec sleep 30")
 
 
@@ -131,12 +131,12 @@ def _disk_fails(stage: Stage) -> dict[str, Any]:
 
 
 def _unsynchronized(stage: Stage) -> dict[str, Any]:
-    stage.patch.setattr(serve_gate, "TIME_WAIT", 0.0)
+    stage.patch.setattr(serve_start_gate, "TIME_WAIT", 0.0)
     return stage.echo("timedatectl", "echo no")
 
 
 def _deaf_tool(stage: Stage) -> dict[str, Any]:
-    stage.patch.setattr(serve_proof, "LISTEN_LIMIT", 0.3)
+    stage.patch.setattr(serve_rdma_check, "LISTEN_LIMIT", 0.3)
     stage.listening = set()
     return stage.peer("exec sleep 30")
 
@@ -172,9 +172,9 @@ def _other_server(stage: Stage) -> dict[str, Any]:
 def _refusing_peer(stage: Stage) -> dict[str, Any]:
     """The gate of the peer tells why it refuses, and has ended when it is asked."""
     wanted = stage.peer(secret="")["proof"]
-    stage.patch.setattr(serve_proof, "MEETING_LIMIT", 60.0)
+    stage.patch.setattr(serve_rdma_check, "MEETING_LIMIT", 60.0)
     half = {"half": "enp9", "peer": "spark1", "address": "127.0.0.2", "peer_address": "127.0.0.1"}
-    peer = serve_proof.RdmaProof(("spark2", "qwen"), wanted, str, set)
+    peer = serve_rdma_check.RdmaProof(("spark2", "qwen"), wanted, str, set)
     words = half, SECRET.encode(), "done", time.monotonic() + 60, {"refusal": "spark2: no link; look at its cable"}
     telling = threading.Thread(target=peer._ask, args=words)
     telling.start()
@@ -187,7 +187,7 @@ def _full_disk(stage: Stage) -> dict[str, Any]:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    stage.patch.setattr(serve_proof, "write_record", full)
+    stage.patch.setattr(serve_rdma_check, "write_record", full)
     return stage.peer()
 
 
@@ -339,7 +339,7 @@ TABLE: dict[str, Refusal] = {
 def _raises() -> dict[tuple[str, int], str]:
     """Each statement that raises a refusal: by file and line of its end, its source."""
     found = {}
-    for name in ("serve_gate.py", "serve_proof.py", "serve_question.py", "serve_start.py"):
+    for name in ("serve_start_gate.py", "serve_rdma_check.py", "serve_gate_command.py", "serve_start.py"):
         text = (FOLDER / name).read_text()
         for one in ast.walk(ast.parse(text)):
             if (
@@ -356,27 +356,27 @@ def test_every_refusal_names_node_figure_and_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     raises, seen = _raises(), set[str]()
-    made = serve_question.GateError.__init__
+    made = serve_gate_command.GateError.__init__
 
     def note(self: Exception, *words: object) -> None:
         frame = sys._getframe(1)
         seen.add(raises.get((Path(frame.f_code.co_filename).name, frame.f_lineno), "elsewhere"))
         made(self, *words)
 
-    monkeypatch.setattr(serve_question.GateError, "__init__", note)
+    monkeypatch.setattr(serve_gate_command.GateError, "__init__", note)
     faults = []
     for name, case in TABLE.items():
         node = GateNode(tmp_path / name.replace(" ", "_"))
         with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
-            patch.setitem(serve_question.ENVIRONMENT, "PATH", f"{node.root}/bin:/usr/bin:/bin")
+            patch.setitem(serve_gate_command.ENVIRONMENT, "PATH", f"{node.root}/bin:/usr/bin:/bin")
             if name == "program":
-                patch.setitem(serve_question.ENVIRONMENT, "PATH", f"{node.root}/bin")
+                patch.setitem(serve_gate_command.ENVIRONMENT, "PATH", f"{node.root}/bin")
             stage = Stage(node, patch, stack)
             node.file("gate.json", json.dumps(WANTED | dict(case.breaks(stage))))
             node.file("text.json", "{")
             files = [word for word in stage.words if word.endswith(".json")] or ["gate.json"]
             options = [word for word in stage.words if word not in files]
-            code = serve_gate.main([*options, str(node.root / files[0]), "--root", str(node.root)])
+            code = serve_start_gate.main([*options, str(node.root / files[0]), "--root", str(node.root)])
         text = capsys.readouterr().out
         wanted = "spark1: " if files == ["gate.json"] and "keys" not in name else f"{os.uname().nodename}: "
         right = code == 1 and text.count("\n") == 1 and text.startswith(wanted) and case.figure in text

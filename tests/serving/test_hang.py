@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import FOLDER, serve_hang, serve_lifecycle, serve_tether
+from tests.serving.serve_modules import FOLDER, serve_agent, serve_hang, serve_lifecycle
 from tests.serving.serving_rack import UNIT_FILES, ServingRack
+from tests.serving.test_agent import LoneAgent
 from tests.serving.test_lifecycle import SteppedUnit
 from tests.serving.test_slice import finishes
-from tests.serving.test_tether import LoneTether
 
 STOP = "stop sparkrack-serve-qwen.service"
 SPIN = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print('mapped', flush=True)\nwhile True: pass"
@@ -116,9 +116,9 @@ def test_the_evidence_of_a_rank_that_spins(
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="capabilities need root and setpriv")
-def test_the_capabilities_of_the_tether_are_enough_for_stacks_and_maps(tmp_path: Path, spinning: int) -> None:
+def test_the_capabilities_of_the_agent_are_enough_for_stacks_and_maps(tmp_path: Path, spinning: int) -> None:
     """With those of its service alone; the engine has others, as in a container."""
-    text = (UNIT_FILES / "sparkrack-serve-tether.service").read_text()
+    text = (UNIT_FILES / "sparkrack-serve-agent.service").read_text()
     (names,) = [row.partition("=")[2] for row in text.splitlines() if row.startswith("CapabilityBoundingSet=")]
     bound = ",".join(["-all", *(f"+{name.removeprefix('CAP_').lower()}" for name in names.split())])
     group = tmp_path / "cgroups/sparkrack.slice/sparkrack-qwen.slice"
@@ -301,55 +301,55 @@ def test_the_median_of_the_samples_counts() -> None:
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> LoneTether:
-    """The tether of a rank that runs, with an engine that hangs."""
-    lone = LoneTether(tmp_path)
-    lone.tether._service = serve_tether.ServiceState("active")
-    lone.tether.record.running, lone.tether.record.generation = True, 5
+def running(tmp_path: Path) -> LoneAgent:
+    """The agent of a rank that runs, with an engine that hangs."""
+    lone = LoneAgent(tmp_path)
+    lone.agent._service = serve_agent.ServiceState("active")
+    lone.agent.record.running, lone.agent.record.generation = True, 5
     return lone
 
 
-def calls(lone: LoneTether) -> list[str]:
-    if lone.tether._stop and (process := lone.tether._stop._process):
+def calls(lone: LoneAgent) -> list[str]:
+    if lone.agent._stop and (process := lone.agent._stop._process):
         process.wait(60)
     return lone.calls.read_text().splitlines()
 
 
 def test_a_rank_that_hangs_is_stopped_after_its_evidence_and_examined_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: LoneTether
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: LoneAgent
 ) -> None:
     nvidia_smi(tmp_path, monkeypatch, "echo '2411, 20.31, 96, 0, P0'")
-    tether = running.tether
-    tether._obey("stop", 5, hang=True)
-    assert tether._evidence
-    tether._obey("stop", 5, hang=True)
+    agent = running.agent
+    agent._obey("stop", 5, hang=True)
+    assert agent._evidence
+    agent._obey("stop", 5, hang=True)
     assert calls(running) == []
-    assert tether._report()["state"] == "running"
-    assert finishes(tether, "_evidence")
+    assert agent._report()["state"] == "running"
+    assert finishes(agent, "_evidence")
     found = json.loads((tmp_path / "state/qwen.hang.json").read_text())
     assert (found["unit"], found["node"], found["generation"], found["boot"]) == ("qwen", "spark2", 5, "boot1")
     assert found["summary"] == "GPU 96 % at 20 W on spark2: it spins"
-    tether._obey("stop", 5, hang=True)
+    agent._obey("stop", 5, hang=True)
     assert calls(running) == [STOP]
-    assert tether._report()["hang"] == "GPU 96 % at 20 W on spark2: it spins"
-    assert not tether._evidence
+    assert agent._report()["hang"] == "GPU 96 % at 20 W on spark2: it spins"
+    assert not agent._evidence
 
 
-def test_evidence_that_does_not_end_delays_no_stop_beyond_its_limit(running: LoneTether) -> None:
-    tether = running.tether
-    tether._examined = 5
-    tether._evidence = serve_tether.ServeTask(["sleep", "600"], 0.0)
-    assert finishes(tether, "_evidence")
-    tether._obey("stop", 5, hang=True)
+def test_evidence_that_does_not_end_delays_no_stop_beyond_its_limit(running: LoneAgent) -> None:
+    agent = running.agent
+    agent._examined = 5
+    agent._evidence = serve_agent.ServeTask(["sleep", "600"], 0.0)
+    assert finishes(agent, "_evidence")
+    agent._obey("stop", 5, hang=True)
     assert calls(running) == [STOP]
 
 
-def test_a_lost_keeper_ends_the_evidence(running: LoneTether) -> None:
-    tether = running.tether
-    tether._evidence = serve_tether.ServeTask(["sleep", "600"], 600.0)
-    tether._end("no answer of the keeper for 10 s")
+def test_a_lost_coordinator_ends_the_evidence(running: LoneAgent) -> None:
+    agent = running.agent
+    agent._evidence = serve_agent.ServeTask(["sleep", "600"], 600.0)
+    agent._end("no answer of the coordinator for 10 s")
     assert calls(running) == [STOP]
-    assert tether._evidence is None
+    assert agent._evidence is None
 
 
 def test_only_the_ranks_of_a_unit_that_is_stuck_are_examined(tmp_path: Path) -> None:
@@ -360,14 +360,14 @@ def test_only_the_ranks_of_a_unit_that_is_stuck_are_examined(tmp_path: Path) -> 
         unit.lifecycle.missed(1, "no answer within 60 s", unit.clock)
     assert unit.record.state == "stuck"
     clause = "GPU 96 % at 20 W on spark2: it spins"
-    report = serve_lifecycle.TetherReport.of(REPORT | {"hang": clause}, unit.clock, serve_lifecycle.ClockSkew(0, 0))
+    report = serve_lifecycle.AgentReport.of(REPORT | {"hang": clause}, unit.clock, serve_lifecycle.ClockSkew(0, 0))
     for _ in range(2):
         assert unit.lifecycle.reported(1, report) == {"order": "stop", "generation": 1, "hang": True}
     reason = f"2 completions in a row failed and no counter rose: no answer within 60 s; {clause}"
     assert unit.record.reason == reason
     assert unit.record.transitions[-1][3] == reason
     assert unit.saved["reason"] == reason
-    unit.lifecycle.wished("down", False, unit.clock)
+    unit.lifecycle.set_desired_state("down", False, unit.clock)
     unit.pass_by(8)
     assert unit.record.state == "down"
     assert "hang" not in unit.lifecycle.reported(1, report)
@@ -375,7 +375,7 @@ def test_only_the_ranks_of_a_unit_that_is_stuck_are_examined(tmp_path: Path) -> 
 
 def test_the_ranks_of_a_start_that_ends_in_no_completion_are_examined(tmp_path: Path) -> None:
     unit = SteppedUnit(tmp_path)
-    unit.lifecycle.wished("up", False, unit.clock)
+    unit.lifecycle.set_desired_state("up", False, unit.clock)
     limit = unit.unit.times.ready_limit
     unit.pass_by(limit)
     assert unit.record.state == "starting"
@@ -385,7 +385,7 @@ def test_the_ranks_of_a_start_that_ends_in_no_completion_are_examined(tmp_path: 
         for rank in range(2):
             report = {**REPORT, "boot": f"boot{rank}"}
             skew = serve_lifecycle.ClockSkew(0, 0)
-            answer = unit.lifecycle.reported(rank, serve_lifecycle.TetherReport.of(report, unit.clock, skew))
+            answer = unit.lifecycle.reported(rank, serve_lifecycle.AgentReport.of(report, unit.clock, skew))
     assert unit.record.reason.startswith(f"no correct completion within {limit:g} s")
     assert answer == {"order": "stop", "generation": 1, "hang": True}
 
@@ -400,7 +400,7 @@ REPORT = {
     "gate": None,
     "kernel": "",
 }
-"""As of a tether of the release before, which knows of no hang."""
+"""As of an agent of the release before, which knows of no hang."""
 
 
 def test_a_unit_that_hangs_leaves_evidence_on_each_node_and_names_the_cause(

@@ -18,7 +18,7 @@ from tests.serving.test_unit_file import MINIMAL, written
 
 
 class SteppedUnit:
-    """A unit of two ranks whose tethers obey at once. `clock` is the monotonic clock, in seconds; that of the day is
+    """A unit of two ranks whose agents obey at once. `clock` is the monotonic clock, in seconds; that of the day is
     ahead of it by `step`.
     """
 
@@ -35,7 +35,7 @@ class SteppedUnit:
         self.ended: set[int] = set()
         self.hung: set[int] = set()
         self.rest: dict[int, str] = {}
-        """What the tether of a rank whose service has ended reports, where it is not idle."""
+        """What the agent of a rank whose service has ended reports, where it is not idle."""
         self.kernel, self.remark = "", ""
         self.skews = [serve_lifecycle.ClockSkew(0.0, 0.01), serve_lifecycle.ClockSkew(0.0, 0.01)]
         self.versions = [self.unit.version, self.unit.version]
@@ -44,7 +44,7 @@ class SteppedUnit:
         self.away: set[int] = set()
 
     def keep(self, record: Any) -> None:
-        """Start a keeper with this record."""
+        """Start a coordinator with this record."""
         self.lifecycle = serve_lifecycle.UnitLifecycle(
             self.unit, record, self.save, self.clock, lambda: self.clock + self.step
         )
@@ -55,7 +55,7 @@ class SteppedUnit:
         self.saved = values
 
     def pass_by(self, seconds: float) -> None:
-        """Let time pass; every tether asks every 2 s."""
+        """Let time pass; every agent asks every 2 s."""
         until = self.clock + seconds
         while self.clock < until:
             self.clock += 2
@@ -67,7 +67,7 @@ class SteppedUnit:
         if rank in self.hung:
             state = "starting"
         gate = (self.gates[rank], True, self.remark) if rank in self.gates else None
-        report = serve_lifecycle.TetherReport(
+        report = serve_lifecycle.AgentReport(
             state=state,
             generation=self.running.get(rank, 0),
             boot=self.boots[rank],
@@ -94,7 +94,7 @@ class SteppedUnit:
         return str(answer["order"])
 
     def up(self) -> None:
-        assert self.lifecycle.wished("up", False, self.clock)[0]
+        assert self.lifecycle.set_desired_state("up", False, self.clock)[0]
         self.prove()
 
     def prove(self) -> None:
@@ -135,7 +135,7 @@ def test_a_unit_that_ran_for_10_minutes_is_restarted_once_in_six_hours(unit: Ste
 def test_a_unit_is_not_down_while_a_rank_is_not_empty(unit: SteppedUnit, rest: str) -> None:
     unit.up()
     unit.rest = {1: rest}
-    unit.lifecycle.wished("down", False, unit.clock)
+    unit.lifecycle.set_desired_state("down", False, unit.clock)
     unit.pass_by(600)
     assert unit.record.state == "stopping"
     assert unit.lifecycle.status(unit.clock)["unconfirmed"] == ["spark2"]
@@ -147,12 +147,12 @@ def test_a_unit_is_not_down_while_a_rank_is_not_empty(unit: SteppedUnit, rest: s
 @pytest.mark.parametrize("rest", ["stopping", "unknown"])
 def test_a_unit_that_was_down_is_not_called_so_once_a_rank_is_not_empty(unit: SteppedUnit, rest: str) -> None:
     unit.pass_by(4)
-    assert unit.lifecycle.wished("down", False, unit.clock) == (True, "unit qwen is down already")
+    assert unit.lifecycle.set_desired_state("down", False, unit.clock) == (True, "unit qwen is down already")
     assert unit.lifecycle.status(unit.clock)["left"] == []
     unit.rest = {1: rest}
     unit.pass_by(4)
     assert unit.lifecycle.status(unit.clock)["left"] == ["spark2"]
-    assert unit.lifecycle.wished("down", False, unit.clock) == (True, "unit qwen is stopping")
+    assert unit.lifecycle.set_desired_state("down", False, unit.clock) == (True, "unit qwen is stopping")
     unit.clock += 3600
     assert unit.lifecycle.status(unit.clock)["left"] == [], "a node that gives no report was empty before"
 
@@ -178,11 +178,11 @@ def test_a_unit_whose_kernel_logged_a_fault_is_held(unit: SteppedUnit) -> None:
 
 
 def test_a_rank_that_does_not_start_ends_the_others(unit: SteppedUnit) -> None:
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     while unit.record.state != "starting":
         unit.ask(0)
         unit.ask(1)
-    unit.gates.pop(0)  # its tether was restarted
+    unit.gates.pop(0)  # its agent was restarted
     unit.pass_by(20)
     assert unit.record.state == "held"
     assert unit.record.reason.startswith("spark1 (rank 0) did not start within 10 s")
@@ -191,7 +191,7 @@ def test_a_rank_that_does_not_start_ends_the_others(unit: SteppedUnit) -> None:
 
 def test_a_rank_that_is_not_running_for_longer_than_a_lease_ends_the_others(unit: SteppedUnit) -> None:
     unit.up()
-    unit.hung.add(1)  # its tether reports, and the rank never comes to run
+    unit.hung.add(1)  # its agent reports, and the rank never comes to run
     unit.pass_by(10)
     assert unit.record.state == "ready"
     unit.pass_by(10)
@@ -201,7 +201,7 @@ def test_a_rank_that_is_not_running_for_longer_than_a_lease_ends_the_others(unit
 
 
 def test_a_unit_is_not_ready_before_all_its_ranks_run(unit: SteppedUnit) -> None:
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     while unit.record.state != "starting":
         unit.ask(0)
         unit.ask(1)
@@ -225,7 +225,7 @@ def test_how_long_a_unit_ran_is_not_asked_of_the_clock_of_the_day(unit: SteppedU
 
 
 def test_a_unit_was_ready_though_the_clock_was_set_back_while_it_loaded(unit: SteppedUnit) -> None:
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.pass_by(8)
     unit.step = -7200.0
     unit.pass_by(92)
@@ -238,7 +238,7 @@ def test_a_unit_was_ready_though_the_clock_was_set_back_while_it_loaded(unit: St
 
 
 def test_the_seconds_of_the_gates_are_not_those_of_a_clock_that_was_set(unit: SteppedUnit) -> None:
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.step = 86400.0
     unit.pass_by(8)
     assert 0 < unit.record.figures["gates_s"] <= 10
@@ -254,7 +254,7 @@ def test_a_restart_recorded_in_the_future_does_not_count(unit: SteppedUnit) -> N
     assert len(unit.record.restarts) == 1
 
 
-def test_a_clock_that_is_set_gives_no_second_restart_while_the_keeper_lives(unit: SteppedUnit) -> None:
+def test_a_clock_that_is_set_gives_no_second_restart_while_the_coordinator_lives(unit: SteppedUnit) -> None:
     for step in (-1e6, 1e6):
         unit.up()
         unit.pass_by(700)
@@ -286,7 +286,7 @@ def test_a_start_by_the_operator_clears_the_budget(unit: SteppedUnit) -> None:
     assert unit.record.state == "starting"
 
 
-def test_a_keeper_that_came_back_knows_how_long_the_unit_ran_at_least(unit: SteppedUnit) -> None:
+def test_a_coordinator_that_came_back_knows_how_long_the_unit_ran_at_least(unit: SteppedUnit) -> None:
     """Also when the clock was set back while it was away."""
     unit.up()
     unit.step = -86400.0
@@ -298,15 +298,15 @@ def test_a_keeper_that_came_back_knows_how_long_the_unit_ran_at_least(unit: Step
 
 
 def test_a_start_of_50_minutes_is_not_ended(unit: SteppedUnit) -> None:
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     for _ in range(50):
         unit.pass_by(60)
         unit.lifecycle.missed(1, "Connection refused", unit.clock)
     assert unit.record.state == "starting"
     unit.prove()
-    unit.lifecycle.wished("down", False, unit.clock)
+    unit.lifecycle.set_desired_state("down", False, unit.clock)
     unit.pass_by(8)
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.pass_by(8 + unit.unit.times.ready_limit)
     assert unit.record.reason.startswith("no correct completion within 5400 s")
 
@@ -331,18 +331,18 @@ def test_the_reason_of_a_failure_outlives_days_of_load(unit: SteppedUnit) -> Non
 def test_a_start_after_a_power_loss_while_it_stopped_waits_for_every_machine(unit: SteppedUnit) -> None:
     unit.up()
     unit.pass_by(700)
-    assert unit.lifecycle.wished("down", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("down", False, unit.clock)[0]
     unit.away.add(1)
     unit.pass_by(30)
     assert unit.record.state == "stopping"
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.away.clear()
     unit.running.pop(1)
     unit.boots[1], unit.clean[1] = "boot1 again", False
     unit.pass_by(8)
     assert (unit.record.state, unit.running) == ("held", {})
     assert unit.record.reason == "spark2 ended without a clean shutdown while the unit ran"
-    done, text = unit.lifecycle.wished("up", False, unit.clock)
+    done, text = unit.lifecycle.set_desired_state("up", False, unit.clock)
     assert (done, "reboot spark1, or use --anyway" in text) == (False, True)
     unit.boots[0], unit.clean[1] = "boot0 again", True
     unit.pass_by(2)
@@ -389,7 +389,7 @@ def test_a_probe_of_an_earlier_generation_counts_nothing(unit: SteppedUnit) -> N
     "values",
     [
         {"state": "asleep"},
-        {"wish": "sideways"},
+        {"desired_state": "sideways"},
         {"name": "other"},
         {"generation": "1"},
         {"restarts": ["yesterday"]},
@@ -450,9 +450,9 @@ def test_a_garbled_report_is_refused(change: dict[str, Any]) -> None:
     right = {"state": "idle", "generation": 0, "boot": "b", "clean": True, "leaving": False, "kernel": "", "detail": ""}
     right |= {"gate": None, "version": ""}
     skew = serve_lifecycle.ClockSkew(0.0, 0.01)
-    serve_lifecycle.TetherReport.of(right, 0.0, skew)
+    serve_lifecycle.AgentReport.of(right, 0.0, skew)
     with pytest.raises(serve_unit.ServeError, match="the report has no valid"):
-        serve_lifecycle.TetherReport.of(right | change, 0.0, skew)
+        serve_lifecycle.AgentReport.of(right | change, 0.0, skew)
 
 
 def test_a_report_is_taken_as_printable_lines(unit: SteppedUnit) -> None:
@@ -460,28 +460,28 @@ def test_a_report_is_taken_as_printable_lines(unit: SteppedUnit) -> None:
     message = {"state": "ended", "generation": 3, "boot": "b", "clean": False, "leaving": True, "kernel": told}
     message |= {"detail": told, "gate": [3, False, told], "version": "v", "network": told, "hang": told}
     skew = serve_lifecycle.ClockSkew(0.5, 0.01)
-    found = serve_lifecycle.TetherReport.of({**message, "rdma": {"d": 7}}, 12.0, skew)
+    found = serve_lifecycle.AgentReport.of({**message, "rdma": {"d": 7}}, 12.0, skew)
     shown = "a b" + "c" * 294 + "..."
     assert (found.detail, found.kernel, found.hang, found.gate) == (shown, shown, shown, (3, False, shown))
     assert found.network == "a b" + "c" * 74 + "..."
     assert (found.state, found.generation, found.boot, found.clean, found.leaving) == ("ended", 3, "b", False, True)
     assert (found.heard, found.skew, found.version, found.rdma) == (12.0, skew, "v", {"d": 7})
     with pytest.raises(serve_unit.ServeError, match=r"^the report has no valid state, boot, clean$"):
-        serve_lifecycle.TetherReport.of({**message, "state": 1, "boot": 2, "clean": 3}, 0.0, skew)
+        serve_lifecycle.AgentReport.of({**message, "state": 1, "boot": 2, "clean": 3}, 0.0, skew)
 
 
-# What a tether is told, and when the unit ends
+# What an agent is told, and when the unit ends
 
 
 def report(unit: SteppedUnit, rank: int, **changes: Any) -> dict[str, Any]:
     """Have a rank report this, now; the answer."""
     values = {"state": "idle", "generation": 0, "boot": f"boot{rank}", "clean": True, "leaving": False, "detail": ""}
     values |= {"gate": None, "heard": unit.clock, "skew": unit.skews[rank], "kernel": "", "version": ""}
-    return unit.lifecycle.reported(rank, serve_lifecycle.TetherReport(**{**values, **changes}))
+    return unit.lifecycle.reported(rank, serve_lifecycle.AgentReport(**{**values, **changes}))
 
 
 def gating(unit: SteppedUnit) -> None:
-    assert unit.lifecycle.wished("up", False, unit.clock) == (True, "unit qwen is starting: generation 1")
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock) == (True, "unit qwen is starting: generation 1")
     assert unit.record.state == "gating"
 
 
@@ -604,7 +604,7 @@ def test_each_gate_that_fails_is_named_with_its_reason_once(unit: SteppedUnit) -
         ({"state": "unknown"}, "spark2 (rank 1) is unknown"),
         ({"gate": (1, True, ""), "leaving": True}, "spark2 (rank 1) is idle"),
         ({"gate": (1, True, ""), "state": "stopping"}, "spark2 (rank 1) is stopping"),
-        (None, "does not report (`journalctl -u sparkrack-serve-qwen-tether` on spark2 may say why)"),
+        (None, "does not report (`journalctl -u sparkrack-serve-qwen-agent` on spark2 may say why)"),
     ],
 )
 def test_a_gate_without_a_verdict_is_named_when_its_time_is_over(
@@ -667,40 +667,40 @@ def test_a_start_records_boots_and_figures(unit: SteppedUnit) -> None:
     assert unit.record.figures["completion_s"] == 0.512
 
 
-# Wishes
+# DesiredStates
 
 
-def test_a_wish_is_answered_with_the_state_of_the_unit(unit: SteppedUnit) -> None:
+def test_a_desired_state_is_answered_with_the_state_of_the_unit(unit: SteppedUnit) -> None:
     gating(unit)
-    assert unit.lifecycle.wished("up", False, unit.clock) == (True, "unit qwen is gating")
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock) == (True, "unit qwen is gating")
     unit.prove()
     unit.record.restarts = [1.0]
-    assert unit.lifecycle.wished("up", False, unit.clock) == (True, "unit qwen is ready")
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock) == (True, "unit qwen is ready")
     assert unit.saved["restarts"] == []
-    assert unit.lifecycle.wished("down", False, unit.clock) == (True, "unit qwen is stopping")
+    assert unit.lifecycle.set_desired_state("down", False, unit.clock) == (True, "unit qwen is stopping")
     assert (unit.record.reason, unit.record.cause) == ("asked to stop", "asked")
     count = len(unit.record.transitions)
-    assert unit.lifecycle.wished("up", False, unit.clock) == (True, "unit qwen is stopping")
-    assert unit.saved["wish"] == "up"
-    assert unit.lifecycle.wished("down", False, unit.clock) == (True, "unit qwen is stopping")
-    assert (unit.saved["wish"], len(unit.record.transitions)) == ("down", count)
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock) == (True, "unit qwen is stopping")
+    assert unit.saved["desired_state"] == "up"
+    assert unit.lifecycle.set_desired_state("down", False, unit.clock) == (True, "unit qwen is stopping")
+    assert (unit.saved["desired_state"], len(unit.record.transitions)) == ("down", count)
     unit.pass_by(8)
-    assert unit.lifecycle.wished("down", False, unit.clock) == (True, "unit qwen is down already")
+    assert unit.lifecycle.set_desired_state("down", False, unit.clock) == (True, "unit qwen is down already")
 
 
 def test_a_unit_that_is_held_goes_down_when_it_is_asked_to(unit: SteppedUnit) -> None:
     gating(unit)
     report(unit, 1, gate=(1, False, "no"))
     assert unit.record.state == "held"
-    assert unit.lifecycle.wished("down", False, unit.clock) == (True, "unit qwen is stopping")
+    assert unit.lifecycle.set_desired_state("down", False, unit.clock) == (True, "unit qwen is stopping")
     unit.pass_by(8)
     assert unit.record.state == "down"
 
 
 def test_a_unit_that_was_asked_to_start_while_it_stopped_starts_then(unit: SteppedUnit) -> None:
     unit.up()
-    unit.lifecycle.wished("down", False, unit.clock)
-    unit.lifecycle.wished("up", False, unit.clock)
+    unit.lifecycle.set_desired_state("down", False, unit.clock)
+    unit.lifecycle.set_desired_state("up", False, unit.clock)
     unit.pass_by(8)
     assert (unit.record.state, unit.record.generation, unit.record.restarts) == ("starting", 2, [])
     assert [one[3] for one in unit.record.transitions if one[1] == "gating"] == ["asked to start"] * 2
@@ -728,7 +728,7 @@ def test_as_many_wrong_answers_as_misses_end_a_start_and_no_other_state(unit: St
 
 def test_a_miss_of_a_unit_that_is_stopped_counts_nothing(unit: SteppedUnit) -> None:
     unit.up()
-    unit.lifecycle.wished("down", False, unit.clock)
+    unit.lifecycle.set_desired_state("down", False, unit.clock)
     for _ in range(3):
         unit.lifecycle.missed(1, "x", unit.clock)
         unit.lifecycle.proved(1, 0.5, False, unit.clock)
@@ -752,7 +752,7 @@ def test_a_fault_of_the_probe_ends_with_the_unit(unit: SteppedUnit) -> None:
     unit.lifecycle.probe_fault = "no key"
     unit.lifecycle.proved(1, 0.0, True, unit.clock)
     assert unit.lifecycle.probe_fault == "no key"
-    unit.lifecycle.wished("down", False, unit.clock)
+    unit.lifecycle.set_desired_state("down", False, unit.clock)
     assert unit.lifecycle.probe_fault == ""
 
 
@@ -814,17 +814,17 @@ def test_a_restart_needs_the_uptime_and_a_budget(tmp_path: Path, times: int, ran
         assert unit.record.reason.endswith("; not restarted: 0 restarts within 21600 s")
 
 
-def test_a_keeper_that_came_back_takes_the_longer_of_what_it_knows(unit: SteppedUnit) -> None:
+def test_a_coordinator_that_came_back_takes_the_longer_of_what_it_knows(unit: SteppedUnit) -> None:
     unit.up()
     unit.pass_by(700)
     unit.keep(serve_lifecycle.UnitRecord.of(dict(unit.saved), "qwen"))
     unit.ended.add(1)
     unit.pass_by(8)
-    assert (unit.record.state, unit.record.generation) == ("starting", 2), "it ran before this keeper"
+    assert (unit.record.state, unit.record.generation) == ("starting", 2), "it ran before this coordinator"
 
 
 @pytest.mark.parametrize(("age", "restarted"), [(21600, True), (21598, False)])
-def test_a_restart_of_an_earlier_keeper_counts_for_its_time(unit: SteppedUnit, age: int, restarted: bool) -> None:
+def test_a_restart_of_an_earlier_coordinator_counts_for_its_time(unit: SteppedUnit, age: int, restarted: bool) -> None:
     unit.up()
     unit.pass_by(700)
     unit.ended.add(1)
@@ -840,7 +840,7 @@ def test_20_transitions_are_kept_and_each_has_its_time_and_generation(unit: Step
     unit.clock = 1000.12345
     for _ in range(15):
         unit.up()
-        unit.lifecycle.wished("down", False, unit.clock)
+        unit.lifecycle.set_desired_state("down", False, unit.clock)
         unit.pass_by(8)
     kept = unit.saved["transitions"]
     assert len(kept) == 20
@@ -854,7 +854,7 @@ def test_a_disk_without_words_for_its_fault_is_told_too(unit: SteppedUnit) -> No
         raise OSError("worn out")
 
     unit.lifecycle._save = fails
-    unit.lifecycle.wished("up", False, unit.clock)
+    unit.lifecycle.set_desired_state("up", False, unit.clock)
     assert unit.lifecycle.status(unit.clock)["unsaved"] == "worn out"
 
 
@@ -890,10 +890,10 @@ def test_the_status_has_what_is_known_beside_the_record(unit: SteppedUnit) -> No
 def test_a_node_with_files_of_another_version_is_a_refusal(unit: SteppedUnit) -> None:
     """As after an `apply` that was killed between two nodes."""
     unit.versions[1] = "0123456789abcdef"
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.pass_by(8)
     assert (unit.record.state, unit.running) == ("held", {})
-    assert "gate of spark2 (rank 1): its tether has another version of the unit's files" in unit.record.reason
+    assert "gate of spark2 (rank 1): its agent has another version of the unit's files" in unit.record.reason
     assert list(unit.record.failed_gates) == ["spark2"]
     unit.versions[1] = unit.unit.version
     unit.up()
@@ -903,27 +903,28 @@ def test_a_node_with_files_of_another_version_is_a_refusal(unit: SteppedUnit) ->
 def test_the_gate_of_a_node_is_heard_before_its_version_is_judged(unit: SteppedUnit) -> None:
     """Files that are half written have another version, too, and the gate has the better reason."""
     unit.versions[1] = "0123456789abcdef"
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.ask(1)
     assert unit.record.state == "gating"
     unit.ask(1)
     assert unit.record.state == "held"
 
 
-def test_a_tether_that_is_older_than_versions_is_heard_and_starts_no_rank(unit: SteppedUnit) -> None:
-    """Its report has no version. A keeper that refused it would wait until the limit of the gates, and not know why."""
+def test_an_agent_that_is_older_than_versions_is_heard_and_starts_no_rank(unit: SteppedUnit) -> None:
+    """Its report has no version. A coordinator that refused it would wait until the limit of the gates, and not know
+    why."""
     right = {"state": "idle", "generation": 0, "boot": "b", "clean": True, "leaving": False, "kernel": "", "detail": ""}
-    report = serve_lifecycle.TetherReport.of({**right, "gate": None}, 0.0, serve_lifecycle.ClockSkew(0.0, 0.01))
+    report = serve_lifecycle.AgentReport.of({**right, "gate": None}, 0.0, serve_lifecycle.ClockSkew(0.0, 0.01))
     assert report.version == ""
     unit.unit = unit.lifecycle.unit = replace(unit.unit, version="0123456789abcdef")
     unit.versions = [unit.unit.version, report.version]
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.pass_by(8)
     assert (unit.record.state, unit.running) == ("held", {})
-    assert "gate of spark2 (rank 1): its tether has another version of the unit's files" in unit.record.reason
+    assert "gate of spark2 (rank 1): its agent has another version of the unit's files" in unit.record.reason
 
 
-def test_former_files_that_have_no_version_start(unit: SteppedUnit) -> None:
+def test_previous_files_that_have_no_version_start(unit: SteppedUnit) -> None:
     """As `recreate` puts them back after an upgrade: all nodes have the same, and none has a version."""
     assert unit.unit.version == ""
     unit.versions = ["", ""]
@@ -952,7 +953,7 @@ def test_former_files_that_have_no_version_start(unit: SteppedUnit) -> None:
 )
 def test_a_clock_beyond_the_limit_is_a_refusal(unit: SteppedUnit, ahead: float, bound: float, text: str) -> None:
     unit.skews[1] = serve_lifecycle.ClockSkew(ahead, bound)
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.pass_by(8)
     assert (unit.record.state, unit.running) == ("held", {})
     assert text in unit.record.reason
@@ -961,7 +962,7 @@ def test_a_clock_beyond_the_limit_is_a_refusal(unit: SteppedUnit, ahead: float, 
 
 def test_a_clock_that_is_not_known_well_enough_is_asked_for_again(unit: SteppedUnit) -> None:
     unit.skews[1] = serve_lifecycle.ClockSkew(0.2, 2.5)
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.pass_by(60)
     assert (unit.record.state, unit.running) == ("gating", {})
     unit.skews[1] = serve_lifecycle.ClockSkew(0.2, 0.1)
@@ -971,7 +972,7 @@ def test_a_clock_that_is_not_known_well_enough_is_asked_for_again(unit: SteppedU
 
 def test_a_clock_that_is_never_known_is_a_refusal_with_its_figure(unit: SteppedUnit) -> None:
     unit.skews[1] = serve_lifecycle.ClockSkew(0.2, 2.5)
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.pass_by(200)
     assert unit.record.state == "held"
     assert "spark2 (rank 1) answers so late that its clock is known to 2.5 s only" in unit.record.reason
@@ -995,23 +996,23 @@ def test_the_skew_is_known_to_half_of_the_round_trip() -> None:
 
 def test_what_gates_remark_is_in_the_reason_of_the_start(unit: SteppedUnit) -> None:
     unit.remark = "CUDA's free memory is unknown: the node has no libcuda.so.1"
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.pass_by(8)
     first, second = (rank.node for rank in unit.unit.ranks)
     assert unit.record.state == "starting"
     assert unit.record.reason == f"all gates passed; {first}: {unit.remark}; {second}: {unit.remark}"
 
 
-def test_gates_are_asked_anyway_until_the_next_wish(unit: SteppedUnit) -> None:
-    assert unit.lifecycle.wished("up", True, unit.clock)[0]
+def test_gates_are_asked_anyway_until_the_next_desired_state(unit: SteppedUnit) -> None:
+    assert unit.lifecycle.set_desired_state("up", True, unit.clock)[0]
     unit.pass_by(2)
     assert unit.anyway
-    assert unit.saved["anyway"], "a keeper that starts again asks in the same way"
+    assert unit.saved["anyway"], "a coordinator that starts again asks in the same way"
     unit.prove()
-    unit.lifecycle.wished("down", False, unit.clock)
+    unit.lifecycle.set_desired_state("down", False, unit.clock)
     unit.pass_by(60)
     assert unit.record.state == "down"
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.pass_by(2)
     assert not unit.anyway
 
@@ -1033,7 +1034,7 @@ def test_the_status_names_each_rank_and_the_age_of_its_report(unit: SteppedUnit)
     assert shown == [("spark1", "running", 1, 1.0), ("spark2", "running", 1, 1.0)]
 
 
-def test_a_keeper_writes_each_state_to_its_file_and_its_log(tmp_path: Path) -> None:
+def test_a_coordinator_writes_each_state_to_its_file_and_its_log(tmp_path: Path) -> None:
     """The program alone, on loopback; no rank reports to it."""
     secret = tmp_path / "secret"
     secret.touch(0o600)
@@ -1041,18 +1042,18 @@ def test_a_keeper_writes_each_state_to_its_file_and_its_log(tmp_path: Path) -> N
     ranks = [{"node": f"spark{number}", "address": f"127.0.0.{number}"} for number in (1, 2)]
     ends = {end: {"address": "127.0.0.1", "port": free_port()} for end in ("head", "api")}
     file = written(tmp_path, {**MINIMAL, **ends, "ranks": ranks, "secret_file": str(secret)})
-    program = [sys.executable, "-B", f"{FOLDER}/serve_keeper.py", file]
+    program = [sys.executable, "-B", f"{FOLDER}/serve_coordinator.py", file]
     log = tmp_path / "log"
     with log.open("wb") as output:
-        keeper = subprocess.Popen([*program, "run", "--state", f"{tmp_path}/state"], stdout=output, stderr=output)
+        coordinator = subprocess.Popen([*program, "run", "--state", f"{tmp_path}/state"], stdout=output, stderr=output)
     try:
-        while "the keeper listens at" not in log.read_text():
-            assert keeper.poll() is None, log.read_text()
+        while "the coordinator listens at" not in log.read_text():
+            assert coordinator.poll() is None, log.read_text()
             time.sleep(0.05)
         assert subprocess.run([*program, "up"]).returncode == 0, log.read_text()
         saved = json.loads((tmp_path / "state/qwen.json").read_text())
     finally:
-        keeper.kill()
-        keeper.wait()
+        coordinator.kill()
+        coordinator.wait()
     assert (saved["state"], saved["generation"]) == ("gating", 1)
     assert "unit qwen, generation 1: gating: " in log.read_text()

@@ -1,4 +1,4 @@
-"""Keeper and tethers obey only what their secret vouches for, and no key is seen."""
+"""Coordinator and agents obey only what their secret vouches for, and no key is seen."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def test_a_forged_or_repeated_report_is_refused(rack: ServingRack, secret: str, 
     assert "spark2 (rank 1) ended" in rack.reason("stopping") or "machine of spark2" in rack.reason("stopping")
 
 
-def test_a_tether_with_another_secret_starts_nothing(rack: ServingRack) -> None:
+def test_an_agent_with_another_secret_starts_nothing(rack: ServingRack) -> None:
     rack.up(times={"gate_limit": 3.0})
     node = rack.nodes[1]
-    assert node.tether
-    node.tether.kill()
-    node.tether.wait()
+    assert node.agent
+    node.agent.kill()
+    node.agent.wait()
     (node.folder / "etc/unit.secret").write_text("1f" * 32)
-    node.start_tether()
-    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    node.start_agent()
+    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
     record = rack.wait_for("held")
     assert "spark2 (rank 1) does not report" in record["reason"]
     assert [node.starts for node in rack.nodes] == [0, 0]
@@ -74,7 +74,7 @@ def test_a_stranger_is_not_heard(rack: ServingRack) -> None:
     """An address that is no rank's gets no challenge, so it cannot occupy a connection."""
     rack.up()
     node = rack.nodes[1]
-    rack.wait(lambda: rack.wish("status").returncode == 0, "the keeper answers")
+    rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
     namespace.ip("address", "add", "10.77.0.99/24", "dev", "eth0", namespace=node.namespace)
     namespace.ip("route", "add", "10.77.0.11/32", "dev", "eth0", "src", "10.77.0.99", namespace=node.namespace)
     with rack.connect(1) as connection:
@@ -84,17 +84,17 @@ def test_a_stranger_is_not_heard(rack: ServingRack) -> None:
     assert "10.77.0.99 is refused" in rack.nodes[0].log.read_text()
 
 
-def test_connections_without_a_proof_do_not_keep_the_tether_of_their_address_out(rack: ServingRack) -> None:
-    """Any process of a node can open them; it has no secret, so it cannot take the place of the tether there."""
+def test_connections_without_a_proof_do_not_keep_the_agent_of_their_address_out(rack: ServingRack) -> None:
+    """Any process of a node can open them; it has no secret, so it cannot take the place of the agent there."""
     rack.up()
-    rack.wait(lambda: rack.wish("status").returncode == 0, "the keeper answers")
+    rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
     silent = [rack.connect(1) for _ in range(128)]
     try:
         answer = exchange(rack, SECRET)
     finally:
         for connection in silent:
             connection.close()
-    assert answer, "the tether's report is not heard beside connections that say nothing"
+    assert answer, "the agent's report is not heard beside connections that say nothing"
     rack.wait(
         lambda: f"a connection from {rack.nodes[1].address} is refused: the oldest of" in rack.nodes[0].log.read_text(),
         "the address of the connections in the log",
@@ -112,25 +112,25 @@ def test_key_and_secret_are_in_no_argument_log_or_state(rack: ServingRack) -> No
         for file in (node.log, *(node.folder / "state").iterdir(), node.folder / "service/log"):
             assert KEY not in file.read_text(), file
             assert SECRET not in file.read_text(), file
-    assert KEY not in rack.wish("status").stdout
+    assert KEY not in rack.desired_state("status").stdout
 
 
 def test_a_key_that_the_engine_refuses_is_not_quoted(rack: ServingRack) -> None:
     rack.up(times={"ready_limit": 10.0})
     command = rack.nodes[0].folder / "service/command"
     command.write_text(re.sub(r"VLLM_API_KEY=.*", "VLLM_API_KEY=another", command.read_text()))
-    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
     record = rack.wait_for("held")
     assert 'HTTP status 401: {"error": "Incorrect API key: Bearer (key)"}' in record["reason"]
 
 
-def test_a_secret_that_others_may_read_keeps_the_keeper_from_running(rack: ServingRack) -> None:
+def test_a_secret_that_others_may_read_keeps_the_coordinator_from_running(rack: ServingRack) -> None:
     rack.up()
     file = rack.nodes[0].folder / "etc/unit.secret"
     file.chmod(0o644)
-    done = rack.wish("run")
+    done = rack.desired_state("run")
     assert done.returncode == 1
-    assert done.stderr == f"serve-keeper: {file}: owner or mode 644 is wrong: set owner root, mode 600\n"
+    assert done.stderr == f"serve-coordinator: {file}: owner or mode 644 is wrong: set owner root, mode 600\n"
 
 
 def test_a_unit_whose_key_cannot_be_read_is_not_started_and_not_ended(rack: ServingRack) -> None:
@@ -139,34 +139,34 @@ def test_a_unit_whose_key_cannot_be_read_is_not_started_and_not_ended(rack: Serv
     file = rack.nodes[0].folder / "etc/unit.key"
     file.chmod(0o644)
     rack.status()
-    done = rack.wish("up")
+    done = rack.desired_state("up")
     fault = f"{file}: owner or mode 644 is wrong: set owner root, mode 600"
     assert (done.returncode, done.stderr) == (1, f"unit toy is not started: {fault}\n")
     file.chmod(0o600)
     rack.start()
     file.chmod(0o644)
-    assert rack.nodes[0].keeper
-    rack.nodes[0].keeper.kill()
-    rack.nodes[0].keeper.wait()
-    rack.nodes[0].start_keeper()
+    assert rack.nodes[0].coordinator
+    rack.nodes[0].coordinator.kill()
+    rack.nodes[0].coordinator.wait()
+    rack.nodes[0].start_coordinator()
     rack.wait(
         lambda: rack.status()["probe_fault"] == f"no completion can be asked for: {fault}", "the fault of the probe"
     )
-    assert (rack.wish("up").returncode, rack.record()["generation"], rack.record()["state"]) == (0, 1, "ready")
+    assert (rack.desired_state("up").returncode, rack.record()["generation"], rack.record()["state"]) == (0, 1, "ready")
     assert [node.starts for node in rack.nodes] == [1, 1]
 
 
-def test_an_answer_of_a_keeper_without_the_secret_is_not_obeyed(rack: ServingRack, tmp_path: Path) -> None:
-    """A program on the keeper's port that orders every rank to run."""
+def test_an_answer_of_a_coordinator_without_the_secret_is_not_obeyed(rack: ServingRack, tmp_path: Path) -> None:
+    """A program on the coordinator's port that orders every rank to run."""
     rack.nodes[0].configure()
     rack.up()
-    assert rack.nodes[0].keeper
-    rack.nodes[0].keeper.kill()
-    rack.nodes[0].keeper.wait()
+    assert rack.nodes[0].coordinator
+    rack.nodes[0].coordinator.kill()
+    rack.nodes[0].coordinator.wait()
     forger = tmp_path / "forger.py"
     forger.write_text(FORGER)
     rack.nodes[0].spawn(str(forger))
-    rack.wait(lambda: rack.nodes[1].log.read_text().count("wrong authentication code"), "the tether refuses it")
+    rack.wait(lambda: rack.nodes[1].log.read_text().count("wrong authentication code"), "the agent refuses it")
     assert not (rack.nodes[1].folder / "service/starts").exists()
 
 

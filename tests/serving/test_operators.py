@@ -59,13 +59,13 @@ def operators(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> Iterator[Op
 def test_a_second_operator_is_refused_by_each_verb_and_one_run_starts_the_unit(operators: OperatorRack) -> None:
     rack = operators.rack
     first = operators.begin("start")
-    rack.wait(lambda: rack.record().get("state") == "gating", "the first operator's command reached the keeper")
+    rack.wait(lambda: rack.record().get("state") == "gating", "the first operator's command reached the coordinator")
     for verb in VERBS:
         done = operators.run(verb)
         assert done.exit_code == 1, f"{verb}: {done.output}"
         assert re.search(r"locked by run \S+ .*if that run is dead: sparkrack unlock", done.output), done.output
         assert [one["state"] for one in rack.status()["ranks"]] != ["stopping"] * 2
-    assert (rack.record()["wish"], rack.record()["state"], rack.record()["generation"]) == ("up", "gating", 1)
+    assert (rack.record()["desired_state"], rack.record()["state"], rack.record()["generation"]) == ("up", "gating", 1)
     operators.gates.touch()
     out, err = first.communicate(timeout=PATIENCE)
     assert first.returncode == 0, out + err
@@ -76,7 +76,7 @@ def test_a_second_operator_is_refused_by_each_verb_and_one_run_starts_the_unit(o
 def test_a_unit_starts_after_the_operators_machine_was_killed(operators: OperatorRack) -> None:
     rack = operators.rack
     first = operators.begin("start")
-    rack.wait(lambda: rack.record().get("state") == "gating", "the command reached the keeper")
+    rack.wait(lambda: rack.record().get("state") == "gating", "the command reached the coordinator")
     os.killpg(first.pid, signal.SIGKILL)
     assert first.wait(PATIENCE) == -signal.SIGKILL
     operators.gates.touch()
@@ -93,7 +93,7 @@ def test_a_unit_stops_after_the_operators_machine_was_killed(operators: Operator
     operators.gates.touch()
     rack.start()
     first = operators.begin("stop")
-    rack.wait(lambda: rack.record()["wish"] == "down", "the command reached the keeper")
+    rack.wait(lambda: rack.record()["desired_state"] == "down", "the command reached the coordinator")
     os.killpg(first.pid, signal.SIGKILL)
     assert first.wait(PATIENCE) == -signal.SIGKILL
     rack.wait_for("down")
@@ -103,7 +103,7 @@ def test_a_unit_stops_after_the_operators_machine_was_killed(operators: Operator
 def test_the_key_is_in_no_argument_file_or_line_of_an_operators_command(
     operators: OperatorRack, tmp_path: Path
 ) -> None:
-    """Nor in what keeper, tethers and the worker print, or keep."""
+    """Nor in what coordinator, agents and the worker print, or keep."""
     rack = operators.rack
     key = tmp_path / "toy.key"
     key.touch(mode=0o600)

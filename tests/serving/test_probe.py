@@ -1,4 +1,4 @@
-"""Requests to an engine, and what their answers are: a server of the test on loopback, without a keeper."""
+"""Requests to an engine, and what their answers are: a server of the test on loopback, without a coordinator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_answers, serve_probe, serve_question, serve_unit
+from tests.serving.serve_modules import serve_answers, serve_gate_command, serve_probe, serve_unit
 from tests.serving.test_unit_file import MINIMAL, written
 
 KEY = "k" * 24
@@ -209,11 +209,11 @@ def test_metrics_are_summed_over_their_labels_and_what_is_no_number_is_left_out(
 
 def test_a_command_answers_with_its_code_output_and_errors_in_plain_english() -> None:
     words = ("sh", "-c", "echo ' a '; echo b >&2; echo $LC_ALL; exit 3")
-    assert serve_question.run(*words) == (3, "a \nC", "b")
+    assert serve_gate_command.run(*words) == (3, "a \nC", "b")
 
 
 def test_of_a_long_answer_the_begin_is_read() -> None:
-    _, output, errors = serve_question.run("sh", "-c", "head -c 70000 /dev/zero | tr '\\0' x; printf '\\377' >&2")
+    _, output, errors = serve_gate_command.run("sh", "-c", "head -c 70000 /dev/zero | tr '\\0' x; printf '\\377' >&2")
     assert (len(output), errors) == (65536, "\ufffd")
 
 
@@ -230,10 +230,10 @@ def test_a_command_that_fails_is_told_by_what_it_printed(tmp_path: Path, script:
     program = tmp_path / "docker"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
-    with pytest.raises(serve_question.GateError) as failed:
-        serve_question.answer(str(program), "ps", "--all")
+    with pytest.raises(serve_gate_command.GateError) as failed:
+        serve_gate_command.answer(str(program), "ps", "--all")
     assert str(failed.value) == f"`{program} ps` ends with 2: {reason}; look at `journalctl -b -p err`"
-    assert serve_question.answer("echo", "x") == "x"
+    assert serve_gate_command.answer("echo", "x") == "x"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_a_command_that_fails_is_told_by_what_it_printed(tmp_path: Path, script:
     ],
 )
 def test_each_program_of_a_node_has_its_remedy(program: str, remedy: str) -> None:
-    assert serve_question.remedy(program) == remedy
+    assert serve_gate_command.remedy(program) == remedy
 
 
 @pytest.mark.parametrize(
@@ -257,18 +257,18 @@ def test_each_program_of_a_node_has_its_remedy(program: str, remedy: str) -> Non
 def test_a_command_that_is_not_installed_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, remedy: str
 ) -> None:
-    monkeypatch.setitem(serve_question.ENVIRONMENT, "PATH", str(tmp_path))
-    with pytest.raises(serve_question.GateError) as missing:
-        serve_question.run(program)
+    monkeypatch.setitem(serve_gate_command.ENVIRONMENT, "PATH", str(tmp_path))
+    with pytest.raises(serve_gate_command.GateError) as missing:
+        serve_gate_command.run(program)
     assert str(missing.value) == f"{program} cannot be run: No such file or directory; {remedy}"
 
 
 def test_a_command_has_its_own_limit_or_20_seconds() -> None:
-    assert [serve_question.GateQuestion("true", limit=limit).limit for limit in (None, 0.0, 7.0)] == [20.0, 0.0, 7.0]
+    assert [serve_gate_command.GateCommand("true", limit=limit).limit for limit in (None, 0.0, 7.0)] == [20.0, 0.0, 7.0]
 
 
 def test_a_command_has_ended_once_its_process_has() -> None:
-    sleeping = serve_question.GateQuestion("sleep", "600")
+    sleeping = serve_gate_command.GateCommand("sleep", "600")
     assert not sleeping.ended
     sleeping.end()
     sleeping._process.wait(60)

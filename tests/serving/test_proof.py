@@ -20,7 +20,7 @@ import pytest
 
 from lab import namespace
 from serving import desired
-from tests.serving.serve_modules import FOLDER, serve_proof, serve_question, serve_unit
+from tests.serving.serve_modules import FOLDER, serve_gate_command, serve_rdma_check, serve_unit
 from tests.serving.test_gate import WANTED, GateNode
 from tests.unit.model.serving_racks import unit
 from tests.unit.roles.serving_units import LEASE, locked
@@ -32,11 +32,11 @@ STAND_IN = TOP / "lab/image/rootfs/usr/lib/sparkrack-lab/ib_write_bw"
 RUN = """
 import sys
 sys.path.insert(0, {folder!r})
-import serve_gate, serve_proof, serve_question
-serve_proof.MEETING_LIMIT = {limit}
+import serve_start_gate, serve_rdma_check, serve_gate_command
+serve_rdma_check.MEETING_LIMIT = {limit}
 # A machine that is busy with other tests takes longer for a process than a node does.
-serve_proof.MESSAGE_LIMIT, serve_proof.LISTEN_LIMIT, serve_proof.TOOL_LIMIT, serve_question.LIMIT = 20, 50, 50, 50
-sys.exit(serve_gate.main(sys.argv[1:]))
+serve_rdma_check.MESSAGE_LIMIT, serve_rdma_check.LISTEN_LIMIT, serve_rdma_check.TOOL_LIMIT, serve_gate_command.LIMIT =
+20, 50, 50, 50 sys.exit(serve_start_gate.main(sys.argv[1:]))
 """
 HALVES = ("enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1")
 
@@ -253,12 +253,12 @@ def test_a_receiver_waits_for_a_peer_that_has_not_asked_yet(tmp_path: Path) -> N
     """As in a unit of three: the peer that sends here may begin after all that this gate has to send is done."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    place = {serve_proof.BOOT_ID: "boot", "/sys/class/net/half/carrier_changes": "1"}
+    place = {serve_rdma_check.BOOT_ID: "boot", "/sys/class/net/half/carrier_changes": "1"}
     for path, text in place.items():
         (tmp_path / path[1:]).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path[1:]).write_text(f"{text}\n")
-    proof = serve_proof.RdmaProof(("n0", "one"), {"meeting_port": port}, lambda path: f"{tmp_path}{path}", set)
-    receiver = serve_proof.ProofReceiver(proof, {"half": "half", "peer": "n2", "address": "127.0.0.1"}, b"secret")
+    proof = serve_rdma_check.RdmaProof(("n0", "one"), {"meeting_port": port}, lambda path: f"{tmp_path}{path}", set)
+    receiver = serve_rdma_check.ProofReceiver(proof, {"half": "half", "peer": "n2", "address": "127.0.0.1"}, b"secret")
     waiting = threading.Thread(target=receiver.wait, daemon=True)
     waiting.start()
     try:
@@ -279,15 +279,15 @@ def test_the_tool_of_an_earlier_measurement_is_ended_before_the_next(monkeypatch
     tools: list[Any] = []
 
     def sleeping_tool(*_: object) -> Any:
-        tools.append(serve_question.GateQuestion("sleep", "600"))
+        tools.append(serve_gate_command.GateCommand("sleep", "600"))
         return tools[-1]
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    proof = serve_proof.RdmaProof(("n0", "one"), {"meeting_port": port}, str, lambda: {port})
+    proof = serve_rdma_check.RdmaProof(("n0", "one"), {"meeting_port": port}, str, lambda: {port})
     monkeypatch.setattr(proof, "tool", sleeping_tool)
     half = {"half": "half", "peer": "n2", "address": "127.0.0.1", "port": port}
-    receiver = serve_proof.ProofReceiver(proof, half, b"secret")
+    receiver = serve_rdma_check.ProofReceiver(proof, half, b"secret")
     try:
         for _ in range(2):
             content = {"kind": "receive", "unit": "one", "sender": "n2"}
@@ -331,14 +331,14 @@ def test_a_gate_whose_peer_has_refused_says_the_reason_of_the_peer() -> None:
         port = free.getsockname()[1]
     reason = "RDMA over half to n0 carries 13.2 Gbit/s"
     half = {"half": "half", "peer": "n2", "address": "127.0.0.1", "peer_address": "127.0.0.2"}
-    proof = serve_proof.RdmaProof(("n0", "one"), {"meeting_port": port, "sends": [half]}, str, set)
-    receiver = serve_proof.ProofReceiver(proof, half, b"secret")
+    proof = serve_rdma_check.RdmaProof(("n0", "one"), {"meeting_port": port, "sends": [half]}, str, set)
+    receiver = serve_rdma_check.ProofReceiver(proof, half, b"secret")
     found: list[str] = []
 
     def send() -> None:
         try:
             proof._send(b"secret")
-        except serve_question.GateError as error:
+        except serve_gate_command.GateError as error:
             found.append(str(error))
 
     sending = threading.Thread(target=send)
@@ -356,7 +356,7 @@ def test_a_gate_whose_peer_has_refused_says_the_reason_of_the_peer() -> None:
 def test_a_gate_whose_peer_does_not_come_is_a_refusal(rack: ProofRack) -> None:
     line = rack.nodes[0].begin("--together", limit=1.0).communicate(timeout=60)[0].strip()
     assert line.startswith("n0: the gate of n1 does not answer over enp1s0f0np0 at ")
-    assert line.endswith("so RDMA is not proven; look at `journalctl -u sparkrack-serve-one-tether` there")
+    assert line.endswith("so RDMA is not proven; look at `journalctl -u sparkrack-serve-one-agent` there")
 
 
 def test_gates_with_different_secrets_do_not_meet(rack: ProofRack) -> None:

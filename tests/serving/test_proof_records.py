@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_proof, serve_question, serve_unit
+from tests.serving.serve_modules import serve_gate_command, serve_rdma_check, serve_unit
 from tests.serving.test_gate import PROVEN
 
 HALF: dict[str, Any] = {
@@ -53,7 +53,7 @@ class ProvingNode:
             "sends": [HALF],
             "receives": [],
         }
-        self.proof = serve_proof.RdmaProof(
+        self.proof = serve_rdma_check.RdmaProof(
             ("spark1", "qwen"), self.wanted, lambda path: f"{root}{path}", lambda: self.listening
         )
 
@@ -74,7 +74,7 @@ class ProvingNode:
 
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProvingNode:
-    monkeypatch.setitem(serve_question.ENVIRONMENT, "PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    monkeypatch.setitem(serve_gate_command.ENVIRONMENT, "PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     return ProvingNode(tmp_path)
 
 
@@ -118,7 +118,7 @@ def test_a_record_that_is_absent_or_no_record_proves_nothing(node: ProvingNode) 
 
 
 def test_a_gate_alone_measures_nothing_and_names_the_command_that_does(node: ProvingNode) -> None:
-    with pytest.raises(serve_question.GateError) as refused:
+    with pytest.raises(serve_gate_command.GateError) as refused:
         node.proof.check(False)
     assert str(refused.value) == (
         "RDMA over enp1 to spark2 is not proven: it was never measured; `sparkrack serve start qwen` measures it"
@@ -147,7 +147,7 @@ def test_the_state_of_a_half_that_cannot_be_read_is_a_refusal(
     assert node.proof.state("enp1") == {"boot": "b1", "carrier_changes": 3}
     path = node.root / file
     path.unlink() if text is None else path.write_bytes(text.encode("latin-1"))
-    with pytest.raises(serve_question.GateError) as refused:
+    with pytest.raises(serve_gate_command.GateError) as refused:
         node.proof.state("enp1")
     assert str(refused.value).startswith(reason)
     if "cannot be read" in reason:
@@ -214,7 +214,7 @@ def peer(node: ProvingNode) -> Iterator[Peer]:
 
 
 def refusal(node: ProvingNode) -> str:
-    with pytest.raises(serve_question.GateError) as refused:
+    with pytest.raises(serve_gate_command.GateError) as refused:
         node.proof.check(True)
     return str(refused.value)
 
@@ -311,7 +311,7 @@ class Receiver:
 
     def __init__(self, node: ProvingNode) -> None:
         self.node = node
-        self.receiver = serve_proof.ProofReceiver(node.proof, HALF, SECRET)
+        self.receiver = serve_rdma_check.ProofReceiver(node.proof, HALF, SECRET)
 
     def ask(self, kind: str, **more: str) -> dict[str, Any]:
         content = {"kind": kind, "unit": "qwen", "sender": "spark2", **more}
@@ -352,7 +352,7 @@ def test_a_receiver_says_why_its_tool_does_not_listen(
     node.file("bin/ib_write_bw", "#!/bin/sh\necho a; echo 'no device' >&2; exit 7\n")
     assert receiver.ask("receive") == {"fault": "ib_write_bw ends with 7: no device; look at its package perftest"}
     node.file("bin/ib_write_bw", "#!/bin/sh\nexec sleep 600\n")
-    monkeypatch.setattr(serve_proof, "LISTEN_LIMIT", 0.2)
+    monkeypatch.setattr(serve_rdma_check, "LISTEN_LIMIT", 0.2)
     fault = "ib_write_bw does not listen on port 18600 within 0.2 s; look at `rdma link`"
     assert receiver.ask("receive") == {"fault": fault}
     node.listening = {18600}
@@ -364,8 +364,8 @@ def test_a_receiver_says_why_its_tool_does_not_listen(
 
 
 def test_a_port_that_is_taken_is_a_refusal_that_names_it(node: ProvingNode, receiver: Receiver) -> None:
-    with pytest.raises(serve_question.GateError) as refused:
-        serve_proof.ProofReceiver(node.proof, HALF, SECRET)
+    with pytest.raises(serve_gate_command.GateError) as refused:
+        serve_rdma_check.ProofReceiver(node.proof, HALF, SECRET)
     port = node.wanted["meeting_port"]
     assert str(refused.value).startswith(f"the gate cannot listen at 127.0.0.1:{port}: Address already in use")
     assert str(refused.value).endswith(f"; `ss -ltnp 'sport = :{port}'` names what does")

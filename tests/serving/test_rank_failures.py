@@ -34,7 +34,7 @@ def test_a_busy_engine_is_not_stuck(rack: ServingRack) -> None:
 def test_a_wrong_answer_is_no_proof(rack: ServingRack) -> None:
     rack.nodes[0].fault("wrong")
     rack.up()
-    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
     record = rack.wait_for("held")
     wrong = "the answer is '?!', expected '4' at its beginning"
     assert record["reason"] == f"{wrong}; not restarted: it was never ready", "it waits for what does not come"
@@ -50,19 +50,19 @@ def test_an_engine_that_begins_to_answer_wrong_is_stuck(rack: ServingRack) -> No
     assert rack.reason("stuck").endswith("no counter rose: the answer is '?!', expected '4' at its beginning")
 
 
-def test_a_keeper_that_stays_away_ends_all_ranks(rack: ServingRack) -> None:
+def test_a_coordinator_that_stays_away_ends_all_ranks(rack: ServingRack) -> None:
     rack.up()
     rack.start()
-    assert rack.nodes[0].keeper
-    rack.nodes[0].keeper.kill()
-    rack.nodes[0].keeper.wait()
+    assert rack.nodes[0].coordinator
+    rack.nodes[0].coordinator.kill()
+    rack.nodes[0].coordinator.wait()
     rack.wait_until_gone()
-    assert rack.wish("status").stderr.startswith(
-        "serve-keeper: the keeper of unit toy does not answer at 10.77.0.11:29400"
+    assert rack.desired_state("status").stderr.startswith(
+        "serve-coordinator: the coordinator of unit toy does not answer at 10.77.0.11:29400"
     )
-    rack.nodes[0].start_keeper()
+    rack.nodes[0].start_coordinator()
     rack.wait_for("ready", 2)
-    assert "stopped: no answer of the keeper for 3 s" in rack.reason("stopping")
+    assert "stopped: no answer of the coordinator for 3 s" in rack.reason("stopping")
     assert len(rack.record()["restarts"]) == 1
 
 
@@ -85,36 +85,36 @@ while True:
 """
 
 
-def test_a_keeper_that_answers_slowly_is_heard_again_after_a_lease(rack: ServingRack) -> None:
+def test_a_coordinator_that_answers_slowly_is_heard_again_after_a_lease(rack: ServingRack) -> None:
     times = {"ask": 1.5}
     rack.up(times=dict(times))
     node = rack.nodes[1]
     relay = node.spawn("-c", SLOW)
-    assert node.tether
-    node.tether.kill()
-    node.tether.wait()
+    assert node.agent
+    node.agent.kill()
+    node.agent.wait()
     node.configure(times=dict(times), head={"address": node.address, "port": 29401})
-    node.start_tether()
+    node.start_agent()
     rack.start()
-    assert rack.nodes[0].keeper
-    rack.nodes[0].keeper.kill()
-    rack.nodes[0].keeper.wait()
+    assert rack.nodes[0].coordinator
+    rack.nodes[0].coordinator.kill()
+    rack.nodes[0].coordinator.wait()
     rack.wait_until_gone()
-    rack.nodes[0].start_keeper()
+    rack.nodes[0].start_coordinator()
     rack.wait_for("ready", 2)
     relay.kill()
     relay.wait()
 
 
-def test_a_tether_that_comes_back_disturbs_no_rank(rack: ServingRack) -> None:
+def test_an_agent_that_comes_back_disturbs_no_rank(rack: ServingRack) -> None:
     rack.up()
     rack.start()
     before = [node.processes() for node in rack.nodes]
-    assert rack.nodes[1].tether
-    rack.nodes[1].tether.kill()
-    rack.nodes[1].tether.wait()
-    rack.nodes[1].start_tether()
-    rack.wait(lambda: rack.nodes[1].log.read_text().count("the tether of rank 1 asks") == 2, "the tether asks")
+    assert rack.nodes[1].agent
+    rack.nodes[1].agent.kill()
+    rack.nodes[1].agent.wait()
+    rack.nodes[1].start_agent()
+    rack.wait(lambda: rack.nodes[1].log.read_text().count("the agent of rank 1 asks") == 2, "the agent asks")
     answered = rack.requests("/v1/completions")
     rack.wait(lambda: rack.requests("/v1/completions") > answered + 4, "more probes than a lease is long")
     assert [node.processes() for node in rack.nodes] == before
@@ -125,11 +125,11 @@ def test_a_service_that_is_started_by_hand_is_not_taken_for_a_rank(rack: Serving
     rack.up()
     rack.start()
     node = rack.nodes[1]
-    assert node.tether
-    freeze(node.tether.pid)
+    assert node.agent
+    freeze(node.agent.pid)
     for verb in ("stop", "start"):
         node.systemctl(verb, "sparkrack-serve-toy.service")
-    freeze(node.tether.pid, thaw=True)
+    freeze(node.agent.pid, thaw=True)
     rack.wait(lambda: ("stopping", 1) in rack.states(), "state stopping")
     assert rack.reason("stopping") == "spark2 (rank 1) runs outside of generation 1"
     rack.wait_for("ready", 2)
@@ -140,7 +140,7 @@ def test_a_service_that_is_stopped_by_hand_ends_the_unit(rack: ServingRack) -> N
     rack.start()
     rack.nodes[1].systemctl("stop", "sparkrack-serve-toy.service")
     record = rack.wait_for("held")
-    by_hand = "stopped: sparkrack-serve-toy.service is being stopped on the node, not by its tether"
+    by_hand = "stopped: sparkrack-serve-toy.service is being stopped on the node, not by its agent"
     assert record["reason"].startswith(("spark2 (rank 1) ended without being asked to", f"spark2 (rank 1) {by_hand}"))
     assert not any(node.processes() for node in rack.nodes)
 
@@ -173,7 +173,7 @@ def test_a_rank_that_ends_at_its_start_says_why(rack: ServingRack) -> None:
     rack.up()
     failed = "docker: Error response from daemon: unresolvable CDI devices runtime.nvidia.com/gpu=all: unknown"
     (rack.nodes[1].folder / "service/command").write_text(f"echo '{failed}'\nexit 125\n")
-    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
     record = rack.wait_for("held")
     assert "docker gave the container no GPU (unresolvable CDI devices runtime.nvidia.com/gpu=all" in record["reason"]
     assert "; `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`" in record["reason"]

@@ -13,7 +13,7 @@ import pytest
 
 from tests.serving.serve_modules import (
     serve_answers,
-    serve_keeper,
+    serve_coordinator,
     serve_lifecycle,
     serve_probe,
     serve_rdma,
@@ -137,7 +137,7 @@ def test_a_rank_that_had_not_reported_before_the_completion_proves_nothing() -> 
 
 
 class StartOverRdma:
-    """A unit of two ranks whose completion moves what `moves` has for each rank, in the keeper's own prober."""
+    """A unit of two ranks whose completion moves what `moves` has for each rank, in the coordinator's own prober."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         times = {"times": {"ask": 0.02, "lease": 60.0}, "probe": {"chat": False}}
@@ -155,19 +155,21 @@ class StartOverRdma:
 
     def run(self, rdma: str) -> Any:
         """Return the record after a start, which two tries may end."""
-        record = serve_lifecycle.UnitRecord("qwen", wish="up", state="starting", generation=1, boots=["b", "b"])
+        record = serve_lifecycle.UnitRecord(
+            "qwen", desired_state="up", state="starting", generation=1, boots=["b", "b"]
+        )
         now = time.monotonic
         lifecycle = serve_lifecycle.UnitLifecycle(
             replace(self.unit, rdma=rdma), record, lambda _: None, now(), lambda: 1000.0
         )
         lock, over = threading.Lock(), threading.Event()
-        prober = serve_keeper.Prober(lifecycle.unit, lifecycle, lock)
+        prober = serve_coordinator.Prober(lifecycle.unit, lifecycle, lock)
 
         def report() -> None:
             witnessed = [False, False]
             while not over.wait(0.005):
                 for rank in (0, 1):
-                    found = serve_lifecycle.TetherReport(
+                    found = serve_lifecycle.AgentReport(
                         *("running", 1, "b", True, False, "", None, now(), serve_lifecycle.ClockSkew(0, 0), "", ""),
                         rdma=dict(self.counters[rank]),
                         network=self.network[rank] if witnessed[rank] else "",
@@ -180,7 +182,7 @@ class StartOverRdma:
         for rank in (0, 1):
             lifecycle.reported(
                 rank,
-                serve_lifecycle.TetherReport(
+                serve_lifecycle.AgentReport(
                     *("running", 1, "b", True, False, "", None, now(), serve_lifecycle.ClockSkew(0, 0), "", ""),
                     rdma=dict(self.counters[rank]),
                 ),
@@ -206,7 +208,7 @@ def test_a_start_whose_ranks_all_move_bytes_says_so(start: StartOverRdma) -> Non
     record = start.run("required")
     assert (record.state, record.remark) == ("ready", "")
     assert record.reason == "a completion gave the known answer, each rank moved bytes by RDMA"
-    assert True in start.asked, "no tether was asked what NCCL says"
+    assert True in start.asked, "no agent was asked what NCCL says"
 
 
 def test_a_start_of_which_one_rank_moves_nothing_is_ended_with_the_reason(start: StartOverRdma) -> None:

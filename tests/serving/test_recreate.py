@@ -1,8 +1,8 @@
-"""`serve recreate` with real keeper, tethers and scripts of the nodes: a bad image goes back, and so after kill -9.
+"""`serve recreate` with real coordinator, agents and scripts of the nodes: a bad image goes back, and so after kill -9.
 
 `apply` is a stand-in: on one node after the other it writes the mark of a change, the environment of the container and
-the unit file, restarts tether and keeper and removes the mark, as the role does. The engine reads that environment, so
-a bad one is an image that ends, or one that never becomes ready.
+the unit file, restarts agent and coordinator and removes the mark, as the role does. The engine reads that environment,
+so a bad one is an image that ends, or one that never becomes ready.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ for number, node in enumerate(("spark1", "spark2")):
     unit = json.loads((etc / "toy.json").read_text())
     unit["times"]["ready_limit"] = float(limit)
     (etc / "toy.json").write_text(json.dumps(unit))
-    (etc / "toy.former").unlink(missing_ok=True)
-    for kind in ("tether", "keeper")[:2 - number]:
+    (etc / "toy.previous").unlink(missing_ok=True)
+    for kind in ("agent", "coordinator")[:2 - number]:
         words = ["ip", "netns", "exec", f"{prefix}{number}", str(top / "tools/systemctl")]
         subprocess.run([*words, "restart", f"-{kind}.service"], check=True, env={**os.environ, "NODE": str(top / node)})
     (etc / "toy.pending").unlink()
@@ -71,12 +71,12 @@ import os, signal, sys
 from sparkrack.cli import serve_recreate, serve_run
 from sparkrack.cli.main import sparkrack
 from sparkrack.rebuild import subcommands
-from sparkrack.serving.previous_version import FormerVersion
-from sparkrack.serving.coordinator import UnitKeeper
+from sparkrack.serving.previous_version import PreviousVersion
+from sparkrack.serving.coordinator import UnitCoordinator
 serve_run.POLL_SECONDS = 0.5
 subcommands.CALL = tuple(sys.argv[1:9])
 at, done = sys.argv[9], []
-run, call, ask = FormerVersion._run, subcommands.CommandRunner.call, UnitKeeper._run
+run, call, ask = PreviousVersion._run, subcommands.CommandRunner.call, UnitCoordinator._run
 def passed(step):
     done.append(step)
     if f"{step}, {done.count(step)}" == at:
@@ -89,25 +89,25 @@ def killed_around_apply(self, words, **options):
     result = call(self, words, **options)
     passed("after apply")
     return result
-def killed_around_a_wish(self, *words):
+def killed_around_a_desired_state(self, *words):
     if words[0] == "status":
         return ask(self, *words)
     passed(f"before {words[0]}")
     answer = ask(self, *words)
     passed(f"after {words[0]}")
     return answer
-UnitKeeper._run = killed_around_a_wish
-FormerVersion._run = killed_before_a_script
+UnitCoordinator._run = killed_around_a_desired_state
+PreviousVersion._run = killed_before_a_script
 subcommands.CommandRunner.call = killed_around_apply
 sparkrack(sys.argv[10:])
 """
 GATE = """\
 import pathlib, sys
 sys.path.insert(0, sys.argv[1])
-import serve_gate
+import serve_start_gate
 try:
-    serve_gate.check_whole(pathlib.Path(sys.argv[2]))
-except serve_gate.GateError as refusal:
+    serve_start_gate.check_whole(pathlib.Path(sys.argv[2]))
+except serve_start_gate.GateError as refusal:
     sys.exit(print(refusal) or 1)
 """
 GOOD, NEW, ENDS, NEVER = "# good\n", "# new\n", "# bad\nexit 1\n", "# never ready\nexec sleep 1000\n"
@@ -140,10 +140,10 @@ class RecreateRack(VerbRack):
         noted = f'echo "$({generation}) $(head -n 1 {etc}/toy.env)" >> {node.folder}/started'
         command = node.folder / "service/command"
         command.write_text(f'[ "${{1-}}" = inside ] || {noted}\n. {etc}/toy.env\n{command.read_text()}')
-        kinds = {"tether": (node.tether, node.tether_program())}
-        if node.keeper:
-            kinds["keeper"] = (node.keeper, node.program("serve_keeper.py", "run"))
-            (etc / "sparkrack-serve-toy-keeper.service").touch()
+        kinds = {"agent": (node.agent, node.agent_program())}
+        if node.coordinator:
+            kinds["coordinator"] = (node.coordinator, node.program("serve_coordinator.py", "run"))
+            (etc / "sparkrack-serve-toy-coordinator.service").touch()
         for kind, (process, words) in kinds.items():
             assert process
             (node.folder / f"{kind}.pid").write_text(f"{process.pid}\n")
@@ -174,9 +174,9 @@ class RecreateRack(VerbRack):
         return [(node.folder / "started").read_text().splitlines() for node in self.rack.nodes]
 
     def left(self) -> dict[str, list[str]]:
-        """The files that each node has in the folder of former versions."""
+        """The files that each node has in the folder of previous versions."""
         return {
-            node.name: sorted(path.name for path in (node.folder / "state/former").iterdir())
+            node.name: sorted(path.name for path in (node.folder / "state/previous").iterdir())
             for node in self.rack.nodes
         }
 
@@ -195,14 +195,14 @@ def brought_up(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> RecreateRa
 
 
 def back(verbs: RecreateRack, process: subprocess.Popen[str]) -> None:
-    """The former version serves again, proven by a completion, and the exit code and one line say so."""
+    """The previous version serves again, proven by a completion, and the exit code and one line say so."""
     output, complaint = process.communicate(timeout=500)
     assert process.returncode == 1, output + complaint
-    found = re.search(r"; its former version, that of generation (\d+), serves again", complaint)
+    found = re.search(r"; its previous version, that of generation (\d+), serves again", complaint)
     assert found, output + complaint
     whole(verbs, GOOD)
     shown = verbs.run("status").stdout
-    assert f"toy: serves its former version, the files of generation {found[1]}: `serve recreate` went back" in shown
+    assert f"toy: serves its previous version, the files of generation {found[1]}: `serve recreate` went back" in shown
 
 
 def forth(verbs: RecreateRack, process: subprocess.Popen[str]) -> None:
@@ -210,7 +210,7 @@ def forth(verbs: RecreateRack, process: subprocess.Popen[str]) -> None:
     output, complaint = process.communicate(timeout=500)
     assert process.returncode == 0, output + complaint
     whole(verbs, NEW)
-    assert "former" not in verbs.run("status").stdout
+    assert "previous" not in verbs.run("status").stdout
 
 
 def whole(verbs: RecreateRack, content: str) -> None:
@@ -302,7 +302,7 @@ def test_a_killed_run_is_repeated(rack: ServingRack, monkeypatch: pytest.MonkeyP
     killed(verbs, verbs.recreate(kill.content, kill.at))
     if kill.mixed:
         started = verbs.started()
-        rack.wait(lambda: "does not answer" not in verbs.run("start").stderr, "its keeper runs again")
+        rack.wait(lambda: "does not answer" not in verbs.run("start").stderr, "its coordinator runs again")
         done = verbs.run("start")
         assert done.exit_code == 1, done.output
         assert ".pending is there: a change of its files was not finished" in done.stderr, done.output
@@ -322,7 +322,7 @@ def killed(verbs: RecreateRack, process: subprocess.Popen[str]) -> None:
 def test_a_run_that_is_killed_while_it_waits_is_repeated(
     rack: ServingRack, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
-    """`ends`: during the wait for the former version."""
+    """`ends`: during the wait for the previous version."""
     verbs = brought_up(rack, monkeypatch)
     process = verbs.recreate(content)
     generation = rack.record()["generation"] + (2 if content == ENDS else 1)
@@ -333,12 +333,12 @@ def test_a_run_that_is_killed_while_it_waits_is_repeated(
 
 
 @pytest.mark.soak
-def test_a_run_that_is_killed_with_a_closed_door_is_repeated_and_opens_it(
+def test_a_run_that_is_killed_with_a_closed_gateway_is_repeated_and_opens_it(
     rack: ServingRack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     verbs = brought_up(rack, monkeypatch)
-    verbs.with_door("exit 0")
+    verbs.with_gateway("exit 0")
     killed(verbs, verbs.recreate(NEW, "after down, 1"))
-    assert [call.split()[0] for call in verbs.door_calls()] == ["close"]
+    assert [call.split()[0] for call in verbs.gateway_calls()] == ["close"]
     forth(verbs, verbs.recreate(NEW))
-    assert [call.split()[0] for call in verbs.door_calls()] == ["close", "close", "open"]
+    assert [call.split()[0] for call in verbs.gateway_calls()] == ["close", "close", "open"]

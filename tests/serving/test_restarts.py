@@ -45,14 +45,14 @@ def test_a_stop_by_hand_whose_code_is_0_counts_as_a_failure(rack: ServingRack) -
     end_like_docker_stop(rack.nodes[1])
     record = rack.wait_for("held")
     assert record["reason"] == f"{by_hand}; not restarted: 1 restarts within 21600 s"
-    assert record["wish"] == "up"
+    assert record["desired_state"] == "up"
     assert not any(node.processes() for node in rack.nodes)
 
 
 def test_a_unit_of_which_the_guard_ends_a_rank_while_it_loads_is_held_with_its_line(rack: ServingRack) -> None:
     rack.nodes[0].fault("livelock")  # all ranks run, and no completion is answered yet
     rack.up()
-    rack.wait(lambda: rack.wish("up").returncode == 0, "the keeper takes the wish")
+    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
     rack.wait_for("starting")
     rack.wait(lambda: rack.nodes[1].workers(), "the second rank runs")
     rack.nodes[1].kernel_log.write_text(f"{GUARD}\n")
@@ -78,10 +78,10 @@ def test_after_a_clean_reboot_a_unit_starts_when_its_last_machine_is_there(rack:
     first.plug(True)
     first.boot()
     if last:
-        rack.wait(lambda: rack.wish("status").returncode == 0, "the keeper answers")
+        rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
         rack.wait(lambda: rack.status()["unconfirmed"] == ["spark2"], "spark1 reports, and spark2 does not")
     else:
-        rack.wait(lambda: "no authentic answer of the keeper" in first.log.read_text(), "spark2 asks in vain")
+        rack.wait(lambda: "no authentic answer of the coordinator" in first.log.read_text(), "spark2 asks in vain")
     assert [node.starts for node in rack.nodes] == [1, 1]
     rack.nodes[last].plug(True)
     rack.nodes[last].boot()

@@ -1,4 +1,4 @@
-"""`sparkrack serve start|status|stop|restart` with the real keeper, tethers and gates; only ssh is a stand-in."""
+"""`sparkrack serve start|status|stop|restart` with the real coordinator, agents and gates; only ssh is a stand-in."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ sed -u "s#/etc/sparkrack/serve#$node/etc#g; s#{folder}#$NODES/programs#g; s#/run
 
 
 class VerbRack:
-    """The rack of keeper and tethers, with a rack file that declares its unit."""
+    """The rack of coordinator and agents, with a rack file that declares its unit."""
 
     def __init__(self, rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rack = rack
@@ -50,21 +50,21 @@ class VerbRack:
         monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
         monkeypatch.setenv("XDG_STATE_HOME", str(rack.folder / "state"))
         monkeypatch.setattr(serve_run, "POLL_SECONDS", 0.5)
-        rack.wait(lambda: rack.wish("status").returncode == 0, "the keeper answers")
+        rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
 
-    def with_door(self, program: str) -> None:
-        """Declare a door on the second node, whose program is this script. It notes how it is called."""
+    def with_gateway(self, program: str) -> None:
+        """Declare a gateway on the second node, whose program is this script. It notes how it is called."""
         declared = {"node": self.rack.nodes[1].name, "keys": {"alice": {"file": "alice.key"}}}
-        put(self.rack.folder, text({}, self.hosts, serving={"units": self.units, "door": declared}))
-        file = self.rack.folder / "programs-door"  # by the substitution of SSH
-        wish = 'tr -d " " < "$NODES/spark1/state/toy.json" | grep -o ".wish.:.[a-z]*"'
-        noted = f'echo "$* $({wish})" >> "$NODES/door-calls"'
+        put(self.rack.folder, text({}, self.hosts, serving={"units": self.units, "gateway": declared}))
+        file = self.rack.folder / "programs-gateway"  # by the substitution of SSH
+        desired_state = 'tr -d " " < "$NODES/spark1/state/toy.json" | grep -o ".desired_state.:.[a-z]*"'
+        noted = f'echo "$* $({desired_state})" >> "$NODES/gateway-calls"'
         file.write_text(f"#!/bin/sh\n{noted}\n{program}\n")
         file.chmod(stat.S_IRWXU)
 
-    def door_calls(self) -> list[str]:
-        """How the program was called, each with the wish that the keeper had then."""
-        return (self.rack.folder / "door-calls").read_text().splitlines()
+    def gateway_calls(self) -> list[str]:
+        """How the program was called, each with the desired state that the coordinator had then."""
+        return (self.rack.folder / "gateway-calls").read_text().splitlines()
 
     def run(self, *words: str) -> Result:
         return CliRunner().invoke(sparkrack, ["serve", *words, "toy", "--rack", str(self.file)])
@@ -102,55 +102,55 @@ def test_a_unit_is_started_shown_restarted_and_stopped(rack: ServingRack, monkey
     assert verbs.state() == ("down", ["idle", "idle"], 2)
 
 
-def test_a_unit_is_stopped_behind_a_closed_door(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_unit_is_stopped_behind_a_closed_gateway(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
     rack.up(times={"probe_interval": 3600.0})
     verbs = VerbRack(rack, monkeypatch)
     assert verbs.run("start").exit_code == 0
-    verbs.with_door("exit 0")
+    verbs.with_gateway("exit 0")
     done = verbs.run("stop")
     assert done.exit_code == 0, done.output
-    up, down = '"wish":"up', '"wish":"down'
-    assert verbs.door_calls() == [f"close toy {up}", f"open toy {down}"]
+    up, down = '"desired_state":"up', '"desired_state":"down'
+    assert verbs.gateway_calls() == [f"close toy {up}", f"open toy {down}"]
     assert not any(node.processes() for node in rack.nodes)
 
 
-def test_the_door_stays_closed_until_the_last_request_has_ended(
+def test_the_gateway_stays_closed_until_the_last_request_has_ended(
     rack: ServingRack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = loaded(rack, 3600.0)
     verbs = VerbRack(rack, monkeypatch)
-    verbs.with_door("exit 0")
+    verbs.with_gateway("exit 0")
     words = ["-c", "from sparkrack.cli.main import sparkrack; sparkrack()", "serve", "stop", "toy"]
     stop = subprocess.Popen([sys.executable, *words, "--rack", str(verbs.file)], stdout=subprocess.PIPE, text=True)
     rack.wait_for("draining")
     looks = rack.requests("/metrics")
-    rack.wait(lambda: rack.requests("/metrics") > looks + 3, "the keeper has looked several times")
-    assert [call.split()[0] for call in verbs.door_calls()] == ["close"]
+    rack.wait(lambda: rack.requests("/metrics") > looks + 3, "the coordinator has looked several times")
+    assert [call.split()[0] for call in verbs.gateway_calls()] == ["close"]
     rack.nodes[0].fault("busy", False)
     output = stop.communicate(timeout=PATIENCE)[0]
     assert stop.returncode == 0, output
     assert request.communicate(timeout=PATIENCE)[1] == ""
     assert request.returncode == 0, "the request of the client was ended"
-    assert [call.split()[0] for call in verbs.door_calls()] == ["close", "open"]
+    assert [call.split()[0] for call in verbs.gateway_calls()] == ["close", "open"]
     assert "toy: stopping: asked to stop; no request ran after " in output
 
 
-def test_a_door_that_fails_keeps_no_unit_from_stopping(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gateway_that_fails_keeps_no_unit_from_stopping(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
     rack.up(times={"probe_interval": 3600.0})
     verbs = VerbRack(rack, monkeypatch)
     assert verbs.run("start").exit_code == 0
-    verbs.with_door('echo "serve-door: no space left" >&2; exit 1')
+    verbs.with_gateway('echo "serve-gateway: no space left" >&2; exit 1')
     done = verbs.run("stop")
     assert done.exit_code == 0, done.output
-    assert "toy: is stopped with an open door: spark2: serve-door: no space left" in done.stderr
-    assert "toy: may still be closed at the door: spark2: serve-door: no space left" in done.stderr
+    assert "toy: is stopped with an open gateway: spark2: serve-gateway: no space left" in done.stderr
+    assert "toy: may still be closed at the gateway: spark2: serve-gateway: no space left" in done.stderr
     assert verbs.state()[0] == "down"
-    (rack.folder / "programs-door").unlink()
+    (rack.folder / "programs-gateway").unlink()
     assert verbs.run("start").exit_code == 0
     done = verbs.run("stop")
     assert done.exit_code == 0, done.output
-    # A door that is not installed yet is no fault.
-    assert not [line for line in done.stderr.splitlines() if line.startswith("toy: ") and "door" in line]
+    # A gateway that is not installed yet is no fault.
+    assert not [line for line in done.stderr.splitlines() if line.startswith("toy: ") and "gateway" in line]
 
 
 def test_a_failed_gate_of_one_node_is_reported_with_its_reason(
@@ -190,30 +190,30 @@ def test_a_machine_without_a_clean_end_is_refused_and_started_anyway(
     assert done.exit_code == 0, done.output
 
 
-def test_a_keeper_that_does_not_run_is_unknown(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coordinator_that_does_not_run_is_unknown(rack: ServingRack, monkeypatch: pytest.MonkeyPatch) -> None:
     rack.up()
     verbs = VerbRack(rack, monkeypatch)
-    assert rack.nodes[0].keeper
-    rack.nodes[0].keeper.kill()
-    rack.nodes[0].keeper.wait()
+    assert rack.nodes[0].coordinator
+    rack.nodes[0].coordinator.kill()
+    rack.nodes[0].coordinator.wait()
     assert verbs.state() == ("unknown", [], 1)
     done = verbs.run("stop")
     assert done.exit_code == 1
-    fault = "Error: spark1: the keeper of unit toy does not answer at 10.77.0.11:29400: Connection refused"
+    fault = "Error: spark1: the coordinator of unit toy does not answer at 10.77.0.11:29400: Connection refused"
     assert fault in done.stderr
 
 
-def test_the_record_of_a_keeper_before_this_release_is_read(rack: ServingRack) -> None:
+def test_the_record_of_a_coordinator_before_this_release_is_read(rack: ServingRack) -> None:
     """Without the failed gates, which it did not keep."""
     rack.up()
-    rack.wait(lambda: rack.wish("down").returncode == 0, "the keeper takes the wish")
+    rack.wait(lambda: rack.desired_state("down").returncode == 0, "the coordinator takes the desired state")
     head = rack.nodes[0]
-    assert head.keeper
-    head.keeper.kill()
-    head.keeper.wait()
+    assert head.coordinator
+    head.coordinator.kill()
+    head.coordinator.wait()
     file = head.folder / "state/toy.json"
     old = {"name": "toy", "state": "held", "reason": "as before", "generation": 3}
     file.write_text(json.dumps(old))
-    head.start_keeper()
-    rack.wait(lambda: rack.wish("status").returncode == 0, "the keeper answers")
+    head.start_coordinator()
+    rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
     assert rack.status()["failed_gates"] == {}

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.serving.control_groups import container, mounted, put
-from tests.serving.serve_modules import serve_slice, serve_tether, serve_unit
-from tests.serving.test_tether import LoneTether
+from tests.serving.serve_modules import serve_agent, serve_slice, serve_unit
+from tests.serving.test_agent import LoneAgent
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="control groups need root")
 SLICE = "sparkrack.slice/sparkrack-qwen.slice"
@@ -41,41 +41,41 @@ def reached(condition: Callable[[], object]) -> bool:
     return bool(found)
 
 
-def finishes(tether: serve_tether.Tether, task: str) -> bool:
-    """Wait until a task of a tether has ended."""
+def finishes(agent: serve_agent.Agent, task: str) -> bool:
+    """Wait until a task of an agent has ended."""
 
     def finished() -> bool:
-        tether._finish_tasks()
-        return getattr(tether, task) is None
+        agent._finish_tasks()
+        return getattr(agent, task) is None
 
     return reached(finished)
 
 
-def after_its_service(folder: Path, cgroups: Path, **record: object) -> serve_tether.Tether:
-    """A tether whose service has failed: the client of docker was killed."""
-    tether = LoneTether(folder, cgroups).tether
+def after_its_service(folder: Path, cgroups: Path, **record: object) -> serve_agent.Agent:
+    """An agent whose service has failed: the client of docker was killed."""
+    agent = LoneAgent(folder, cgroups).agent
     (folder / "journal").write_text("")
-    tether._service = serve_tether.ServiceState("failed", "exit code 137, result timeout", ended=True)
+    agent._service = serve_agent.ServiceState("failed", "exit code 137, result timeout", ended=True)
     for name, value in record.items():
-        setattr(tether.record, name, value)
-    return tether
+        setattr(agent.record, name, value)
+    return agent
 
 
 @ROOT
 def test_an_engine_that_docker_left_is_ended_by_the_kernel_and_is_not_idle_before(
     tmp_path: Path, groups: Path, engine: subprocess.Popen[bytes]
 ) -> None:
-    tether = after_its_service(tmp_path, groups, running=True, generation=5)
-    report = tether._report()
+    agent = after_its_service(tmp_path, groups, running=True, generation=5)
+    report = agent._report()
     assert report["state"] == "ended"
     assert report["detail"] == f"exit code 137, result timeout; left of the rank: {engine.pid} sleep (S)"
-    tether._obey("stop", 5)
-    assert tether.record.running, "it is not known to have ended"
+    agent._obey("stop", 5)
+    assert agent.record.running, "it is not known to have ended"
     assert engine.wait(60) == -9
-    assert reached(lambda: not tether._slice.populated())
-    assert tether._report()["state"] == "stopping", "it is not confirmed yet"
-    tether._obey("stop", 5)
-    assert (tether._report()["state"], tether.record.running) == ("idle", False)
+    assert reached(lambda: not agent._slice.populated())
+    assert agent._report()["state"] == "stopping", "it is not confirmed yet"
+    agent._obey("stop", 5)
+    assert (agent._report()["state"], agent.record.running) == ("idle", False)
 
 
 @ROOT
@@ -83,10 +83,10 @@ def test_a_stop_whose_time_is_over_ends_the_engine_while_the_service_still_stops
     tmp_path: Path, groups: Path, engine: subprocess.Popen[bytes]
 ) -> None:
     """As with a docker that hangs: systemd waits for its client once more, to remove the container."""
-    tether = after_its_service(tmp_path, groups, running=True, generation=5)
-    tether._service = serve_tether.ServiceState("deactivating")
-    tether._stop = serve_tether.ServeTask(["sleep", "600"], 0.0)
-    assert finishes(tether, "_stop")
+    agent = after_its_service(tmp_path, groups, running=True, generation=5)
+    agent._service = serve_agent.ServiceState("deactivating")
+    agent._stop = serve_agent.ServeTask(["sleep", "600"], 0.0)
+    assert finishes(agent, "_stop")
     assert engine.wait(60) == -9
 
 
@@ -94,31 +94,30 @@ def test_a_stop_whose_time_is_over_ends_the_engine_while_the_service_still_stops
 def test_a_rank_of_another_start_is_ended_by_the_kernel_once_it_was_ordered_to_stop(
     tmp_path: Path, groups: Path, engine: subprocess.Popen[bytes]
 ) -> None:
-    tether = after_its_service(tmp_path, groups)
-    tether._service = serve_tether.ServiceState("active")
-    tether._obey("stop", 5)
-    assert finishes(tether, "_stop")
-    tether._service = serve_tether.ServiceState("failed")
-    tether._obey("stop", 5)
+    agent = after_its_service(tmp_path, groups)
+    agent._service = serve_agent.ServiceState("active")
+    agent._obey("stop", 5)
+    assert finishes(agent, "_stop")
+    agent._service = serve_agent.ServiceState("failed")
+    agent._obey("stop", 5)
     assert engine.wait(60) == -9
 
 
 @ROOT
-def test_a_process_that_its_tether_did_not_start_is_named_and_runs_on(
+def test_a_process_that_its_agent_did_not_start_is_named_and_runs_on(
     tmp_path: Path, groups: Path, engine: subprocess.Popen[bytes]
 ) -> None:
-    tether = after_its_service(tmp_path, groups)
-    tether._obey("stop", 5)
-    report = tether._report()
+    agent = after_its_service(tmp_path, groups)
+    agent._obey("stop", 5)
+    report = agent._report()
     assert report["state"] == "unknown"
     assert report["detail"] == (
-        f"not started by its tether: {engine.pid} sleep (S) in {groups}/{SLICE}; end them, a container by "
-        "`docker rm -f`"
+        f"not started by its agent: {engine.pid} sleep (S) in {groups}/{SLICE}; end them, a container by `docker rm -f`"
     )
     assert engine.poll() is None
-    assert tether._verdict is None
-    tether._obey("gate", 6)
-    assert tether._gate is None, "no gate passes beside an engine that runs"
+    assert agent._verdict is None
+    agent._obey("gate", 6)
+    assert agent._gate is None, "no gate passes beside an engine that runs"
 
 
 @ROOT
@@ -151,11 +150,11 @@ def test_processes_that_stay_after_kill_are_named_with_the_remedy(
 ) -> None:
     """A process that waits in the kernel does not end: here `cgroup.kill` is a file that nothing reads."""
     cgroups = laid_out(tmp_path, cgroup_events="populated 1\nfrozen 0\n", cgroup_procs=f"{os.getpid()}\n")
-    monkeypatch.setattr(serve_tether, "KILL_LIMIT", 0.0)
-    tether = after_its_service(tmp_path, cgroups, running=True, generation=5)
-    tether._obey("stop", 5)
+    monkeypatch.setattr(serve_agent, "KILL_LIMIT", 0.0)
+    agent = after_its_service(tmp_path, cgroups, running=True, generation=5)
+    agent._obey("stop", 5)
     assert (cgroups / SLICE / "cgroup.kill").read_text() == "1"
-    report = tether._report()
+    report = agent._report()
     assert report["state"] == "stopping"
     assert f"the kernel was asked to end {os.getpid()} " in str(report["detail"])
     assert str(report["detail"]).endswith("which wait in it (state D): restart the node")
@@ -171,15 +170,15 @@ def test_the_kernel_says_whether_a_slice_has_processes(tmp_path: Path, text: str
 
 @pytest.mark.parametrize("text", ["", "frozen 0\n", "populated x\n"])
 def test_a_slice_that_does_not_answer_is_unknown_never_idle(tmp_path: Path, text: str) -> None:
-    tether = after_its_service(tmp_path, laid_out(tmp_path, cgroup_events=text))
-    report = tether._report()
+    agent = after_its_service(tmp_path, laid_out(tmp_path, cgroup_events=text))
+    report = agent._report()
     assert report["state"] == "unknown"
     assert "whether a process of the rank is left is unknown: " in str(report["detail"])
     assert str(report["detail"]).endswith("; restart the node")
-    tether.record.running = True
-    tether._obey("stop", 5)
-    assert tether._report()["state"] == "stopping"
-    assert tether.record.running
+    agent.record.running = True
+    agent._obey("stop", 5)
+    assert agent._report()["state"] == "stopping"
+    assert agent.record.running
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import FOLDER, serve_causes, serve_question, serve_start
+from tests.serving.serve_modules import FOLDER, serve_causes, serve_gate_command, serve_start
 from tests.serving.test_gate import CUDA, IMAGE, START_STAND_INS, GateNode
 
 TOGETHER = ("--together",)
@@ -37,7 +37,7 @@ int cuGetErrorName(int code, const char **name) { *name = code == 5 ? 0 : "CUDA_
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GateNode:
     made = GateNode(tmp_path)
-    monkeypatch.setitem(serve_question.ENVIRONMENT, "PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    monkeypatch.setitem(serve_gate_command.ENVIRONMENT, "PATH", f"{tmp_path}/bin:/usr/bin:/bin")
     return made
 
 

@@ -1,4 +1,5 @@
-"""A stranger who scans a node of a unit finds the door alone: systemd itself, with the files as they are rendered."""
+"""A stranger who scans a node of a unit finds the gateway alone: systemd itself, with the files as they are
+rendered."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from tests.unit.model.serving_racks import unit
 from tests.unit.roles.serving_units import content, locked
 
 pytestmark = pytest.mark.skipif(bool(lacking()), reason=lacking() or "systemd can be started")
-HEAD, PEER, DOOR, STRANGER = "10.77.0.11", "10.77.0.12", "10.77.0.13", "10.77.0.66"
-API, RAY, RENDEZVOUS, CHOSEN, LEASES, GATEWAY = 8000, 6379, 29501, 44321, 29400, 443
+HEAD, PEER, GATEWAY_NODE, STRANGER = "10.77.0.11", "10.77.0.12", "10.77.0.13", "10.77.0.66"
+API, RAY, RENDEZVOUS, CHOSEN, LEASES, HTTPS = 8000, 6379, 29501, 44321, 29400, 443
 UNIT_PORTS = {API, RAY, RENDEZVOUS, CHOSEN}
 _LISTEN = (
     "import socket, sys, time\n"
@@ -63,12 +64,12 @@ print(json.dumps({port: code for port, code in found.items() if code != errno.EC
 
 
 class Node:
-    """The head of a unit of two nodes beside a door on a third, and a machine with any address beside it."""
+    """The head of a unit of two nodes beside a gateway on a third, and a machine with any address beside it."""
 
     def __init__(self, folder: Path, api: dict[str, Any]) -> None:
-        door = {"node": "n0" if api["listen"] == "local" else "n2", "keys": {"alice": {"env": "ALICE"}}}
+        gateway = {"node": "n0" if api["listen"] == "local" else "n2", "keys": {"alice": {"env": "ALICE"}}}
         keys = unit(nodes=["n0", "n1"], api=api)
-        self.locked = locked(keys, 3, serving={"units": {"one": keys}, "door": door})
+        self.locked = locked(keys, 3, serving={"units": {"one": keys}, "gateway": gateway})
         prefix = f"st{os.getpid()}"
         self.beside = f"{prefix}b"
         self.systemd = RunningSystemd(folder, f"{prefix}a")
@@ -79,22 +80,22 @@ class Node:
             namespace.create(name)
         ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", self.beside, namespace=here)
         ip("address", "add", f"{HEAD}/24", "dev", "eth0", namespace=here)
-        for address in (STRANGER, PEER, DOOR):
+        for address in (STRANGER, PEER, GATEWAY_NODE):
             ip("address", "add", f"{address}/24", "dev", "eth0", namespace=self.beside)
         for name in (here, self.beside):
             ip("link", "set", "eth0", "up", namespace=name)
         files = desired.files(self.locked, "n0")
         self.systemd.write("sparkrack-one.slice", content(files, "sparkrack-one.slice"))
-        keeper = content(files, "sparkrack-serve-one-keeper.service")
+        coordinator = content(files, "sparkrack-serve-one-coordinator.service")
         listen = f"ExecStart={sys.executable} -S {self.systemd.units}/listen.py"
         (self.systemd.units / "listen.py").write_text(_LISTEN)
-        addresses = "".join(f"{line}\n" for line in keeper.splitlines() if line.startswith("IPAddress"))
-        self.systemd.write("keeper.service", f"[Unit]\n[Service]\n{addresses}{listen} {LEASES}\n")
+        addresses = "".join(f"{line}\n" for line in coordinator.splitlines() if line.startswith("IPAddress"))
+        self.systemd.write("coordinator.service", f"[Unit]\n[Service]\n{addresses}{listen} {LEASES}\n")
         ports = " ".join(map(str, UNIT_PORTS))
         self.systemd.write("container.service", f"[Unit]\n[Service]\nSlice=sparkrack-one.slice\n{listen} {ports}\n")
-        self.systemd.write("door.service", f"[Unit]\n[Service]\n{listen} {GATEWAY}\n")
-        self.systemd.start("container.service", "keeper.service", "door.service")
-        self.systemd.wait_for({*UNIT_PORTS, LEASES, GATEWAY})
+        self.systemd.write("gateway.service", f"[Unit]\n[Service]\n{listen} {HTTPS}\n")
+        self.systemd.start("container.service", "coordinator.service", "gateway.service")
+        self.systemd.wait_for({*UNIT_PORTS, LEASES, HTTPS})
 
     def scanned(self, source: str, *ports: int) -> dict[int, int]:
         """What is not refused, of these or of all ports; the number is that of the error, 0 for an open port."""
@@ -121,18 +122,18 @@ def node(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
 
 def reached(node: Node, source: str) -> set[int]:
     """Which of the ports that are open on the node an address reaches."""
-    found = node.scanned(source, *UNIT_PORTS, LEASES, GATEWAY)
+    found = node.scanned(source, *UNIT_PORTS, LEASES, HTTPS)
     return {port for port, code in found.items() if code == 0}
 
 
-def test_a_stranger_finds_the_door_alone_on_65535_ports(node: Node) -> None:
+def test_a_stranger_finds_the_gateway_alone_on_65535_ports(node: Node) -> None:
     found = node.scanned(STRANGER)
-    assert found == {GATEWAY: 0, LEASES: errno.ETIMEDOUT, **dict.fromkeys(UNIT_PORTS, errno.ETIMEDOUT)}
+    assert found == {HTTPS: 0, LEASES: errno.ETIMEDOUT, **dict.fromkeys(UNIT_PORTS, errno.ETIMEDOUT)}
 
 
-def test_the_nodes_of_the_unit_and_the_door_reach_what_they_use(node: Node) -> None:
-    assert reached(node, PEER) == {*UNIT_PORTS, LEASES, GATEWAY}
-    assert reached(node, DOOR) == {*UNIT_PORTS, GATEWAY}
+def test_the_nodes_of_the_unit_and_the_gateway_reach_what_they_use(node: Node) -> None:
+    assert reached(node, PEER) == {*UNIT_PORTS, LEASES, HTTPS}
+    assert reached(node, GATEWAY_NODE) == {*UNIT_PORTS, HTTPS}
     own = node.systemd.run(sys.executable, "-S", "-c", _SCAN, HEAD, HEAD, str(API), str(LEASES))
     assert json.loads(own.stdout) == {str(API): 0, str(LEASES): 0}
 
@@ -140,7 +141,7 @@ def test_the_nodes_of_the_unit_and_the_door_reach_what_they_use(node: Node) -> N
 @pytest.mark.parametrize(
     ("node", "sources", "unit_is_open"),
     [
-        ({"listen": "local"}, (STRANGER, DOOR), False),
+        ({"listen": "local"}, (STRANGER, GATEWAY_NODE), False),
         ({"listen": "management", "direct": [f"{STRANGER}/32"]}, (STRANGER,), True),
         ({"listen": "management", "direct": ["10.9.0.0/16"]}, (STRANGER,), False),
     ],
@@ -151,7 +152,7 @@ def test_the_rack_file_says_who_else_reaches_the_engine(
     node: Node, sources: tuple[str, ...], unit_is_open: bool
 ) -> None:
     for source in sources:
-        assert reached(node, source) == {GATEWAY, *(UNIT_PORTS if unit_is_open else ())}
+        assert reached(node, source) == {HTTPS, *(UNIT_PORTS if unit_is_open else ())}
 
 
 def test_verify_sees_the_filter_in_the_kernel_and_misses_it_where_it_is_not(node: Node) -> None:

@@ -308,11 +308,11 @@ def test_a_question_has_its_unit_a_new_nonce_and_the_clock_and_comes_from_its_ad
                     asked.append((address[0], content))
                     connection.sendall(serve_unit.seal(secret, "answer", once + content["nonce"], {"order": "run"}))
 
-        keeper = threading.Thread(target=answer)
-        keeper.start()
+        coordinator = threading.Thread(target=answer)
+        coordinator.start()
         for source in ("127.0.0.2", ""):
             assert serve_unit.ask(unit, secret, {"kind": "x"}, 60, source) == {"order": "run"}
-        keeper.join()
+        coordinator.join()
     assert [address for address, _ in asked] == ["127.0.0.2", "127.0.0.1"]
     nonces = {content.pop("nonce") for _, content in asked}
     assert len(nonces) == 2
@@ -398,13 +398,13 @@ def test_a_busy_unit_that_gets_stuck_is_found_as_soon_as_an_idle_one(interval: f
 
 
 @pytest.mark.parametrize(
-    ("note", "former"),
+    ("note", "previous"),
     [
         *((None, None), (b"7\n", 7), (b"", 0), (b"\xff", 0), (b"9" * 30, 0), (b"x", 0)),
         *((b"9" * 18, 10**18 - 1), (b"9" * 19, 0)),
     ],
 )
-def test_the_note_of_a_former_version(tmp_path: Path, note: bytes | None, former: int | None) -> None:
+def test_the_note_of_a_previous_version(tmp_path: Path, note: bytes | None, previous: int | None) -> None:
     if note is not None:
-        (tmp_path / "qwen.former").write_bytes(note)
-    assert serve_unit.read_former(str(tmp_path / "qwen.json")) == former
+        (tmp_path / "qwen.previous").write_bytes(note)
+    assert serve_unit.read_previous(str(tmp_path / "qwen.json")) == previous

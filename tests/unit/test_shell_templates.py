@@ -22,7 +22,7 @@ from roles.lossless import boot_unit
 from roles.memory import cgroups, memory_gate, memory_guard
 from roles.preflight import verify_probe
 from roles.rdma import bandwidth, environment
-from serving import gateway_facts as door_facts
+from serving import gateway_facts as gateway_facts
 from sparkrack.serving.export.lws import fabric_script
 from sparkrack.serving.export.ray import ray_files
 from tests.unit.serving.export.exported import SOURCES
@@ -60,7 +60,7 @@ RENDERED: dict[str, Callable[[], str]] = {
     "roles/rdma/templates/bandwidth-tools.sh": lambda: bandwidth_tools(RACK),
     "roles/rdma/templates/gid-index.sh": lambda: environment.gid_index(RACK, NODE, {}).decode(),
     "roles/rdma/templates/profile.sh": lambda: environment.profile(RACK).decode(),
-    "serving/templates/door-state.sh": lambda: probe("serving", door_facts.STATE),
+    "serving/templates/gateway-state.sh": lambda: probe("serving", gateway_facts.STATE),
     "serving/templates/running-ranks.sh": lambda: probe("serving", serving.facts.CONTAINERS),
     "sparkrack/serving/export/templates/ray-serve.sh": lambda: ray_files(SOURCES["fabric"])[1].text,
     "sparkrack/serving/export/templates/with-fabric.sh": fabric_script,

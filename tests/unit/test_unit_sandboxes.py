@@ -131,19 +131,19 @@ LIMITS = {
         2.0,
         "root: writes cgroup.kill and /dev/kmsg, reads /proc/meminfo",
     ),
-    "serving/templates/sparkrack-door.service": UnitLimit(
-        lambda: serving_units.door_file("sparkrack-door.service"),
+    "serving/templates/sparkrack-gateway.service": UnitLimit(
+        lambda: serving_units.gateway_file("sparkrack-gateway.service"),
         3.0,
-        # claim: serving.door
+        # claim: serving.gateway
         "root in the network namespace of the host: opens a port, reads keys, and becomes www-data",
     ),
-    "serving/templates/sparkrack-serve-keeper.service": UnitLimit(
-        lambda: served("sparkrack-serve-deepseek_v4_flash-keeper.service"),
+    "serving/templates/sparkrack-serve-coordinator.service": UnitLimit(
+        lambda: served("sparkrack-serve-deepseek_v4_flash-coordinator.service"),
         2.0,
-        "root in the network namespace of the host: reads a secret, answers tethers, asks the engine",
+        "root in the network namespace of the host: reads a secret, answers agents, asks the engine",
     ),
-    "serving/templates/sparkrack-serve-tether.service": UnitLimit(
-        lambda: served("sparkrack-serve-deepseek_v4_flash-tether.service"),
+    "serving/templates/sparkrack-serve-agent.service": UnitLimit(
+        lambda: served("sparkrack-serve-deepseek_v4_flash-agent.service"),
         3.8,
         # claim: serving.hang-evidence, serving.kernel-stop
         "root with CAP_NET_RAW, CAP_SYS_PTRACE, CAP_SYS_ADMIN, the devices of the GPU and the control groups: runs the "
@@ -236,13 +236,13 @@ def test_a_removed_option_is_found(tmp_path: Path, template: str) -> None:
         ("serving/templates/sparkrack-serve.service", "PrivateDevices"),
         ("serving/templates/sparkrack-serve.service", "ProtectClock"),
         ("serving/templates/sparkrack-serve.service", "PrivateNetwork"),
-        ("serving/templates/sparkrack-serve-tether.service", "ProtectKernelTunables"),
-        ("serving/templates/sparkrack-serve-tether.service", "PrivateDevices"),
-        ("serving/templates/sparkrack-serve-tether.service", "ProtectClock"),
-        ("serving/templates/sparkrack-serve-tether.service", "PrivateNetwork"),
+        ("serving/templates/sparkrack-serve-agent.service", "ProtectKernelTunables"),
+        ("serving/templates/sparkrack-serve-agent.service", "PrivateDevices"),
+        ("serving/templates/sparkrack-serve-agent.service", "ProtectClock"),
+        ("serving/templates/sparkrack-serve-agent.service", "PrivateNetwork"),
         # With this it cannot end what docker has left of its rank.
-        ("serving/templates/sparkrack-serve-tether.service", "ProtectControlGroups"),
-        ("serving/templates/sparkrack-serve-keeper.service", "PrivateNetwork"),
+        ("serving/templates/sparkrack-serve-agent.service", "ProtectControlGroups"),
+        ("serving/templates/sparkrack-serve-coordinator.service", "PrivateNetwork"),
         # With this no switch is reached.
         ("roles/watch/templates/sparkrack-switch-reader.service", "PrivateNetwork"),
         # With each of these it finds no change of a carrier, or no setting of the kernel, or systemd refuses to answer.

@@ -20,7 +20,7 @@ Standard library only, Python 3.10 or later. Exit codes: 0 written, 1 not writte
     sparkrack_bandwidth_bits_per_second, sparkrack_bandwidth_least_bits_per_second, sparkrack_bandwidth_record_current
                                             the last measurement of a half to a peer, what is enough, and 1 while the
                                             node has not booted and the carrier has not changed since
-    sparkrack_unit_state                    1 for the state of a unit that its keeper on this node has recorded
+    sparkrack_unit_state                    1 for the state of a unit that its coordinator on this node has recorded
     sparkrack_unit_start_deadline_timestamp_seconds     until when a unit that starts may take to be ready
     sparkrack_model_info                    digest of the files of a model that were verified and have not changed since
     sparkrack_node_metrics_unread, sparkrack_node_metrics_timestamp_seconds
@@ -87,7 +87,7 @@ HELP = {
     "sparkrack_bandwidth_bits_per_second": "What a half carried to a peer when it was last measured.",
     "sparkrack_bandwidth_least_bits_per_second": "What it must carry.",
     "sparkrack_bandwidth_record_current": "Whether boot and carrier are those of the measurement.",
-    "sparkrack_unit_state": "1 for the state of a unit that its keeper has recorded.",
+    "sparkrack_unit_state": "1 for the state of a unit that its coordinator has recorded.",
     "sparkrack_unit_start_deadline_timestamp_seconds": "Until when a unit that starts may take to be ready.",
     "sparkrack_model_info": "Digest of the verified files of a model.",
     "sparkrack_node_metrics_unread": "1 for a part that could not be read.",
@@ -286,7 +286,8 @@ class Node:
                 return
 
     def serving(self) -> Iterator[Sample]:
-        """The records of keepers (serve_keeper.py), which are on the head of a unit. Those of ranks are tethers'."""
+        """The records of coordinators (serve_coordinator.py), which are on the head of a unit. Those of ranks are
+        agents'."""
         for path in sorted(self.place(UNIT_RECORDS).glob("*.json")):
             if path.name.endswith(".rank.json"):
                 continue
@@ -294,7 +295,7 @@ class Node:
             try:
                 state, since = label(found["state"]), float(found["since"])
             except (ValueError, TypeError, KeyError):
-                raise UnreadError(f"{UNIT_RECORDS}/{path.name}: is no record of a keeper") from None
+                raise UnreadError(f"{UNIT_RECORDS}/{path.name}: is no record of a coordinator") from None
             yield Sample("sparkrack_unit_state", {"state": state, "unit": unit}, 1)
             # A unit that was removed from rack.yaml leaves its record.
             if state not in START_LIMITS or (file := self.record(f"{UNIT_FILES}/{path.name}")) is None:
@@ -306,7 +307,7 @@ class Node:
             yield Sample("sparkrack_unit_start_deadline_timestamp_seconds", {"unit": unit}, deadline)
 
     def bandwidth(self) -> Iterator[Sample]:
-        """The records of what the gates of units have measured (serve_proof.py)."""
+        """The records of what the gates of units have measured (serve_rdma_check.py)."""
         boot = self.known("/proc/sys/kernel/random/boot_id")
         for path in sorted(self.place(PROOFS).glob("*.json")):
             found = self.record(f"{PROOFS}/{path.name}") or {}

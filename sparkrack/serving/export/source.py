@@ -15,7 +15,7 @@ from core.model.image_lock import Pin
 from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
 from serving.launch import FABRIC_ENVIRONMENT, INSIDE_KEY, INSIDE_RAY_TOKEN, RankLaunch, launches
-from serving.options import ServingUnit
+from serving.options import ServedUnit
 
 _STAND_INS = 0xC0000200
 """192.0.2.0, a network that is for documents only: its addresses stand for those of nodes while places are found."""
@@ -47,7 +47,7 @@ class ExportSource:
     """
 
     rack: Rack
-    unit: ServingUnit
+    unit: ServedUnit
     launches: tuple[RankLaunch, ...]
     pin: Pin | None
     revision: str
@@ -103,7 +103,7 @@ Word = tuple[str | Place, ...]
 """An argument: texts and places, one after the other."""
 
 
-def export_source(rack: Rack, unit: ServingUnit, pin: Pin | None, revision: str) -> ExportSource:
+def export_source(rack: Rack, unit: ServedUnit, pin: Pin | None, revision: str) -> ExportSource:
     """Return what the files of a unit are made of.
 
     Args:
@@ -124,7 +124,7 @@ def export_source(rack: Rack, unit: ServingUnit, pin: Pin | None, revision: str)
 
 
 def _launches(
-    rack: Rack, unit: ServingUnit, addresses: Mapping[str, IPv4Address], pin: Pin | None
+    rack: Rack, unit: ServedUnit, addresses: Mapping[str, IPv4Address], pin: Pin | None
 ) -> tuple[RankLaunch, ...]:
     return launches(rack, unit, addresses, rack.options(DockerOptions).memory, pin.id if pin else None)
 

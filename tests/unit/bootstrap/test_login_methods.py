@@ -60,7 +60,7 @@ def test_what_waiting_does_not_help_is_not_tried_again(tmp_path: Path) -> None:
     assert attempts.made == 1
 
 
-def test_a_door_believes_what_was_said_last(tmp_path: Path) -> None:
+def test_a_gateway_believes_what_was_said_last(tmp_path: Path) -> None:
     found, other = node_login(tmp_path, 0), made(tmp_path)
     found.by_key()
     found.believe([other])

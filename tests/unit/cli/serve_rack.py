@@ -1,4 +1,4 @@
-"""A rack of nodes that are shells of this machine, with a keeper that plays prepared answers."""
+"""A rack of nodes that are shells of this machine, with a coordinator that plays prepared answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from core.model import image_lock, load, model_lock
 from core.model.lock_file import lock_path
 from serving.desired import declared_version, locked_unit
 from serving.options import served_units
-from serving.programs import KEEPER
+from serving.programs import COORDINATOR
 from sparkrack.cli import serve_recreate, serve_run
 from sparkrack.cli.main import sparkrack
 from tests.unit.model.serving_racks import machines, put, text, unit
@@ -39,7 +39,7 @@ shift
 exec "$@"
 """
 # `status` prints the next answer, the last one for good; `up` and `down` print what their file has.
-KEEPER_STANDIN = """\
+COORDINATOR_STANDIN = """\
 #!/bin/sh
 unit=$(basename "$1" .json)
 shift
@@ -59,8 +59,9 @@ BEGIN = 1_790_000_000.0
 """Seconds since 1970 at which the first transition of an answer was."""
 
 
-def answer(*states: str, name: str = "qwen", wish: str = "up", **values: Any) -> dict[str, Any]:
-    """What the keeper prints: the unit went through these states, 10 s each, and is in the last of them for 70 s."""
+def answer(*states: str, name: str = "qwen", desired_state: str = "up", **values: Any) -> dict[str, Any]:
+    """What the coordinator prints: the unit went through these states, 10 s each, and is in the last of them for 70
+    s."""
     transitions: list[list[Any]] = [
         [BEGIN + 10 * number, state, 7, f"reason {number}"] for number, state in enumerate(states)
     ]
@@ -71,7 +72,7 @@ def answer(*states: str, name: str = "qwen", wish: str = "up", **values: Any) ->
     ]
     return {
         "name": name,
-        "wish": wish,
+        "desired_state": desired_state,
         "state": state,
         "reason": reason,
         "cause": "asked",
@@ -105,8 +106,8 @@ class ServeRack:
         for name in ("n0", "n1", "n2"):
             (folder / name / "run").mkdir(parents=True)
             (folder / name / "etc/sparkrack/serve").mkdir(parents=True)
-            (folder / f"{name}{KEEPER}").parent.mkdir(parents=True)
-            self.program(f"{name}{KEEPER}", KEEPER_STANDIN)
+            (folder / f"{name}{COORDINATOR}").parent.mkdir(parents=True)
+            self.program(f"{name}{COORDINATOR}", COORDINATOR_STANDIN)
         self.declare({"qwen": unit()})
         monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
         monkeypatch.setenv("NODES", str(folder))
@@ -114,7 +115,7 @@ class ServeRack:
         monkeypatch.setenv("COLUMNS", "200")
         monkeypatch.setattr(serve_run, "POLL_SECONDS", 0.01)
         monkeypatch.setattr(serve_run, "SILENCE_SECONDS", 0.05)
-        monkeypatch.setattr(serve_recreate, "KEEPER_SECONDS", 0.5)
+        monkeypatch.setattr(serve_recreate, "COORDINATOR_SECONDS", 0.5)
 
     def program(self, name: str, content: str) -> None:
         (self.folder / name).write_text(content)
@@ -127,7 +128,7 @@ class ServeRack:
             (self.folder / one["nodes"][0] / f"etc/sparkrack/serve/{name}.json").write_text("{}")
 
     def answers(self, *answers: dict[str, Any] | str, head: str = "n0", name: str = "qwen") -> None:
-        """Set what the keeper prints, one after the other."""
+        """Set what the coordinator prints, one after the other."""
         for number, one in enumerate(answers):
             content = one if isinstance(one, str) else json.dumps(one)
             (self.folder / head / f"{name}.{number:03}.status").write_text(content)
@@ -140,7 +141,7 @@ class ServeRack:
         return declared_version(locked_unit(rack, served_units(rack)[name], PINS, RECORDS))
 
     def fail(self, kind: str, content: str, node: str = "n0") -> None:
-        """Let the keeper's program end with 1: `fault` for each call, `refusal` for a wish."""
+        """Let the coordinator's program end with 1: `fault` for each call, `refusal` for a desired state."""
         (self.folder / node / kind).write_text(f"{content}\n")
 
     def off(self, node: str) -> None:
@@ -150,7 +151,7 @@ class ServeRack:
         return CliRunner().invoke(sparkrack, ["serve", *words, "--rack", str(self.file)])
 
     def asked(self, node: str = "n0") -> list[str]:
-        """The commands to the keeper, without the questions for its state."""
+        """The commands to the coordinator, without the questions for its state."""
         file = self.folder / node / "asked"
         lines = file.read_text().splitlines() if file.exists() else []
         return [line for line in lines if not line.endswith(" status")]

@@ -29,7 +29,7 @@ echo "${NODE##*/}" >> "$NODES/restarted"
 wc -l < "$NODES/restarted" > "$NODE/boot"
 rm -rf "$NODE/run/sparkrack"
 """
-KEEPER_THAT_STOPS = """\
+COORDINATOR_THAT_STOPS = """\
 case $1 in down) : > "$NODES/up" ;; up) cp "$NODES/restarted" "$NODES/before-start" ;; esac
 """
 
@@ -43,8 +43,8 @@ class Rack(ServeRack):
             self.program(name, text)
         for name in ("n0", "n1", "n2"):
             (folder / name / "boot").write_text("first\n")
-            keeper = folder / f"{name}/usr/local/lib/sparkrack/serve/serve_keeper.py"
-            keeper.write_text(keeper.read_text().replace("shift\n", f"shift\n{KEEPER_THAT_STOPS}", 1))
+            coordinator = folder / f"{name}/usr/local/lib/sparkrack/serve/serve_coordinator.py"
+            coordinator.write_text(coordinator.read_text().replace("shift\n", f"shift\n{COORDINATOR_THAT_STOPS}", 1))
         self.up("qwen")
         self.outcomes: list[Outcome] = []
         monkeypatch.setattr(restart, "POLL_SECONDS", 0.01)
@@ -80,7 +80,9 @@ def test_a_unit_that_is_up_is_not_ended_without_a_confirmation(rack: Rack, words
 
 
 def test_it_is_stopped_before_the_first_restart_and_started_after_the_last(rack: Rack) -> None:
-    rack.answers(answer("ready"), answer("down", wish="down"), answer("down", wish="down"), answer("ready"))
+    rack.answers(
+        answer("ready"), answer("down", desired_state="down"), answer("down", desired_state="down"), answer("ready")
+    )
     done = rack.restart("--stop-units")
     assert done.exit_code == 0, done.output
     assert rack.restarted() == ["n0", "n1", "n2"]
@@ -89,9 +91,9 @@ def test_it_is_stopped_before_the_first_restart_and_started_after_the_last(rack:
     assert "unit qwen (n0, n1) is stopped on all its nodes for the restart" in done.output
 
 
-def test_a_unit_that_is_wished_down_stays_down(rack: Rack) -> None:
-    rack.declare({"qwen": unit(wish="down")})
-    rack.answers(answer("ready"), answer("down", wish="down"))
+def test_a_unit_that_is_to_be_down_stays_down(rack: Rack) -> None:
+    rack.declare({"qwen": unit(desired_state="down")})
+    rack.answers(answer("ready"), answer("down", desired_state="down"))
     done = rack.restart("--stop-units")
     assert done.exit_code == 0, done.output
     assert "unit qwen stays down, as rack.yaml declares it" in done.output
@@ -107,7 +109,7 @@ def test_nothing_is_restarted_when_a_rank_is_not_confirmed_as_stopped(rack: Rack
 
 
 def test_it_stays_down_after_a_node_that_is_not_as_declared(rack: Rack) -> None:
-    rack.answers(answer("ready"), answer("down", wish="down"))
+    rack.answers(answer("ready"), answer("down", desired_state="down"))
     rack.outcomes = [rack.proof("test_docker", "docker", passed=False)]
     done = rack.restart("--stop-units")
     assert done.exit_code == 1
@@ -117,7 +119,12 @@ def test_it_stays_down_after_a_node_that_is_not_as_declared(rack: Rack) -> None:
 
 
 def test_exit_1_when_no_completion_proves_it(rack: Rack) -> None:
-    rack.answers(answer("ready"), answer("down", wish="down"), answer("down", wish="down"), answer("gating", "held"))
+    rack.answers(
+        answer("ready"),
+        answer("down", desired_state="down"),
+        answer("down", desired_state="down"),
+        answer("gating", "held"),
+    )
     done = rack.restart("--stop-units")
     assert done.exit_code == 1
     assert "3 of 3 nodes restarted and proven" in done.output

@@ -67,7 +67,7 @@ def test_each_phase_of_a_unit_that_starts_stays_on_the_terminal(
 ) -> None:
     rack = ServeRack(tmp_path, monkeypatch)
     gating, starting = answer("down", "gating"), answer("down", "gating", "starting")
-    rack.answers(answer("down", wish="down"), gating, starting, answer("down", "gating", "starting", "ready"))
+    rack.answers(answer("down", desired_state="down"), gating, starting, answer("down", "gating", "starting", "ready"))
     program = f"from sparkrack.cli import serve_run\nserve_run.POLL_SECONDS = 0.3\n{SPARKRACK}"
     shown = replay(tmp_path, ["serve", "start", "qwen", "--rack", str(rack.file)], settings(tmp_path), program)
     assert shown.code == 0, shown.screen

@@ -60,10 +60,10 @@ case "$1 $2" in
 *) exec /usr/bin/python3 "$@";;
 esac
 """
-KEEPER = """\
+COORDINATOR = """\
 #!/bin/sh
 [ "$2" = status ] || exit 9
-cat "$NODE/status" || { echo "serve-keeper: the keeper does not answer" >&2; exit 1; }
+cat "$NODE/status" || { echo "serve-coordinator: the coordinator does not answer" >&2; exit 1; }
 """
 
 
@@ -78,7 +78,7 @@ class Head:
             "bin/docker": DOCKER,
             "image-bin/vllm": TOOL,
             "image-bin/python3": PYTHON,
-            "serve/serve_keeper.py": KEEPER,
+            "serve/serve_coordinator.py": COORDINATOR,
         }.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(content)
@@ -265,7 +265,7 @@ def test_a_busy_unit_is_measured_with_a_warning(head: Head) -> None:
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
-        ("status", "n0: the state of unit qwen is unknown: serve-keeper: the keeper does not answer"),
+        ("status", "n0: the state of unit qwen is unknown: serve-coordinator: the coordinator does not answer"),
         ("container", "n0: Error: No such container"),
         ("image-bin/python3", "n0: "),
     ],

@@ -41,7 +41,7 @@ DOCKER = """\
 [ "$*" = "inspect --format [{{json .Args}}, {{json .Image}}] sparkrack-qwen" ] || exit 5
 args=$(cat "$NODE/args"); printf '[%s, "%s"]\n' "${args:-null}" "$(cat "$NODE/image")"
 """
-KEEPER = """\
+COORDINATOR = """\
 #!/bin/sh
 cat "$RACK_NODES/status"
 """
@@ -62,14 +62,14 @@ class Nodes:
     ) -> None:
         self.folder = folder
         units = {"other": {"calibration": {"tensor": 1}}, "gone": {"calibration": {}}, "qwen": {"note": 1}}
-        both = {"qwen": keys, "other": {**keys, "wish": "down", "api": {"port": 8001}}}
+        both = {"qwen": keys, "other": {**keys, "desired_state": "down", "api": {"port": 8001}}}
         rack = load(put(folder, text(both, machines(len(logs))), {"qwen": record("Qwen3-235B-A22B", weights)}, units))
         for name, content in {
             "desk/ssh": SSH,
             "bin/systemctl": SYSTEMCTL,
             "bin/journalctl": JOURNALCTL,
             "bin/docker": DOCKER,
-            "serve/serve_keeper.py": KEEPER,
+            "serve/serve_coordinator.py": COORDINATOR,
         }.items():
             (folder / name).parent.mkdir(exist_ok=True)
             (folder / name).write_text(content)
@@ -196,7 +196,7 @@ def refused(nodes: Nodes, reason: str) -> None:
         ("n1/image", "sha256:" + "cd" * 32, "n1: unit qwen runs with another image than that of the lock file"),
         ("n1/off", "", "n1: cannot be asked: ssh: connect: No route to host"),
         ("status", '{"state": "starting", "generation": 7}', "unit qwen is starting"),
-        ("status", "", "the keeper of unit qwen gave no state"),
+        ("status", "", "the coordinator of unit qwen gave no state"),
     ],
 )
 def test_what_is_unknown_is_not_written(nodes: Nodes, file: str, content: str, reason: str) -> None:

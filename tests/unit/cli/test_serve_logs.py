@@ -22,7 +22,7 @@ case "$*" in *--follow*) exec sleep 1000 ;; esac
 """
 SECOND = 10**6
 BEGIN = 1_790_000_000 * SECOND
-ENGINE, TETHER, KEEPER = (f"sparkrack-serve-qwen{suffix}.service" for suffix in ("", "-tether", "-keeper"))
+ENGINE, AGENT, COORDINATOR = (f"sparkrack-serve-qwen{suffix}.service" for suffix in ("", "-agent", "-coordinator"))
 
 
 def entry(seconds: float, message: Any, service: str = ENGINE, **fields: str) -> str:
@@ -34,8 +34,8 @@ def entry(seconds: float, message: Any, service: str = ENGINE, **fields: str) ->
 def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServeRack:
     made = ServeRack(tmp_path, monkeypatch)
     made.program("bin/journalctl", JOURNALCTL)
-    journal(made, "n0", entry(1, "loading"), entry(3, "unit qwen: ready", KEEPER))
-    journal(made, "n1", entry(2, "start", TETHER), entry(4, "Stopped.", "init.scope", UNIT=ENGINE))
+    journal(made, "n0", entry(1, "loading"), entry(3, "unit qwen: ready", COORDINATOR))
+    journal(made, "n1", entry(2, "start", AGENT), entry(4, "Stopped.", "init.scope", UNIT=ENGINE))
     return made
 
 
@@ -48,12 +48,12 @@ def test_all_journals_are_one_stream_in_the_order_of_time(rack: ServeRack) -> No
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [
         "2026-09-21T14:13:21.000Z n0 (rank 0) engine: loading",
-        "2026-09-21T14:13:22.000Z n1 (rank 1) tether: start",
-        "2026-09-21T14:13:23.000Z n0 (rank 0) keeper: unit qwen: ready",
+        "2026-09-21T14:13:22.000Z n1 (rank 1) agent: start",
+        "2026-09-21T14:13:23.000Z n0 (rank 0) coordinator: unit qwen: ready",
         "2026-09-21T14:13:24.000Z n1 (rank 1) systemd (engine): Stopped.",
     ]
     (asked,) = (rack.folder / "n1/journalctl").read_text().splitlines()
-    assert f"-u {ENGINE} -u {TETHER} -u {KEEPER} --since=-600s " in asked
+    assert f"-u {ENGINE} -u {AGENT} -u {COORDINATOR} --since=-600s " in asked
     assert not rack.lock.exists()
 
 

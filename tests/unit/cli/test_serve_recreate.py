@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.programs import KEEPER
+from serving.programs import COORDINATOR
 from sparkrack.rebuild import subcommands
 from tests.unit.cli.serve_rack import ServeRack, answer
 from tests.unit.roles.watch_tools import AMTOOL, silenced
@@ -32,7 +32,7 @@ DOCKER = """\
 """
 SYSTEMCTL = '#!/bin/sh\necho "$*" >> "$NODE/systemctl"\n'
 READY = answer("ready")
-DOWN = answer("ready", "stopping", "down", wish="down")
+DOWN = answer("ready", "stopping", "down", desired_state="down")
 STARTED = answer("stopping", "down", "gating", "starting", "ready")
 HELD = answer("down", "gating", "starting", "stopping", "held")
 
@@ -62,11 +62,11 @@ def applies(
 
 
 def notes_the_lock(rack: ServeRack) -> None:
-    """Let each question to a keeper, and each wish, note whose the lock of the rack is at that moment."""
+    """Let each question to a coordinator, and each desired state, note whose the lock of the rack is at that moment."""
     noted = 'cat "$NODES/n0/run/sparkrack/run.lock" >> "$NODES/locks" 2> /dev/null || echo free >> "$NODES/locks"'
     for node in ("n0", "n1", "n2"):
-        keeper = rack.folder / f"{node}{KEEPER}"
-        keeper.write_text(keeper.read_text().replace("shift\n", f"shift\n{noted}\n", 1))
+        coordinator = rack.folder / f"{node}{COORDINATOR}"
+        coordinator.write_text(coordinator.read_text().replace("shift\n", f"shift\n{noted}\n", 1))
 
 
 def locks(rack: ServeRack) -> set[str]:
@@ -78,7 +78,7 @@ def images(rack: ServeRack) -> list[str]:
 
 
 def kept(rack: ServeRack, node: str = "n0") -> list[str]:
-    return sorted(path.name for path in (rack.folder / node / "var/lib/sparkrack/serve/former").glob("*"))
+    return sorted(path.name for path in (rack.folder / node / "var/lib/sparkrack/serve/previous").glob("*"))
 
 
 def test_a_good_image_is_kept_for_the_next_time(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_a_unit_that_is_recreated_is_silent_until_then(rack: ServeRack, monkeypa
 def test_what_a_node_without_power_left_is_removed_when_files_are_kept(
     rack: ServeRack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = rack.folder / "n1/var/lib/sparkrack/serve/former"
+    folder = rack.folder / "n1/var/lib/sparkrack/serve/previous"
     folder.mkdir(parents=True)
     (folder / ".qwen.x1Y2z3").write_text("half")
     (folder / ".qwen.two.x1Y2z3").write_text("of another unit")
@@ -128,10 +128,10 @@ def test_an_image_that_does_not_serve_goes_back(rack: ServeRack, monkeypatch: py
     (lock,) = locks(rack)
     assert "recreate of unit qwen on n0, n1" in lock
     assert images(rack) == [GOOD, GOOD]
-    assert "qwen: goes back to its former version, that of generation 7\n" in done.stdout
+    assert "qwen: goes back to its previous version, that of generation 7\n" in done.stdout
     lines = done.stderr.splitlines()
     assert (
-        "qwen: does not serve as rack.yaml declares it (held: reason 4); its former version, that of generation 7, "
+        "qwen: does not serve as rack.yaml declares it (held: reason 4); its previous version, that of generation 7, "
         "serves again. `sparkrack drift` reports the difference until rack.yaml is corrected"
     ) in lines
     for node in ("n0", "n1"):
@@ -139,13 +139,13 @@ def test_an_image_that_does_not_serve_goes_back(rack: ServeRack, monkeypatch: py
         etc = rack.folder / node / "etc/sparkrack/serve"
         assert (etc / "qwen.secret").read_text() == "lease\n"
         assert not (etc / "qwen.pending").exists()
-        assert (etc / "qwen.former").read_text() == "7\n"
+        assert (etc / "qwen.previous").read_text() == "7\n"
         calls = (rack.folder / node / "systemctl").read_text().splitlines()
-        assert calls == ["daemon-reload", "restart sparkrack-serve-qwen-tether.service"]
-    assert (rack.folder / "n0/var/lib/sparkrack/serve/former/qwen.7.tar").stat().st_mode & 0o77 == 0
+        assert calls == ["daemon-reload", "restart sparkrack-serve-qwen-agent.service"]
+    assert (rack.folder / "n0/var/lib/sparkrack/serve/previous/qwen.7.tar").stat().st_mode & 0o77 == 0
 
 
-def test_a_former_version_that_does_not_serve_either_gives_both_reasons(
+def test_a_previous_version_that_does_not_serve_either_gives_both_reasons(
     rack: ServeRack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     applies(rack, monkeypatch)
@@ -153,26 +153,27 @@ def test_a_former_version_that_does_not_serve_either_gives_both_reasons(
     rack.answers(READY, READY, DOWN, DOWN, HELD, HELD, second)
     done = rack.run("recreate", "qwen")
     assert done.exit_code == 1
-    assert "(held: reason 4), and its former version does not either (n1: 12 GiB are available); unit qwen is held" in (
-        done.stderr
+    assert (
+        "(held: reason 4), and its previous version does not either (n1: 12 GiB are available); unit qwen is held"
+        in (done.stderr)
     )
 
 
 REFUSALS: dict[str, tuple[str, str]] = {
-    "nothing kept": ("rm -r n1/var", "there is no former version: n1 keeps none"),
-    "other generations": ("cd n1/var/lib/sparkrack/serve/former; mv qwen.7.tar qwen.6.tar",
-                          "there is no former version: the nodes keep different generations"),
-    "no image": (f"echo {GOOD} > n1/no-images", f"n1 no longer has {GOOD}, the image of its former version"),
+    "nothing kept": ("rm -r n1/var", "there is no previous version: n1 keeps none"),
+    "other generations": ("cd n1/var/lib/sparkrack/serve/previous; mv qwen.7.tar qwen.6.tar",
+                          "there is no previous version: the nodes keep different generations"),
+    "no image": (f"echo {GOOD} > n1/no-images", f"n1 no longer has {GOOD}, the image of its previous version"),
     "same files": ("sed -i s/bbbb/aaaa/g n0/etc/sparkrack/serve/qwen.args n1/etc/sparkrack/serve/qwen.args",
                    "its files are those of its last good start"),
     "other nodes": (("for n in n0 n1; do sed -i s/n1/n2/ $n/etc/sparkrack/serve/qwen.json; "
-                    "k=$n/var/lib/sparkrack/serve/former/qwen.7.tar; tar -tPf $k > $n/names; "
-                    "tar -cPf $k -T $n/names; done"), "its former version was on other nodes: n0,n2"),
+                    "k=$n/var/lib/sparkrack/serve/previous/qwen.7.tar; tar -tPf $k > $n/names; "
+                    "tar -cPf $k -T $n/names; done"), "its previous version was on other nodes: n0,n2"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_there_is_no_way_back_without_a_whole_former_version(
+def test_there_is_no_way_back_without_a_whole_previous_version(
     rack: ServeRack, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
     script, expected = REFUSALS[case]
@@ -184,7 +185,7 @@ def test_there_is_no_way_back_without_a_whole_former_version(
     assert rack.asked()[2:] == ["qwen up"]
 
 
-def test_files_that_the_former_version_had_not_are_removed(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_the_previous_version_had_not_are_removed(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
     applies(rack, monkeypatch, more="touch n0/etc/sparkrack/serve/qwen.key n0/etc/sparkrack/serve/other.key")
     rack.answers(READY, READY, DOWN, DOWN, HELD, HELD, STARTED)
     assert rack.run("recreate", "qwen").exit_code == 1
@@ -198,7 +199,7 @@ def test_files_of_a_failed_apply_go_back_too(rack: ServeRack, monkeypatch: pytes
     done = rack.run("recreate", "qwen")
     assert done.exit_code == 1
     assert images(rack) == [GOOD, GOOD]
-    assert "rack.yaml declares it (apply failed (exit 1); unit qwen is down); its former version" in done.stderr
+    assert "rack.yaml declares it (apply failed (exit 1); unit qwen is down); its previous version" in done.stderr
     assert rack.asked()[2:] == ["qwen up"]
 
 
@@ -210,18 +211,18 @@ def test_an_apply_that_fails_before_it_writes_anything_leaves_no_unit_down(
     rack.answers(READY, READY, DOWN, DOWN, STARTED)
     done = rack.run("recreate", "qwen")
     assert done.exit_code == 1
-    assert "its former version, that of generation 7, serves again" in done.stderr
+    assert "its previous version, that of generation 7, serves again" in done.stderr
     assert rack.asked()[2:] == ["qwen up"]
     assert not any((rack.folder / node / "etc/sparkrack/serve/qwen.pending").exists() for node in ("n0", "n1"))
 
 
 def test_the_end_of_the_wait_puts_nothing_back(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its keeper continues, with the new files."""
+    """Its coordinator continues, with the new files."""
     applies(rack, monkeypatch)
     rack.answers(READY, READY, DOWN, DOWN, answer("down", "gating", "starting"))
     done = rack.run("recreate", "qwen", "--timeout", "1")
     assert done.exit_code == 1
-    assert "qwen: not ready within 1 s: unit qwen is starting, and its keeper continues\n" in done.stderr
+    assert "qwen: not ready within 1 s: unit qwen is starting, and its coordinator continues\n" in done.stderr
     assert images(rack) == [BAD, BAD]
     assert rack.asked()[2:] == ["qwen up"]
 
@@ -249,14 +250,14 @@ def test_it_goes_back_to_the_latest_version_that_all_nodes_keep(
     rack.answers(READY, READY, DOWN, DOWN, HELD, HELD, HELD)
     assert rack.run("recreate", "qwen").exit_code == 1
     for node in ("n0", "n1"):
-        folder = rack.folder / node / "var/lib/sparkrack/serve/former"
+        folder = rack.folder / node / "var/lib/sparkrack/serve/previous"
         shutil.copy(folder / "qwen.7.tar", folder / "qwen.3.tar")
     shutil.copy(folder / "qwen.7.tar", folder / "qwen.9.tar")  # on one node only
     for file in (rack.folder / "n0").glob("*.status"):
         file.unlink()
     rack.answers(HELD, HELD, DOWN, DOWN, HELD, HELD, STARTED)
     done = rack.run("recreate", "qwen")
-    assert "its former version, that of generation 7, serves again" in done.stderr
+    assert "its previous version, that of generation 7, serves again" in done.stderr
 
 
 def test_no_node_starts_while_the_files_of_one_are_not_put_back(

@@ -19,7 +19,7 @@ from tests.unit.cli.terminal import on_terminal
 from tests.unit.model.serving_racks import unit
 from tests.unit.roles.watch_tools import AMTOOL, silenced
 
-DOWN = answer("down", wish="down")
+DOWN = answer("down", desired_state="down")
 READY = answer("down", "gating", "starting", "ready", figures={"gates_s": 10.0, "completion_s": 0.8})
 
 
@@ -81,7 +81,7 @@ def test_the_end_of_the_time_of_a_restart_names_the_state_and_not_the_stop(rack:
     rack.answers(answer("ready"), DOWN, DOWN, answer("down", "gating"))
     done = rack.run("restart", "qwen", "--timeout", "1")
     assert done.exit_code == 1
-    assert "qwen: not ready within 1 s: unit qwen is gating, and its keeper continues" in done.stderr
+    assert "qwen: not ready within 1 s: unit qwen is gating, and its coordinator continues" in done.stderr
     assert "Next: sparkrack serve status qwen" in done.stderr
 
 
@@ -89,13 +89,13 @@ def test_the_end_of_the_time_leaves_the_unit_as_it_is(rack: ServeRack) -> None:
     rack.answers(DOWN, answer("down", "gating", "starting"))
     done = rack.run("start", "qwen", "--timeout", "1")
     assert done.exit_code == 1
-    assert "qwen: not ready within 1 s: unit qwen is starting, and its keeper continues" in done.stderr
+    assert "qwen: not ready within 1 s: unit qwen is starting, and its coordinator continues" in done.stderr
     assert "Next: sparkrack serve status qwen" in done.stderr
     assert rack.asked() == ["qwen up"]
     assert not rack.lock.exists()
 
 
-def test_a_refusal_is_the_sentence_of_the_keeper(rack: ServeRack) -> None:
+def test_a_refusal_is_the_sentence_of_the_coordinator(rack: ServeRack) -> None:
     rack.answers(DOWN)
     rack.fail("refusal", "n1 ended without a clean shutdown; reboot n1, or use --anyway")
     done = rack.run("start", "qwen")
@@ -108,8 +108,8 @@ def test_a_refusal_is_the_sentence_of_the_keeper(rack: ServeRack) -> None:
 
 
 def test_stop_waits_until_every_rank_is_stopped(rack: ServeRack) -> None:
-    stopping = answer("ready", "stopping", wish="down", unconfirmed=["n1"])
-    rack.answers(answer("ready"), stopping, stopping, answer("ready", "stopping", "down", wish="down"))
+    stopping = answer("ready", "stopping", desired_state="down", unconfirmed=["n1"])
+    rack.answers(answer("ready"), stopping, stopping, answer("ready", "stopping", "down", desired_state="down"))
     done = rack.run("stop", "qwen")
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == [
@@ -126,8 +126,13 @@ def test_a_unit_that_is_stopped_on_purpose_is_silent_for_that_long(rack: ServeRa
     """Until when a unit that starts may take is in its metrics."""
     rack.declare({"qwen": unit()}, watch={"server": "n2"})
     rack.program("bin/amtool", AMTOOL)
-    down, ready = answer("ready", "stopping", "down", wish="down"), answer("stopping", "down", "gating", "ready")
-    rack.answers(*((answer("down", wish="down"), ready) if verb == "start" else (answer("ready"), down, down, ready)))
+    down, ready = (
+        answer("ready", "stopping", "down", desired_state="down"),
+        answer("stopping", "down", "gating", "ready"),
+    )
+    rack.answers(
+        *((answer("down", desired_state="down"), ready) if verb == "start" else (answer("ready"), down, down, ready))
+    )
     done = rack.run(verb, "qwen")
     assert done.exit_code == 0, done.output
     silence = f'{verb} of unit qwen: unit=~"qwen"'
@@ -138,20 +143,20 @@ def test_a_rank_that_is_not_confirmed_is_named(rack: ServeRack, monkeypatch: pyt
     monkeypatch.setattr("sparkrack.cli.serve_run._stop_seconds", lambda _: 1)
     left = "left of the rank: 4112 vllm (D)"
     ranks = [
-        {"rank": 0, "node": "n0", "state": "idle", "age_s": 0.1, "detail": "the keeper ordered it"},
+        {"rank": 0, "node": "n0", "state": "idle", "age_s": 0.1, "detail": "the coordinator ordered it"},
         {"rank": 1, "node": "n1", "state": "stopping", "age_s": 0.1, "detail": left},
     ]
-    rack.answers(answer("ready"), answer("ready", "stopping", wish="down", unconfirmed=["n1"], ranks=ranks))
+    rack.answers(answer("ready"), answer("ready", "stopping", desired_state="down", unconfirmed=["n1"], ranks=ranks))
     done = rack.run("stop", "qwen")
     assert done.exit_code == 1
     assert f"n1: {left}" in done.stderr
-    assert "the keeper ordered it" not in done.stderr
+    assert "the coordinator ordered it" not in done.stderr
     assert "every rank is stopped" not in done.output
-    assert "qwen: not down within 1 s: n1 is not confirmed as stopped; the keeper continues" in done.stderr
+    assert "qwen: not down within 1 s: n1 is not confirmed as stopped; the coordinator continues" in done.stderr
 
 
 def test_restart_stops_first_and_then_starts(rack: ServeRack) -> None:
-    down = answer("ready", "stopping", "down", wish="down")
+    down = answer("ready", "stopping", "down", desired_state="down")
     rack.answers(answer("ready"), down, down, answer("stopping", "down", "gating", "starting", "ready"))
     done = rack.run("restart", "qwen")
     assert done.exit_code == 0, done.output
@@ -160,7 +165,7 @@ def test_restart_stops_first_and_then_starts(rack: ServeRack) -> None:
 
 def test_restart_starts_nothing_that_is_not_stopped(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparkrack.cli.serve_run._stop_seconds", lambda _: 1)
-    rack.answers(answer("ready"), answer("ready", "stopping", wish="down"))
+    rack.answers(answer("ready"), answer("ready", "stopping", desired_state="down"))
     assert rack.run("restart", "qwen", "--timeout", "1").exit_code == 1
     assert rack.asked() == ["qwen down"]
 
@@ -190,9 +195,9 @@ def test_an_unknown_unit_is_refused_before_any_connection(rack: ServeRack, verb:
 FAULTS = {
     "no files": ("absent", "n0: has no files of unit qwen; run `sparkrack apply`"),
     "head off": ("off", "the lock of the rack cannot be taken: ssh: connect: No route to host"),
-    "no keeper": (
-        "serve-keeper: the keeper of unit qwen does not answer at 10.0.0.1:29400: Connection refused",
-        "Connection refused; see `systemctl status sparkrack-serve-qwen-keeper.service` there",
+    "no coordinator": (
+        "serve-coordinator: the coordinator of unit qwen does not answer at 10.0.0.1:29400: Connection refused",
+        "Connection refused; see `systemctl status sparkrack-serve-qwen-coordinator.service` there",
     ),
     "traceback": (
         "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'serve_unit'",
@@ -202,7 +207,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("case", "verb"), crossed(FAULTS, ("start", "stop")))
-def test_a_fault_of_the_keeper_is_one_line(rack: ServeRack, case: str, verb: str) -> None:
+def test_a_fault_of_the_coordinator_is_one_line(rack: ServeRack, case: str, verb: str) -> None:
     kind, expected = FAULTS[case]
     rack.answers(DOWN)
     if kind == "off":
@@ -240,26 +245,28 @@ def test_an_answer_that_is_garbage_starts_nothing(rack: ServeRack, case: str) ->
     assert rack.asked() == []
 
 
-def test_a_keeper_that_is_lost_during_the_wait_ends_it(rack: ServeRack) -> None:
+def test_a_coordinator_that_is_lost_during_the_wait_ends_it(rack: ServeRack) -> None:
     rack.answers(DOWN, answer("down", "gating"), "garbage")
     done = rack.run("start", "qwen")
     assert done.exit_code == 1
-    assert "the answer of the keeper cannot be read" in done.stderr
-    assert "; unit qwen is gating, and its keeper continues\n" in done.stderr
+    assert "the answer of the coordinator cannot be read" in done.stderr
+    assert "; unit qwen is gating, and its coordinator continues\n" in done.stderr
 
 
-def test_a_keeper_that_is_silent_at_the_end_of_the_time_is_no_state(
+def test_a_coordinator_that_is_silent_at_the_end_of_the_time_is_no_state(
     rack: ServeRack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sparkrack.cli.serve_run.SILENCE_SECONDS", 60.0)
     rack.answers(DOWN, "garbage")
     done = rack.run("start", "qwen", "--timeout", "1")
     assert done.exit_code == 1
-    assert "; unit qwen was asked to start, and its keeper continues\n" in done.stderr
+    assert "; unit qwen was asked to start, and its coordinator continues\n" in done.stderr
     assert "qwen: down" not in done.output
 
 
-def test_a_keeper_that_answers_again_in_time_ends_nothing(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_coordinator_that_answers_again_in_time_ends_nothing(
+    rack: ServeRack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sparkrack.cli.serve_run.SILENCE_SECONDS", 60.0)
     rack.answers(DOWN, answer("down", "gating"), "garbage", READY)
     assert rack.run("start", "qwen").exit_code == 0
@@ -295,7 +302,7 @@ def test_ctrl_c_ends_the_wait_and_not_the_unit(rack: ServeRack) -> None:
         screen.process.send_signal(signal.SIGINT)
         screen.read_all()
         assert screen.process.wait(60) == 1
-    assert "ended; unit qwen is starting, and its keeper continues" in screen.seen
+    assert "ended; unit qwen is starting, and its coordinator continues" in screen.seen
     assert "Next: sparkrack serve status qwen" in screen.seen
     assert rack.asked() == ["qwen up"]
     assert not rack.lock.exists()

@@ -1,4 +1,4 @@
-"""What the door and the former version of a unit answer over root shells, and how it is told: prepared answers."""
+"""What the gateway and the previous version of a unit answer over root shells, and how it is told: prepared answers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from core.ssh.root_shell import UnreachableError
 from serving.options import served_units
 from sparkrack.cli.serve_bench import BenchError, UnitHead
-from sparkrack.serving.previous_version import FormerError, FormerVersion
-from sparkrack.serving.unit_gateway import DoorError, UnitDoor, door_node
+from sparkrack.serving.previous_version import PreviousVersion, PreviousVersionError
+from sparkrack.serving.unit_gateway import GatewayError, UnitGateway, gateway_node
 from tests.unit.model.serving_racks import loaded, text, unit
 
 RACK = loaded(text({"qwen": unit()}))
@@ -45,7 +45,7 @@ def served() -> Any:
     return served_units(RACK)["qwen"]
 
 
-# The door
+# The gateway
 
 
 @pytest.mark.parametrize(
@@ -53,24 +53,24 @@ def served() -> Any:
     [
         (Answer(1, stderr="first\nno unit qwen\n"), "n0: no unit qwen"),
         (Answer(3), "n0: the program ended with exit 3"),
-        (UnreachableError("n0", "No route to host"), "n0: the door cannot be asked: No route to host"),
-        (OSError(2, "No such file or directory"), "n0: the door cannot be asked: No such file or directory"),
-        (OSError("odd"), "n0: the door cannot be asked: odd"),
+        (UnreachableError("n0", "No route to host"), "n0: the gateway cannot be asked: No route to host"),
+        (OSError(2, "No such file or directory"), "n0: the gateway cannot be asked: No such file or directory"),
+        (OSError("odd"), "n0: the gateway cannot be asked: odd"),
         (Answer(1, stderr="HF_TOKEN=hf_0123456789abcdef \x1b[2J"), "n0: HF_TOKEN=*** \\x1b[2J"),
     ],
 )
-def test_a_door_that_gives_no_answer_is_told_with_its_node(answer: Answer | Exception, said: str) -> None:
-    with pytest.raises(DoorError) as failed:
-        UnitDoor(served(), "n0", Shell(answer)).close()  # type: ignore[arg-type]
+def test_a_gateway_that_gives_no_answer_is_told_with_its_node(answer: Answer | Exception, said: str) -> None:
+    with pytest.raises(GatewayError) as failed:
+        UnitGateway(served(), "n0", Shell(answer)).close()  # type: ignore[arg-type]
     assert str(failed.value) == said
 
 
-def test_a_door_is_closed_and_opened_for_its_unit_where_there_is_one() -> None:
+def test_a_gateway_is_closed_and_opened_for_its_unit_where_there_is_one() -> None:
     for code in (0, 66):
         shell = Shell(Answer(code))
-        door = UnitDoor(served(), "n0", shell)  # type: ignore[arg-type]
-        door.close()
-        door.open()
+        gateway = UnitGateway(served(), "n0", shell)  # type: ignore[arg-type]
+        gateway.close()
+        gateway.open()
         closed, opened = shell.asked
         assert closed.endswith(" close qwen")
         assert opened == closed.replace(" close ", " open ")
@@ -78,16 +78,16 @@ def test_a_door_is_closed_and_opened_for_its_unit_where_there_is_one() -> None:
         assert "] || exit 66; " in closed
 
 
-def test_a_rack_without_a_door_has_no_node_of_it() -> None:
-    assert door_node(RACK) is None
+def test_a_rack_without_a_gateway_has_no_node_of_it() -> None:
+    assert gateway_node(RACK) is None
 
 
-# The former version
+# The previous version
 
 
-def version(**answers: Answer | Exception) -> tuple[FormerVersion, dict[str, Shell]]:
+def version(**answers: Answer | Exception) -> tuple[PreviousVersion, dict[str, Shell]]:
     shells = {name: Shell(answers.get(name, Answer())) for name in ("n0", "n1")}
-    return FormerVersion(RACK, served(), shells), shells  # type: ignore[arg-type]
+    return PreviousVersion(RACK, served(), shells), shells  # type: ignore[arg-type]
 
 
 def listed(*rows: str) -> Answer:
@@ -114,25 +114,25 @@ def test_the_version_to_go_back_to_is_the_latest_that_each_node_keeps(
 @pytest.mark.parametrize(
     ("here", "there", "changed", "said"),
     [
-        ([], [], False, "there is no former version: n0, n1 keeps none"),
-        ([f"7 n0,n1 {IMAGE} other"], [], False, "there is no former version: n1 keeps none"),
+        ([], [], False, "there is no previous version: n0, n1 keeps none"),
+        ([f"7 n0,n1 {IMAGE} other"], [], False, "there is no previous version: n1 keeps none"),
         (
             [f"7 n0,n1 {IMAGE} other"],
             [f"8 n0,n1 {IMAGE} other"],
             True,
-            "there is no former version: the nodes keep different generations",
+            "there is no previous version: the nodes keep different generations",
         ),
         (
             [f"7 n0,n2 {IMAGE} other"],
             [f"7 n0,n1 {IMAGE} other"],
             True,
-            "its former version was on other nodes: n0,n2",
+            "its previous version was on other nodes: n0,n2",
         ),
         (
             [f"7 n0,n1 {IMAGE} other"],
             [f"7 n0,n1 {IMAGE} absent"],
             True,
-            f"n1 no longer has {IMAGE}, the image of its former version",
+            f"n1 no longer has {IMAGE}, the image of its previous version",
         ),
         ([f"7 n0,n1 {IMAGE} same"], [f"7 n0,n1 {IMAGE} same"], False, "its files are those of its last good start"),
         (["7 n0,n1 x other"], [], False, "n0: unexpected output 7 n0,n1 x other"),
@@ -145,7 +145,7 @@ def test_without_a_version_to_go_back_to_the_reason_is_told(
     here: list[str], there: list[str], changed: bool, said: str
 ) -> None:
     found, _ = version(n0=listed(*here), n1=listed(*there))
-    with pytest.raises(FormerError) as failed:
+    with pytest.raises(PreviousVersionError) as failed:
         found.find(changed=changed)
     assert str(failed.value).startswith(said)
     assert said.endswith("sha256:") or str(failed.value) == said
@@ -154,7 +154,7 @@ def test_without_a_version_to_go_back_to_the_reason_is_told(
 def verbs(shells: dict[str, Shell]) -> list[str]:
     """What each node was asked to do, the first node's first."""
     return [
-        f"{name}: {' '.join(line.rpartition(' serve-former ')[2].split())}"
+        f"{name}: {' '.join(line.rpartition(' serve-previous ')[2].split())}"
         for name in shells
         for line in shells[name].asked
     ]
@@ -180,7 +180,7 @@ def test_a_step_that_fails_on_a_node_ends_all_and_names_it() -> None:
         (OSError("odd"), "n0: cannot be asked: odd"),
     ):
         found, shells = version(n0=answer)
-        with pytest.raises(FormerError) as failed:
+        with pytest.raises(PreviousVersionError) as failed:
             found.keep(7)
         assert str(failed.value) == said
         assert shells["n1"].asked == []
@@ -195,10 +195,10 @@ def test_a_step_that_fails_on_a_node_ends_all_and_names_it() -> None:
         (Answer(1, stderr="a\n b \n\n"), "n0: the state of unit qwen is unknown: b"),
         (Answer(1), "n0: the state of unit qwen is unknown: no output"),
         (Answer(1, stderr="c" * 400), f"n0: the state of unit qwen is unknown: {'c' * 300}"),
-        (Answer(stdout="{"), "n0: the keeper of unit qwen gave no state"),
-        (Answer(stdout='{"state": "ready"}'), "n0: the keeper of unit qwen gave no state"),
-        (Answer(stdout='{"state": "ready", "generation": "x"}'), "n0: the keeper of unit qwen gave no state"),
-        (Answer(stdout="[]"), "n0: the keeper of unit qwen gave no state"),
+        (Answer(stdout="{"), "n0: the coordinator of unit qwen gave no state"),
+        (Answer(stdout='{"state": "ready"}'), "n0: the coordinator of unit qwen gave no state"),
+        (Answer(stdout='{"state": "ready", "generation": "x"}'), "n0: the coordinator of unit qwen gave no state"),
+        (Answer(stdout="[]"), "n0: the coordinator of unit qwen gave no state"),
         (
             Answer(stdout='{"state": "held", "generation": 7, "reason": "a gate failed"}'),
             "n0: unit qwen is held: a gate failed; it can be measured when it is ready or busy",
@@ -219,7 +219,7 @@ def test_a_unit_that_does_not_answer_is_not_measured(answer: Answer, said: str) 
 def test_a_unit_that_answers_is_measured_in_its_generation(state: str) -> None:
     shell = Shell(Answer(stdout=f'{{"state": "{state}", "generation": 7}}'))
     assert UnitHead(served(), "n0", shell).state() == (state, 7)  # type: ignore[arg-type]
-    program, file = "/usr/local/lib/sparkrack/serve/serve_keeper.py", "/etc/sparkrack/serve/qwen.json"
+    program, file = "/usr/local/lib/sparkrack/serve/serve_coordinator.py", "/etc/sparkrack/serve/qwen.json"
     assert shell.asked == [f"{program} {file} status"]
 
 

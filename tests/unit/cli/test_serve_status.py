@@ -12,14 +12,14 @@ import pytest
 from serving.options import served_units
 from sparkrack.cli import serve_status
 from sparkrack.rebuild import subcommands
-from sparkrack.serving import coordinator as keeper
+from sparkrack.serving import coordinator as coordinator
 from sparkrack.serving.coordinator import (
     SERVING,
     STOPPED,
-    KeeperError,
+    CoordinatorError,
+    DesiredStateRefusedError,
     UnitAbsentError,
     UnitState,
-    WishRefusedError,
 )
 from sparkrack.serving.unit_status import UnitStatus, build_serve_status
 from tests.serving.serve_modules import serve_lifecycle
@@ -36,10 +36,10 @@ def rack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServeRack:
 def states(rack: ServeRack) -> dict[str, tuple[str, bool | None]]:
     report = json.loads(rack.run("status", "--json").stdout)
     assert report["schema"] == "sparkrack.serve-status/1"
-    return {one["unit"]: (one["state"], one["as_wished"]) for one in report["units"]}
+    return {one["unit"]: (one["state"], one["as_desired"]) for one in report["units"]}
 
 
-def test_the_states_are_those_of_the_keeper() -> None:
+def test_the_states_are_those_of_the_coordinator() -> None:
     assert set(typing.get_args(UnitState)) == set(serve_lifecycle.STATES)
     assert set(serve_lifecycle.RUNNING) > SERVING
     assert not STOPPED & set(serve_lifecycle.RUNNING)
@@ -52,11 +52,11 @@ def test_a_unit_that_serves_is_shown_with_its_figures(rack: ServeRack) -> None:
     done = rack.run("status")
     assert done.exit_code == 0, done.output
     assert [line.rstrip() for line in done.stdout.splitlines()] == [
-        "unit  wish  state  for  generation  ranks      restarts",
+        "unit  desired state  state  for  generation  ranks      restarts",
         "qwen  up    ready  1m   7           2 running  1/1",
         "qwen: ready: reason 1",
         "qwen: gates 12 s, start to ready 131.2 s, latest completion 0.8 s",
-        "1 unit: 1 as wished, 0 not as wished, 0 unknown",
+        "1 unit: 1 as desired, 0 not as desired, 0 unknown",
     ]
     assert "Next: sparkrack status" in done.stderr
     assert rack.asked() == []
@@ -64,23 +64,25 @@ def test_a_unit_that_serves_is_shown_with_its_figures(rack: ServeRack) -> None:
 
 
 RANKS = [
-    {"rank": 0, "node": "n0", "state": "stopping", "generation": 7, "age_s": 0.4, "detail": "the keeper \x1b[2J"},
+    {"rank": 0, "node": "n0", "state": "stopping", "generation": 7, "age_s": 0.4, "detail": "the coordinator \x1b[2J"},
     {"rank": 1, "node": "n1", "state": "unknown", "generation": None, "age_s": None},
 ]
 
 
-def test_a_unit_that_is_not_as_wished_is_explained(rack: ServeRack) -> None:
+def test_a_unit_that_is_not_as_desired_is_explained(rack: ServeRack) -> None:
     unsaved = "No space left on device"
-    rack.answers(answer("ready", "stopping", wish="down", ranks=RANKS, unsaved=unsaved, version=rack.version()))
+    rack.answers(
+        answer("ready", "stopping", desired_state="down", ranks=RANKS, unsaved=unsaved, version=rack.version())
+    )
     done = rack.run("status", "--quiet")
     assert done.exit_code == 2
     assert done.stdout.splitlines() == [
-        "qwen: stopping: reason 1; the keeper cannot write its record: No space left on device",
-        "qwen: rack.yaml has wish: up, and the latest command was to stop it",
-        "qwen: n0 (rank 0): stopping, report 0 s ago: the keeper \\x1b[2J",
+        "qwen: stopping: reason 1; the coordinator cannot write its record: No space left on device",
+        "qwen: rack.yaml has state: up, and the latest command was to stop it",
+        "qwen: n0 (rank 0): stopping, report 0 s ago: the coordinator \\x1b[2J",
         "qwen: n1 (rank 1): unknown, no report",
         "qwen: gates 10 s",
-        "1 unit: 0 as wished, 1 not as wished, 0 unknown",
+        "1 unit: 0 as desired, 1 not as desired, 0 unknown",
     ]
 
 
@@ -113,7 +115,7 @@ def test_the_next_step_does_not_repeat_what_failed(rack: ServeRack, state: str, 
 
 
 @pytest.mark.parametrize(
-    ("wish", "state", "as_wished", "code"),
+    ("desired_state", "state", "as_desired", "code"),
     [
         ("up", "ready", True, 0),
         ("up", "busy", True, 0),
@@ -126,16 +128,18 @@ def test_the_next_step_does_not_repeat_what_failed(rack: ServeRack, state: str, 
         ("down", "ready", False, 2),
     ],
 )
-def test_the_wish_of_the_rack_file_decides(rack: ServeRack, wish: str, state: str, as_wished: bool, code: int) -> None:
-    rack.declare({"qwen": unit(wish=wish)})
+def test_the_desired_state_of_the_rack_file_decides(
+    rack: ServeRack, desired_state: str, state: str, as_desired: bool, code: int
+) -> None:
+    rack.declare({"qwen": unit(desired_state=desired_state)})
     rack.answers(answer(state))
-    assert states(rack) == {"qwen": (state, as_wished)}
+    assert states(rack) == {"qwen": (state, as_desired)}
     assert rack.run("status").exit_code == code
 
 
-def test_a_unit_that_is_down_is_not_as_wished_while_something_of_it_is_left(rack: ServeRack) -> None:
-    rack.declare({"qwen": unit(wish="down")})
-    left = "not started by its tether: 4112 vllm (S)"
+def test_a_unit_that_is_down_is_not_as_desired_while_something_of_it_is_left(rack: ServeRack) -> None:
+    rack.declare({"qwen": unit(desired_state="down")})
+    left = "not started by its agent: 4112 vllm (S)"
     ranks = [{"rank": n, "node": f"n{n}", "state": "unknown", "age_s": 0.4, "detail": left} for n in range(2)]
     rack.answers(answer("down", ranks=ranks, left=["n0", "n1"], version=rack.version()))
     assert states(rack) == {"qwen": ("down", False)}
@@ -147,45 +151,46 @@ def test_a_unit_that_is_down_is_not_as_wished_while_something_of_it_is_left(rack
 
 UNKNOWN: dict[str, Any] = {
     "off": "n0: cannot be asked: ssh: connect: No route to host",
-    "no keeper": "n0: the keeper of unit qwen does not answer at 10.0.0.1:29400: Connection refused",
-    "garbage": "n0: the answer of the keeper cannot be read: Invalid JSON",
-    "another unit": "n0: the keeper of unit qwen answers about unit other",
+    "no coordinator": "n0: the coordinator of unit qwen does not answer at 10.0.0.1:29400: Connection refused",
+    "garbage": "n0: the answer of the coordinator cannot be read: Invalid JSON",
+    "another unit": "n0: the coordinator of unit qwen answers about unit other",
 }
 
 
 @pytest.mark.parametrize("case", UNKNOWN)
-@pytest.mark.parametrize("wish", ["up", "down"])
-def test_what_is_not_known_is_unknown_and_never_down(rack: ServeRack, case: str, wish: str) -> None:
-    rack.declare({"qwen": unit(wish=wish)})
+@pytest.mark.parametrize("desired_state", ["up", "down"])
+def test_what_is_not_known_is_unknown_and_never_down(rack: ServeRack, case: str, desired_state: str) -> None:
+    rack.declare({"qwen": unit(desired_state=desired_state)})
     printed = {"garbage": "{", "another unit": json.dumps(answer("down", name="other"))}
     rack.answers(printed.get(case, json.dumps(answer("down"))))
     if case == "off":
         rack.off("n0")
-    elif case == "no keeper":
+    elif case == "no coordinator":
         rack.fail(
-            "fault", "serve-keeper: the keeper of unit qwen does not answer at 10.0.0.1:29400: Connection refused"
+            "fault",
+            "serve-coordinator: the coordinator of unit qwen does not answer at 10.0.0.1:29400: Connection refused",
         )
     assert states(rack) == {"qwen": ("unknown", None)}
     done = rack.run("status")
     assert done.exit_code == 1
     assert f"qwen: unknown: {UNKNOWN[case]}" in done.stdout
-    assert "1 unit: 0 as wished, 0 not as wished, 1 unknown" in done.stdout
+    assert "1 unit: 0 as desired, 0 not as desired, 1 unknown" in done.stdout
     assert "Traceback" not in done.output
 
 
-@pytest.mark.parametrize(("wish", "code"), [("up", 2), ("down", 0)])
-def test_a_unit_without_files_is_absent(rack: ServeRack, wish: str, code: int) -> None:
-    rack.declare({"qwen": unit(wish=wish)})
+@pytest.mark.parametrize(("desired_state", "code"), [("up", 2), ("down", 0)])
+def test_a_unit_without_files_is_absent(rack: ServeRack, desired_state: str, code: int) -> None:
+    rack.declare({"qwen": unit(desired_state=desired_state)})
     (rack.folder / "n0/etc/sparkrack/serve/qwen.json").unlink()
     done = rack.run("status")
     assert done.exit_code == code
     assert "qwen: absent: n0: has no files of unit qwen; run `sparkrack apply`" in done.stdout
-    assert ("Next: sparkrack apply" in done.stderr) == (wish == "up")
+    assert ("Next: sparkrack apply" in done.stderr) == (desired_state == "up")
 
 
 def test_heads_are_asked_for_all_their_units(rack: ServeRack) -> None:
     """One of three is not known: that decides, and the others are shown."""
-    rack.declare({"one": unit(), "two": unit(wish="down"), "three": unit(nodes=["n2"], parallel={})})
+    rack.declare({"one": unit(), "two": unit(desired_state="down"), "three": unit(nodes=["n2"], parallel={})})
     rack.answers(answer("ready", name="one"), name="one")
     rack.answers(answer("held", name="two"), name="two")
     rack.off("n2")
@@ -194,7 +199,7 @@ def test_heads_are_asked_for_all_their_units(rack: ServeRack) -> None:
     assert rack.run("status", "two").exit_code == 0
 
 
-def test_other_nodes_than_those_of_the_rack_file_are_not_as_wished(rack: ServeRack) -> None:
+def test_other_nodes_than_those_of_the_rack_file_are_not_as_desired(rack: ServeRack) -> None:
     rack.declare({"qwen": unit(nodes=["n0", "n2"])})
     rack.answers(answer("ready"))
     done = rack.run("status")
@@ -215,11 +220,11 @@ def test_a_rack_without_units_has_no_status(rack: ServeRack) -> None:
 
 def files(rack: ServeRack) -> list[Any]:
     report = json.loads(rack.run("status", "--json").stdout)
-    return [report["units"][0][key] for key in ("files", "former", "files_unknown", "as_wished")]
+    return [report["units"][0][key] for key in ("files", "previous", "files_unknown", "as_desired")]
 
 
 def test_the_declared_files_are_told_from_others(rack: ServeRack) -> None:
-    rack.answers(answer("ready", version=rack.version(), former=None))
+    rack.answers(answer("ready", version=rack.version(), previous=None))
     assert files(rack) == ["declared", None, "", True]
     assert "files" not in rack.run("status").stdout
     rack.declare({"qwen": unit(sequences=7)})
@@ -230,30 +235,30 @@ def test_the_declared_files_are_told_from_others(rack: ServeRack) -> None:
 
 
 @pytest.mark.parametrize(("state", "verb"), [("ready", "serves"), ("busy", "serves"), ("held", "has")])
-def test_a_former_version_is_named(rack: ServeRack, state: str, verb: str) -> None:
+def test_a_previous_version_is_named(rack: ServeRack, state: str, verb: str) -> None:
     rack.version()
-    rack.answers(answer(state, version="0123456789abcdef", former=5))
-    assert files(rack)[:3] == ["former", 5, ""]
+    rack.answers(answer(state, version="0123456789abcdef", previous=5))
+    assert files(rack)[:3] == ["previous", 5, ""]
     why = "`serve recreate` went back to it, and rack.yaml declares another one"
     for words in (("status",), ("status", "--quiet")):
         lines = rack.run(*words).stdout.splitlines()
-        assert f"qwen: {verb} its former version, the files of generation 5: {why}" in lines
+        assert f"qwen: {verb} its previous version, the files of generation 5: {why}" in lines
 
 
-def test_a_former_version_of_an_unknown_generation_is_named(rack: ServeRack) -> None:
+def test_a_previous_version_of_an_unknown_generation_is_named(rack: ServeRack) -> None:
     rack.version()
-    rack.answers(answer("ready", version="", former=0))
-    assert files(rack)[:2] == ["former", 0]
-    assert "qwen: serves its former version, the files of an unknown generation: " in rack.run("status").stdout
+    rack.answers(answer("ready", version="", previous=0))
+    assert files(rack)[:2] == ["previous", 0]
+    assert "qwen: serves its previous version, the files of an unknown generation: " in rack.run("status").stdout
 
 
-def test_a_former_version_that_rack_yaml_declares_again_is_the_declared_one(rack: ServeRack) -> None:
-    rack.answers(answer("ready", version=rack.version(), former=5))
+def test_a_previous_version_that_rack_yaml_declares_again_is_the_declared_one(rack: ServeRack) -> None:
+    rack.answers(answer("ready", version=rack.version(), previous=5))
     assert files(rack)[:2] == ["declared", None]
 
 
 UNKNOWN_FILES = {
-    "older keeper": "its keeper does not report a version; `sparkrack apply --only serving` renews it",
+    "older coordinator": "its coordinator does not report a version; `sparkrack apply --only serving` renews it",
     "no lock file": "the lock file has no ID of nvcr.io/nvidia/vllm:26.04-py3; run `sparkrack apply --only images`",
 }
 
@@ -264,7 +269,7 @@ def test_files_that_cannot_be_compared_are_unknown(rack: ServeRack, case: str) -
     lock = rack.folder / "rack.lock.json"
     if case == "no lock file":
         lock.unlink()
-    rack.answers(answer("ready", **({} if case == "older keeper" else {"version": version})))
+    rack.answers(answer("ready", **({} if case == "older coordinator" else {"version": version})))
     found = files(rack)
     assert (found[0], found[3]) == (None, True)
     assert UNKNOWN_FILES[case] in found[2]
@@ -273,7 +278,7 @@ def test_files_that_cannot_be_compared_are_unknown(rack: ServeRack, case: str) -
     assert "Traceback" not in done.output
 
 
-# What a keeper's program says, and what follows from its answer
+# What a coordinator's program says, and what follows from its answer
 
 
 SERVED = loaded(text({"qwen": unit()}))
@@ -284,77 +289,83 @@ QWEN = served_units(SERVED)["qwen"]
     ("code", "complaint", "kind", "said"),
     [
         (66, "", UnitAbsentError, "n0: has no files of unit qwen; run `sparkrack apply`"),
-        (1, "unit qwen is not started: x\n", WishRefusedError, "n0: unit qwen is not started: x"),
+        (1, "unit qwen is not started: x\n", DesiredStateRefusedError, "n0: unit qwen is not started: x"),
         (
             1,
-            "serve-keeper: no secret\n",
-            KeeperError,
-            "n0: no secret; see `systemctl status sparkrack-serve-qwen-keeper.service` there",
+            "serve-coordinator: no secret\n",
+            CoordinatorError,
+            "n0: no secret; see `systemctl status sparkrack-serve-qwen-coordinator.service` there",
         ),
         (
             1,
             "Traceback\nValueError: x\n",
-            KeeperError,
-            "n0: ValueError: x; see `systemctl status sparkrack-serve-qwen-keeper.service` there",
+            CoordinatorError,
+            "n0: ValueError: x; see `systemctl status sparkrack-serve-qwen-coordinator.service` there",
         ),
-        (2, "x", KeeperError, "n0: x; see `systemctl status sparkrack-serve-qwen-keeper.service` there"),
+        (2, "x", CoordinatorError, "n0: x; see `systemctl status sparkrack-serve-qwen-coordinator.service` there"),
         (
             124,
             "",
-            KeeperError,
+            CoordinatorError,
             (
-                "n0: the keeper's program ended with exit 124; see `systemctl status "
-                "sparkrack-serve-qwen-keeper.service` there"
+                "n0: the coordinator's program ended with exit 124; see `systemctl status "
+                "sparkrack-serve-qwen-coordinator.service` there"
             ),
         ),
     ],
 )
 def test_an_exit_code_of_the_program_is_told_as_what_it_is(
-    code: int, complaint: str, kind: type[KeeperError], said: str
+    code: int, complaint: str, kind: type[CoordinatorError], said: str
 ) -> None:
     assert QWEN
-    found = keeper._fault(QWEN, "n0", code, complaint)
+    found = coordinator._fault(QWEN, "n0", code, complaint)
     assert type(found) is kind
     assert str(found) == said
 
 
 def test_the_program_is_asked_where_both_it_and_the_unit_s_file_are() -> None:
     assert QWEN
-    program, file = "/usr/local/lib/sparkrack/serve/serve_keeper.py", "/etc/sparkrack/serve/qwen.json"
+    program, file = "/usr/local/lib/sparkrack/serve/serve_coordinator.py", "/etc/sparkrack/serve/qwen.json"
     there = f"[ -e {program} ] && [ -e {file} ] || exit 66; "
-    assert keeper.question(QWEN, "up", "--anyway") == f"{there}{program} {file} up --anyway"
-    assert keeper.question(QWEN, "status", limit=7) == f"{there}timeout 7 {program} {file} status"
+    assert coordinator.question(QWEN, "up", "--anyway") == f"{there}{program} {file} up --anyway"
+    assert coordinator.question(QWEN, "status", limit=7) == f"{there}timeout 7 {program} {file} status"
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"generation": "x"}, "n0: the answer of the keeper cannot be read: generation: Input should be a valid in"),
-        ({"wish": "sideways"}, "n0: the answer of the keeper cannot be read: wish: Input should be 'up' or 'down'"),
-        ({"since": float("nan")}, "n0: the answer of the keeper cannot be read: "),
-        ({"name": "other"}, "n0: the keeper of unit qwen answers about unit other"),
+        (
+            {"generation": "x"},
+            "n0: the answer of the coordinator cannot be read: generation: Input should be a valid in",
+        ),
+        (
+            {"desired_state": "sideways"},
+            "n0: the answer of the coordinator cannot be read: desired state: Input should be 'up' or 'down'",
+        ),
+        ({"since": float("nan")}, "n0: the answer of the coordinator cannot be read: "),
+        ({"name": "other"}, "n0: the coordinator of unit qwen answers about unit other"),
     ],
 )
 def test_an_answer_that_cannot_be_read_is_told_with_its_place(change: dict[str, Any], said: str) -> None:
     assert QWEN
-    with pytest.raises(KeeperError) as unread:
-        keeper.parse_status(QWEN, "n0", json.dumps(answer("ready") | change))
+    with pytest.raises(CoordinatorError) as unread:
+        coordinator.parse_status(QWEN, "n0", json.dumps(answer("ready") | change))
     assert str(unread.value).startswith(said)
 
 
 def status_of(**values: Any) -> UnitStatus:
     assert QWEN
     states = values.pop("states", ("starting", "ready"))
-    answers = {"qwen": keeper.parse_status(QWEN, "n0", json.dumps(answer(*states, **values)))}
+    answers = {"qwen": coordinator.parse_status(QWEN, "n0", json.dumps(answer(*states, **values)))}
     (found,) = build_serve_status(SERVED, [QWEN], answers).units
     return found
 
 
 @pytest.mark.parametrize(
-    ("values", "reason", "as_wished"),
+    ("values", "reason", "as_desired"),
     [
         ({}, "reason 1", True),
-        ({"unsaved": "full"}, "reason 1; the keeper cannot write its record: full", True),
+        ({"unsaved": "full"}, "reason 1; the coordinator cannot write its record: full", True),
         ({"probe_fault": "no key"}, "reason 1; no key", True),
         ({"left": ["n1"]}, "reason 1; not every rank is stopped: n1", False),
         (
@@ -364,9 +375,9 @@ def status_of(**values: Any) -> UnitStatus:
         ),
     ],
 )
-def test_each_reason_is_told_after_that_of_the_state(values: dict[str, Any], reason: str, as_wished: bool) -> None:
+def test_each_reason_is_told_after_that_of_the_state(values: dict[str, Any], reason: str, as_desired: bool) -> None:
     found = status_of(**values)
-    assert (found.reason, found.as_wished) == (reason, as_wished)
+    assert (found.reason, found.as_desired) == (reason, as_desired)
 
 
 @pytest.mark.parametrize(("ago", "used"), [(-1.0, 0), (0.0, 1), (21599.0, 1), (21600.0, 0)])
@@ -377,8 +388,14 @@ def test_restarts_count_within_their_time(ago: float, used: int) -> None:
 
 
 def test_the_fields_of_a_status_are_those_of_the_answer() -> None:
-    found = status_of(wish="down", failed_gates={"n0": "x"}, cause="gate", figures={"ready_s": 3.0})
-    assert (found.head, found.wish, found.asked, found.state, found.cause) == ("n0", "up", "down", "ready", "gate")
+    found = status_of(desired_state="down", failed_gates={"n0": "x"}, cause="gate", figures={"ready_s": 3.0})
+    assert (found.head, found.desired_state, found.asked, found.state, found.cause) == (
+        "n0",
+        "up",
+        "down",
+        "ready",
+        "gate",
+    )
     assert (found.generation, found.seconds, found.failed_gates) == (7, 70.0, {"n0": "x"})
     assert found.figures == {"ready_s": 3.0}
     assert [(one.rank, one.node, one.state, one.age) for one in found.ranks] == [
@@ -391,18 +408,18 @@ def test_the_fields_of_a_status_are_those_of_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wished", "code"),
+    ("desired", "code"),
     [([], 0), ([True], 0), ([True, False], 2), ([False, None], 1), ([None], 1), ([True, True], 0)],
 )
-def test_the_exit_code_is_that_of_the_least_known_unit(wished: list[bool | None], code: int) -> None:
+def test_the_exit_code_is_that_of_the_least_known_unit(desired: list[bool | None], code: int) -> None:
     made = build_serve_status(SERVED, [], {})
     one = status_of()
-    units = tuple(one.model_copy(update={"as_wished": value}) for value in wished)
+    units = tuple(one.model_copy(update={"as_desired": value}) for value in desired)
     assert made.model_copy(update={"units": units}).code == code
 
 
 @pytest.mark.parametrize(
-    ("states", "wish", "expected"),
+    ("states", "desired_state", "expected"),
     [
         (("absent", None, "up"), "up", ["apply"]),
         (("gating", False, "up"), "up", ["serve", "logs", "qwen"]),
@@ -413,10 +430,13 @@ def test_the_exit_code_is_that_of_the_least_known_unit(wished: list[bool | None]
         (("absent", True, "down"), "down", ["status"]),
     ],
 )
-def test_the_next_step_follows_from_the_first_unit_that_is_not_as_wished(
-    states: tuple[str, bool | None, str], wish: str, expected: list[str]
+def test_the_next_step_follows_from_the_first_unit_that_is_not_as_desired(
+    states: tuple[str, bool | None, str], desired_state: str, expected: list[str]
 ) -> None:
     made = build_serve_status(SERVED, [], {})
-    state, as_wished, _ = states
-    fine, one = status_of(), status_of().model_copy(update={"state": state, "as_wished": as_wished, "wish": wish})
+    state, as_desired, _ = states
+    fine, one = (
+        status_of(),
+        status_of().model_copy(update={"state": state, "as_desired": as_desired, "desired_state": desired_state}),
+    )
     assert serve_status._then(made.model_copy(update={"units": (fine, one)})) == expected

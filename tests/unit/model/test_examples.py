@@ -249,11 +249,11 @@ def test_each_unit_of_nemotron_that_has_a_wrong_line_is_refused(old: str, new: s
 
 
 def test_both_units_of_nemotron_cannot_be_up() -> None:
-    found = refusals(changed(example(NEMOTRON), ("      wish: down\n", "")))
+    found = refusals(changed(example(NEMOTRON), ("      state: down\n", "")))
     assert found == [
         (
             "serving.units.nemotron_ultra_mtp.nodes @ nodes: spark1 is a node of unit nemotron_ultra as well, "
-            "and both are to be up; write wish: down at one of them, or other nodes"
+            "and both are to be up; write state: down at one of them, or other nodes"
         )
     ]
 

@@ -33,14 +33,15 @@ docker: {memory: 100G, log_size: 50M}
 images: ["scitrera/dgx-spark-sglang:0.5.12"]
 models: {qwen: {source: Qwen/Qwen3, revision: main}, own: {path: /data/models/own}}
 serving:
-  door: {node: spark1, certificate: {chain: door.pem, key: {file: door.key}}, keys: {alice: {file: a.key}}, body: 8M}
+  gateway: {node: spark1, certificate: {chain: gateway.pem, key: {file: gateway.key}}, keys: {alice: {file: a.key}},
+  body: 8M}
   units:
     one: {engine: vllm, version: 0.19.1, image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark1],
-      context: 4096, memory: 0.8, env: {NCCL_NET_PLUGIN: none}, wish: down, restart: {within: 6h}, cache: 20G, shm: 16G,
-      probe: {every: 60s, limit: 60s, ready: 30m, answer: {ask: 2 + 2 =, say: four}}, overhead: 8G, drain: 30s,
+      context: 4096, memory: 0.8, env: {NCCL_NET_PLUGIN: none}, state: down, restart: {within: 6h}, cache: 20G, shm:
+      16G, probe: {every: 60s, limit: 60s, ready: 30m, answer: {ask: 2 + 2 =, say: four}}, overhead: 8G, drain: 30s,
       fit: {override: seen to run}}
     two: {engine: vllm, version: 0.19.1, image: "scitrera/dgx-spark-sglang:0.5.12", model: qwen, nodes: [spark2],
-      context: 4096, kv: 20G, wish: down, api: {listen: management, direct: [10.9.0.0/16]}}
+      context: 4096, kv: 20G, state: down, api: {listen: management, direct: [10.9.0.0/16]}}
 """
 PARTS = 3
 """Each place is tried with a third of them in the first tier."""
@@ -48,7 +49,7 @@ FREE = {
     *("access.key", "access.known_hosts", "switches.*.password.file", "switches.*.reader.password.file"),
     *("switches.*.snmp.authentication.file", "switches.*.snmp.encryption.file"),
     *("models.*.path", "models.*.token.file", "serving.units.*.api.key.file"),
-    *("serving.door.certificate.chain", "serving.door.certificate.key.file", "serving.door.keys.*.file"),
+    *("serving.gateway.certificate.chain", "serving.gateway.certificate.key.file", "serving.gateway.keys.*.file"),
     *("watch.notify.webhook.file", "watch.notify.email.password.file", "watch.notify.heartbeat.file"),
     *("serving.units.*.env.*", "serving.units.*.fit.override"),
     *("serving.units.*.probe.answer.ask", "serving.units.*.probe.answer.say"),
@@ -92,8 +93,8 @@ def document(secret: dict[str, Any]) -> Document:
     whole["watch"]["notify"]["heartbeat"] = copy.deepcopy(secret)
     whole["watch"]["notify"]["email"]["password"] = copy.deepcopy(secret)
     whole["serving"]["units"]["one"]["api"] = {"key": copy.deepcopy(secret)}
-    whole["serving"]["door"]["certificate"]["key"] = copy.deepcopy(secret)
-    whole["serving"]["door"]["keys"]["alice"] = copy.deepcopy(secret)
+    whole["serving"]["gateway"]["certificate"]["key"] = copy.deepcopy(secret)
+    whole["serving"]["gateway"]["keys"]["alice"] = copy.deepcopy(secret)
     return whole
 
 

@@ -14,7 +14,7 @@ import pytest
 from core.model.fields import Section, unfit
 from roles.blackbox.options import BlackboxOptions, JournalOptions, KdumpOptions, PanicOptions, RecorderOptions
 from roles.watch.options import KeepOptions, WatchOptions
-from serving.options import ServingDoor, ServingUnit
+from serving.options import ServedUnit, ServingGateway
 from tests.generated import check
 from tests.unit.model.racks import faults
 from tests.unit.model.test_reference import KEYS, TEXT, Place, explained, refers, shown
@@ -53,8 +53,8 @@ UNITS: Mapping[str, str] = {
     "preflight.disk_free": "M or G",
     "preflight.clock_skew": "seconds",
     "serving.port": "TCP port",
-    "serving.door.port": "TCP port",
-    "serving.door.body": "M or G",
+    "serving.gateway.port": "TCP port",
+    "serving.gateway.body": "M or G",
     "serving.units.*.parallel.tensor": "slices",
     "serving.units.*.parallel.pipeline": "stages",
     "serving.units.*.context": "tokens",
@@ -103,7 +103,7 @@ def size_range(place: Place) -> str:
     """The range of a size as the loader states it, when a file has one that is too large."""
     key = place[-1]
     if place[0] == "serving":
-        model = ServingDoor if place[1] == "door" else ServingUnit
+        model = ServingGateway if place[1] == "gateway" else ServedUnit
         fault = unfit(model.model_fields[key].rebuild_annotation(), "9999G")
         return fault.rpartition("write ")[2]
     if place in LIMITED:

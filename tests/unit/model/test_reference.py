@@ -31,7 +31,7 @@ OPTIONAL = re.compile(r"^( *)# ([a-z_0-9]+): (\S.*)$", re.MULTILINE)
 Place = tuple[str, ...]
 
 
-NAMED_SECTIONS = ("Node", "Switch", "CageSpec", "Model", "ServingUnit")
+NAMED_SECTIONS = ("Node", "Switch", "CageSpec", "Model", "ServedUnit")
 """Sections whose name is the key that they stand under."""
 
 

@@ -137,7 +137,7 @@ class Workdir:
         groups = [f"sparkrack.slice/docker-{number:064x}.scope" for number in range(containers)]
         for unit in units:
             groups.append(f"sparkrack.slice/sparkrack-{unit}.slice/docker-{'e' * 64}.scope")
-            groups += [f"system.slice/sparkrack-serve-{unit}{end}.service" for end in ("", "-tether", "-keeper")]
+            groups += [f"system.slice/sparkrack-serve-{unit}{end}.service" for end in ("", "-agent", "-coordinator")]
         (self.folder / "nodes" / node).write_text("".join(f"/sys/fs/cgroup/{group}\n" for group in groups))
 
     def marked(self, node: str, how: str) -> None:

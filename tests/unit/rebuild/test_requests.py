@@ -271,9 +271,9 @@ models: {qwen: {source: Qwen/Small}}
 serving:
   units:
     alone: {engine: vllm, version: 0.19.1, image: 'nvcr.io/nvidia/vllm:26.04-py3', model: qwen, nodes: [spark1],
-      context: 65536, memory: 0.8, wish: down}
+      context: 65536, memory: 0.8, state: down}
     one: {engine: vllm, version: 0.19.1, image: 'nvcr.io/nvidia/vllm:26.04-py3', model: qwen, nodes: [spark1, spark2],
-      parallel: {tensor: 2}, context: 65536, memory: 0.8, wish: up}
+      parallel: {tensor: 2}, context: 65536, memory: 0.8, state: up}
 """
 SERVED: Rack = loaded(changed(SWITCH, ("  swap: false\n", SERVING)))
 

@@ -17,14 +17,14 @@ models: {{qwen: {{source: Qwen/Small}}}}
 serving:
   units:
     alone: {{engine: vllm, version: 0.19.1, image: 'nvcr.io/nvidia/vllm:26.04-py3', model: qwen, nodes: [spark1],
-      context: 65536, memory: 0.8, wish: down}}
+      context: 65536, memory: 0.8, state: down}}
     one: {{engine: vllm, version: 0.19.1, image: 'nvcr.io/nvidia/vllm:26.04-py3', model: qwen, nodes: [spark1, spark2],
-      parallel: {{tensor: 2}}, context: 65536, memory: 0.8, wish: {wish}}}
+      parallel: {{tensor: 2}}, context: 65536, memory: 0.8, state: {state}}}
 """
 
 
-def made(folder: Path, wish: str = "up") -> Workdir:
-    return Workdir(folder, lambda text: changed(text, ("  swap: false\n", SERVING.format(wish=wish))))
+def made(folder: Path, desired_state: str = "up") -> Workdir:
+    return Workdir(folder, lambda text: changed(text, ("  swap: false\n", SERVING.format(state=desired_state))))
 
 
 @pytest.fixture
@@ -61,19 +61,19 @@ def test_it_is_stopped_first_and_started_before_verify(served: Workdir) -> None:
     assert served.entered() == ["wait", "bootstrap", "apply", "reboot", "start", "verify"]
 
 
-def test_a_unit_that_is_down_and_wished_up_is_started(served: Workdir) -> None:
+def test_a_unit_that_is_down_and_to_be_up_is_started(served: Workdir) -> None:
     assert served.run("spark2").returncode == 0
     assert "serve stop one" not in served.verbs()
     assert "serve start one" in served.verbs()
 
 
-def test_a_unit_that_is_wished_down_is_not_started(tmp_path: Path) -> None:
+def test_a_unit_that_is_to_be_down_is_not_started(tmp_path: Path) -> None:
     workdir = made(tmp_path, "down")
     try:
         both_run(workdir)
         done = workdir.run("spark2", "--stop-units")
         assert done.returncode == 0, done.stderr
-        assert "is stopped on all its nodes and stays down, as rack.yaml has no wish: up" in done.stdout
+        assert "is stopped on all its nodes and stays down, as rack.yaml has no state: up" in done.stdout
         assert "serve stop one" in workdir.verbs()
         assert "serve start one" not in workdir.verbs()
         assert "start" not in workdir.entered()
@@ -130,7 +130,7 @@ def test_a_unit_that_rack_yaml_does_not_declare_is_not_stopped(served: Workdir) 
     done = served.run("spark2", "--stop-units")
     assert done.returncode == 1
     assert "unit old, which " in done.stderr
-    assert "serve_keeper.py /etc/sparkrack/serve/old.json down` on its head first" in done.stderr
+    assert "serve_coordinator.py /etc/sparkrack/serve/old.json down` on its head first" in done.stderr
     assert served.calls == []
 
 

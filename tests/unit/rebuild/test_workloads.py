@@ -39,9 +39,9 @@ GROUPS = f"""\
 /sys/fs/cgroup/sparkrack.slice/sparkrack-qwen.slice/docker-{"d" * 64}.scope/system.slice/docker-{"e" * 64}.scope
 /sys/fs/cgroup/system.slice/sparkrack-serve-qwen.service
 /sys/fs/cgroup/system.slice/sparkrack-serve-two.service
-/sys/fs/cgroup/system.slice/sparkrack-serve-three-keeper.service
-/sys/fs/cgroup/system.slice/sparkrack-serve-three-tether.service
-/sys/fs/cgroup/system.slice/sparkrack-serve-four-tether.service
+/sys/fs/cgroup/system.slice/sparkrack-serve-three-coordinator.service
+/sys/fs/cgroup/system.slice/sparkrack-serve-three-agent.service
+/sys/fs/cgroup/system.slice/sparkrack-serve-four-agent.service
 /run/sparkrack-serve/four/wanted
 """
 """A node with a unit that runs, one whose container is not started yet, one that is down, and one whose gates run."""

@@ -1,4 +1,5 @@
-"""Nodes in folders: the scripts of the role serving run there for real, with stand-ins for systemd and the keeper."""
+"""Nodes in folders: the scripts of the role serving run there for real, with stand-ins for systemd and the
+coordinator."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine
 from core.model import Rack, image_lock, load, model_lock
 from core.ops import host_facts
 from serving.gateway import NGINX
-from serving.programs import KEEPER
+from serving.programs import COORDINATOR
 from tests.unit.model.serving_racks import text
 from tests.unit.ops import fakenode
 from tests.unit.ops.shells import calls, rooted, stand_in
@@ -71,13 +72,13 @@ esac
 shift
 done
 """
-KEEPER_STANDIN = """
-[ ! -e @ROOT@/keeper-silent ] || { echo "serve-keeper: the keeper does not answer" >&2; exit 1; }
+COORDINATOR_STANDIN = """
+[ ! -e @ROOT@/coordinator-silent ] || { echo "serve-coordinator: the coordinator does not answer" >&2; exit 1; }
 [ "$2" = status ] && exit 0
 name=${1##*/}; name=${name%.json}; state=gating
 [ "$2" = up ] || state=stopping
 mkdir -p @ROOT@/var/lib/sparkrack/serve
-printf '{"name": "%s", "wish": "%s", "state": "%s", "reason": "asked"}' "$name" "$2" "$state" \
+printf '{"name": "%s", "desired_state": "%s", "state": "%s", "reason": "asked"}' "$name" "$2" "$state" \
 > "@ROOT@/var/lib/sparkrack/serve/$name.json"
 """
 
@@ -95,7 +96,7 @@ class ServingNode(fakenode.Answers):
 
     def install(self) -> None:
         stand_in(self.root, "systemctl", SYSTEMCTL.replace("@ROOT@", str(self.root)))
-        stand_in(self.root, "serve_keeper", KEEPER_STANDIN.replace("@ROOT@", str(self.root)))
+        stand_in(self.root, "serve_coordinator", COORDINATOR_STANDIN.replace("@ROOT@", str(self.root)))
         stand_in(self.root, "install", INSTALL)
         stand_in(self.root, "apt-get", APT_GET.replace("@ROOT@", str(self.root)))
         stand_in(self.root, "apt-cache", "echo ' nginx | 1.24.0-2ubuntu7 | a source'")
@@ -107,7 +108,7 @@ class ServingNode(fakenode.Answers):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
 
     def shell(self, script: str, stdin: str = "") -> subprocess.CompletedProcess[bytes]:
-        own = rooted(script.replace(f"{KEEPER} /etc", "serve_keeper /etc"), self.root)
+        own = rooted(script.replace(f"{COORDINATOR} /etc", "serve_coordinator /etc"), self.root)
         own = own.replace(NGINX, f"{self.root}{NGINX}")
         environment = {"PATH": f"{self.root}/bin:{os.environ['PATH']}", "LC_ALL": "C.UTF-8"}
         return subprocess.run(
@@ -128,7 +129,7 @@ class ServingNode(fakenode.Answers):
         return found
 
     def calls(self, *tools: str) -> list[str]:
-        """How stand-ins were called, without the question for the status of a keeper."""
+        """How stand-ins were called, without the question for the status of a coordinator."""
         noted = [call.replace(f"{self.root}/", "/") for call in calls(self.root)]
         return [call for call in noted if call.split()[0] in tools and not call.endswith(" status")]
 
@@ -139,14 +140,20 @@ class ServingNode(fakenode.Answers):
         return self.path(f"{unit}.secret").read_text()
 
     def record(self, unit: str = "one", **values: object) -> None:
-        """Let the keeper have this record."""
+        """Let the coordinator have this record."""
         file = self.root / STATE / f"{unit}.json"
         file.parent.mkdir(parents=True, exist_ok=True)
-        whole = {"name": unit, "wish": "up", "state": "ready", "reason": "a completion gave the known answer", **values}
+        whole = {
+            "name": unit,
+            "desired_state": "up",
+            "state": "ready",
+            "reason": "a completion gave the known answer",
+            **values,
+        }
         file.write_text(json.dumps(whole))
 
     def recorded(self, unit: str = "one") -> str:
-        return str(json.loads((self.root / STATE / f"{unit}.json").read_text())["wish"])
+        return str(json.loads((self.root / STATE / f"{unit}.json").read_text())["desired_state"])
 
     def rank(self, runs: bool, unit: str = "one") -> None:
         """Let the service of a rank run, or not."""

@@ -9,7 +9,7 @@ from core.model.image_lock import Pin
 from core.model.model_lock import ModelFile, ModelRecord
 from core.util.managed_file import ManagedFile
 from serving import desired
-from serving import gateway as door
+from serving import gateway as gateway
 from serving.desired import LockedUnit
 from serving.options import served_units
 from tests.unit.model.serving_racks import SGLANG, VLLM, loaded, machines, text, unit
@@ -45,13 +45,13 @@ def head_files() -> tuple[ManagedFile, ...]:
     return desired.files(example(), example().nodes[0])
 
 
-def door_file(name: str) -> str:
-    """The text of a file of a door in front of that unit, by the last part of its path."""
-    served = {"units": {"one": unit()}, "door": {"node": "n0", "keys": {"alice": {"env": "ALICE"}}}}
+def gateway_file(name: str) -> str:
+    """The text of a file of a gateway in front of that unit, by the last part of its path."""
+    served = {"units": {"one": unit()}, "gateway": {"node": "n0", "keys": {"alice": {"env": "ALICE"}}}}
     rack = loaded(text({}, serving=served))
-    declared = door.declared(rack, "n0")
+    declared = gateway.declared(rack, "n0")
     assert declared
-    return content(door.files(rack, declared), name)
+    return content(gateway.files(rack, declared), name)
 
 
 def content(files: tuple[ManagedFile, ...], name: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from serving.programs import RUN, programs
 from tests.unit.roles.serving_nodes import SYSTEMD, ServingNode, ServingWorld
-from tests.unit.roles.test_serving_runs import TETHER, at_rest, installed, keyed, sent, world
+from tests.unit.roles.test_serving_runs import AGENT, at_rest, installed, keyed, sent, world
 
 __all__ = ["installed", "world"]
 
@@ -151,13 +151,13 @@ def test_a_service_that_is_disabled_or_stopped_is_drift_and_put_right(running: S
     """The rank of the same node is not disturbed."""
     n0, n1 = running.nodes.values()
     if verb == "enable":
-        (n1.root / SYSTEMD / "multi-user.target.wants" / TETHER).unlink()
+        (n1.root / SYSTEMD / "multi-user.target.wants" / AGENT).unlink()
     else:
-        n1.shell(f"systemctl stop {TETHER}")
+        n1.shell(f"systemctl stop {AGENT}")
     n1.forget()
     plan = running.run("dry")
-    assert (plan.failed, plan.changing, f"{verb} {TETHER}" in plan.log) == ([], 1, True)
+    assert (plan.failed, plan.changing, f"{verb} {AGENT}" in plan.log) == ([], 1, True)
     assert (n0.changes, n1.changes) == ([], [])
     assert running.run().failed == []
-    assert (n0.changes, [call.split()[-1] for call in n1.calls("systemctl") if verb in call]) == ([], [TETHER])
+    assert (n0.changes, [call.split()[-1] for call in n1.calls("systemctl") if verb in call]) == ([], [AGENT])
     assert running.run("dry").changing == 0

@@ -21,9 +21,9 @@ from serving import desired, programs
 from serving.desired import LockedUnit
 from serving.launch import launches
 from serving.options import served_units
-from serving.programs import KEEPER
+from serving.programs import COORDINATOR
 from tests import generated
-from tests.serving.serve_modules import serve_gate, serve_proof, serve_question, serve_start, serve_unit
+from tests.serving.serve_modules import serve_gate_command, serve_rdma_check, serve_start, serve_start_gate, serve_unit
 from tests.unit.model.serving_racks import NEMOTRON, loaded, text, unit
 from tests.unit.roles.serving_units import (
     IMAGE_ID,
@@ -48,7 +48,7 @@ def names(files: tuple[ManagedFile, ...]) -> list[str]:
 
 
 def configuration(found: LockedUnit, folder: Path, node: str) -> serve_unit.ServedUnit:
-    """The configuration as keeper and tethers of the node read it."""
+    """The configuration as coordinator and agents of the node read it."""
     file = folder / f"{node}.json"
     file.write_text(content(desired.files(found, node), f"{found.unit.name}.json"))
     return serve_unit.load_unit(str(file))
@@ -67,10 +67,10 @@ def test_the_files_of_head_and_worker() -> None:
         "/etc/sparkrack/serve/one.json",
         "/etc/sparkrack/serve/one.gate.json",
         f"{SYSTEMD}/sparkrack-one.slice",
-        f"{SYSTEMD}/sparkrack-serve-one-tether.service",
+        f"{SYSTEMD}/sparkrack-serve-one-agent.service",
         f"{SYSTEMD}/sparkrack-serve-one.service",
     ]
-    head = [*worker[:6], f"{SYSTEMD}/sparkrack-serve-one-keeper.service", worker[6]]
+    head = [*worker[:6], f"{SYSTEMD}/sparkrack-serve-one-coordinator.service", worker[6]]
     assert names(desired.files(found, "n0")) == head
     assert names(desired.files(found, "n1")) == worker
     assert {file.mode for node in ("n0", "n1") for file in desired.files(found, node)} == {"644"}
@@ -102,7 +102,7 @@ def test_the_arguments_are_those_of_the_rank_with_the_id_of_the_image() -> None:
         assert (("--env-file", "/etc/sparkrack/serve/one.key") in pairs) == (node == "n0")
 
 
-def test_keeper_and_tethers_read_the_configuration(tmp_path: Path) -> None:
+def test_coordinator_and_agents_read_the_configuration(tmp_path: Path) -> None:
     keys = unit(
         api={"port": 8001, "listen": "management", "key": {"env": "KEY"}},
         args={"served-model-name": ["big", "large"]},
@@ -157,9 +157,11 @@ def test_files_of_two_versions_are_told_apart(tmp_path: Path, change: str) -> No
 
 
 def test_programs_of_two_releases_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A keeper and a tether of two releases do not start a unit together, though rack.yaml is the same."""
+    """A coordinator and an agent of two releases do not start a unit together, though rack.yaml is the same."""
     before = versions(locked(), tmp_path)
-    others = [replace(one, content=one.content + b"\n") if one.path == KEEPER else one for one in programs.programs()]
+    others = [
+        replace(one, content=one.content + b"\n") if one.path == COORDINATOR else one for one in programs.programs()
+    ]
     monkeypatch.setattr(desired, "programs", lambda: tuple(others))
     assert len(before | versions(locked(), tmp_path)) == 2
 
@@ -202,32 +204,32 @@ def test_each_limit_of_a_stop_contains_the_one_inside(tmp_path: Path, drain: str
     assert read.times.drain == {"1s": 1, "30s": 30, "10m": 600}[drain]
     assert read.times.drain < int(docker) < int(systemd) < read.times.stop_limit
     assert read.times.gate_limit < int(unit_start)
-    # Another node may ask its keeper later, and get the answer to each of its first questions at the last moment.
-    assert read.times.ask + 2 * serve_question.LIMIT < serve_proof.MEETING_LIMIT
-    proof = serve_proof.MEETING_LIMIT + serve_proof.MOST_HALVES * serve_proof.TOOL_LIMIT
-    memory = serve_gate.MEMORY_WAIT + serve_gate.SYNC_LIMIT
+    # Another node may ask its coordinator later, and get the answer to each of its first questions at the last moment.
+    assert read.times.ask + 2 * serve_gate_command.LIMIT < serve_rdma_check.MEETING_LIMIT
+    proof = serve_rdma_check.MEETING_LIMIT + serve_rdma_check.MOST_HALVES * serve_rdma_check.TOOL_LIMIT
+    memory = serve_start_gate.MEMORY_WAIT + serve_start_gate.SYNC_LIMIT
     start = serve_start.CONTAINER_LIMIT + serve_start.CUDA_LIMIT
-    most = proof + serve_gate.TIME_WAIT + memory + start + 13 * serve_question.LIMIT
+    most = proof + serve_start_gate.TIME_WAIT + memory + start + 13 * serve_gate_command.LIMIT
     assert most < read.times.gate_limit
 
 
 def test_the_service_of_a_rank() -> None:
     service = content(desired.files(locked(), "n1"), "sparkrack-serve-one.service").splitlines()
     for line in (
-        "BindsTo=sparkrack-serve-one-tether.service",
+        "BindsTo=sparkrack-serve-one-agent.service",
         f"ExecStartPre={programs.GATE} /etc/sparkrack/serve/one.gate.json",
         f"ExecStart={programs.RUN} /etc/sparkrack/serve/one.args",
         "ExecStopPost=-/usr/bin/docker rm -f sparkrack-one",
         "Restart=no",
     ):
         assert line in service, line
-    # Only the tether starts it. The guard ends what is in the slice, so the client of docker is not there.
+    # Only the agent starts it. The guard ends what is in the slice, so the client of docker is not there.
     assert not [line for line in service if line.startswith(("[Install]", "WantedBy", "Slice=", "Requires="))]
-    keeper = content(desired.files(locked(), "n0"), "sparkrack-serve-one-keeper.service")
-    tether = content(desired.files(locked(), "n1"), "sparkrack-serve-one-tether.service")
-    assert f"\nExecStart={programs.KEEPER} /etc/sparkrack/serve/one.json run\n" in keeper
-    assert f"\nExecStart={programs.TETHER} /etc/sparkrack/serve/one.json 1\n" in tether
-    for light in (keeper, tether):
+    coordinator = content(desired.files(locked(), "n0"), "sparkrack-serve-one-coordinator.service")
+    agent = content(desired.files(locked(), "n1"), "sparkrack-serve-one-agent.service")
+    assert f"\nExecStart={programs.COORDINATOR} /etc/sparkrack/serve/one.json run\n" in coordinator
+    assert f"\nExecStart={programs.AGENT} /etc/sparkrack/serve/one.json 1\n" in agent
+    for light in (coordinator, agent):
         assert "\nRestart=always\n" in light
         limit = re.search(r"^WatchdogSec=(\d+)$", light, re.MULTILINE)
         assert limit
@@ -262,7 +264,7 @@ def test_slice_and_services_name_every_address_of_the_nodes_and_no_other() -> No
     own = {"localhost"}
     for number in (1, 2):
         own |= {f"10.77.0.1{number}", f"192.168.100.{number}", f"192.168.101.{number}"}
-    for node, services in (("n0", ("", "-tether", "-keeper")), ("n1", ("", "-tether"))):
+    for node, services in (("n0", ("", "-agent", "-coordinator")), ("n1", ("", "-agent"))):
         files = desired.files(found, node)
         names = [*(f"sparkrack-serve-one{suffix}.service" for suffix in services), "sparkrack-one.slice"]
         for name in names:
@@ -300,7 +302,7 @@ def test_the_gate_reads_its_file(tmp_path: Path) -> None:
     for node in ("n0", "n1"):
         file = tmp_path / node
         file.write_text(content(desired.files(locked(WITH_KEY), node), "one.gate.json"))
-        assert serve_gate.load(str(file))["node"] == node
+        assert serve_start_gate.load(str(file))["node"] == node
 
 
 def test_what_the_gate_asks_for() -> None:
@@ -483,8 +485,8 @@ def test_an_argument_that_cannot_be_a_line_is_a_blocker(value: str) -> None:
     assert "serving.units.one.args: an argument has a line break, or a character that is no text; remove it" in line
 
 
-def test_keepers_on_one_node_have_each_their_port() -> None:
-    down: dict[str, Any] = {"wish": "down"}
+def test_coordinators_on_one_node_have_each_their_port() -> None:
+    down: dict[str, Any] = {"desired_state": "down"}
     units = {
         "a": unit(**down),
         "b": unit(nodes=["n1", "n0"], **down),
@@ -492,11 +494,11 @@ def test_keepers_on_one_node_have_each_their_port() -> None:
         "d": unit(nodes=["n0"], parallel=None),
     }
     rack = loaded(text(units))
-    ports = {name: desired.keeper_port(rack, one) for name, one in served_units(rack).items()}
+    ports = {name: desired.coordinator_port(rack, one) for name, one in served_units(rack).items()}
     assert ports == {"a": 29400, "b": 29400, "c": 29401, "d": 29402}
     rack = loaded(text({**units, "c": unit(**down, api={"port": 29401})}))
     (line,) = desired.blockers(rack, served_units(rack)["c"], PINS, RECORDS)
-    assert line.startswith(f"{rack.source}: serving.port: the keeper of unit c would use 29401, ")
+    assert line.startswith(f"{rack.source}: serving.port: the coordinator of unit c would use 29401, ")
 
 
 # Hostile values
@@ -616,7 +618,7 @@ def test_a_unit_without_ray_has_no_token_of_ray() -> None:
         assert "ray-token" not in content(desired.files(found, "n0"), "one.args")
 
 
-def test_keeper_reads_the_secrets(tmp_path: Path) -> None:
+def test_coordinator_reads_the_secrets(tmp_path: Path) -> None:
     found = locked(WITH_KEY)
     for file in desired.private_files(found, "n0", KEY, LEASE):
         local = tmp_path / file.path.rpartition("/")[2]

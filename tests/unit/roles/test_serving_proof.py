@@ -73,7 +73,8 @@ class UnitMachine:
         for part in (PROGRAMS, ETC, FABRIC, INFINIBAND):
             own = own.replace(f"/{part}", f"{self.node.root}/{part}")
         own = own.replace(
-            f"{self.node.root}/{PROGRAMS}/serve_keeper.py {self.node.root}/etc", f"serve_keeper {self.node.root}/etc"
+            f"{self.node.root}/{PROGRAMS}/serve_coordinator.py {self.node.root}/etc",
+            f"serve_coordinator {self.node.root}/etc",
         )
         if "serve_probe" in own:
             text = self.node.path("one.json").read_text().replace(f"/{ETC}", f"{self.node.root}/{ETC}")
@@ -126,13 +127,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Any) -> Servi
 def ready(
     node: ServingNode, state: str = "ready", group: str = "/sparkrack.slice/sparkrack-one.slice/docker-1"
 ) -> None:
-    """What systemctl, docker and the keeper answer on it."""
+    """What systemctl, docker and the coordinator answer on it."""
     stand_in(
         node.root, "systemctl", f"case $1 in is-active) cat {node.root}/active ;; *) cat {node.root}/enabled ;; esac"
     )
     (node.root / "active").write_text("active\n")
     (node.root / "enabled").write_text("enabled\n")
-    stand_in(node.root, "serve_keeper", f"""echo '{{"state": "{state}", "reason": "a rank ended"}}'""")
+    stand_in(node.root, "serve_coordinator", f"""echo '{{"state": "{state}", "reason": "a rank ended"}}'""")
     stand_in(node.root, "docker", "echo 77")
     (node.root / "proc/77").mkdir(parents=True, exist_ok=True)
     (node.root / "proc/77/cgroup").write_text(f"0::{group}\n")
@@ -156,7 +157,7 @@ def failures(world: ServingWorld) -> list[str]:
             verify.test_the_programs_are_those_of_this_release,
             verify.test_the_files_are_those_of_the_rack,
             verify.test_secrets_are_readable_by_root_only,
-            verify.test_tether_and_keeper_run_and_start_at_boot,
+            verify.test_agent_and_coordinator_run_and_start_at_boot,
             verify.test_each_unit_is_up_or_down_as_declared,
             verify.test_each_unit_completes_and_chats,
             verify.test_each_rank_is_in_its_slice,
@@ -190,17 +191,20 @@ def test_nodes_that_are_right(world: ServingWorld) -> None:
 @pytest.mark.parametrize(
     ("break_it", "line"),
     [
-        (lambda n0, _: (n0.root / PROGRAMS / "serve_gate.py").write_text("x"), f"n0: /{PROGRAMS}/serve_gate.py is"),
+        (
+            lambda n0, _: (n0.root / PROGRAMS / "serve_start_gate.py").write_text("x"),
+            f"n0: /{PROGRAMS}/serve_start_gate.py is",
+        ),
         (lambda n0, _: (n0.root / PROGRAMS / "serve-run.sh").unlink(), f"n0: /{PROGRAMS}/serve-run.sh is missing"),
         (lambda _, n1: n1.path("one.args").chmod(0o666), f"n1: /{ETC}/one.args is 666 root:root"),
         (lambda _, n1: n1.path("one.secret").chmod(0o604), f"n1: /{ETC}/one.secret is 604 root:root, wanted 600"),
         (lambda _, n1: n1.path("one.token").write_text("x"), f"n1: /{ETC}/one.token is 644 root:root, wanted missing"),
         (lambda n0, _: (n0.root / ETC).chmod(0o755), f"n0: /{ETC} is 755 root:root, wanted 700"),
         (lambda _, n1: n1.path("one.secret").write_text("x"), f"n1: /{ETC}/one.secret is not that of n0"),
-        (lambda _, n1: (n1.root / "active").write_text("failed\n"), "n1: sparkrack-serve-one-tether.service is failed"),
+        (lambda _, n1: (n1.root / "active").write_text("failed\n"), "n1: sparkrack-serve-one-agent.service is failed"),
         (
             lambda n0, _: (n0.root / "enabled").write_text("disabled\n"),
-            "n0: sparkrack-serve-one-tether.service is acti",
+            "n0: sparkrack-serve-one-agent.service is acti",
         ),
         (lambda n0, _: ready(n0, "held"), "n0: unit one is held (a rank ended), wanted ready or busy"),
         (lambda _, n1: ready(n1, group="/system.slice/x"), "n1: container sparkrack-one is in /system.slice/x, wanted"),
@@ -233,7 +237,7 @@ def test_the_ray_of_an_image_says_whether_it_asks_for_the_token(rc: int, shown: 
 
 
 @pytest.mark.parametrize(("guarded", "status"), [(True, 401), (False, 200)])
-def test_what_answers_past_the_door_is_said_and_is_no_fault(
+def test_what_answers_past_the_gateway_is_said_and_is_no_fault(
     world: ServingWorld, engine: type[Api], monkeypatch: pytest.MonkeyPatch, guarded: bool, status: int
 ) -> None:
     def answer(api: Api) -> None:
@@ -251,7 +255,7 @@ def test_what_answers_past_the_door_is_said_and_is_no_fault(
     rack = world.rack.model_copy(update={"serving": serving.model_copy(update={"units": units})})
     said: list[tuple[str, object]] = []
     machine: Any = UnitMachine(world.nodes["n0"])
-    verify.test_what_answers_past_the_door_without_a_key(rack.nodes["n0"], machine, rack, CheckReporter(said))
+    verify.test_what_answers_past_the_gateway_without_a_key(rack.nodes["n0"], machine, rack, CheckReporter(said))
     ((kind, text),) = said
     assert kind == "note"
     assert f"HTTP status {status}" in str(text)

@@ -1,4 +1,5 @@
-"""Whole runs on nodes in folders: what is installed, what a unit that runs refuses, and what its keeper is asked."""
+"""Whole runs on nodes in folders: what is installed, what a unit that runs refuses, and what its coordinator is
+asked."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from tests.unit.roles.cases import named
 from tests.unit.roles.serving_nodes import ETC, SYSTEMD, ServingWorld
 from tests.unit.roles.serving_units import KEY
 
-UP = f"serve_keeper /{ETC}/one.json up"
-TETHER, KEEPER = "sparkrack-serve-one-tether.service", "sparkrack-serve-one-keeper.service"
+UP = f"serve_coordinator /{ETC}/one.json up"
+AGENT, COORDINATOR = "sparkrack-serve-one-agent.service", "sparkrack-serve-one-coordinator.service"
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def keyed(**keys: Any) -> dict[str, Any]:
 
 
 def at_rest(world: ServingWorld, state: str = "down") -> None:
-    world.nodes["n0"].record(state=state, wish="down" if state == "down" else "up", reason="two ranks ended")
+    world.nodes["n0"].record(state=state, desired_state="down" if state == "down" else "up", reason="two ranks ended")
     for node in world.nodes.values():
         node.rank(runs=False)
 
@@ -73,13 +74,13 @@ def test_the_first_run_installs_and_then_starts(world: ServingWorld) -> None:
     assert n0.path("one.token").read_text() == f"{KEY}\n"
     assert not any(n1.path(f"one.{ending}").exists() for ending in ("key", "token"))
     assert n1.calls("systemctl") == [
-        f"systemctl --no-reload enable --quiet {TETHER}",
+        f"systemctl --no-reload enable --quiet {AGENT}",
         "systemctl daemon-reload",
-        f"systemctl restart {TETHER}",
+        f"systemctl restart {AGENT}",
     ]
-    assert f"systemctl restart {TETHER} {KEEPER}" in n0.calls("systemctl")
-    assert n0.calls("serve_keeper") == [UP]
-    assert n1.calls("serve_keeper") == []
+    assert f"systemctl restart {AGENT} {COORDINATOR}" in n0.calls("systemctl")
+    assert n0.calls("serve_coordinator") == [UP]
+    assert n1.calls("serve_coordinator") == []
 
 
 def test_a_run_without_changes_is_one_command(installed: ServingWorld) -> None:
@@ -96,8 +97,8 @@ def test_a_plan_sends_nothing_and_names_everything(world: ServingWorld) -> None:
         f"write /{ETC}/one.secret",
         f"write /{ETC}/one.token",
         f"write /{ETC}/",
-        f"enable {TETHER}",
-        f"start {KEEPER}",
+        f"enable {AGENT}",
+        f"start {COORDINATOR}",
         "start unit one: a completion proves it, within 5400 s",
     ):
         assert text in ended.log
@@ -117,7 +118,7 @@ def test_no_secret_is_in_a_command_or_a_line(world: ServingWorld) -> None:
 
 
 def at_rest_record(world: ServingWorld) -> None:
-    world.nodes["n0"].record(state="down", wish="down")
+    world.nodes["n0"].record(state="down", desired_state="down")
 
 
 @pytest.mark.parametrize("mode", ["dry", "asked", "yes"])
@@ -139,24 +140,25 @@ def test_how_long_a_unit_is_away_is_unknown_without_a_good_start(installed: Serv
     assert "starts (away for an unknown time: no figure of a good start is recorded), or `sparkrack serve" in ended.log
 
 
-def test_a_former_version_is_named_and_its_note_goes_with_the_files(installed: ServingWorld) -> None:
+def test_a_previous_version_is_named_and_its_note_goes_with_the_files(installed: ServingWorld) -> None:
     """`recreate` went back to it: while rack.yaml declares other files it is named, as by `serve status`."""
     n0, n1 = installed.nodes.values()
     for node in (n0, n1):
-        node.path("one.former").write_text("5\n")
+        node.path("one.previous").write_text("5\n")
     assert installed.run().failed == []
     assert sent(installed) == [0, 0], "the same files again are no change"
     installed.write({"one": keyed(context=32768)})
     ended = installed.run()
     assert ended.failed == ["n0", "n1"]
     assert (
-        "unit one is up with its former version, which `recreate` went back to (its rank runs on n0), and" in ended.log
+        "unit one is up with its previous version, which `recreate` went back to (its rank runs on n0), and"
+        in ended.log
     )
-    assert n0.path("one.former").exists()
+    assert n0.path("one.previous").exists()
     at_rest(installed)
     assert installed.run().failed == []
-    assert not n0.path("one.former").exists()
-    assert not n1.path("one.former").exists()
+    assert not n0.path("one.previous").exists()
+    assert not n1.path("one.previous").exists()
 
 
 def test_a_unit_whose_rank_runs_elsewhere_is_not_touched(installed: ServingWorld) -> None:
@@ -177,19 +179,19 @@ def test_a_unit_that_is_about_to_run_is_not_touched(installed: ServingWorld) -> 
     at_rest(installed)
     installed.nodes["n0"].record(state="gating")
     installed.nodes["n1"].path("one.args").write_text("x\n")
-    assert "unit one is up (its keeper reports gating), and one.args would change" in installed.run().log
+    assert "unit one is up (its coordinator reports gating), and one.args would change" in installed.run().log
     assert sent(installed) == [0, 0]
 
 
 def test_programs_are_not_replaced_below_a_unit_that_runs(installed: ServingWorld) -> None:
-    program = installed.nodes["n1"].root / "usr/local/lib/sparkrack/serve/serve_gate.py"
+    program = installed.nodes["n1"].root / "usr/local/lib/sparkrack/serve/serve_start_gate.py"
     program.write_text("exit 0\n")
-    assert "unit one is up (its rank runs on n0), and serve_gate.py would change" in installed.run().log
+    assert "unit one is up (its rank runs on n0), and serve_start_gate.py would change" in installed.run().log
     assert sent(installed) == [0, 0]
     at_rest(installed, "held")
     assert installed.run().failed == []
     assert "The gate of a rank" in program.read_text()
-    assert f"systemctl restart {TETHER}" in installed.nodes["n1"].calls("systemctl")
+    assert f"systemctl restart {AGENT}" in installed.nodes["n1"].calls("systemctl")
     assert sent(installed)[0] == 0
 
 
@@ -201,7 +203,7 @@ def test_a_held_unit_is_brought_up_to_date_and_not_started(installed: ServingWor
     assert "unit one: held: two ranks ended; `sparkrack serve logs one` shows why" in ended.log
     for node in installed.nodes.values():
         assert "32768" in node.path("one.args").read_text()
-    assert installed.nodes["n0"].calls("serve_keeper") == []
+    assert installed.nodes["n0"].calls("serve_coordinator") == []
     ended = installed.run("dry")
     assert (ended.changing, "unit one: held" in ended.log) == (0, True)
 
@@ -217,22 +219,22 @@ def test_a_unit_that_was_stopped_is_started_again(installed: ServingWorld) -> No
     at_rest(installed)
     ended = installed.run()
     assert ended.failed == [], ended.log
-    assert installed.nodes["n0"].calls("systemctl", "serve_keeper") == [UP]
+    assert installed.nodes["n0"].calls("systemctl", "serve_coordinator") == [UP]
 
 
-def test_the_wish_down_stops_a_unit(installed: ServingWorld) -> None:
-    installed.write({"one": keyed(wish="down")})
+def test_the_desired_state_down_stops_a_unit(installed: ServingWorld) -> None:
+    installed.write({"one": keyed(desired_state="down")})
     ended = installed.run()
     assert ended.failed == [], ended.log
     assert "stop unit one" in ended.log
-    assert installed.nodes["n0"].calls("systemctl", "serve_keeper") == [UP.replace(" up", " down")]
+    assert installed.nodes["n0"].calls("systemctl", "serve_coordinator") == [UP.replace(" up", " down")]
     installed.forget()
     assert (installed.run().failed, sent(installed)) == ([], [0, 0])
 
 
-def test_a_keeper_that_refuses_fails_the_run(installed: ServingWorld) -> None:
+def test_a_coordinator_that_refuses_fails_the_run(installed: ServingWorld) -> None:
     at_rest(installed)
-    (installed.nodes["n0"].root / "keeper-silent").touch()
+    (installed.nodes["n0"].root / "coordinator-silent").touch()
     assert installed.run().failed == ["n0"]
 
 
@@ -240,16 +242,16 @@ RECORDS = (
     "",
     "{",
     "[]",
-    '{"name": "two", "wish": "up", "state": "ready", "reason": ""}',
-    '{"name": "one", "wish": "up", "state": "fine", "reason": ""}',
-    '{"name": "one", "wish": true, "state": "ready", "reason": ""}',
-    '{"name": "one", "wish": "up", "state": ["ready"], "reason": ""}',
-    '{"name": "one", "wish": {}, "state": "ready", "reason": ""}',
-    '{"name": "one", "wish": "up", "state": "ready"}',
+    '{"name": "two", "desired_state": "up", "state": "ready", "reason": ""}',
+    '{"name": "one", "desired_state": "up", "state": "fine", "reason": ""}',
+    '{"name": "one", "desired_state": true, "state": "ready", "reason": ""}',
+    '{"name": "one", "desired_state": "up", "state": ["ready"], "reason": ""}',
+    '{"name": "one", "desired_state": {}, "state": "ready", "reason": ""}',
+    '{"name": "one", "desired_state": "up", "state": "ready"}',
     "[" * 60000,
     "\udcff",
 )
-"""Records of a keeper that cannot be read."""
+"""Records of a coordinator that cannot be read."""
 
 
 def test_a_record_that_cannot_be_read_is_unknown(installed: ServingWorld) -> None:
@@ -259,8 +261,10 @@ def test_a_record_that_cannot_be_read_is_unknown(installed: ServingWorld) -> Non
             record.write_bytes(content.encode(errors="surrogateescape"))
             ended = installed.run("dry")
             assert ended.failed == ["n0"]
-            assert "serving-records: /var/lib/sparkrack/serve/one.json is not the record of a keeper; " in ended.log
-            assert "sparkrack-serve-one-tether.service`), remove the file, and run again" in ended.log
+            assert (
+                "serving-records: /var/lib/sparkrack/serve/one.json is not the record of a coordinator; " in ended.log
+            )
+            assert "sparkrack-serve-one-agent.service`), remove the file, and run again" in ended.log
             assert sent(installed) == [0, 0]
 
 
@@ -288,15 +292,15 @@ def test_what_a_hand_changed_is_put_right(installed: ServingWorld) -> None:
 def test_services_are_enabled_and_started_also_of_a_unit_that_runs(installed: ServingWorld) -> None:
     """Neither disturbs a rank, and nothing is restarted."""
     n1 = installed.nodes["n1"]
-    (n1.root / SYSTEMD / "multi-user.target.wants" / TETHER).unlink()
-    n1.shell(f"systemctl stop {TETHER}")
+    (n1.root / SYSTEMD / "multi-user.target.wants" / AGENT).unlink()
+    n1.shell(f"systemctl stop {AGENT}")
     n1.forget()
     ended = installed.run()
     assert ended.failed == [], ended.log
     assert n1.calls("systemctl") == [
-        f"systemctl --no-reload enable --quiet {TETHER}",
+        f"systemctl --no-reload enable --quiet {AGENT}",
         "systemctl daemon-reload",
-        f"systemctl start {TETHER}",
+        f"systemctl start {AGENT}",
     ]
     assert sent(installed)[0] == 0
 
@@ -333,7 +337,7 @@ def test_a_lease_secret_that_is_not_shared_is_made_again_for_all(installed: Serv
     n0, n1 = installed.nodes.values()
     assert n0.secret() == n1.secret() != before
     assert not n1.path("one.secret").is_symlink()
-    assert f"systemctl restart {TETHER} {KEEPER}" in n0.calls("systemctl")
+    assert f"systemctl restart {AGENT} {COORDINATOR}" in n0.calls("systemctl")
     installed.forget()
     assert (installed.run().failed, sent(installed)) == ([], [0, 0])
 
@@ -346,7 +350,7 @@ def test_a_token_of_ray_that_a_node_lacks_is_made_again_for_all_with_the_lease(w
     assert re.fullmatch("[0-9a-f]{64}", token)
     assert n1.path("one.ray").read_text() == token
     assert stat.S_IMODE(n1.path("one.ray").stat().st_mode) == 0o600
-    n0.record(state="down", wish="down", reason="asked to stop")
+    n0.record(state="down", desired_state="down", reason="asked to stop")
     world.forget()
     n1.path("one.ray").write_text("another")
     ended = world.run()
@@ -354,7 +358,7 @@ def test_a_token_of_ray_that_a_node_lacks_is_made_again_for_all_with_the_lease(w
     assert n0.secret() == n1.secret() != before
     assert n0.path("one.ray").read_text() == n1.path("one.ray").read_text() not in (token, "another")
     world.write({"one": keyed()})
-    n0.record(state="down", wish="down", reason="asked to stop")
+    n0.record(state="down", desired_state="down", reason="asked to stop")
     assert world.run().failed == []
     assert not n0.path("one.ray").exists()
 
@@ -376,7 +380,7 @@ def test_a_unit_is_not_started_when_a_node_failed(world: ServingWorld) -> None:
     ended = world.run()
     assert ended.failed == ["n0", "n1"]
     assert "unit one is not started: n1 is not in this run, has failed, or cannot be read" in ended.log
-    assert world.nodes["n0"].calls("serve_keeper") == []
+    assert world.nodes["n0"].calls("serve_coordinator") == []
 
 
 @pytest.mark.parametrize("after", sampled((0, 3, 9, 14, 18), 5, first=2))
@@ -388,9 +392,9 @@ def test_an_interrupted_run_is_finished_by_the_next(world: ServingWorld, after: 
     world.forget()
     ended = world.run()
     assert ended.failed == [], ended.log
-    assert f"systemctl restart {TETHER}" in n1.calls("systemctl")
+    assert f"systemctl restart {AGENT}" in n1.calls("systemctl")
     assert world.nodes["n0"].secret() == n1.secret()
-    assert world.nodes["n0"].calls("serve_keeper") == [UP]
+    assert world.nodes["n0"].calls("serve_coordinator") == [UP]
 
 
 def test_the_lock_file_is_read_when_the_operation_runs(world: ServingWorld) -> None:
@@ -429,10 +433,10 @@ def test_a_key_with_a_space_is_refused_without_it(world: ServingWorld) -> None:
 def test_a_unit_that_is_no_longer_declared_is_removed(installed: ServingWorld) -> None:
     at_rest(installed)
     for node in installed.nodes.values():
-        former = node.root / "var/lib/sparkrack/serve/former/one.7.tar"
-        former.parent.mkdir(parents=True)
-        former.touch()
-    installed.write({"two": keyed(wish="down")})
+        previous = node.root / "var/lib/sparkrack/serve/previous/one.7.tar"
+        previous.parent.mkdir(parents=True)
+        previous.touch()
+    installed.write({"two": keyed(desired_state="down")})
     ended = installed.run()
     assert ended.failed == [], ended.log
     assert "stop and remove unit one" in ended.log
@@ -440,13 +444,15 @@ def test_a_unit_that_is_no_longer_declared_is_removed(installed: ServingWorld) -
         left = [path for path in node.root.rglob("*one*") if path.name.partition(".")[0] != "calls"]
         assert left == []
         assert node.path("two.json").exists()
-    assert f"systemctl stop {KEEPER} {TETHER} sparkrack-serve-one.service" in installed.nodes["n0"].calls("systemctl")
+    assert f"systemctl stop {COORDINATOR} {AGENT} sparkrack-serve-one.service" in installed.nodes["n0"].calls(
+        "systemctl"
+    )
     installed.forget()
     assert (installed.run().failed, sent(installed)) == ([], [0, 0])
 
 
 def test_a_unit_that_is_no_longer_declared_and_runs_is_reported(installed: ServingWorld) -> None:
-    installed.write({"two": keyed(wish="down", nodes=["n1"], parallel={"tensor": 1})})
+    installed.write({"two": keyed(desired_state="down", nodes=["n1"], parallel={"tensor": 1})})
     ended = installed.run("dry")
     assert "rack.yaml has no such unit on this node, and it is up (its rank runs on n0)" in ended.log
     assert "stop and remove" not in ended.log
@@ -458,10 +464,10 @@ def test_a_node_that_leaves_a_unit_loses_its_files(installed: ServingWorld) -> N
     ended = installed.run()
     assert ended.failed == [], ended.log
     n0, n1 = installed.nodes.values()
-    assert not n0.path(TETHER).exists()
-    assert n1.path(KEEPER).exists()
+    assert not n0.path(AGENT).exists()
+    assert n1.path(COORDINATOR).exists()
     assert n1.path("one.token").exists()
-    assert n1.calls("serve_keeper") == [UP]
+    assert n1.calls("serve_coordinator") == [UP]
 
 
 def test_a_slice_of_another_program_stays(installed: ServingWorld) -> None:
@@ -470,6 +476,6 @@ def test_a_slice_of_another_program_stays(installed: ServingWorld) -> None:
     assert (installed.run().failed, other.exists(), sent(installed)) == ([], True, [0, 0])
 
 
-def test_the_states_are_those_of_the_keeper() -> None:
+def test_the_states_are_those_of_the_coordinator() -> None:
     assert facts.STATES == serve_lifecycle.STATES
     assert set(facts.AT_REST) < set(facts.STATES)

@@ -424,7 +424,7 @@ def test_a_damaged_record_is_unread(node: Path, changed: dict[str, Any]) -> None
 
 
 def test_the_state_of_a_unit_and_until_when_it_may_start(node: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """As its keeper records the state on the head, by the limits of the unit's file on that node."""
+    """As its coordinator records the state on the head, by the limits of the unit's file on that node."""
     found = locked(unit(probe={"ready": "40m"}))
     write(node, "/etc/sparkrack/serve/one.json", serving_units.content(desired.files(found, "n0"), "one.json"))
     kept = SteppedUnit(tmp_path_factory.mktemp("unit"))
@@ -436,7 +436,7 @@ def test_the_state_of_a_unit_and_until_when_it_may_start(node: Path, tmp_path_fa
         assert set(of(values, "unit_state").values()) == {1}
         return [*of(values, "unit_state")], values.get("unit_start_deadline_timestamp_seconds{unit=one}")
 
-    assert kept.lifecycle.wished("up", False, kept.clock)[0]
+    assert kept.lifecycle.set_desired_state("up", False, kept.clock)[0]
     assert shown() == (["state=gating,unit=one"], kept.record.since + desired.GATE_LIMIT)
     kept.pass_by(8)
     assert shown() == (["state=starting,unit=one"], kept.record.since + 40 * 60)

@@ -221,7 +221,7 @@ TO2 = f'{H1},peer="spark2"'
 STARTING = f'sparkrack_unit_state{{{N1},unit="qwen",state="starting"}}'
 STOPPED = f'sparkrack_unit_state{{{N1},unit="qwen",state="stopped"}}'
 DEADLINE = f'sparkrack_unit_start_deadline_timestamp_seconds{{{N1},unit="qwen"}}'
-"""Until when the keeper of the unit lets it start."""
+"""Until when the coordinator of the unit lets it start."""
 QWEN = {"job": "vllm", "node": "spark1", "unit": "qwen"}
 SMALL = {"job": "sglang", "node": "spark2", "unit": "small"}
 
@@ -508,7 +508,7 @@ FAILURES = (
         QWEN,
         "unit qwen on spark1 does not answer",
     ),
-    # A unit that was to be ready after 10 minutes, and one that its keeper has given up.
+    # A unit that was to be ready after 10 minutes, and one that its coordinator has given up.
     F(
         "EngineDown",
         {f"up{{{VLLM}}}": "0", STARTING: "1", DEADLINE: "600"},
@@ -1060,7 +1060,7 @@ def written_by_a_node(folder: Path) -> list[Path]:
     write(root, unit, serving_units.content(serving_desired.files(served, "n0"), "one.json"))
     (folder / "unit").mkdir()
     kept = SteppedUnit(folder / "unit")
-    assert kept.lifecycle.wished("up", False, kept.clock)[0]
+    assert kept.lifecycle.set_desired_state("up", False, kept.clock)[0]
     write(root, "/var/lib/sparkrack/serve/qwen.rank.json", '{"state": "running"}')
     serve_unit.write_record(str(root / "var/lib/sparkrack/serve/qwen.json"), kept.saved)
     done, metrics = ran(root)
@@ -1185,7 +1185,7 @@ JOURNAL2 = 'sparkrack_journal_received_timestamp_seconds{job="node",node="spark2
         # Nothing measures where no unit of several nodes is to run, or where rack.yaml wants no proof.
         ("BandwidthUnproven", UNPROVEN, (*WIDE, BLACKBOX)),
         ("BandwidthUnproven", UNPROVEN, (UNIT_EDIT, *WIDE, BLACKBOX, ("serving:", "serving:\n  rdma_proof: none"))),
-        ("BandwidthUnproven", UNPROVEN, (UNIT_EDIT, *WIDE, BLACKBOX, ("memory: 0.8}", "memory: 0.8, wish: down}"))),
+        ("BandwidthUnproven", UNPROVEN, (UNIT_EDIT, *WIDE, BLACKBOX, ("memory: 0.8}", "memory: 0.8, state: down}"))),
         # A measurement of a boot before says nothing of now.
         ("HalfStuckAt13G", UNPROVEN | {f"sparkrack_bandwidth_bits_per_second{{{TO2}}}": "1.3e10"}, None),
         # The node that would have the journal is away: its own alert tells.

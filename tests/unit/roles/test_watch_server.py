@@ -260,12 +260,12 @@ models: {qwen: {source: Qwen/Qwen3, revision: main}}
 serving:
   units:
     one: {engine: ENGINE, version: 0.19.1, image: "%s", model: qwen, nodes: [spark1], context: 4096, memory: 0.8,
-      api: {listen: LISTEN}, wish: WISH, args: {ARGS}}
+      api: {listen: LISTEN}, state: STATE, args: {ARGS}}
 """
 
 
 @pytest.mark.parametrize(
-    ("server_of", "engine", "listen", "wish", "arguments", "asked"),
+    ("server_of", "engine", "listen", "desired_state", "arguments", "asked"),
     [
         ("spark2", "vllm", "management", "up", "", "10.77.0.11:8000"),
         ("spark2", "vllm", "fabric", "up", "", "192.168.100.1:8000"),
@@ -277,9 +277,11 @@ serving:
         ("spark2", "vllm", "management", "down", "", ""),
     ],
 )
-def test_units_that_are_asked(server_of: str, engine: str, listen: str, wish: str, arguments: str, asked: str) -> None:
+def test_units_that_are_asked(
+    server_of: str, engine: str, listen: str, desired_state: str, arguments: str, asked: str
+) -> None:
     text = UNIT % (VLLM, VLLM)
-    for old, new in (("ENGINE", engine), ("LISTEN", listen), ("WISH", wish), ("ARGS", arguments)):
+    for old, new in (("ENGINE", engine), ("LISTEN", listen), (": STATE", f": {desired_state}"), ("ARGS", arguments)):
         text = text.replace(old, new)
     found = rack(f"{{server: {server_of}}}", ("memory:\n  swap: false\n", f"memory:\n  swap: false\n{text}"))
     config = scrape.prometheus_file(found).content.decode()

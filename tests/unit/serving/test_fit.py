@@ -12,11 +12,11 @@ from serving import fit as serving_fit
 from serving.calibration import Calibration, Conditions
 from serving.engines.memory_fit import Parallel
 from serving.engines.model_shape import ModelConfigError
-from serving.options import ServingUnit, served_units
+from serving.options import ServedUnit, served_units
 from tests.unit.model.serving_racks import COMMIT, IMAGE_ID, QWEN, SGLANG, loaded, text, unit
 
 
-def declared(**keys: Any) -> ServingUnit:
+def declared(**keys: Any) -> ServedUnit:
     rack = loaded(text({"qwen": unit(QWEN, **keys)}))
     return served_units(rack)["qwen"]
 

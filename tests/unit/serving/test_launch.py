@@ -12,7 +12,7 @@ from roles.rdma.options import socket_addresses
 from serving.engines.command_line import judge
 from serving.engines.option_table import Engine
 from serving.launch import INSIDE_AUTOTUNE, RankLaunch, launches
-from serving.options import ServingUnit, served_units
+from serving.options import ServedUnit, served_units
 from tests.unit.model.serving_racks import NEMOTRON, QWEN, VLLM, loaded, machines, refusals, text, unit
 
 NEMOTRON_8 = unit(
@@ -68,7 +68,7 @@ QWEN_2 = unit(
 PUBLISHED = {"nemotron": (NEMOTRON_8, 8), "deepseek": (DEEPSEEK_2, 2), "qwen": (QWEN_2, 2)}
 
 
-def rack_of(keys: dict[str, Any], count: int = 2, **sections: Any) -> tuple[Rack, ServingUnit]:
+def rack_of(keys: dict[str, Any], count: int = 2, **sections: Any) -> tuple[Rack, ServedUnit]:
     rack = loaded(text({"one": keys}, machines(count), **sections))
     return rack, served_units(rack)["one"]
 

@@ -69,7 +69,7 @@ def nemotron(**keys: Any) -> dict[str, Any]:
         text(qwen(nodes=["n1"], parallel=None, version="0.10.2")),
         text(qwen(parallel={"pipeline": 2})),
         text({**qwen(nodes=["n0"], parallel=None), "other": unit(nodes=["n1"], parallel=None)}),
-        text({**qwen(), "other": unit(wish="down")}),
+        text({**qwen(), "other": unit(desired_state="down")}),
         text(nemotron(), machines(8)),
         text(qwen(), machines(4, "ring")),
         text(qwen(env={"NCCL_IB_DISABLE": "0", "NCCL_NET": "IB", "NCCL_NET_PLUGIN": "none"})),
@@ -292,12 +292,12 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
             {"engine": "vllm-ray", "api": {"listen": "management", "direct": ["10.9.0.0/16"]}},
             (
                 f"{P}.api.direct @ direct: opens the ports of Ray to these machines, and by them a Ray without tokens "
-                "runs their code as root; remove it, and write serving.door for clients"
+                "runs their code as root; remove it, and write serving.gateway for clients"
             ),
         ),
         (
             {"api": {"port": 29400}},
-            f"{P}.api.port @ port: 29400 is already serving.port, that of the keepers; write another, like 8000",
+            f"{P}.api.port @ port: 29400 is already serving.port, that of the coordinators; write another, like 8000",
         ),
         (
             {"api": {"port": 29501}},
@@ -322,7 +322,10 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
         ),
         ({"fit": {"override": " "}}, f"{P}.fit.override @ override: is blank; write a text"),
         ({"shm": "1M"}, f"{P}.shm @ shm: 1M is no fit size for shared memory; write 64M to 64G"),
-        ({"wish": "sideways"}, f"{P}.wish @ wish: sideways is not known; choose from up, down"),
+        (
+            {"desired_state": "sideways"},
+            f"{P}.desired_state @ desired state: sideways is not known; choose from up, down",
+        ),
         ({"nnodes": 2}, f"{P}.nnodes @ nnodes: unknown key; did you mean nodes?"),
     ],
 )
@@ -397,7 +400,7 @@ def test_a_node_is_in_one_unit_only_that_is_up() -> None:
     assert refusals(file) == [
         (
             "serving.units.other.nodes @ nodes: n1 is a node of unit qwen as well, and both are to be up; "
-            "write wish: down at one of them, or other nodes"
+            "write state: down at one of them, or other nodes"
         )
     ]
 
@@ -414,7 +417,7 @@ def test_a_node_is_in_one_unit_only_that_is_up() -> None:
         (18600, "18600 is already a port of `sparkrack verify --bandwidth`; write another, like 29400"),
     ],
 )
-def test_the_port_of_the_keepers_is_free(port: int, expected: str) -> None:
+def test_the_port_of_the_coordinators_is_free(port: int, expected: str) -> None:
     (found,) = refusals(text(qwen(), port=port))
     assert found.startswith(f"serving.port @ port: {expected}")
 
@@ -699,7 +702,7 @@ def test_multi_token_prediction_of_nemotron_needs_the_radix_cache_off() -> None:
 
 
 def test_a_lock_file_that_cannot_be_used_is_refused_beside_the_mistakes(tmp_path: Path) -> None:
-    found = refusals(text(qwen(wish="sideways")), {"qwen": 5})
+    found = refusals(text(qwen(desired_state="sideways")), {"qwen": 5})
     assert len(found) == 2
     assert "rack.lock.json: models.qwen: " in found[1]
 
@@ -762,8 +765,9 @@ def notes(file: str, tmp_path: Path, models: Any = None, units: Any = None) -> l
             RECORDS,
             [
                 (
-                    f"{P}.api: no machine but the nodes of the unit reaches it: there is no door, and api.direct names "
-                    "none; write serving.door, or the networks of clients at api.direct"
+                    f"{P}.api: no machine but the nodes of the unit reaches it: there is no gateway, and api.direct "
+                    "names "
+                    "none; write serving.gateway, or the networks of clients at api.direct"
                 )
             ],
         ),
@@ -776,9 +780,10 @@ def notes(file: str, tmp_path: Path, models: Any = None, units: Any = None) -> l
                     "write a reference at api.key, like {file: qwen.key}"
                 ),
                 (
-                    f"{P}.api.direct: 10.9.0.0/16 reaches each path and port of the unit on its head, past the door: "
+                    f"{P}.api.direct: 10.9.0.0/16 reaches each path and port of the unit on its head, past the "
+                    "gateway: "
                     "/invocations, /tokenize and more answer without the key; "
-                    "serving.door lets through what clients need"
+                    "serving.gateway lets through what clients need"
                 ),
             ],
         ),

@@ -109,7 +109,7 @@ def test_a_place_that_the_container_has_or_may_have_is_accepted(file: str) -> No
         (
             vllm({"ssl-certfile": "/models/qwen/a.pem"}),
             "ssl-certfile",
-            "the engine would speak TLS, and its proofs are plain HTTP; remove it; serving.door gives clients TLS",
+            "the engine would speak TLS, and its proofs are plain HTTP; remove it; serving.gateway gives clients TLS",
         ),
         (vllm({"uds": "/cache/s"}), "uds", "the engine would listen on a socket file and on no port; remove it"),
         (

@@ -24,7 +24,7 @@ def groups(
     folder: Path, paths: dict[str, int | None], wanted: tuple[str, ...] = ()
 ) -> subprocess.CompletedProcess[str]:
     """Ask a node with these control groups, each with whether it has processes; None: that cannot be read. `wanted`:
-    the units whose tether has the mark.
+    the units whose agent has the mark.
     """
     for name in wanted:
         (folder / "run" / name).mkdir(parents=True)
@@ -50,8 +50,8 @@ def groups(
         ),
         (
             {
-                "system.slice/sparkrack-serve-qwen-tether.service": 1,
-                "system.slice/sparkrack-serve-qwen-keeper.service": 1,
+                "system.slice/sparkrack-serve-qwen-agent.service": 1,
+                "system.slice/sparkrack-serve-qwen-coordinator.service": 1,
             },
             (),
         ),
@@ -68,8 +68,8 @@ def test_a_unit_runs_when_its_rank_or_its_container_has_processes(
 
 def test_a_unit_whose_gates_run_counts_as_running(tmp_path: Path) -> None:
     """Neither its rank nor its container has a process then, on any node."""
-    tethers = ("system.slice/sparkrack-serve-qwen-tether.service", "system.slice/sparkrack-serve-other-tether.service")
-    done = groups(tmp_path, dict.fromkeys(tethers, 1), wanted=("qwen",))
+    agents = ("system.slice/sparkrack-serve-qwen-agent.service", "system.slice/sparkrack-serve-other-agent.service")
+    done = groups(tmp_path, dict.fromkeys(agents, 1), wanted=("qwen",))
     assert done.returncode == 0
     assert parse_running_units(done.stdout.replace(f"{tmp_path}/run", MARKS)) == ("qwen",)
 
@@ -90,7 +90,7 @@ def test_other_output_is_unknown() -> None:
         ("/sys/fs/cgroup/sparkrack.slice/docker-aa.scope", None),
         ("/sys/fs/cgroup/other.slice/sparkrack-a.slice", None),
         ("/sys/fs/cgroup/system.slice/sparkrack-serve-a.service", "a"),
-        ("/sys/fs/cgroup/system.slice/sparkrack-serve-a-keeper.service", None),
+        ("/sys/fs/cgroup/system.slice/sparkrack-serve-a-coordinator.service", None),
         ("/run/sparkrack-serve/a/wanted", "a"),
         ("/run/sparkrack-serve/a/other", None),
     ],
@@ -106,7 +106,7 @@ def test_a_blocker_names_the_unit_its_nodes_and_the_command() -> None:
     (line,) = unit_blockers(PAIR, ["old"], "docker must be restarted")
     assert line.endswith(
         "rack.yaml does not declare, runs, and docker must be restarted; run "
-        "`/usr/local/lib/sparkrack/serve/serve_keeper.py /etc/sparkrack/serve/old.json down` on its head first"
+        "`/usr/local/lib/sparkrack/serve/serve_coordinator.py /etc/sparkrack/serve/old.json down` on its head first"
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from core.model import Rack
-from serving.programs import KEEPER
+from serving.programs import COORDINATOR
 from sparkrack.status.build import build_status
 from sparkrack.status.collect_answers import NoAnswer
 from sparkrack.status.model import Status
@@ -27,20 +27,28 @@ from tests.unit.status.machines import NOW
 @pytest.fixture(scope="module")
 def rack() -> Rack:
     return loaded(
-        text({"qwen": unit(), "idle": unit(wish="down"), "third": unit(nodes=["n2", "n1"], wish="down")}, machines(3))
+        text(
+            {
+                "qwen": unit(),
+                "idle": unit(desired_state="down"),
+                "third": unit(nodes=["n2", "n1"], desired_state="down"),
+            },
+            machines(3),
+        )
     )
 
 
 def output(rack: Rack, node: str, folder: Path, answers: dict[str, Any]) -> str:
-    """Run the script of a node, whose keeper has these answers: what it prints, its exit code, or None for no files."""
-    keeper = folder / "keeper"
-    keeper.write_text(f'#!/bin/sh\n. "{folder}/$(basename "$1")"\n')
-    keeper.chmod(stat.S_IRWXU)
+    """Run the script of a node, whose coordinator has these answers: what it prints, its exit code, or None for no
+    files."""
+    coordinator = folder / "coordinator"
+    coordinator.write_text(f'#!/bin/sh\n. "{folder}/$(basename "$1")"\n')
+    coordinator.chmod(stat.S_IRWXU)
     for name, one in answers.items():
         if one is not None:
             told = f"exit {one}" if isinstance(one, int) else f"cat <<'E'\n{one}\nE"
             (folder / f"{name}.json").write_text(f"{told}\n")
-    made = script(rack, node).replace(KEEPER, str(keeper)).replace("/etc/sparkrack/serve", str(folder))
+    made = script(rack, node).replace(COORDINATOR, str(coordinator)).replace("/etc/sparkrack/serve", str(folder))
     return subprocess.run(["sh", "-c", made], capture_output=True, text=True, check=True, timeout=120).stdout
 
 
@@ -49,10 +57,10 @@ def status(rack: Rack, node: str, answered: str | None) -> Status:
 
 
 def states(rack: Rack, node: str, answered: str | None) -> dict[str, tuple[str | None, bool | None]]:
-    return {one.name: (one.state, one.as_wished) for one in status(rack, node, answered).units}
+    return {one.name: (one.state, one.as_desired) for one in status(rack, node, answered).units}
 
 
-def test_the_states_are_those_that_the_keepers_of_the_head_report(rack: Rack, tmp_path: Path) -> None:
+def test_the_states_are_those_that_the_coordinators_of_the_head_report(rack: Rack, tmp_path: Path) -> None:
     answers = {"qwen": json.dumps(answer("ready")), "idle": json.dumps(answer("held", name="idle"))}
     answered = output(rack, "n0", tmp_path, answers)
     assert states(rack, "n0", answered) == {"qwen": ("ready", True), "idle": ("held", True)}
@@ -71,7 +79,7 @@ def test_the_states_are_those_that_the_keepers_of_the_head_report(rack: Rack, tm
         (json.dumps(answer("ready", name="other")), (None, None), "qwen ? (n0 n1)"),
     ],
 )
-def test_a_state_that_is_not_wished_is_marked(
+def test_a_state_that_is_not_desired_is_marked(
     rack: Rack, tmp_path: Path, told: Any, state: tuple[str | None, bool | None], shown: str
 ) -> None:
     answered = output(rack, "n0", tmp_path, {"qwen": told, "idle": json.dumps(answer("down", name="idle"))})

@@ -25,7 +25,7 @@ from tests.unit.switch.test_restore_lock import BACKUP, Workdir
 QWEN = "/sparkrack.slice/sparkrack-qwen.slice\n/system.slice/sparkrack-serve-qwen.service\n"
 ALONE = "/system.slice/sparkrack-serve-alone.service\n"
 FOREIGN = "/sparkrack.slice/sparkrack-other.slice\n"
-KEEPER = "/system.slice/sparkrack-serve-qwen-keeper.service\n"
+COORDINATOR = "/system.slice/sparkrack-serve-qwen-coordinator.service\n"
 SERVING = """
 images: [nvcr.io/nvidia/vllm:26.04-py3]
 models: {qwen: {source: Qwen/Small}}
@@ -90,20 +90,20 @@ def test_a_leg_that_is_added_to_a_bridge_passed_nothing_before() -> None:
 
 def test_a_unit_that_runs_is_named_once_with_what_stops_it() -> None:
     (switch,) = rack().switches
-    assert refused({"n0": QWEN, "n1": QWEN + KEEPER}) == [
+    assert refused({"n0": QWEN, "n1": QWEN + COORDINATOR}) == [
         f"unit qwen (n0, n1) runs, and n0, n1 would be cut off from {switch}; run `sparkrack serve stop qwen` first"
     ]
     assert refused({"n0": QWEN, "n1": QWEN}, nodes=["n1"])[0].startswith("unit qwen (n0, n1) runs, and n1 would be")
 
 
 def test_what_uses_no_link_is_no_reason() -> None:
-    assert refused({"n0": KEEPER, "n2": ALONE}) == []
+    assert refused({"n0": COORDINATOR, "n2": ALONE}) == []
 
 
 def test_a_unit_that_rack_yaml_does_not_declare_is_named() -> None:
     (line,) = refused({"n1": FOREIGN})
     assert "unit other, which " in line
-    assert "serve_keeper.py /etc/sparkrack/serve/other.json down` on its head first" in line
+    assert "serve_coordinator.py /etc/sparkrack/serve/other.json down` on its head first" in line
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import yaml
 from core.model import Rack, load
 from core.model.image_lock import Pin
 from roles.rdma.options import socket_addresses
-from serving.options import ServingUnit, served_units
+from serving.options import ServedUnit, served_units
 from sparkrack.serving.export.source import ExportSource, export_source
 from tests.unit.model.serving_racks import NEMOTRON, QWEN, loaded, machines, text, unit
 from tests.unit.serving.engines.example_lines import EXAMPLES
@@ -22,7 +22,7 @@ ODD = 'it\'s "$(LWS_GROUP_SIZE)" $$ $HOME ${HOME} `id` \\ #!'
 """A text that each format has to write with care: in Kubernetes and a shell it means something else."""
 
 
-def source(rack: Rack, declared: ServingUnit, pin: Pin | None = PIN) -> ExportSource:
+def source(rack: Rack, declared: ServedUnit, pin: Pin | None = PIN) -> ExportSource:
     return export_source(rack, declared, pin, "0123456789ab+")
 
 

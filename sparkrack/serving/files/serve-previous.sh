@@ -1,27 +1,27 @@
 #!/bin/sh
-# The former version of a served unit on this node: its files as they were while a completion had proven the unit.
+# The previous version of a served unit on this node: its files as they were while a completion had proven the unit.
 #
-#   serve-former.sh keep UNIT GENERATION      keep the files that are here now
-#   serve-former.sh forget UNIT GENERATION    remove what was kept of every other generation
-#   serve-former.sh list UNIT                 a line for each kept generation: generation, nodes, image, and same, other or
+#   serve-previous.sh keep UNIT GENERATION      keep the files that are here now
+#   serve-previous.sh forget UNIT GENERATION    remove what was kept of every other generation
+#   serve-previous.sh list UNIT                 a line for each kept generation: generation, nodes, image, and same, other or
 #                                             absent: how the files here compare, or that docker no longer has the image
-#   serve-former.sh begin UNIT                note that files change: the gate refuses until `end`, or until apply has
+#   serve-previous.sh begin UNIT                note that files change: the gate refuses until `end`, or until apply has
 #                                             written them. A node without files of units needs none
-#   serve-former.sh restore UNIT GENERATION   put the kept files in the place of those here, note that in UNIT.former until
-#                                             apply writes others, and restart keeper and tether
-#   serve-former.sh end UNIT                  files are whole on each node
+#   serve-previous.sh restore UNIT GENERATION   put the kept files in the place of those here, note that in UNIT.previous until
+#                                             apply writes others, and restart coordinator and agent
+#   serve-previous.sh end UNIT                  files are whole on each node
 #
 # A kept version is one file, which gets its name when all of it is on the disk. The lease secret is not in it: all nodes
 # share the present one. Exit codes: 0 done, else the reason is on stderr.
 set -eu
 umask 077
-etc=/etc/sparkrack/serve units=/etc/systemd/system folder=/var/lib/sparkrack/serve/former
+etc=/etc/sparkrack/serve units=/etc/systemd/system folder=/var/lib/sparkrack/serve/previous
 verb=$1 unit=$2 kept=$folder/$2.${3:-0}.tar
 
 present() { # the files of the unit here that are kept and put back, a line each
     for file in "$etc/$unit".args "$etc/$unit".env "$etc/$unit".json "$etc/$unit".gate.json "$etc/$unit".key \
-        "$etc/$unit".token "$units/sparkrack-serve-$unit".service "$units/sparkrack-serve-$unit-tether".service \
-        "$units/sparkrack-serve-$unit-keeper".service "$units/sparkrack-$unit".slice; do
+        "$etc/$unit".token "$units/sparkrack-serve-$unit".service "$units/sparkrack-serve-$unit-agent".service \
+        "$units/sparkrack-serve-$unit-coordinator".service "$units/sparkrack-$unit".slice; do
         [ ! -e "$file" ] || echo "$file"
     done
 }
@@ -80,11 +80,11 @@ restore)
         tar -tPf "$kept" "$file" > /dev/null 2>&1 || rm -f "$file"
     done
     tar -xpPf "$kept"
-    echo "$3" > "$etc/$unit.former"
+    echo "$3" > "$etc/$unit.previous"
     sync
     systemctl daemon-reload
-    systemctl restart "sparkrack-serve-$unit-tether.service"
-    [ ! -e "$units/sparkrack-serve-$unit-keeper.service" ] || systemctl restart "sparkrack-serve-$unit-keeper.service"
+    systemctl restart "sparkrack-serve-$unit-agent.service"
+    [ ! -e "$units/sparkrack-serve-$unit-coordinator.service" ] || systemctl restart "sparkrack-serve-$unit-coordinator.service"
     ;;
 end)
     rm -f "$etc/$unit.pending"

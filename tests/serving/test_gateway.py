@@ -1,4 +1,4 @@
-"""The door of served units, judged by real clients: curl and the Python client of OpenAI, through nginx itself."""
+"""The gateway of served units, judged by real clients: curl and the Python client of OpenAI, through nginx itself."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ import openai
 import pytest
 
 from core.verify.reporter import CheckReporter
-from serving import gateway as door
-from serving import gateway_certificate as door_certificate
+from serving import gateway as gateway
+from serving import gateway_certificate as gateway_certificate
 from serving import verify
-from tests.serving.running_door import CLIENTS, NGINX, UNIT_KEYS, RunningDoor, running_door
+from tests.serving.running_gateway import CLIENTS, NGINX, UNIT_KEYS, RunningGateway, running_gateway
 from tests.unit.ops.shells import rooted, run
 
 pytestmark = pytest.mark.skipif(not shutil.which(NGINX), reason="nginx is not unpacked: make setup FOR=tests")
@@ -27,21 +27,21 @@ ALICE = CLIENTS["alice"]
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[RunningDoor]:
-    with running_door() as made:
+def shared() -> Iterator[RunningGateway]:
+    with running_gateway() as made:
         yield made
 
 
 @pytest.fixture
-def gate(shared: RunningDoor) -> RunningDoor:
-    """The door; every unit is open and up, and nothing is slow."""
+def gate(shared: RunningGateway) -> RunningGateway:
+    """The gateway; every unit is open and up, and nothing is slow."""
     for name in shared.ports:
         assert shared.command("open", name).returncode == 0
     shared.logged()
     return shared
 
 
-def client(gate: RunningDoor, name: str, key: str = ALICE) -> openai.OpenAI:
+def client(gate: RunningGateway, name: str, key: str = ALICE) -> openai.OpenAI:
     return openai.OpenAI(
         base_url=f"https://127.0.0.1:{gate.port}/{name}/v1",
         api_key=key,
@@ -52,7 +52,7 @@ def client(gate: RunningDoor, name: str, key: str = ALICE) -> openai.OpenAI:
 
 @pytest.mark.parametrize("name", ["one", "two"])
 @pytest.mark.parametrize("key", CLIENTS.values(), ids=CLIENTS)
-def test_each_key_reaches_each_unit(gate: RunningDoor, name: str, key: str) -> None:
+def test_each_key_reaches_each_unit(gate: RunningGateway, name: str, key: str) -> None:
     reply = gate.complete(name, key)
     assert (reply.status, reply.json["choices"][0]["text"]) == (200, "4, as is 1+3=")
 
@@ -62,14 +62,14 @@ def test_each_key_reaches_each_unit(gate: RunningDoor, name: str, key: str) -> N
     [None, "", ALICE.lower(), ALICE[:-1], f"{ALICE}x", ALICE.replace(".", "x"), UNIT_KEYS["one"], ".*", f"{ALICE} x"],
 )
 @pytest.mark.parametrize("path", ["/one/v1/models", "/nothing", "/"])
-def test_without_a_key_nothing_is_told(gate: RunningDoor, key: str | None, path: str) -> None:
+def test_without_a_key_nothing_is_told(gate: RunningGateway, key: str | None, path: str) -> None:
     reply = gate.curl(path, key=key)
     assert (reply.status, reply.code) == (401, "invalid_api_key")
     assert reply.headers["www-authenticate"] == 'bearer realm="served"'
     assert "unit" not in reply.json["error"]["message"]
 
 
-def test_a_key_in_another_scheme_is_refused(gate: RunningDoor) -> None:
+def test_a_key_in_another_scheme_is_refused(gate: RunningGateway) -> None:
     assert gate.curl("/one/v1/models", "-u", f"alice:{ALICE}", key=None).status == 401
     assert gate.curl("/one/v1/models", "-H", f"Authorization: bearer {ALICE}", key=None).status == 200
 
@@ -104,7 +104,7 @@ def test_a_key_in_another_scheme_is_refused(gate: RunningDoor) -> None:
         "/echo%2fmetrics",
     ],
 )
-def test_what_is_not_below_v1_of_a_unit_is_not_there(gate: RunningDoor, path: str) -> None:
+def test_what_is_not_below_v1_of_a_unit_is_not_there(gate: RunningGateway, path: str) -> None:
     reply = gate.curl(path)
     assert (reply.status, reply.code) == (404, "unit_not_found")
     assert "units: one, two, echo" in reply.json["error"]["message"]
@@ -131,7 +131,7 @@ def test_what_is_not_below_v1_of_a_unit_is_not_there(gate: RunningDoor, path: st
         "invocations",
     ],
 )
-def test_what_clients_do_not_need_stays_at_the_door(gate: RunningDoor, path: str) -> None:
+def test_what_clients_do_not_need_stays_at_the_gateway(gate: RunningGateway, path: str) -> None:
     reply = gate.curl(f"/echo/v1/{path}")
     assert (reply.status, reply.code) == (404, "path_not_found")
     assert "/v1/chat/completions" in reply.json["error"]["message"]
@@ -161,7 +161,7 @@ def test_what_clients_do_not_need_stays_at_the_door(gate: RunningDoor, path: str
         ),
     ],
 )
-def test_the_engine_is_asked_below_v1_only(gate: RunningDoor, path: str, asked: str) -> None:
+def test_the_engine_is_asked_below_v1_only(gate: RunningGateway, path: str, asked: str) -> None:
     reply = gate.curl(path)
     assert (reply.status, reply.json["path"]) == (200, asked)
     decoded = posixpath.normpath(urllib.parse.unquote(asked.partition("?")[0]))
@@ -169,12 +169,12 @@ def test_the_engine_is_asked_below_v1_only(gate: RunningDoor, path: str, asked: 
     assert "X-Evil" not in reply.json["headers"]
 
 
-def test_the_key_of_a_client_stays_at_the_door(gate: RunningDoor) -> None:
+def test_the_key_of_a_client_stays_at_the_gateway(gate: RunningGateway) -> None:
     """A unit without a key gets none; one with a key gets its own, which the first test shows."""
     assert "Authorization" not in gate.curl("/echo/v1/models").json["headers"]
 
 
-def test_the_python_client_completes_and_reads_a_stream_as_it_comes(gate: RunningDoor) -> None:
+def test_the_python_client_completes_and_reads_a_stream_as_it_comes(gate: RunningGateway) -> None:
     with client(gate, "one") as api:
         assert [model.id for model in api.models.list()] == ["qwen"]
         assert api.completions.create(model="qwen", prompt="2+2=").choices[0].text == "4, as is 1+3="
@@ -187,7 +187,7 @@ def test_the_python_client_completes_and_reads_a_stream_as_it_comes(gate: Runnin
             assert [part.choices[0].text for part in parts] == [" as is 1+3="]
 
 
-def test_the_python_client_understands_each_refusal(gate: RunningDoor) -> None:
+def test_the_python_client_understands_each_refusal(gate: RunningGateway) -> None:
     with client(gate, "one", "x" * 24) as api, pytest.raises(openai.AuthenticationError) as refused:
         api.models.list()
     assert refused.value.code == "invalid_api_key"
@@ -200,12 +200,12 @@ def test_the_python_client_understands_each_refusal(gate: RunningDoor) -> None:
     assert (closed.value.status_code, closed.value.code) == (503, "unit_closed")
 
 
-def test_a_stream_is_not_held_back(gate: RunningDoor) -> None:
+def test_a_stream_is_not_held_back(gate: RunningGateway) -> None:
     with gate.stream("two") as running:
         assert "as is 1+3=" in gate.finish(running)
 
 
-def test_a_closed_unit_ends_what_runs_and_takes_nothing_new(gate: RunningDoor) -> None:
+def test_a_closed_unit_ends_what_runs_and_takes_nothing_new(gate: RunningGateway) -> None:
     with gate.stream("one") as running:
         assert gate.command("close", "one").returncode == 0
         reply = gate.complete("one")
@@ -219,14 +219,14 @@ def test_a_closed_unit_ends_what_runs_and_takes_nothing_new(gate: RunningDoor) -
 
 
 @pytest.mark.parametrize("words", [("close", "three"), ("close", "../x"), ("shut", "one"), ("close",), ("open", "#")])
-def test_a_wrong_word_is_refused(gate: RunningDoor, words: tuple[str, ...]) -> None:
+def test_a_wrong_word_is_refused(gate: RunningGateway, words: tuple[str, ...]) -> None:
     done = gate.command(*words)
     assert done.returncode == 2
-    assert done.stderr.startswith("serve-door: ")
-    assert list(Path(rooted(door.RUN, gate.root)).glob("*.closed")) == []
+    assert done.stderr.startswith("serve-gateway: ")
+    assert list(Path(rooted(gateway.RUN, gate.root)).glob("*.closed")) == []
 
 
-def test_a_unit_that_is_down_is_named(gate: RunningDoor) -> None:
+def test_a_unit_that_is_down_is_named(gate: RunningGateway) -> None:
     gate.stop_engine("two")
     try:
         reply = gate.complete("two")
@@ -238,12 +238,12 @@ def test_a_unit_that_is_down_is_named(gate: RunningDoor) -> None:
     assert gate.complete("two").status == 200
 
 
-def test_errors_of_the_engine_pass(gate: RunningDoor) -> None:
+def test_errors_of_the_engine_pass(gate: RunningGateway) -> None:
     reply = gate.complete("one", model="other")
     assert (reply.status, reply.json) == (404, {"error": "no such model"})
 
 
-def test_a_request_that_is_too_large_is_refused(gate: RunningDoor) -> None:
+def test_a_request_that_is_too_large_is_refused(gate: RunningGateway) -> None:
     file = gate.root / "large"
     file.write_text(json.dumps({"model": "qwen", "prompt": "x" * (1 << 20)}))
     reply = gate.curl("/one/v1/completions", "--data-binary", f"@{file}")
@@ -252,7 +252,7 @@ def test_a_request_that_is_too_large_is_refused(gate: RunningDoor) -> None:
     assert gate.curl("/one/v1/completions", "--data-binary", f"@{file}").status == 200
 
 
-def test_only_tls_of_today_is_spoken(gate: RunningDoor) -> None:
+def test_only_tls_of_today_is_spoken(gate: RunningGateway) -> None:
     plain = gate.curl("/one/v1/models", "--proto", "=http", "--url", f"http://127.0.0.1:{gate.port}/one/v1/models")
     assert "x" * 24 not in plain.body
     old = gate.curl("/one/v1/models", "--tls-max", "1.1", "--ciphers", "DEFAULT@SECLEVEL=0")
@@ -261,7 +261,7 @@ def test_only_tls_of_today_is_spoken(gate: RunningDoor) -> None:
     assert "certificate" in other.body
 
 
-def test_other_keys_are_taken_without_an_end_of_what_runs(gate: RunningDoor) -> None:
+def test_other_keys_are_taken_without_an_end_of_what_runs(gate: RunningGateway) -> None:
     with gate.stream("one") as running:
         gate.write_keys({**CLIENTS, "alice": "another-quiet-horse"})
         gate.nginx.send_signal(signal.SIGHUP)
@@ -273,7 +273,7 @@ def test_other_keys_are_taken_without_an_end_of_what_runs(gate: RunningDoor) -> 
     gate.wait(lambda: gate.curl("/two/v1/models").status == 200, "the keys are back")
 
 
-def test_the_log_names_keys_and_has_none(gate: RunningDoor) -> None:
+def test_the_log_names_keys_and_has_none(gate: RunningGateway) -> None:
     gate.complete("one", CLIENTS["ci.nightly"])
     gate.complete("two", "y" * 24)
     found = ""
@@ -294,10 +294,10 @@ def test_the_log_names_keys_and_has_none(gate: RunningDoor) -> None:
 # What `sparkrack verify` finds
 
 
-class DoorMachine:
-    """The part of testinfra's host that verify uses, on the node of the door."""
+class GatewayMachine:
+    """The part of testinfra's host that verify uses, on the node of the gateway."""
 
-    def __init__(self, gate: RunningDoor) -> None:
+    def __init__(self, gate: RunningGateway) -> None:
         self.gate = gate
         self.commands: list[str] = []
 
@@ -307,11 +307,11 @@ class DoorMachine:
         return SimpleNamespace(rc=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
-def findings(gate: RunningDoor) -> str:
+def findings(gate: RunningGateway) -> str:
     """What the proof of the answers finds; empty if all of it is right."""
-    machine = DoorMachine(gate)
+    machine = GatewayMachine(gate)
     try:
-        verify.test_the_door_answers_for_each_unit(gate.rack.nodes["n0"], machine, gate.rack, CheckReporter([]))
+        verify.test_the_gateway_answers_for_each_unit(gate.rack.nodes["n0"], machine, gate.rack, CheckReporter([]))
     except AssertionError as error:
         return str(error)
     finally:
@@ -321,19 +321,19 @@ def findings(gate: RunningDoor) -> str:
 
 
 @pytest.fixture
-def declared(gate: RunningDoor) -> RunningDoor:
-    """The door; the units that rack.yaml declares down take nothing."""
+def declared(gate: RunningGateway) -> RunningGateway:
+    """The gateway; the units that rack.yaml declares down take nothing."""
     for name in ("two", "echo"):
         gate.command("close", name)
     return gate
 
 
-def test_a_door_that_is_right_is_verified(declared: RunningDoor) -> None:
+def test_a_gateway_that_is_right_is_verified(declared: RunningGateway) -> None:
     assert findings(declared) == ""
 
 
-def other_certificate(gate: RunningDoor) -> None:
-    gate.write(door.CERTIFICATE, door_certificate.self_signed_pem(gate.door, "127.0.0.1"), 0o600)
+def other_certificate(gate: RunningGateway) -> None:
+    gate.write(gateway.CERTIFICATE, gateway_certificate.self_signed_pem(gate.gateway, "127.0.0.1"), 0o600)
 
 
 @pytest.mark.parametrize(
@@ -341,19 +341,19 @@ def other_certificate(gate: RunningDoor) -> None:
     [
         (lambda gate: gate.command("open", "two"), "n0: a completion of unit two has HTTP status 200"),
         (lambda gate: gate.command("close", "one"), "n0: a completion of unit one has HTTP status 503"),
-        (other_certificate, "n0: the door has another certificate than its file"),
+        (other_certificate, "n0: the gateway has another certificate than its file"),
         (
             lambda gate: gate.write_keys({**CLIENTS, "alice": "a-key-that-is-not-loaded"}),
             "n0: a completion of unit one has HTTP status 401",
         ),
     ],
 )
-def test_a_door_that_is_wrong_is_found(
-    declared: RunningDoor, break_it: Callable[[RunningDoor], object], line: str
+def test_a_gateway_that_is_wrong_is_found(
+    declared: RunningGateway, break_it: Callable[[RunningGateway], object], line: str
 ) -> None:
     break_it(declared)
     try:
         assert line in findings(declared)
     finally:
         declared.write_keys(CLIENTS)
-        declared.write(door.CERTIFICATE, declared.pem, 0o600)
+        declared.write(gateway.CERTIFICATE, declared.pem, 0o600)

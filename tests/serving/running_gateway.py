@@ -1,4 +1,4 @@
-"""The door as rack.yaml declares it, on loopback: nginx itself, before engine stand-ins and a server that echoes."""
+"""The gateway as rack.yaml declares it, on loopback: nginx itself, before engine stand-ins and a server that echoes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tempfile import mkdtemp
 from typing import Any
 
 from core.model import Rack
-from serving import gateway as door
-from serving import gateway_certificate as door_certificate
-from serving.options import ServingDoor, gateway_of
+from serving import gateway as gateway
+from serving import gateway_certificate as gateway_certificate
+from serving.options import ServingGateway, gateway_of
 from tests.contact.nodes import free_port
 from tests.serving.engines import ENGINE
 from tests.unit.model.serving_racks import loaded, text, unit
@@ -84,7 +84,7 @@ class Reply:
 
 
 @dataclass
-class RunningDoor:
+class RunningGateway:
     """nginx with three units: `one` with a key and `two` without, both stand-ins, and `echo`."""
 
     root: Path
@@ -94,7 +94,7 @@ class RunningDoor:
     def __post_init__(self) -> None:
         self.ports = {name: allowed_port(18000 + 100 * number) for number, name in enumerate(("one", "two", "echo"))}
         self.port = allowed_port(18300)
-        self.pem = door_certificate.self_signed_pem(self.door, "127.0.0.1")
+        self.pem = gateway_certificate.self_signed_pem(self.gateway, "127.0.0.1")
         self.faults = self.root / "faults"
         self.faults.mkdir()
 
@@ -105,16 +105,16 @@ class RunningDoor:
             name: unit(
                 nodes=["n0"],
                 parallel=None,
-                wish="up" if name == "one" else "down",
+                desired_state="up" if name == "one" else "down",
                 api={"port": port, **({"key": {"env": "UNIT_KEY"}} if name in UNIT_KEYS else {})},
             )
             for name, port in self.ports.items()
         }
         declared = {"node": "n0", "port": self.port, "listen": "local", "keys": keys, "body": "1M"}
-        return loaded(text({}, serving={"units": units, "door": declared}))
+        return loaded(text({}, serving={"units": units, "gateway": declared}))
 
     @property
-    def door(self) -> ServingDoor:
+    def gateway(self) -> ServingGateway:
         gateway = gateway_of(self.rack)
         assert gateway
         return gateway
@@ -128,7 +128,7 @@ class RunningDoor:
         return file
 
     def write_keys(self, clients: dict[str, str]) -> None:
-        private = door.keys_file(self.rack, self.door, clients, UNIT_KEYS)
+        private = gateway.keys_file(self.rack, self.gateway, clients, UNIT_KEYS)
         self.write(private.path, private.content.get_secret_value(), 0o600)
 
     def start(self) -> None:
@@ -136,13 +136,13 @@ class RunningDoor:
             self.start_engine(name)
         self.echo = ThreadingHTTPServer(("127.0.0.1", self.ports["echo"]), Echo)
         threading.Thread(target=self.echo.serve_forever, daemon=True).start()
-        for file in door.files(self.rack, self.door):
+        for file in gateway.files(self.rack, self.gateway):
             self.write(file.path, file.content, int(file.mode, 8))
         self.write_keys(CLIENTS)
-        self.write(door.CERTIFICATE, self.pem, 0o600)
+        self.write(gateway.CERTIFICATE, self.pem, 0o600)
         self.trusted = self.root / "trusted.pem"
         self.trusted.write_bytes(self.pem[self.pem.index(b"-----BEGIN CERTIFICATE") :])
-        for folder in (door.RUN, door.CACHE):
+        for folder in (gateway.RUN, gateway.CACHE):
             Path(rooted(folder, self.root)).mkdir(parents=True)
         self.log = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.log.bind(str(self.root / "log"))
@@ -157,21 +157,23 @@ class RunningDoor:
                     "-e",
                     "stderr",
                     "-c",
-                    rooted(door.CONFIGURATION, self.root),
+                    rooted(gateway.CONFIGURATION, self.root),
                     "-g",
                     "daemon off;",
                 ],
                 stderr=log,
                 start_new_session=True,
             )
-        self.wait(lambda: self.curl("/one/v1/models").status == 200, "the door answers")
+        self.wait(lambda: self.curl("/one/v1/models").status == 200, "the gateway answers")
 
     def _limits(self) -> list[str]:
         """The capabilities that the service leaves to nginx, where this process may take the others away."""
         if os.geteuid() or not shutil.which("setpriv"):
             return []
         (service,) = (
-            file.content.decode() for file in door.files(self.rack, self.door) if file.path == door.SERVICE_FILE
+            file.content.decode()
+            for file in gateway.files(self.rack, self.gateway)
+            if file.path == gateway.SERVICE_FILE
         )
         (left,) = re.findall(r"^CapabilityBoundingSet=(.+)$", service, re.MULTILINE)
         words = left.lower().replace("cap_", "+").split()
@@ -267,8 +269,8 @@ class RunningDoor:
         return ssl.create_default_context(cafile=str(self.trusted))
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run `serve-door` as on the node."""
-        program = Path(rooted(door.PROGRAM, self.root)).read_text()
+        """Run `serve-gateway` as on the node."""
+        program = Path(rooted(gateway.PROGRAM, self.root)).read_text()
         return run(f"set -- {' '.join(words)}\n{program}", self.root)
 
     def logged(self) -> str:
@@ -281,11 +283,11 @@ class RunningDoor:
 
 
 @contextmanager
-def running_door() -> Iterator[RunningDoor]:
-    """A door that runs; its folder can be read by the processes of nginx, which are not root."""
-    root = Path(mkdtemp(prefix="sparkrack-door-"))
+def running_gateway() -> Iterator[RunningGateway]:
+    """A gateway that runs; its folder can be read by the processes of nginx, which are not root."""
+    root = Path(mkdtemp(prefix="sparkrack-gateway-"))
     root.chmod(0o755)
-    made = RunningDoor(root)
+    made = RunningGateway(root)
     try:
         made.start()
         yield made

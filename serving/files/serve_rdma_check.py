@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from serve_question import GateError, GateQuestion, run
+from serve_gate_command import GateCommand, GateError, run
 from serve_unit import (
     ServeError,
     ask_at,
@@ -191,7 +191,7 @@ class RdmaProof:
                     raise GateError(
                         f"the gate of {half['peer']} does not answer over {half['half']} at {address[0]}:{address[1]} "
                         f"within {MEETING_LIMIT:g} s ({line(error.strerror or error, 60)}), so RDMA is not proven; "
-                        f"look at `journalctl -u sparkrack-serve-{self.unit}-tether` there"
+                        f"look at `journalctl -u sparkrack-serve-{self.unit}-agent` there"
                     ) from None
             time.sleep(0.3)
 
@@ -238,7 +238,7 @@ class RdmaProof:
                 + (f"stale ConnectX-7: {self.wanted['stale_remedy']}" if stale else remedy)
             )
 
-    def tool(self, half: Mapping[str, Any], *peer: str) -> GateQuestion:
+    def tool(self, half: Mapping[str, Any], *peer: str) -> GateCommand:
         """Start ib_write_bw at a half: it sends to `peer`, or receives."""
         folder = self.place(f"/sys/class/net/{half['half']}/device/infiniband")
         try:
@@ -248,7 +248,7 @@ class RdmaProof:
         code, number, _ = run(self.place(GID_INDEX), device)
         gid = ["-x", number] if not code and number.isdigit() else []
         words = ["ib_write_bw", "-d", device, *gid, "-p", str(half["port"]), *self.wanted["options"], *peer]
-        return GateQuestion(*words, limit=TOOL_LIMIT)
+        return GateCommand(*words, limit=TOOL_LIMIT)
 
 
 class ProofReceiver:
@@ -258,7 +258,7 @@ class ProofReceiver:
         self.proof, self.half, self.secret = proof, half, secret
         self._begun = time.monotonic()
         self._asked, self._ended = threading.Event(), threading.Event()
-        self._tool: GateQuestion | None = None
+        self._tool: GateCommand | None = None
         address = (half["address"], proof.wanted["meeting_port"])
         try:
             self._listener = socket.create_server(address)

@@ -1,5 +1,5 @@
-"""The proof of the door on a node in a folder: it passes there, and each thing broken fails it. What the door answers
-is in tests/serving/test_door.py."""
+"""The proof of the gateway on a node in a folder: it passes there, and each thing broken fails it. What the gateway
+answers is in tests/serving/test_gateway.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from core.model import Rack
-from serving import gateway as door
+from serving import gateway as gateway
 from serving import verify
 from serving.options import gateway_of
 from tests.unit.model.serving_racks import loaded, text, unit
@@ -23,46 +23,47 @@ from tests.unit.roles.checked_node import Check, reported
 def rack(port: int = 18443) -> Rack:
     declared = {"node": "n0", "port": port, "listen": "local", "keys": {"alice": {"env": "ALICE"}}}
     units = {"one": unit(nodes=["n0"], parallel=None)}
-    return loaded(text({}, serving={"units": units, "door": declared}))
+    return loaded(text({}, serving={"units": units, "gateway": declared}))
 
 
 def node(root: Path, found: Rack) -> Path:
     declared = gateway_of(found)
     assert declared
-    for file in door.files(found, declared):
+    for file in gateway.files(found, declared):
         write(root, file.path, file.content.decode()).chmod(int(file.mode, 8))
-    write(root, door.KEYS, r'"~^(?i:Bearer) +\Qa-key-of-a-client\E$" alice;').chmod(0o600)
+    write(root, gateway.KEYS, r'"~^(?i:Bearer) +\Qa-key-of-a-client\E$" alice;').chmod(0o600)
     certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-    write(root, door.CERTIFICATE, certificate).chmod(0o600)
+    write(root, gateway.CERTIFICATE, certificate).chmod(0o600)
     stand_in(root, "stat", f'shift 2; exec {shutil.which("stat")} -c "%a root:root" "$@"')
     stand_in(root, "systemctl", "case $1 in is-active) echo active ;; is-enabled) echo enabled ;; esac")
     return root
 
 
 @pytest.mark.parametrize(
-    "check", [verify.test_the_files_of_the_door_are_those_of_the_rack, verify.test_the_door_runs_and_starts_at_boot]
+    "check",
+    [verify.test_the_files_of_the_gateway_are_those_of_the_rack, verify.test_the_gateway_runs_and_starts_at_boot],
 )
 def test_a_node_that_is_right_passes(tmp_path: Path, check: Check) -> None:
     assert reported(check, node(tmp_path, rack()), rack()) == []
     other = rack().nodes["n1"]
-    assert reported(check, tmp_path, rack(), node=other) == ["skipped: n1 is not the node of the door"]
+    assert reported(check, tmp_path, rack(), node=other) == ["skipped: n1 is not the node of the gateway"]
 
 
 def test_a_file_of_another_content_or_mode_fails(tmp_path: Path) -> None:
     root = node(tmp_path, rack())
-    write(root, door.CONFIGURATION, "events {}\n")
-    Path(f"{root}{door.PROGRAM}").chmod(0o700)
-    Path(f"{root}{door.SERVICE_FILE}").unlink()
-    program, configuration, service = reported(verify.test_the_files_of_the_door_are_those_of_the_rack, root, rack())
-    assert program.startswith(f"n0: {door.PROGRAM} is 700 root:root ")
-    assert configuration.startswith(f"n0: {door.CONFIGURATION} is 644 root:root ")
-    assert service == f"n0: {door.SERVICE_FILE} is missing"
+    write(root, gateway.CONFIGURATION, "events {}\n")
+    Path(f"{root}{gateway.PROGRAM}").chmod(0o700)
+    Path(f"{root}{gateway.SERVICE_FILE}").unlink()
+    program, configuration, service = reported(verify.test_the_files_of_the_gateway_are_those_of_the_rack, root, rack())
+    assert program.startswith(f"n0: {gateway.PROGRAM} is 700 root:root ")
+    assert configuration.startswith(f"n0: {gateway.CONFIGURATION} is 644 root:root ")
+    assert service == f"n0: {gateway.SERVICE_FILE} is missing"
 
 
-@pytest.mark.parametrize("path", [door.KEYS, door.CERTIFICATE])
+@pytest.mark.parametrize("path", [gateway.KEYS, gateway.CERTIFICATE])
 def test_a_private_file_that_others_read_or_that_is_missing_fails(tmp_path: Path, path: str) -> None:
     file = Path(f"{node(tmp_path, rack())}{path}")
-    check = verify.test_the_files_of_the_door_are_those_of_the_rack
+    check = verify.test_the_files_of_the_gateway_are_those_of_the_rack
     file.chmod(0o640)
     assert reported(check, tmp_path, rack()) == [f"n0: {path} is 640 root:root, wanted 600 root:root"]
     file.unlink()
@@ -77,10 +78,10 @@ def test_a_private_file_that_others_read_or_that_is_missing_fails(tmp_path: Path
         ("exit 1", "unknown"),
     ],
 )
-def test_a_door_that_does_not_run_or_does_not_start_at_boot_fails(tmp_path: Path, script: str, found: str) -> None:
+def test_a_gateway_that_does_not_run_or_does_not_start_at_boot_fails(tmp_path: Path, script: str, found: str) -> None:
     stand_in(node(tmp_path, rack()), "systemctl", script)
-    assert reported(verify.test_the_door_runs_and_starts_at_boot, tmp_path, rack()) == [
-        f"n0: {door.SERVICE} is {found}, wanted active, enabled"
+    assert reported(verify.test_the_gateway_runs_and_starts_at_boot, tmp_path, rack()) == [
+        f"n0: {gateway.SERVICE} is {found}, wanted active, enabled"
     ]
 
 
@@ -95,15 +96,15 @@ def closed_port() -> Iterator[int]:
         yield holder.getsockname()[1]
 
 
-def test_a_door_that_does_not_answer_fails(tmp_path: Path, closed_port: int) -> None:
+def test_a_gateway_that_does_not_answer_fails(tmp_path: Path, closed_port: int) -> None:
     found = rack(closed_port)
-    (said,) = reported(verify.test_the_door_answers_for_each_unit, node(tmp_path, found), found)
-    assert said.startswith("n0: the door does not answer: ")
+    (said,) = reported(verify.test_the_gateway_answers_for_each_unit, node(tmp_path, found), found)
+    assert said.startswith("n0: the gateway does not answer: ")
     assert said.endswith("Connection refused")
 
 
-def test_a_door_whose_keys_cannot_be_read_fails(tmp_path: Path, closed_port: int) -> None:
+def test_a_gateway_whose_keys_cannot_be_read_fails(tmp_path: Path, closed_port: int) -> None:
     found = rack(closed_port)
-    Path(f"{node(tmp_path, found)}{door.KEYS}").unlink()
-    (said,) = reported(verify.test_the_door_answers_for_each_unit, tmp_path, found)
+    Path(f"{node(tmp_path, found)}{gateway.KEYS}").unlink()
+    (said,) = reported(verify.test_the_gateway_answers_for_each_unit, tmp_path, found)
     assert said.startswith("n0: FileNotFoundError: ")

@@ -1,4 +1,4 @@
-"""What a tether does with an order of its keeper: alone, with a systemctl that notes how it is called."""
+"""What an agent does with an order of its coordinator: alone, with a systemctl that notes how it is called."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import FOLDER, serve_keeper, serve_slice, serve_tether, serve_unit
+from tests.serving.serve_modules import FOLDER, serve_agent, serve_coordinator, serve_slice, serve_unit
 from tests.serving.test_unit_file import MINIMAL, written
 
 START = "start sparkrack-serve-qwen.service"
 
 
-class LoneTether:
-    """The tether of rank 1, whose service is at rest."""
+class LoneAgent:
+    """The agent of rank 1, whose service is at rest."""
 
     def __init__(self, folder: Path, cgroups: Path | str = serve_slice.CGROUPS) -> None:
         self.calls = folder / "calls"
@@ -39,45 +39,45 @@ class LoneTether:
         values = MINIMAL | {"secret_file": str(folder / "secret"), **commands}
         self.folder, self.cgroups = folder, cgroups
         self.unit = serve_unit.load_unit(written(folder, values))
-        self.tether = self.begin()
+        self.agent = self.begin()
 
-    def begin(self) -> serve_tether.Tether:
-        """Start a tether."""
+    def begin(self) -> serve_agent.Agent:
+        """Start an agent."""
         paths = str(self.folder / "state"), str(self.folder / "boot")
-        tether = serve_tether.Tether(self.unit, self.unit.rank(1), *paths, cgroups=str(self.cgroups))
-        tether._service = serve_tether.ServiceState("inactive")
-        return tether
+        agent = serve_agent.Agent(self.unit, self.unit.rank(1), *paths, cgroups=str(self.cgroups))
+        agent._service = serve_agent.ServiceState("inactive")
+        return agent
 
     def run(self, generation: int, verdict: tuple[int, bool, str] | None) -> list[str]:
         """Return what systemctl was asked for after the order to run, with this verdict of the gate."""
-        self.tether._verdict = verdict
-        self.tether._obey("run", generation)
-        if self.tether._start and (process := self.tether._start._process):
+        self.agent._verdict = verdict
+        self.agent._obey("run", generation)
+        if self.agent._start and (process := self.agent._start._process):
             process.wait(60)
         return self.calls.read_text().splitlines()
 
 
 @pytest.fixture
-def lone(tmp_path: Path) -> LoneTether:
-    return LoneTether(tmp_path)
+def lone(tmp_path: Path) -> LoneAgent:
+    return LoneAgent(tmp_path)
 
 
 @pytest.mark.parametrize(
     "verdict", [None, (4, True, ""), (6, True, ""), (5, False, "12 GiB")], ids=["none", "before", "after", "failed"]
 )
 def test_no_rank_starts_without_a_gate_that_passed_for_its_generation(
-    lone: LoneTether, verdict: tuple[int, bool, str] | None
+    lone: LoneAgent, verdict: tuple[int, bool, str] | None
 ) -> None:
-    """Whatever the keeper says, which may have lost its state."""
+    """Whatever the coordinator says, which may have lost its state."""
     assert lone.run(5, verdict) == []
-    assert lone.tether.record.generation == 0
+    assert lone.agent.record.generation == 0
     assert lone.run(5, (5, True, "")) == [START]
 
 
-def test_no_rank_starts_twice_in_a_generation(lone: LoneTether) -> None:
+def test_no_rank_starts_twice_in_a_generation(lone: LoneAgent) -> None:
     assert lone.run(5, (5, True, "")) == [START]
-    lone.tether._start = None
-    lone.tether.record.running = False
+    lone.agent._start = None
+    lone.agent.record.running = False
     for generation in (5, 4):
         assert lone.run(generation, (generation, True, "")) == [START]
     assert lone.run(6, (6, True, "")) == [START, START]
@@ -92,34 +92,34 @@ def test_no_rank_starts_twice_in_a_generation(lone: LoneTether) -> None:
         "Memory cgroup out of memory: Killed process 4711 (VLLM::Worker) total-vm:104857600kB",
     ],
 )
-def test_a_fault_that_the_kernel_logged_forbids_another_start(lone: LoneTether, logged: str) -> None:
+def test_a_fault_that_the_kernel_logged_forbids_another_start(lone: LoneAgent, logged: str) -> None:
     armed = (
         "echo 'sparkrack-memory-guard: armed again: 9 KiB of memory are available'\n"
         "echo 'NVRM: Xid (PCI:000f:01:00): 45, pid=1234, Ch 00000008'\n"
     )
     lone.journal.write_text(armed)
-    assert lone.tether._kernel_fault() == ""
+    assert lone.agent._kernel_fault() == ""
     lone.journal.write_text(f"{armed}echo '{logged}'\n")
-    assert lone.tether._kernel_fault() == f"the kernel logged: {logged}"
+    assert lone.agent._kernel_fault() == f"the kernel logged: {logged}"
 
 
 @pytest.mark.parametrize(
     ("script", "reason"),
     [("exit 1", "exit code 1"), ("echo 'No journal files were found.' >&2", "No journal files were found.")],
 )
-def test_a_kernel_log_that_cannot_be_read_forbids_another_start(lone: LoneTether, script: str, reason: str) -> None:
+def test_a_kernel_log_that_cannot_be_read_forbids_another_start(lone: LoneAgent, script: str, reason: str) -> None:
     lone.journal.write_text(script)
-    assert lone.tether._kernel_fault() == f"the kernel's log cannot be read: {reason}"
+    assert lone.agent._kernel_fault() == f"the kernel's log cannot be read: {reason}"
 
 
-def test_a_tether_reads_the_record_of_another_release(lone: LoneTether) -> None:
+def test_an_agent_reads_the_record_of_another_release(lone: LoneAgent) -> None:
     file = lone.folder / "state/qwen.rank.json"
-    before = serve_tether.RankRecord("boot1", 7, running=True, invocation="x", started=12.5, kernel="Xid")
+    before = serve_agent.RankRecord("boot1", 7, running=True, invocation="x", started=12.5, kernel="Xid")
     for name in asdict(before):
         values = {key: value for key, value in asdict(before).items() if key != name} | {"of a later release": 1}
         file.write_text(json.dumps(values))
         record = lone.begin().record
-        default = asdict(serve_tether.RankRecord("boot1"))[name]
+        default = asdict(serve_agent.RankRecord("boot1"))[name]
         assert asdict(record) == {**asdict(before), "ended_clean": False, name: default}
         assert json.loads(file.read_text()) == asdict(record)
 
@@ -135,7 +135,7 @@ def test_a_tether_reads_the_record_of_another_release(lone: LoneTether) -> None:
     ],
 )
 def test_a_damaged_record_of_a_rank_is_refused_with_the_file_and_what_repairs_it(
-    lone: LoneTether, content: str, said: str
+    lone: LoneAgent, content: str, said: str
 ) -> None:
     file = lone.folder / "state/qwen.rank.json"
     file.write_text(content)
@@ -156,19 +156,19 @@ def test_a_damaged_record_of_a_rank_is_refused_with_the_file_and_what_repairs_it
     ],
 )
 def test_a_damaged_record_of_a_unit_is_refused_with_the_file_and_what_repairs_it(
-    lone: LoneTether, content: str, said: str
+    lone: LoneAgent, content: str, said: str
 ) -> None:
     file = lone.folder / "qwen.record"
     file.write_text(content)
     with pytest.raises(serve_unit.ServeError) as refused:
-        serve_keeper._read_unit_record(str(file), lone.unit)
+        serve_coordinator._read_unit_record(str(file), lone.unit)
     assert str(refused.value).startswith(f"{file}: {said}")
     assert str(refused.value).endswith(
-        "; stop keeper and tethers on all nodes (`systemctl stop sparkrack-serve-qwen-keeper "
-        "sparkrack-serve-qwen-tether`), remove the file, and run `sparkrack apply --only serving`"
+        "; stop coordinator and agents on all nodes (`systemctl stop sparkrack-serve-qwen-coordinator "
+        "sparkrack-serve-qwen-agent`), remove the file, and run `sparkrack apply --only serving`"
     )
     file.unlink()
-    assert serve_keeper._read_unit_record(str(file), lone.unit).state == "down"
+    assert serve_coordinator._read_unit_record(str(file), lone.unit).state == "down"
 
 
 FAILED = "docker: Error response from daemon: unresolvable CDI devices runtime.nvidia.com/gpu=all: unknown"
@@ -183,57 +183,57 @@ NO_GPU = (
     [("failed", True, ""), ("deactivating", True, "its process ended without being asked to: ")],
 )
 def test_a_rank_that_ends_at_its_start_reports_what_docker_printed(
-    lone: LoneTether, active: str, ended: bool, beginning: str
+    lone: LoneAgent, active: str, ended: bool, beginning: str
 ) -> None:
     """Only lines of this invocation, since its start: the ones before may be of another fault."""
     lone.journal.write_text(
         'case "$*" in "--output=cat --no-pager --lines=200 --since=@1700000000 _SYSTEMD_INVOCATION_ID=abc") '
         f"echo '{FAILED}'; echo \"Run 'docker run --help' for more information\" ;; esac\n"
     )
-    lone.tether.record.running, lone.tether.record.started = True, 1700000000.5
+    lone.agent.record.running, lone.agent.record.started = True, 1700000000.5
     detail = "exit code 125, result exit-code"
-    lone.tether._service = serve_tether.ServiceState(active, detail, "abc", ended, "125")
-    assert lone.tether._report()["detail"] == f"{beginning}{detail}: {NO_GPU}"
+    lone.agent._service = serve_agent.ServiceState(active, detail, "abc", ended, "125")
+    assert lone.agent._report()["detail"] == f"{beginning}{detail}: {NO_GPU}"
 
 
-def test_a_rank_whose_log_cannot_be_read_reports_its_exit_code(lone: LoneTether) -> None:
+def test_a_rank_whose_log_cannot_be_read_reports_its_exit_code(lone: LoneAgent) -> None:
     lone.journal.write_text("exit 1")
-    lone.tether.record.running = True
-    lone.tether._service = serve_tether.ServiceState("failed", "exit code 1, result exit-code", "abc", True, "1")
-    assert lone.tether._report()["detail"] == "exit code 1, result exit-code"
+    lone.agent.record.running = True
+    lone.agent._service = serve_agent.ServiceState("failed", "exit code 1, result exit-code", "abc", True, "1")
+    assert lone.agent._report()["detail"] == "exit code 1, result exit-code"
 
 
-def test_a_rank_that_was_asked_to_stop_reports_nothing_of_its_log(lone: LoneTether) -> None:
+def test_a_rank_that_was_asked_to_stop_reports_nothing_of_its_log(lone: LoneAgent) -> None:
     lone.journal.write_text(f"echo '{FAILED}'")
-    lone.tether.record.running, lone.tether._ended = True, True
-    lone.tether._service = serve_tether.ServiceState("deactivating", "exit code 0", "abc", True, "0")
-    assert lone.tether._report()["detail"] == ""
+    lone.agent.record.running, lone.agent._ended = True, True
+    lone.agent._service = serve_agent.ServiceState("deactivating", "exit code 0", "abc", True, "0")
+    assert lone.agent._report()["detail"] == ""
 
 
 @pytest.mark.parametrize(("anyway", "words"), [(False, ""), (True, "--anyway")])
-def test_the_gate_is_asked_as_the_operator_wished(lone: LoneTether, tmp_path: Path, anyway: bool, words: str) -> None:
+def test_the_gate_is_asked_as_the_operator_desired(lone: LoneAgent, tmp_path: Path, anyway: bool, words: str) -> None:
     gate = tmp_path / "gate"
     gate.write_text('echo "n1: ready; it says $*"')
-    lone.tether.unit = replace(lone.tether.unit, gate=("sh", str(gate)))
-    lone.tether._obey("gate", 3, anyway=anyway)
-    assert lone.tether._gate
-    assert lone.tether._gate[1]._process
-    lone.tether._gate[1]._process.wait(60)
-    lone.tether._finish_tasks()
-    assert lone.tether._verdict == (3, True, f"it says {words}".strip())
-    assert lone.run(3, lone.tether._verdict) == [START], "a remark does not keep the rank from starting"
+    lone.agent.unit = replace(lone.agent.unit, gate=("sh", str(gate)))
+    lone.agent._obey("gate", 3, anyway=anyway)
+    assert lone.agent._gate
+    assert lone.agent._gate[1]._process
+    lone.agent._gate[1]._process.wait(60)
+    lone.agent._finish_tasks()
+    assert lone.agent._verdict == (3, True, f"it says {words}".strip())
+    assert lone.run(3, lone.agent._verdict) == [START], "a remark does not keep the rank from starting"
 
 
-def test_a_gate_that_passed_without_a_remark_has_none(lone: LoneTether, tmp_path: Path) -> None:
+def test_a_gate_that_passed_without_a_remark_has_none(lone: LoneAgent, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     gate.write_text('echo "n1: ready"')
-    lone.tether.unit = replace(lone.tether.unit, gate=("sh", str(gate)))
-    lone.tether._obey("gate", 3)
-    assert lone.tether._gate
-    assert lone.tether._gate[1]._process
-    lone.tether._gate[1]._process.wait(60)
-    lone.tether._finish_tasks()
-    assert lone.tether._verdict == (3, True, "")
+    lone.agent.unit = replace(lone.agent.unit, gate=("sh", str(gate)))
+    lone.agent._obey("gate", 3)
+    assert lone.agent._gate
+    assert lone.agent._gate[1]._process
+    lone.agent._gate[1]._process.wait(60)
+    lone.agent._finish_tasks()
+    assert lone.agent._verdict == (3, True, "")
 
 
 # What a command says
@@ -258,12 +258,12 @@ def test_a_command_that_fails_is_told_by_its_last_line_or_its_exit_code() -> Non
         ("exit 3", "exit code 3"),
         ("echo a", ""),
     ):
-        assert ended(serve_tether.ServeTask(["sh", "-c", script], 60)).reason == reason
-    assert ended(serve_tether.ServeTask(["/nowhere/gate"], 60)).reason == "/nowhere/gate: No such file or directory"
+        assert ended(serve_agent.ServeTask(["sh", "-c", script], 60)).reason == reason
+    assert ended(serve_agent.ServeTask(["/nowhere/gate"], 60)).reason == "/nowhere/gate: No such file or directory"
 
 
 def test_a_command_past_its_limit_is_killed_with_what_it_started(tmp_path: Path) -> None:
-    task = serve_tether.ServeTask(["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/pid; wait"], 600)
+    task = serve_agent.ServeTask(["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/pid; wait"], 600)
     assert not task.done()
     until = time.monotonic() + 60
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
@@ -282,13 +282,13 @@ def test_a_command_past_its_limit_is_killed_with_what_it_started(tmp_path: Path)
 
 def test_a_remark_follows_the_word_ready_in_the_last_line() -> None:
     for script, remark in (("echo 'n1: ready; a; b'", "a; b"), ("echo 'x: ready; a'; echo 'n1: ready'", ""), (":", "")):
-        assert ended(serve_tether.ServeTask(["sh", "-c", script], 60)).remark() == remark
+        assert ended(serve_agent.ServeTask(["sh", "-c", script], 60)).remark() == remark
 
 
 # What systemd says
 
 
-def answers(lone: LoneTether, script: str) -> None:
+def answers(lone: LoneAgent, script: str) -> None:
     (lone.folder / "systemctl").write_text(f'echo "$*" >> {lone.calls}\n{script}\n')
 
 
@@ -297,11 +297,11 @@ SHOWN = (
 )
 
 
-def test_the_service_is_as_systemd_shows_it(lone: LoneTether) -> None:
+def test_the_service_is_as_systemd_shows_it(lone: LoneAgent) -> None:
     for pid, over in (("0", True), ("17", False)):
         answers(lone, SHOWN.format(pid))
-        expected = serve_tether.ServiceState("failed", "exit code 125, result exit-code", "abc", over, "125")
-        assert lone.tether._look() == expected
+        expected = serve_agent.ServiceState("failed", "exit code 125, result exit-code", "abc", over, "125")
+        assert lone.agent._look() == expected
     asked = "show --property=ActiveState,Result,ExecMainStatus,InvocationID,MainPID sparkrack-serve-qwen.service"
     assert lone.calls.read_text().splitlines() == [asked, asked]
 
@@ -313,9 +313,9 @@ def test_the_service_is_as_systemd_shows_it(lone: LoneTether) -> None:
         ("exit 1", "systemctl does not answer: Command "),
     ],
 )
-def test_a_service_of_which_systemd_does_not_tell_is_unknown(lone: LoneTether, script: str, detail: str) -> None:
+def test_a_service_of_which_systemd_does_not_tell_is_unknown(lone: LoneAgent, script: str, detail: str) -> None:
     answers(lone, script)
-    found = lone.tether._look()
+    found = lone.agent._look()
     assert (found.active, found.ended) == ("unknown", False)
     assert found.detail.startswith(detail)
     assert len(found.detail) <= len("systemctl does not answer: ") + 120
@@ -333,11 +333,11 @@ def test_a_service_of_which_systemd_does_not_tell_is_unknown(lone: LoneTether, s
     ],
 )
 def test_a_machine_that_shuts_down_or_may_do_so_is_leaving(
-    lone: LoneTether, active: str, script: str, leaving: bool
+    lone: LoneAgent, active: str, script: str, leaving: bool
 ) -> None:
     answers(lone, script)
-    lone.tether._service = serve_tether.ServiceState(active)
-    assert lone.tether._leaving() is leaving
+    lone.agent._service = serve_agent.ServiceState(active)
+    assert lone.agent._leaving() is leaving
     assert lone.calls.read_text() == ("show --property=SystemState\n" if active != "active" else "")
 
 
@@ -369,24 +369,24 @@ def test_the_state_of_a_rank_follows_from_its_service_and_what_runs(
     tmp_path: Path, active: str, more: dict[str, Any], state: str
 ) -> None:
     (tmp_path / "cgroups/sparkrack.slice").mkdir(parents=True)
-    tether = LoneTether(tmp_path, tmp_path / "cgroups").tether
-    tether._service = serve_tether.ServiceState(active)
+    agent = LoneAgent(tmp_path, tmp_path / "cgroups").agent
+    agent._service = serve_agent.ServiceState(active)
     for name, value in more.items():
-        setattr(tether.record if name == "running" else tether, name, value)
-    assert tether._state() == state
+        setattr(agent.record if name == "running" else agent, name, value)
+    assert agent._state() == state
 
 
 # What is reported
 
 
-def test_a_report_has_what_the_keeper_judges_by(lone: LoneTether) -> None:
-    tether = lone.tether
-    tether.unit = replace(tether.unit, version="v1", rdma="required")
-    tether._rdma = str(lone.folder / "absent"), str(lone.folder)
-    tether.record = serve_tether.RankRecord("boot1", 5, running=True, invocation="abc", clean=False, kernel="Xid")
-    tether._service = serve_tether.ServiceState("active", "exit code 0", "abc")
-    tether._hang, tether._network, tether._verdict = "spins", "IB", (5, True, "x")
-    assert tether._report() == {
+def test_a_report_has_what_the_coordinator_judges_by(lone: LoneAgent) -> None:
+    agent = lone.agent
+    agent.unit = replace(agent.unit, version="v1", rdma="required")
+    agent._rdma = str(lone.folder / "absent"), str(lone.folder)
+    agent.record = serve_agent.RankRecord("boot1", 5, running=True, invocation="abc", clean=False, kernel="Xid")
+    agent._service = serve_agent.ServiceState("active", "exit code 0", "abc")
+    agent._hang, agent._network, agent._verdict = "spins", "IB", (5, True, "x")
+    assert agent._report() == {
         "kind": "report",
         "rank": 1,
         "state": "running",
@@ -402,134 +402,134 @@ def test_a_report_has_what_the_keeper_judges_by(lone: LoneTether) -> None:
         "rdma": {},
         "network": "IB",
     }
-    tether._service = serve_tether.ServiceState("active", "", "of another start")
-    assert tether._report()["generation"] is None
+    agent._service = serve_agent.ServiceState("active", "", "of another start")
+    assert agent._report()["generation"] is None
     (lone.folder / "fabric").write_text("NCCL_IB_HCA=a\n")
-    tether._rdma = str(lone.folder / "fabric"), str(lone.folder)
-    assert tether._report()["rdma"] == {"a": None}
-    tether.unit = replace(tether.unit, rdma="ignored")
-    assert tether._report()["rdma"] == {}
+    agent._rdma = str(lone.folder / "fabric"), str(lone.folder)
+    assert agent._report()["rdma"] == {"a": None}
+    agent.unit = replace(agent.unit, rdma="ignored")
+    assert agent._report()["rdma"] == {}
 
 
-def test_the_first_invocation_of_a_start_is_its_own(lone: LoneTether) -> None:
-    tether = lone.tether
-    tether._service = serve_tether.ServiceState("active", "", "abc")
-    assert tether._report()["generation"] is None, "it did not start it"
-    tether.record = serve_tether.RankRecord("boot1", 5, running=True)
-    tether._stop = TASK
-    assert tether._report()["generation"] is None, "it stops it"
-    tether._stop = None
-    assert tether._report()["generation"] == 5
+def test_the_first_invocation_of_a_start_is_its_own(lone: LoneAgent) -> None:
+    agent = lone.agent
+    agent._service = serve_agent.ServiceState("active", "", "abc")
+    assert agent._report()["generation"] is None, "it did not start it"
+    agent.record = serve_agent.RankRecord("boot1", 5, running=True)
+    agent._stop = TASK
+    assert agent._report()["generation"] is None, "it stops it"
+    agent._stop = None
+    assert agent._report()["generation"] == 5
     assert json.loads((lone.folder / "state/qwen.rank.json").read_text())["invocation"] == "abc"
 
 
-def test_a_service_that_is_stopped_by_another_hand_is_told(lone: LoneTether) -> None:
+def test_a_service_that_is_stopped_by_another_hand_is_told(lone: LoneAgent) -> None:
     lone.journal.write_text("")
-    lone.tether.record.running = True
-    lone.tether._service = serve_tether.ServiceState("deactivating", "exit code 0, result success", "abc")
-    detail = "sparkrack-serve-qwen.service is being stopped on the node, not by its tether"
-    assert lone.tether._report()["detail"] == detail
+    lone.agent.record.running = True
+    lone.agent._service = serve_agent.ServiceState("deactivating", "exit code 0, result success", "abc")
+    detail = "sparkrack-serve-qwen.service is being stopped on the node, not by its agent"
+    assert lone.agent._report()["detail"] == detail
 
 
 # What is done
 
 
 @pytest.mark.parametrize("generation", [4, 5])
-def test_an_order_to_run_of_an_earlier_or_the_own_generation_starts_nothing(lone: LoneTether, generation: int) -> None:
-    lone.tether.record.generation = 5
+def test_an_order_to_run_of_an_earlier_or_the_own_generation_starts_nothing(lone: LoneAgent, generation: int) -> None:
+    lone.agent.record.generation = 5
     assert lone.run(generation, (generation, True, "")) == []
 
 
-def test_nothing_is_started_while_the_service_is_unknown(lone: LoneTether) -> None:
-    lone.tether._service = serve_tether.ServiceState("unknown")
+def test_nothing_is_started_while_the_service_is_unknown(lone: LoneAgent) -> None:
+    lone.agent._service = serve_agent.ServiceState("unknown")
     assert lone.run(5, (5, True, "")) == []
-    lone.tether._obey("gate", 5)
-    assert lone.tether._gate is None
+    lone.agent._obey("gate", 5)
+    assert lone.agent._gate is None
 
 
-def test_a_rank_that_is_wanted_leaves_a_mark_until_it_is_stopped(lone: LoneTether) -> None:
+def test_a_rank_that_is_wanted_leaves_a_mark_until_it_is_stopped(lone: LoneAgent) -> None:
     wanted = lone.folder / "wanted"
-    lone.tether._wanted = wanted
-    lone.tether._obey("run", 0)
+    lone.agent._wanted = wanted
+    lone.agent._obey("run", 0)
     assert wanted.exists()
-    lone.tether._obey("stop", 0)
+    lone.agent._obey("stop", 0)
     assert not wanted.exists()
-    lone.tether._wanted = lone.folder / "absent/wanted"
+    lone.agent._wanted = lone.folder / "absent/wanted"
     assert lone.run(5, (5, True, "")) == []
-    assert lone.tether._verdict == (5, False, f"{lone.folder}/absent/wanted: No such file or directory")
+    assert lone.agent._verdict == (5, False, f"{lone.folder}/absent/wanted: No such file or directory")
 
 
-def test_a_start_whose_record_cannot_be_written_is_refused(lone: LoneTether) -> None:
-    lone.tether.record.kernel = "Xid"
-    lone.tether._path = f"{lone.folder}/absent/qwen.rank.json"
-    before = lone.tether.record
+def test_a_start_whose_record_cannot_be_written_is_refused(lone: LoneAgent) -> None:
+    lone.agent.record.kernel = "Xid"
+    lone.agent._path = f"{lone.folder}/absent/qwen.rank.json"
+    before = lone.agent.record
     assert lone.run(5, (5, True, "")) == []
-    assert lone.tether._verdict == (5, False, f"{lone.folder}/absent/qwen.rank.json: No such file or directory")
-    assert lone.tether.record == before
+    assert lone.agent._verdict == (5, False, f"{lone.folder}/absent/qwen.rank.json: No such file or directory")
+    assert lone.agent.record == before
 
 
-def test_a_start_forgets_what_the_rank_before_has_shown(lone: LoneTether) -> None:
-    tether = lone.tether
-    tether._ended, tether._network, tether._ordered, tether._killed = True, "IB", True, 7.0
+def test_a_start_forgets_what_the_rank_before_has_shown(lone: LoneAgent) -> None:
+    agent = lone.agent
+    agent._ended, agent._network, agent._ordered, agent._killed = True, "IB", True, 7.0
     before = time.time()
     assert lone.run(5, (5, True, "")) == [START]
-    assert (tether._ended, tether._network, tether._ordered, tether._killed) == (False, "", False, 0.0)
-    assert (tether.record.generation, tether.record.running, tether.record.boot) == (5, True, "boot1")
-    assert before <= tether.record.started <= time.time()
+    assert (agent._ended, agent._network, agent._ordered, agent._killed) == (False, "", False, 0.0)
+    assert (agent.record.generation, agent.record.running, agent.record.boot) == (5, True, "boot1")
+    assert before <= agent.record.started <= time.time()
     assert json.loads((lone.folder / "state/qwen.rank.json").read_text())["running"] is True
 
 
-def test_a_gate_runs_once_for_each_generation_and_not_beside_that_of_another(lone: LoneTether) -> None:
-    tether = lone.tether
-    tether.unit = replace(tether.unit, gate=("sleep", "600"))
-    tether._detail, tether._hang, tether.record.kernel = "x", "spins", "Xid"
-    tether._obey("gate", 3)
-    first = tether._gate
+def test_a_gate_runs_once_for_each_generation_and_not_beside_that_of_another(lone: LoneAgent) -> None:
+    agent = lone.agent
+    agent.unit = replace(agent.unit, gate=("sleep", "600"))
+    agent._detail, agent._hang, agent.record.kernel = "x", "spins", "Xid"
+    agent._obey("gate", 3)
+    first = agent._gate
     assert first
-    assert (tether._detail, tether._hang, tether.record.kernel) == ("", "", "")
-    tether._obey("gate", 3)
-    assert tether._gate is first
-    tether._obey("gate", 4)
+    assert (agent._detail, agent._hang, agent.record.kernel) == ("", "", "")
+    agent._obey("gate", 3)
+    assert agent._gate is first
+    agent._obey("gate", 4)
     assert ended_by(first[1]) == -9
-    assert tether._gate
-    assert tether._gate[0] == 4
-    tether._gate[1].kill()
-    tether._gate, tether._verdict = None, (4, False, "no")
-    tether._obey("gate", 4)
-    assert tether._gate is None
-    assert tether._verdict == (4, False, "no")
+    assert agent._gate
+    assert agent._gate[0] == 4
+    agent._gate[1].kill()
+    agent._gate, agent._verdict = None, (4, False, "no")
+    agent._obey("gate", 4)
+    assert agent._gate is None
+    assert agent._verdict == (4, False, "no")
 
 
-def test_an_order_to_stop_ends_the_gate_and_its_verdict(lone: LoneTether) -> None:
-    tether = lone.tether
-    tether._gate, tether._verdict = (3, serve_tether.ServeTask(["sleep", "600"], 600)), (3, True, "")
-    gate = tether._gate[1]
-    tether._obey("stop", 3)
+def test_an_order_to_stop_ends_the_gate_and_its_verdict(lone: LoneAgent) -> None:
+    agent = lone.agent
+    agent._gate, agent._verdict = (3, serve_agent.ServeTask(["sleep", "600"], 600)), (3, True, "")
+    gate = agent._gate[1]
+    agent._obey("stop", 3)
     assert ended_by(gate) == -9
-    assert [tether._gate, tether._verdict, tether._stop] == [None] * 3
+    assert [agent._gate, agent._verdict, agent._stop] == [None] * 3
 
 
 def test_an_order_to_stop_ends_the_command_that_starts_the_service_and_is_given_once(
-    lone: LoneTether, capsys: pytest.CaptureFixture[str]
+    lone: LoneAgent, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tether = lone.tether
-    start = tether._start = serve_tether.ServeTask(["sleep", "600"], 600)
+    agent = lone.agent
+    start = agent._start = serve_agent.ServeTask(["sleep", "600"], 600)
     for _ in range(2):
-        tether._obey("stop", 3)
+        agent._obey("stop", 3)
     assert ended_by(start) == -9
-    assert tether._start is None
-    assert tether._stop
-    ended_by(tether._stop)
+    assert agent._start is None
+    assert agent._stop
+    ended_by(agent._stop)
     assert lone.calls.read_text() == "stop sparkrack-serve-qwen.service\n"
-    assert tether._detail == "the keeper ordered it"
-    assert capsys.readouterr().out == "stop sparkrack-serve-qwen.service: the keeper ordered it\n"
+    assert agent._detail == "the coordinator ordered it"
+    assert capsys.readouterr().out == "stop sparkrack-serve-qwen.service: the coordinator ordered it\n"
 
 
-def test_a_start_that_fails_is_the_detail_of_the_rank(lone: LoneTether) -> None:
-    lone.tether._start = ended(serve_tether.ServeTask(["sh", "-c", "echo 'no such unit'; exit 5"], 60))
-    lone.tether._finish_tasks()
-    assert lone.tether._start is None
-    assert lone.tether._detail == "systemctl start failed: no such unit"
+def test_a_start_that_fails_is_the_detail_of_the_rank(lone: LoneAgent) -> None:
+    lone.agent._start = ended(serve_agent.ServeTask(["sh", "-c", "echo 'no such unit'; exit 5"], 60))
+    lone.agent._finish_tasks()
+    assert lone.agent._start is None
+    assert lone.agent._detail == "systemctl start failed: no such unit"
 
 
 @pytest.mark.parametrize(
@@ -541,94 +541,94 @@ def test_a_start_that_fails_is_the_detail_of_the_rank(lone: LoneTether) -> None:
     ],
 )
 def test_the_verdict_of_a_gate_is_kept_and_logged(
-    lone: LoneTether,
+    lone: LoneAgent,
     capsys: pytest.CaptureFixture[str],
     script: str,
     verdict: tuple[int, bool, str],
     logged: str,
 ) -> None:
-    lone.tether._gate = 3, ended(serve_tether.ServeTask(["sh", "-c", script], 60))
-    lone.tether._finish_tasks()
-    assert lone.tether._gate is None
-    assert lone.tether._verdict == verdict
+    lone.agent._gate = 3, ended(serve_agent.ServeTask(["sh", "-c", script], 60))
+    lone.agent._finish_tasks()
+    assert lone.agent._gate is None
+    assert lone.agent._verdict == verdict
     assert capsys.readouterr().out == logged
 
 
 def test_a_service_that_systemd_cannot_stop_is_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "cgroups/sparkrack.slice").mkdir(parents=True)
-    lone = LoneTether(tmp_path, tmp_path / "cgroups")
-    lone.tether._stop = ended(serve_tether.ServeTask(["sh", "-c", "exit 1"], 60))
-    lone.tether._finish_tasks()
-    assert lone.tether._stop is None
+    lone = LoneAgent(tmp_path, tmp_path / "cgroups")
+    lone.agent._stop = ended(serve_agent.ServeTask(["sh", "-c", "exit 1"], 60))
+    lone.agent._finish_tasks()
+    assert lone.agent._stop is None
     assert lone.calls.read_text() == "kill --signal=KILL sparkrack-serve-qwen.service\n"
     assert capsys.readouterr().out == "systemctl stop failed: exit code 1; its processes are killed\n"
-    lone.tether._stop = ended(serve_tether.ServeTask(["true"], 60))
-    lone.tether._finish_tasks()
+    lone.agent._stop = ended(serve_agent.ServeTask(["true"], 60))
+    lone.agent._finish_tasks()
     assert lone.calls.read_text().count("kill") == 1
 
 
 def test_a_rank_that_is_empty_is_stopped_and_the_kernel_is_asked_why(tmp_path: Path) -> None:
     (tmp_path / "cgroups/sparkrack.slice").mkdir(parents=True)
-    lone = LoneTether(tmp_path, tmp_path / "cgroups")
+    lone = LoneAgent(tmp_path, tmp_path / "cgroups")
     lone.journal.write_text(
         'case "$*" in "--dmesg --output=cat --no-pager --since=@12") echo "NVRM: Xid (PCI:1): 79, x" ;; esac\n'
     )
-    lone.tether.record = serve_tether.RankRecord("boot1", 5, running=True, invocation="abc", started=12.5)
-    lone.tether._obey("stop", 5)
+    lone.agent.record = serve_agent.RankRecord("boot1", 5, running=True, invocation="abc", started=12.5)
+    lone.agent._obey("stop", 5)
     saved = json.loads((tmp_path / "state/qwen.rank.json").read_text())
     assert (saved["running"], saved["invocation"], saved["generation"]) == (False, "", 5)
     assert saved["kernel"] == "the kernel logged: NVRM: Xid (PCI:1): 79, x"
 
 
-def test_a_kernel_log_of_which_nothing_answers_forbids_another_start(lone: LoneTether) -> None:
-    lone.tether.unit = replace(lone.tether.unit, journalctl=("/nowhere/journalctl",))
-    found = lone.tether._kernel_fault()
+def test_a_kernel_log_of_which_nothing_answers_forbids_another_start(lone: LoneAgent) -> None:
+    lone.agent.unit = replace(lone.agent.unit, journalctl=("/nowhere/journalctl",))
+    found = lone.agent._kernel_fault()
     assert found.startswith("the kernel's log cannot be read: [Errno 2] No such file or directory")
 
 
-# A keeper that is not heard
+# A coordinator that is not heard
 
 
-def test_a_keeper_that_is_not_heard_for_a_lease_ends_the_rank(
-    lone: LoneTether, capsys: pytest.CaptureFixture[str]
+def test_a_coordinator_that_is_not_heard_for_a_lease_ends_the_rank(
+    lone: LoneAgent, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tether = lone.tether
-    tether._service = serve_tether.ServiceState("active", "", "abc")
-    tether._heard = time.monotonic() - 5
-    tether._not_heard(OSError("refused"))
-    assert (tether._lost, tether._stop, capsys.readouterr().out) == (False, None, "")
-    tether._heard = time.monotonic() - 11
-    tether._not_heard(OSError("refused"))
-    tether._not_heard(OSError("refused"))
-    assert tether._lost
-    assert tether._stop
-    ended_by(tether._stop)
+    agent = lone.agent
+    agent._service = serve_agent.ServiceState("active", "", "abc")
+    agent._heard = time.monotonic() - 5
+    agent._not_heard(OSError("refused"))
+    assert (agent._lost, agent._stop, capsys.readouterr().out) == (False, None, "")
+    agent._heard = time.monotonic() - 11
+    agent._not_heard(OSError("refused"))
+    agent._not_heard(OSError("refused"))
+    assert agent._lost
+    assert agent._stop
+    ended_by(agent._stop)
     assert lone.calls.read_text() == "stop sparkrack-serve-qwen.service\n"
-    assert tether._detail == "no answer of the keeper for 10 s"
+    assert agent._detail == "no answer of the coordinator for 10 s"
     assert capsys.readouterr().out == (
-        "no authentic answer of the keeper for 10 s: refused\n"
-        "stop sparkrack-serve-qwen.service: no answer of the keeper for 10 s\n"
+        "no authentic answer of the coordinator for 10 s: refused\n"
+        "stop sparkrack-serve-qwen.service: no answer of the coordinator for 10 s\n"
     )
 
 
-def test_a_rank_at_rest_does_not_blame_its_end_on_the_keeper(lone: LoneTether) -> None:
-    lone.tether._heard = time.monotonic() - 11
-    lone.tether._not_heard(OSError("refused"))
-    assert (lone.tether._lost, lone.tether._stop, lone.tether._detail) == (True, None, "")
+def test_a_rank_at_rest_does_not_blame_its_end_on_the_coordinator(lone: LoneAgent) -> None:
+    lone.agent._heard = time.monotonic() - 11
+    lone.agent._not_heard(OSError("refused"))
+    assert (lone.agent._lost, lone.agent._stop, lone.agent._detail) == (True, None, "")
 
 
 @pytest.mark.parametrize(
     "answer", [{}, {"order": "run"}, {"order": "run", "generation": True}, {"order": "halt", "generation": 1}]
 )
 def test_an_answer_without_a_valid_order_is_not_obeyed(
-    lone: LoneTether, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
+    lone: LoneAgent, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(serve_tether, "ask", lambda *_: answer)
+    monkeypatch.setattr(serve_agent, "ask", lambda *_: answer)
     with pytest.raises(serve_unit.ServeError, match="the answer has no valid order"):
-        lone.tether._ask(1.0)
+        lone.agent._ask(1.0)
 
 
-def test_an_order_has_its_generation_and_what_else_is_wished(lone: LoneTether, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_has_its_generation_and_what_else_is_desired(lone: LoneAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {"order": "stop", "generation": 7}
     asked: list[Any] = []
 
@@ -636,18 +636,18 @@ def test_an_order_has_its_generation_and_what_else_is_wished(lone: LoneTether, m
         asked.append(words)
         return given
 
-    monkeypatch.setattr(serve_tether, "ask", ask)
+    monkeypatch.setattr(serve_agent, "ask", ask)
     lone.journal.write_text("echo 'x NCCL INFO Using network IB'")
-    lone.tether._service = serve_tether.ServiceState("active", "", "abc")
-    lone.tether.record.invocation = "abc"
-    assert lone.tether._ask(1.5) == ("stop", 7, False, False)
+    lone.agent._service = serve_agent.ServiceState("active", "", "abc")
+    lone.agent.record.invocation = "abc"
+    assert lone.agent._ask(1.5) == ("stop", 7, False, False)
     assert (asked[0][3:], asked[0][2]["state"]) == ((1.5, "10.0.0.2"), "running")
-    assert lone.tether._network == "", "it was not asked for"
+    assert lone.agent._network == "", "it was not asked for"
     given |= {"hang": True, "anyway": True, "witness": True}
-    assert lone.tether._ask(1.5) == ("stop", 7, True, True)
-    assert lone.tether._network == "IB"
+    assert lone.agent._ask(1.5) == ("stop", 7, True, True)
+    assert lone.agent._network == "IB"
     given |= {"hang": 1, "anyway": "yes"}
-    assert lone.tether._ask(1.5) == ("stop", 7, False, False)
+    assert lone.agent._ask(1.5) == ("stop", 7, False, False)
 
 
 # Its boots, and its program
@@ -665,7 +665,7 @@ def test_an_order_has_its_generation_and_what_else_is_wished(lone: LoneTether, m
     ],
 )
 def test_a_boot_that_ended_out_of_order_while_the_rank_ran_is_not_clean(
-    lone: LoneTether, boot: str, running: bool, ended_clean: bool, clean: bool, expected: bool
+    lone: LoneAgent, boot: str, running: bool, ended_clean: bool, clean: bool, expected: bool
 ) -> None:
     values = {"boot": boot, "generation": 4, "running": running, "ended_clean": ended_clean, "clean": clean}
     (lone.folder / "state/qwen.rank.json").write_text(json.dumps(values))
@@ -674,31 +674,31 @@ def test_a_boot_that_ended_out_of_order_while_the_rank_ran_is_not_clean(
     assert record.running == (running and boot == "boot1")
 
 
-def program(lone: LoneTether, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-B", str(FOLDER / "serve_tether.py"), str(lone.folder / "qwen.json"), *words]
+def program(lone: LoneAgent, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-B", str(FOLDER / "serve_agent.py"), str(lone.folder / "qwen.json"), *words]
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def test_a_tether_that_cannot_begin_says_why(lone: LoneTether) -> None:
+def test_an_agent_that_cannot_begin_says_why(lone: LoneAgent) -> None:
     state = (f"--state={lone.folder}/state", f"--boot-id={lone.folder}/boot")
     done = program(lone, "7", *state)
-    assert (done.returncode, done.stderr) == (1, "serve-tether: unit qwen has no rank 7, expected 0 to 1\n")
+    assert (done.returncode, done.stderr) == (1, "serve-agent: unit qwen has no rank 7, expected 0 to 1\n")
     (lone.folder / "boot").unlink()
     done = program(lone, "1", *state)
-    assert (done.returncode, done.stderr) == (1, f"serve-tether: {lone.folder}/boot: No such file or directory\n")
+    assert (done.returncode, done.stderr) == (1, f"serve-agent: {lone.folder}/boot: No such file or directory\n")
 
 
 # Its loop
 
 
 class OneRoundError(Exception):
-    """Ends the loop of a tether at its first wait."""
+    """Ends the loop of an agent at its first wait."""
 
 
 def round_of(
-    lone: LoneTether, monkeypatch: pytest.MonkeyPatch, answer: Any, heard_ago: float, *, lost: bool = False
+    lone: LoneAgent, monkeypatch: pytest.MonkeyPatch, answer: Any, heard_ago: float, *, lost: bool = False
 ) -> tuple[float, float]:
-    """Let the loop of a tether go round once; the limit of its question, and how long it waits then."""
+    """Let the loop of an agent go round once; the limit of its question, and how long it waits then."""
     found: dict[str, float] = {}
     now = time.monotonic()
 
@@ -713,12 +713,12 @@ def round_of(
         raise OneRoundError
 
     clock = SimpleNamespace(monotonic=lambda: now, sleep=sleep, time=time.time)
-    monkeypatch.setattr(serve_tether, "time", clock)
-    monkeypatch.setattr(lone.tether, "_ask", ask)
+    monkeypatch.setattr(serve_agent, "time", clock)
+    monkeypatch.setattr(lone.agent, "_ask", ask)
     answers(lone, SHOWN.format("17"))
-    lone.tether._heard, lone.tether._lost = now - heard_ago, lost
+    lone.agent._heard, lone.agent._lost = now - heard_ago, lost
     with pytest.raises(OneRoundError):
-        lone.tether.run()
+        lone.agent.run()
     return found["limit"], found["wait"]
 
 
@@ -740,7 +740,7 @@ GO = ("gate", 0, False, False)
     ],
 )
 def test_a_question_ends_with_the_lease_and_the_next_one_comes_in_time(
-    lone: LoneTether,
+    lone: LoneAgent,
     monkeypatch: pytest.MonkeyPatch,
     answer: Any,
     heard_ago: float,
@@ -753,31 +753,31 @@ def test_a_question_ends_with_the_lease_and_the_next_one_comes_in_time(
 
 
 def test_an_answer_counts_from_its_question_and_is_obeyed(
-    lone: LoneTether, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    lone: LoneAgent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     obeyed: list[Any] = []
-    monkeypatch.setattr(lone.tether, "_obey", lambda *words, **more: obeyed.append((words, more)))
+    monkeypatch.setattr(lone.agent, "_obey", lambda *words, **more: obeyed.append((words, more)))
     round_of(lone, monkeypatch, ("stop", 7, True, False), 20.0, lost=True)
     assert obeyed == [(("stop", 7), {"hang": True, "anyway": False})]
-    assert lone.tether._heard == vars(serve_tether)["time"].monotonic()
-    assert not lone.tether._lost
-    assert lone.tether._service.active == "failed"
+    assert lone.agent._heard == vars(serve_agent)["time"].monotonic()
+    assert not lone.agent._lost
+    assert lone.agent._service.active == "failed"
     assert capsys.readouterr().out == (
-        "unit qwen: the tether of rank 1 asks 10.0.0.1:29400\nthe keeper answers again\n"
+        "unit qwen: the agent of rank 1 asks 10.0.0.1:29400\nthe coordinator answers again\n"
     )
 
 
-def test_a_tether_that_ends_in_order_says_so_and_leaves_its_rank_to_run(
-    lone: LoneTether, monkeypatch: pytest.MonkeyPatch
+def test_an_agent_that_ends_in_order_says_so_and_leaves_its_rank_to_run(
+    lone: LoneAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def leave(code: int) -> None:
         raise SystemExit(code)
 
     monkeypatch.setattr(os, "_exit", leave)
-    gate = serve_tether.ServeTask(["sleep", "600"], 600)
-    lone.tether._gate = 3, gate
+    gate = serve_agent.ServeTask(["sleep", "600"], 600)
+    lone.agent._gate = 3, gate
     with pytest.raises(SystemExit) as left:
-        lone.tether.leave()
+        lone.agent.leave()
     assert left.value.code == 0
     assert json.loads((lone.folder / "state/qwen.rank.json").read_text())["ended_clean"] is True
     assert ended_by(gate) == -9

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""The tether of one rank of a served unit: it runs the rank's service only as long as the keeper asks for it.
+"""The agent of one rank of a served unit: it runs the rank's service only as long as the coordinator asks for it.
 
-    serve_tether.py UNIT-FILE RANK
+    serve_agent.py UNIT-FILE RANK
 
-It reports the state of its rank to the keeper (serve_keeper.py) every few seconds and obeys the answer: `gate` runs the
-gate command and reports its verdict, `run` starts the service, `stop` stops it. Without an authentic answer it stops
-the service when the lease expires. It never starts a service twice for one generation, and never without a gate passed
-for that generation.
+It reports the state of its rank to the coordinator (serve_coordinator.py) every few seconds and obeys the answer:
+`gate` runs the gate command and reports its verdict, `run` starts the service, `stop` stops it. Without an authentic
+answer it stops the service when the lease expires. It never starts a service twice for one generation, and never
+without a gate passed for that generation.
 
 The service must not restart by itself (Restart=no) and must not start at boot. The exit code of an engine means
 nothing: a service that ended without being asked to is `ended`. The service is the client of docker, so its end does
@@ -70,7 +70,7 @@ NO_JOURNAL = b"No journal files were "
 
 @dataclass
 class RankRecord:
-    """What outlives the tether. `generation`: that of the latest start; `running`: started and not confirmed stopped;
+    """What outlives the agent. `generation`: that of the latest start; `running`: started and not confirmed stopped;
     `ended_clean`: this boot ends in order; `clean`: since the latest start, no boot ended otherwise while the rank ran.
     `started`: seconds since 1970; `kernel`: why the kernel's log of the latest run of the rank forbids another one.
     """
@@ -99,7 +99,7 @@ class ServiceState:
 
 
 class ServeTask:
-    """A command that runs beside the questions to the keeper, with a limit."""
+    """A command that runs beside the questions to the coordinator, with a limit."""
 
     def __init__(self, words: Sequence[str], limit: float) -> None:
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - read when the command has ended
@@ -149,7 +149,7 @@ class ServeTask:
                 self._process.wait(KILL_WAIT)
 
 
-class Tether:
+class Agent:
     """The loop of one rank."""
 
     def __init__(
@@ -171,8 +171,8 @@ class Tether:
         self._path = f"{folder}/{unit.name}.rank.json"
         self._hang_path = f"{folder}/{unit.name}.hang.json"
         self._wanted = Path(runtime, "wanted") if runtime else None
-        """A file that is there while the keeper wants the rank, also before its service has a process: other programs
-        must not change the node then."""
+        """A file that is there while the coordinator wants the rank, also before its service has a process: other
+        programs must not change the node then."""
         with Path(boot_file).open(encoding="ascii") as file:
             self.record = self._begin(file.read().strip())
         self._save()
@@ -190,7 +190,7 @@ class Tether:
         self._lost = False
         self._ended = False
         self._ordered = False
-        """Whether this tether has ordered the service to stop, and what it ran is not confirmed to have ended."""
+        """Whether this agent has ordered the service to stop, and what it ran is not confirmed to have ended."""
         self._killed = 0.0
         """When the kernel was first asked to end what is left, by the monotonic clock; 0: it was not."""
         self._service = ServiceState("unknown")
@@ -201,16 +201,14 @@ class Tether:
     def run(self) -> NoReturn:
         """Ask, obey, wait."""
         times = self.unit.times
-        log(
-            f"unit {self.unit.name}: the tether of rank {self.rank.number} asks {self.unit.head[0]}:{self.unit.head[1]}"
-        )
+        log(f"unit {self.unit.name}: the agent of rank {self.rank.number} asks {self.unit.head[0]}:{self.unit.head[1]}")
         while True:
             begun = time.monotonic()
             report_alive()
             self._finish_tasks()
             self._service = self._look()
             left = self._heard + times.lease - time.monotonic()
-            # Once the lease has expired nothing must be done in time, and a slow keeper must be heard again.
+            # Once the lease has expired nothing must be done in time, and a slow coordinator must be heard again.
             limit = times.ask if self._lost else max(0.1, min(times.ask, left))
             try:
                 order, generation, hang, anyway = self._ask(limit)
@@ -218,8 +216,8 @@ class Tether:
                 self._not_heard(error)
             else:
                 if self._lost:
-                    log("the keeper answers again")
-                # The lease counts from the question: what the keeper knew is not younger.
+                    log("the coordinator answers again")
+                # The lease counts from the question: what the coordinator knew is not younger.
                 self._heard, self._lost = begun, False
                 self._obey(order, generation, hang=hang, anyway=anyway)
             wait = begun + times.ask - time.monotonic()
@@ -239,7 +237,7 @@ class Tether:
         return order, generation, answer.get("hang") is True, answer.get("anyway") is True
 
     def leave(self) -> NoReturn:
-        """End in order, as at a shutdown. The service goes on: systemd ends it, or the next tether finds it."""
+        """End in order, as at a shutdown. The service goes on: systemd ends it, or the next agent finds it."""
         self.record.ended_clean = True
         with contextlib.suppress(OSError):
             self._save()
@@ -347,7 +345,7 @@ class Tether:
             return f"the kernel was asked to end {found}, which wait in it (state D): restart the node"
         if self.record.running or self._ordered:
             return f"left of the rank: {found}"
-        return f"not started by its tether: {found} in {self._slice.folder}; end them, a container by `docker rm -f`"
+        return f"not started by its agent: {found} in {self._slice.folder}; end them, a container by `docker rm -f`"
 
     def _report(self) -> dict[str, object]:
         state = self._state()
@@ -361,7 +359,7 @@ class Tether:
             detail = (
                 f"its process ended without being asked to: {self._service.detail}{self._last_words()}"
                 if self._service.ended
-                else f"{self.unit.service} is being stopped on the node, not by its tether"
+                else f"{self.unit.service} is being stopped on the node, not by its agent"
             )
         if left := self._left():
             detail = f"{detail}; {left}" if state == "ended" else left
@@ -400,7 +398,7 @@ class Tether:
         return f": {self._said[1]}" if self._said[1] else ""
 
     def _adopt(self) -> None:
-        """Remember which start of the service is the one that this tether ordered."""
+        """Remember which start of the service is the one that this agent ordered."""
         if self.record.running and not self.record.invocation and not self._stop:
             self.record.invocation = self._service.invocation
             with contextlib.suppress(OSError):  # asked again at the next look
@@ -410,11 +408,11 @@ class Tether:
 
     def _obey(self, order: str, generation: int, *, hang: bool = False, anyway: bool = False) -> None:
         if order == "stop":
-            self._end("the keeper ordered it", hang)
+            self._end("the coordinator ordered it", hang)
         elif reason := self._mark():
             self._verdict = generation, False, reason
         elif generation < self.record.generation or self._state() == "unknown":
-            pass  # a keeper that lost its state asks for a later generation once it has this report
+            pass  # a coordinator that lost its state asks for a later generation once it has this report
         elif order == "gate":
             self._check(generation, anyway)
         elif (
@@ -448,7 +446,7 @@ class Tether:
         before = asdict(self.record)
         self.record = RankRecord(self.record.boot, generation, running=True, started=time.time())
         try:
-            self._save()  # first: a tether that ends here must not start the same generation again
+            self._save()  # first: an agent that ends here must not start the same generation again
         except OSError as error:
             self.record = RankRecord(**before)
             self._verdict = generation, False, f"{self._path}: {error.strerror}"
@@ -545,11 +543,11 @@ class Tether:
         if time.monotonic() - self._heard < lease:
             return
         if not self._lost:
-            log(f"no authentic answer of the keeper for {lease:g} s: {line(error, 120)}")
+            log(f"no authentic answer of the coordinator for {lease:g} s: {line(error, 120)}")
         self._lost = True
         if self._service.active not in ("inactive", "failed"):
-            self._detail = f"no answer of the keeper for {lease:g} s"
-        self._end(f"no answer of the keeper for {lease:g} s")
+            self._detail = f"no answer of the coordinator for {lease:g} s"
+        self._end(f"no answer of the coordinator for {lease:g} s")
 
     def _finish_tasks(self) -> None:
         if self._evidence and self._evidence.done():
@@ -579,7 +577,7 @@ class Tether:
 def main(words: list[str]) -> int:
     """Run the program. Returns its exit code."""
     parser = argparse.ArgumentParser(
-        prog="serve-tether", description="Run one rank of a served unit while its keeper asks."
+        prog="serve-agent", description="Run one rank of a served unit while its coordinator asks."
     )
     parser.add_argument("unit", metavar="UNIT-FILE")
     parser.add_argument("rank", metavar="RANK", type=int)
@@ -593,7 +591,7 @@ def main(words: list[str]) -> int:
     given = parser.parse_args(words)
     try:
         unit = load_unit(given.unit)
-        tether = Tether(
+        agent = Agent(
             unit,
             unit.rank(given.rank),
             given.state,
@@ -602,12 +600,12 @@ def main(words: list[str]) -> int:
             runtime=given.runtime,
             rdma=(given.fabric, given.devices),
         )
-        signal.signal(signal.SIGTERM, lambda *_: tether.leave())
-        tether.run()
+        signal.signal(signal.SIGTERM, lambda *_: agent.leave())
+        agent.run()
     except ServeError as error:
-        print(f"serve-tether: {error}", file=sys.stderr)
+        print(f"serve-agent: {error}", file=sys.stderr)
     except OSError as error:
-        print(f"serve-tether: {error.filename or given.unit}: {error.strerror or error}", file=sys.stderr)
+        print(f"serve-agent: {error.filename or given.unit}: {error.strerror or error}", file=sys.stderr)
     return 1
 
 

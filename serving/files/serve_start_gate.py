@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """The gate of a rank: whether this node can run it now.
 
-    serve_gate.py /etc/sparkrack/serve/NAME.gate.json [--together] [--anyway]
+    serve_start_gate.py /etc/sparkrack/serve/NAME.gate.json [--together] [--anyway]
 
 It prints "NODE: ready", with remarks behind a `;`, and ends with 0, or it prints one reason, with the figure and the
 remedy, and ends with 1. A question that is not answered is such a reason. It changes nothing but the cache of files,
-which memory-gate drops, and the records of serve_proof.py. The tethers run it on all nodes at the same time
+which memory-gate drops, and the records of serve_rdma_check.py. The agents run it on all nodes at the same time
 (--together) before any rank starts, and each rank's service runs it again. What serve_start.py asks is asked together
 only; with --anyway a fault of the driver that lasts until the next boot does not count.
 
@@ -20,7 +20,7 @@ Standard library only, Python 3.10 or later. Fields of the file; each check runs
     cache        {"folder", "bytes"}: so much of the disk is free, or is used by the folder
     gids         file with the environment of the fabric, whose NCCL_IB_HCA names the RDMA devices
     echoes       [{"peer", "device", "address", "mtu"}, ...]: packets of full size reach the peer
-    proof        what serve_proof.py reads: RDMA over each half was measured since its last change of carrier
+    proof        what serve_rdma_check.py reads: RDMA over each half was measured since its last change of carrier
     time         true: the clock is synchronized
     memory       {"share", "add"}: share of all memory, and bytes beside it; or {"bytes"}
 """
@@ -38,8 +38,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from serve_proof import RdmaProof
-from serve_question import GateError, GateQuestion, answer, remedy, run
+from serve_gate_command import GateCommand, GateError, answer, remedy, run
+from serve_rdma_check import RdmaProof
 from serve_start import StartChecks
 from serve_unit import line
 
@@ -199,7 +199,7 @@ class Gate:
         if room < cache["bytes"]:
             raise GateError(
                 f"the disk of {cache['folder']} has room for {room / GIB:.1f} GiB, cache is {cache['bytes'] / GIB:.1f}"
-                f"; remove files, such as caches of former images in {Path(cache['folder']).parent}"
+                f"; remove files, such as caches of previous images in {Path(cache['folder']).parent}"
             )
 
     def gids(self, environment: str) -> None:
@@ -240,12 +240,12 @@ class Gate:
 
     def echoes(self, echoes: list[dict[str, Any]]) -> None:
         """Packets of full size, which nothing may fragment, reach each peer over each half. All are sent at once."""
-        running: list[tuple[dict[str, Any], GateQuestion]] = []
+        running: list[tuple[dict[str, Any], GateCommand]] = []
         try:
             for one in echoes:
                 words = ["ping", "-4", "-n", "-q", "-c", str(ECHOES), "-i", "0.3", "-W", "2", "-M", "do"]
                 words += ["-s", str(one["mtu"] - HEADERS), "-I", one["device"], one["address"]]
-                running.append((one, GateQuestion(*words)))
+                running.append((one, GateCommand(*words)))
             for one, question in running:
                 code, _, errors = question.answer()
                 if code:

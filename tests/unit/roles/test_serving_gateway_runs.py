@@ -1,4 +1,4 @@
-"""Whole runs with a door on nodes in folders: what is installed, renewed and removed, and what a run refuses."""
+"""Whole runs with a gateway on nodes in folders: what is installed, renewed and removed, and what a run refuses."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from serving import gateway as door
-from serving import gateway_certificate as door_certificate
+from serving import gateway as gateway
+from serving import gateway_certificate as gateway_certificate
 from serving.options import gateway_of
 from tests.unit.model.serving_racks import unit
 from tests.unit.roles.serving_nodes import ServingNode, ServingWorld
 from tests.unit.roles.serving_units import KEY
 
 CLIENT = "client-quiet-horse-1234"
-SERVICE = door.SERVICE
+SERVICE = gateway.SERVICE
 
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServingWorld:
-    """Two nodes with a unit, and a door on the second node."""
+    """Two nodes with a unit, and a gateway on the second node."""
     monkeypatch.setenv("UNIT_KEY", KEY)
     monkeypatch.setenv("ALICE", CLIENT)
     made = ServingWorld(tmp_path, monkeypatch)
@@ -34,11 +34,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ServingWorld:
 
 
 def declare(world: ServingWorld, served: bool = True, **keys: Any) -> None:
-    """Write rack.yaml with a door that has these keys besides; without any where `node` is None. `served`: a unit."""
+    """Write rack.yaml with a gateway that has these keys besides; without any where `node` is None. `served`: a
+    unit."""
     own = unit(api={"port": 8000, "listen": "management", "key": {"env": "UNIT_KEY"}})
     whole = {"node": "n1", "keys": {"alice": {"env": "ALICE"}}, **keys}
     units = {"one": own} if served else {}
-    sections: dict[str, Any] = {"serving": {"units": units, **({"door": whole} if whole["node"] else {})}}
+    sections: dict[str, Any] = {"serving": {"units": units, **({"gateway": whole} if whole["node"] else {})}}
     world.write(units, **sections)
 
 
@@ -67,39 +68,41 @@ def sent(world: ServingWorld) -> list[int]:
 
 
 def pem(node: ServingNode) -> x509.Certificate:
-    return x509.load_pem_x509_certificate(place(node, door.CERTIFICATE).read_bytes())
+    return x509.load_pem_x509_certificate(place(node, gateway.CERTIFICATE).read_bytes())
 
 
-@pytest.mark.parametrize(("key", "sent_on"), [({"key": {"env": "UNIT_KEY"}}, "$door_key_one"), ({}, '""')])
+@pytest.mark.parametrize(("key", "sent_on"), [({"key": {"env": "UNIT_KEY"}}, "$gateway_key_one"), ({}, '""')])
 def test_the_key_of_a_client_is_replaced_by_that_of_the_unit_or_by_none(
     world: ServingWorld, key: dict[str, Any], sent_on: str
 ) -> None:
     units = {"one": unit(api={"port": 8000, "listen": "management", **key})}
-    world.write(units, serving={"units": units, "door": {"node": "n1", "keys": {"alice": {"env": "ALICE"}}}})
+    world.write(units, serving={"units": units, "gateway": {"node": "n1", "keys": {"alice": {"env": "ALICE"}}}})
     declared = gateway_of(world.rack)
     assert declared
-    files = {file.path: file.content.decode() for file in door.files(world.rack, declared)}
-    assert f"proxy_set_header Authorization {sent_on};" in files[door.CONFIGURATION]
+    files = {file.path: file.content.decode() for file in gateway.files(world.rack, declared)}
+    assert f"proxy_set_header Authorization {sent_on};" in files[gateway.CONFIGURATION]
 
 
-def test_the_first_run_installs_the_door_on_its_node(world: ServingWorld) -> None:
+def test_the_first_run_installs_the_gateway_on_its_node(world: ServingWorld) -> None:
     plan = world.run("dry").log
-    for line in ("install nginx", f"write {door.CONFIGURATION}", f"write {door.KEYS}", f"start {SERVICE}"):
+    for line in ("install nginx", f"write {gateway.CONFIGURATION}", f"write {gateway.KEYS}", f"start {SERVICE}"):
         assert line in plan, line
     assert world.nodes["n1"].changes == []
     ended = world.run()
     assert ended.failed == [], ended.log
     n0, n1 = world.nodes.values()
-    for path in door.PATHS:
+    for path in gateway.PATHS:
         assert not place(n0, path).exists()
-        assert place(n1, path).exists() != (path in (door.PENDING, door.INSTALLING)), path
-    modes = {door.FOLDER: 0o700, door.KEYS: 0o600, door.CERTIFICATE: 0o600, door.PROGRAM: 0o755}
+        assert place(n1, path).exists() != (path in (gateway.PENDING, gateway.INSTALLING)), path
+    modes = {gateway.FOLDER: 0o700, gateway.KEYS: 0o600, gateway.CERTIFICATE: 0o600, gateway.PROGRAM: 0o755}
     for path, mode in modes.items():
         assert stat.S_IMODE(place(n1, path).stat().st_mode) == mode, path
-    keys = place(n1, door.KEYS).read_text()
+    keys = place(n1, gateway.KEYS).read_text()
     assert f'"~^(?i:Bearer) +\\Q{CLIENT}\\E$" alice;' in keys
-    assert f'geo $door_key_one {{\n    default "Bearer {KEY}";\n}}' in keys
-    assert f"proxy_pass http://{world.rack.nodes['n0'].address}:8000/v1/;" in place(n1, door.CONFIGURATION).read_text()
+    assert f'geo $gateway_key_one {{\n    default "Bearer {KEY}";\n}}' in keys
+    assert (
+        f"proxy_pass http://{world.rack.nodes['n0'].address}:8000/v1/;" in place(n1, gateway.CONFIGURATION).read_text()
+    )
     called = n1.calls("systemctl", "nginx")
     for one, other in (
         ("systemctl --runtime mask --quiet nginx.service", "systemctl disable --quiet nginx.service"),
@@ -119,14 +122,14 @@ def test_a_run_without_changes_is_one_command(installed: ServingWorld) -> None:
 
 def test_no_secret_is_in_a_command_or_a_line(world: ServingWorld) -> None:
     logs = [world.run("dry").log, world.run().log]
-    private = place(world.nodes["n1"], door.CERTIFICATE).read_text().partition("-----END")[0].splitlines()[1]
+    private = place(world.nodes["n1"], gateway.CERTIFICATE).read_text().partition("-----END")[0].splitlines()[1]
     world.patch.setenv("ALICE", "another-quiet-horse")
     logs.append(world.run("asked").log)
     scripts = [script for node in world.nodes.values() for script in node.texts]
     for secret in (CLIENT, "another-quiet-horse", KEY, private):
         assert not [text for text in (*logs, *scripts) if secret in text]
-    assert f"rewrite {door.KEYS}: differs" in logs[2]
-    assert "another-quiet-horse" in place(world.nodes["n1"], door.KEYS).read_text()
+    assert f"rewrite {gateway.KEYS}: differs" in logs[2]
+    assert "another-quiet-horse" in place(world.nodes["n1"], gateway.KEYS).read_text()
 
 
 def test_other_keys_are_reloaded(installed: ServingWorld) -> None:
@@ -165,18 +168,18 @@ def test_an_interrupted_installation_is_finished(alone: ServingWorld) -> None:
 @pytest.mark.parametrize(
     ("break_it", "line"),
     [
-        (lambda n1: place(n1, door.CONFIGURATION).write_text("x"), f"rewrite {door.CONFIGURATION}"),
-        (lambda n1: place(n1, door.KEYS).chmod(0o644), f"rewrite {door.KEYS}: differs"),
-        (lambda n1: place(n1, door.KEYS).unlink(), f"write {door.KEYS}"),
-        (lambda n1: place(n1, door.CERTIFICATE).chmod(0o640), f"rewrite {door.CERTIFICATE}: differs"),
-        (lambda n1: place(n1, door.CERTIFICATE).write_text("x"), f"rewrite {door.CERTIFICATE}: differs"),
-        (lambda n1: place(n1, door.PROGRAM).unlink(), f"write {door.PROGRAM}"),
-        (lambda n1: place(n1, door.FOLDER).chmod(0o755), f"{door.FOLDER}/: owner and mode are put right"),
+        (lambda n1: place(n1, gateway.CONFIGURATION).write_text("x"), f"rewrite {gateway.CONFIGURATION}"),
+        (lambda n1: place(n1, gateway.KEYS).chmod(0o644), f"rewrite {gateway.KEYS}: differs"),
+        (lambda n1: place(n1, gateway.KEYS).unlink(), f"write {gateway.KEYS}"),
+        (lambda n1: place(n1, gateway.CERTIFICATE).chmod(0o640), f"rewrite {gateway.CERTIFICATE}: differs"),
+        (lambda n1: place(n1, gateway.CERTIFICATE).write_text("x"), f"rewrite {gateway.CERTIFICATE}: differs"),
+        (lambda n1: place(n1, gateway.PROGRAM).unlink(), f"write {gateway.PROGRAM}"),
+        (lambda n1: place(n1, gateway.FOLDER).chmod(0o755), f"{gateway.FOLDER}/: owner and mode are put right"),
         (lambda n1: n1.shell(f"systemctl stop {SERVICE}"), f"start {SERVICE}"),
         (lambda n1: place(n1, f"/etc/systemd/system/multi-user.target.wants/{SERVICE}").unlink(), f"enable {SERVICE}"),
-        (lambda n1: place(n1, door.PENDING).touch(), f"reload {SERVICE}: an earlier run was not finished"),
-        (lambda n1: place(n1, door.SERVICE_FILE).write_text("x"), f"restart {SERVICE}"),
-        (lambda n1: place(n1, door.NGINX).unlink(), "install nginx"),
+        (lambda n1: place(n1, gateway.PENDING).touch(), f"reload {SERVICE}: an earlier run was not finished"),
+        (lambda n1: place(n1, gateway.SERVICE_FILE).write_text("x"), f"restart {SERVICE}"),
+        (lambda n1: place(n1, gateway.NGINX).unlink(), "install nginx"),
     ],
 )
 def test_each_thing_that_differs_is_put_right(
@@ -193,10 +196,10 @@ def test_each_thing_that_differs_is_put_right(
 
 def test_the_certificate_of_another_key_is_replaced(installed: ServingWorld) -> None:
     n1 = installed.nodes["n1"]
-    file = place(n1, door.CERTIFICATE)
-    other = door_certificate.self_signed_pem(gateway_of(installed.rack), "10.77.0.2")  # type: ignore[arg-type]
+    file = place(n1, gateway.CERTIFICATE)
+    other = gateway_certificate.self_signed_pem(gateway_of(installed.rack), "10.77.0.2")  # type: ignore[arg-type]
     file.write_bytes(file.read_bytes().partition(b"-----BEGIN CERT")[0] + other[other.index(b"-----BEGIN CERT") :])
-    assert f"rewrite {door.CERTIFICATE}: differs" in installed.run().log
+    assert f"rewrite {gateway.CERTIFICATE}: differs" in installed.run().log
 
 
 def test_a_self_signed_certificate_is_made_again_for_another_address(installed: ServingWorld) -> None:
@@ -214,41 +217,47 @@ def test_a_self_signed_certificate_is_renewed_before_its_end(
     installed: ServingWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = pem(installed.nodes["n1"]).serial_number
-    monkeypatch.setattr(door_certificate, "RENEWED", datetime.timedelta(days=door_certificate.DAYS))
+    monkeypatch.setattr(gateway_certificate, "RENEWED", datetime.timedelta(days=gateway_certificate.DAYS))
     assert installed.run().failed == []
     assert pem(installed.nodes["n1"]).serial_number != before
 
 
 def write_declared(folder: Path, world: ServingWorld, **changes: bytes) -> None:
     """A certificate and its key beside rack.yaml, as another program made them."""
-    made = door_certificate.self_signed_pem(gateway_of(world.rack), "10.77.0.2")  # type: ignore[arg-type]
+    made = gateway_certificate.self_signed_pem(gateway_of(world.rack), "10.77.0.2")  # type: ignore[arg-type]
     key, mark, chain = made.partition(b"-----BEGIN CERT")
-    (folder / "door.pem").write_bytes(changes.get("chain", mark + chain))
-    (folder / "door.key").write_bytes(changes.get("key", key))
-    (folder / "door.key").chmod(0o600)
+    (folder / "gateway.pem").write_bytes(changes.get("chain", mark + chain))
+    (folder / "gateway.key").write_bytes(changes.get("key", key))
+    (folder / "gateway.key").chmod(0o600)
 
 
 def test_a_declared_certificate_is_installed_and_renewed(installed: ServingWorld, tmp_path: Path) -> None:
     write_declared(tmp_path, installed)
-    declare(installed, served=False, certificate={"chain": "door.pem", "key": {"file": "door.key"}})
+    declare(installed, served=False, certificate={"chain": "gateway.pem", "key": {"file": "gateway.key"}})
     ended = installed.run()
     assert ended.failed == [], ended.log
     n1 = installed.nodes["n1"]
-    whole = (tmp_path / "door.key").read_bytes() + (tmp_path / "door.pem").read_bytes()
-    assert place(n1, door.CERTIFICATE).read_bytes() == whole
+    whole = (tmp_path / "gateway.key").read_bytes() + (tmp_path / "gateway.pem").read_bytes()
+    assert place(n1, gateway.CERTIFICATE).read_bytes() == whole
     installed.forget()
     assert (installed.run().failed, sent(installed)) == ([], [0, 0])
     write_declared(tmp_path, installed)
     assert f"reload {SERVICE}" in installed.run().log
-    assert place(n1, door.CERTIFICATE).read_bytes() != whole
+    assert place(n1, gateway.CERTIFICATE).read_bytes() != whole
 
 
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"chain": b"x"}, "certificate.chain: {}/door.pem has no certificate in PEM; name a file that begins with it"),
-        ({"key": b"x"}, "certificate.key: file {}/door.key is not a private key in PEM without a passphrase"),
-        ({"other": b""}, "certificate.key: file {}/door.key is not the key of the first certificate of {}/door.pem"),
+        (
+            {"chain": b"x"},
+            "certificate.chain: {}/gateway.pem has no certificate in PEM; name a file that begins with it",
+        ),
+        ({"key": b"x"}, "certificate.key: file {}/gateway.key is not a private key in PEM without a passphrase"),
+        (
+            {"other": b""},
+            "certificate.key: file {}/gateway.key is not the key of the first certificate of {}/gateway.pem",
+        ),
     ],
 )
 def test_a_declared_certificate_that_is_wrong_is_refused(
@@ -256,50 +265,50 @@ def test_a_declared_certificate_that_is_wrong_is_refused(
 ) -> None:
     write_declared(tmp_path, alone, **changes)
     if "other" in changes:
-        chain = (tmp_path / "door.pem").read_bytes()
+        chain = (tmp_path / "gateway.pem").read_bytes()
         write_declared(tmp_path, alone, chain=chain)
-    declare(alone, served=False, certificate={"chain": "door.pem", "key": {"file": "door.key"}})
+    declare(alone, served=False, certificate={"chain": "gateway.pem", "key": {"file": "gateway.key"}})
     ended = alone.run("dry")
     assert ended.failed == ["n1"]
-    assert re.search(rf"rack\.yaml:\d+: serving\.door\.{re.escape(line.replace('{}', str(tmp_path)))}", ended.log)
+    assert re.search(rf"rack\.yaml:\d+: serving\.gateway\.{re.escape(line.replace('{}', str(tmp_path)))}", ended.log)
 
 
 def test_a_declared_certificate_that_has_expired_or_is_missing_is_refused(
     alone: ServingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(door_certificate, "DAYS", -0.5)
+    monkeypatch.setattr(gateway_certificate, "DAYS", -0.5)
     write_declared(tmp_path, alone)
-    declare(alone, served=False, certificate={"chain": "door.pem", "key": {"file": "door.key"}})
-    assert "door.pem has expired on" in alone.run("dry").log
-    (tmp_path / "door.pem").unlink()
-    assert "door.pem cannot be read: No such file or directory; name a file" in alone.run("dry").log
+    declare(alone, served=False, certificate={"chain": "gateway.pem", "key": {"file": "gateway.key"}})
+    assert "gateway.pem has expired on" in alone.run("dry").log
+    (tmp_path / "gateway.pem").unlink()
+    assert "gateway.pem cannot be read: No such file or directory; name a file" in alone.run("dry").log
 
 
 def test_a_declared_certificate_that_is_not_valid_yet_is_refused(
     alone: ServingWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_declared(tmp_path, alone)
-    declare(alone, served=False, certificate={"chain": "door.pem", "key": {"file": "door.key"}})
-    (first,) = x509.load_pem_x509_certificates((tmp_path / "door.pem").read_bytes())
+    declare(alone, served=False, certificate={"chain": "gateway.pem", "key": {"file": "gateway.key"}})
+    (first,) = x509.load_pem_x509_certificates((tmp_path / "gateway.pem").read_bytes())
 
     class EarlierClock(datetime.datetime):
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> EarlierClock:
             return cls.fromtimestamp(first.not_valid_before_utc.timestamp() - 60, tz)
 
-    monkeypatch.setattr(door_certificate, "datetime", EarlierClock)
+    monkeypatch.setattr(gateway_certificate, "datetime", EarlierClock)
     day = f"{first.not_valid_before_utc:%Y-%m-%d}"
-    assert f"door.pem is valid from {day} on; wait, or renew it" in alone.run("dry").log
+    assert f"gateway.pem is valid from {day} on; wait, or renew it" in alone.run("dry").log
 
 
 @pytest.mark.parametrize(
     ("key", "line"),
     [
-        ("short", "serving.door.keys.alice: a key of the door has 16 to 512 letters"),
-        ("a key with spaces in it", "serving.door.keys.alice: a key of the door has 16 to 512 letters"),
-        ('quoted-"-quiet-horse', "serving.door.keys.alice: a key of the door has 16 to 512 letters"),
-        ("expression-\\E-quiet-horse", "serving.door.keys.alice: a key of the door has 16 to 512 letters"),
-        (None, "serving.door.keys.alice: environment variable ALICE is not set; export it before the run"),
+        ("short", "serving.gateway.keys.alice: a key of the gateway has 16 to 512 letters"),
+        ("a key with spaces in it", "serving.gateway.keys.alice: a key of the gateway has 16 to 512 letters"),
+        ('quoted-"-quiet-horse', "serving.gateway.keys.alice: a key of the gateway has 16 to 512 letters"),
+        ("expression-\\E-quiet-horse", "serving.gateway.keys.alice: a key of the gateway has 16 to 512 letters"),
+        (None, "serving.gateway.keys.alice: environment variable ALICE is not set; export it before the run"),
     ],
 )
 def test_a_key_that_cannot_be_used_is_refused_without_it(alone: ServingWorld, key: str | None, line: str) -> None:
@@ -313,43 +322,43 @@ def test_a_key_that_cannot_be_used_is_refused_without_it(alone: ServingWorld, ke
 def test_one_key_for_two_clients_is_refused(alone: ServingWorld) -> None:
     alone.patch.setenv("BOB", CLIENT)
     declare(alone, served=False, keys={"alice": {"env": "ALICE"}, "bob": {"env": "BOB"}})
-    assert "serving.door.keys.bob: it is the key of alice, too; write one of its own" in alone.run("dry").log
+    assert "serving.gateway.keys.bob: it is the key of alice, too; write one of its own" in alone.run("dry").log
 
 
 def test_a_configuration_that_nginx_refuses_is_not_installed(installed: ServingWorld) -> None:
     n1 = installed.nodes["n1"]
-    before = place(n1, door.CONFIGURATION).read_text()
+    before = place(n1, gateway.CONFIGURATION).read_text()
     (n1.root / "nginx-refuses").touch()
     declare(installed, served=False, body="8M")
     assert installed.run().failed == ["n1"]
-    assert place(n1, door.CONFIGURATION).read_text() == before
+    assert place(n1, gateway.CONFIGURATION).read_text() == before
     assert f"systemctl reload-or-restart {SERVICE}" not in n1.calls("systemctl")
     (n1.root / "nginx-refuses").unlink()
     assert installed.run().failed == []
-    assert "client_max_body_size 8m;" in place(n1, door.CONFIGURATION).read_text()
+    assert "client_max_body_size 8m;" in place(n1, gateway.CONFIGURATION).read_text()
 
 
 @pytest.mark.parametrize("node", [None, "n0"])
-def test_a_door_that_is_not_declared_there_is_removed(installed: ServingWorld, node: str | None) -> None:
+def test_a_gateway_that_is_not_declared_there_is_removed(installed: ServingWorld, node: str | None) -> None:
     declare(installed, served=False, node=node)
-    assert "stop and remove door: rack.yaml has none on this node" in installed.run("dry").log
+    assert "stop and remove gateway: rack.yaml has none on this node" in installed.run("dry").log
     ended = installed.run()
     assert ended.failed == [], ended.log
     n0, n1 = installed.nodes.values()
-    assert not any(place(n1, path).exists() for path in (*door.PATHS, door.FOLDER, door.RUN, door.CACHE))
+    assert not any(place(n1, path).exists() for path in (*gateway.PATHS, gateway.FOLDER, gateway.RUN, gateway.CACHE))
     assert f"systemctl stop {SERVICE}" in n1.calls("systemctl")
-    assert place(n1, door.NGINX).exists()
-    assert place(n0, door.CONFIGURATION).exists() == (node == "n0")
+    assert place(n1, gateway.NGINX).exists()
+    assert place(n0, gateway.CONFIGURATION).exists() == (node == "n0")
     installed.forget()
     assert (installed.run().failed, sent(installed)) == ([], [0, 0])
 
 
 def test_a_unit_that_stays_closed_is_reported(installed: ServingWorld) -> None:
-    closed = place(installed.nodes["n1"], f"{door.RUN}/one.closed")
+    closed = place(installed.nodes["n1"], f"{gateway.RUN}/one.closed")
     closed.parent.mkdir(parents=True, exist_ok=True)
     closed.touch()
     ended = installed.run("dry")
-    assert f"unit one: closed at the door; `{door.PROGRAM} open one` there opens it" in ended.log
+    assert f"unit one: closed at the gateway; `{gateway.PROGRAM} open one` there opens it" in ended.log
     assert ended.changing == 0
 
 
@@ -357,7 +366,7 @@ def test_a_unit_that_stays_closed_is_reported(installed: ServingWorld) -> None:
 def test_an_interrupted_run_is_finished_by_the_next(installed: ServingWorld, after: int) -> None:
     declare(installed, served=False, body="8M")
     n1 = installed.nodes["n1"]
-    for path in (door.KEYS, door.SERVICE_FILE, door.NGINX):
+    for path in (gateway.KEYS, gateway.SERVICE_FILE, gateway.NGINX):
         place(n1, path).unlink()
     n1.lost = after
     assert installed.run().failed == ["n1"] or after >= 8
@@ -365,7 +374,7 @@ def test_an_interrupted_run_is_finished_by_the_next(installed: ServingWorld, aft
     installed.forget()
     ended = installed.run()
     assert ended.failed == [], ended.log
-    assert not place(n1, door.PENDING).exists()
+    assert not place(n1, gateway.PENDING).exists()
     installed.forget()
     assert (installed.run().failed, sent(installed)) == ([], [0, 0])
 
@@ -374,7 +383,7 @@ def test_an_interrupted_run_is_finished_by_the_next(installed: ServingWorld, aft
 def test_a_garbled_answer_is_unknown(alone: ServingWorld, answer: str) -> None:
     n1 = alone.nodes["n1"]
     facts = n1.facts
-    alone.patch.setattr(n1, "facts", lambda: {**facts(), "serving-door-state": answer.encode()})
+    alone.patch.setattr(n1, "facts", lambda: {**facts(), "serving-gateway-state": answer.encode()})
     ended = alone.run("dry")
     assert ended.failed == ["n1"]
-    assert "serving-door-state: " in ended.log
+    assert "serving-gateway-state: " in ended.log

@@ -1,4 +1,5 @@
-"""What a keeper answers, to whom, and what it refuses: its server alone on loopback, with its own state machine."""
+"""What a coordinator answers, to whom, and what it refuses: its server alone on loopback, with its own state
+machine."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving.serve_modules import serve_answers, serve_keeper, serve_lifecycle, serve_probe, serve_unit
+from tests.serving.serve_modules import serve_answers, serve_coordinator, serve_lifecycle, serve_probe, serve_unit
 from tests.serving.test_lifecycle import SteppedUnit
 from tests.serving.test_unit_file import MINIMAL, written
 
@@ -41,10 +42,10 @@ class Ended:
         raise SystemExit
 
 
-class LoneKeeper:
-    """The server of a keeper whose ranks are at 127.0.0.1 and 127.0.0.2."""
+class LoneCoordinator:
+    """The server of a coordinator whose ranks are at 127.0.0.1 and 127.0.0.2."""
 
-    def __init__(self, folder: Path, former: int | None = None) -> None:
+    def __init__(self, folder: Path, previous: int | None = None) -> None:
         self.thread: threading.Thread | None = None
         secret, self.key = folder / "secret", folder / "key"
         for file, text in ((secret, SECRET.decode()), (self.key, "k" * 24)):
@@ -59,7 +60,7 @@ class LoneKeeper:
         self.unit = serve_unit.load_unit(self.file)
         record = serve_lifecycle.UnitRecord("qwen")
         self.lifecycle = serve_lifecycle.UnitLifecycle(self.unit, record, lambda _: None, time.monotonic())
-        self.server = serve_keeper.KeeperServer(self.unit, former, SECRET, self.lifecycle, threading.Lock())
+        self.server = serve_coordinator.CoordinatorServer(self.unit, previous, SECRET, self.lifecycle, threading.Lock())
 
     def serve(self) -> None:
         self.thread = threading.Thread(target=self._serve, daemon=True)
@@ -83,8 +84,8 @@ class LoneKeeper:
 
 
 @pytest.fixture
-def keeper(tmp_path: Path) -> Iterator[LoneKeeper]:
-    made = LoneKeeper(tmp_path, 7)
+def coordinator(tmp_path: Path) -> Iterator[LoneCoordinator]:
+    made = LoneCoordinator(tmp_path, 7)
     yield made
     made.close()
 
@@ -95,7 +96,7 @@ def keeper(tmp_path: Path) -> Iterator[LoneKeeper]:
         ({"unit": "other", "kind": "status"}, "it is not about unit qwen"),
         ({"nonce": None, "kind": "status"}, "it is not about unit qwen"),
         ({"kind": "restart"}, "its kind is unknown"),
-        ({"kind": "wish", "wish": "sideways"}, "its kind is unknown"),
+        ({"kind": "desired_state", "desired_state": "sideways"}, "its kind is unknown"),
         ({}, "its kind is unknown"),
         (REPORT | {"rank": 2}, "the unit has no rank 2"),
         (REPORT | {"rank": -1}, "the unit has no rank -1"),
@@ -104,121 +105,128 @@ def keeper(tmp_path: Path) -> Iterator[LoneKeeper]:
         (REPORT | {"clean": 1}, "the report has no valid clean"),
     ],
 )
-def test_a_message_that_is_not_understood_is_refused(keeper: LoneKeeper, content: dict[str, Any], reason: str) -> None:
+def test_a_message_that_is_not_understood_is_refused(
+    coordinator: LoneCoordinator, content: dict[str, Any], reason: str
+) -> None:
     with pytest.raises(serve_unit.ServeError) as refused:
-        keeper.handle(**content)
+        coordinator.handle(**content)
     assert str(refused.value) == reason
 
 
-def test_a_report_is_that_of_its_rank(keeper: LoneKeeper) -> None:
+def test_a_report_is_that_of_its_rank(coordinator: LoneCoordinator) -> None:
     for rank in (0, 1):
-        assert keeper.handle(**REPORT | {"rank": rank}) == {"order": "stop", "generation": 0}
-    assert sorted(keeper.lifecycle.reports) == [0, 1]
-    assert keeper.lifecycle.reports[1].skew == SKEW
+        assert coordinator.handle(**REPORT | {"rank": rank}) == {"order": "stop", "generation": 0}
+    assert sorted(coordinator.lifecycle.reports) == [0, 1]
+    assert coordinator.lifecycle.reports[1].skew == SKEW
 
 
-def test_a_status_says_whose_files_the_unit_has(keeper: LoneKeeper) -> None:
-    found = keeper.handle(kind="status")
-    assert (found["former"], found["state"], found["name"]) == (7, "down", "qwen")
+def test_a_status_says_whose_files_the_unit_has(coordinator: LoneCoordinator) -> None:
+    found = coordinator.handle(kind="status")
+    assert (found["previous"], found["state"], found["name"]) == (7, "down", "qwen")
 
 
-def test_wishes_are_logged_and_answered(keeper: LoneKeeper, capsys: pytest.CaptureFixture[str]) -> None:
-    assert keeper.handle(kind="wish", wish="up", anyway=True) == {
+def test_desired_states_are_logged_and_answered(
+    coordinator: LoneCoordinator, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert coordinator.handle(kind="desired_state", desired_state="up", anyway=True) == {
         "done": True,
         "text": "unit qwen is starting: generation 1",
     }
-    assert keeper.lifecycle.record.anyway
-    assert keeper.handle(kind="wish", wish="down") == {"done": True, "text": "unit qwen is stopping"}
+    assert coordinator.lifecycle.record.anyway
+    assert coordinator.handle(kind="desired_state", desired_state="down") == {
+        "done": True,
+        "text": "unit qwen is stopping",
+    }
     assert capsys.readouterr().out == (
-        "wish up: unit qwen is starting: generation 1\nwish down: unit qwen is stopping\n"
+        "desired state up: unit qwen is starting: generation 1\nwish down: unit qwen is stopping\n"
     )
 
 
 @pytest.mark.parametrize("anyway", ["yes", 1, None, False])
-def test_only_true_means_anyway(keeper: LoneKeeper, anyway: object) -> None:
-    keeper.handle(kind="wish", wish="up", anyway=anyway)
-    assert not keeper.lifecycle.record.anyway
+def test_only_true_means_anyway(coordinator: LoneCoordinator, anyway: object) -> None:
+    coordinator.handle(kind="desired_state", desired_state="up", anyway=anyway)
+    assert not coordinator.lifecycle.record.anyway
 
 
 @pytest.mark.parametrize("state", ["down", "held"])
-def test_a_unit_whose_key_cannot_be_read_is_not_started(keeper: LoneKeeper, state: str) -> None:
-    keeper.key.chmod(0o644)
-    keeper.lifecycle.record.state = state
-    answer = keeper.handle(kind="wish", wish="up")
-    fault = f"{keeper.key}: owner or mode 644 is wrong: set owner root, mode 600"
+def test_a_unit_whose_key_cannot_be_read_is_not_started(coordinator: LoneCoordinator, state: str) -> None:
+    coordinator.key.chmod(0o644)
+    coordinator.lifecycle.record.state = state
+    answer = coordinator.handle(kind="desired_state", desired_state="up")
+    fault = f"{coordinator.key}: owner or mode 644 is wrong: set owner root, mode 600"
     assert answer == {"done": False, "text": f"unit qwen is not started: {fault}"}
-    assert keeper.lifecycle.record.generation == 0
+    assert coordinator.lifecycle.record.generation == 0
 
 
-def test_a_unit_that_runs_needs_no_key_for_a_wish(keeper: LoneKeeper) -> None:
-    keeper.handle(kind="wish", wish="up")
-    keeper.key.unlink()
-    assert keeper.handle(kind="wish", wish="up")["done"]
-    assert keeper.handle(kind="wish", wish="down")["done"]
+def test_a_unit_that_runs_needs_no_key_for_a_desired_state(coordinator: LoneCoordinator) -> None:
+    coordinator.handle(kind="desired_state", desired_state="up")
+    coordinator.key.unlink()
+    assert coordinator.handle(kind="desired_state", desired_state="up")["done"]
+    assert coordinator.handle(kind="desired_state", desired_state="down")["done"]
 
 
-def test_commands_and_tethers_are_answered_over_a_connection(
-    keeper: LoneKeeper, capsys: pytest.CaptureFixture[str]
+def test_commands_and_agents_are_answered_over_a_connection(
+    coordinator: LoneCoordinator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keeper.serve()
-    main = [keeper.file, "status"]
-    assert serve_keeper.main(main) == 0
-    assert json.loads(capsys.readouterr().out)["former"] == 7
-    assert serve_keeper.main([keeper.file, "up"]) == 0
+    coordinator.serve()
+    main = [coordinator.file, "status"]
+    assert serve_coordinator.main(main) == 0
+    assert json.loads(capsys.readouterr().out)["previous"] == 7
+    assert serve_coordinator.main([coordinator.file, "up"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "unit qwen is starting: generation 1"
-    address = keeper.unit.head
-    answer = serve_unit.ask(keeper.unit, SECRET, REPORT, 60, "127.0.0.2")
+    address = coordinator.unit.head
+    answer = serve_unit.ask(coordinator.unit, SECRET, REPORT, 60, "127.0.0.2")
     assert answer == {"order": "gate", "generation": 1}
-    assert abs(keeper.lifecycle.reports[1].skew.ahead) < 60
+    assert abs(coordinator.lifecycle.reports[1].skew.ahead) < 60
     with socket.create_connection(address, 60, ("127.0.0.3", 0)) as stranger:
         assert stranger.recv(100) == b""
     assert "a connection from 127.0.0.3 is refused: its address is not in the unit\n" in capsys.readouterr().out
     with pytest.raises(ConnectionResetError):
-        serve_unit.ask(keeper.unit, b"x" * 64, REPORT, 60, "127.0.0.2")
+        serve_unit.ask(coordinator.unit, b"x" * 64, REPORT, 60, "127.0.0.2")
     until = time.monotonic() + 60
     told = ""
     while "a connection from 127.0.0.2 is refused: wrong authentication code\n" not in told:
         assert time.monotonic() < until
         told += capsys.readouterr().out
         time.sleep(0.01)
-    assert keeper.server._unproven == {"127.0.0.1": {}, "127.0.0.2": {}}
+    assert coordinator.server._unproven == {"127.0.0.1": {}, "127.0.0.2": {}}
 
 
-def test_a_command_whose_wish_is_refused_fails_with_the_reason(
-    keeper: LoneKeeper, capsys: pytest.CaptureFixture[str]
+def test_a_command_whose_desired_state_is_refused_fails_with_the_reason(
+    coordinator: LoneCoordinator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keeper.serve()
-    keeper.key.unlink()
-    assert serve_keeper.main([keeper.file, "up", "--anyway"]) == 1
+    coordinator.serve()
+    coordinator.key.unlink()
+    assert serve_coordinator.main([coordinator.file, "up", "--anyway"]) == 1
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("", f"unit qwen is not started: {keeper.key}: No such file or directory\n")
+    assert (said.out, said.err) == ("", f"unit qwen is not started: {coordinator.key}: No such file or directory\n")
 
 
-def test_a_keeper_that_does_not_answer_is_named_with_its_address(
-    keeper: LoneKeeper, capsys: pytest.CaptureFixture[str]
+def test_a_coordinator_that_does_not_answer_is_named_with_its_address(
+    coordinator: LoneCoordinator, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    keeper.server.listener.close()
-    assert serve_keeper.main([keeper.file, "down"]) == 1
-    place = f"127.0.0.1:{keeper.unit.head[1]}"
-    said = f"serve-keeper: the keeper of unit qwen does not answer at {place}: Connection refused\n"
+    coordinator.server.listener.close()
+    assert serve_coordinator.main([coordinator.file, "down"]) == 1
+    place = f"127.0.0.1:{coordinator.unit.head[1]}"
+    said = f"serve-coordinator: the coordinator of unit qwen does not answer at {place}: Connection refused\n"
     assert capsys.readouterr().err == said
-    assert serve_keeper.main(["/nowhere/qwen.json", "down"]) == 1
-    assert capsys.readouterr().err == "serve-keeper: /nowhere/qwen.json: No such file or directory\n"
+    assert serve_coordinator.main(["/nowhere/qwen.json", "down"]) == 1
+    assert capsys.readouterr().err == "serve-coordinator: /nowhere/qwen.json: No such file or directory\n"
 
 
-def test_a_keeper_whose_address_is_taken_does_not_run(
-    keeper: LoneKeeper, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_coordinator_whose_address_is_taken_does_not_run(
+    coordinator: LoneCoordinator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     handlers: list[int] = []
     monkeypatch.setattr(signal, "signal", lambda number, _: handlers.append(number))
-    folder = Path(keeper.file).parent
-    assert serve_keeper.main([keeper.file, "run", "--state", str(folder / "state")]) == 1
+    folder = Path(coordinator.file).parent
+    assert serve_coordinator.main([coordinator.file, "run", "--state", str(folder / "state")]) == 1
     assert "Address already in use" in capsys.readouterr().err
     assert handlers == [signal.SIGTERM]
 
 
 def test_a_refusal_is_logged_once_a_minute_for_each_reason(
-    keeper: LoneKeeper, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    coordinator: LoneCoordinator, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
@@ -226,31 +234,31 @@ def test_a_refusal_is_logged_once_a_minute_for_each_reason(
         *(("127.0.0.1", "a"), ("127.0.0.1", "a"), ("127.0.0.2", "a"), ("127.0.0.1", "b")),
         *(("10.0.0.8", "s"), ("10.0.0.9", "s")),
     ):
-        keeper.server._refuse(address, reason)
+        coordinator.server._refuse(address, reason)
     assert capsys.readouterr().out.splitlines() == [
         f"a connection from {address} is refused: {reason}"
         for address, reason in (("127.0.0.1", "a"), ("127.0.0.2", "a"), ("127.0.0.1", "b"), ("10.0.0.8", "s"))
     ]
     for clock[0] in (1059.0, 1060.0):
-        keeper.server._refuse("127.0.0.1", "a")
+        coordinator.server._refuse("127.0.0.1", "a")
     assert capsys.readouterr().out.count("\n") == 1
 
 
 def test_of_connections_without_a_proof_the_oldest_are_ended(
-    keeper: LoneKeeper, capsys: pytest.CaptureFixture[str]
+    coordinator: LoneCoordinator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pairs = [socket.socketpair() for _ in range(66)]
     try:
         for ours, _ in pairs[:64]:
-            keeper.server._make_room(ours, "127.0.0.2")
+            coordinator.server._make_room(ours, "127.0.0.2")
         assert capsys.readouterr().out == ""
         for ours, _ in pairs[64:]:
-            keeper.server._make_room(ours, "127.0.0.2")
+            coordinator.server._make_room(ours, "127.0.0.2")
         assert [theirs.recv(1) for _, theirs in pairs[:2]] == [b"", b""]
-        assert list(keeper.server._unproven["127.0.0.2"]) == [ours for ours, _ in pairs[2:]]
-        keeper.server._end_unproven(pairs[2][0], "127.0.0.2")
-        keeper.server._end_unproven(pairs[0][0], "127.0.0.2")
-        assert len(keeper.server._unproven["127.0.0.2"]) == 63
+        assert list(coordinator.server._unproven["127.0.0.2"]) == [ours for ours, _ in pairs[2:]]
+        coordinator.server._end_unproven(pairs[2][0], "127.0.0.2")
+        coordinator.server._end_unproven(pairs[0][0], "127.0.0.2")
+        assert len(coordinator.server._unproven["127.0.0.2"]) == 63
     finally:
         for pair in pairs:
             for end in pair:
@@ -274,7 +282,7 @@ class Request:
 
 
 def prober(unit: SteppedUnit) -> Any:
-    return serve_keeper.Prober(unit.unit, unit.lifecycle, threading.Lock(), lambda: unit.clock, lambda _: None)
+    return serve_coordinator.Prober(unit.unit, unit.lifecycle, threading.Lock(), lambda: unit.clock, lambda _: None)
 
 
 @pytest.mark.parametrize(("generation", "down", "ended"), [(1, False, False), (0, False, True), (1, True, True)])
@@ -288,7 +296,7 @@ def test_a_request_to_a_generation_that_no_longer_runs_is_ended(
     request = probes._request = Request()
     probes._generation = generation
     if down:
-        unit.lifecycle.wished("down", False, unit.clock)
+        unit.lifecycle.set_desired_state("down", False, unit.clock)
     probes.cancel_stale()
     assert request.ended is ended
 
@@ -318,7 +326,7 @@ def test_nothing_is_asked_of_a_unit_that_does_not_run_or_before_it_is_due(
     monkeypatch.setattr(probes, "_progress", dict)
     probes.step()
     assert done == []
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     probes._due, probes._seen, probes._failed = unit.clock + 100, {"a": 1.0}, "x"
     probes.step()
     assert done == [], "its gates run"
@@ -466,7 +474,7 @@ def test_what_a_completion_shows_of_a_unit_that_starts(
     fault_said: str,
 ) -> None:
     unit = SteppedUnit(tmp_path, probe={"chat": False})
-    assert unit.lifecycle.wished("up", False, unit.clock)[0]
+    assert unit.lifecycle.set_desired_state("up", False, unit.clock)[0]
     unit.pass_by(8)
     if not runs:
         unit.lifecycle.reports.pop(1)
@@ -487,10 +495,10 @@ def test_what_a_completion_shows_of_a_unit_that_starts(
 def test_the_requests_of_a_unit_that_drains_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     unit = SteppedUnit(tmp_path, times={"drain": 30.0})
     unit.up()
-    unit.lifecycle.wished("down", False, unit.clock)
+    unit.lifecycle.set_desired_state("down", False, unit.clock)
     limits: list[float] = []
     slept: list[float] = []
-    probes = serve_keeper.Prober(unit.unit, unit.lifecycle, threading.Lock(), lambda: unit.clock, slept.append)
+    probes = serve_coordinator.Prober(unit.unit, unit.lifecycle, threading.Lock(), lambda: unit.clock, slept.append)
 
     def requests(_unit: object, request: Any) -> int:
         limits.append(request._limit)

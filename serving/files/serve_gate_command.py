@@ -19,7 +19,7 @@ class GateError(Exception):
     """The reason for which the rank may not start."""
 
 
-class GateQuestion:
+class GateCommand:
     """A command that was started, with a limit. Its output goes to files: what it leaves behind keeps nothing open."""
 
     def __init__(self, *words: str, limit: float | None = None) -> None:
@@ -63,7 +63,7 @@ class GateQuestion:
 
 def run(*words: str, limit: float | None = None) -> tuple[int, str, str]:
     """Return exit code, output and errors of a command. Raises GateError when it does not answer."""
-    return GateQuestion(*words, limit=limit).answer()
+    return GateCommand(*words, limit=limit).answer()
 
 
 def remedy(program: str) -> str:

@@ -1,14 +1,15 @@
 #!/usr/bin/python3
-"""The keeper of a served unit: on the head node, it lets all ranks run or none, and proves the unit by completions.
+"""The coordinator of a served unit: on the head node, it lets all ranks run or none, and proves the unit by
+completions.
 
-    serve_keeper.py UNIT-FILE run       the service
-    serve_keeper.py UNIT-FILE up        wish the unit up; --anyway also on a node that is not as after a boot
-    serve_keeper.py UNIT-FILE down      wish it down
-    serve_keeper.py UNIT-FILE status    print its state as JSON
+    serve_coordinator.py UNIT-FILE run       the service
+    serve_coordinator.py UNIT-FILE up        desired state the unit up; --anyway also on a node that is not as after a
+    boot serve_coordinator.py UNIT-FILE down      desired state it down serve_coordinator.py UNIT-FILE status    print
+    its state as JSON
 
-The tether of each rank (serve_tether.py) asks the keeper every few seconds whether its rank is to run or to stop. A
-tether without an answer stops its rank when its lease expires; a keeper without a report stops all ranks. So the keeper
-needs no login on another node, and no failure of one machine leaves ranks on the others.
+The agent of each rank (serve_agent.py) asks the coordinator every few seconds whether its rank is to run or to stop. A
+agent without an answer stops its rank when its lease expires; a coordinator without a report stops all ranks. So the
+coordinator needs no login on another node, and no failure of one machine leaves ranks on the others.
 
 `up` is an act: no timer may repeat it, or it becomes the restart loop that the restart budget prevents.
 
@@ -34,7 +35,7 @@ from typing import Any, NoReturn
 import serve_answers
 import serve_probe
 import serve_rdma
-from serve_lifecycle import RUNNING, ClockSkew, TetherReport, UnitLifecycle, UnitRecord
+from serve_lifecycle import RUNNING, AgentReport, ClockSkew, UnitLifecycle, UnitRecord
 from serve_unit import (
     ServedUnit,
     ServeError,
@@ -43,8 +44,8 @@ from serve_unit import (
     line,
     load_unit,
     log,
-    read_former,
     read_line,
+    read_previous,
     read_record,
     read_secret,
     report_alive,
@@ -58,7 +59,7 @@ MESSAGE_LIMIT = 3.0
 """Seconds for one message of a connection."""
 UNPROVEN_PER_ADDRESS = 64
 """Connections of an address whose message has not proven itself yet. One more ends the oldest of them: any process of a
-node can open connections, and must not keep the tether of that node out."""
+node can open connections, and must not keep the agent of that node out."""
 TICK = 0.2
 ALIVE = 1.0
 """Seconds between two reports to the watchdog of systemd."""
@@ -67,13 +68,13 @@ DRAIN_LOOK = 1.0
 """Seconds between two looks at the requests of a unit that is asked to stop."""
 
 
-class KeeperServer:
-    """Answers tethers and commands, a thread for each connection. Only addresses of the unit are heard."""
+class CoordinatorServer:
+    """Answers agents and commands, a thread for each connection. Only addresses of the unit are heard."""
 
     def __init__(
-        self, unit: ServedUnit, former: int | None, secret: bytes, lifecycle: UnitLifecycle, lock: threading.Lock
+        self, unit: ServedUnit, previous: int | None, secret: bytes, lifecycle: UnitLifecycle, lock: threading.Lock
     ) -> None:
-        self.unit, self.former, self.secret, self.lifecycle, self.lock = unit, former, secret, lifecycle, lock
+        self.unit, self.previous, self.secret, self.lifecycle, self.lock = unit, previous, secret, lifecycle, lock
         self._addresses = {rank.address for rank in unit.ranks} | {unit.head[0]}
         self._unproven: dict[str, dict[socket.socket, None]] = {address: {} for address in self._addresses}
         """By address, the oldest first."""
@@ -150,17 +151,17 @@ class KeeperServer:
             rank = content.get("rank")
             if type(rank) is not int or not 0 <= rank < len(self.unit.ranks):
                 raise ServeError(f"the unit has no rank {line(repr(rank), 40)}")
-            return self.lifecycle.reported(rank, TetherReport.of(content, now, skew))
+            return self.lifecycle.reported(rank, AgentReport.of(content, now, skew))
         if kind == "status":
-            return {**self.lifecycle.status(now), "former": self.former}
-        if kind == "wish" and content.get("wish") in ("up", "down"):
-            if content["wish"] == "up" and self.lifecycle.record.state in ("down", "held"):
+            return {**self.lifecycle.status(now), "previous": self.previous}
+        if kind == "desired_state" and content.get("desired_state") in ("up", "down"):
+            if content["desired_state"] == "up" and self.lifecycle.record.state in ("down", "held"):
                 try:
                     serve_probe.read_key(self.unit)  # without it nothing would prove the unit after its load
                 except serve_probe.KeyFileError as error:
                     return {"done": False, "text": f"unit {self.unit.name} is not started: {error}"}
-            done, text = self.lifecycle.wished(content["wish"], content.get("anyway") is True, now)
-            log(f"wish {content['wish']}: {text}")
+            done, text = self.lifecycle.set_desired_state(content["desired_state"], content.get("anyway") is True, now)
+            log(f"desired state {content['desired_state']}: {text}")
             return {"done": done, "text": text}
         raise ServeError("its kind is unknown")
 
@@ -379,8 +380,8 @@ class Prober:
         return request
 
 
-def run(unit: ServedUnit, former: int | None, folder: str) -> NoReturn:
-    """Run the service. `former`: the generation whose files were put back, None for others.
+def run(unit: ServedUnit, previous: int | None, folder: str) -> NoReturn:
+    """Run the service. `previous`: the generation whose files were put back, None for others.
 
     Raises ServeError or OSError when it cannot start.
     """
@@ -399,9 +400,9 @@ def run(unit: ServedUnit, former: int | None, folder: str) -> NoReturn:
             log(f"unit {unit.name}, generation {values['generation']}: {values['state']}: {values['reason']}")
 
     lifecycle = UnitLifecycle(unit, record, save, time.monotonic())
-    server = KeeperServer(unit, former, secret, lifecycle, lock)
+    server = CoordinatorServer(unit, previous, secret, lifecycle, lock)
     prober = Prober(unit, lifecycle, lock)
-    log(f"unit {unit.name}, generation {record.generation}: {record.state}; the keeper listens at {_at(unit)}")
+    log(f"unit {unit.name}, generation {record.generation}: {record.state}; the coordinator listens at {_at(unit)}")
     for target in (server.serve, prober.run):
         threading.Thread(target=_or_end, args=(target,), daemon=True).start()
     reported = 0.0
@@ -422,15 +423,16 @@ def _read_unit_record(path: str, unit: ServedUnit) -> UnitRecord:
         return UnitRecord(unit.name) if values is None else UnitRecord.of(values, unit.name)
     except ServeError as error:
         named = str(error) if str(error).startswith(path) else f"{path}: {error}"
-        services = f"sparkrack-serve-{unit.name}-keeper sparkrack-serve-{unit.name}-tether"
+        services = f"sparkrack-serve-{unit.name}-coordinator sparkrack-serve-{unit.name}-agent"
         raise ServeError(
-            f"{named}; stop keeper and tethers on all nodes (`systemctl stop {services}`), remove the file, and run "
+            f"{named}; stop coordinator and agents on all nodes (`systemctl stop {services}`), remove the file, and "
+            "run "
             "`sparkrack apply --only serving`"
         ) from None
 
 
 def _or_end(target: Callable[[], None]) -> None:
-    """Run a thread's function. A keeper without one of its threads must not go on answering."""
+    """Run a thread's function. A coordinator without one of its threads must not go on answering."""
     try:
         target()
     except BaseException:
@@ -439,15 +441,15 @@ def _or_end(target: Callable[[], None]) -> None:
 
 
 def command(unit: ServedUnit, word: str, anyway: bool) -> int:
-    """Send a wish or a question to the running keeper and print its answer. Raises ServeError."""
+    """Send a desired state or a question to the running coordinator and print its answer. Raises ServeError."""
     content: dict[str, Any] = (
-        {"kind": "status"} if word == "status" else {"kind": "wish", "wish": word, "anyway": anyway}
+        {"kind": "status"} if word == "status" else {"kind": "desired_state", "desired_state": word, "anyway": anyway}
     )
     try:
         answer = ask(unit, read_secret(unit), content, MESSAGE_LIMIT)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ServeError(f"the keeper of unit {unit.name} does not answer at {_at(unit)}: {reason}") from None
+        raise ServeError(f"the coordinator of unit {unit.name} does not answer at {_at(unit)}: {reason}") from None
     if word == "status":
         print(json.dumps(answer, indent=1))
         return 0
@@ -461,7 +463,9 @@ def _at(unit: ServedUnit) -> str:
 
 def main(words: list[str]) -> int:
     """Run the program. Returns its exit code."""
-    parser = argparse.ArgumentParser(prog="serve-keeper", description="Keep a served unit up on all nodes, or down.")
+    parser = argparse.ArgumentParser(
+        prog="serve-coordinator", description="Keep a served unit up on all nodes, or down."
+    )
     parser.add_argument("unit", metavar="UNIT-FILE")
     parser.add_argument("command", choices=["run", "up", "down", "status"])
     parser.add_argument("--anyway", action="store_true", help="start on nodes that are not as after a boot, too")
@@ -472,12 +476,12 @@ def main(words: list[str]) -> int:
         if given.command != "run":
             return command(unit, given.command, given.anyway)
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # all is on the disk before it has an effect
-        run(unit, read_former(given.unit), given.state)
+        run(unit, read_previous(given.unit), given.state)
     except ServeError as error:
-        print(f"serve-keeper: {error}", file=sys.stderr)
+        print(f"serve-coordinator: {error}", file=sys.stderr)
     except OSError as error:
         where = error.filename or given.unit
-        print(f"serve-keeper: {where}: {error.strerror or error}", file=sys.stderr)
+        print(f"serve-coordinator: {where}: {error.strerror or error}", file=sys.stderr)
     return 1
 
 

@@ -1,0 +1,122 @@
+"""`serving.gateway` of a rack file: what is accepted, what is refused by its line, and the secrets that it refers
+to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core.model import load
+from core.model.declared_secrets import declared_secrets, missing_file
+from serving.options import gateway_of
+from tests.unit.model.serving_racks import loaded, machines, put, refusals, text, unit
+
+D = "serving.gateway"
+
+
+def with_gateway(hosts: str = "", api: dict[str, Any] | None = None, **keys: Any) -> str:
+    """A rack file with a gateway on n0 and a unit whose head is n0; None removes a key of the gateway."""
+    whole = {"node": "n0", "keys": {"alice": {"file": "alice.key"}}, **keys}
+    declared = {key: value for key, value in whole.items() if value is not None}
+    units = {"qwen": unit(api=api or {"listen": "management"})}
+    return text({}, hosts, serving={"units": units, "gateway": declared})
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        with_gateway(),
+        with_gateway(node="n1", port=8443, listen="local", body="1G"),
+        with_gateway(api={"listen": "local"}),
+        with_gateway(node="n1", api={"port": 443, "listen": "management"}),
+        with_gateway(keys={"alice": {"env": "ALICE"}, "ci.nightly": {"command": ["pass", "show", "ci"]}}),
+        with_gateway(certificate={"chain": "/etc/ssl/gateway.pem", "key": {"file": "gateway.key"}}),
+        with_gateway(listen="fabric"),
+    ],
+)
+def test_a_sound_gateway_is_accepted(file: str) -> None:
+    assert refusals(file) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (
+            with_gateway(keys={}),
+            (
+                f"{D}.keys @ keys: has no key, so no client could use a unit; "
+                "write one by its name, like alice: {file: alice.key}"
+            ),
+        ),
+        (with_gateway(keys=None), f"{D}.keys @ gateway: is missing; write keys: {{alice: {{file: alice.key}}}}"),
+        (with_gateway(node="n0x"), f"{D}.node @ node: there is no node called n0x; did you mean n0?"),
+        (with_gateway(node="x"), f"{D}.node @ node: there is no node called x; write the name of a node in this file"),
+        (with_gateway(port=22), f"{D}.port @ port: 22 is already the port of sshd; write another, like 443"),
+        (
+            with_gateway(port=8000),
+            f"{D}.port @ port: 8000 is already the port of the API of unit qwen; write another, like 443",
+        ),
+        (
+            with_gateway(port=29400),
+            f"{D}.port @ port: 29400 is already a port of the coordinators (serving.port); write another, like 443",
+        ),
+        (
+            with_gateway(port=40000),
+            (
+                f"{D}.port @ port: 40000 is one of 32768 to 60999, which the kernel gives to outgoing connections; "
+                "write another, like 443"
+            ),
+        ),
+        (
+            with_gateway(node="n1", api={"listen": "local"}),
+            (
+                "serving.units.qwen.api.listen @ listen: the unit answers on loopback of n0 only, and the gateway is "
+                "on "
+                "n1; write management, or n0 at serving.gateway.node"
+            ),
+        ),
+        (
+            with_gateway(certificate={"chain": "gateway.pem"}),
+            f"{D}.certificate.key @ certificate: is missing; write key: {{file: gateway.key}}",
+        ),
+        (with_gateway(body="2000M"), f"{D}.body @ body: 2000M is no fit size for a request; write 1M to 1G"),
+        (with_gateway(keyz={}), f"{D}.keyz @ keyz: unknown key; did you mean keys?"),
+    ],
+)
+def test_a_mistake_in_a_gateway_is_refused(file: str, expected: str) -> None:
+    assert refusals(file) == [expected]
+
+
+def test_a_ring_has_no_fabric_address_for_a_gateway() -> None:
+    (found,) = refusals(with_gateway(machines(3, "ring"), listen="fabric"))
+    assert found.startswith(f"{D}.listen @ listen: n0 has an address for each of its cables, and none that all nodes")
+
+
+@pytest.mark.parametrize("key", ["sk-quiet-horse", ["sk-quiet-horse"], {"value": "sk-quiet-horse"}])
+def test_a_literal_key_is_refused_and_is_not_repeated(key: object) -> None:
+    for file in (with_gateway(keys={"alice": key}), with_gateway(certificate={"chain": "gateway.pem", "key": key})):
+        (found,) = refusals(file)
+        assert "name where it is kept: {env: VARIABLE}, {file: path} or {command: [program, argument]}" in found
+        assert "quiet-horse" not in found
+
+
+def test_its_secrets_are_declared_and_a_missing_file_has_its_own_fix(tmp_path: Path) -> None:
+    certificate = {"chain": "gateway.pem", "key": {"file": "gateway.key"}}
+    rack = load(put(tmp_path, with_gateway(certificate=certificate)))
+    secrets = {secret.path: missing_file(secret) for secret in declared_secrets(rack) if "gateway" in secret.path}
+    alice, key = tmp_path / "alice.key", tmp_path / "gateway.key"
+    assert secrets == {
+        ("serving", "gateway", "keys", "alice"): (
+            f"file {alice} does not exist; create it: (umask 077; openssl rand -hex 24 > {alice})"
+        ),
+        ("serving", "gateway", "certificate", "key"): (
+            f"file {key} does not exist; put the private key of the certificate there: (umask 077; cat > {key})"
+        ),
+    }
+
+
+def test_a_rack_without_a_gateway_has_none() -> None:
+    rack = loaded(text({"qwen": unit()}))
+    assert gateway_of(rack) is None
