@@ -131,9 +131,7 @@ def _units(rack: Rack, node: Node) -> list[ServedUnit]:
 
 def _headed(rack: Rack, node: Node) -> list[ServedUnit]:
     """The units that are up, and of which this node is the head."""
-    found = [
-        unit for unit in _units(rack, node) if unit.ranks(rack.nodes)[0] == node.name and unit.state == "up"
-    ]
+    found = [unit for unit in _units(rack, node) if unit.ranks(rack.nodes)[0] == node.name and unit.state == "up"]
     if not found:
         pytest.skip(f"{node.name} is the head of no unit that is up")
     return found

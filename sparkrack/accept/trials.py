@@ -28,6 +28,7 @@ from core.routeros.safe_mode import TAKE, free, held
 from core.routeros.sentences import writes
 from core.routeros.session import SessionConnection, SwitchConnection
 from core.routeros.values import ValueKind, canonical, gbps
+from core.util.command_error import CommandError
 from sparkrack.accept.evaluate import not_shown, observed, refuted, unknown
 from sparkrack.accept.model import MachineResult
 from switch.cages import SPEED, lanes_of
@@ -54,7 +55,7 @@ _GBPS = {word: rate for words in SPEED.values() for (rate, _lanes), word in word
 Result = Callable[[str, str], MachineResult]
 
 
-class SpareError(Exception):
+class SpareError(CommandError):
     """The cage is not spare, or the switch is not as it was; the text is one line."""
 
 

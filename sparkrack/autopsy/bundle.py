@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 
 from core.model import Rack
 from core.ssh.node_shells import open_shells
 from core.ssh.root_shell import UnreachableError
+from core.util.command_error import CommandError
 from roles.blackbox.receivers import receiver
 from sparkrack.autopsy.evidence import Evidence
 from sparkrack.autopsy.model import AutopsyReport
 from sparkrack.autopsy.questions import ABSENT, BUNDLE_SECONDS, CLOCK, FILES, of_receiver
 from sparkrack.autopsy.render import lines
+from sparkrack.engine.run_log import versions
 from sparkrack.support.bundle import Bundle, HostAnswer
 
 
@@ -41,3 +45,16 @@ def _add(bundle: Bundle, rack: Rack, name: str, top: str, questions: Mapping[str
             text += f"exit {done.rc}\n" if done.rc else ""
             bundle.add(f"{top}/{file}", text)
     return HostAnswer(name=name, answered=True)
+
+
+def write_archive(rack: Rack, evidence: Evidence, report: AutopsyReport, folder: Path) -> Path:
+    """Write the archive and return its path. Raises CommandError."""
+    made = datetime.now(UTC).replace(microsecond=0)
+    path = folder / f"sparkrack-autopsy-{rack.rack}-{report.node}-{made:%Y%m%dT%H%M%SZ}.tar.gz"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        fill(rack, evidence, report).write(path, rack.rack, made, versions(), anonymized=False)
+    except (OSError, ValueError) as fault:
+        why = getattr(fault, "strerror", None) or fault
+        raise CommandError(f"{path}: {why}; no archive was written") from None
+    return path

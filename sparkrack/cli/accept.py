@@ -7,29 +7,30 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 
+from core.claims.claims import Claim, known_claims
+from core.model import Rack, load
+from core.model.selection import select
 from core.util.command_error import CommandError
-from sparkrack.cli.loading import loading
+from core.util.provenance import origin
+from sparkrack.accept import render
+from sparkrack.accept.bundle import Recording
+from sparkrack.accept.model import AcceptReport, RunLevel
+from sparkrack.accept.output_files import DOCUMENT, PAGE, make_places, write_answers, write_report
+from sparkrack.accept.run import run_accept
+from sparkrack.accept.trials import Spare, SpareError, spare_of
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
-from sparkrack.cli.prompts import require_consent
-
-if TYPE_CHECKING:
-    from core.claims.claims import Claim
-    from core.model import Rack
-    from sparkrack.accept.bundle import Recording
-    from sparkrack.accept.model import AcceptReport, RunLevel
-    from sparkrack.accept.trials import Spare
-
-PAGE, DOCUMENT = "accept.html", "accept.json"
+from sparkrack.cli.progress import show_progress, warn
+from sparkrack.cli.prompts import has_terminal, require_consent
+from sparkrack.engine.ssh_locking import lock_if_reachable
+from sparkrack.status.render import WIDTH
 
 
 def _ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from core.claims.claims import known_claims
-
     return [claim.id for claim in known_claims() if claim.id.startswith(incomplete)]
 
 
@@ -101,33 +102,22 @@ def accept(
     Exit 0 when no claim is refuted, 2 when one is, 1 when no host could be read, or when the switch is not proven to be
     as it was.
     """
-    with loading():
-        from core.model import load
-        from core.util.provenance import origin
-        from sparkrack.accept.bundle import Recording
-        from sparkrack.accept.run import run_accept
-        from sparkrack.accept.trials import SpareError
-        from sparkrack.cli.progress import show_progress
-
     claims = _selected(ids)
     found = load(rack)
-    machines = _machines(found, limit, exclude)
+    machines = select(found, limit, exclude).machines
     cage = _spare(found, machines, level, spare)
     if cage and not yes:
         _ask(f"Change link settings of {spare}, and roll them back?")
-    _check_places(output, bundle)  # now: minutes later the readings would be for nothing
+    make_places(output, bundle)  # now: minutes later the readings would be for nothing
     recording = Recording() if bundle else None
     begun = origin(rack)
-    try:
-        with show_progress(silent=as_json or quiet) as progress:
-            lock = _lock_of(found, f"accept on {spare}")
-            report = run_accept(found, machines, claims, begun, cage, lock=lock, recording=recording, progress=progress)
-    except SpareError as fault:
-        raise CommandError(str(fault)) from None
+    with show_progress(silent=as_json or quiet) as progress:
+        lock = _lock_of(found, f"accept on {spare}")
+        report = run_accept(found, machines, claims, begun, cage, lock=lock, recording=recording, progress=progress)
     if output:
-        _write(output, report)
+        write_report(output, report)
     if bundle and recording:
-        _write_bundle(bundle, found, report, recording)
+        write_answers(bundle, found, report, recording)
     _show(report, output, bundle, as_json=as_json, quiet=quiet)
     _next(report, rack, limit, exclude, ids, output, silent=as_json or quiet)
     sys.exit(report.exit)
@@ -135,8 +125,6 @@ def accept(
 
 def _selected(ids: tuple[str, ...]) -> tuple[Claim, ...]:
     """The claims with these ids, or all. Raises UsageError."""
-    from core.claims.claims import known_claims
-
     known = {claim.id: claim for claim in known_claims()}
     for name in ids:
         if name not in known:
@@ -146,17 +134,8 @@ def _selected(ids: tuple[str, ...]) -> tuple[Claim, ...]:
     return tuple(known[name] for name in dict.fromkeys(ids)) or tuple(known.values())
 
 
-def _machines(rack: Rack, limit: tuple[str, ...], exclude: tuple[str, ...]) -> Sequence[str]:
-    """The selected hosts. Raises CommandError."""
-    from core.model.selection import select
-
-    return select(rack, limit, exclude).machines
-
-
 def _spare(rack: Rack, machines: Sequence[str], level: RunLevel, spare: str | None) -> Spare | None:
     """The cage that may be changed; None for the level `look`. Raises UsageError."""
-    from sparkrack.accept.trials import SpareError, spare_of
-
     if (level == "change") != (spare is not None):
         raise click.UsageError("--level change and --spare SWITCH/CAGE go together: settings of that cage are changed")
     if spare is None:
@@ -172,68 +151,23 @@ def _spare(rack: Rack, machines: Sequence[str], level: RunLevel, spare: str | No
 
 def _ask(question: str) -> None:
     """Ask before a change. Raises CommandError without a terminal."""
-    if not sys.stdin.isatty():
+    if not has_terminal():
         raise CommandError("there is no terminal to ask on; -y goes on without a question")
     require_consent(question, err=True)
-
-
-def _check_places(folder: Path | None, bundle: Path | None) -> None:
-    """Make the folder; raise CommandError when it cannot be made, or the bundle exists."""
-    if folder:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as fault:
-            raise CommandError(f"{folder}: {fault.strerror}; choose another folder") from None
-    if bundle and bundle.exists():
-        raise CommandError(f"{bundle}: exists already; name a new file")
 
 
 def _lock_of(rack: Rack, what: str) -> Callable[[], AbstractContextManager[Callable[[], str]]]:
     """What holds the lock of the rack if its head node answers: safe mode of the switch keeps other runs out in any
     case."""
-    from sparkrack.engine.ssh_locking import lock_if_reachable
 
     def go_on_without_lock(why: str) -> None:
-        click.echo(f"{why}; going on without the lock", err=True)
+        warn(f"{why}; going on without the lock")
 
     return lambda: lock_if_reachable(rack, what, go_on_without_lock)
 
 
-def _write(folder: Path, report: AcceptReport) -> None:
-    """Write the page and the document, readable by their owner only. Raises CommandError."""
-    from core.util.atomic_file import write_atomic
-    from sparkrack.accept.report_html import page
-
-    try:
-        write_atomic(folder / PAGE, page(report))
-        write_atomic(folder / DOCUMENT, report.to_json() + "\n")
-    except OSError as fault:
-        raise CommandError(f"{folder}: {fault.strerror}") from None
-
-
-def _write_bundle(path: Path, rack: Rack, report: AcceptReport, recording: Recording) -> None:
-    """Write the bundle. Raises CommandError."""
-    from datetime import UTC, datetime
-
-    from sparkrack.accept.bundle import BundleError, bundle_files, write_bundle
-    from sparkrack.engine.run_log import versions
-
-    try:
-        files = bundle_files(rack, report, recording)
-        write_bundle(path, files, datetime.now(UTC).replace(microsecond=0), versions())
-    except (BundleError, ValueError) as fault:
-        raise CommandError(f"{path}: {fault}") from None
-    except OSError as fault:
-        raise CommandError(f"{path}: {fault.strerror}") from None
-
-
 def _show(report: AcceptReport, output: Path | None, bundle: Path | None, *, as_json: bool, quiet: bool) -> None:
     """Print the report, and the files that were written."""
-    from rich.console import Console
-
-    from sparkrack.accept import render
-    from sparkrack.status.render import WIDTH
-
     if as_json:
         click.echo(report.to_json())
     else:

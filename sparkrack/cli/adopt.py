@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import click
 
-from sparkrack.cli.discovery_options import discovery_options, parse_options
-from sparkrack.cli.discovery_run import Discovery
+from sparkrack.cli.discovery_command import discovery_options, given_options, print_list
 from sparkrack.cli.next_step import next_step
-from sparkrack.cli.write_rack_file import print_list, validated_text, written
-from sparkrack.discovery.describe import describe
-from sparkrack.discovery.pending_changes import changes
-from sparkrack.discovery.yaml_writer import text
+from sparkrack.cli.progress import ProgressDisplay, show_progress
+from sparkrack.discovery.first_rack_file import write_adopted
 from sparkrack.rebuild.subcommands import WITHIN
 
 
@@ -34,22 +32,17 @@ def adopt(drift: bool, **given: Any) -> None:
     a run would change.
     Exit 0: the file is complete. 2: it is written with gaps, which are listed. 1: nothing was written.
     """
-    options = parse_options(**given)
-    discovery = Discovery(options, strict=True)
-    sheet = describe(discovery.run(), live=True)
-    sheet.heads[()] = ["Written by sparkrack adopt: this rack as it was found.", *sheet.heads.get((), [])]
-    rack, faults = validated_text(text(sheet), options.out)
-    found = changes(rack, discovery.facts, discovery.switches) if rack else ()
-    written(sheet, options.out, discovery.pins, discovery.file, options.ssh_port, yes=options.yes)
-    print_list("not found", sheet.missing)
-    print_list("not in the file", sheet.unrepresentable)
-    print_list("a run would change", found)
-    print_list("not ready", faults)
-    code = 2 if sheet.missing or sheet.unrepresentable or found or faults else 0
+    options = given_options(**given)
+    made = write_adopted(options, ProgressDisplay(silent=True), partial(show_progress, silent=False))
+    print_list("not found", made.sheet.missing)
+    print_list("not in the file", made.sheet.unrepresentable)
+    print_list("a run would change", made.changes)
+    print_list("not ready", made.faults)
+    code = 2 if made.gaps or made.sheet.unrepresentable or made.changes else 0
     click.echo(f"{options.out} " + {0: "is complete", 2: "has gaps, listed above"}[code])
-    if drift and rack:
+    if drift and made.rack:
         code = _worse(code, _drift(str(options.out)))
-    next_step(["sparkrack", "check" if faults else "plan" if drift else "drift"], rack=options.out)
+    next_step(["sparkrack", "check" if made.faults else "plan" if drift else "drift"], rack=options.out)
     sys.exit(code)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from core.util.command_error import CommandError
+from sparkrack.cli.apply_screen import ApplyTerminal
 from sparkrack.cli.loading import loading
+from sparkrack.cli.next_step import after_plan, next_step
 from sparkrack.cli.options import (
     UNASKED_HELP,
     json_option,
@@ -18,6 +21,7 @@ from sparkrack.cli.options import (
     rack_option,
     selection_options,
 )
+from sparkrack.cli.prompts import has_terminal
 
 
 @click.command()
@@ -55,15 +59,31 @@ def apply(
     ~/.local/state/sparkrack/RACK/runs.
     Exit 0 when everything is done or nothing was to do, else 1; what was not reached is as it was.
     """
-    with loading():
-        from sparkrack.cli.apply_run import ApplyRun, approved
-
     if plan and (limit or exclude or only):
         raise click.UsageError("PLAN names the machines and roles; omit --limit, --exclude and --only")
-    kept = approved(plan) if plan else None
-    terminal = bool(sys.stdin and sys.stdin.isatty())
+    with loading():
+        # Importing pyinfra replaces parts of the standard library, so only the run itself does.
+        from sparkrack.engine.apply_run import ApplyRun, approved
+        from sparkrack.engine.evaluated import selected
+
+    kept = approved(plan, rack) if plan else None
+    if kept:
+        limit, only = tuple(machine.name for machine in kept.hosts), kept.roles
+    terminal = has_terminal()
     if kept is None and not yes and not terminal:
         raise CommandError("there is no terminal for a prompt; pass -y, or name a plan")
-    applying = ApplyRun(rack, quiet=quiet, as_json=as_json, no_nodes=no_nodes, no_lock=no_lock)
-    ask = not yes and not kept
-    sys.exit(applying.run(kept, limit, exclude, only, ask=ask, terminal=terminal and not yes))
+    found, selection = selected(rack, limit, exclude, only)
+    if no_lock and (nodes := [name for name in selection.machines if name in found.nodes]):
+        raise click.UsageError(
+            f"--no-lock is for a run that selects switches only, and this one selects {', '.join(nodes)} as well; "
+            "add --limit switches"
+        )
+    given: dict[str, Any] = {"rack": rack, "limit": limit, "exclude": exclude, "only": only, "silent": quiet or as_json}
+    screen = ApplyTerminal(
+        quiet=quiet, as_json=as_json, show_next=lambda made: after_plan(made, ["sparkrack", "apply"], **given)
+    )
+    work = ApplyRun(found, rack, selection, screen, no_nodes=no_nodes, no_lock=no_lock, terminal=terminal and not yes)
+    done = work.run(kept, ask=not yes and not kept)
+    screen.report(done)
+    next_step(["sparkrack", "plan" if done.code else "verify"], **given)
+    sys.exit(done.code)

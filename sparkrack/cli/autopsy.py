@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from core.model import load
 from core.util.command_error import CommandError
-from sparkrack.cli.loading import loading
+from sparkrack.autopsy.bundle import write_archive
+from sparkrack.autopsy.collect import collect_evidence
+from sparkrack.autopsy.model import AutopsyReport
+from sparkrack.autopsy.render import lines, summary
+from sparkrack.autopsy.report import report_of
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, nodes, quiet_option, rack_option
-
-if TYPE_CHECKING:
-    from core.model import Rack
-    from sparkrack.autopsy.evidence import Evidence
-    from sparkrack.autopsy.model import AutopsyReport
+from sparkrack.cli.progress import show_progress
 
 
 @click.command()
@@ -45,13 +44,6 @@ def autopsy(node: str, rack: Path, collect: Path | None, as_json: bool, quiet: b
 
     Exit 0 when the end was planned, 2 when it was not, 1 when the cause is unknown.
     """
-    with loading():
-        from core.model import load
-        from sparkrack.autopsy.collect import collect_evidence
-        from sparkrack.autopsy.render import lines, summary
-        from sparkrack.autopsy.report import report_of
-        from sparkrack.cli.progress import show_progress
-
     found = load(rack)
     if node not in found.nodes:
         raise CommandError(f"{node}: not a node; there are {', '.join(found.nodes)}")
@@ -60,7 +52,7 @@ def autopsy(node: str, rack: Path, collect: Path | None, as_json: bool, quiet: b
         report = report_of(found, evidence)
         if collect:
             progress.phase("write the archive", [node])
-            archive = _write(found, evidence, report, collect)
+            archive = write_archive(found, evidence, report, collect)
     if as_json:
         click.echo(report.model_dump_json(by_alias=True, indent=1))
     else:
@@ -78,19 +70,3 @@ def _then(report: AutopsyReport) -> list[str]:
         nodes = dict.fromkeys(name for unit in report.units for name in unit.nodes)
         return ["reboot", "--rolling", *(word for name in nodes for word in ("--limit", name))]
     return ["status"]
-
-
-def _write(rack: Rack, evidence: Evidence, report: AutopsyReport, folder: Path) -> Path:
-    """Write the archive and return its path. Raises CommandError."""
-    from sparkrack.autopsy.bundle import fill
-    from sparkrack.engine.run_log import versions
-
-    made = datetime.now(UTC).replace(microsecond=0)
-    path = folder / f"sparkrack-autopsy-{rack.rack}-{report.node}-{made:%Y%m%dT%H%M%SZ}.tar.gz"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        fill(rack, evidence, report).write(path, rack.rack, made, versions(), anonymized=False)
-    except (OSError, ValueError) as fault:
-        why = getattr(fault, "strerror", None) or fault
-        raise CommandError(f"{path}: {why}; no archive was written") from None
-    return path

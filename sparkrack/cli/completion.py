@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from core.util.command_error import CommandError
+
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
@@ -18,9 +20,8 @@ def completion(shell: str) -> None:
 
     Exit 0 when the script is printed, else 1.
     """
-    from sparkrack.cli.main import sparkrack
-
+    program = click.get_current_context().find_root().command
     made = get_completion_class(shell)
     if made is None:
-        raise click.ClickException(f"click has no completion for {shell}")
-    click.echo(made(sparkrack, {}, "sparkrack", "_SPARKRACK_COMPLETE").source(), nl=False)
+        raise CommandError(f"click has no completion for {shell}")
+    click.echo(made(program, {}, "sparkrack", "_SPARKRACK_COMPLETE").source(), nl=False)

@@ -6,21 +6,24 @@ import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from core.model import rack_path
+from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
 from sparkrack.cli.drift_timer import prom_option, timer
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import after_plan
 from sparkrack.cli.options import json_option, quiet_option, rack_option, selection_options
-from sparkrack.cli.watch_delivery import deliver_drift, local_metrics
-
-if TYPE_CHECKING:
-    from sparkrack.drift.findings import Drift
+from sparkrack.cli.progress import show_progress, warn
+from sparkrack.cli.render_drift import show_drift
+from sparkrack.drift import history
+from sparkrack.drift.compare import compare_runs as came_and_went
+from sparkrack.drift.findings import Drift, drift_of
+from sparkrack.drift.markdown import markdown
+from sparkrack.watch.metrics_delivery import deliver_drift, local_metrics
 
 
 @click.group(invoke_without_command=True)
@@ -65,36 +68,27 @@ def drift(
     if as_json and as_markdown:
         raise click.UsageError("--json and --markdown both go to the standard output: choose one")
     with loading():
-        from sparkrack.cli.progress import show_progress
-        from sparkrack.drift import history
-        from sparkrack.drift.compare import compare_runs as came_and_went
-        from sparkrack.drift.findings import drift_of
         from sparkrack.engine.evaluated import evaluated, selected
 
     rack = rack or rack_path()
     found, selection = selected(rack, limit, exclude, only)
-    try:
-        # Checked first: a typing error must not wait for the rack.
-        earlier = history.candidates(found.rack, since, datetime.now(UTC)) if since else []
-        with show_progress(silent=as_json or quiet) as progress, evaluated(found, rack, selection, progress) as run:
-            plan = run.plan
-            made = drift_of(plan)
-        if not made.hosts:
-            raise CommandError("--limit, --exclude and --only leave no role of any machine to look at")
-        if since:
-            name, then = history.select_run(earlier, made, lambda line: click.echo(line, err=True))
-            made = made.model_copy(update={"since": came_and_went(then, made, name)})
-    except history.DriftHistoryError as fault:
-        raise CommandError(str(fault)) from None
+    # Checked first: a typing error must not wait for the rack.
+    earlier = history.candidates(found.rack, since, datetime.now(UTC)) if since else []
+    with show_progress(silent=as_json or quiet) as progress, evaluated(found, rack, selection, progress) as run:
+        plan = run.plan
+        made = drift_of(plan)
+    if not made.hosts:
+        raise CommandError("--limit, --exclude and --only leave no role of any machine to look at")
+    if since:
+        name, then = history.select_run(earlier, made, lambda line: click.echo(line, err=True))
+        made = made.model_copy(update={"since": came_and_went(then, made, name)})
     writes: dict[str, Callable[[], object]] = {} if no_history else {"this run": lambda: history.store_run(made)}
     if prom:
-        from core.util.atomic_file import write_atomic
-
         # Its reader is a collector.
-        writes[str(prom)] = lambda: write_atomic(prom, local_metrics(found, made), 0o644)
+        writes[str(prom)] = lambda: write_atomic(prom, local_metrics(found, made, warn), 0o644)
     failed = _written(writes)
     if not (no_history or limit or exclude or only):
-        deliver_drift(found, made)
+        deliver_drift(found, made, warn)
     _print(made, as_json=as_json, as_markdown=as_markdown, quiet=quiet)
     after_plan(
         plan,
@@ -130,12 +124,8 @@ def _print(made: Drift, *, as_json: bool, as_markdown: bool, quiet: bool) -> Non
     if as_json:
         click.echo(made.model_dump_json(by_alias=True, indent=1))
     elif as_markdown:
-        from sparkrack.drift.markdown import markdown
-
         click.echo(markdown(made), nl=False)
     else:
-        from sparkrack.cli.render_drift import show_drift
-
         show_drift(made, quiet=quiet)
 
 

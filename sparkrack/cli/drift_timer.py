@@ -11,9 +11,13 @@ from pathlib import Path
 
 import click
 
+from core.model import load
+from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step, print_next
 from sparkrack.cli.options import rack_option
+from sparkrack.drift.history import span
+from sparkrack.drift.systemd_timer import SystemdTimer, units
 
 
 def _prom(_context: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
@@ -31,7 +35,6 @@ prom_option = click.option(
 
 
 def _every(_context: click.Context, _parameter: click.Parameter, text: str) -> str:
-    from sparkrack.drift.history import span
 
     try:
         often = span(text)
@@ -57,10 +60,6 @@ def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | Non
 
     The service runs as an ordinary user that needs a key without passphrase. Drift does not fail it, an error does.
     """
-    from core.model import load
-    from core.util.atomic_file import write_atomic
-    from sparkrack.drift.systemd_timer import SystemdTimer, UnitError, units
-
     about = SystemdTimer(
         rack=load(rack).rack,
         program=Path(sys.executable).with_name("sparkrack"),
@@ -70,10 +69,7 @@ def timer(rack: Path, every: str, prom: Path | None, user: str, into: Path | Non
         state=_state(user),
         prom=prom.absolute() if prom else None,
     )
-    try:
-        made = units(about)
-    except UnitError as fault:
-        raise CommandError(str(fault)) from None
+    made = units(about)
     if not into:
         click.echo("\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in made.items()), nl=False)
         next_step(["sparkrack", "drift", "timer", "--every", every, "--into", "."], "to write them", rack=rack)

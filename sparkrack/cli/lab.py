@@ -15,6 +15,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from lab import snapshots
+from lab.errors import NoLabHereError
+from lab.paths import LabPaths
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import starting
 from sparkrack.cli.progress import ProgressDisplay, show_progress
@@ -43,8 +46,6 @@ def lab() -> None:
 def _lab() -> Lab:
     """Return the lab of this folder, as root."""
     if sys.platform != "linux":
-        from lab.errors import NoLabHereError
-
         raise NoLabHereError(f"the virtual rack runs on Linux only, and this is {sys.platform}")
     if os.geteuid() != 0:
         # Whole command again as root; PATH and HOME travel along because sudo may replace them.
@@ -53,8 +54,8 @@ def _lab() -> Lab:
             kept.append("=".join(_NO_BYTECODE))
         command = ["sudo", "--preserve-env", "env", *kept, sys.executable, "-P", "-m"]
         os.execvp("sudo", [*command, "sparkrack.cli.main", *sys.argv[1:]])  # noqa: S606 - replaces this process
+    # Only here: most of it runs on Linux only.
     from lab.lab import Lab
-    from lab.paths import LabPaths
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # under nohup it stays ignored
@@ -145,8 +146,6 @@ def _nodes(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> lis
 
 
 def _starting(incomplete: str) -> tuple[list[str], list[str]]:
-    from lab.paths import LabPaths
-
     return starting(LabPaths.here().rack, incomplete)
 
 
@@ -179,9 +178,7 @@ def reboot(name: str) -> None:
 
 
 def _snapshots(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from lab.snapshots import names
-
-    return [name for name in names() if name.startswith(incomplete)]
+    return [name for name in snapshots.names() if name.startswith(incomplete)]
 
 
 @lab.command()
@@ -194,9 +191,7 @@ def snapshot(name: str, delete: bool) -> None:
     """
     here = _lab()
     if delete:
-        from lab.snapshots import LabSnapshot
-
-        LabSnapshot(name).delete()
+        snapshots.LabSnapshot(name).delete()
         click.echo(f"lab: snapshot {name} is removed")
         next_step(["sparkrack", "lab", "status"])
         return

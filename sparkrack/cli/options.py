@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +174,11 @@ def _secret_reference(variable: str | None, file: str | None, prefix: str) -> Se
         return SecretRef.model_validate(given) if given else None
     except ValidationError:
         raise click.UsageError("that is not the name of a variable or file; never write the password itself") from None
+
+
+def an_address(_context: click.Context, _parameter: click.Parameter, value: str) -> str:
+    """Return an IPv4 address as text. Raises BadParameter."""
+    try:
+        return str(IPv4Address(value))
+    except ValueError:
+        raise click.BadParameter(f"{value} is not an IPv4 address") from None

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import after_plan, next_step
@@ -19,6 +20,8 @@ from sparkrack.cli.options import (
     rack_option,
     selection_options,
 )
+from sparkrack.cli.progress import show_progress
+from sparkrack.cli.render_plan import show_plan
 
 
 @click.command()
@@ -50,9 +53,6 @@ def plan(
     (docs/reference/advisories.md), 1 when a machine is unknown, unreachable or refused.
     """
     with loading():
-        from core.util.atomic_file import write_atomic
-        from sparkrack.cli.progress import show_progress
-        from sparkrack.cli.render_plan import show_plan
         from sparkrack.engine.evaluated import evaluated, selected
 
     found, selection = selected(rack, limit, exclude, only)

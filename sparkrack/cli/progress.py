@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import click
+from pydantic import SecretStr
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -18,6 +19,7 @@ from rich.text import Text
 from core.model.errors import printable_line
 from core.util.debug_log import LOG
 from core.util.progress import WITHOUT_PROGRESS
+from sparkrack.cli import prompts
 
 TERMINAL_SECONDS = 0.5
 """Seconds between two pictures on a terminal, which has the elapsed time and so always moves."""
@@ -133,6 +135,33 @@ class ProgressDisplay:
         with self.hidden():
             click.echo(text, err=err)
 
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a question can be answered."""
+        return prompts.has_terminal()
+
+    def confirm(self, question: str, *, default: bool = False) -> bool:
+        """Ask a question with the answers yes and no."""
+        with self.hidden():
+            return prompts.confirm(question, default=default)
+
+    def require_consent(self, question: str) -> None:
+        """Ask a question. Raises DeclinedError unless the answer is yes."""
+        with self.hidden():
+            prompts.require_consent(question)
+
+    def ask(self, question: str, default: str) -> str:
+        """Ask for a text."""
+        with self.hidden():
+            return prompts.ask(question, default)
+
+    def hidden_prompt(self, question: str) -> SecretStr:
+        """Ask for a password without showing it. Raises SecretError for one in another encoding than UTF-8."""
+        with self.hidden():
+            return prompts.hidden_prompt(question)
+
     def _tick(self) -> None:
         while not self._over.wait(TERMINAL_SECONDS):
             with self._lock:
@@ -215,6 +244,11 @@ class ProgressDisplay:
             yield
         except (OSError, ValueError):
             self._gone = True
+
+
+def warn(text: str) -> None:
+    """Print one line to stderr, where no progress is shown."""
+    click.echo(text, err=True)
 
 
 @contextmanager

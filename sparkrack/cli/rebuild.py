@@ -8,18 +8,18 @@ import sys
 from pathlib import Path
 
 import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from core.model import SecretRef, load
 from core.model.selection import SelectionError, select_nodes
-from core.util.command_error import CommandError
-from serving.running_engines import describe_unit
+from sparkrack.cli.next_step import next_step, print_next
 from sparkrack.cli.options import json_option, node_patterns, password_options, patterns, rack_option, switches
 from sparkrack.cli.progress import show_progress
-from sparkrack.cli.rebuild_run import report_result, run_rebuild
-from sparkrack.rebuild.model import RequestError, requested
-from sparkrack.rebuild.phase_commands import ForwardedOptions, affected_nodes, asked_besides, units_to_start
-from sparkrack.rebuild.runner import judge_workloads
-from sparkrack.rebuild.workloads import CONTAINERS, query_workloads
+from sparkrack.maintenance.rebuild_run import rebuild_hosts
+from sparkrack.rebuild.model import RebuildReport, RequestError, requested
+from sparkrack.rebuild.phase_commands import ForwardedOptions, units_to_start
 from switch.bootstrap.menus import FACTORY_USER
 
 DEFAULT_WAIT_SECONDS = 600
@@ -134,24 +134,34 @@ def rebuild(
     )
     wait = DEFAULT_WAIT_SECONDS if timeout is None else timeout
     with show_progress(silent=as_json) as screen:
-        nodes = affected_nodes(found, request)
-        screen.phase("count the containers", nodes)
-        workloads = query_workloads(found, nodes, CONTAINERS, wait, asked_besides(found, request))
-        units, blockers = judge_workloads(found, request, workloads, containers, stop_units)
-        if blockers:
-            raise CommandError("\n".join((*blockers, "nothing was begun")))
-        for name in units:
-            until = "until phase start" if name in request.units else "and stays down, as rack.yaml has no state: up"
-            screen.say(f"{describe_unit(found, name)} is stopped on all its nodes {until}", err=as_json)
-        report = run_rebuild(
-            request,
-            forwarded,
-            frozenset(containers),
-            stop_units,
-            workloads,
-            screen,
-            timeout=wait,
-            fresh=fresh,
-            as_json=as_json,
+        report = rebuild_hosts(
+            found, request, forwarded, containers, stop_units, screen, timeout=wait, fresh=fresh, as_json=as_json
         )
-    sys.exit(report_result(report, as_json=as_json))
+    _show(report, Console(highlight=False, markup=False, soft_wrap=True, stderr=as_json))
+    if as_json:
+        click.echo(report.model_dump_json(by_alias=True, indent=1))
+    if report.again:
+        print_next(report.again, "to resume", silent=as_json)
+    else:
+        next_step(["sparkrack", "status"], rack=Path(report.file), silent=as_json)
+    sys.exit(report.code)
+
+
+def _show(report: RebuildReport, console: Console) -> None:
+    """Print the report: phases and times."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("phase")
+    table.add_column("result")
+    table.add_column("seconds", justify="right")
+    table.add_column("tries", justify="right")
+    for one in report.phases:
+        style = {"done": "green", "failed": "red", "interrupted": "red"}.get(one.result, "dim")
+        table.add_row(one.phase, Text(one.result, style=style), f"{one.seconds:.1f}", str(one.tries))
+    console.print(table)
+    if report.restarted:
+        console.print(f"restarted: {', '.join(report.restarted)}")
+    console.print(f"journal: {report.journal}")
+    if report.again:
+        console.print(report.result, style="bold red")
+    else:
+        console.print(f"done: {', '.join(report.machines)} in {report.seconds:.0f} s", style="bold")

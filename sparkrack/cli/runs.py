@@ -6,16 +6,16 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from core.model import load
 from core.model.errors import printable, printable_line
-from core.util.command_error import CommandError
+from core.util.paths import state_folder
 from sparkrack.cli.options import json_option, rack_option
-
-if TYPE_CHECKING:
-    from sparkrack.status.runs import RunDetail, RunList, RunOperation, RunSummary
+from sparkrack.cli.render_plan import MARKS
+from sparkrack.status.render import span
+from sparkrack.status.runs import RunDetail, RunList, RunOperation, RunSummary, list_runs, read_log, run_detail
 
 
 @click.command()
@@ -37,29 +37,21 @@ def runs(run: str | None, rack: Path, as_json: bool, as_log: bool) -> None:
     A run without an end is "in progress" while its process is alive, and "interrupted" after that. Times are UTC.
     Exit 0, or 1 when a journal cannot be read.
     """
-    from core.model import load
-    from core.util.paths import state_folder
-    from sparkrack.status.history import StatusHistoryError
-    from sparkrack.status.runs import list_runs, read_log, run_detail
-
     if as_log and (run is None or as_json):
         raise click.UsageError("--log is about one run: sparkrack runs ID --log, without --json")
 
     name = load(rack).rack
     found: RunDetail | RunList
-    try:
-        if run is not None:
-            found = detail = run_detail(name, state_folder(name), run)
-            if as_log:
-                for line in read_log(detail).splitlines():
-                    click.echo(printable(line))
-                return
-            lines, code = _detail(detail), 0
-        else:
-            found = listed = list_runs(name, state_folder(name))
-            lines, code = _table(listed), 1 if listed.unreadable else 0
-    except StatusHistoryError as fault:
-        raise CommandError(str(fault)) from None
+    if run is not None:
+        found = detail = run_detail(name, state_folder(name), run)
+        if as_log:
+            for line in read_log(detail).splitlines():
+                click.echo(printable(line))
+            return
+        lines, code = _detail(detail), 0
+    else:
+        found = listed = list_runs(name, state_folder(name))
+        lines, code = _table(listed), 1 if listed.unreadable else 0
     if as_json:
         click.echo(found.model_dump_json(by_alias=True, indent=1))
     else:
@@ -97,7 +89,6 @@ def _detail(run: RunDetail) -> Iterator[str]:
 
 
 def _step(step: RunOperation) -> Iterator[str]:
-    from sparkrack.cli.render_plan import MARKS
 
     result = "did not end" if step.seconds is None else f"{step.result}, {step.seconds:.1f} s"
     where = f"{step.host}: {step.role or 'role unknown'}: {step.operation or 'operation unknown'}"
@@ -113,6 +104,5 @@ def _time(at: datetime) -> str:
 
 
 def _duration(run: RunSummary) -> str:
-    from sparkrack.status.render import span
 
     return "-" if run.seconds is None else span(int(run.seconds))

@@ -11,22 +11,14 @@ import click
 from core.model import Rack, load
 from core.model.cabling import Port
 from core.model.selection import SelectionError, select_nodes
-from core.util import regular_file
-from core.util.atomic_file import write_atomic
-from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import node_patterns, rack_option
-from sparkrack.cloud_init.network_config import Management, NetworkError
-from sparkrack.cloud_init.operator_key import OperatorKeyError, public
-from sparkrack.cloud_init.user_data import MARK, autoinstall
-from sparkrack.cloud_init.user_data import seed_files as cloud_seed
+from sparkrack.cloud_init.network_config import Management
+from sparkrack.cloud_init.write_seeds import FORMATS, write_seeds
 
 _INTERFACE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,14}")
 _DISK = re.compile(r"/dev/[A-Za-z0-9/_.:-]{1,200}")
 _FABRIC = frozenset(half.interface for number in (0, 1) for half in Port("", number).halves)
-_LONGEST = 1024
-"""Number of bytes of an existing file that are read; its mark is in the first 400 characters."""
-FORMATS = ("cloud-init", "autoinstall")
 
 
 def _address(_context: click.Context, _parameter: click.Parameter, value: str | None) -> IPv4Address | None:
@@ -78,30 +70,11 @@ def seed(
     Without --interface the network stays as the image has it. Files of others are never written over.
     """
     found = load(rack)
-    if found.access.user == "root":
-        raise CommandError("access.user: a seed keeps root from logging in; write another user, like ops")
     chosen = _chosen(found, names, whole)
     management = _management(interface, prefix, gateway, dns)
     if erase_disk is not None and (form != "autoinstall" or not _DISK.fullmatch(erase_disk)):
         raise click.UsageError("--erase-disk names a device like /dev/nvme0n1, and is for --format autoinstall")
-    try:
-        key = public(found.access.key)
-        texts = {
-            name: autoinstall(found, found.nodes[name], key, management, erase_disk)
-            if form == "autoinstall"
-            else cloud_seed(found, found.nodes[name], key, management)
-            for name in chosen
-        }
-    except (OperatorKeyError, NetworkError) as fault:
-        raise CommandError(f"{fault}; nothing was written") from None
-    files = {out / name / file: text for name, of in texts.items() for file, text in of.items()}
-    for path in files:
-        _ours(path)
-    try:
-        for path, text in files.items():
-            write_atomic(path, text, 0o644)
-    except OSError as fault:
-        raise CommandError(f"{fault.filename or out}: {fault.strerror}") from None
+    texts = write_seeds(found, chosen, out, form, management, erase_disk)
     for name in chosen:
         click.echo(f"{name}: {out / name}: {', '.join(texts[name])}")
     next_step(["sparkrack", "bootstrap", "nodes", *chosen], "after the first boot with these files", rack=rack)
@@ -128,14 +101,3 @@ def _management(
     if not _INTERFACE.fullmatch(interface) or interface in _FABRIC:
         raise click.UsageError("--interface is the name of the management interface, like enP7s7")
     return Management(interface, prefix, gateway, dns)
-
-
-def _ours(path: Path) -> None:
-    """Raise CommandError for a file that sparkrack did not write."""
-    try:
-        there = path.exists() or path.is_symlink()
-        text = regular_file.read_bytes(path, _LONGEST).decode(errors="replace") if there else MARK
-    except OSError as fault:
-        raise CommandError(f"{path}: {fault.strerror}; nothing was written") from None
-    if MARK not in text[:400]:
-        raise CommandError(f"{path}: is there and was not written by sparkrack seed; nothing was written")

@@ -289,8 +289,8 @@ def hold_rack(rack: Rack, verb: str, unit: ServedUnit) -> Iterator[ServeRun]:
     with loading():
         from sparkrack.cli.progress import show_progress
         from sparkrack.engine.recorded_run import recorded_run
+        from sparkrack.engine.silences import silenced, silences_of_units
         from sparkrack.engine.ssh_locking import hold_lock
-        from sparkrack.watch.silences import silenced, silences_of_units
 
     # The coordinator exports until when a unit that starts may take, by which the alerts wait.
     silences = silences_of_units([unit.name] if verb in ENDING else [])

@@ -8,9 +8,14 @@ from pathlib import Path
 
 import click
 
+from core.model import load
 from core.model.errors import printable_line
+from core.model.selection import SelectionError, select
 from core.util.command_error import CommandError
 from sparkrack.cli.options import patterns, rack_option
+from sparkrack.cli.progress import show_progress
+from sparkrack.engine.run_log import versions
+from sparkrack.support.collect import collect
 
 
 @click.command()
@@ -41,12 +46,6 @@ def support(names: tuple[str, ...], rack: Path, out: Path, anonymize: bool) -> N
     private keys are removed; read it before you send it. Nothing is changed, but a switch writes its export to a file,
     which is removed. Exit 0 when every host answered; 1 when one did not: the archive has the rest.
     """
-    from core.model import load
-    from core.model.selection import SelectionError, select
-    from sparkrack.cli.progress import show_progress
-    from sparkrack.engine.run_log import versions
-    from sparkrack.support.collect import collect
-
     found = load(rack)
     try:
         machines = select(found, names).machines

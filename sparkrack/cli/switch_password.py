@@ -12,6 +12,7 @@ from core.routeros.errors import CheckError, RefusedError, SwitchError, Unreadab
 from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import rack_option, switch_argument, switches
+from sparkrack.engine.ssh_locking import lock_if_reachable
 from switch.bootstrap.passwords import Password
 from switch.password_rotation import PasswordRotation
 
@@ -37,8 +38,6 @@ def password(name: str | None, rack: Path, new_file: Path) -> None:
     let in, all was done before. rack.yaml is left as it is: write the new reference there afterwards. It holds the
     lock of the rack if the first node answers.
     """
-    from sparkrack.engine.ssh_locking import lock_if_reachable
-
     found = load(rack)
     chosen = switch_argument(found, name)
 

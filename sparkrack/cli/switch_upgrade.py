@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 import click
-from pydantic import SecretStr
 
-from core.model import Rack, SecretRef, load
-from core.ops.run_lock import Holder, new_holder
-from core.routeros.values import visible
-from core.util.command_error import CommandError
-from sparkrack.cli.bootstrap_switch import an_address, typed_password
+from core.model import SecretRef, load
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import (
+    an_address,
     no_lock_option,
     no_nodes_option,
     password_options,
@@ -25,19 +18,10 @@ from sparkrack.cli.options import (
     switch_argument,
     switches,
 )
-from sparkrack.cli.prompts import require_consent
-from sparkrack.cli.running_units import refuse_running_units
-from sparkrack.watch.silences import silenced, silences_of_switches
-from switch import backup
+from sparkrack.cli.progress import ProgressDisplay
+from sparkrack.maintenance.switch_upgrade import UpgradeOptions, upgrade_switch
 from switch.bootstrap.menus import FACTORY_ADDRESS, FACTORY_USER
-from switch.executor import FAULTS
-from switch.served_units import cabled_nodes
-from switch.upgrade.packages import read_folder
-from switch.upgrade.plan import UpgradePlan
-from switch.upgrade.runner import SwitchLogin, SwitchUpgrade, find_login, once_answered, unfinished
 
-RESTARTS, DOWNLOAD_SECONDS = 2, 1800
-"""How often a switch restarts, and seconds for the rest, for which its alerts and those of its links are silent."""
 DIFFERS = 2
 """Exit code of --dry when there is something to upgrade, and of an upgrade after which the configuration differs."""
 
@@ -119,92 +103,22 @@ def upgrade(
     found = load(rack)
     chosen = switch_argument(found, name)
 
-    def say(text: str) -> None:
-        click.echo(f"{chosen.name}: {visible(text)}")
-
-    @cache
-    def ask() -> SecretStr:
-        return password.resolve() if password else typed_password(chosen.name)
-
-    try:
-        folder = read_folder(packages.expanduser(), sha256)
-        place = backup.folder(found.rack, chosen.name) / "upgrades"
-        wait = 0.0
-        if unfinished(place):
-            say("an earlier upgrade was not finished; the switch may still restart")
-            wait = timeout
-
-        def begin() -> tuple[SwitchUpgrade, UpgradePlan]:
-            login = find_login(chosen, address, api_port, ask, replace=replace_fingerprint)
-            work = SwitchUpgrade(chosen, folder, login, place, say, listen, timeout)
-            try:
-                return work, work.plan()
-            except BaseException:
-                work.close()
-                raise
-
-        for attempt in (1, 2):
-            work, plan = once_answered(begin, wait)
-            factory = work.login.factory
-            try:
-                code = _upgrade(found, work, plan, dry=dry, yes=yes, no_nodes=no_nodes, no_lock=no_lock)
-                break
-            except FAULTS as fault:
-                # A switch answers until seconds after the command to restart, which a killed run may have sent.
-                if attempt == 2 or not wait or not work.lost:
-                    raise
-                say(f"{fault}; beginning again")
-            finally:
-                work.close()
-    except FAULTS as fault:
-        raise CommandError(f"{chosen.name}: {visible(str(fault))}") from None
+    options = UpgradeOptions(
+        packages=packages,
+        sha256=sha256,
+        address=address,
+        api_port=api_port,
+        password=password,
+        replace=replace_fingerprint,
+        listen=listen,
+        timeout=timeout,
+        dry=dry,
+        yes=yes,
+        no_nodes=no_nodes,
+        no_lock=no_lock,
+    )
+    done = upgrade_switch(found, chosen, options, ProgressDisplay(silent=True))
     if not dry:
-        following = ("bootstrap", "switch", chosen.name) if factory else ("plan",)
+        following = ("bootstrap", "switch", chosen.name) if done.factory else ("plan",)
         next_step(["sparkrack", *following], rack=rack)
-    sys.exit(code)
-
-
-def _upgrade(
-    rack: Rack, work: SwitchUpgrade, plan: UpgradePlan, *, dry: bool, yes: bool, no_nodes: bool, no_lock: bool
-) -> int:
-    """Show, ask, carry out. Returns the exit code."""
-    for line in (*plan.warnings, *plan.lines):
-        work.say(line)
-    if plan.empty:
-        same = None if dry else work.compare(plan)
-        work.say(f"nothing to do: it runs RouterOS {plan.unit.version}, firmware {plan.unit.firmware[0]}")
-        return DIFFERS if same is False else 0
-    if dry:
-        return DIFFERS
-    name = work.switch.name
-    if not yes and not sys.stdin.isatty():
-        raise CommandError(f"{name}: there is no terminal for a prompt; pass -y")
-    if not yes:
-        require_consent(f"{name}: upgrade it?")
-    own = new_holder(f"upgrade of {name}")
-    silences, seconds = silences_of_switches(rack, [name]), RESTARTS * work.timeout + DOWNLOAD_SECONDS
-    with (
-        _lock(rack, own, name, work.login, no_lock=no_lock) as work.stopped,
-        silenced(rack, own.id, f"upgrade of {name}", silences, seconds, work.say),
-    ):
-        # The nodes of a switch as it comes from its box may not exist yet; its links are down, or carry no unit.
-        if not (no_nodes or work.login.factory):
-            refuse_running_units(rack, work.switch, cabled_nodes(rack, work.switch))
-        same = work.run(plan)
-    work.say(f"upgraded to RouterOS {plan.version}")
-    return 0 if same else DIFFERS
-
-
-@contextmanager
-def _lock(rack: Rack, own: Holder, name: str, login: SwitchLogin, *, no_lock: bool) -> Iterator[Callable[[], str]]:
-    """Hold the lock of the rack. Without it a switch is upgraded that was not bootstrapped yet, since its nodes may not
-    exist; one in service only with an option."""
-    from sparkrack.engine.ssh_locking import lock_if_reachable
-
-    def alone(why: str) -> None:
-        if not (no_lock or login.factory):
-            raise CommandError(f"{why}; nothing was changed. If no other run is active: --no-lock")
-        click.echo(f"{name}: {why}; continuing without the lock of the rack")
-
-    with lock_if_reachable(rack, own, alone) as lost:
-        yield lost
+    sys.exit(0 if done.same else DIFFERS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 
@@ -15,12 +14,11 @@ from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, patterns, rack_option
+from sparkrack.cli.progress import show_progress
 from sparkrack.topology import render_mermaid, render_svg, render_text
 from sparkrack.topology.build import draw
+from sparkrack.topology.collect import collect_observations
 from sparkrack.topology.model import Topology
-
-WIDTH = 100
-"""Columns of a text that is written to a file."""
 
 
 @click.command()
@@ -58,37 +56,25 @@ def topology(rack: Path, form: str | None, as_json: bool, seen: bool, limit: tup
     machines = select(found, limit).machines
     observations = None
     if seen:
-        from sparkrack.cli.progress import show_progress
-        from sparkrack.topology.collect import (
-            collect_observations,  # brings pytest and requests along, which a drawing does not need
-        )
-
         with show_progress(silent=as_json) as progress:
             observations = collect_observations(found, machines, progress=progress)
     picture = draw(found, observations, machines)
-    try:
-        _show(picture, "json" if as_json else form or "text", out)
-    except render_svg.DrawingError as fault:
-        raise CommandError(str(fault)) from None
+    _show(picture, "json" if as_json else form or "text", out)
     command = ["sparkrack", "drift"] if seen else ["sparkrack", "topology", "--seen"]
     next_step(command, rack=rack, limit=limit, silent=as_json)
-    sys.exit(code(picture))
-
-
-def code(picture: Topology) -> int:
-    """The exit code: 1 when anything is unknown, regardless of other findings, 2 for a mismatch, else 0."""
-    if any(edge.unknown for edge in picture.edges):
-        return 1
-    return 2 if picture.count("mismatch") else 0
+    sys.exit(picture.exit)
 
 
 def _show(picture: Topology, form: str, out: Path | None) -> None:
     if form == "text" and out is None:
         render_text.render(picture, Console(highlight=False))
         return
-    written = {"text": plain, "json": Topology.json_text, "mermaid": render_mermaid.render, "svg": render_svg.render}[
-        form
-    ](picture)
+    written = {
+        "text": render_text.plain,
+        "json": Topology.json_text,
+        "mermaid": render_mermaid.render,
+        "svg": render_svg.render,
+    }[form](picture)
     if out is None:
         click.echo(written, nl=False)
         return
@@ -96,10 +82,3 @@ def _show(picture: Topology, form: str, out: Path | None) -> None:
         write_atomic(out, written, 0o644)
     except OSError as fault:
         raise CommandError(f"{out}: cannot be written: {fault.strerror}") from None
-
-
-def plain(picture: Topology) -> str:
-    """The text of a picture without colours, at most WIDTH columns wide."""
-    paper = io.StringIO()
-    render_text.render(picture, Console(file=paper, width=WIDTH, highlight=False, color_system=None))
-    return "".join(f"{line.rstrip()}\n" for line in paper.getvalue().splitlines())

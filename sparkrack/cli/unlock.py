@@ -6,10 +6,15 @@ from pathlib import Path
 
 import click
 
+from core.model import load
 from core.model.errors import printable_line
+from core.ops import run_lock
+from core.ssh.node_shells import open_shells
+from core.ssh.root_shell import UnreachableError
 from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import rack_option
+from sparkrack.engine.ssh_locking import ANSWER_SECONDS, run_script
 
 
 @click.command()
@@ -25,12 +30,6 @@ def unlock(run: str, rack: Path) -> None:
     Ask its holder first: two runs at the same time undo one another. Exit 0 when the rack is free now, 1 when another
     run holds it or the holder is unknown.
     """
-    from core.model import load
-    from core.ops import run_lock
-    from core.ssh.node_shells import open_shells
-    from core.ssh.root_shell import UnreachableError
-    from sparkrack.engine.ssh_locking import ANSWER_SECONDS, run_script
-
     found = load(rack)
     head = next(iter(found.nodes))
     with open_shells(found, [head], ANSWER_SECONDS) as shells:

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from core.model import Rack, load
+from core.model import load
 from core.model.errors import reason
-from core.model.role import role_named, roles
 from core.model.selection import select
 from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
-from core.util.progress import ProgressObserver
-from core.util.project_files import PACKAGES
 from core.util.provenance import origin
 from core.verify import report_html, report_text
+from core.verify.checked_roles import CHECKED_ROLES, verify_files
 from core.verify.outcomes import left_alone
 from core.verify.report import report as reported
 from core.verify.runner import run_checks
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
 from sparkrack.cli.progress import show_progress
-from sparkrack.topology import labels
-from sparkrack.topology.build import draw
-from sparkrack.topology.model import Edge
-from sparkrack.topology.render_dot import DARK
-from sparkrack.topology.render_svg import DrawingError, render
+from sparkrack.topology.report_drawing import report_drawing
 from switch.verify_client import watch_forwarding
-
-CHECKED_ROLES = tuple(role.key for role in sorted(roles(), key=lambda role: role.machine))
-"""The roles that have checks, in the order of the table's rows: nodes first."""
-
-LINK_ROLES = {"fabric", "switch"}
-"""The roles whose checks are about links; without them a verification does not observe the links."""
 
 _AFTER = {
     0: (("drift", "timer"), "to look for drift regularly"),
@@ -94,7 +80,7 @@ def verify(
         _make_room(file)
     begun = origin(rack)
     try:
-        paths = files(judged)
+        paths = verify_files(judged)
         outcomes = []
         if paths:
             kept = junit.absolute() if junit else None
@@ -111,7 +97,7 @@ def verify(
     if html:
         try:
             with show_progress(silent=as_json or quiet) as progress:
-                drawing = _drawing(found, machines, judged, apart, progress)
+                drawing = report_drawing(found, machines, judged, apart, progress)
             write_atomic(html.resolve(), report_html.page(report, drawing), 0o644)
         except OSError as fault:
             raise CommandError(f"{html}: {fault.strerror}") from None
@@ -119,11 +105,6 @@ def verify(
     names = {"limit": limit, "exclude": exclude} if report.exit else {}
     next_step(["sparkrack", *verb], purpose, rack=rack, silent=as_json or quiet or brief, **names)
     sys.exit(report.exit)
-
-
-def files(keys: Iterable[str] = CHECKED_ROLES) -> list[Path]:
-    """The verify file of each role."""
-    return [PACKAGES / role_named(key).verify_file for key in keys]
 
 
 def _make_room(file: Path) -> None:
@@ -134,31 +115,3 @@ def _make_room(file: Path) -> None:
         raise CommandError(f"{file}: no folder for it: {fault.strerror}") from None
     if file.exists() and not file.is_file():
         raise CommandError(f"{file}: is no file, and would be replaced by one")
-
-
-def _drawing(
-    rack: Rack, machines: list[str], roles: list[str], excluded: set[str], progress: ProgressObserver
-) -> report_html.Drawing:
-    """Draw the checked part of the rack, with its actual links if the roles that bring the links up were checked."""
-    limit = () if set(machines) == {*rack.nodes, *rack.switches} else machines
-    observed, missing = None, "this run checked neither the fabric nor the switch"
-    if LINK_ROLES & set(roles):
-        # A verification that writes no page does not need it.
-        from sparkrack.topology.collect import collect_observations
-
-        try:
-            observed, missing = collect_observations(rack, limit, excluded, progress), ""
-        except OSError as fault:
-            missing = f"the observation ended with an error: {reason(fault)}"
-    picture = draw(rack, observed, limit)
-    words = report_html.Drawing(links=tuple(map(_drawn_link, picture.edges)), not_compared=missing)
-    try:
-        return replace(words, svg=render(picture), dark=render(picture, DARK))
-    except DrawingError as fault:
-        return replace(words, why=str(fault))
-
-
-def _drawn_link(edge: Edge) -> report_html.DrawnLink:
-    texts = tuple(text for state, text in labels.findings(edge) if state != "fine")
-    desired, actual = (", ".join(words) for words in (labels.wanted(edge), labels.actual(edge)))
-    return report_html.DrawnLink((edge.a, edge.b), desired, actual, edge.state, texts)

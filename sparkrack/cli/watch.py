@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
+from core.model import Rack, load
+from core.model.selection import select
+from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
-from sparkrack.cli.loading import loading
+from roles.watch.options import WatchOptions
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
-
-if TYPE_CHECKING:
-    from core.model import Rack
-    from sparkrack.watch.model import WatchReport
-    from sparkrack.watch.prometheus_api import AlertmanagerApi, PrometheusApi
+from sparkrack.status.render import WIDTH
+from sparkrack.watch.collect import collect
+from sparkrack.watch.dashboards import files as dashboard_files
+from sparkrack.watch.model import WatchReport
+from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
+from sparkrack.watch.render import WatchScreen, show
+from sparkrack.watch.report_html import page
+from sparkrack.watch.server_access import WatchApis, open_apis, prometheus_url, server_files, write_files
 
 SECONDS = 5.0
 """Between two looks of the live screen."""
@@ -78,11 +83,6 @@ def watch(
     Exit 0 when no alert fires, 2 when one does, a machine is silent, or alerts are silenced by what is not a run; 1
     when something is unknown or Prometheus does not answer.
     """
-    with loading():
-        from core.model import load
-        from core.model.selection import select
-        from roles.watch.options import WatchOptions
-
     ignored = limit or exclude or once or html or as_json or quiet or (files and url)
     if (files or dashboards) and ignored:
         raise click.UsageError(
@@ -94,14 +94,14 @@ def watch(
         raise CommandError(f"{rack} has no section watch; docs/roles/watch.md has an example")
     if files or dashboards:
         if files:
-            _write_files(found, files)
+            _write(files, server_files(found))
         if dashboards:
-            _write_dashboards(url or _address(found), dashboards)
+            _write(dashboards, dashboard_files(url or prometheus_url(found)))
         return
     names = tuple(name for name in (*found.nodes, *found.switches) if name in machines)
     live = sys.stdout.isatty() and not (once or as_json or quiet or html)
-    with _apis(found, url) as apis:
-        report = _live(found, names, apis) if live else _look(found, names, apis)
+    with open_apis(found, url) as apis:
+        report = _live(found, names, apis) if live else collect(found, names, apis.prometheus, apis.alertmanager)
         if report is None:
             sys.exit(1)
         if html:
@@ -112,58 +112,13 @@ def watch(
     sys.exit(report.exit)
 
 
-def _address(rack: Rack) -> str:
-    from roles.watch import desired
-
-    return f"http://{desired.listen_address(rack)}:{desired.PROMETHEUS_PORT}"
-
-
-@dataclass(frozen=True)
-class _Apis:
-    """What is asked. `alertmanager` None: it cannot be reached where Prometheus is."""
-
-    prometheus: PrometheusApi
-    alertmanager: AlertmanagerApi | None = None
+def _write(folder: Path, contents: Mapping[str, str]) -> None:
+    for path in write_files(folder, contents):
+        click.echo(str(path))
 
 
-@contextmanager
-def _apis(rack: Rack, url: str | None) -> Iterator[_Apis]:
-    """The programs of the server of the watch, behind a login by ssh where it is a node of the rack."""
-    from core.ssh.port_forward import forwarded_ports
-    from roles.watch import desired
-    from sparkrack.watch.prometheus_api import AlertmanagerApi, PrometheusApi
-
-    server = desired.server(rack)
-    if url or server is None:
-        yield _Apis(PrometheusApi(url or _address(rack)))
-        return
-    prometheus, alertmanager = desired.PROMETHEUS_PORT, desired.ALERTMANAGER_PORT
-    with forwarded_ports(rack, server.name, (prometheus, alertmanager)) as forward:
-        yield _Apis(
-            PrometheusApi(f"http://{server.name}:{prometheus}", partial(forward.socket, prometheus)),
-            AlertmanagerApi(f"http://{server.name}:{alertmanager}", partial(forward.socket, alertmanager)),
-        )
-
-
-def _look(rack: Rack, names: tuple[str, ...], apis: _Apis) -> WatchReport:
-    from sparkrack.watch.collect import collect
-    from sparkrack.watch.prometheus_api import PrometheusError
-
-    try:
-        return collect(rack, names, apis.prometheus, apis.alertmanager)
-    except PrometheusError as fault:
-        raise CommandError(str(fault)) from None
-
-
-def _live(rack: Rack, names: tuple[str, ...], apis: _Apis) -> WatchReport | None:
+def _live(rack: Rack, names: tuple[str, ...], apis: WatchApis) -> WatchReport | None:
     """Renew the screen until the operator ends it; return what it showed last, None when Prometheus did not answer."""
-    from rich.live import Live
-    from rich.text import Text
-
-    from sparkrack.watch.collect import collect
-    from sparkrack.watch.prometheus_api import PrometheusError
-    from sparkrack.watch.render import WatchScreen
-
     report = None
     try:
         with Live(Text(f"asking {apis.prometheus.url}"), auto_refresh=False, screen=False) as display:
@@ -182,11 +137,6 @@ def _live(rack: Rack, names: tuple[str, ...], apis: _Apis) -> WatchReport | None
 
 
 def _show(report: WatchReport, *, as_json: bool, quiet: bool) -> None:
-    from rich.console import Console
-
-    from sparkrack.status.render import WIDTH
-    from sparkrack.watch.render import show
-
     if as_json:
         click.echo(report.to_json())
         return
@@ -195,50 +145,10 @@ def _show(report: WatchReport, *, as_json: bool, quiet: bool) -> None:
 
 
 def _write_page(report: WatchReport, api: PrometheusApi, file: Path) -> None:
-    from core.util.atomic_file import write_atomic
-    from sparkrack.watch.prometheus_api import PrometheusError
-    from sparkrack.watch.report_html import page
-
     try:
         write_atomic(file, page(report, api))
-    except PrometheusError as fault:
-        raise CommandError(str(fault)) from None
     except OSError as fault:
         raise CommandError(f"{file}: {fault.strerror}") from None
-
-
-def _write_files(rack: Rack, folder: Path) -> None:
-    """Write what the server reads, readable by its owner only: one of the files has secrets."""
-    from roles.watch import desired, notifications, rules, scrape
-
-    try:
-        values = notifications.secret_values(rack)
-    except ValueError as fault:
-        raise CommandError(str(fault)) from None
-    contents = {
-        desired.RULES: rules.rule_file(rack).content,
-        desired.CONFIG: scrape.prometheus_file(rack).content,
-        desired.NOTIFICATIONS: notifications.alertmanager_text(rack, values),
-    }
-    _write_all(folder, {Path(path).name: content.decode() for path, content in contents.items()})
-
-
-def _write_dashboards(url: str, folder: Path) -> None:
-    from sparkrack.watch import dashboards
-
-    _write_all(folder, dashboards.files(url))
-
-
-def _write_all(folder: Path, contents: Mapping[str, str]) -> None:
-    """Write files into a folder, and print their paths."""
-    from core.util.atomic_file import write_atomic
-
-    try:
-        for name, content in contents.items():
-            write_atomic(folder / name, content)
-            click.echo(str(folder / name))
-    except OSError as fault:
-        raise CommandError(f"{folder}: {fault.strerror}") from None
 
 
 def _next(report: WatchReport, rack: Path, *, silent: bool) -> None:

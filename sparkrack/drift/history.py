@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from core.model.errors import printable_line, truncate
 from core.util import atomic_file, regular_file
+from core.util.command_error import CommandError
 from core.util.paths import state_folder
 from sparkrack.drift.findings import SCHEMA, Drift
 
@@ -22,7 +23,7 @@ _SPAN = re.compile(r"(\d{1,4})([mhdw])")
 _RUN = re.compile(r"\d{8}T\d{6}\.\d{3}Z")
 
 
-class DriftHistoryError(Exception):
+class DriftHistoryError(CommandError):
     """There is no earlier run to compare with. The text is one line."""
 
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core.util import resources
+from core.util.command_error import CommandError
 
 SECRETS = "/etc/sparkrack/drift.env"
 """Optional file with the environment variables that rack.yaml names for passwords."""
 
 
-class UnitError(Exception):
+class UnitError(CommandError):
     """A value that no unit file can hold. The text is one line."""
 
 

@@ -84,6 +84,12 @@ class RackLock:
         """The head node is going to restart, and the lock will go with it."""
         self._restarts = True
 
+    def check_before_restart(self, node: str) -> None:
+        """Call this before a node restarts: the lock goes with the head node. Raises CommandError as `check` does."""
+        self.check()
+        if node == self.head:
+            self.restarts()
+
     def give_back(self) -> str | None:
         """Release the lock and return the problem with it, if any."""
         self._over.set()

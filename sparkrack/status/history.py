@@ -10,10 +10,11 @@ from pydantic import AliasChoices, AwareDatetime, BaseModel, ConfigDict, Field, 
 
 from core.model.errors import printable_line
 from core.util import regular_file
+from core.util.command_error import CommandError
 from sparkrack.status.model import LastDrift, LastRun
 
 
-class StatusHistoryError(Exception):
+class StatusHistoryError(CommandError):
     """An existing file cannot be parsed. The text is one line and names it."""
 
 

@@ -151,6 +151,13 @@ class Topology(TopologyRecord):
         """The JSON document, indented, with a line end."""
         return self.model_dump_json(by_alias=True, indent=1) + "\n"
 
+    @property
+    def exit(self) -> int:
+        """The exit code: 1 when anything is unknown, regardless of other findings, 2 for a mismatch, else 0."""
+        if any(edge.unknown for edge in self.edges):
+            return 1
+        return 2 if self.count("mismatch") else 0
+
     def count(self, state: State) -> int:
         """Return the number of links in this state."""
         return sum(edge.state == state for edge in self.edges)

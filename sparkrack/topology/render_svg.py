@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 
+from core.util.command_error import CommandError
 from sparkrack.topology.model import Topology
 from sparkrack.topology.render_dot import LIGHT, Palette, source
 
@@ -14,7 +15,7 @@ LAYOUT_SECONDS = 60
 """Seconds for a layout; eight nodes take a tenth of a second."""
 
 
-class DrawingError(Exception):
+class DrawingError(CommandError):
     """There is no SVG; `str()` has the reason in one line."""
 
 

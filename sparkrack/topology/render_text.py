@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 
 from rich.console import Console, RenderableType
@@ -80,3 +81,14 @@ def _findings(picture: Topology) -> Iterator[Text]:
 def _text(*lines: str, style: str = "") -> Text:
     """Lines that are neither markup nor controls of the terminal."""
     return Text("\n".join(map(printable_line, lines)), style)
+
+
+WIDTH = 100
+"""Columns of a text that is written to a file."""
+
+
+def plain(picture: Topology) -> str:
+    """The text of a picture without colours, at most WIDTH columns wide."""
+    paper = io.StringIO()
+    render(picture, Console(file=paper, width=WIDTH, highlight=False, color_system=None))
+    return "".join(f"{line.rstrip()}\n" for line in paper.getvalue().splitlines())

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from core.model import Rack
 from roles.watch import rules, scrape
+from sparkrack.engine.silences import AUTHOR
 from sparkrack.watch.model import (
     JUDGED,
     ActiveAlert,
@@ -20,7 +21,6 @@ from sparkrack.watch.model import (
     WatchReport,
 )
 from sparkrack.watch.prometheus_api import AlertmanagerApi, PrometheusApi, PrometheusError, Sample, SilentError
-from sparkrack.watch.silences import AUTHOR
 from sparkrack.watch.switches import Ask, collect_switches
 
 NODE_QUERIES: Mapping[str, str] = {

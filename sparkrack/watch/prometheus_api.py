@@ -15,6 +15,7 @@ from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool
 
 from core.ssh.root_shell import UnreachableError
+from core.util.command_error import CommandError
 
 SECONDS = 10
 """For one answer."""
@@ -26,7 +27,7 @@ SocketOf = Callable[[], Path]
 """Gives the socket of this machine behind which a program answers. Raises UnreachableError."""
 
 
-class PrometheusError(Exception):
+class PrometheusError(CommandError):
     """Prometheus or Alertmanager did not answer, or not as its API does. The message says why."""
 
 

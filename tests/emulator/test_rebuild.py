@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from core.model import load
-from sparkrack.cli.rebuild_run import _works
+from sparkrack.maintenance.rebuild_run import switch_works
 from tests.emulator.bootstrap_runs import Workdir
 
 
 def works(workdir: Workdir) -> bool:
-    return _works(load(workdir.rack), "crs812")
+    return switch_works(load(workdir.rack), "crs812")
 
 
 def test_a_switch_from_its_box_does_not(box: Workdir) -> None:

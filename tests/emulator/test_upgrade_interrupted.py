@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sparkrack.cli import switch_upgrade
+from sparkrack.maintenance import switch_upgrade
 from tests.emulator.test_secrets import Watch
 from tests.emulator.upgrade_runs import TARGET, MakePackageOwner, PackageOwner
 

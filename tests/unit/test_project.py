@@ -16,7 +16,8 @@ import pytest
 
 from core.model import load
 from core.model.role import role_named, roles
-from sparkrack.cli.verify import CHECKED_ROLES
+from core.verify.checked_roles import CHECKED_ROLES
+from sparkrack.cli.main import VERBS
 
 TOP = Path(__file__).parents[2]
 FOLDERS = {path.parent.name: path.parent for path in [*TOP.glob("roles/*/__init__.py"), TOP / "serving/__init__.py"]}
@@ -219,6 +220,10 @@ def test_the_contracts_name_every_package_and_role() -> None:
     assert {"roles.*.verify", "serving.verify"} <= set(verification["source_modules"])
     changes = {"roles.*.apply", "roles.*.facts", "serving.apply", "serving.facts"}
     assert changes <= set(verification["forbidden_modules"])
+    verbs = contracts["a verb does not import another verb; what they share are modules of their own"]["modules"]
+    assert set(verbs) == {f"sparkrack.cli.{verb}" for verb in VERBS}
+    below = {f"sparkrack.{path.parent.name}" for path in TOP.glob("sparkrack/*/__init__.py")} - {"sparkrack.cli"}
+    assert below <= set(contracts["only the command line knows the terminal library"]["source_modules"])
 
 
 def test_git_keeps_no_rack_of_a_user() -> None:

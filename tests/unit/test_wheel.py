@@ -14,7 +14,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from sparkrack.cli.verify import CHECKED_ROLES
+from core.verify.checked_roles import CHECKED_ROLES
 from tests.unit.cli.cli_fixtures import closed_port
 from tests.unit.model.racks import SWITCH, changed
 from tests.unit.test_project import PACKAGES, PROJECT, TOP, tracked

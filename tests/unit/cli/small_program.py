@@ -18,7 +18,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypedDict
 from unittest.mock import patch
 
@@ -41,6 +40,7 @@ from core.ops.run_lock import PATH
 from core.ops.shell import run_script, sudo_script
 from core.util.event import value_change
 from sparkrack.cli import apply as command
+from sparkrack.cli import prompts
 from sparkrack.cli.main import main
 from sparkrack.cli.main import sparkrack as cli
 from sparkrack.engine import session
@@ -207,10 +207,9 @@ def _many(runs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     full.
     """
     for run in runs:
-        terminal = SimpleNamespace(stdin=SimpleNamespace(isatty=lambda: True), exit=sys.exit)
         with (
             _about(Path(run["folder"])),
-            patch.object(command, "sys", terminal if "keys" in run else sys),
+            patch.object(command, "has_terminal", (lambda: True) if "keys" in run else prompts.has_terminal),
             patch.object(RunJournal, "write", _full(run.get("lines", 10**9))),
         ):
             done = CliRunner().invoke(cli, run["words"], input=run.get("keys"))

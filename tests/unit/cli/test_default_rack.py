@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from core.model import load
 from sparkrack.cli.main import sparkrack
-from sparkrack.cli.write_rack_file import SECRETS, ignore_secrets
+from sparkrack.cli.progress import ProgressDisplay
+from sparkrack.discovery.write_rack_file import SECRETS, ignore_secrets
 from tests.generated import REPOSITORY
 from tests.unit.cli.runs import Ended, command
 from tests.unit.cli.test_completion import completed
@@ -130,12 +131,12 @@ def test_a_gitignore_that_exists_stays(tmp_path: Path, capsys: pytest.CaptureFix
     file = tmp_path / ".gitignore"
     file.write_text("*.password\n")
     data = {"switches": {"crs812": {"password": {"file": "secrets/crs812"}}}, "access": {"key": "~/.ssh/id_ed25519"}}
-    ignore_secrets(tmp_path, data)
+    ignore_secrets(tmp_path, data, ProgressDisplay(silent=True))
     assert file.read_text() == "*.password\n"
     reported = capsys.readouterr().err
     assert reported.endswith(f"so that git keeps no secret: {' '.join([*SECRETS[1:], '/secrets/crs812'])}\n")
     file.write_text("\n".join([*SECRETS, "/secrets/crs812"]))
-    ignore_secrets(tmp_path, data)
+    ignore_secrets(tmp_path, data, ProgressDisplay(silent=True))
     assert capsys.readouterr().err == ""
 
 
@@ -144,5 +145,5 @@ def test_the_gitignore_of_a_repository_counts_below_it(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "group_data").mkdir()
     shutil.copyfile(REPOSITORY / ".gitignore", tmp_path / ".gitignore")
-    ignore_secrets(tmp_path / "group_data", {"rack": "a"})
+    ignore_secrets(tmp_path / "group_data", {"rack": "a"}, ProgressDisplay(silent=True))
     assert not (tmp_path / "group_data/.gitignore").exists()

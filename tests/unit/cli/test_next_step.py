@@ -41,11 +41,6 @@ WITHOUT = {
     "runs": "it only reads what earlier runs left",
 }
 """Commands without a next step, with the reason."""
-BY = {
-    "apply": "sparkrack.cli.apply_run",
-    "rebuild": "sparkrack.cli.rebuild_run",
-}
-"""Commands whose end is in another module."""
 
 
 @pytest.fixture(autouse=True)
@@ -74,12 +69,8 @@ def test_each_command_has_one_or_a_reason(name: str) -> None:
 
 
 def calls(name: str) -> set[str]:
-    """`next` when the command's function, or the module of its end, prints a next step."""
-    if name in BY:
-        source = Path(*BY[name].split(".")).with_suffix(".py")
-        text = (RACK.parents[1] / source).read_text()
-    else:
-        text = getsource(unwrap(ALL[name].callback))  # type: ignore[arg-type]
+    """`next` when the command's function prints a next step."""
+    text = getsource(unwrap(ALL[name].callback))  # type: ignore[arg-type]
     names = {
         node.func.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call) and hasattr(node.func, "id")
     }

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from core.util.progress import WITHOUT_PROGRESS
+from core.verify.checked_roles import verify_files
 from core.verify.runner import run_checks
 from sparkrack.cli.loading import FIRST_SECONDS
 from sparkrack.cli.progress import LOG_SECONDS, ProgressDisplay
-from sparkrack.cli.verify import files
 from sparkrack.status.collect_answers import collect_answers
 from sparkrack.topology.collect import collect_observations
 from tests.unit.cli.cli_fixtures import ESCAPE, PLAN, SPARKRACK, SWAPS, closed_port, node, settings
@@ -164,7 +164,7 @@ def test_verify_reports_each_check_of_a_host(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("core.verify.runner.PROGRESS_SECONDS", 0.001)
     rack = loaded(rack_file(tmp_path, None, closed_port()).read_text())
     recorder = _Recorder()
-    outcomes = run_checks(rack, files(["memory"]), ["spark1"], None, progress=recorder)
+    outcomes = run_checks(rack, verify_files(["memory"]), ["spark1"], None, progress=recorder)
     assert outcomes
     assert recorder.phases == [("verify", ["spark1"])]
     total = len({outcome.check for outcome in outcomes})

@@ -18,9 +18,9 @@ from core.ssh import node_shells
 from core.ssh.root_shell import RootShell
 from core.util.progress import ProgressObserver
 from core.verify.outcomes import Outcome
-from sparkrack.cli import reboot
 from sparkrack.cli.main import sparkrack
 from sparkrack.engine.ssh_locking import RackLock, hold_lock
+from sparkrack.maintenance import rolling_reboot
 from sparkrack.rebuild import restart
 from sparkrack.rebuild.workloads import CONTAINERS
 from tests.unit.cli.cli_fixtures import settings
@@ -261,7 +261,7 @@ def test_a_node_is_not_restarted_once_the_lock_is_lost(rack: Rack, monkeypatch: 
             return answer
 
     monkeypatch.setattr(RackLock.renewing, "__defaults__", (0.01,))
-    monkeypatch.setattr(reboot, "hold_lock", hold)
+    monkeypatch.setattr(rolling_reboot, "hold_lock", hold)
     monkeypatch.setattr(node_shells, "RootShell", Shell)
     done = rack.run()
     assert done.exit_code == 1

@@ -17,7 +17,7 @@ from core.verify.report import Report
 from sparkrack.accept.bundle import AcceptManifest
 from sparkrack.accept.model import AcceptReport
 from sparkrack.autopsy.model import AutopsyReport
-from sparkrack.cli.check import Checked
+from sparkrack.check.check_rack_file import Checked
 from sparkrack.cli.serve import ServeCheckRecord
 from sparkrack.cli.serve_bench_record import ServeBenchRecord
 from sparkrack.cli.serve_units import ServeUnitsRecord

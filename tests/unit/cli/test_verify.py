@@ -18,9 +18,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from core.model import Rack
+from core.verify.checked_roles import CHECKED_ROLES, verify_files
 from core.verify.outcomes import Outcome
 from sparkrack.cli.main import sparkrack
-from sparkrack.cli.verify import CHECKED_ROLES, files
 from sparkrack.topology import collect
 from sparkrack.topology.observed import Observations
 from sparkrack.topology.render_svg import DrawingError
@@ -370,8 +370,8 @@ def test_links_that_are_not_compared_have_a_reason(monkeypatch: pytest.MonkeyPat
 
 
 def test_each_role_is_checked_by_the_file_of_its_own_package() -> None:
-    found = {key: files((key,)) for key in CHECKED_ROLES}
+    found = {key: verify_files((key,)) for key in CHECKED_ROLES}
     assert found["memory"] == [REPOSITORY / "roles/memory/verify.py"]
-    assert [path for paths in found.values() for path in paths] == files()
-    assert len(set(files())) == len(CHECKED_ROLES)
-    assert all(path.is_file() for path in files())
+    assert [path for paths in found.values() for path in paths] == verify_files()
+    assert len(set(verify_files())) == len(CHECKED_ROLES)
+    assert all(path.is_file() for path in verify_files())

@@ -83,9 +83,9 @@ import sys
 from sparkrack.rebuild import runner, subcommands
 subcommands.CALL = (sys.executable, {verb!r})
 runner.POLL_SECONDS = 0.05
-from sparkrack.cli import rebuild_run
+from sparkrack.maintenance import rebuild_run
 if {works!r}:
-    rebuild_run._works = lambda rack, name: True
+    rebuild_run.switch_works = lambda rack, name: True
 from sparkrack.cli.main import main
 main()
 """

@@ -14,7 +14,7 @@ from cryptography import x509
 
 from roles.blackbox import certificate_authority, stream_apply
 from roles.blackbox.certificate_authority import CERTIFICATE, KEY, RackAuthority, node_fault
-from sparkrack.cli.write_rack_file import SECRETS
+from sparkrack.discovery.write_rack_file import SECRETS
 from tests.unit.ops.shells import run
 
 ADDRESS = "10.77.0.11"

@@ -29,11 +29,11 @@ from core.verify.reporter import CheckReporter
 from roles.watch import desired, verify
 from roles.watch.desired import ALERTMANAGER_PORT, alertmanager_dropin, listen_address
 from sparkrack.cli.main import sparkrack
-from sparkrack.cli.watch_delivery import deliver_drift
 from sparkrack.drift.findings import drift_of
 from sparkrack.watch import delivery
 from sparkrack.watch.collect import NODE_QUERIES, UNIT_QUERIES
 from sparkrack.watch.history import BOOTS, CURVES, FIRED, LEGS
+from sparkrack.watch.metrics_delivery import deliver_drift
 from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
 from sparkrack.watch.switches import LEG_QUERIES, STATE_QUERIES, SWITCH_QUERIES
 from tests.unit.autopsy.nodes import Nodes
@@ -207,7 +207,7 @@ def test_what_an_operator_delivers_is_collected_and_its_age_raises_an_alert(
 
     def looked(hours: int) -> None:
         drift = drift_of(plan(machine("spark1"), made=datetime.now(UTC) - timedelta(hours=hours)))
-        deliver_drift(rack, drift)
+        deliver_drift(rack, drift, print)
 
     def not_looked_at() -> bool:
         return any(one["labels"]["alertname"] == "DriftCheckOverdue" for one in api.alerts())

@@ -25,9 +25,7 @@ from core.verify.outcomes import Outcome
 from roles.watch import desired
 from sparkrack.cli import reboot
 from sparkrack.cli.main import sparkrack
-from sparkrack.rebuild import restart
-from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
-from sparkrack.watch.silences import (
+from sparkrack.engine.silences import (
     SETTLE_SECONDS,
     Silence,
     silenced,
@@ -35,6 +33,9 @@ from sparkrack.watch.silences import (
     silences_of_switches,
     silences_of_units,
 )
+from sparkrack.maintenance import rolling_reboot
+from sparkrack.rebuild import restart
+from sparkrack.watch.prometheus_api import PrometheusApi, PrometheusError
 from tests.unit.cli.test_reboot import CAT, FIND, SSH
 from tests.unit.model import serving_racks
 from tests.unit.model.racks import DIRECT, changed, loaded
@@ -340,7 +341,7 @@ def test_a_rolling_reboot_of_three_nodes_pages_nobody(
         monkeypatch.setattr(restart, "run_checks", proven)
         monkeypatch.setattr(restart, "POLL_SECONDS", 0.05)
         if not silent:
-            monkeypatch.setattr(reboot, "silences_of_nodes", lambda *_: [])
+            monkeypatch.setattr(rolling_reboot, "silences_of_nodes", lambda *_: [])
         wait_for("all nodes are scraped", scraped)
         over, rolling = threading.Event(), RollingReboot(server, nodes, told)
         thread = threading.Thread(target=rolling.watch, args=(over,))

@@ -16,9 +16,9 @@ from click.testing import CliRunner, Result
 
 from core.ops import run_lock
 from core.routeros.session import SessionConnection
-from sparkrack.cli import switch as command
 from sparkrack.cli.main import sparkrack
 from sparkrack.engine.ssh_locking import RackLock
+from sparkrack.maintenance import switch_restore as command
 from switch import backup
 from tests.generated import REPOSITORY
 from tests.unit.cli.test_unlock import OTHER, Head, eventually, hangup_by_default, send

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from sparkrack.cli.topology import plain
 from sparkrack.topology import render_mermaid
 from sparkrack.topology.build import draw
 from sparkrack.topology.model import Edge, Topology
+from sparkrack.topology.render_text import plain
 from tests import generated
 from tests.unit.topology.answers import RACKS, Answers, answers, cards
 

@@ -16,9 +16,9 @@ from click.testing import CliRunner
 
 from core.model import ConfigError, Rack
 from core.model.schema import rack_model
+from core.verify.checked_roles import verify_files
 from core.verify.runner import session
 from sparkrack.cli.main import sparkrack as program
-from sparkrack.cli.verify import files
 from sparkrack.discovery.yaml_writer import text
 from sparkrack.drift.findings import FindingKind, drift_of
 from sparkrack.engine.execute import RISKY
@@ -62,7 +62,7 @@ def verified(level: int) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         outcomes = session(
             rack_with(f"toy: {{level: {level}}}"),
-            [str(one) for one in files(["toy"])],
+            [str(one) for one in verify_files(["toy"])],
             "spark1",
             Path(folder) / "junit.xml",
             False,

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from core.model import Rack, reachable
 from core.util.provenance import Origin
+from core.verify.checked_roles import CHECKED_ROLES
 from core.verify.measurements import Bandwidth, Reachability
 from core.verify.outcomes import Outcome
 from core.verify.report import Report, report
-from sparkrack.cli.verify import CHECKED_ROLES
 from tests.unit.model.racks import SWITCH, loaded
 
 ORIGIN = Origin(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import click
 from pydantic import SecretStr, ValidationError
 
 from core.model import Access, SecretError, SecretRef
@@ -21,13 +20,13 @@ from core.ssh.fingerprint_file import read_fingerprints
 from core.ssh.host_keys import HostKey, HostKeyError, pin
 from core.util import regular_file
 from core.util.command_error import CommandError
-from sparkrack.cli.discovery_options import DiscoveryOptions, validate_host
-from sparkrack.cli.progress import show_progress
-from sparkrack.cli.prompts import ask, confirm, hidden_prompt
+from core.util.progress import ProgressObserver
+from core.util.screen import Screen
 from sparkrack.discovery import collect, neighbours
 from sparkrack.discovery.advertisements import Advertised
 from sparkrack.discovery.collect import Endpoint
 from sparkrack.discovery.describe import NO_CERTIFICATE, FoundNode, FoundRack, FoundSwitch
+from sparkrack.discovery.discovery_options import DiscoveryOptions, host_fault
 from sparkrack.discovery.host_trust import HostIdentityError, verify_host_key
 from sparkrack.discovery.node_facts import NodeFacts
 from sparkrack.discovery.switch_facts import SwitchFacts
@@ -42,10 +41,20 @@ Pins = dict[str, tuple[HostKey, ...]]
 
 
 class Discovery:
-    """Facts found about one rack. `strict`: a host that does not answer is an error, not a gap."""
+    """Facts found about one rack. `show_progress`: shows the progress of the block. `strict`: a host that does not
+    answer is an error, not a gap.
+    """
 
-    def __init__(self, options: DiscoveryOptions, *, strict: bool) -> None:
+    def __init__(
+        self,
+        options: DiscoveryOptions,
+        screen: Screen,
+        show_progress: Callable[[], AbstractContextManager[ProgressObserver]],
+        *,
+        strict: bool,
+    ) -> None:
         self.options, self.strict = options, strict
+        self._screen, self._show_progress = screen, show_progress
         self.pins: Pins = {}
         self.facts: dict[str, NodeFacts] = {}
         self.switches: dict[str, SwitchFacts] = {}
@@ -55,8 +64,8 @@ class Discovery:
         """Collect from all hosts. Raises CommandError; nothing is written."""
         addresses = dict(self.options.nodes) or self._choose_nodes()
         at = dict(self.options.switch) or self._choose_switch()
-        user = self.options.user or _asked("user that the nodes let in", USER)
-        key = self.options.key or _asked("key that they let in", KEY)
+        user = self.options.user or self._ask("user that the nodes let in", USER)
+        key = self.options.key or self._ask("key that they let in", KEY)
         access: dict[str, Any] = {"user": user, "key": key, "known_hosts": self.options.known_hosts}
         if self.options.ssh_port != SSH_PORT:
             access |= {"port": self.options.ssh_port}
@@ -69,23 +78,25 @@ class Discovery:
     # --- nodes -------------------------------------------------------------------------------------------------------
 
     def _choose_nodes(self) -> dict[str, str]:
-        say(f"looking for nodes for {neighbours.LISTEN_SECONDS:g} s")
+        self._say(f"looking for nodes for {neighbours.LISTEN_SECONDS:g} s")
         found, why = neighbours.nodes()
         for one in found:
-            say(f"neighbour: {one.name} {one.address}")
+            self._say(f"neighbour: {one.name} {one.address}")
         if why:
-            say(why)
-        if not sys.stdin.isatty():
+            self._say(why)
+        if not self._screen.interactive:
             near = ", ".join(f"--node {one.name}={one.address}" for one in found)
             raise CommandError(f"no node is named: {near or 'pass --node NAME=ADDRESS'}; {_NO_TERMINAL}")
-        chosen = {one.name: one.address for one in found if _yes(f"is {one.name} ({one.address}) a node of this rack?")}
+        chosen = {
+            one.name: one.address
+            for one in found
+            if self._screen.confirm(f"is {one.name} ({one.address}) a node of this rack?")
+        }
         while not chosen:
-            text = _asked("a node, as NAME=ADDRESS", "spark1=10.77.0.11")
+            text = self._ask("a node, as NAME=ADDRESS", "spark1=10.77.0.11")
             name, _, address = text.partition("=")
-            try:
-                validate_host(name, address)
-            except click.UsageError as fault:
-                say(fault.message)
+            if why := host_fault(name, address):
+                self._say(why)
             else:
                 chosen[name] = address
         return chosen
@@ -96,7 +107,7 @@ class Discovery:
         try:
             vouched = read_fingerprints(self.options.host_keys) if self.options.host_keys else None
             for name, address in addresses.items():
-                met = verify_host_key(name, address, self.options.ssh_port, self.file, vouched, _confirmed)
+                met = verify_host_key(name, address, self.options.ssh_port, self.file, vouched, self._confirm_keys)
                 if met.why:
                     unread_reasons[name] = met.why
                 elif met.fresh:
@@ -122,7 +133,7 @@ class Discovery:
                 wrong = next(problems(error, Access, {}))
                 where = f"access.{format_path(wrong.path)}"
                 raise CommandError(f"{where}: {wrong.what}; {wrong.right}; nothing was written") from None
-            with show_progress(silent=False) as progress:
+            with self._show_progress() as progress:
                 answers = collect.nodes(
                     settings, {name: host for name, host in addresses.items() if name not in unread_reasons}, progress
                 )
@@ -141,15 +152,15 @@ class Discovery:
     # --- switch ------------------------------------------------------------------------------------------------------
 
     def _choose_switch(self) -> dict[str, str]:
-        if self.options.alone or not sys.stdin.isatty():
+        if self.options.alone or not self._screen.interactive:
             return {}
-        say(f"looking for switches for {neighbours.LISTEN_SECONDS:g} s")
+        self._say(f"looking for switches for {neighbours.LISTEN_SECONDS:g} s")
         found: tuple[Advertised, ...] = neighbours.switches()
         for one in found:
-            say(f"neighbour: {one.name} {one.address} {one.what}")
-        text = _asked("address of the switch; - for none", found[0].address if found else "-")
-        if text != "-":
-            validate_host(self.options.model.name, text)
+            self._say(f"neighbour: {one.name} {one.address} {one.what}")
+        text = self._ask("address of the switch; - for none", found[0].address if found else "-")
+        if text != "-" and (why := host_fault(self.options.model.name, text)):
+            raise CommandError(f"{why}; nothing was written")
         return {} if text == "-" else {self.options.model.name: text}
 
     def _find_switch(self, name: str, host: str) -> FoundSwitch:
@@ -167,7 +178,9 @@ class Discovery:
             self.switches[name] = facts
         else:
             self._report_unread(name, why)
-            say(f"{name}: model {options.model.board} is written, since it was not read; --switch-model names another")
+            self._say(
+                f"{name}: model {options.model.board} is written, since it was not read; --switch-model names another"
+            )
         user = options.switch_user
         if not self.strict and (options.plain or user == FACTORY_USER):
             # In factory state: the file declares what bootstrap will create.
@@ -184,60 +197,58 @@ class Discovery:
             if found != self.options.fingerprint:
                 raise CommandError(f"{name} shows certificate {found}, not the one of --fingerprint")
             return found, ""
-        if not sys.stdin.isatty():
+        if not self._screen.interactive:
             if self.strict or self.options.password:
                 raise CommandError(
                     f"{name} shows certificate {found}; pass it as --fingerprint once you have verified it; "
                     f"{_NO_TERMINAL}"
                 )
             return NO_CERTIFICATE, f"it shows certificate {found}, which was not confirmed"
-        say(f"{name} shows certificate {found}; /certificate/print on its console shows it, too")
+        self._say(f"{name} shows certificate {found}; /certificate/print on its console shows it, too")
         return (
-            (found, "") if _yes("is this the certificate?") else (NO_CERTIFICATE, "its certificate was not confirmed")
+            (found, "")
+            if self._screen.confirm("is this the certificate?")
+            else (NO_CERTIFICATE, "its certificate was not confirmed")
         )
 
     def _read(self, name: str, way: Endpoint) -> SwitchFacts:
         halves = [half for facts in self.facts.values() for half in facts.halves.values()]
         expected = {half.mac: half.up for half in halves if half.mac}
         password = self._password(name)
-        with show_progress(silent=False) as progress:
+        with self._show_progress() as progress:
             progress.phase("read the switch", [name])
             return collect.switch(name, way, password, expected)
 
     def _password(self, name: str) -> SecretStr:
         if self.options.password:
             return self.options.password.resolve()
-        if not sys.stdin.isatty():
+        if not self._screen.interactive:
             raise SecretError(f"no password; pass --switch-password-env or --switch-password-file: {_NO_TERMINAL}")
-        return hidden_prompt(f"{name}: password of {self.options.switch_user}")
+        return self._screen.hidden_prompt(f"{name}: password of {self.options.switch_user}")
 
     def _report_unread(self, name: str, why: str) -> None:
         if self.strict:
             raise CommandError(f"{name}: {why}; nothing was written")
-        say(f"{name}: not read: {why}")
+        self._say(f"{name}: not read: {why}")
 
+    # --- questions ---------------------------------------------------------------------------------------------------
 
-def say(text: str) -> None:
-    """Print progress, apart from the result."""
-    click.echo(printable_line(text), err=True)
+    def _say(self, text: str) -> None:
+        self._screen.warn(printable_line(text))
 
+    def _ask(self, what: str, default: str) -> str:
+        """Ask for a value; the default without a terminal."""
+        return self._screen.ask(what, default) if self._screen.interactive else default
 
-def _asked(what: str, default: str) -> str:
-    """Ask for a value; the default without a terminal."""
-    return ask(what, default) if sys.stdin.isatty() else default
-
-
-def _yes(question: str) -> bool:
-    return confirm(question)
-
-
-def _confirmed(name: str, keys: tuple[HostKey, ...]) -> bool:
-    if not sys.stdin.isatty():
-        first = f"{keys[0].kind} {keys[0].fingerprint}"
-        raise HostIdentityError(f"{name}: shows {first}, which is not pinned; pass --host-keys FILE: {_NO_TERMINAL}")
-    for key in keys:
-        say(f"{name}: {key.kind} {key.fingerprint}")
-    return _yes(f"are these the host keys of {name}, as its console shows them?")
+    def _confirm_keys(self, name: str, keys: tuple[HostKey, ...]) -> bool:
+        if not self._screen.interactive:
+            first = f"{keys[0].kind} {keys[0].fingerprint}"
+            raise HostIdentityError(
+                f"{name}: shows {first}, which is not pinned; pass --host-keys FILE: {_NO_TERMINAL}"
+            )
+        for key in keys:
+            self._say(f"{name}: {key.kind} {key.fingerprint}")
+        return self._screen.confirm(f"are these the host keys of {name}, as its console shows them?")
 
 
 def _variable(switch: str) -> str:

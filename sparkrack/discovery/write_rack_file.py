@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import stat
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
@@ -12,17 +11,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import click
-
 from core.model import ConfigError, Rack, load
 from core.model.errors import ConfigProblem, printable_line
 from core.ssh.host_keys import HostKeyError, pin
 from core.util import regular_file
 from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
-from sparkrack.cli.discovery_run import Pins, say
-from sparkrack.cli.prompts import confirm
-from sparkrack.discovery.draft import Gap, RackDraft
+from core.util.screen import Screen
+from sparkrack.discovery.discovery_run import Pins
+from sparkrack.discovery.draft import RackDraft
 from sparkrack.discovery.yaml_writer import text
 
 LARGEST = 1024 * 1024
@@ -48,6 +45,7 @@ def written(
     pins: Pins,
     known_hosts: Path,
     port: int,
+    screen: Screen,
     *,
     yes: bool,
     prepare: Callable[[], None] = lambda: None,
@@ -62,23 +60,23 @@ def written(
             before = regular_file.read_bytes(out, LARGEST).decode(errors="backslashreplace")
             mode = stat.S_IMODE(out.stat().st_mode)
             if before != content:
-                _shown(before, content, out)
+                _show_difference(before, content, out, screen)
                 if not yes:
-                    confirm_overwrite(out)
+                    _confirm_overwrite(out, screen)
         known_hosts.parent.mkdir(parents=True, exist_ok=True)
         for address, keys in pins.items():
             pin(known_hosts, address, port, keys)
-        ignore_secrets(out.absolute().parent, sheet.data)
+        ignore_secrets(out.absolute().parent, sheet.data, screen)
         prepare()
         write_atomic(out, content, mode)
     except OSError as fault:
         raise CommandError(f"{out}: cannot be written: {fault.strerror or fault}") from None
     except HostKeyError as fault:
         raise CommandError(f"{fault}; {out} was not written") from None
-    say(f"{out}: written" + (f", and {len(pins)} host keys in {known_hosts}" if pins else ""))
+    _say(screen, f"{out}: written" + (f", and {len(pins)} host keys in {known_hosts}" if pins else ""))
 
 
-def ignore_secrets(folder: Path, data: Mapping[str, Any]) -> None:
+def ignore_secrets(folder: Path, data: Mapping[str, Any], screen: Screen) -> None:
     """Keep the secrets of the folder out of git: write a .gitignore, or report which lines the existing one lacks.
 
     `data`: the rack; the files that it refers to and that are below the folder are ignored too. Raises OSError.
@@ -90,12 +88,12 @@ def ignore_secrets(folder: Path, data: Mapping[str, Any]) -> None:
     if not missing:
         return
     if own.exists():
-        say(f"{own}: add these lines, so that git keeps no secret: {' '.join(missing)}")
+        _say(screen, f"{own}: add these lines, so that git keeps no secret: {' '.join(missing)}")
         return
     write_atomic(
         own, "\n".join(("# Secrets; rack.yaml, known_hosts and rack.lock.json are for git.", *missing, "")), 0o644
     )
-    say(f"{own}: written; it keeps secrets out of git")
+    _say(screen, f"{own}: written; it keeps secrets out of git")
 
 
 def _secret_files(data: Mapping[str, Any]) -> Iterator[str]:
@@ -119,24 +117,20 @@ def _ignored(folder: Path) -> set[str]:
     return found
 
 
-def _shown(before: str, after: str, out: Path) -> None:
+def _say(screen: Screen, text: str) -> None:
+    screen.warn(printable_line(text))
+
+
+def _show_difference(before: str, after: str, out: Path, screen: Screen) -> None:
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), f"{out} (as it is)", f"{out} (new)", lineterm=""
     )
     for line in lines:
-        click.echo(printable_line(line))
+        screen.say(printable_line(line))
 
 
-def confirm_overwrite(out: Path) -> None:
-    if not sys.stdin.isatty():
+def _confirm_overwrite(out: Path, screen: Screen) -> None:
+    if not screen.interactive:
         raise CommandError(f"{out} is there and differs; pass --yes to write over it; nothing was written")
-    if not confirm(f"write over {out}?"):
+    if not screen.confirm(f"write over {out}?"):
         raise CommandError("nothing was written")
-
-
-def print_list(title: str, lines: Mapping[str, None] | tuple[Gap | ConfigProblem | str, ...] | list[Gap]) -> None:
-    """A list with its title; nothing for an empty one."""
-    if lines:
-        click.echo(f"{title}:")
-        for line in dict.fromkeys(map(str, lines)):
-            click.echo(f"  {printable_line(line)}")

@@ -1,16 +1,13 @@
-"""Sequence of `sparkrack rebuild`: resume or begin, run the phases, report the result."""
+"""Sequence of `sparkrack rebuild`: resume or begin, run the phases."""
 
 from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-
-import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from typing import Protocol
 
 from core.model import Rack, SecretError, load
 from core.model.fields import PLAIN_API_PORT
@@ -19,37 +16,81 @@ from core.ops.run_lock import new_holder
 from core.routeros.errors import CheckError, SwitchError
 from core.util.command_error import CommandError
 from core.util.paths import state_folder
-from sparkrack.cli.next_step import next_step, print_next
-from sparkrack.cli.progress import ProgressDisplay
+from core.util.screen import Screen
+from serving.running_engines import describe_unit
 from sparkrack.engine.journal import log_path
 from sparkrack.engine.run_log import run_log
 from sparkrack.rebuild.journal import Past, RebuildJournal, RebuildStarted, newest
 from sparkrack.rebuild.model import RebuildReport, Request
-from sparkrack.rebuild.phase_commands import ForwardedOptions
+from sparkrack.rebuild.phase_commands import ForwardedOptions, affected_nodes, asked_besides
 from sparkrack.rebuild.process_lock import BusyError, exclusive
-from sparkrack.rebuild.runner import Environment, Rebuild, rack_state
+from sparkrack.rebuild.runner import Environment, Rebuild, judge_workloads, rack_state
 from sparkrack.rebuild.subcommands import CommandRunner
 from sparkrack.rebuild.wait_for_ports import HostPort
 from sparkrack.rebuild.workload_cache import WorkloadCache
-from sparkrack.rebuild.workloads import CONTAINERS, NodeWorkload
+from sparkrack.rebuild.workloads import CONTAINERS, NodeWorkload, query_workloads
 from switch.bootstrap.first_contact import open_session
 from switch.bootstrap.menus import FACTORY_ADDRESS, PLACEHOLDER
 from switch.bootstrap.passwords import Password
 
 
-def run_rebuild(
+class RebuildScreen(Screen, Protocol):
+    """The terminal of a rebuild, which gives way to the commands that it calls."""
+
+    def hidden(self) -> AbstractContextManager[None]:
+        """Hide the progress in the block."""
+
+
+def rebuild_hosts(
+    rack: Rack,
     request: Request,
     forwarded: ForwardedOptions,
-    containers: frozenset[str],
+    containers: Sequence[str],
     stop_units: bool,
-    found: dict[str, NodeWorkload],
-    screen: ProgressDisplay,
+    screen: RebuildScreen,
     *,
     timeout: float,
     fresh: bool,
     as_json: bool,
 ) -> RebuildReport:
-    """Run the rebuild, or resume it. `screen`: shows its progress. Raises CommandError when it cannot begin."""
+    """Judge what runs on the nodes that a rebuild touches, and run it, or resume it. `containers`: nodes whose
+    containers may end. `timeout`: seconds to wait for machines. Raises CommandError when it cannot begin.
+    """
+    nodes = affected_nodes(rack, request)
+    screen.phase("count the containers", nodes)
+    workloads = query_workloads(rack, nodes, CONTAINERS, timeout, asked_besides(rack, request))
+    units, blockers = judge_workloads(rack, request, workloads, containers, stop_units)
+    if blockers:
+        raise CommandError("\n".join((*blockers, "nothing was begun")))
+    for name in units:
+        until = "until phase start" if name in request.units else "and stays down, as rack.yaml has no state: up"
+        screen.say(f"{describe_unit(rack, name)} is stopped on all its nodes {until}", err=as_json)
+    return _run_rebuild(
+        request,
+        forwarded,
+        frozenset(containers),
+        stop_units,
+        workloads,
+        screen,
+        timeout=timeout,
+        fresh=fresh,
+        as_json=as_json,
+    )
+
+
+def _run_rebuild(
+    request: Request,
+    forwarded: ForwardedOptions,
+    containers: frozenset[str],
+    stop_units: bool,
+    found: dict[str, NodeWorkload],
+    screen: RebuildScreen,
+    *,
+    timeout: float,
+    fresh: bool,
+    as_json: bool,
+) -> RebuildReport:
+    """Run the rebuild, or resume it."""
 
     def say(text: str) -> None:
         screen.say(text, err=as_json)
@@ -82,18 +123,6 @@ def run_rebuild(
         raise  # the reader of the output has exited
     except OSError as error:
         raise CommandError(f"{folder}: no journal can be kept: {error.strerror}; run again") from None
-
-
-def report_result(report: RebuildReport, *, as_json: bool) -> int:
-    """Print the report and the next step, and return the exit code."""
-    show(report, Console(highlight=False, markup=False, soft_wrap=True, stderr=as_json))
-    if as_json:
-        click.echo(report.model_dump_json(by_alias=True, indent=1))
-    if report.again:
-        print_next(report.again, "to resume", silent=as_json)
-    else:
-        next_step(["sparkrack", "status"], rack=Path(report.file), silent=as_json)
-    return report.code
 
 
 def _driven(drill: Rebuild, who: str, again: str) -> RebuildReport:
@@ -141,7 +170,7 @@ def _surroundings(
     timeout: float,
     say: Callable[[str], None],
     look: WorkloadCache,
-    screen: ProgressDisplay,
+    screen: RebuildScreen,
 ) -> Environment:
     file = Path(request.file)
 
@@ -151,7 +180,7 @@ def _surroundings(
     return Environment(
         load=now,
         look=look,
-        works=lambda name: _works(now(), name),
+        works=lambda name: switch_works(now(), name),
         ports=lambda: _ports(now(), request, forwarded),
         timeout=timeout,
         say=say,
@@ -172,7 +201,7 @@ def _ports(rack: Rack, request: Request, forwarded: ForwardedOptions) -> dict[st
     return ports
 
 
-def _works(rack: Rack, name: str) -> bool:
+def switch_works(rack: Rack, name: str) -> bool:
     """Return whether our user can log in over the pinned certificate at the declared address. Nothing else is read."""
     switch = rack.switches[name]
     pinned = switch.tls.sha256 if switch.tls else PLACEHOLDER
@@ -194,23 +223,3 @@ def _again(request: Request, forwarded: ForwardedOptions, containers: frozenset[
     # A unit that this rebuild has started may run when it is resumed.
     stops = ("--stop-units",) if stop_units or request.units else ()
     return shlex.join(("sparkrack", "rebuild", *request.words, *rack, *named, *stops, *own))
-
-
-def show(report: RebuildReport, console: Console) -> None:
-    """Print the report: phases and times."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("phase")
-    table.add_column("result")
-    table.add_column("seconds", justify="right")
-    table.add_column("tries", justify="right")
-    for one in report.phases:
-        style = {"done": "green", "failed": "red", "interrupted": "red"}.get(one.result, "dim")
-        table.add_row(one.phase, Text(one.result, style=style), f"{one.seconds:.1f}", str(one.tries))
-    console.print(table)
-    if report.restarted:
-        console.print(f"restarted: {', '.join(report.restarted)}")
-    console.print(f"journal: {report.journal}")
-    if report.again:
-        console.print(report.result, style="bold red")
-    else:
-        console.print(f"done: {', '.join(report.machines)} in {report.seconds:.0f} s", style="bold")

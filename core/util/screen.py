@@ -1,0 +1,37 @@
+"""Interface by which code below the command line prints and asks. Pure."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pydantic import SecretStr
+
+from core.util.progress import ProgressObserver
+
+
+class Screen(ProgressObserver, Protocol):
+    """The terminal of a command: its progress, lines apart from the progress, and questions. A question raises
+    DeclinedError when the operator ends the input at it.
+    """
+
+    @property
+    def interactive(self) -> bool:
+        """Whether a question can be answered."""
+
+    def say(self, text: str, *, err: bool = False) -> None:
+        """Print one line; `err`: to stderr."""
+
+    def warn(self, text: str) -> None:
+        """Print one line to stderr."""
+
+    def confirm(self, question: str, *, default: bool = False) -> bool:
+        """Ask a question with the answers yes and no."""
+
+    def require_consent(self, question: str) -> None:
+        """Ask a question. Raises DeclinedError unless the answer is yes."""
+
+    def ask(self, question: str, default: str) -> str:
+        """Ask for a text."""
+
+    def hidden_prompt(self, question: str) -> SecretStr:
+        """Ask for a password without showing it. Raises SecretError for one in another encoding than UTF-8."""

@@ -1,0 +1,1 @@
+"""Runs by which an operator maintains machines: rebuild, restart, another driver, a restored or upgraded switch."""

@@ -1,0 +1,79 @@
+"""Sequence of `sparkrack reboot --rolling`: one node after the other, each verified before the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from core.model import Rack
+from core.ssh.node_shells import open_shells
+from core.util.command_error import CommandError
+from core.util.screen import Screen
+from serving.options import served_units
+from serving.running_engines import describe_unit
+from sparkrack.engine.recorded_run import recorded_run
+from sparkrack.engine.silences import silenced, silences_of_nodes
+from sparkrack.engine.ssh_locking import hold_lock
+from sparkrack.rebuild.restart import NodeRestart
+from sparkrack.rebuild.workloads import CONTAINERS, query_workloads, running_units, unit_blockers
+
+ANSWER_SECONDS = 30
+"""Seconds for an answer of a node."""
+PROVE_SECONDS = 900
+"""Seconds for which alerts of a node that is back are silent at most, until it is proven."""
+
+
+@dataclass(frozen=True)
+class NodeFault:
+    """The node that ended a rolling reboot, and why."""
+
+    node: str
+    reason: str
+
+
+def stop_units(
+    rack: Rack, names: Sequence[str], stop: Callable[[str], bool], say: Callable[[str], None], *, confirmed: bool
+) -> tuple[str, ...]:
+    """Stop the units that run on these nodes, and return them. `stop`: stops a unit, and returns whether every rank is
+    confirmed as stopped. Raises CommandError when a unit runs and that is not `confirmed`, or a unit does not stop.
+    """
+    if not served_units(rack):
+        return ()
+    units = running_units(query_workloads(rack, names, CONTAINERS))
+    if lines := unit_blockers(rack, units, stops=confirmed):
+        raise CommandError("\n".join((*lines, "nothing was restarted")))
+    for unit in units:
+        say(f"{describe_unit(rack, unit)} is stopped on all its nodes for the restart")
+        if not stop(unit):
+            raise CommandError(f"unit {unit} is not confirmed as stopped; nothing was restarted")
+    return tuple(units)
+
+
+def reboot_nodes(
+    rack: Rack, names: Sequence[str], checks: Sequence[Path], screen: Screen, *, timeout: int, containers: bool
+) -> NodeFault | None:
+    """Restart nodes one after the other; return the fault that ended it, if any. `checks`: the files that prove a node.
+    `timeout`: seconds that a node may take. `containers`: whether containers may end. Raises CommandError.
+    """
+    with recorded_run(rack, "reboot: Restart the node") as run:
+        own = run.begin(f"restart of {', '.join(names)}")
+        screen.phase("take the lock of the rack")
+        with open_shells(rack, names, ANSWER_SECONDS) as shells, hold_lock(rack, own, screen.warn) as held:
+            for done, name in enumerate(names):
+                screen.phase(f"restart node {done + 1} of {len(names)}", [name])
+                one = NodeRestart(rack, name, shells[name], checks, screen, screen.say)
+                silences = silences_of_nodes(rack, [name])
+                with silenced(rack, own.id, f"restart of {name}", silences, timeout + PROVE_SECONDS, screen.warn):
+                    fault = one.run(timeout, partial(held.check_before_restart, name), containers=containers)
+                if fault:
+                    run.fail(name, fault)
+                    screen.warn(f"{name}: {fault}")
+                    left = ", ".join(names[done + 1 :]) or "none"
+                    screen.say(f"{done} of {len(names)} nodes restarted and proven; not touched: {left}")
+                    return NodeFault(name, fault)
+                if name == held.head:
+                    screen.phase("take the lock of the rack again")
+                    held.take()
+    return None
