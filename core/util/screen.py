@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from pydantic import SecretStr
@@ -23,6 +24,9 @@ class Screen(ProgressObserver, Protocol):
 
     def warn(self, text: str) -> None:
         """Print one line to stderr."""
+
+    def hidden(self) -> AbstractContextManager[None]:
+        """Remove the progress during the block, in which another program prints."""
 
     def confirm(self, question: str, *, default: bool = False) -> bool:
         """Ask a question with the answers yes and no."""

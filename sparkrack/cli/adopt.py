@@ -14,7 +14,7 @@ from sparkrack.cli.discovery_command import discovery_options, given_options, pr
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.progress import ProgressDisplay, show_progress
 from sparkrack.discovery.first_rack_file import write_adopted
-from sparkrack.rebuild.subcommands import WITHIN
+from sparkrack.engine.subcommands import WITHIN
 
 
 @click.command()

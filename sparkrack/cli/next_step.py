@@ -13,7 +13,7 @@ import click
 from core.model.errors import NO_SUDO
 from core.model.loader import is_default
 from core.util.event import EventKind
-from sparkrack.rebuild.subcommands import WITHIN
+from sparkrack.engine.subcommands import WITHIN
 
 if TYPE_CHECKING:
     from sparkrack.engine.plan import HostPlan, Plan

@@ -15,10 +15,10 @@ from serving.options import served_units
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import node_patterns, rack_option
 from sparkrack.cli.progress import show_progress
-from sparkrack.cli.serve_recreate import COORDINATOR_SECONDS
-from sparkrack.cli.serve_run import UnitRun
 from sparkrack.maintenance.rolling_reboot import reboot_nodes, stop_units
 from sparkrack.rebuild.restart import RESTART_SECONDS
+from sparkrack.serving.recreation import COORDINATOR_SECONDS
+from sparkrack.serving.unit_run import UnitRun
 
 
 @click.command()
@@ -81,13 +81,14 @@ def reboot(
 
 def _stop_unit(file: Path, name: str) -> bool:
     """Stop a unit, and return whether every rank is confirmed as stopped."""
-    work = UnitRun(file, name)
-    return work.attempt(partial(work.locked, "stop", work.stop))
+    with show_progress(silent=False) as screen:
+        work = UnitRun(file, name, screen)
+        return work.attempt(partial(work.locked, "stop", work.stop))
 
 
 def _start_unit(file: Path, name: str) -> bool:
     """Start a unit, and return whether a completion has proven it."""
-    work = UnitRun(file, name)
-    return work.attempt(
-        partial(work.locked, "start", work.start(anyway=False, timeout=None, patience=COORDINATOR_SECONDS))
-    )
+    with show_progress(silent=False) as screen:
+        work = UnitRun(file, name, screen)
+        start = work.start(anyway=False, timeout=None, patience=COORDINATOR_SECONDS)
+        return work.attempt(partial(work.locked, "start", start))

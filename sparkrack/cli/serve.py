@@ -5,87 +5,41 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import click
 from click.core import ParameterSource
-from pydantic import BaseModel, Field
-from rich.console import Console
-from rich.table import Table
 
-from core.model import Rack, image_lock, load, lock_file, model_lock
+from core.model import Rack, image_lock, load, lock_file
 from core.model.errors import printable_line
-from core.util.records import Text
-from core.util.tables import print_whole
+from core.util.command_error import CommandError
 from roles.docker.options import DockerOptions
 from roles.rdma.options import socket_addresses
 from serving.engines.command_line import judge
 from serving.engines.memory_fit import (
-    COMFORTABLE_SHARE,
-    HIGHEST_SHARE,
-    MEMORY_GIB,
     OVERHEAD_GIB,
     Demand,
-    Fit,
     KvFormat,
-    Verdict,
     default_parallel,
     fit,
     fits_on,
-    weight_bytes,
 )
-from serving.engines.model_shape import ModelConfigError, ModelShape, read
+from serving.engines.model_shape import ModelConfigError, read
 from serving.engines.option_table import Engine
-from serving.fit import record_shape, weight_size
 from serving.launch import RankLaunch, launches
 from serving.options import select_unit, served_units
 from sparkrack.cli.options import json_option, rack_option
+from sparkrack.cli.render_serve_check import COUNTS, show_model, show_units
 from sparkrack.cli.serve_bench import bench
 from sparkrack.cli.serve_calibrate import calibrate
 from sparkrack.cli.serve_export import export_unit
 from sparkrack.cli.serve_import import import_unit
 from sparkrack.cli.serve_logs import logs
-from sparkrack.cli.serve_recreate import recreate
-from sparkrack.cli.serve_run import restart, start, stop
+from sparkrack.cli.serve_start_stop import recreate, restart, start, stop
 from sparkrack.cli.serve_status import status
-from sparkrack.cli.serve_units import check_units, show_units
+from sparkrack.serving.check_units import WeightSource, check_units, model_record, recorded_model
 
-COUNTS = (1, 2, 3, 4, 8)
-"""Numbers of nodes that are shown when none is named."""
 _UNITS = {"G": 10**9, "GB": 10**9, "GIB": 2**30, "T": 10**12, "TB": 10**12, "TIB": 2**40}
-
-WeightSource = Literal["option", "lock file", "config"]
-
-
-class FitRecord(BaseModel):
-    """The memory of the fullest node in GiB, for one number of nodes; a figure is null when it is unknown."""
-
-    nodes: int
-    tensor_parallel: int
-    pipeline_parallel: int
-    verdict: Verdict
-    reason: Text
-    weights: float | None
-    kv: float | None
-    state: float | None
-    overhead: float
-    total: float
-    tokens_left: int
-
-
-class ServeCheckRecord(BaseModel):
-    """Whether a model fits, on each number of nodes that was asked for; `parameters` and `weight_bytes` are null when
-    they are unknown."""
-
-    schema_: Literal["sparkrack.serve-check/1"] = Field("sparkrack.serve-check/1", serialization_alias="schema")
-    config: Text
-    parameters: int | None
-    weight_bytes: int | None
-    weights_from: WeightSource
-    context: int
-    sequences: int
-    kv_format: KvFormat
-    fits: tuple[FitRecord, ...]
 
 
 class _Size(click.ParamType[float]):
@@ -191,9 +145,9 @@ def check(
         _check_units(load(rack), unit, node_count, as_json=as_json)
         return
     try:
-        shape, recorded = (read(config), None) if config else _recorded(load(rack), model or "")
+        shape, recorded = (read(config), None) if config else recorded_model(load(rack), model or "")
     except ModelConfigError as fault:
-        raise click.ClickException(printable_line(str(fault))) from None
+        raise CommandError(printable_line(str(fault))) from None
     source: WeightSource = "option" if weights is not None else "config" if recorded is None else "lock file"
     weights = recorded if weights is None else weights
     demand = Demand(context, sequences, kv, overhead)
@@ -202,25 +156,11 @@ def check(
     else:
         fits = fits_on(shape, demand, weights, COUNTS)
     if as_json:
-        record = _record(str(config or model), shape, weights, source, demand, fits)
+        record = model_record(str(config or model), shape, weights, source, demand, fits)
         click.echo(record.model_dump_json(by_alias=True, indent=1))
     else:
-        _show(shape, weights, source, demand, fits)
+        show_model(shape, weights, source, demand, fits)
     sys.exit(0 if any(one.verdict in ("yes", "tight") for one in fits.values()) else 1)
-
-
-def _recorded(rack: Rack, name: str) -> tuple[ModelShape, float | None]:
-    """Return the shape of a model of rack.yaml and the bytes of its weights, as recorded. Raises ModelConfigError."""
-    if name not in rack.models:
-        known = f"its models are {', '.join(rack.models)}" if rack.models else "it has no models"
-        raise click.ClickException(f"{rack.source} has no model {printable_line(name)}; {known}")
-    lock = lock_file.lock_path(rack.source)
-    record = model_lock.read(lock).get(name)
-    if record is None:
-        raise click.ClickException(
-            f"{lock} has no record of {name}; `sparkrack apply` fetches the model and records it"
-        )
-    return record_shape(name, record), weight_size(record)
 
 
 def _check_units(rack: Rack, name: str | None, node_count: int | None, *, as_json: bool) -> None:
@@ -229,7 +169,7 @@ def _check_units(rack: Rack, name: str | None, node_count: int | None, *, as_jso
         if context.get_parameter_source(option) is not ParameterSource.DEFAULT:
             raise click.UsageError(f"--{option} is for --config and --model; a unit has its own in rack.yaml")
     if name is None and not served_units(rack):
-        raise click.ClickException(f"{rack.source} has no serving section; name a model with --model or --config")
+        raise CommandError(f"{rack.source} has no serving section; name a model with --model or --config")
     units = [select_unit(rack, name)] if name else list(served_units(rack).values())
     found = check_units(rack, units, node_count)
     if as_json:
@@ -237,101 +177,6 @@ def _check_units(rack: Rack, name: str | None, node_count: int | None, *, as_jso
     else:
         show_units(found)
     sys.exit(0 if all(one.fits in ("yes", "accepted") for one in found.units) else 1)
-
-
-def _record(
-    config: str,
-    shape: ModelShape,
-    weights: float | None,
-    source: WeightSource,
-    demand: Demand,
-    fits: dict[int, Fit],
-) -> ServeCheckRecord:
-    return ServeCheckRecord(
-        config=config,
-        parameters=sum(shape.parameters.values()) or None,
-        weight_bytes=round(size) if (size := _size(shape, weights)) is not None else None,
-        weights_from=source,
-        context=demand.context,
-        sequences=demand.sequences,
-        kv_format=demand.kv_format,
-        fits=tuple(
-            FitRecord(
-                nodes=count,
-                tensor_parallel=one.parallel.tensor,
-                pipeline_parallel=one.parallel.pipeline,
-                verdict=one.verdict,
-                reason=one.reason,
-                weights=None if "weights" in one.unknown else round(one.weights, 2),
-                kv=None if "cache" in one.unknown else round(one.kv, 2),
-                state=None if "cache" in one.unknown else round(one.state, 2),
-                overhead=one.overhead,
-                total=round(one.total, 2),
-                tokens_left=one.context_left,
-            )
-            for count, one in fits.items()
-        ),
-    )
-
-
-def _size(shape: ModelShape, weights: float | None) -> float | None:
-    """Return the bytes of all weights, None when they are unknown."""
-    if weights is not None:
-        return weights
-    return None if "weights" in shape.unknown else weight_bytes(shape)
-
-
-def _show(shape: ModelShape, weights: float | None, source: WeightSource, demand: Demand, fits: dict[int, Fit]) -> None:
-    size, count = _size(shape, weights), sum(shape.parameters.values()) / 1e9
-    words = {"option": "as given", "lock file": "from the lock file", "config": "counted from the configuration"}[
-        source
-    ]
-    click.echo(
-        (f"{count:.1f} billion parameters, " if count else "an unknown number of parameters, ")
-        + (f"{size / 1e9:.1f} GB of weights ({words}); " if size is not None else "weights of unknown size; ")
-        + f"{demand.context} tokens in {demand.kv_format}, {demand.sequences} sequences"
-    )
-    table = Table(box=None, pad_edge=False)
-    table.add_column("nodes", justify="right")
-    table.add_column("split", no_wrap=True)
-    for title in ("weights", "kv", "state", "overhead", "GiB a node"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("fits", no_wrap=True)
-    table.add_column("tokens left", justify="right", no_wrap=True)
-    for count, one in fits.items():
-        cache = "cache" in one.unknown
-        sums = (
-            None if "weights" in one.unknown else one.weights,
-            None if cache else one.kv,
-            None if cache else one.state,
-            one.overhead,
-            one.total,
-        )
-        table.add_row(
-            str(count),
-            str(one.parallel),
-            *("-" if part is None else f"{part:.1f}" for part in sums),
-            one.verdict,
-            "-" if cache else str(one.context_left),
-        )
-    print_whole(Console(highlight=False), table)
-    reasons: dict[str, list[int]] = {}
-    for nodes, one in fits.items():
-        if one.reason:
-            reasons.setdefault(f"{one.verdict}: {one.reason}", []).append(nodes)
-    for reason, numbers in reasons.items():
-        click.echo(f"{', '.join(map(str, numbers))} node{'' if numbers == [1] else 's'}: {reason}")
-    fitting = [str(count) for count, one in fits.items() if one.verdict in ("yes", "tight")]
-    limits = f"yes up to {COMFORTABLE_SHARE:.0%}, tight up to {HIGHEST_SHARE:.0%} of {MEMORY_GIB} GiB"
-    if fitting:
-        click.echo(f"It fits on {', '.join(fitting)} node{'' if fitting == ['1'] else 's'} ({limits})")
-        return
-    if any(one.verdict == "unknown" for one in fits.values()):
-        click.echo(f"Whether it fits is unknown ({limits})")
-        return
-    possible = fits_on(shape, demand, weights, COUNTS)
-    others = [str(count) for count, one in possible.items() if one.verdict in ("yes", "tight")]
-    click.echo(f"It does not fit ({limits}); it fits on {', '.join(others) or 'no number of nodes up to 8'}")
 
 
 @serve.command()
@@ -354,7 +199,7 @@ def render(unit: str, node: str | None, rack: Path) -> None:
     chosen = select_unit(loaded, unit)
     ranks = chosen.ranks(loaded.nodes)
     if node is not None and node not in ranks:
-        raise click.ClickException(f"{node} is not a node of unit {unit}; its nodes are {', '.join(ranks)}")
+        raise CommandError(f"{node} is not a node of unit {unit}; its nodes are {', '.join(ranks)}")
     pin = image_lock.read(lock_file.lock_path(loaded.source)).get(chosen.image)
     memory = loaded.options(DockerOptions).memory
     for launch in launches(loaded, chosen, socket_addresses(loaded), memory, pin.id if pin else None):

@@ -5,17 +5,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
+from rich.table import Table
 
+from core.model import load
+from core.model.errors import printable_line
+from core.util.command_error import CommandError
+from core.util.tables import print_whole
 from serving.options import select_unit, served_units
-from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, quiet_option, rack_option, units
-
-if TYPE_CHECKING:
-    from sparkrack.serving.unit_status import ServeStatus, UnitStatus
+from sparkrack.cli.progress import show_progress
+from sparkrack.serving.coordinator import SERVING, ask_coordinators
+from sparkrack.serving.unit_status import ServeStatus, UnitStatus, build_serve_status, next_command
+from sparkrack.status.render import span
 
 _FIGURES = {"gates_s": "gates", "ready_s": "start to ready", "completion_s": "latest completion"}
 
@@ -37,15 +42,9 @@ def status(unit: str | None, rack: Path, as_json: bool, quiet: bool) -> None:
     budget. Files of a unit that rack.yaml does not declare, such as its previous version, are named; the exit code is
     about `state`. Exit 0 when all are as desired, 2 when one is not, 1 when one is unknown.
     """
-    with loading():
-        from core.model import load
-        from sparkrack.cli.progress import show_progress
-        from sparkrack.serving.coordinator import ask_coordinators
-        from sparkrack.serving.unit_status import build_serve_status
-
     found = load(rack)
     if unit is None and not served_units(found):
-        raise click.ClickException(f"{found.source} has no serving section")
+        raise CommandError(f"{found.source} has no serving section")
     chosen = [select_unit(found, unit)] if unit else list(served_units(found).values())
     with show_progress(silent=as_json or quiet) as progress:
         answers = ask_coordinators(found, chosen, progress)
@@ -54,35 +53,12 @@ def status(unit: str | None, rack: Path, as_json: bool, quiet: bool) -> None:
         click.echo(now.model_dump_json(by_alias=True, indent=1))
     else:
         _show(now, whole=unit is not None, quiet=quiet)
-    next_step(["sparkrack", *_then(now)], rack=rack, silent=as_json or quiet)
+    next_step(["sparkrack", *next_command(now)], rack=rack, silent=as_json or quiet)
     sys.exit(now.code)
-
-
-def _then(now: ServeStatus) -> list[str]:
-    """Return the command that follows from the first unit that is not as desired."""
-    from serving.facts import starts_again
-
-    for one in now.units:
-        if one.state == "absent" and not one.as_desired:
-            return ["apply"]
-        if one.state == "held" and one.desired_state == "up" and not starts_again(one.cause):
-            return ["serve", "logs", one.unit]
-        if one.as_desired is False and one.state not in ("gating", "starting", "draining", "stopping", "stuck"):
-            return ["serve", "start" if one.desired_state == "up" else "stop", one.unit]
-        if not one.as_desired:
-            return ["serve", "logs", one.unit]
-    return ["status"]
 
 
 def _show(now: ServeStatus, *, whole: bool, quiet: bool) -> None:
     """Print the table, what is to be known of each unit, and a last line. `whole`: each rank, whatever its state."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from core.model.errors import printable_line
-    from core.util.tables import print_whole
-    from sparkrack.status.render import span
-
     if not quiet:
         table = Table(box=None, pad_edge=False)
         for title in ("unit", "desired", "state", "for", "generation", "ranks", "restarts"):
@@ -112,15 +88,11 @@ def _show(now: ServeStatus, *, whole: bool, quiet: bool) -> None:
 
 def _ranks(one: UnitStatus) -> str:
     """Return how many ranks have each state: "2 running", "1 running, 1 unknown"."""
-    from core.model.errors import printable_line
-
     states = [rank.state for rank in one.ranks]
     return printable_line(", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))) or "-"
 
 
 def _lines(one: UnitStatus, *, whole: bool) -> Iterator[str]:
-    from sparkrack.serving.coordinator import SERVING
-
     reason = one.reason if one.state != "held" or not one.failed_gates else "a gate failed"
     yield f"{one.unit}: {one.state}: {reason}"
     for node, gate in one.failed_gates.items():

@@ -20,12 +20,12 @@ from core.util.screen import Screen
 from serving.running_engines import describe_unit
 from sparkrack.engine.journal import log_path
 from sparkrack.engine.run_log import run_log
+from sparkrack.engine.subcommands import CommandRunner
 from sparkrack.rebuild.journal import Past, RebuildJournal, RebuildStarted, newest
 from sparkrack.rebuild.model import RebuildReport, Request
 from sparkrack.rebuild.phase_commands import ForwardedOptions, affected_nodes, asked_besides
 from sparkrack.rebuild.process_lock import BusyError, exclusive
 from sparkrack.rebuild.runner import Environment, Rebuild, judge_workloads, rack_state
-from sparkrack.rebuild.subcommands import CommandRunner
 from sparkrack.rebuild.wait_for_ports import HostPort
 from sparkrack.rebuild.workload_cache import WorkloadCache
 from sparkrack.rebuild.workloads import CONTAINERS, NodeWorkload, query_workloads

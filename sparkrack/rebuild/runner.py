@@ -13,6 +13,7 @@ from core.model.errors import printable_line
 from core.util.progress import NO_PROGRESS, ProgressObserver
 from roles.driver.options import DriverOptions
 from serving.running_engines import nodes_of_unit
+from sparkrack.engine.subcommands import CommandResult, CommandRunner, InterruptedCommandError
 from sparkrack.rebuild import phase_commands, reboot_reasons
 from sparkrack.rebuild.journal import (
     CommandFinished,
@@ -26,7 +27,6 @@ from sparkrack.rebuild.journal import (
 )
 from sparkrack.rebuild.journal import RebuildFinished as EndLine
 from sparkrack.rebuild.model import Outcome, Phase, PhaseReport, Request, phases
-from sparkrack.rebuild.subcommands import CommandResult, CommandRunner, InterruptedCommandError
 from sparkrack.rebuild.wait_for_ports import HostPort, wait
 from sparkrack.rebuild.workloads import (
     NodeReachability,

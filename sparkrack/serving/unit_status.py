@@ -14,6 +14,7 @@ from core.model.fields import seconds
 from core.model.lock_file import lock_path
 from core.util.records import Record, Text
 from serving.desired import declared_version, locked_unit
+from serving.facts import starts_again
 from serving.options import ServedUnit
 from sparkrack.serving.coordinator import CoordinatorError, CoordinatorStatus, UnitAbsentError, UnitState, as_desired
 
@@ -164,3 +165,17 @@ def _files(rack: Rack, unit: ServedUnit, answer: CoordinatorStatus) -> dict[str,
     if answer.version == declared:
         return {"files": "declared"}
     return {"files": "other"} if answer.previous is None else {"files": "previous", "previous": answer.previous}
+
+
+def next_command(now: ServeStatus) -> list[str]:
+    """Return the command that follows from the first unit that is not as desired."""
+    for one in now.units:
+        if one.state == "absent" and not one.as_desired:
+            return ["apply"]
+        if one.state == "held" and one.desired_state == "up" and not starts_again(one.cause):
+            return ["serve", "logs", one.unit]
+        if one.as_desired is False and one.state not in ("gating", "starting", "draining", "stopping", "stuck"):
+            return ["serve", "start" if one.desired_state == "up" else "stop", one.unit]
+        if not one.as_desired:
+            return ["serve", "logs", one.unit]
+    return ["status"]

@@ -19,7 +19,7 @@ from core.util import regular_file
 from core.util.paths import state_folder
 from core.util.progress import NO_PROGRESS, ProgressObserver
 from sparkrack.engine.journal import log_path
-from sparkrack.rebuild.subcommands import CALL
+from sparkrack.engine.subcommands import CALL
 from sparkrack.support.bundle import Bundle, HostAnswer, newest, rack_without_secrets
 from sparkrack.support.node_questions import QUESTION_SECONDS, QUESTIONS, SERIALS
 from switch.backup import fetch_export

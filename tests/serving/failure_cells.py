@@ -224,7 +224,7 @@ def _docker(rack: ServingRack) -> int:
 
 def _stop_without_docker(rack: ServingRack) -> None:
     freeze(_docker(rack))
-    assert rack.desired_state("down").returncode == 0
+    assert rack.ask_coordinator("down").returncode == 0
 
 
 def _hang_docker(hangs: bool) -> Callable[[ServingRack], None]:

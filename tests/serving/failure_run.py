@@ -231,12 +231,12 @@ def _inject(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
     if cell.when == "gating":
         cell.inject(rack)
         observed = Observation(rack)
-        assert rack.desired_state("up").returncode == 0
+        assert rack.ask_coordinator("up").returncode == 0
         observed.begun = rack.record()["transitions"][0][0]
     elif cell.when in ("down", "starting"):
         if cell.when == "down":
             cell.inject(rack)
-        assert rack.desired_state("up").returncode == 0
+        assert rack.ask_coordinator("up").returncode == 0
         rack.wait(lambda: rack.nodes[1].starts and rack.nodes[1].processes("serve"), "the second rank starts")
         observed = Observation(rack)
         if cell.when == "starting":
@@ -274,7 +274,7 @@ def _end(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
     def reached() -> bool:
         if rack.record().get("state", state) != state and (rack.record()["state"], state) != ("busy", "ready"):
             return False  # a question to the coordinator takes more of the machine than a look into its file
-        asked = rack.desired_state("status")
+        asked = rack.ask_coordinator("status")
         if asked.returncode:
             return False
         found = json.loads(asked.stdout)
@@ -289,6 +289,6 @@ def _end(cell: Cell, rack: ServingRack, outcome: Outcome) -> None:
 
     rack.wait(reached, f"state {state}: {reason}", every=0.5)
     if state == "ready":
-        assert rack.desired_state("down").returncode == 0
+        assert rack.ask_coordinator("down").returncode == 0
         rack.wait_for("down")
     outcome.left = left_behind(rack)

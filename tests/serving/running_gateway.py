@@ -105,7 +105,7 @@ class RunningGateway:
             name: unit(
                 nodes=["n0"],
                 parallel=None,
-                desired_state="up" if name == "one" else "down",
+                state="up" if name == "one" else "down",
                 api={"port": port, **({"key": {"env": "UNIT_KEY"}} if name in UNIT_KEYS else {})},
             )
             for name, port in self.ports.items()

@@ -382,7 +382,7 @@ class ServingRack:
 
     # The operator
 
-    def desired_state(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def ask_coordinator(self, *words: str) -> subprocess.CompletedProcess[str]:
         head = self.nodes[0]
         inside = ["ip", "netns", "exec", head.namespace, sys.executable, *head.program("serve_coordinator.py", *words)]
         return subprocess.run(inside, capture_output=True, text=True, timeout=PATIENCE)
@@ -392,7 +392,7 @@ class ServingRack:
         answers: list[str] = []
 
         def answered() -> bool:
-            done = self.desired_state("status")
+            done = self.ask_coordinator("status")
             answers.append(done.stdout)
             return done.returncode == 0
 
@@ -429,7 +429,7 @@ class ServingRack:
     def start(self) -> None:
         """DesiredState the unit up and wait until it is ready."""
         self.wait(
-            lambda: self.desired_state("up").returncode == 0,
+            lambda: self.ask_coordinator("up").returncode == 0,
             "the coordinator takes the desired state",
             every=QUESTION_EVERY,
         )

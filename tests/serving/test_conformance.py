@@ -75,10 +75,10 @@ def test_a_unit_starts_once_all_gates_passed_and_stops_everywhere(rack: ServingR
     assert (record["generation"], record["desired_state"], record["restarts"]) == (1, "up", [])
     assert rack.states() == [("gating", 1), ("starting", 1), ("ready", 1)]
     assert all(node.processes("serve") and node.workers() for node in rack.nodes)
-    assert rack.desired_state("up").stdout.startswith("unit toy is ")
+    assert rack.ask_coordinator("up").stdout.startswith("unit toy is ")
     assert API_PORT in rack.nodes[0].listening()
     assert all(list((node.folder / "shm").iterdir()) for node in rack.nodes), "shared memory is not looked for"
-    stop = Fault(rack, lambda: rack.desired_state("down"))
+    stop = Fault(rack, lambda: rack.ask_coordinator("down"))
     record = rack.wait_for("down")
     assert record["reason"] == "asked to stop"
     assert not any(node.processes() for node in rack.nodes), "down is reported before it is so"
@@ -89,7 +89,7 @@ def test_a_rank_without_an_agent_holds_all_back(rack: ServingRack) -> None:
     rack.up(times={"gate_limit": 2.0})
     assert rack.nodes[1].agent
     rack.nodes[1].agent.kill()
-    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
+    rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
     record = rack.wait_for("held")
     assert "spark2 (rank 1)" in record["reason"]
     assert [node.starts for node in rack.nodes] == [0, 0]
@@ -97,7 +97,7 @@ def test_a_rank_without_an_agent_holds_all_back(rack: ServingRack) -> None:
 
 def test_a_rank_that_ends_before_it_met_the_others_ends_them(rack: ServingRack) -> None:
     rack.up()
-    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
+    rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
     rack.wait(lambda: rack.nodes[1].processes("serve"), "the second rank starts")
     fault = Fault(rack, lambda: kill(rack.nodes[1].processes()))
     record = rack.wait_for("held")
@@ -214,7 +214,7 @@ def test_a_coordinator_that_comes_back_disturbs_no_rank(rack: ServingRack) -> No
     rack.nodes[0].coordinator.wait()
     rack.nodes[0].start_coordinator()
     answered = rack.requests("/v1/completions")
-    rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
+    rack.wait(lambda: rack.ask_coordinator("status").returncode == 0, "the coordinator answers")
     rack.wait(lambda: all(rank["state"] == "running" for rank in rack.status()["ranks"]), "every rank reports")
     rack.wait(lambda: rack.requests("/v1/completions") > answered + 2, "more probes")
     assert (rack.record()["generation"], rack.record()["state"]) in ((1, "ready"), (1, "busy"))
@@ -228,7 +228,7 @@ def test_a_stale_rank_is_ordered_to_stop_and_no_generation_returns(rack: Serving
     freeze(rack.nodes[1].agent.pid)  # its rank goes on
     rack.wait_for("stopping")
     rack.wait_until_gone(rack.nodes[0])
-    assert rack.desired_state("down").returncode == 0
+    assert rack.ask_coordinator("down").returncode == 0
     rack.wait(lambda: rack.status()["unconfirmed"] == ["spark2"], "spark1 reports that its rank has stopped")
     assert rack.record()["state"] == "stopping", "down is reported beside a rank that runs"
     assert rack.nodes[1].processes()

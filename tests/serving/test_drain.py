@@ -42,7 +42,7 @@ def loaded(rack: ServingRack, drain: float) -> subprocess.Popen[str]:
 
 def test_a_request_is_answered_before_the_ranks_are_stopped(rack: ServingRack) -> None:
     waiting = loaded(rack, 3600.0)
-    done = rack.desired_state("down")
+    done = rack.ask_coordinator("down")
     assert (done.returncode, done.stdout) == (0, "unit toy is draining, for at most 3600 s\n")
     rack.wait_for("draining")
     looks = rack.requests("/metrics")
@@ -60,7 +60,7 @@ def test_a_request_is_answered_before_the_ranks_are_stopped(rack: ServingRack) -
 
 def test_a_request_that_does_not_end_delays_the_stop_for_its_time_only(rack: ServingRack) -> None:
     waiting = loaded(rack, 2.0)
-    assert rack.desired_state("down").returncode == 0
+    assert rack.ask_coordinator("down").returncode == 0
     rack.wait_for("down")
     assert rack.reason("stopping") == "asked to stop; 2 s for requests are over, 1 ran still"
     waiting.communicate(timeout=100)
@@ -71,7 +71,7 @@ def test_an_engine_that_does_not_report_its_requests_gets_the_whole_time(rack: S
     # The stand-in reports as vLLM does, which for SGLang are other names.
     rack.up(engine="sglang", times={"drain": 2.0, "probe_interval": 3600.0})
     rack.start()
-    assert rack.desired_state("down").returncode == 0
+    assert rack.ask_coordinator("down").returncode == 0
     rack.wait_for("down")
     assert (
         rack.reason("stopping") == "asked to stop; 2 s for requests are over, its engine does not report how many ran"

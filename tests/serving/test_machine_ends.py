@@ -14,14 +14,14 @@ def test_an_unplanned_end_holds_the_unit_until_all_machines_rebooted(rack: Servi
     rack.nodes[1].boot()
     record = rack.wait_for("held")
     assert record["reason"] == "spark2 ended without a clean shutdown while the unit ran"
-    refused = rack.desired_state("up")
+    refused = rack.ask_coordinator("up")
     assert refused.returncode == 1
     assert refused.stderr == f"{record['reason']}; reboot spark1, or use --anyway\n"
     assert rack.record()["state"] == "held"
     rack.nodes[0].shut_down()
     rack.nodes[0].plug(True)
     rack.nodes[0].boot()
-    rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
+    rack.wait(lambda: rack.ask_coordinator("status").returncode == 0, "the coordinator answers")
     assert rack.record()["state"] == "held", "a reboot alone starts a unit that is held"
     rack.start()
     assert rack.record()["generation"] == 2
@@ -36,8 +36,8 @@ def test_an_unplanned_end_of_the_head_is_held_and_started_anyway(rack: ServingRa
     rack.nodes[0].boot()
     record = rack.wait_for("held")
     assert record["reason"] == "spark1 ended without a clean shutdown while the unit ran"
-    assert "reboot spark2, or use --anyway" in rack.desired_state("up").stderr
-    assert rack.desired_state("up", "--anyway").returncode == 0
+    assert "reboot spark2, or use --anyway" in rack.ask_coordinator("up").stderr
+    assert rack.ask_coordinator("up", "--anyway").returncode == 0
     assert rack.wait_for("ready", 2)["unplanned"] == []
 
 

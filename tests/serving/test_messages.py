@@ -64,7 +64,7 @@ def test_an_agent_with_another_secret_starts_nothing(rack: ServingRack) -> None:
     node.agent.wait()
     (node.folder / "etc/unit.secret").write_text("1f" * 32)
     node.start_agent()
-    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
+    rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
     record = rack.wait_for("held")
     assert "spark2 (rank 1) does not report" in record["reason"]
     assert [node.starts for node in rack.nodes] == [0, 0]
@@ -74,7 +74,7 @@ def test_a_stranger_is_not_heard(rack: ServingRack) -> None:
     """An address that is no rank's gets no challenge, so it cannot occupy a connection."""
     rack.up()
     node = rack.nodes[1]
-    rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
+    rack.wait(lambda: rack.ask_coordinator("status").returncode == 0, "the coordinator answers")
     namespace.ip("address", "add", "10.77.0.99/24", "dev", "eth0", namespace=node.namespace)
     namespace.ip("route", "add", "10.77.0.11/32", "dev", "eth0", "src", "10.77.0.99", namespace=node.namespace)
     with rack.connect(1) as connection:
@@ -87,7 +87,7 @@ def test_a_stranger_is_not_heard(rack: ServingRack) -> None:
 def test_connections_without_a_proof_do_not_keep_the_agent_of_their_address_out(rack: ServingRack) -> None:
     """Any process of a node can open them; it has no secret, so it cannot take the place of the agent there."""
     rack.up()
-    rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
+    rack.wait(lambda: rack.ask_coordinator("status").returncode == 0, "the coordinator answers")
     silent = [rack.connect(1) for _ in range(128)]
     try:
         answer = exchange(rack, SECRET)
@@ -112,14 +112,14 @@ def test_key_and_secret_are_in_no_argument_log_or_state(rack: ServingRack) -> No
         for file in (node.log, *(node.folder / "state").iterdir(), node.folder / "service/log"):
             assert KEY not in file.read_text(), file
             assert SECRET not in file.read_text(), file
-    assert KEY not in rack.desired_state("status").stdout
+    assert KEY not in rack.ask_coordinator("status").stdout
 
 
 def test_a_key_that_the_engine_refuses_is_not_quoted(rack: ServingRack) -> None:
     rack.up(times={"ready_limit": 10.0})
     command = rack.nodes[0].folder / "service/command"
     command.write_text(re.sub(r"VLLM_API_KEY=.*", "VLLM_API_KEY=another", command.read_text()))
-    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
+    rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
     record = rack.wait_for("held")
     assert 'HTTP status 401: {"error": "Incorrect API key: Bearer (key)"}' in record["reason"]
 
@@ -128,7 +128,7 @@ def test_a_secret_that_others_may_read_keeps_the_coordinator_from_running(rack: 
     rack.up()
     file = rack.nodes[0].folder / "etc/unit.secret"
     file.chmod(0o644)
-    done = rack.desired_state("run")
+    done = rack.ask_coordinator("run")
     assert done.returncode == 1
     assert done.stderr == f"serve-coordinator: {file}: owner or mode 644 is wrong: set owner root, mode 600\n"
 
@@ -139,7 +139,7 @@ def test_a_unit_whose_key_cannot_be_read_is_not_started_and_not_ended(rack: Serv
     file = rack.nodes[0].folder / "etc/unit.key"
     file.chmod(0o644)
     rack.status()
-    done = rack.desired_state("up")
+    done = rack.ask_coordinator("up")
     fault = f"{file}: owner or mode 644 is wrong: set owner root, mode 600"
     assert (done.returncode, done.stderr) == (1, f"unit toy is not started: {fault}\n")
     file.chmod(0o600)
@@ -152,7 +152,11 @@ def test_a_unit_whose_key_cannot_be_read_is_not_started_and_not_ended(rack: Serv
     rack.wait(
         lambda: rack.status()["probe_fault"] == f"no completion can be asked for: {fault}", "the fault of the probe"
     )
-    assert (rack.desired_state("up").returncode, rack.record()["generation"], rack.record()["state"]) == (0, 1, "ready")
+    assert (rack.ask_coordinator("up").returncode, rack.record()["generation"], rack.record()["state"]) == (
+        0,
+        1,
+        "ready",
+    )
     assert [node.starts for node in rack.nodes] == [1, 1]
 
 

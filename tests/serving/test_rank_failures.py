@@ -34,7 +34,7 @@ def test_a_busy_engine_is_not_stuck(rack: ServingRack) -> None:
 def test_a_wrong_answer_is_no_proof(rack: ServingRack) -> None:
     rack.nodes[0].fault("wrong")
     rack.up()
-    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
+    rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
     record = rack.wait_for("held")
     wrong = "the answer is '?!', expected '4' at its beginning"
     assert record["reason"] == f"{wrong}; not restarted: it was never ready", "it waits for what does not come"
@@ -57,7 +57,7 @@ def test_a_coordinator_that_stays_away_ends_all_ranks(rack: ServingRack) -> None
     rack.nodes[0].coordinator.kill()
     rack.nodes[0].coordinator.wait()
     rack.wait_until_gone()
-    assert rack.desired_state("status").stderr.startswith(
+    assert rack.ask_coordinator("status").stderr.startswith(
         "serve-coordinator: the coordinator of unit toy does not answer at 10.77.0.11:29400"
     )
     rack.nodes[0].start_coordinator()
@@ -173,7 +173,7 @@ def test_a_rank_that_ends_at_its_start_says_why(rack: ServingRack) -> None:
     rack.up()
     failed = "docker: Error response from daemon: unresolvable CDI devices runtime.nvidia.com/gpu=all: unknown"
     (rack.nodes[1].folder / "service/command").write_text(f"echo '{failed}'\nexit 125\n")
-    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
+    rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
     record = rack.wait_for("held")
     assert "docker gave the container no GPU (unresolvable CDI devices runtime.nvidia.com/gpu=all" in record["reason"]
     assert "; `nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`" in record["reason"]

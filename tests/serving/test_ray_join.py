@@ -27,7 +27,7 @@ def test_ray_joins_the_nodes_and_stops_everywhere(rack: ServingRack) -> None:
     rack.up()
     rack.start()
     assert all(node.workers() for node in rack.nodes), "not every node has an actor"
-    stop = Fault(rack, lambda: rack.desired_state("down"))
+    stop = Fault(rack, lambda: rack.ask_coordinator("down"))
     assert rack.wait_for("down")["reason"] == "asked to stop"
     stop.ended()
 

@@ -21,7 +21,7 @@ def test_ranks_that_talk_over_sockets_are_held_with_the_reason(rack: ServingRack
     for node in rack.nodes:
         node.fault("sockets")
     rack.up(rdma="required")
-    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
+    rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
     said = "rocep1s0f1 moved 0 bytes during a completion (NCCL says: Using network Socket)"
     assert rack.wait_for("held")["reason"] == (
         f"the ranks do not use RDMA: spark1: {said}; spark2: {said}; not restarted: it was never ready"
@@ -45,14 +45,14 @@ def test_sockets_that_rack_yaml_allows_are_a_remark(rack: ServingRack) -> None:
 def test_a_unit_that_generates_garbage_is_held(rack: ServingRack, text: str) -> None:
     (rack.nodes[0].folder / "faults/garbage").write_text(text)
     rack.up()
-    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
+    rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
     assert rack.wait_for("held")["reason"].startswith(f"the answer is {text!r}, ")
 
 
 def test_a_unit_without_a_chat_template_is_held_unless_rack_yaml_says_that_it_does_not_chat(rack: ServingRack) -> None:
     rack.nodes[0].fault("no-template")
     rack.up()
-    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
+    rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
     assert "write probe.chat: false" in rack.wait_for("held")["reason"]
     for node in rack.nodes:
         node.shut_down()

@@ -68,12 +68,12 @@ for number, node in enumerate(("spark1", "spark2")):
 """
 RUN = """\
 import os, signal, sys
-from sparkrack.cli import serve_recreate, serve_run
+from sparkrack.serving import recreation, unit_run
 from sparkrack.cli.main import sparkrack
-from sparkrack.rebuild import subcommands
+from sparkrack.engine import subcommands
 from sparkrack.serving.previous_version import PreviousVersion
 from sparkrack.serving.coordinator import UnitCoordinator
-serve_run.POLL_SECONDS = 0.5
+unit_run.POLL_SECONDS = 0.5
 subcommands.CALL = tuple(sys.argv[1:9])
 at, done = sys.argv[9], []
 run, call, ask = PreviousVersion._run, subcommands.CommandRunner.call, UnitCoordinator._run

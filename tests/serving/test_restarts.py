@@ -52,7 +52,7 @@ def test_a_stop_by_hand_whose_code_is_0_counts_as_a_failure(rack: ServingRack) -
 def test_a_unit_of_which_the_guard_ends_a_rank_while_it_loads_is_held_with_its_line(rack: ServingRack) -> None:
     rack.nodes[0].fault("livelock")  # all ranks run, and no completion is answered yet
     rack.up()
-    rack.wait(lambda: rack.desired_state("up").returncode == 0, "the coordinator takes the desired state")
+    rack.wait(lambda: rack.ask_coordinator("up").returncode == 0, "the coordinator takes the desired state")
     rack.wait_for("starting")
     rack.wait(lambda: rack.nodes[1].workers(), "the second rank runs")
     rack.nodes[1].kernel_log.write_text(f"{GUARD}\n")
@@ -78,7 +78,7 @@ def test_after_a_clean_reboot_a_unit_starts_when_its_last_machine_is_there(rack:
     first.plug(True)
     first.boot()
     if last:
-        rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
+        rack.wait(lambda: rack.ask_coordinator("status").returncode == 0, "the coordinator answers")
         rack.wait(lambda: rack.status()["unconfirmed"] == ["spark2"], "spark1 reports, and spark2 does not")
     else:
         rack.wait(lambda: "no authentic answer of the coordinator" in first.log.read_text(), "spark2 asks in vain")

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from serving.programs import FOLDER
-from sparkrack.cli import serve_run
 from sparkrack.cli.main import sparkrack
+from sparkrack.serving import unit_run
 from tests.serving.serving_rack import PATIENCE, ServingRack
 from tests.serving.test_drain import loaded
 from tests.unit.model.serving_racks import machines, put, text, unit
@@ -49,8 +49,8 @@ class VerbRack:
         monkeypatch.setenv("PREFIX", f"{rack.prefix}n")
         monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
         monkeypatch.setenv("XDG_STATE_HOME", str(rack.folder / "state"))
-        monkeypatch.setattr(serve_run, "POLL_SECONDS", 0.5)
-        rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
+        monkeypatch.setattr(unit_run, "POLL_SECONDS", 0.5)
+        rack.wait(lambda: rack.ask_coordinator("status").returncode == 0, "the coordinator answers")
 
     def with_gateway(self, program: str) -> None:
         """Declare a gateway on the second node, whose program is this script. It notes how it is called."""
@@ -206,7 +206,7 @@ def test_a_coordinator_that_does_not_run_is_unknown(rack: ServingRack, monkeypat
 def test_the_record_of_a_coordinator_before_this_release_is_read(rack: ServingRack) -> None:
     """Without the failed gates, which it did not keep."""
     rack.up()
-    rack.wait(lambda: rack.desired_state("down").returncode == 0, "the coordinator takes the desired state")
+    rack.wait(lambda: rack.ask_coordinator("down").returncode == 0, "the coordinator takes the desired state")
     head = rack.nodes[0]
     assert head.coordinator
     head.coordinator.kill()
@@ -215,5 +215,5 @@ def test_the_record_of_a_coordinator_before_this_release_is_read(rack: ServingRa
     old = {"name": "toy", "state": "held", "reason": "as before", "generation": 3}
     file.write_text(json.dumps(old))
     head.start_coordinator()
-    rack.wait(lambda: rack.desired_state("status").returncode == 0, "the coordinator answers")
+    rack.wait(lambda: rack.ask_coordinator("status").returncode == 0, "the coordinator answers")
     assert rack.status()["failed_gates"] == {}

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sparkrack.cli.main import sparkrack
-from sparkrack.rebuild.subcommands import WITHIN
+from sparkrack.engine.subcommands import WITHIN
 from tests.serving.serve_modules import serve_hang
 from tests.unit.autopsy.nodes import BOOT, NEXT, Nodes, entry, sample
 from tests.unit.model import serving_racks

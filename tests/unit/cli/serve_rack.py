@@ -16,8 +16,8 @@ from core.model.lock_file import lock_path
 from serving.desired import declared_version, locked_unit
 from serving.options import served_units
 from serving.programs import COORDINATOR
-from sparkrack.cli import serve_recreate, serve_run
 from sparkrack.cli.main import sparkrack
+from sparkrack.serving import recreation, unit_run
 from tests.unit.model.serving_racks import machines, put, text, unit
 from tests.unit.roles.serving_units import PINS, RECORDS
 
@@ -113,9 +113,9 @@ class ServeRack:
         monkeypatch.setenv("NODES", str(folder))
         monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
         monkeypatch.setenv("COLUMNS", "200")
-        monkeypatch.setattr(serve_run, "POLL_SECONDS", 0.01)
-        monkeypatch.setattr(serve_run, "SILENCE_SECONDS", 0.05)
-        monkeypatch.setattr(serve_recreate, "COORDINATOR_SECONDS", 0.5)
+        monkeypatch.setattr(unit_run, "POLL_SECONDS", 0.01)
+        monkeypatch.setattr(unit_run, "SILENCE_SECONDS", 0.05)
+        monkeypatch.setattr(recreation, "COORDINATOR_SECONDS", 0.5)
 
     def program(self, name: str, content: str) -> None:
         (self.folder / name).write_text(content)

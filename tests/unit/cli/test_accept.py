@@ -23,7 +23,7 @@ from sparkrack.accept.evaluate import EVIDENCE_LENGTH, switch_result
 from sparkrack.accept.model import AcceptReport, ClaimResult
 from sparkrack.accept.trials import TRIED
 from sparkrack.cli.main import sparkrack
-from sparkrack.rebuild.subcommands import WITHIN
+from sparkrack.engine.subcommands import WITHIN
 from switch.verify_client import SwitchChecks
 from tests.unit.cli.accept_nodes import FUNCTIONS, GOOD, HALVES, Nodes
 from tests.unit.cli.runs import command

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from lab import namespace
 from lab.paths import LabPaths
 from sparkrack.cli.lab import lab
-from sparkrack.rebuild.subcommands import CALL
+from sparkrack.engine.subcommands import CALL
 
 PROJECT = Path(__file__).parents[3]
 PATIENCE = 60.0

@@ -18,7 +18,7 @@ from roles.access import sshd
 from roles.docker.desired import flags_in_the_way
 from sparkrack.cli.main import sparkrack
 from sparkrack.cli.next_step import after_plan, begin, next_step, same_again
-from sparkrack.rebuild.subcommands import WITHIN
+from sparkrack.engine.subcommands import WITHIN
 from tests.unit.drift.plans import machine, plan, unreachable
 from tests.unit.model.racks import SWITCH, loaded
 

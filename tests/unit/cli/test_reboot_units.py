@@ -92,7 +92,7 @@ def test_it_is_stopped_before_the_first_restart_and_started_after_the_last(rack:
 
 
 def test_a_unit_that_is_to_be_down_stays_down(rack: Rack) -> None:
-    rack.declare({"qwen": unit(desired_state="down")})
+    rack.declare({"qwen": unit(state="down")})
     rack.answers(answer("ready"), answer("down", desired_state="down"))
     done = rack.restart("--stop-units")
     assert done.exit_code == 0, done.output

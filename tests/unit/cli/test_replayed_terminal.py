@@ -68,7 +68,7 @@ def test_each_phase_of_a_unit_that_starts_stays_on_the_terminal(
     rack = ServeRack(tmp_path, monkeypatch)
     gating, starting = answer("down", "gating"), answer("down", "gating", "starting")
     rack.answers(answer("down", desired_state="down"), gating, starting, answer("down", "gating", "starting", "ready"))
-    program = f"from sparkrack.cli import serve_run\nserve_run.POLL_SECONDS = 0.3\n{SPARKRACK}"
+    program = f"from sparkrack.serving import unit_run\nunit_run.POLL_SECONDS = 0.3\n{SPARKRACK}"
     shown = replay(tmp_path, ["serve", "start", "qwen", "--rack", str(rack.file)], settings(tmp_path), program)
     assert shown.code == 0, shown.screen
     assert [line.split()[1] for line in shown.screen if line.startswith("qwen: ")] == [

@@ -18,15 +18,14 @@ from sparkrack.accept.bundle import AcceptManifest
 from sparkrack.accept.model import AcceptReport
 from sparkrack.autopsy.model import AutopsyReport
 from sparkrack.check.check_rack_file import Checked
-from sparkrack.cli.serve import ServeCheckRecord
-from sparkrack.cli.serve_bench_record import ServeBenchRecord
-from sparkrack.cli.serve_units import ServeUnitsRecord
 from sparkrack.drift.findings import Drift
 from sparkrack.engine import journal as running
 from sparkrack.engine.apply_result import ApplyResult
 from sparkrack.engine.plan import HostState, Plan
 from sparkrack.rebuild import journal as rebuilding
 from sparkrack.rebuild.model import RebuildReport
+from sparkrack.serving.bench_record import ServeBenchRecord
+from sparkrack.serving.check_units import ServeCheckRecord, ServeUnitsRecord
 from sparkrack.serving.unit_status import ServeStatus
 from sparkrack.status.drills import DrillResult
 from sparkrack.status.model import Status

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from core.util.paths import state_folder
 from serving.engines.bench_tool import BenchCase
-from sparkrack.cli import serve_bench_record
 from sparkrack.cli.main import sparkrack
+from sparkrack.serving import bench_record
 from tests.unit.model.serving_racks import NEMOTRON, machines, text, unit
 from tests.unit.serving.engines.bench_results import sglang_result, vllm_result
 
@@ -213,7 +213,7 @@ def test_save_replaces_the_baseline_and_still_compares(head: Head) -> None:
 
 
 def test_the_newest_records_are_kept_and_the_baseline(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve_bench_record, "MAX_RECORDS", 2)
+    monkeypatch.setattr(bench_record, "MAX_RECORDS", 2)
     head.bench("--quick", "--save")
     first = head.kept[0]
     for _ in range(2):

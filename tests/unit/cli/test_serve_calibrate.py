@@ -62,7 +62,7 @@ class Nodes:
     ) -> None:
         self.folder = folder
         units = {"other": {"calibration": {"tensor": 1}}, "gone": {"calibration": {}}, "qwen": {"note": 1}}
-        both = {"qwen": keys, "other": {**keys, "desired_state": "down", "api": {"port": 8001}}}
+        both = {"qwen": keys, "other": {**keys, "state": "down", "api": {"port": 8001}}}
         rack = load(put(folder, text(both, machines(len(logs))), {"qwen": record("Qwen3-235B-A22B", weights)}, units))
         for name, content in {
             "desk/ssh": SSH,

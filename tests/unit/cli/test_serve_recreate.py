@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from serving.programs import COORDINATOR
-from sparkrack.rebuild import subcommands
+from sparkrack.engine import subcommands
 from tests.unit.cli.serve_rack import ServeRack, answer
 from tests.unit.roles.watch_tools import AMTOOL, silenced
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from sparkrack.cli.main import sparkrack
-from sparkrack.rebuild import subcommands
+from sparkrack.engine import subcommands
 from tests.tiers import crossed
 from tests.unit.cli.cli_fixtures import settings
 from tests.unit.cli.serve_rack import ServeRack, answer
@@ -140,7 +140,7 @@ def test_a_unit_that_is_stopped_on_purpose_is_silent_for_that_long(rack: ServeRa
 
 
 def test_a_rank_that_is_not_confirmed_is_named(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkrack.cli.serve_run._stop_seconds", lambda _: 1)
+    monkeypatch.setattr("sparkrack.serving.unit_run._stop_seconds", lambda _: 1)
     left = "left of the rank: 4112 vllm (D)"
     ranks = [
         {"rank": 0, "node": "n0", "state": "idle", "age_s": 0.1, "detail": "the coordinator ordered it"},
@@ -164,7 +164,7 @@ def test_restart_stops_first_and_then_starts(rack: ServeRack) -> None:
 
 
 def test_restart_starts_nothing_that_is_not_stopped(rack: ServeRack, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sparkrack.cli.serve_run._stop_seconds", lambda _: 1)
+    monkeypatch.setattr("sparkrack.serving.unit_run._stop_seconds", lambda _: 1)
     rack.answers(answer("ready"), answer("ready", "stopping", desired_state="down"))
     assert rack.run("restart", "qwen", "--timeout", "1").exit_code == 1
     assert rack.asked() == ["qwen down"]
@@ -256,7 +256,7 @@ def test_a_coordinator_that_is_lost_during_the_wait_ends_it(rack: ServeRack) -> 
 def test_a_coordinator_that_is_silent_at_the_end_of_the_time_is_no_state(
     rack: ServeRack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkrack.cli.serve_run.SILENCE_SECONDS", 60.0)
+    monkeypatch.setattr("sparkrack.serving.unit_run.SILENCE_SECONDS", 60.0)
     rack.answers(DOWN, "garbage")
     done = rack.run("start", "qwen", "--timeout", "1")
     assert done.exit_code == 1
@@ -267,7 +267,7 @@ def test_a_coordinator_that_is_silent_at_the_end_of_the_time_is_no_state(
 def test_a_coordinator_that_answers_again_in_time_ends_nothing(
     rack: ServeRack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkrack.cli.serve_run.SILENCE_SECONDS", 60.0)
+    monkeypatch.setattr("sparkrack.serving.unit_run.SILENCE_SECONDS", 60.0)
     rack.answers(DOWN, answer("down", "gating"), "garbage", READY)
     assert rack.run("start", "qwen").exit_code == 0
 

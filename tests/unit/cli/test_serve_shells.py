@@ -9,7 +9,7 @@ import pytest
 
 from core.ssh.root_shell import UnreachableError
 from serving.options import served_units
-from sparkrack.cli.serve_bench import BenchError, UnitHead
+from sparkrack.serving.bench import BenchError, UnitHead
 from sparkrack.serving.previous_version import PreviousVersion, PreviousVersionError
 from sparkrack.serving.unit_gateway import GatewayError, UnitGateway, gateway_node
 from tests.unit.model.serving_racks import loaded, text, unit

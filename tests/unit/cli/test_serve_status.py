@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from serving.options import served_units
-from sparkrack.cli import serve_status
-from sparkrack.rebuild import subcommands
+from sparkrack.engine import subcommands
 from sparkrack.serving import coordinator as coordinator
 from sparkrack.serving.coordinator import (
     SERVING,
@@ -21,7 +20,7 @@ from sparkrack.serving.coordinator import (
     UnitAbsentError,
     UnitState,
 )
-from sparkrack.serving.unit_status import UnitStatus, build_serve_status
+from sparkrack.serving.unit_status import UnitStatus, build_serve_status, next_command
 from tests.serving.serve_modules import serve_lifecycle
 from tests.unit.cli.serve_rack import BEGIN, ServeRack, answer
 from tests.unit.model.serving_racks import loaded, text, unit
@@ -131,14 +130,14 @@ def test_the_next_step_does_not_repeat_what_failed(rack: ServeRack, state: str, 
 def test_the_desired_state_of_the_rack_file_decides(
     rack: ServeRack, desired_state: str, state: str, as_desired: bool, code: int
 ) -> None:
-    rack.declare({"qwen": unit(desired_state=desired_state)})
+    rack.declare({"qwen": unit(state=desired_state)})
     rack.answers(answer(state))
     assert states(rack) == {"qwen": (state, as_desired)}
     assert rack.run("status").exit_code == code
 
 
 def test_a_unit_that_is_down_is_not_as_desired_while_something_of_it_is_left(rack: ServeRack) -> None:
-    rack.declare({"qwen": unit(desired_state="down")})
+    rack.declare({"qwen": unit(state="down")})
     left = "not started by its agent: 4112 vllm (S)"
     ranks = [{"rank": n, "node": f"n{n}", "state": "unknown", "age_s": 0.4, "detail": left} for n in range(2)]
     rack.answers(answer("down", ranks=ranks, left=["n0", "n1"], version=rack.version()))
@@ -160,7 +159,7 @@ UNKNOWN: dict[str, Any] = {
 @pytest.mark.parametrize("case", UNKNOWN)
 @pytest.mark.parametrize("desired_state", ["up", "down"])
 def test_what_is_not_known_is_unknown_and_never_down(rack: ServeRack, case: str, desired_state: str) -> None:
-    rack.declare({"qwen": unit(desired_state=desired_state)})
+    rack.declare({"qwen": unit(state=desired_state)})
     printed = {"garbage": "{", "another unit": json.dumps(answer("down", name="other"))}
     rack.answers(printed.get(case, json.dumps(answer("down"))))
     if case == "off":
@@ -180,7 +179,7 @@ def test_what_is_not_known_is_unknown_and_never_down(rack: ServeRack, case: str,
 
 @pytest.mark.parametrize(("desired_state", "code"), [("up", 2), ("down", 0)])
 def test_a_unit_without_files_is_absent(rack: ServeRack, desired_state: str, code: int) -> None:
-    rack.declare({"qwen": unit(desired_state=desired_state)})
+    rack.declare({"qwen": unit(state=desired_state)})
     (rack.folder / "n0/etc/sparkrack/serve/qwen.json").unlink()
     done = rack.run("status")
     assert done.exit_code == code
@@ -190,7 +189,7 @@ def test_a_unit_without_files_is_absent(rack: ServeRack, desired_state: str, cod
 
 def test_heads_are_asked_for_all_their_units(rack: ServeRack) -> None:
     """One of three is not known: that decides, and the others are shown."""
-    rack.declare({"one": unit(), "two": unit(desired_state="down"), "three": unit(nodes=["n2"], parallel={})})
+    rack.declare({"one": unit(), "two": unit(state="down"), "three": unit(nodes=["n2"], parallel={})})
     rack.answers(answer("ready", name="one"), name="one")
     rack.answers(answer("held", name="two"), name="two")
     rack.off("n2")
@@ -439,4 +438,4 @@ def test_the_next_step_follows_from_the_first_unit_that_is_not_as_desired(
         status_of(),
         status_of().model_copy(update={"state": state, "as_desired": as_desired, "desired_state": desired_state}),
     )
-    assert serve_status._then(made.model_copy(update={"units": (fine, one)})) == expected
+    assert next_command(made.model_copy(update={"units": (fine, one)})) == expected

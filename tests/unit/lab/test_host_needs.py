@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lab.lab import HOST_NEEDS
-from sparkrack.rebuild.subcommands import CALL, WITHIN
+from sparkrack.engine.subcommands import CALL, WITHIN
 
 CONTAINER = "a container needs --device /dev/net/tun --cap-add SYS_ADMIN --cap-add NET_ADMIN, or --privileged"
 NO_TUN = f"/dev/net/tun is missing: {CONTAINER}; elsewhere `modprobe tun` makes it\n"

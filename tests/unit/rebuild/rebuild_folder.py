@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sparkrack.engine.subcommands import WITHIN
 from sparkrack.rebuild.journal import journals
-from sparkrack.rebuild.subcommands import WITHIN
 from tests.generated import REPOSITORY
 from tests.unit.model.racks import SWITCH, changed
 
@@ -80,7 +80,8 @@ sys.exit(does.get("exit", 0))
 '''
 MAIN = """\
 import sys
-from sparkrack.rebuild import runner, subcommands
+from sparkrack.engine import subcommands
+from sparkrack.rebuild import runner
 subcommands.CALL = (sys.executable, {verb!r})
 runner.POLL_SECONDS = 0.05
 from sparkrack.maintenance import rebuild_run

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from core.model import Rack
+from sparkrack.engine.subcommands import CommandResult, InterruptedCommandError
 from sparkrack.rebuild import runner
 from sparkrack.rebuild.journal import (
     CommandFinished,
@@ -25,7 +26,6 @@ from sparkrack.rebuild.journal import (
 from sparkrack.rebuild.model import Phase, PhaseReport, Request, requested
 from sparkrack.rebuild.phase_commands import ForwardedOptions
 from sparkrack.rebuild.runner import Environment, Rebuild, judge_workloads, rack_state
-from sparkrack.rebuild.subcommands import CommandResult, InterruptedCommandError
 from sparkrack.rebuild.workloads import NodeReachability, NodeWorkload
 from tests.unit.model.racks import SWITCH, changed, loaded
 from tests.unit.rebuild.test_reboot_reasons import status

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from sparkrack.rebuild.subcommands import CommandRunner, InterruptedCommandError
+from sparkrack.engine.subcommands import CommandRunner, InterruptedCommandError
 
 
 def test_without_prctl_a_command_is_called_too(monkeypatch: pytest.MonkeyPatch) -> None:

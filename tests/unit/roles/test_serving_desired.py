@@ -486,7 +486,7 @@ def test_an_argument_that_cannot_be_a_line_is_a_blocker(value: str) -> None:
 
 
 def test_coordinators_on_one_node_have_each_their_port() -> None:
-    down: dict[str, Any] = {"desired_state": "down"}
+    down: dict[str, Any] = {"state": "down"}
     units = {
         "a": unit(**down),
         "b": unit(nodes=["n1", "n0"], **down),

@@ -69,7 +69,7 @@ def nemotron(**keys: Any) -> dict[str, Any]:
         text(qwen(nodes=["n1"], parallel=None, version="0.10.2")),
         text(qwen(parallel={"pipeline": 2})),
         text({**qwen(nodes=["n0"], parallel=None), "other": unit(nodes=["n1"], parallel=None)}),
-        text({**qwen(), "other": unit(desired_state="down")}),
+        text({**qwen(), "other": unit(state="down")}),
         text(nemotron(), machines(8)),
         text(qwen(), machines(4, "ring")),
         text(qwen(env={"NCCL_IB_DISABLE": "0", "NCCL_NET": "IB", "NCCL_NET_PLUGIN": "none"})),
@@ -323,8 +323,8 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
         ({"fit": {"override": " "}}, f"{P}.fit.override @ override: is blank; write a text"),
         ({"shm": "1M"}, f"{P}.shm @ shm: 1M is no fit size for shared memory; write 64M to 64G"),
         (
-            {"desired_state": "sideways"},
-            f"{P}.desired_state @ desired state: sideways is not known; choose from up, down",
+            {"state": "sideways"},
+            f"{P}.state @ state: sideways is not known; choose from up, down",
         ),
         ({"nnodes": 2}, f"{P}.nnodes @ nnodes: unknown key; did you mean nodes?"),
     ],
@@ -702,7 +702,7 @@ def test_multi_token_prediction_of_nemotron_needs_the_radix_cache_off() -> None:
 
 
 def test_a_lock_file_that_cannot_be_used_is_refused_beside_the_mistakes(tmp_path: Path) -> None:
-    found = refusals(text(qwen(desired_state="sideways")), {"qwen": 5})
+    found = refusals(text(qwen(state="sideways")), {"qwen": 5})
     assert len(found) == 2
     assert "rack.lock.json: models.qwen: " in found[1]
 

@@ -19,7 +19,7 @@ from core.routeros.errors import LoginError, SentenceError, SessionError
 from core.ssh import node_shells
 from core.ssh.root_shell import UnreachableError
 from sparkrack.cli.main import sparkrack
-from sparkrack.rebuild.subcommands import WITHIN
+from sparkrack.engine.subcommands import WITHIN
 from sparkrack.status import collect_answers
 from sparkrack.status.model import Status
 from switch.verify_client import SwitchChecks

@@ -30,8 +30,8 @@ def rack() -> Rack:
         text(
             {
                 "qwen": unit(),
-                "idle": unit(desired_state="down"),
-                "third": unit(nodes=["n2", "n1"], desired_state="down"),
+                "idle": unit(state="down"),
+                "third": unit(nodes=["n2", "n1"], state="down"),
             },
             machines(3),
         )

@@ -1,32 +1,34 @@
-"""`sparkrack serve start|stop|restart`: bring a unit up on all its nodes, or down, and wait until it is so."""
+"""Sequence of `sparkrack serve start|stop|restart`: a unit up on all its nodes, or down, and the wait for it."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import click
-
+from core.model import Rack, load
+from core.model.errors import printable_line
+from core.model.fields import seconds
+from core.ssh.node_shells import open_shells
+from core.ssh.root_shell import RootShell
 from core.util.command_error import CommandError
-from serving.options import select_unit
-from sparkrack.cli.loading import loading
-from sparkrack.cli.next_step import next_step
-from sparkrack.cli.options import rack_option, units
-
-if TYPE_CHECKING:
-    from core.model import Rack
-    from core.ssh.root_shell import RootShell
-    from serving.options import ServedUnit
-    from sparkrack.cli.progress import ProgressDisplay
-    from sparkrack.engine.recorded_run import RecordedRun
-    from sparkrack.engine.ssh_locking import RackLock
-    from sparkrack.serving.coordinator import CoordinatorStatus, UnitCoordinator
-    from sparkrack.serving.unit_gateway import UnitGateway
+from core.util.screen import Screen
+from serving.desired import GATE_LIMIT, STOP_GRACE
+from serving.options import ServedUnit, select_unit
+from sparkrack.engine.recorded_run import RecordedRun, recorded_run
+from sparkrack.engine.silences import silenced, silences_of_units
+from sparkrack.engine.ssh_locking import ANSWER_SECONDS, RackLock, hold_lock
+from sparkrack.serving.coordinator import (
+    SERVING,
+    STOPPED,
+    CoordinatorError,
+    CoordinatorStatus,
+    UnitAbsentError,
+    UnitCoordinator,
+)
+from sparkrack.serving.unit_gateway import GatewayError, UnitGateway, gateway_node
 
 POLL_SECONDS = 1.0
 """Seconds between two questions to the coordinator."""
@@ -38,94 +40,13 @@ SLACK_SECONDS = 60
 ENDING = ("stop", "restart", "recreate")
 """What ends the processes of a unit on purpose."""
 
-unit_argument = click.argument("unit", metavar="UNIT", shell_complete=units)
-anyway_option = click.option(
-    "--anyway",
-    is_flag=True,
-    help="Start although a machine ended without a clean shutdown and was not rebooted since, or its driver failed "
-    "or keeps memory since its boot.",
-)
-timeout_option = click.option(
-    "--timeout",
-    type=click.IntRange(1),
-    metavar="SECONDS",
-    help="Seconds to wait for the start.  [default: those that gates, start and stop of the unit may take]",
-)
-
-
-@click.command()
-@unit_argument
-@anyway_option
-@timeout_option
-@rack_option
-def start(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
-    """Start a unit on all its nodes, and wait until a completion has proven it.
-
-    \b
-      sparkrack serve start qwen
-      sparkrack serve start qwen --anyway
-
-    The coordinator on the head of the unit lets each node run its gate, then all ranks start, or none. Each phase is
-    printed with its seconds. The lock of the rack is held during the wait. Ctrl-C, or the end of --timeout, ends the
-    wait only: the coordinator continues.
-
-    Exit 0 when a completion has proven the unit, also when it ran already. Exit 1 when it was refused or failed: then
-    no rank runs, and the reason of each node is printed.
-    """
-    work = UnitRun(rack, unit)
-    exit_with_next(work, work.attempt(lambda: work.locked("start", work.start(anyway, timeout))))
-
-
-@click.command()
-@unit_argument
-@rack_option
-def stop(unit: str, rack: Path) -> None:
-    """Stop a unit, and wait until every rank has reported that it does not run.
-
-    \b
-      sparkrack serve stop qwen
-
-    Exit 0 when the unit is down, also when it was before. Exit 1 when a rank is not confirmed as stopped: the
-    coordinator goes on stopping it. It stays down until `serve start`; `state` in rack.yaml is not changed.
-    """
-    work = UnitRun(rack, unit)
-    exit_with_next(work, work.attempt(lambda: work.locked("stop", work.stop)))
-
-
-@click.command()
-@unit_argument
-@anyway_option
-@timeout_option
-@rack_option
-def restart(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
-    """Stop a unit, then start it: `serve stop` and `serve start`.
-
-    \b
-      sparkrack serve restart qwen
-
-    It is not started when a rank is not confirmed as stopped. The restart budget of the unit is not used.
-
-    Exit 0 when a completion has proven the unit, else 1.
-    """
-    work = UnitRun(rack, unit)
-    exit_with_next(work, work.attempt(lambda: work.locked("restart", work.stop, work.start(anyway, timeout))))
-
-
-def exit_with_next(work: UnitRun, done: bool) -> None:
-    """Print the next step and end with the exit code."""
-    next_step(["sparkrack", "serve", *work.then], work.reason, rack=work.file)
-    sys.exit(0 if done else 1)
-
 
 class UnitRun:
     """One such command. `then`, `reason`: the next step, as words after `sparkrack serve`, and its purpose."""
 
-    def __init__(self, file: Path, name: str) -> None:
+    def __init__(self, file: Path, name: str, screen: Screen) -> None:
         """Raises CommandError for a name that is not a unit, before any connection."""
-        with loading():
-            from core.model import load
-
-        self.file = file
+        self.file, self._screen = file, screen
         self.rack: Rack = load(file)
         self.unit: ServedUnit = select_unit(self.rack, name)
         self.then = ["status", name]
@@ -141,7 +62,7 @@ class UnitRun:
         try:
             return all(step() for step in steps)
         except KeyboardInterrupt:
-            click.echo(f"ended; {self.left()}", err=True)
+            self._screen.warn(f"ended; {self.left()}")
         return False
 
     def locked(self, verb: str, *steps: Callable[[UnitSession], bool]) -> bool:
@@ -149,15 +70,9 @@ class UnitRun:
 
         Raises CommandError for a lock that is taken, and a coordinator that gives no answer or refuses.
         """
-        with loading():
-            from core.ssh.node_shells import open_shells
-            from sparkrack.engine.ssh_locking import ANSWER_SECONDS
-            from sparkrack.serving.coordinator import CoordinatorError, UnitCoordinator
-            from sparkrack.serving.unit_gateway import UnitGateway, gateway_node
-
         nodes = self.unit.ranks(self.rack.nodes)
         at = gateway_node(self.rack)
-        with hold_rack(self.rack, verb, self.unit) as held:
+        with hold_rack(self.rack, verb, self.unit, self._screen) as held:
             held.screen.phase(f"{verb} unit {self.unit.name}", nodes)
             # A node is contacted by the first command that it is to run: of most verbs only the head.
             with open_shells(self.rack, {*nodes, at} if at else nodes, ANSWER_SECONDS) as shells:
@@ -175,7 +90,6 @@ class UnitRun:
         return lambda session: self._start(session, anyway, limit, patience)
 
     def _start(self, session: UnitSession, anyway: bool, limit: int, patience: float) -> bool:
-        from sparkrack.serving.coordinator import SERVING, STOPPED
 
         before = session.first_status(patience)
         session.check()
@@ -234,8 +148,6 @@ class UnitRun:
 
         Raises CoordinatorError for a coordinator that does not answer for a minute, or at the end of the time.
         """
-        from sparkrack.serving.coordinator import CoordinatorError
-
         begun = heard = time.monotonic()
         printed = before
         while True:
@@ -279,26 +191,18 @@ class ServeRun:
     """A run that holds the lock of the rack, with its journal and its progress."""
 
     run: RecordedRun
-    screen: ProgressDisplay
+    screen: Screen
     lock: RackLock
 
 
 @contextmanager
-def hold_rack(rack: Rack, verb: str, unit: ServedUnit) -> Iterator[ServeRun]:
+def hold_rack(rack: Rack, verb: str, unit: ServedUnit, screen: Screen) -> Iterator[ServeRun]:
     """Hold the lock of the rack for a unit, with journal and progress. Raises CommandError when it is taken."""
-    with loading():
-        from sparkrack.cli.progress import show_progress
-        from sparkrack.engine.recorded_run import recorded_run
-        from sparkrack.engine.silences import silenced, silences_of_units
-        from sparkrack.engine.ssh_locking import hold_lock
 
     # The coordinator exports until when a unit that starts may take, by which the alerts wait.
     silences = silences_of_units([unit.name] if verb in ENDING else [])
     seconds = 2 * (_stop_seconds(unit) + _start_seconds(unit))
-    with (
-        recorded_run(rack, f"serve: {verb.capitalize()} the unit") as run,
-        show_progress(silent=False) as screen,
-    ):
+    with recorded_run(rack, f"serve: {verb.capitalize()} the unit") as run:
         own = run.begin(f"{verb} of unit {unit.name} on {', '.join(unit.ranks(rack.nodes))}")
         screen.phase("take the lock of the rack")
         with (
@@ -339,7 +243,6 @@ class UnitSession:
         if self._gateway is None:
             yield
             return
-        from sparkrack.serving.unit_gateway import GatewayError
 
         name = self.coordinator.unit.name
         self.screen.step(self._gateway.node, "close the gateway")
@@ -358,8 +261,6 @@ class UnitSession:
     def first_status(self, patience: float) -> CoordinatorStatus:
         """Return the state before the desired state. Raises CoordinatorError when there is none within `patience`
         seconds."""
-        from sparkrack.serving.coordinator import CoordinatorError, UnitAbsentError
-
         until = time.monotonic() + patience
         while True:
             try:
@@ -374,7 +275,6 @@ class UnitSession:
 
     def show(self, before: CoordinatorStatus, now: CoordinatorStatus) -> None:
         """Print the changes since an earlier state, with the seconds of the phase that each ended."""
-        from core.model.errors import printable_line
 
         for rank in now.ranks:
             self.screen.step(rank.node, printable_line(rank.state))
@@ -393,7 +293,6 @@ class UnitSession:
 
     def fail(self, reason: str, *details: str) -> None:
         """Print and record why the desired state is not fulfilled, with a line for each detail."""
-        from core.model.errors import printable_line
 
         self.failure = "; ".join(details) or reason
         for line in (*details, f"{self.coordinator.unit.name}: {reason}"):
@@ -403,15 +302,11 @@ class UnitSession:
 
 def _start_seconds(unit: ServedUnit) -> int:
     """Seconds that gates and the start of a unit may take at most."""
-    from core.model.fields import seconds
-    from serving.desired import GATE_LIMIT
 
     return GATE_LIMIT + seconds(unit.probe.ready)
 
 
 def _stop_seconds(unit: ServedUnit) -> int:
     """Seconds that a unit may take to let its requests end, and its ranks, at most, as the coordinator counts them."""
-    from core.model.fields import seconds
-    from serving.desired import STOP_GRACE
 
     return 2 * seconds(unit.drain) + 4 * STOP_GRACE + SLACK_SECONDS

@@ -4,48 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import click
-
-from sparkrack.cli.options import rack_option
-from sparkrack.cli.serve_run import (
-    UnitRun,
-    UnitSession,
-    anyway_option,
-    exit_with_next,
-    timeout_option,
-    unit_argument,
-)
-
-if TYPE_CHECKING:
-    from sparkrack.serving.coordinator import CoordinatorStatus
-    from sparkrack.serving.previous_version import PreviousVersion
+from sparkrack.engine.subcommands import CommandRunner, InterruptedCommandError
+from sparkrack.serving.coordinator import SERVING, STOPPED, CoordinatorError, CoordinatorStatus
+from sparkrack.serving.previous_version import PreviousVersion, PreviousVersionError
+from sparkrack.serving.unit_run import UnitRun, UnitSession
 
 COORDINATOR_SECONDS = 30.0
 """Seconds for a coordinator to answer after its files were written, which restarts it."""
-
-
-@click.command()
-@unit_argument
-@anyway_option
-@timeout_option
-@rack_option
-def recreate(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
-    """Stop a unit, write its files as rack.yaml declares them, then start it.
-
-    \b
-      sparkrack serve recreate qwen
-
-    Between stop and start it runs `sparkrack apply -y --only serving` for the nodes of the unit, under its own lock.
-    When the unit does not serve with the new files, those of its last good start are put back, it is started with them,
-    and the reason is printed; rack.yaml is not changed.
-
-    Exit 0 when a completion has proven the unit as declared, else 1: also when the previous version serves again.
-    """
-    work = UnitRun(rack, unit)
-    change = UnitRecreation(work, rack, anyway, timeout)
-    exit_with_next(work, work.attempt(lambda: work.locked("recreate", change.run)))
 
 
 class UnitRecreation:
@@ -57,7 +23,6 @@ class UnitRecreation:
 
     def run(self, session: UnitSession) -> bool:
         """Return whether a completion has proven the unit with the declared files. Raises CoordinatorError."""
-        from sparkrack.serving.previous_version import PreviousVersion
 
         previous = PreviousVersion(self.work.rack, self.work.unit, session.shells)
         if not self._keep(session, previous, session.first_status(0), "nothing was changed"):
@@ -69,14 +34,12 @@ class UnitRecreation:
             last = self.work.last
             return last is None or self._keep(session, previous, last, "the unit serves")
         if self.work.interrupted:
-            click.echo(f"ended during apply; {self.work.left()}", err=True)
+            session.screen.warn(f"ended during apply; {self.work.left()}")
             return False
         return self._go_back(session, previous, applied=applied)
 
     def _keep(self, session: UnitSession, previous: PreviousVersion, now: CoordinatorStatus, then: str) -> bool:
         """Keep the files of a unit that a completion has proven. `then`: the state of things if that fails."""
-        from sparkrack.serving.coordinator import SERVING
-        from sparkrack.serving.previous_version import PreviousVersionError
 
         if now.state not in SERVING:
             return True  # what is kept is of the latest time that it was
@@ -98,8 +61,6 @@ class UnitRecreation:
         Each node gets the mark of a change before, which `apply` removes there: when this run is killed between two
         nodes, no gate passes on one that `apply` has not reached.
         """
-        from sparkrack.rebuild.subcommands import CommandRunner, InterruptedCommandError
-        from sparkrack.serving.previous_version import PreviousVersionError
 
         work = self.work
         work.then = ["recreate", self.name]
@@ -126,7 +87,6 @@ class UnitRecreation:
 
     def _started(self, session: UnitSession) -> bool:
         """Start the unit. A coordinator that never answered since its files were written is a failed start."""
-        from sparkrack.serving.coordinator import CoordinatorError
 
         self.work.asked, self.work.last = "", None
         try:
@@ -139,8 +99,6 @@ class UnitRecreation:
 
     def _go_back(self, session: UnitSession, previous: PreviousVersion, *, applied: bool) -> bool:
         """Put the files of the previous version back, and start it. Never returns True: the declared one has failed."""
-        from sparkrack.serving.coordinator import STOPPED
-        from sparkrack.serving.previous_version import PreviousVersionError
 
         reason, last = session.failure, self.work.last
         if last is not None and last.state not in STOPPED:

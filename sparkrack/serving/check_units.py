@@ -1,23 +1,20 @@
-"""What `sparkrack serve check` finds of the units of rack.yaml, from the lock file beside it."""
+"""Whether units of rack.yaml, or any model, fit on nodes: what `sparkrack serve check` finds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Literal
 
-import click
 from pydantic import BaseModel, Field
-from rich.console import Console
-from rich.table import Table
 
 from core.model import Rack, image_lock, lock_file, model_lock
 from core.model.errors import printable_line
 from core.model.role import reserved_gib
+from core.util.command_error import CommandError
 from core.util.records import Text
-from core.util.tables import print_whole
 from serving import calibration
-from serving.engines.memory_fit import GIB, MEMORY_GIB, Parallel, unknown_reason
-from serving.engines.model_shape import ModelConfigError
+from serving.engines.memory_fit import GIB, Demand, Fit, KvFormat, Verdict, unknown_reason, weight_bytes
+from serving.engines.model_shape import ModelConfigError, ModelShape
 from serving.fit import (
     OverheadSource,
     UnitFit,
@@ -30,12 +27,6 @@ from serving.fit import (
     weight_size,
 )
 from serving.options import ServedUnit
-
-_SOURCES = {
-    "measured": "measured at the last good start",
-    "declared": "as declared",
-    "default": "a default that nothing measured",
-}
 
 
 class UnitFitRecord(BaseModel):
@@ -176,41 +167,90 @@ def _reason(unit: ServedUnit, made: UnitFit, counts: list[int], *, accepted: boo
     return f"{what}; accepted: {unit.fit.override}" if accepted and unit.fit else f"{what}; {others}"
 
 
-def show_units(found: ServeUnitsRecord) -> None:
-    """Print the units as a table, and below it where the figures come from."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("unit", no_wrap=True)
-    table.add_column("nodes", justify="right")
-    table.add_column("split", no_wrap=True)
-    for title in ("weights", "kv", "state", "overhead", "host", "GiB a node", "allowed"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("fits", no_wrap=True)
-    table.add_column("tokens left", justify="right", no_wrap=True)
-    for one in found.units:
-        sums = (one.weights, one.kv, one.state, one.overhead, one.host, one.total, one.allowed)
-        table.add_row(
-            one.unit,
-            str(one.nodes),
-            str(Parallel(one.tensor_parallel, one.pipeline_parallel)),
-            *("-" if part is None else f"{part:.1f}" for part in sums),
-            one.fits,
-            "-" if one.tokens_left is None else str(one.tokens_left),
-        )
-    print_whole(Console(highlight=False), table)
-    for line in _lines(found):
-        click.echo(printable_line(line))
+WeightSource = Literal["option", "lock file", "config"]
 
 
-def _lines(found: ServeUnitsRecord) -> Iterator[str]:
-    for one in found.units:
-        if one.overhead is not None and one.overhead_from:
-            weights = "from the lock file" if one.weights_from == "lock file" else "counted from the configuration"
-            yield f"{one.unit}: weights {weights}; overhead {one.overhead:.1f} GiB, {_SOURCES[one.overhead_from]}"
-        if one.not_calibrated:
-            yield f"{one.unit}: the calibration in the lock file does not count: {one.not_calibrated}"
-        if one.reason:
-            yield f"{one.unit}: {one.fits}: {one.reason}"
-    kept = f", of which blackbox.kdump reserves {found.reserved:.2f}" if found.reserved else ""
-    whole = "what is left" if kept else "it"
-    share = f"the memory of a unit is the share of {whole} that its engine may take"
-    yield f"A GB10 node has {MEMORY_GIB} GiB{kept}; {share}"
+class FitRecord(BaseModel):
+    """The memory of the fullest node in GiB, for one number of nodes; a figure is null when it is unknown."""
+
+    nodes: int
+    tensor_parallel: int
+    pipeline_parallel: int
+    verdict: Verdict
+    reason: Text
+    weights: float | None
+    kv: float | None
+    state: float | None
+    overhead: float
+    total: float
+    tokens_left: int
+
+
+class ServeCheckRecord(BaseModel):
+    """Whether a model fits, on each number of nodes that was asked for; `parameters` and `weight_bytes` are null when
+    they are unknown."""
+
+    schema_: Literal["sparkrack.serve-check/1"] = Field("sparkrack.serve-check/1", serialization_alias="schema")
+    config: Text
+    parameters: int | None
+    weight_bytes: int | None
+    weights_from: WeightSource
+    context: int
+    sequences: int
+    kv_format: KvFormat
+    fits: tuple[FitRecord, ...]
+
+
+def recorded_model(rack: Rack, name: str) -> tuple[ModelShape, float | None]:
+    """Return the shape of a model of rack.yaml and the bytes of its weights, as recorded. Raises ModelConfigError, and
+    CommandError for a name that is not a model, or has no record."""
+    if name not in rack.models:
+        known = f"its models are {', '.join(rack.models)}" if rack.models else "it has no models"
+        raise CommandError(f"{rack.source} has no model {printable_line(name)}; {known}")
+    lock = lock_file.lock_path(rack.source)
+    record = model_lock.read(lock).get(name)
+    if record is None:
+        raise CommandError(f"{lock} has no record of {name}; `sparkrack apply` fetches the model and records it")
+    return record_shape(name, record), weight_size(record)
+
+
+def model_record(
+    config: str,
+    shape: ModelShape,
+    weights: float | None,
+    source: WeightSource,
+    demand: Demand,
+    fits: dict[int, Fit],
+) -> ServeCheckRecord:
+    return ServeCheckRecord(
+        config=config,
+        parameters=sum(shape.parameters.values()) or None,
+        weight_bytes=round(size) if (size := size_of_weights(shape, weights)) is not None else None,
+        weights_from=source,
+        context=demand.context,
+        sequences=demand.sequences,
+        kv_format=demand.kv_format,
+        fits=tuple(
+            FitRecord(
+                nodes=count,
+                tensor_parallel=one.parallel.tensor,
+                pipeline_parallel=one.parallel.pipeline,
+                verdict=one.verdict,
+                reason=one.reason,
+                weights=None if "weights" in one.unknown else round(one.weights, 2),
+                kv=None if "cache" in one.unknown else round(one.kv, 2),
+                state=None if "cache" in one.unknown else round(one.state, 2),
+                overhead=one.overhead,
+                total=round(one.total, 2),
+                tokens_left=one.context_left,
+            )
+            for count, one in fits.items()
+        ),
+    )
+
+
+def size_of_weights(shape: ModelShape, weights: float | None) -> float | None:
+    """Return the bytes of all weights, None when they are unknown."""
+    if weights is not None:
+        return weights
+    return None if "weights" in shape.unknown else weight_bytes(shape)

@@ -1,0 +1,115 @@
+"""`sparkrack serve start|stop|restart|recreate`: bring a unit up on all its nodes, or down, and wait until it is so."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from sparkrack.cli.next_step import next_step
+from sparkrack.cli.options import rack_option, units
+from sparkrack.cli.progress import show_progress
+from sparkrack.serving.recreation import UnitRecreation
+from sparkrack.serving.unit_run import UnitRun, UnitSession
+
+unit_argument = click.argument("unit", metavar="UNIT", shell_complete=units)
+anyway_option = click.option(
+    "--anyway",
+    is_flag=True,
+    help="Start although a machine ended without a clean shutdown and was not rebooted since, or its driver failed "
+    "or keeps memory since its boot.",
+)
+timeout_option = click.option(
+    "--timeout",
+    type=click.IntRange(1),
+    metavar="SECONDS",
+    help="Seconds to wait for the start.  [default: those that gates, start and stop of the unit may take]",
+)
+
+
+@click.command()
+@unit_argument
+@anyway_option
+@timeout_option
+@rack_option
+def start(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
+    """Start a unit on all its nodes, and wait until a completion has proven it.
+
+    \b
+      sparkrack serve start qwen
+      sparkrack serve start qwen --anyway
+
+    The coordinator on the head of the unit lets each node run its gate, then all ranks start, or none. Each phase is
+    printed with its seconds. The lock of the rack is held during the wait. Ctrl-C, or the end of --timeout, ends the
+    wait only: the coordinator continues.
+
+    Exit 0 when a completion has proven the unit, also when it ran already. Exit 1 when it was refused or failed: then
+    no rank runs, and the reason of each node is printed.
+    """
+    run_unit(rack, unit, "start", lambda work: [work.start(anyway, timeout)])
+
+
+@click.command()
+@unit_argument
+@rack_option
+def stop(unit: str, rack: Path) -> None:
+    """Stop a unit, and wait until every rank has reported that it does not run.
+
+    \b
+      sparkrack serve stop qwen
+
+    Exit 0 when the unit is down, also when it was before. Exit 1 when a rank is not confirmed as stopped: the
+    coordinator goes on stopping it. It stays down until `serve start`; `state` in rack.yaml is not changed.
+    """
+    run_unit(rack, unit, "stop", lambda work: [work.stop])
+
+
+@click.command()
+@unit_argument
+@anyway_option
+@timeout_option
+@rack_option
+def restart(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
+    """Stop a unit, then start it: `serve stop` and `serve start`.
+
+    \b
+      sparkrack serve restart qwen
+
+    It is not started when a rank is not confirmed as stopped. The restart budget of the unit is not used.
+
+    Exit 0 when a completion has proven the unit, else 1.
+    """
+    run_unit(rack, unit, "restart", lambda work: [work.stop, work.start(anyway, timeout)])
+
+
+def run_unit(
+    rack: Path, unit: str, verb: str, steps: Callable[[UnitRun], Sequence[Callable[[UnitSession], bool]]]
+) -> None:
+    """Run steps under the lock of the rack, print the next step, and end with the exit code."""
+    with show_progress(silent=False) as screen:
+        work = UnitRun(rack, unit, screen)
+        done = work.attempt(lambda: work.locked(verb, *steps(work)))
+    next_step(["sparkrack", "serve", *work.then], work.reason, rack=work.file)
+    sys.exit(0 if done else 1)
+
+
+@click.command()
+@unit_argument
+@anyway_option
+@timeout_option
+@rack_option
+def recreate(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
+    """Stop a unit, write its files as rack.yaml declares them, then start it.
+
+    \b
+      sparkrack serve recreate qwen
+
+    Between stop and start it runs `sparkrack apply -y --only serving` for the nodes of the unit, under its own lock.
+    When the unit does not serve with the new files, those of its last good start are put back, it is started with them,
+    and the reason is printed; rack.yaml is not changed.
+
+    Exit 0 when a completion has proven the unit as declared, else 1: also when the previous version serves again.
+    """
+    run_unit(rack, unit, "recreate", lambda work: [UnitRecreation(work, rack, anyway, timeout).run])
