@@ -34,30 +34,30 @@ def synchronize(facts: TimeFacts) -> Changeset:
         return Changeset(blockers=tuple(facts.obstacles))
     daemon, file = facts.daemon, facts.file
     renew = facts.stale or bool(facts.live_difference)
-    if daemon.runs and daemon.enabled and not renew:
+    if daemon.running and daemon.enabled and not renew:
         return Changeset(warnings=facts.warnings, in_sync_reason="the clock is set from the declared servers")
     events, commands, steps = [], [], []
     if facts.stale:
         events.append(managed_file_change(file, facts.before))
         commands += [sudo_script(f"install -d -m 755 {file.path.rpartition('/')[0]}"), remote_files.put_managed(file)]
     if not daemon.enabled:
-        events += acted(Action.ENABLE, daemon.unit)
-        steps.append(f"systemctl enable --quiet {daemon.unit}")
-    if not daemon.runs:
-        events.append(_service(daemon, Action.START, "it does not run"))
-        steps.append(f"systemctl restart {daemon.unit}")
+        events += acted(Action.ENABLE, facts.unit)
+        steps.append(f"systemctl enable --quiet {facts.unit}")
+    if not daemon.running:
+        events.append(_service(facts.unit, Action.START, "it does not run"))
+        steps.append(f"systemctl restart {facts.unit}")
     elif renew:
         # chrony would lose what it has measured of the clock by a restart; systemd-timesyncd has no reload.
-        reload = daemon.unit == desired.CHRONY
-        events.append(_service(daemon, Action.RELOAD if reload else Action.RESTART, facts.live_difference))
-        steps.append("chronyc reload sources" if reload else f"systemctl restart {daemon.unit}")
+        reload = facts.unit == desired.CHRONY
+        events.append(_service(facts.unit, Action.RELOAD if reload else Action.RESTART, facts.live_difference))
+        steps.append("chronyc reload sources" if reload else f"systemctl restart {facts.unit}")
     if steps:
         commands.append(sudo_script("; ".join(steps)))
     return Changeset(warnings=facts.warnings, events=tuple(events), commands=tuple(commands))
 
 
-def _service(daemon: desired.TimeDaemon, action: Action, reason: str) -> Event:
-    return Event(EventKind.RESTART, subject=daemon.unit, action=action, detail=reason or None)
+def _service(unit: str, action: Action, reason: str) -> Event:
+    return Event(EventKind.RESTART, subject=unit, action=action, detail=reason or None)
 
 
 @managed_operation("time", TimeFacts)
