@@ -6,6 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+MARKS = "/run/sparkrack"
+"""Folder of marks for files that were written and that no program has read yet; a reboot replaces the reading."""
+
 _SETTLED = ("active", "reloading", "refreshing")
 _STATES = (*_SETTLED, "activating", "inactive", "failed", "deactivating", "maintenance")
 _NAME = re.compile(r"[\w@.:\\-]+\.(service|socket|timer|slice)")
