@@ -78,7 +78,8 @@ def daemon_blockers(daemons: Mapping[str, SystemdUnit]) -> list[str]:
     if chosen is None and not lines:
         lines.append("no daemon synchronizes the clock; `apt install systemd-timesyncd`")
     elif chosen and daemons[chosen].masked:
-        lines.append(f"{chosen} is masked; `systemctl unmask {chosen}`")
+        runtime = "--runtime " if daemons[chosen].file == "masked-runtime" else ""
+        lines.append(f"{chosen} is masked; `systemctl unmask {runtime}{chosen}`")
     return lines
 
 

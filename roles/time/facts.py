@@ -7,12 +7,13 @@ from functools import cached_property
 
 from core.model import Rack
 from core.ops import host_facts, systemd_probes
+from core.ops.announce import managed_file_changes
+from core.ops.managed_service import ManagedService, ServiceState
 from core.probes import systemd_dropins, systemd_units
 from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
 from core.util.event import Event, EventKind
-from core.util.managed_file import ManagedFile
-from roles.time import desired
+from roles.time import desired, services
 from roles.time.options import TimeOptions
 
 DAEMONS = "time-daemons"
@@ -62,25 +63,22 @@ class TimeFacts:
         return found
 
     @property
-    def daemon(self) -> SystemdUnit:
-        """The daemon to configure, as systemd has it."""
-        return self.daemons[self.unit]
+    def service(self) -> ManagedService:
+        """The daemon to configure."""
+        return services.CHRONY if self.unit == desired.CHRONY else services.TIMESYNCD
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs."""
+        return self.daemons[self.unit].settled
 
     @cached_property
-    def file(self) -> ManagedFile:
-        """The file of ours that the daemon reads."""
-        return desired.file_for(self.rack, self.unit)
-
-    @cached_property
-    def before(self) -> bytes | None:
-        """Its actual content; None for missing."""
-        return self.reading.content(self.file.path)
-
-    @cached_property
-    def stale(self) -> bool:
-        """Whether it differs in content, owner or mode."""
-        states = managed_file.states(self.reading.text(MODES), {self.file.path: self.before})
-        return bool(managed_file.differing([self.file], states))
+    def state(self) -> ServiceState:
+        """It as the node has it; its file may differ in content, owner or mode."""
+        file = desired.file_for(self.rack, self.unit)
+        before = {file.path: self.reading.content(file.path)}
+        files = managed_file.differing([file], managed_file.states(self.reading.text(MODES), before))
+        return ServiceState(self.daemons, managed_file_changes(files, before))
 
     @cached_property
     def _lists(self) -> dict[str, list[str]]:
@@ -91,7 +89,7 @@ class TimeFacts:
     def live_difference(self) -> str:
         """Why the running daemon does not use the declared servers; empty when it does, and when it does not run."""
         wanted = desired.servers(self.rack)
-        if not self.daemon.running:
+        if not self.running:
             return ""
         if self.unit == desired.CHRONY:
             sources = desired.chrony_sources(desired.live_answer(self.reading.text(LIVE), desired.CHRONY))
@@ -105,7 +103,7 @@ class TimeFacts:
     @cached_property
     def warnings(self) -> tuple[Event, ...]:
         """Servers that DHCP gave to systemd-timesyncd, which uses them before its own."""
-        if self.unit != desired.TIMESYNCD or not self.daemon.running:
+        if self.unit != desired.TIMESYNCD or not self.running:
             return ()
         given = [name for name in self._lists.get("LinkNTPServers", ()) if name not in desired.servers(self.rack)]
         if not given:
@@ -139,7 +137,7 @@ class TimeFacts:
         _ = (self.reading.text(MODES), self.reading.text(LIVE), self.zone)
         if found := desired.daemon_blockers(self.daemons):
             return found
-        _ = (self.stale, self.live_difference, self.warnings)
+        _ = (self.state, self.live_difference, self.warnings)
         if self.unit == desired.TIMESYNCD:
             return overriders
         if not reads_sources:
