@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pyinfra import logger
 from pyinfra.api.host import Host
@@ -59,6 +59,13 @@ def managed_file_change(file: ManagedFile, before: bytes | None) -> Event:
     if before == file.content:
         return Event(EventKind.CHANGE, path=file.path, action=Action.PERMISSIONS)
     return file_diff(file.path, before, file.content)
+
+
+def managed_file_changes(
+    files: Iterable[ManagedFile], before: Mapping[str, bytes | None]
+) -> tuple[tuple[ManagedFile, Event], ...]:
+    """Return each of these files with what will become of it; `before`: the actual contents by path."""
+    return tuple((file, managed_file_change(file, before[file.path])) for file in files)
 
 
 def masked(line: str) -> str:

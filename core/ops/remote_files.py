@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import posixpath
+from collections.abc import Iterable
 
 from pyinfra.api.command import StringCommand
 
@@ -41,6 +42,24 @@ def put(
 def put_managed(file: ManagedFile) -> StringCommand:
     """Return the command that brings a managed file to its desired state; its folder must exist."""
     return put(file.path, file.content, mode=file.mode, check=file.validate)
+
+
+def put_files(files: Iterable[ManagedFile]) -> list[StringCommand]:
+    """Return the commands that bring managed files to their desired state, in their order, and make their folders."""
+    files = list(files)
+    folders = sorted({posixpath.dirname(file.path) for file in files})
+    commands = [sudo_script(f"umask 022; mkdir -p {quote(*folders)}")] if folders else []
+    return commands + [put_managed(file) for file in files]
+
+
+def move_aside(paths: Iterable[str]) -> StringCommand:
+    """Return the command that moves files of others to the backups."""
+    moves = [f"mv -fT {quote(path, f'{BACKUPS}/{_flat(path)}')}" for path in paths]
+    return sudo_script(f"install -d -m 700 {BACKUPS}; {'; '.join(moves)}")
+
+
+def _flat(path: str) -> str:
+    return path.strip("/").replace("/", "-")
 
 
 def backup(path: str, before: bytes) -> str:

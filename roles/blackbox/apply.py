@@ -12,6 +12,7 @@ from core.ops import apt, remote_files
 from core.ops.announce import file_diff, managed_file_change
 from core.ops.operation import Changeset, managed_operation
 from core.ops.shell import quote, sudo_script
+from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file
 from core.util.event import Action, Event, EventKind, acted, file_acted, value_change
 from core.util.managed_file import ManagedFile
@@ -512,7 +513,7 @@ def report_reboot(facts: BlackboxFacts) -> Changeset:
     )
 
 
-def _enabled(name: str, unit: desired.EvidenceUnit) -> tuple[Event, ...]:
+def _enabled(name: str, unit: SystemdUnit) -> tuple[Event, ...]:
     return (*(acted(Action.UNMASK, name) if unit.masked else ()), *acted(Action.ENABLE, name))
 
 

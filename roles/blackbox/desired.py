@@ -48,42 +48,6 @@ _OPTIONS = {
 }
 
 
-@dataclass(frozen=True)
-class EvidenceUnit:
-    """One unit as systemd has it: LoadState, ActiveState, UnitFileState, and whether its file was changed since."""
-
-    load: str
-    active: str
-    file: str
-    reload: bool
-
-    @property
-    def masked(self) -> bool:
-        """Whether it cannot be started."""
-        return self.load == "masked" or self.file.startswith("masked")
-
-
-def parse_units(answer: str, wanted: tuple[str, ...]) -> dict[str, EvidenceUnit]:
-    """Parse what `systemctl show` prints of units: each by its name.
-
-    Raises ValueError when one has no answer or an unexpected one.
-    """
-    found = {}
-    for block in filter(None, answer.split("\n\n")):
-        values = dict(line.partition("=")[::2] for line in block.strip().splitlines())
-        unit, load, active = (values.get(key, "") for key in ("Id", "LoadState", "ActiveState"))
-        if not unit.endswith((".service", ".socket", ".timer")) or not load or active not in _STATES:
-            raise ValueError(f"blackbox units: unexpected probe output {block[:80]!r}")
-        reload = values.get("NeedDaemonReload") == "yes"
-        found[unit] = EvidenceUnit(load, active, values.get("UnitFileState", ""), reload)
-    if missing := [unit for unit in wanted if unit not in found]:
-        raise ValueError(f"blackbox units: {', '.join(missing)}: no answer")
-    return found
-
-
-_STATES = ("active", "activating", "reloading", "refreshing", "inactive", "failed", "deactivating", "maintenance")
-
-
 def parse_live(answer: str) -> dict[tuple[str, str], str]:
     """Parse lines `subject name value`. Raises ValueError for any other line, and for two of one name."""
     found: dict[tuple[str, str], str] = {}

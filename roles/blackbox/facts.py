@@ -8,7 +8,8 @@ from functools import cached_property
 
 from core.model import Node, Rack
 from core.ops import host_facts, systemd_probes
-from core.probes import systemd_dropins
+from core.probes import systemd_dropins, systemd_units
+from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
 from core.util.event import Event
 from core.util.managed_file import FileState, ManagedFile
@@ -46,7 +47,6 @@ PATHS = (
     *recorder.UNITS.values(),
 )
 """Paths of all files that are wholly ours, but for those of which the hash is asked."""
-_SHOWN = "systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload "
 ASKED_UNITS = (desired.PSTORE_UNIT, desired.JOURNAL_UNIT, desired.FLUSH_UNIT, clock_cap.NAME, *boot_evidence.NAMES)
 
 
@@ -63,7 +63,7 @@ host_facts.register(
     host_facts.Probe(
         files=(*PATHS, kdump.SETTINGS, *stream_facts.PATHS),
         commands={
-            UNITS: _SHOWN + " ".join(ASKED_UNITS),
+            UNITS: systemd_units.show_units(ASKED_UNITS),
             MANAGER: "systemctl show --property=RuntimeWatchdogUSec,RebootWatchdogUSec",
             LIVE: resources.shell_text("roles.blackbox", "files/live-state.sh"),
             KERNEL: resources.shell_text("roles.blackbox", "files/kernel-state.sh"),
@@ -79,7 +79,7 @@ host_facts.register(
                 _folders("journald"), _lines("Storage", "SyncIntervalSec", "SystemMaxUse", "SystemKeepFree")
             ),
             RECORDER_PROGRAM: managed_file.probe_hashes((recorder.PROGRAM,)),
-            RECORDER_UNITS: _SHOWN + " ".join(recorder.NAMES),
+            RECORDER_UNITS: systemd_units.show_units(recorder.NAMES),
             RECORDER_STATE: resources.shell_text("roles.blackbox", "files/recorder-state.sh"),
             **stream_facts.COMMANDS,
         },
@@ -106,9 +106,9 @@ class BlackboxFacts:
         return desired.parse_live(self.reading.text(LIVE))
 
     @cached_property
-    def units(self) -> Mapping[str, desired.EvidenceUnit]:
+    def units(self) -> Mapping[str, SystemdUnit]:
         """The units by name."""
-        return desired.parse_units(self.reading.text(UNITS), ASKED_UNITS)
+        return systemd_units.parse_units("blackbox units", self.reading.text(UNITS), ASKED_UNITS)
 
     @cached_property
     def manager(self) -> watchdog.ManagerWatchdog:
@@ -203,9 +203,9 @@ class BlackboxFacts:
         return managed_file.parse_hashes(RECORDER_PROGRAM, self.reading.text(RECORDER_PROGRAM))
 
     @cached_property
-    def recorder_units(self) -> Mapping[str, desired.EvidenceUnit]:
+    def recorder_units(self) -> Mapping[str, SystemdUnit]:
         """The units of the recorder and of the receiver by name."""
-        return desired.parse_units(self.reading.text(RECORDER_UNITS), recorder.NAMES)
+        return systemd_units.parse_units("blackbox units", self.reading.text(RECORDER_UNITS), recorder.NAMES)
 
     @cached_property
     def recorder_state(self) -> recorder.RecorderState:

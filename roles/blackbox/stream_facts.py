@@ -10,8 +10,9 @@ from functools import cached_property
 
 from core.model import Node, Rack
 from core.ops import systemd_probes
-from core.probes import systemd_dropins
+from core.probes import systemd_dropins, systemd_units
 from core.probes.protocol import Reading
+from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
 from core.util.managed_file import ManagedFile
 from roles.blackbox import certificate_authority, desired, journal_stream, netconsole, receivers
@@ -39,7 +40,7 @@ _UPLOAD_FOLDERS = tuple(
 
 COMMANDS: Mapping[str, str] = {
     STATE: resources.shell_text("roles.blackbox", "files/stream-state.sh"),
-    UNITS: "systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload " + " ".join(ASKED_UNITS),
+    UNITS: systemd_units.show_units(ASKED_UNITS),
     NETCONSOLE: resources.shell_text("roles.blackbox", "files/netconsole-state.sh"),
     MODES: managed_file.probe_permissions(PATHS),
     SETTINGS: systemd_probes.dropin_settings(
@@ -63,9 +64,9 @@ class StreamFacts:
         return desired.parse_live(self.reading.text(STATE))
 
     @cached_property
-    def units(self) -> Mapping[str, desired.EvidenceUnit]:
+    def units(self) -> Mapping[str, SystemdUnit]:
         """The units by name."""
-        return desired.parse_units(self.reading.text(UNITS), ASKED_UNITS)
+        return systemd_units.parse_units("blackbox units", self.reading.text(UNITS), ASKED_UNITS)
 
     @cached_property
     def netconsole(self) -> Mapping[tuple[str, str], str]:

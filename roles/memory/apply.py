@@ -7,10 +7,11 @@ from pyinfra.api.deploy import deploy
 from core.model import CONTAINER_SLICE, Node, Rack
 from core.ops import remote_files
 from core.ops.announce import file_diff
+from core.ops.managed_service import ServiceChanges
 from core.ops.operation import Changeset, managed_operation
 from core.ops.shell import quote, sudo_script
 from core.util import managed_file
-from core.util.event import Action, Event, EventKind, acted, file_acted, value_change
+from core.util.event import Action, Event, EventKind, acted, value_change
 from roles.memory import (
     ROLE,
     container_slice,
@@ -18,15 +19,11 @@ from roles.memory import (
     desired,
     memory_gate,
     memory_guard,
-    unit_commands,
-    unit_paths,
+    services,
 )
-from roles.memory.cgroups import CGROUPS, GUARD, SYSTEM, WANTS
+from roles.memory.cgroups import CGROUPS, GUARD, SYSTEM
 from roles.memory.facts import OTHERS, UNITS, ZRAM, MemoryFacts
 from roles.memory.options import MemoryOptions
-
-SLICE_MARK, PROTECTION_MARK, GUARD_MARK = "ceiling", "protect", "guard"
-"""Names of the marks for changed unit files that systemd has yet to read."""
 
 
 @deploy(ROLE.title)
@@ -112,50 +109,28 @@ def keep_free(facts: MemoryFacts) -> Changeset:
 def limit_containers(facts: MemoryFacts) -> Changeset:
     """Keep the slice of all containers: its unit, started from boot on, and its limits live."""
     rack, now = facts.rack, facts.live.group(CONTAINER_SLICE)
-    stale = facts.stale([container_slice.unit(rack)])
     wrong = container_slice.wrong(rack, now)
-    changes = container_slice.changes(rack, now)
     warnings = tuple(Event(EventKind.NOTE, detail=line) for line in container_slice.notes(rack, facts.total_kb))
-    reload = bool(stale or now.dropins or f"memory-{SLICE_MARK}" in facts.live.pending)
-    if not (reload or wrong) and now.there and now.enabled:
-        return Changeset(warnings=warnings, in_sync_reason="all containers together are bounded, live and at boot")
-    events = [
-        *file_acted(Action.MOVE, *now.dropins, detail=f"it changes {CONTAINER_SLICE}"),
-        *managed_file.changes(stale, facts.reported),
-        *(changes if wrong or not now.there else []),
-        *(() if now.enabled else acted(Action.ENABLE, CONTAINER_SLICE)),
-        *facts.live.unread(SLICE_MARK),
-    ]
-    commands = [unit_commands.mark(SLICE_MARK)] if reload else []
-    if now.dropins:
-        commands.append(unit_commands.aside(now.dropins))
-    commands += unit_commands.put(stale)
-    if reload:
-        commands.append(unit_commands.taken_up(SLICE_MARK, enable="" if now.enabled else CONTAINER_SLICE))
-    elif not now.enabled:
-        commands.append(sudo_script(f"systemctl enable --quiet {CONTAINER_SLICE}"))
-    if not now.there:
-        limit = f"{CGROUPS}/{CONTAINER_SLICE}/memory.max"
-        commands.append(sudo_script(f"systemctl start {CONTAINER_SLICE}; cat {limit} > /dev/null"))
+    reasons = {} if now.there else {CONTAINER_SLICE: container_slice.settings(rack)}
+    changes = services.CEILING.differences(facts.state(services.CEILING, [container_slice.unit(rack)]), reasons)
     # systemd knows the new value by now but leaves the control group as it is until it next looks (measured).
-    commands += [sudo_script(f"echo {wanted} > {CGROUPS}/{CONTAINER_SLICE}/{file}") for file, wanted in wrong.items()]
-    return Changeset(warnings=warnings, events=tuple(events), commands=tuple(commands))
+    live = [f"echo {wanted} > {CGROUPS}/{CONTAINER_SLICE}/{file}" for file, wanted in wrong.items()]
+    live += [] if now.there else [f"cat {CGROUPS}/{CONTAINER_SLICE}/memory.max > /dev/null"]
+    if live:
+        events = tuple(container_slice.changes(rack, now))
+        changes += ServiceChanges(events, tuple(map(sudo_script, live)))
+    return changes.changeset("all containers together are bounded, live and at boot", warnings)
 
 
 @managed_operation("memory", MemoryFacts)
 def protect_daemons(facts: MemoryFacts) -> Changeset:
     """Reserve memory for sshd, the network and logins, and protect them from the OOM killer; restarts nothing."""
     live = facts.live
-    stale = facts.stale(daemon_protection.dropins(facts.rack))
     kept = daemon_protection.drifted_reservations(live)
     exposed = daemon_protection.unprotected_daemons(live)
-    reload = bool(stale or f"memory-{PROTECTION_MARK}" in live.pending)
-    if not (reload or kept or exposed):
-        return Changeset(in_sync_reason="sshd, the network and logins are protected")
-    commands = [unit_commands.mark(PROTECTION_MARK)] if reload else []
-    commands += unit_commands.put(stale)
-    if reload:
-        commands.append(unit_commands.taken_up(PROTECTION_MARK))
+    dropins = daemon_protection.dropins(facts.rack)
+    changes = services.PROTECTION.differences(facts.state(services.PROTECTION, dropins))
+    commands = []
     for unit, wanted in kept.items():
         group = unit if unit == SYSTEM else f"{SYSTEM}/{unit}"
         commands.append(sudo_script(f"echo {wanted} > {CGROUPS}/{group}/memory.min"))
@@ -163,60 +138,22 @@ def protect_daemons(facts: MemoryFacts) -> Changeset:
         # A running process keeps its score regardless of its unit, and sshd is not restarted for it.
         main = f"$(systemctl show --property=MainPID --value {daemon.unit})"
         commands.append(sudo_script(f'p={main}; [ "$p" -gt 0 ]; echo {daemon.score} > "/proc/$p/oom_score_adj"'))
-    return Changeset(
-        events=(
-            *managed_file.changes(stale, facts.reported),
-            *daemon_protection.changes(live),
-            *live.unread(PROTECTION_MARK),
-        ),
-        commands=tuple(commands),
-    )
+    changes += ServiceChanges(tuple(daemon_protection.changes(live)), tuple(commands))
+    return changes.changeset("sshd, the network and logins are protected")
 
 
 @managed_operation("memory", MemoryFacts)
 def run_memory_guard(facts: MemoryFacts) -> Changeset:
     """Keep the guard running with the rack's floor, or no guard at all without a floor."""
-    rack, now = facts.rack, facts.live.group(GUARD)
-    stale = facts.stale(memory_guard.files(rack))
+    rack, state = facts.rack, facts.state(services.GUARD, memory_guard.files(facts.rack))
     if not rack.options(MemoryOptions).floor:
-        return _without_guard(facts)
-    pending = f"memory-{GUARD_MARK}" in facts.live.pending
-    restart = memory_guard.restart(rack, now, pending, bool(stale or now.dropins))
+        return services.GUARD.removal(state, "memory.floor is false").changeset("there is no guard")
+    reason = memory_guard.restart_reason(rack, facts.live.group(GUARD))
+    changes = services.GUARD.differences(state, {} if reason is None else {GUARD: reason})
+    restart = any(event.kind is EventKind.RESTART for event in changes.events)
     if restart and (blocker := memory_guard.start_blocker(rack, facts.live, facts.total_kb, facts.available_kb)):
         return Changeset(blockers=(blocker,))
-    if not restart and now.enabled:
-        return Changeset(in_sync_reason="the guard is armed")
-    events = (
-        *file_acted(Action.MOVE, *now.dropins, detail=f"it changes {GUARD}"),
-        *managed_file.changes(stale, facts.reported),
-        *([restart] if restart else []),
-        *(() if now.enabled else acted(Action.ENABLE, GUARD)),
-    )
-    commands = [unit_commands.mark(GUARD_MARK)]
-    if now.dropins:
-        commands.append(unit_commands.aside(now.dropins))
-    commands += unit_commands.put(stale)
-    commands.append(unit_commands.taken_up(GUARD_MARK, f"systemctl restart {GUARD}" if restart else "", enable=GUARD))
-    return Changeset(events=events, commands=tuple(commands))
-
-
-def _without_guard(facts: MemoryFacts) -> Changeset:
-    now = facts.live.group(GUARD)
-    pending = f"memory-{GUARD_MARK}" in facts.live.pending
-    ours = facts.there(memory_guard.UNIT, memory_guard.SCRIPT)
-    if not (now.there or now.enabled or now.dropins or pending or ours):
-        return Changeset(in_sync_reason="there is no guard")
-    # `systemctl disable` fails when the unit was removed and its link was left.
-    link = f"{unit_paths.UNITS}/{WANTS[GUARD]}/{GUARD}"
-    gone = f"systemctl stop {GUARD} 2>/dev/null || true; rm -f {link} {memory_guard.UNIT} {memory_guard.SCRIPT}"
-    return Changeset(
-        events=acted(Action.STOP_AND_REMOVE, GUARD, detail="memory.floor is false"),
-        commands=(
-            unit_commands.mark(GUARD_MARK),
-            *([unit_commands.aside(now.dropins)] if now.dropins else []),
-            unit_commands.taken_up(GUARD_MARK, f"{gone}; systemctl daemon-reload"),
-        ),
-    )
+    return changes.changeset("the guard is armed")
 
 
 @managed_operation("memory", MemoryFacts)
@@ -226,4 +163,4 @@ def install_memory_gate(facts: MemoryFacts) -> Changeset:
     if not stale:
         return Changeset(in_sync_reason="the launch step is there")
     events = tuple(managed_file.changes(stale, facts.reported))
-    return Changeset(events=events, commands=tuple(unit_commands.put(stale)))
+    return Changeset(events=events, commands=tuple(remote_files.put_files(stale)))

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from core.model import CONTAINER_SLICE
+from core.probes.systemd_units import MARKS, SystemdUnit
 from core.util import resources
-from core.util.event import Event, EventKind
-from roles.memory.unit_paths import MARKS, UNIT_FOLDERS, UNITS
+from roles.memory.unit_paths import UNIT_FOLDERS, UNITS
 
 CGROUPS = "/sys/fs/cgroup"
 SYSTEM = "system.slice"
@@ -55,6 +55,11 @@ class MemoryCgroup:
     enabled: bool = False
     dropins: list[str] = field(default_factory=list)
 
+    def unit(self, *, runs: bool, reload: bool) -> SystemdUnit:
+        """Return the unit as systemd has it; one of ours that is masked has another file."""
+        active, file = "active" if runs else "inactive", "enabled" if self.enabled else "disabled"
+        return SystemdUnit("loaded" if self.there else "not-found", active, file, reload)
+
     def bytes(self, key: str) -> int | None:
         """A limit or a figure; None for no limit, or where this kernel has no such file."""
         value = self.values.get(key, "max")
@@ -76,13 +81,6 @@ class MemoryCgroups:
     def group(self, unit: str) -> MemoryCgroup:
         """Return the facts of a unit; empty facts for an unknown one."""
         return self.groups.get(unit, MemoryCgroup())
-
-    def unread(self, mark: str) -> tuple[Event, ...]:
-        """That systemd has yet to read what an earlier run changed; nothing when it has."""
-        if f"memory-{mark}" not in self.pending:
-            return ()
-        why = "an earlier run changed them and did not come to that"
-        return (Event(EventKind.CHANGE, subject="systemd reads its unit files", detail=why),)
 
 
 def live(answer: str) -> MemoryCgroups:

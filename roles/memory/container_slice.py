@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from core.model import CONTAINER_SLICE, Rack, mebibytes
 from core.util import resources
-from core.util.event import Action, Event, EventKind, acted, field_change
+from core.util.event import Event, EventKind, field_change
 from core.util.managed_file import ManagedFile, header, validate_unit
 from roles.docker.options import DockerOptions
 from roles.memory.cgroups import MemoryCgroup, amount
@@ -58,6 +58,11 @@ def wrong(rack: Rack, now: MemoryCgroup) -> dict[str, int]:
     return found
 
 
+def settings(rack: Rack) -> str:
+    """Return the limits as the unit sets them."""
+    return f"MemoryMax {ceiling(rack)}, MemorySwapMax 0"
+
+
 def changes(rack: Rack, now: MemoryCgroup) -> list[Event]:
     """What becomes of the limits."""
     events = []
@@ -65,8 +70,6 @@ def changes(rack: Rack, now: MemoryCgroup) -> list[Event]:
         name = limits(rack)[file][0]
         old, new = amount(now.bytes(file)), amount(wanted)
         events.append(field_change(CONTAINER_SLICE, name, old, new, "live, nothing is restarted"))
-    if not now.there:
-        events += acted(Action.START, CONTAINER_SLICE, detail=f"MemoryMax {ceiling(rack)}, MemorySwapMax 0")
     most, used = limits(rack)["memory.max"][1], now.bytes("memory.current") or 0
     if used > most:
         why = (

@@ -38,6 +38,7 @@ DAEMONS = (
     Daemon("NetworkManager.service", "NetworkManager", 32, -900),
     Daemon("systemd-logind.service", "systemd-logind", 16, -900),
 )
+PATHS = tuple(f"{UNITS}/{unit}.d/{DROPIN}" for unit in (SYSTEM, *(daemon.unit for daemon in DAEMONS)))
 ENOUGH = -900
 """A main process with this or less is left as it is."""
 GUARD_KEEPS = 16

@@ -7,9 +7,11 @@ from functools import cached_property
 
 from core.model import Rack
 from core.ops import host_facts, systemd_probes
+from core.ops.managed_service import ManagedService, ServiceState
+from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file
 from core.util.managed_file import FileState, ManagedFile
-from roles.memory import cgroups, container_slice, daemon_protection, desired, memory_gate, memory_guard, unit_paths
+from roles.memory import cgroups, container_slice, daemon_protection, desired, memory_gate, memory_guard
 
 UNITS = "swap-units"
 OTHERS = "sysctl-settings"
@@ -21,7 +23,7 @@ PATHS = (
     memory_guard.SCRIPT,
     memory_guard.UNIT,
     memory_gate.SCRIPT,
-    *(f"{unit_paths.UNITS}/{unit}.d/{daemon_protection.DROPIN}" for unit in (cgroups.SYSTEM, *cgroups.PROTECTED)),
+    *daemon_protection.PATHS,
 )
 """Paths of all files that are wholly ours."""
 
@@ -90,6 +92,20 @@ class MemoryFacts:
         """Return those of our files that differ from the desired state."""
         return managed_file.differing(files, self.reported)
 
-    def there(self, *paths: str) -> bool:
-        """Return whether any of these files of ours exists."""
-        return any(path in self.reported for path in paths)
+    def _unit(self, name: str) -> SystemdUnit:
+        group = self.live.group(name)
+        if name != cgroups.GUARD:
+            return group.unit(runs=group.there, reload=False)
+        # systemd is not asked: what runs shows that it has read the unit.
+        return group.unit(runs=bool(group.runs), reload=group.runs != memory_guard.command_line(self.rack))
+
+    def state(self, service: ManagedService, files: list[ManagedFile]) -> ServiceState:
+        """Return a service as the node has it; `files`: its desired files."""
+        stale = self.stale(files)
+        return ServiceState(
+            units={unit: self._unit(unit) for unit in service.units},
+            files=tuple(zip(stale, managed_file.changes(stale, self.reported), strict=True)),
+            there=any(path in self.reported for path in service.paths),
+            pending=service.name in self.live.pending,
+            overrides=tuple(path for unit in service.units for path in self.live.group(unit).dropins),
+        )

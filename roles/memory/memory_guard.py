@@ -6,11 +6,9 @@ No limit of the kernel counts what CUDA takes on a GB10; MemAvailable falls with
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from core.model import CONTAINER_SLICE, Rack, mebibytes
 from core.util import resources
-from core.util.event import Action, Event, EventKind, FieldValue
+from core.util.event import FieldValue
 from core.util.managed_file import ManagedFile, header, validate_shell, validate_unit
 from roles.memory.cgroups import CGROUPS, GUARD, MemoryCgroup, MemoryCgroups, amount
 from roles.memory.daemon_protection import GUARD_KEEPS
@@ -87,24 +85,14 @@ def start_blocker(rack: Rack, live: MemoryCgroups, total_kb: int, available_kb: 
     return None
 
 
-def restart(rack: Rack, now: MemoryCgroup, pending: bool, stale: bool) -> Event | None:
-    """Return why the guard is started or restarted, or None."""
-    wanted = command_line(rack)
+def restart_reason(rack: Rack, now: MemoryCgroup) -> str | FieldValue | None:
+    """Return why the guard is started or restarted even if its files are as they must be, or None."""
     if not now.runs:
-        return Event(EventKind.RESTART, subject=GUARD, action=Action.START, detail="it does not run")
-    if now.runs != wanted:
+        return "it does not run"
+    if now.runs != command_line(rack):
         floor = now.runs.removeprefix(f"/bin/bash {SCRIPT} ")
         shown = amount(int(floor) * 1024) if floor.isascii() and floor.isdigit() else repr(now.runs)
-        return _restart(FieldValue("memory.floor", shown, str(rack.options(MemoryOptions).floor)))
-    if stale:
-        return _restart("its files change")
-    if pending:
-        return _restart("an earlier run changed its files and did not come to that")
+        return FieldValue("memory.floor", shown, str(rack.options(MemoryOptions).floor))
     if now.score("memory-guard") != -1000:
-        return _restart(f"its OOM score is {now.score('memory-guard')}, wanted -1000")
+        return f"its OOM score is {now.score('memory-guard')}, wanted -1000"
     return None
-
-
-def _restart(why: str | FieldValue) -> Event:
-    event = Event(EventKind.RESTART, subject=GUARD, action=Action.RESTART)
-    return replace(event, fields=(why,)) if isinstance(why, FieldValue) else replace(event, detail=why)

@@ -8,5 +8,3 @@ UNIT_FOLDERS = (UNITS, "/etc/systemd/system.control", "/run/systemd/system.contr
 """Folders in which an administrator, or `systemctl set-property`, puts drop-ins that change a unit; a package's are in
 /usr/lib.
 """
-MARKS = "/run/sparkrack"
-"""Folder of marks for units whose files were changed before a daemon-reload; a reboot replaces the reload."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pyinfra.api.deploy import deploy
 
 from core.model import Node, Rack
-from core.ops import remote_files
-from core.ops.announce import managed_file_change
 from core.ops.operation import Changeset, managed_operation
 from core.ops.shell import quote, sudo_script
-from core.util.event import Action, Event, EventKind, acted, value_change
-from roles.time import ROLE, desired
+from core.util.event import value_change
+from roles.time import ROLE
 from roles.time.facts import TimeFacts
 from roles.time.options import TimeOptions
 
@@ -32,32 +30,9 @@ def synchronize(facts: TimeFacts) -> Changeset:
     """Write the servers to the daemon's own folder; start the daemon, now and at every boot."""
     if facts.obstacles:
         return Changeset(blockers=tuple(facts.obstacles))
-    daemon, file = facts.daemon, facts.file
-    renew = facts.stale or bool(facts.live_difference)
-    if daemon.runs and daemon.enabled and not renew:
-        return Changeset(warnings=facts.warnings, in_sync_reason="the clock is set from the declared servers")
-    events, commands, steps = [], [], []
-    if facts.stale:
-        events.append(managed_file_change(file, facts.before))
-        commands += [sudo_script(f"install -d -m 755 {file.path.rpartition('/')[0]}"), remote_files.put_managed(file)]
-    if not daemon.enabled:
-        events += acted(Action.ENABLE, daemon.unit)
-        steps.append(f"systemctl enable --quiet {daemon.unit}")
-    if not daemon.runs:
-        events.append(_service(daemon, Action.START, "it does not run"))
-        steps.append(f"systemctl restart {daemon.unit}")
-    elif renew:
-        # chrony would lose what it has measured of the clock by a restart; systemd-timesyncd has no reload.
-        reload = daemon.unit == desired.CHRONY
-        events.append(_service(daemon, Action.RELOAD if reload else Action.RESTART, facts.live_difference))
-        steps.append("chronyc reload sources" if reload else f"systemctl restart {daemon.unit}")
-    if steps:
-        commands.append(sudo_script("; ".join(steps)))
-    return Changeset(warnings=facts.warnings, events=tuple(events), commands=tuple(commands))
-
-
-def _service(daemon: desired.TimeDaemon, action: Action, reason: str) -> Event:
-    return Event(EventKind.RESTART, subject=daemon.unit, action=action, detail=reason or None)
+    reasons = {facts.unit: facts.live_difference} if facts.live_difference else {}
+    changes = facts.service.differences(facts.state, reasons)
+    return changes.changeset("the clock is set from the declared servers", facts.warnings)
 
 
 @managed_operation("time", TimeFacts)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from core.model import Rack
+from core.probes.systemd_units import SystemdUnit
 from core.util.managed_file import ManagedFile, header
 from roles.time.options import TimeOptions
 
@@ -20,43 +21,10 @@ DROPIN = "/etc/systemd/timesyncd.conf.d/zz-sparkrack.conf"
 SOURCES = "/etc/chrony/sources.d/sparkrack.sources"
 PATHS = (DROPIN, SOURCES)
 
-_RUNNING = ("active", "activating", "reloading", "refreshing")
-_STATES = (*_RUNNING, "inactive", "failed", "deactivating", "maintenance")
 
-
-@dataclass(frozen=True)
-class TimeDaemon:
-    """One daemon as systemd has it: its unit, LoadState, ActiveState and UnitFileState."""
-
-    unit: str
-    load: str
-    active: str
-    file: str
-
-    @property
-    def installed(self) -> bool:
-        """Whether the node has its unit, masked ones included."""
-        return self.load != "not-found"
-
-    @property
-    def masked(self) -> bool:
-        """Whether it cannot be started."""
-        return self.load == "masked" or self.file.startswith("masked")
-
-    @property
-    def runs(self) -> bool:
-        """Whether it runs now."""
-        return self.active in _RUNNING
-
-    @property
-    def enabled(self) -> bool:
-        """Whether it starts at every boot."""
-        return self.file == "enabled"
-
-    @property
-    def used(self) -> bool:
-        """Whether it sets the clock now, or will after a boot."""
-        return self.runs or self.enabled
+def is_used(daemon: SystemdUnit) -> bool:
+    """Return whether a daemon sets the clock now, or will after a boot."""
+    return daemon.running or daemon.enabled
 
 
 def servers(rack: Rack) -> tuple[str, ...]:
@@ -83,42 +51,24 @@ def _text(rack: Rack, *lines: str) -> bytes:
     return ("\n".join((header(rack.rack), *lines)) + "\n").encode()
 
 
-def parse_daemons(answer: str) -> dict[str, TimeDaemon]:
-    """Parse what `systemctl show` prints of all daemons: each by its unit.
-
-    Raises ValueError when one has no answer or an unexpected one.
-    """
-    found = {}
-    for block in filter(None, answer.split("\n\n")):
-        values = dict(line.partition("=")[::2] for line in block.strip().splitlines())
-        unit, load, active = (values.get(key, "") for key in ("Id", "LoadState", "ActiveState"))
-        if not unit.endswith(".service") or not load or active not in _STATES:
-            raise ValueError(f"time daemons: unexpected probe output {block[:80]!r}")
-        found[unit] = TimeDaemon(unit, load, active, values.get("UnitFileState", ""))
-    # A name of another daemon may be an alias: ntpsec answers for ntp.
-    if missing := [unit for unit in MANAGED if unit not in found]:
-        raise ValueError(f"time daemons: {', '.join(missing)}: no answer")
-    return found
-
-
-def daemon_to_set(daemons: dict[str, TimeDaemon]) -> TimeDaemon | None:
+def daemon_to_set(daemons: Mapping[str, SystemdUnit]) -> str | None:
     """Return the daemon that is configured: the one that is used, else one that can be started; None without any."""
-    present = [daemons[unit] for unit in MANAGED if daemons[unit].installed]
-    present.sort(key=lambda daemon: (not daemon.used, daemon.masked))
+    present = [unit for unit in MANAGED if daemons[unit].installed]
+    present.sort(key=lambda unit: (not is_used(daemons[unit]), daemons[unit].masked))
     return present[0] if present else None
 
 
-def daemon_blockers(daemons: dict[str, TimeDaemon]) -> list[str]:
+def daemon_blockers(daemons: Mapping[str, SystemdUnit]) -> list[str]:
     """Return why no daemon of this node can be configured."""
     lines = []
-    for daemon in daemons.values():
-        if daemon.unit not in MANAGED and daemon.used:
-            name = daemon.unit.removesuffix(".service")
+    for unit, daemon in daemons.items():
+        if unit not in MANAGED and is_used(daemon):
+            name = unit.removesuffix(".service")
             lines.append(
-                f"{daemon.unit} {'runs' if daemon.runs else 'is enabled'}, and sparkrack sets systemd-timesyncd or "
+                f"{unit} {'runs' if daemon.running else 'is enabled'}, and sparkrack sets systemd-timesyncd or "
                 f"chrony only; `apt remove {name}`, or add time to `leave` in rack.yaml"
             )
-    used = [daemons[unit].unit for unit in MANAGED if daemons[unit].used]
+    used = [unit for unit in MANAGED if is_used(daemons[unit])]
     if len(used) > 1:
         lines.append(
             f"{' and '.join(used)} are both running or enabled, and two daemons cannot set one clock; "
@@ -127,8 +77,9 @@ def daemon_blockers(daemons: dict[str, TimeDaemon]) -> list[str]:
     chosen = daemon_to_set(daemons)
     if chosen is None and not lines:
         lines.append("no daemon synchronizes the clock; `apt install systemd-timesyncd`")
-    elif chosen and chosen.masked:
-        lines.append(f"{chosen.unit} is masked; `systemctl unmask {chosen.unit}`")
+    elif chosen and daemons[chosen].masked:
+        runtime = "--runtime " if daemons[chosen].file == "masked-runtime" else ""
+        lines.append(f"{chosen} is masked; `systemctl unmask {runtime}{chosen}`")
     return lines
 
 

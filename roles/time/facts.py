@@ -7,11 +7,13 @@ from functools import cached_property
 
 from core.model import Rack
 from core.ops import host_facts, systemd_probes
-from core.probes import systemd_dropins
+from core.ops.announce import managed_file_changes
+from core.ops.managed_service import ManagedService, ServiceState
+from core.probes import systemd_dropins, systemd_units
+from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
 from core.util.event import Event, EventKind
-from core.util.managed_file import ManagedFile
-from roles.time import desired
+from roles.time import desired, services
 from roles.time.options import TimeOptions
 
 DAEMONS = "time-daemons"
@@ -28,8 +30,7 @@ host_facts.register(
     host_facts.Probe(
         files=desired.PATHS,
         commands={
-            DAEMONS: "systemctl show --property=Id,LoadState,ActiveState,UnitFileState "
-            + " ".join((*desired.MANAGED, *desired.OTHERS)),
+            DAEMONS: systemd_units.show_units((*desired.MANAGED, *desired.OTHERS)),
             MODES: managed_file.probe_permissions(desired.PATHS),
             SETTINGS: systemd_probes.dropin_settings(_FOLDERS, "^[[:space:]]*(NTP|FallbackNTP)[[:space:]]*="),
             SOURCE_FOLDERS: "[ ! -d /etc/chrony ] || grep -rhsE '^[[:space:]]*sourcedir[[:space:]]' /etc/chrony || "
@@ -50,32 +51,34 @@ class TimeFacts:
     rack: Rack
 
     @cached_property
-    def daemons(self) -> dict[str, desired.TimeDaemon]:
+    def daemons(self) -> dict[str, SystemdUnit]:
         """All daemons that could set the clock."""
-        return desired.parse_daemons(self.reading.text(DAEMONS))
+        return systemd_units.parse_units("time daemons", self.reading.text(DAEMONS), desired.MANAGED)
 
     @cached_property
-    def daemon(self) -> desired.TimeDaemon:
-        """The daemon to configure. Raises ValueError without one, which is a blocker before that."""
+    def unit(self) -> str:
+        """The unit of the daemon to configure. Raises ValueError without one, which is a blocker before that."""
         if (found := desired.daemon_to_set(self.daemons)) is None:
             raise ValueError(f"{DAEMONS}: there is none")
         return found
 
-    @cached_property
-    def file(self) -> ManagedFile:
-        """The file of ours that the daemon reads."""
-        return desired.file_for(self.rack, self.daemon.unit)
+    @property
+    def service(self) -> ManagedService:
+        """The daemon to configure."""
+        return services.CHRONY if self.unit == desired.CHRONY else services.TIMESYNCD
+
+    @property
+    def running(self) -> bool:
+        """Whether it runs."""
+        return self.daemons[self.unit].settled
 
     @cached_property
-    def before(self) -> bytes | None:
-        """Its actual content; None for missing."""
-        return self.reading.content(self.file.path)
-
-    @cached_property
-    def stale(self) -> bool:
-        """Whether it differs in content, owner or mode."""
-        states = managed_file.states(self.reading.text(MODES), {self.file.path: self.before})
-        return bool(managed_file.differing([self.file], states))
+    def state(self) -> ServiceState:
+        """It as the node has it; its file may differ in content, owner or mode."""
+        file = desired.file_for(self.rack, self.unit)
+        before = {file.path: self.reading.content(file.path)}
+        files = managed_file.differing([file], managed_file.states(self.reading.text(MODES), before))
+        return ServiceState(self.daemons, managed_file_changes(files, before))
 
     @cached_property
     def _lists(self) -> dict[str, list[str]]:
@@ -86,9 +89,9 @@ class TimeFacts:
     def live_difference(self) -> str:
         """Why the running daemon does not use the declared servers; empty when it does, and when it does not run."""
         wanted = desired.servers(self.rack)
-        if not self.daemon.runs:
+        if not self.running:
             return ""
-        if self.daemon.unit == desired.CHRONY:
+        if self.unit == desired.CHRONY:
             sources = desired.chrony_sources(desired.live_answer(self.reading.text(LIVE), desired.CHRONY))
             missing = [server for server in wanted if server not in sources]
             return f"it does not have {', '.join(missing)}" if missing else ""
@@ -100,7 +103,7 @@ class TimeFacts:
     @cached_property
     def warnings(self) -> tuple[Event, ...]:
         """Servers that DHCP gave to systemd-timesyncd, which uses them before its own."""
-        if self.daemon.unit != desired.TIMESYNCD or not self.daemon.runs:
+        if self.unit != desired.TIMESYNCD or not self.running:
             return ()
         given = [name for name in self._lists.get("LinkNTPServers", ()) if name not in desired.servers(self.rack)]
         if not given:
@@ -109,7 +112,7 @@ class TimeFacts:
             f"uses {', '.join(given)} from DHCP before the declared servers; add to time.ntp in rack.yaml, or set "
             "`use-ntp: false` in the dhcp4-overrides of that interface's netplan file"
         )
-        return (Event(EventKind.BROKEN, subject=self.daemon.unit, detail=why),)
+        return (Event(EventKind.BROKEN, subject=self.unit, detail=why),)
 
     @cached_property
     def zone(self) -> str | None:
@@ -134,8 +137,8 @@ class TimeFacts:
         _ = (self.reading.text(MODES), self.reading.text(LIVE), self.zone)
         if found := desired.daemon_blockers(self.daemons):
             return found
-        _ = (self.stale, self.live_difference, self.warnings)
-        if self.daemon.unit == desired.TIMESYNCD:
+        _ = (self.state, self.live_difference, self.warnings)
+        if self.unit == desired.TIMESYNCD:
             return overriders
         if not reads_sources:
             folder = desired.SOURCES.rpartition("/")[0]

@@ -115,15 +115,16 @@ class _Service:
     secret: bytes | None = None
 
     def changeset(self, in_sync_reason: str) -> Changeset:
-        now, name = self.facts.units[self.package], desired.unit(self.package)
+        state, name = self.facts.packages[self.package], desired.unit(self.package)
+        now = state.unit
         arguments = self.facts.stale([self.dropin])
         # What a run that was interrupted had written is not known here: it may have been new arguments.
-        restart = bool(arguments) or now.reload or now.pending or not now.settled
+        restart = bool(arguments) or now.reload or state.pending or not now.settled
         renew = restart or bool(self.files) or self.secret is not None
-        if now.installed and now.enabled and not renew:
+        if state.installed and now.enabled and not renew:
             return Changeset(in_sync_reason=in_sync_reason)
         events = [managed_file_change(file, self.facts.before(file.path)) for file in arguments]
-        events += acted(Action.INSTALL, self.package) if not now.installed else ()
+        events += acted(Action.INSTALL, self.package) if not state.installed else ()
         events += [managed_file_change(file, self.facts.before(file.path)) for file in self.files]
         if self.secret is not None:
             # Never its content, nor a hash of it.
@@ -132,26 +133,26 @@ class _Service:
         events += acted(Action.UNMASK, name) if now.masked else ()
         events += acted(Action.ENABLE, name) if not now.enabled else ()
         if renew:
-            action = Action.START if not now.runs else Action.RESTART if restart else Action.RELOAD
-            unread = now.pending and not (arguments or self.files or self.secret)
+            action = Action.START if not now.running else Action.RESTART if restart else Action.RELOAD
+            unread = state.pending and not (arguments or self.files or self.secret)
             why = "it has not read its files" if unread else None
             events.append(Event(EventKind.RESTART, subject=name, action=action, detail=why))
-        return Changeset(events=tuple(events), commands=tuple(self._commands(now, arguments, restart, renew)))
+        return Changeset(events=tuple(events), commands=tuple(self._commands(state, arguments, restart, renew)))
 
     def _commands(
-        self, now: desired.WatchUnit, arguments: list[ManagedFile], restart: bool, renew: bool
+        self, state: desired.PackageState, arguments: list[ManagedFile], restart: bool, renew: bool
     ) -> Iterable[StringCommand]:
-        name, mark = desired.unit(self.package), _mark(self.package)
+        name, mark, now = desired.unit(self.package), _mark(self.package), state.unit
         if renew:
             yield sudo_script(f"umask 077; mkdir -p {desired.MARKS}; : > {mark}")
         # Before the package, which starts its unit: without the drop-in it would listen on all addresses.
         for file in arguments:
             yield sudo_script(f"umask 022; mkdir -p {quote(dirname(file.path))}")
             yield remote_files.put_managed(file)
-        if not now.installed:
+        if not state.installed:
             yield sudo_script("systemctl daemon-reload")
             yield apt.install(self.package)
-        if self.package == desired.PROMETHEUS and (self.files or not now.installed):
+        if self.package == desired.PROMETHEUS and (self.files or not state.installed):
             yield _install_promtool()
         for file in self.files:
             yield remote_files.put_managed(file)
@@ -163,7 +164,7 @@ class _Service:
                 check=notifications.CHECK,
                 group=desired.GROUP,
             )
-        steps = ["systemctl daemon-reload"] if arguments or now.reload or not now.installed else []
+        steps = ["systemctl daemon-reload"] if arguments or now.reload or not state.installed else []
         if now.masked:  # both: each removes the mask of one folder only
             steps += [f"systemctl unmask --quiet {name}", f"systemctl unmask --runtime --quiet {name}"]
         steps += [f"systemctl enable --quiet {name}"] if not now.enabled else []
@@ -189,10 +190,11 @@ def _gone(facts: WatchFacts, package: str) -> Changeset:
     there, name = facts.there(package), desired.unit(package)
     if not there:
         return Changeset(in_sync_reason="this node is not the server")
-    now = facts.units[package]
+    state = facts.packages[package]
+    now = state.unit
     dropin, rest = desired.dropin(package), [path for path in there if path != desired.dropin(package)]
-    steps = [f"systemctl stop {name}"] if now.runs else []
-    steps += [f"systemctl disable --quiet {name}"] if now.installed and not now.masked else []
+    steps = [f"systemctl stop {name}"] if now.running else []
+    steps += [f"systemctl disable --quiet {name}"] if state.installed and not now.masked else []
     steps += [f"rm -f {dropin}", "systemctl daemon-reload", f"rm -f {quote(_mark(package), *rest)}"]
     why = (
         f"the server is {server.name if (server := desired.server(facts.rack)) else desired.server_address(facts.rack)}"

@@ -8,7 +8,8 @@ from ipaddress import IPv4Address
 
 from core.model import Node, Rack
 from core.model.fields import mebibytes
-from core.probes import systemd_dropins
+from core.probes import systemd_dropins, systemd_units
+from core.probes.systemd_units import SystemdUnit
 from core.util import resources
 from core.util.managed_file import ManagedFile, header
 from roles.watch.options import WatchOptions
@@ -38,9 +39,6 @@ NOTIFICATIONS = "/etc/prometheus/sparkrack-alertmanager.yml"
 MARKS = "/run/sparkrack"
 """Folder of marks for files that were changed and that no program has read yet; a reboot replaces the reading."""
 
-_RUNNING = ("active", "activating", "reloading", "refreshing")
-_STATES = (*_RUNNING, "inactive", "failed", "deactivating", "maintenance")
-
 
 def unit(package: str) -> str:
     """Return the unit of a package."""
@@ -53,45 +51,21 @@ def dropin(package: str) -> str:
 
 
 @dataclass(frozen=True)
-class WatchUnit:
-    """One unit as systemd has it: LoadState, ActiveState, UnitFileState, whether its files were changed since systemd
-    read them, whether an earlier run wrote files that the program has not read yet, and whether its package is
-    installed as a whole.
+class PackageState:
+    """A package and its unit. `pending`: an earlier run wrote files that the program has not read. `installed`: the
+    package is installed as a whole.
     """
 
-    load: str
-    active: str
-    file: str
-    reload: bool
+    unit: SystemdUnit
     pending: bool
     installed: bool
-
-    @property
-    def masked(self) -> bool:
-        """Whether it cannot be started."""
-        return self.load == "masked" or self.file.startswith("masked")
-
-    @property
-    def runs(self) -> bool:
-        """Whether it runs now."""
-        return self.active in _RUNNING
-
-    @property
-    def settled(self) -> bool:
-        """Whether it runs and can read its files again; one that systemd is about to start again cannot."""
-        return self.runs and self.active != "activating"
-
-    @property
-    def enabled(self) -> bool:
-        """Whether it starts at every boot."""
-        return self.file == "enabled"
 
 
 _TAIL = re.compile(r"\nmarks:(?P<marks>[^\n]*)\ninstalled:(?P<installed>[^\n]*)\n\Z")
 
 
-def parse_units(answer: str) -> dict[str, WatchUnit]:
-    """Parse what `systemctl show` prints of the units, and the marks and packages after it: each unit by its package.
+def parse_packages(answer: str) -> dict[str, PackageState]:
+    """Parse what files/live-units.sh prints: the state of each package by its name.
 
     Raises ValueError when one has no answer or an unexpected one.
     """
@@ -99,19 +73,8 @@ def parse_units(answer: str) -> dict[str, WatchUnit]:
     pending, installed = (tail["marks"].split(), tail["installed"].split()) if tail else ([], [])
     if not tail or {*pending, *installed} - set(PACKAGES):
         raise ValueError(f"watch units: unexpected probe output {answer[-80:]!r}")
-    found = {}
-    for block in filter(None, (block.strip() for block in answer[: tail.start()].split("\n\n"))):
-        values = dict(line.partition("=")[::2] for line in block.splitlines())
-        name, load, active = (values.get(key, "") for key in ("Id", "LoadState", "ActiveState"))
-        package = name.removesuffix(".service")
-        if package not in PACKAGES or not load or active not in _STATES:
-            raise ValueError(f"watch units: unexpected probe output {block[:80]!r}")
-        reload = values.get("NeedDaemonReload") == "yes"
-        whole = package in installed
-        found[package] = WatchUnit(load, active, values.get("UnitFileState", ""), reload, package in pending, whole)
-    if missing := [unit(package) for package in PACKAGES if package not in found]:
-        raise ValueError(f"watch units: {', '.join(missing)}: no answer")
-    return found
+    units = systemd_units.parse_units("watch units", answer[: tail.start()], map(unit, PACKAGES))
+    return {name: PackageState(units[unit(name)], name in pending, name in installed) for name in PACKAGES}
 
 
 _KEYS = ("ExecStart", "MemoryMax", "Restart", "RestartSec", "IPAddressAllow", "IPAddressDeny")

@@ -8,6 +8,8 @@ from functools import cached_property
 
 from core.model import Node, Rack
 from core.ops import host_facts, systemd_probes
+from core.probes import systemd_units
+from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
 from core.util.managed_file import FileState, ManagedFile
 from roles.watch import desired, node_metrics, switch_reader
@@ -36,7 +38,7 @@ host_facts.register(
             UNITS: resources.shell_text("roles.watch", "files/live-units.sh"),
             MODES: managed_file.probe_permissions(PATHS),
             NOTIFICATIONS: managed_file.probe_hashes((desired.NOTIFICATIONS,)),
-            SWITCH_READER: resources.shell_text("roles.watch", "files/live-switch-reader.sh"),
+            SWITCH_READER: systemd_units.show_units((switch_reader.TIMER, switch_reader.SERVICE)),
             PASSWORDS: managed_file.probe_hashes((switch_reader.PASSWORDS,)),
             METRICS_FILES: managed_file.probe_hashes(node_metrics.PATHS),
             METRICS_STATE: resources.shell_text("roles.watch", "files/node-metrics-state.sh"),
@@ -60,9 +62,9 @@ class WatchFacts:
     node: Node
 
     @cached_property
-    def units(self) -> Mapping[str, desired.WatchUnit]:
-        """The units by package."""
-        return desired.parse_units(self.reading.text(UNITS))
+    def packages(self) -> Mapping[str, desired.PackageState]:
+        """The packages and their units, by the name of the package."""
+        return desired.parse_packages(self.reading.text(UNITS))
 
     @cached_property
     def serves(self) -> bool:
@@ -76,9 +78,10 @@ class WatchFacts:
         return managed_file.parse_hashes(NOTIFICATIONS, answer).get(desired.NOTIFICATIONS)
 
     @cached_property
-    def timer(self) -> switch_reader.TimerState:
-        """The timer that reads the switches."""
-        return switch_reader.parse_timer(self.reading.text(SWITCH_READER))
+    def reader_units(self) -> Mapping[str, SystemdUnit]:
+        """The timer that reads the switches, and its service."""
+        units = (switch_reader.TIMER, switch_reader.SERVICE)
+        return systemd_units.parse_units("switch reader", self.reading.text(SWITCH_READER), units)
 
     @cached_property
     def passwords(self) -> FileState | None:
@@ -119,13 +122,14 @@ class WatchFacts:
         change.
         """
         _ = [self.before(path) for path in PATHS]
-        _ = (self.reading.text(MODES), self.notifications, self.units, self.timer, self.passwords, self.metrics_files)
+        _ = (self.reading.text(MODES), self.notifications, self.packages, self.reader_units)
+        _ = (self.passwords, self.metrics_files)
         lines = []
         if not self.metrics_state.python:
             lines.append("python3, which exports what the node knows of itself, is not there; `apt install python3`")
         for package in (desired.PROMETHEUS, desired.ALERTMANAGER) if self.serves else ():
-            unit = self.units[package]
-            if (unit.runs or unit.enabled) and not self.there(package):
+            unit = self.packages[package].unit
+            if (unit.running or unit.enabled) and not self.there(package):
                 name = desired.unit(package)
                 lines.append(
                     f"{name} is configured by others; write another node at watch.server in rack.yaml, or give it up: "

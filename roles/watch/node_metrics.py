@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from posixpath import dirname
 
 from core.model import Rack
+from core.probes import systemd_units
+from core.probes.systemd_units import SystemdUnit
 from core.util import resources
 from core.util.managed_file import ManagedFile, header, validate_unit
 
@@ -39,27 +42,22 @@ def files(rack: Rack) -> list[ManagedFile]:
 
 @dataclass(frozen=True)
 class MetricsState:
-    """What a node says of its timer: ActiveState and UnitFileState. `reload`: files of the units were changed since
-    systemd read them. `pending`: an earlier run wrote files that systemd has not read. `python`: there is a python3.
+    """What a node says of its timer and its service. `pending`: an earlier run wrote files that systemd has not read.
+    `python`: there is a python3.
     """
 
-    active: str
-    file: str
-    reload: bool
+    units: Mapping[str, SystemdUnit]
     pending: bool
     python: bool
 
 
-_STATE = re.compile(
-    r"active (?P<active>[a-z]+)\nfile (?P<file>[a-z-]*)\nreload(?P<reload>( yes| no)+)\n"
-    r"pending (?P<pending>yes|no)\npython (?P<python>yes|no)\n"
-)
+_TAIL = re.compile(r"\npending (?P<pending>yes|no)\npython (?P<python>yes|no)\n\Z")
 
 
 def parse_state(answer: str) -> MetricsState:
     """Parse what files/node-metrics-state.sh prints. Raises ValueError for anything else."""
-    found = _STATE.fullmatch(answer)
-    if not found:
-        raise ValueError(f"state of the node's metrics: unexpected probe output {answer[-80:]!r}")
-    yes = {key: "yes" in found[key] for key in ("reload", "pending", "python")}
-    return MetricsState(found["active"], found["file"], **yes)
+    fact, tail = "state of the node's metrics", _TAIL.search(answer)
+    if not tail:
+        raise ValueError(f"{fact}: unexpected probe output {answer[-80:]!r}")
+    units = systemd_units.parse_units(fact, answer[: tail.start()], (TIMER, SERVICE))
+    return MetricsState(units, pending=tail["pending"] == "yes", python=tail["python"] == "yes")

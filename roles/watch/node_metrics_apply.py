@@ -20,9 +20,10 @@ def export_node_metrics(facts: WatchFacts) -> Changeset:
         return Changeset(blockers=facts.blockers)
     now, timer = facts.metrics_state, node_metrics.TIMER
     stale = managed_file.differing(node_metrics.files(facts.rack), facts.metrics_files)
-    renew = bool(stale) or now.reload or now.pending
-    start = renew or now.active != "active"
-    masked, enable = now.file.startswith("masked"), now.file != "enabled"
+    unit = now.units[timer]
+    renew = bool(stale) or now.pending or any(one.reload for one in now.units.values())
+    start = renew or unit.active != "active"
+    masked, enable = unit.masked, not unit.enabled
     if not (start or enable):
         return Changeset(in_sync_reason="the node exports what it knows of itself")
     events = managed_file.changes(stale, facts.metrics_files)
@@ -30,7 +31,7 @@ def export_node_metrics(facts: WatchFacts) -> Changeset:
     events += acted(Action.ENABLE, timer) if enable else ()
     if start:
         why = "systemd has not read its files" if renew and not stale else None
-        action = Action.RESTART if now.active == "active" else Action.START
+        action = Action.RESTART if unit.active == "active" else Action.START
         events.append(Event(EventKind.RESTART, subject=timer, action=action, detail=why))
     commands = []
     if renew:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from core.model import Rack, Switch
@@ -110,32 +109,3 @@ def _target(rack: Rack, name: str, switch: Switch) -> dict[str, Any]:
         "user": switch.reader.user,
         "legs": {leg.interface: str(port) for leg, port in rack.cabling.legs(name)},
     }
-
-
-@dataclass(frozen=True)
-class TimerState:
-    """The timer as systemd has it. `reload`: systemd has not read the present file of it, or of its service."""
-
-    active: bool
-    enabled: bool
-    masked: bool
-    reload: bool
-
-
-def parse_timer(answer: str) -> TimerState:
-    """Parse what `systemctl show` prints of the timer and of its service. Raises ValueError for anything else."""
-    blocks = [
-        dict(line.partition("=")[::2] for line in block.splitlines()) for block in answer.split("\n\n") if block.strip()
-    ]
-    found = {values.get("Id"): values for values in blocks}
-    if set(found) != {SERVICE, TIMER} or any(
-        not values.get("ActiveState") or values.get("NeedDaemonReload") not in ("yes", "no") for values in blocks
-    ):
-        raise ValueError(f"switch reader: unexpected probe output {answer[-80:]!r}")
-    timer = found[TIMER]
-    return TimerState(
-        active=timer["ActiveState"] == "active",
-        enabled=timer.get("UnitFileState") == "enabled",
-        masked=timer.get("LoadState") == "masked",
-        reload=any(values["NeedDaemonReload"] == "yes" for values in blocks),
-    )

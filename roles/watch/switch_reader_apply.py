@@ -59,10 +59,11 @@ def run_switch_reader(here: SwitchReaderFacts) -> Changeset:
         return Changeset(blockers=facts.blockers)
     if here.wanted is None:
         return _gone(facts)
-    timer, stale = facts.timer, facts.stale(switch_reader.files(facts.rack))
+    timer, stale = facts.reader_units[switch_reader.TIMER], facts.stale(switch_reader.files(facts.rack))
     secret = facts.passwords != here.state
-    units = timer.reload or any(file.path.endswith((".service", ".timer")) for file in stale)
-    restart = units or not timer.active
+    outdated = any(unit.reload for unit in facts.reader_units.values())
+    units = outdated or any(file.path.endswith((".service", ".timer")) for file in stale)
+    restart = units or not timer.settled
     if not (stale or secret or restart) and timer.enabled:
         return Changeset(in_sync_reason="the switches are read every minute")
     events = [managed_file_change(file, facts.before(file.path)) for file in stale]
@@ -72,14 +73,14 @@ def run_switch_reader(here: SwitchReaderFacts) -> Changeset:
     events += acted(Action.UNMASK, switch_reader.TIMER) if timer.masked else ()
     events += acted(Action.ENABLE, switch_reader.TIMER) if not timer.enabled else ()
     if restart:
-        action = Action.RESTART if timer.active else Action.START
+        action = Action.RESTART if timer.settled else Action.START
         events.append(Event(EventKind.RESTART, subject=switch_reader.TIMER, action=action))
     return Changeset(events=tuple(events), commands=tuple(_commands(here, units=units, restart=restart)))
 
 
 def _commands(here: SwitchReaderFacts, *, units: bool, restart: bool) -> list[StringCommand]:
     facts = here.facts
-    timer, stale = facts.timer, facts.stale(switch_reader.files(facts.rack))
+    timer, stale = facts.reader_units[switch_reader.TIMER], facts.stale(switch_reader.files(facts.rack))
     folders = sorted({switch_reader.FOLDER, *(dirname(file.path) for file in stale)})
     commands = [sudo_script(f"umask 022; mkdir -p {quote(*folders)}")]
     if here.wanted is not None and facts.passwords != here.state:
@@ -96,7 +97,7 @@ def _commands(here: SwitchReaderFacts, *, units: bool, restart: bool) -> list[St
 def _gone(facts: WatchFacts) -> Changeset:
     """Stop the timer, and remove the files, the passwords and the last values."""
     there = facts.passwords or any(facts.before(path) is not None for path in switch_reader.FILES)
-    if not (there or facts.timer.active):
+    if not (there or facts.reader_units[switch_reader.TIMER].running):
         return Changeset(in_sync_reason="this node reads no switch")
     steps = (
         f"systemctl stop {switch_reader.TIMER} {switch_reader.SERVICE} 2> /dev/null || true",

@@ -1,12 +1,7 @@
 # shellcheck shell=sh
-# The timer of the node's metrics as systemd has it, and whether files wait to be read.
-timer=sparkrack-node-metrics.timer
-printf 'active %s\n' "$(systemctl show --property=ActiveState --value "$timer")"
-printf 'file %s\n' "$(systemctl show --property=UnitFileState --value "$timer")"
-printf 'reload'
-for n in "$timer" sparkrack-node-metrics.service; do
-    printf ' %s' "$(systemctl show --property=NeedDaemonReload --value "$n")"
-done
+# The timer of the node's metrics and its service as systemd has them, and whether files wait to be read.
+systemctl show --property=Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload \
+    sparkrack-node-metrics.timer sparkrack-node-metrics.service
 if [ -e /run/sparkrack/watch-node-metrics.pending ]; then pending=yes; else pending=no; fi
 printf '\npending %s\n' "$pending"
 python=no

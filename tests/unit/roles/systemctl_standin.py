@@ -1,7 +1,8 @@
-"""What the roles blackbox and watch use of systemctl, for a node in a folder; it runs alone: systemctl ROOT WORD...
+"""What roles use of systemctl, for a node in a folder; it runs alone: systemctl ROOT WORD...
 
 It knows what a kill between two commands can spoil: which unit files systemd has read (NeedDaemonReload), and with
-which files each service was last started (the folder `read`, one JSON object a service).
+which files each service was last started (the folder `read`, one JSON object a service). What services read stands in
+reads.json, where that is there.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ class Node:
     def read_by(self, name: str) -> dict[str, str]:
         """A hash of each file that a service reads when it starts; systemd copies certificates for some of them."""
         texts = [file.read_text() for file in self.files(name)]
-        paths = [*READS.get(name, []), *(CERTIFICATES if any("LoadCredential=" in text for text in texts) else [])]
+        own = self.root / "reads.json"
+        reads = json.loads(own.read_text()) if own.exists() else READS
+        paths = [*reads.get(name, []), *(CERTIFICATES if any("LoadCredential=" in text for text in texts) else [])]
         return {
             path: hashlib.sha256(self.at(path).read_bytes()).hexdigest() for path in paths if self.at(path).exists()
         }
@@ -143,6 +146,11 @@ class Node:
         folder = self.root / "read"
         folder.mkdir(exist_ok=True)
         (folder / name).write_text(json.dumps({"unit": self.loaded[name], "files": self.read_by(name)}))
+        if not (self.root / "reads.json").exists():
+            self.work(name)
+
+    def work(self, name: str) -> None:
+        """What a program does on the node."""
         if name.startswith("sparkrack-switch-reader."):  # its timer starts it, within a minute
             self.at(SWITCH_METRICS).parent.mkdir(parents=True, exist_ok=True)
             self.at(SWITCH_METRICS).write_text("sparkrack_switch_up 1\n")
@@ -234,5 +242,6 @@ class Node:
 
 if __name__ == "__main__":
     node = Node(Path(sys.argv[1]))
-    node.verb(sys.argv[2], sys.argv[3:])
+    verb, *words = [word for word in sys.argv[2:] if word != "--no-reload"]
+    node.verb(verb, words)
     node.save()

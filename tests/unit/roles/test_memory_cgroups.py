@@ -18,7 +18,6 @@ from roles.memory import (
     facts,
     memory_gate,
     memory_guard,
-    unit_commands,
 )
 from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import rooted, run, stand_in, write
@@ -81,7 +80,7 @@ def test_everything_right(node: Path) -> None:
     ) == (True, True, [])
     assert container_slice.wrong(RACK, now.group(CONTAINER_SLICE)) == {}
     assert (daemon_protection.drifted_reservations(now), daemon_protection.unprotected_daemons(now)) == ({}, [])
-    assert memory_guard.restart(RACK, now.group(cgroups.GUARD), pending=False, stale=False) is None
+    assert memory_guard.restart_reason(RACK, now.group(cgroups.GUARD)) is None
 
 
 def test_the_case_file_says_what_a_node_says(node: Path) -> None:
@@ -206,7 +205,7 @@ def test_files_of_ours(tmp_path: Path) -> None:
         memory_gate.script(RACK),
         *daemon_protection.dropins(RACK),
     ]
-    for command in unit_commands.put(own):
+    for command in remote_files.put_files(own):
         done = run(command, tmp_path)
         assert done.returncode == 0, done.stderr
 
@@ -241,7 +240,7 @@ def test_systemd_takes_the_units_and_only_good_ones(tmp_path: Path, file: Manage
     good = file.content.replace(memory_guard.SCRIPT.encode(), b"/bin/true")
 
     def put(content: bytes) -> int:
-        (command,) = unit_commands.put([ManagedFile(file.path, content, validate=file.validate)])
+        command = remote_files.put_managed(ManagedFile(file.path, content, validate=file.validate))
         command.connector_arguments["_stdin"] = remote_files.encoded(content)
         return run(command, tmp_path).returncode
 
@@ -256,7 +255,7 @@ def test_drop_ins_go_to_the_backups(tmp_path: Path) -> None:
     paths = ["/run/systemd/system/sparkrack.slice.d/a.conf", "/etc/systemd/system/sparkrack.slice.d/a.conf"]
     for path in paths:
         write(tmp_path, path, path)
-    done = run(unit_commands.aside(paths), tmp_path)
+    done = run(remote_files.move_aside(paths), tmp_path)
     assert done.returncode == 0, done.stderr
     kept = sorted((tmp_path / "var/backups/sparkrack").iterdir())
     assert [file.read_text() for file in kept] == sorted(paths, key=lambda path: path.replace("/", "-"))

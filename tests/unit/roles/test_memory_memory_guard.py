@@ -12,6 +12,7 @@ from shutil import which
 import pytest
 
 from core.model import Rack
+from core.util.event import FieldValue
 from roles.memory import cgroups, memory_guard
 from tests.unit.model.racks import SWITCH, loaded
 from tests.unit.ops.shells import rooted
@@ -186,31 +187,23 @@ RUNNING = cgroups.MemoryCgroup(
 
 
 def test_a_guard_that_is_right_is_left_alone() -> None:
-    assert memory_guard.restart(RACK, RUNNING, pending=False, stale=False) is None
+    assert memory_guard.restart_reason(RACK, RUNNING) is None
 
 
 @pytest.mark.parametrize(
-    ("now", "pending", "stale", "why"),
+    ("now", "why"),
     [
-        (cgroups.MemoryCgroup(), False, False, "start sparkrack-memory-guard.service: it does not run"),
+        (cgroups.MemoryCgroup(), "it does not run"),
         (
             cgroups.MemoryCgroup(there=True, runs="/bin/bash /usr/local/lib/sparkrack/memory-guard 1048576"),
-            False,
-            False,
-            "1G -> 3G",
+            FieldValue("memory.floor", "1G", "3G"),
         ),
-        (cgroups.MemoryCgroup(there=True, runs="sleep 5"), False, False, "memory.floor 'sleep 5' -> 3G"),
-        (RUNNING, True, False, "did not come to that"),
-        (RUNNING, False, True, "its files change"),
+        (cgroups.MemoryCgroup(there=True, runs="sleep 5"), FieldValue("memory.floor", "'sleep 5'", "3G")),
         (
             cgroups.MemoryCgroup(runs=RUNNING.runs, processes=[cgroups.Process(7, "memory-guard", 0)]),
-            False,
-            False,
-            "score is 0",
+            "its OOM score is 0, wanted -1000",
         ),
     ],
 )
-def test_why_it_is_restarted(now: cgroups.MemoryCgroup, pending: bool, stale: bool, why: str) -> None:
-    found = memory_guard.restart(RACK, now, pending, stale)
-    assert found
-    assert why in found.message
+def test_why_it_is_restarted(now: cgroups.MemoryCgroup, why: str | FieldValue) -> None:
+    assert memory_guard.restart_reason(RACK, now) == why

@@ -104,7 +104,7 @@ def planned(case: str) -> list[str]:
         ("already-right", []),
         ("zone-differs", ["time zone: Etc/UTC -> Europe/Berlin"]),
         ("disabled", ["enable systemd-timesyncd.service"]),
-        ("failed", ["start systemd-timesyncd.service: it does not run"]),
+        ("failed", ["start systemd-timesyncd.service"]),
         ("written-but-not-taken-up", ["restart systemd-timesyncd.service: it has pool.ntp.org"]),
         ("chrony-not-reloaded", ["reload chrony.service: it does not have ntp.example.org"]),
         (

@@ -15,6 +15,7 @@ from core.model.fields import seconds
 from core.model.secrets import SecretRef
 from core.ops.host_facts import HostReading
 from core.ops.operation import Changeset
+from core.probes.systemd_units import SystemdUnit
 from roles.watch import apply, desired, notifications, rules, scrape
 from roles.watch.facts import (
     METRICS_FILES,
@@ -32,19 +33,22 @@ from tests.generated import REPOSITORY
 from tests.unit.model.serving_racks import VLLM
 from tests.unit.roles.watch_tools import HOOK, call, rack, written
 
-RUNNING = desired.WatchUnit("loaded", "active", "enabled", reload=False, pending=False, installed=True)
+RUNNING = desired.PackageState(SystemdUnit("loaded", "active", "enabled"), pending=False, installed=True)
 URL = "http://hooks.example.org/s3cret"
-NO_TIMER = "".join(
-    f"Id=sparkrack-switch-reader.{kind}\nActiveState=inactive\nNeedDaemonReload=no\n\n" for kind in ("service", "timer")
-)
-NO_METRICS = {METRICS_FILES: "", METRICS_STATE: "active inactive\nfile \nreload no no\npending no\npython yes\n"}
+NONE = "LoadState=not-found\nActiveState=inactive\nUnitFileState=\nNeedDaemonReload=no\n\n"
+NO_TIMER = "".join(f"Id=sparkrack-switch-reader.{kind}\n{NONE}" for kind in ("service", "timer"))
+NO_METRICS = {
+    METRICS_FILES: "",
+    METRICS_STATE: "".join(f"Id=sparkrack-node-metrics.{kind}\n{NONE}" for kind in ("service", "timer"))
+    + "pending no\npython yes\n",
+}
 NOTIFY = "{server: spark1, notify: {webhook: {env: WATCH_WEBHOOK}}}"
 
 
-def answer(units: dict[str, desired.WatchUnit]) -> str:
+def answer(units: dict[str, desired.PackageState]) -> str:
     blocks = [
-        f"Id={desired.unit(package)}\nLoadState={one.load}\nActiveState={one.active}\nUnitFileState={one.file}\n"
-        f"NeedDaemonReload={'yes' if one.reload else 'no'}\n"
+        f"Id={desired.unit(package)}\nLoadState={one.unit.load}\nActiveState={one.unit.active}\n"
+        f"UnitFileState={one.unit.file}\nNeedDaemonReload={'yes' if one.unit.reload else 'no'}\n"
         for package, one in units.items()
     ]
     marks = "".join(f" {package}" for package, one in units.items() if one.pending)
@@ -57,7 +61,7 @@ def server(
     changed: dict[str, bytes | None] | None = None,
     wrong: str = "",
     overrides: str = "",
-    **units: desired.WatchUnit,
+    **units: desired.PackageState,
 ) -> WatchFacts:
     """The facts of a server that has all as declared, but for these files, and units by package (`_` for `-`).
     `wrong`: what stands for mode and owner of the file of Alertmanager. `overrides`: lines of drop-ins of others."""
@@ -140,14 +144,18 @@ def test_files_of_a_run_that_died_are_read() -> None:
 
 def test_a_program_that_is_about_to_start_again_is_restarted() -> None:
     """systemd refuses to reload it."""
-    facts = server(rack(NOTIFY), {desired.RULES: b"groups: []\n"}, prometheus=replace(RUNNING, active="activating"))
+    facts = server(
+        rack(NOTIFY),
+        {desired.RULES: b"groups: []\n"},
+        prometheus=replace(RUNNING, unit=replace(RUNNING.unit, active="activating")),
+    )
     _, prometheus, _ = changes(facts)
     assert prometheus.events[-1].message == "restart prometheus.service"
 
 
 def test_a_package_that_was_installed_by_half_is_installed() -> None:
     """Its unit is there before its user is."""
-    unpacked = replace(RUNNING, active="inactive", file="disabled", installed=False)
+    unpacked = replace(RUNNING, unit=SystemdUnit("loaded", "inactive", "disabled"), installed=False)
     _, prometheus, _ = changes(server(rack(NOTIFY), prometheus=unpacked))
     assert [event.message for event in prometheus.events] == [
         "install prometheus",
@@ -310,18 +318,3 @@ def test_a_node_that_dies_is_told_in_time() -> None:
         wait = longest_wait(rack(NOTIFY.replace("{server", f"{{interval: {interval}, server")))
         assert f"{wait} s with " in page
         assert named in page
-
-
-@pytest.mark.parametrize(
-    ("load", "file", "masked"),
-    [
-        ("masked", "masked", True),
-        ("masked", "", True),
-        ("loaded", "masked-runtime", True),
-        ("loaded", "enabled", False),
-        ("not-found", "", False),
-    ],
-)
-def test_a_unit_is_masked_as_systemd_has_it_loaded_or_will_load_it(load: str, file: str, masked: bool) -> None:
-    """A mask counts from its file on, and its end only once systemd has read that."""
-    assert desired.WatchUnit(load, "inactive", file, reload=False, pending=False, installed=True).masked is masked

@@ -63,7 +63,8 @@ class Node:
             MODES: modes,
             NOTIFICATIONS: "",
             SWITCH_READER: (
-                f"Id=sparkrack-switch-reader.service\nActiveState=inactive\nNeedDaemonReload={self.reload}\n\n"
+                "Id=sparkrack-switch-reader.service\nLoadState=loaded\nActiveState=inactive\n"
+                f"NeedDaemonReload={self.reload}\n\n"
                 f"Id=sparkrack-switch-reader.timer\nActiveState={active}\nUnitFileState={enabled}\nLoadState={load}\n"
                 f"NeedDaemonReload={reload}\n"
             ),
