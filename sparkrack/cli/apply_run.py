@@ -32,6 +32,7 @@ from sparkrack.engine.locking import RunLock, locked, locked_if_reachable, look
 from sparkrack.engine.plan import CHANGES, Plan
 from sparkrack.engine.run_log import run_log
 from sparkrack.engine.session import RunSession
+from sparkrack.watch.scrapes import unscraped
 from sparkrack.watch.silences import Silence, silenced, silences_of_nodes, silences_of_switches, silences_of_units
 
 _ACTS = frozenset(EventKind) - {EventKind.NOTE, EventKind.BROKEN, EventKind.OUTLIER, EventKind.UNMANAGED}
@@ -207,6 +208,9 @@ class ApplyRun:
                 if now.code:
                     with silenced(rack, own.id, "apply", silences_of_plan(rack, now), SILENT_SECONDS, self.voice.say):
                         done = self._under_lock(session, rack, now, own, stop, held)
+                        if done.result == "done":
+                            missing = unscraped(rack, now, stop.asked, progress)
+                            done = done.model_copy(update={"notes": (*done.notes, *filter(None, [missing]))})
         except LockError as fault:
             raise click.ClickException(str(fault)) from None
         except click.ClickException as fault:
