@@ -28,6 +28,7 @@ from sparkrack.cli.running_units import refuse_running_units
 from sparkrack.cli.switch_password import password
 from sparkrack.cli.switch_upgrade import upgrade
 from sparkrack.engine.recorded_run import recorded_run
+from sparkrack.watch.silences import silenced, silences_of_switches
 from switch import backup
 from switch.executor import FAULTS, TransactionOutcome, disarmed, execute
 from switch.link_witness import Witness, witness
@@ -38,6 +39,8 @@ from switch.wait_for_links import SETTLE_SECONDS
 
 DIFFERS = 2
 """Exit code of --dry when the switch is not as in the backup."""
+WRITE_SECONDS = 600
+"""Seconds for all that a restore writes, beside its waits for links."""
 
 
 @click.group()
@@ -130,7 +133,9 @@ def restore(
                     if not no_nodes:
                         refuse_running_units(found, chosen, nodes_behind(found, chosen, before, todo))
                     screen.phase("restore the switch", [chosen.name])
-                    ended = _carry_out(line, goal, before, todo, settle, screen, ask=not no_nodes)
+                    silences, seconds = silences_of_switches(found, [chosen.name]), _seconds(todo, settle)
+                    with silenced(found, own.id, f"restore of {chosen.name}", silences, seconds, screen.warn):
+                        ended = _carry_out(line, goal, before, todo, settle, screen, ask=not no_nodes)
                     if not ended.done:
                         run.fail(chosen.name, visible(ended.text))
                     for text in ended.text.splitlines():
@@ -143,6 +148,11 @@ def restore(
     else:
         next_step([*_restore(chosen), name, "--dry"], rack=rack)
     sys.exit(0 if ended.done else 1)
+
+
+def _seconds(todo: ChangePlan, settle: float) -> float:
+    """Return how long a restore may take."""
+    return WRITE_SECONDS + len(todo.batches) * settle
 
 
 def _restore(chosen: Switch) -> tuple[str, ...]:
