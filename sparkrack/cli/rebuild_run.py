@@ -31,9 +31,13 @@ from sparkrack.rebuild.subcommands import CommandRunner
 from sparkrack.rebuild.wait_for_ports import HostPort
 from sparkrack.rebuild.workload_cache import WorkloadCache
 from sparkrack.rebuild.workloads import CONTAINERS, NodeWorkload
+from sparkrack.watch.silences import silenced, silences_of_nodes, silences_of_switches
 from switch.bootstrap.first_contact import open_session
 from switch.bootstrap.menus import FACTORY_ADDRESS, PLACEHOLDER
 from switch.bootstrap.passwords import Password
+
+SILENT_SECONDS = 4 * 3600
+"""Seconds for which alerts of a rebuild are silent at most: it may bring images and models."""
 
 
 def run_rebuild(
@@ -72,7 +76,10 @@ def run_rebuild(
                 look = WorkloadCache(Path(request.file), CONTAINERS, timeout, found)
                 around = _surroundings(request, forwarded, timeout, say, look, screen)
                 drill = Rebuild(request, forwarded, containers, around, caller, journal, past, stop_units)
-                return _driven(drill, own.who, _again(request, forwarded, containers, stop_units))
+                rack, work = around.load(), f"rebuild of {request.title}"
+                touched = [*silences_of_nodes(rack, request.nodes), *silences_of_switches(rack, request.switches)]
+                with silenced(rack, run, work, touched, SILENT_SECONDS, say):
+                    return _driven(drill, own.who, _again(request, forwarded, containers, stop_units))
             finally:
                 journal.close()
     except BusyError as busy:
