@@ -100,7 +100,7 @@ def test_the_proof_passes_at_once_after_an_exporter_was_started(server: Server, 
     )
     assert line == ""
     report, here = CheckReporter([]), Machine(tmp_path)
-    verify.test_every_node_is_scraped(server.rack.nodes["spark2"], here, server.rack, report)  # type: ignore[arg-type]
+    verify.test_every_node_is_scraped(server.rack.nodes["spark2"], here, server.rack, report)
 
 
 def test_the_proof_passes_at_once_after_prometheus_was_started(server: Server, tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_the_proof_passes_at_once_after_prometheus_was_started(server: Server, t
     )
     assert line == ""
     report, here, node = CheckReporter([]), Machine(tmp_path), server.rack.nodes["spark2"]
-    verify.test_every_node_is_scraped(node, here, server.rack, report)  # type: ignore[arg-type]
-    verify.test_the_alerts_are_evaluated(node, here, server.rack, report)  # type: ignore[arg-type]
-    verify.test_prometheus_knows_its_alertmanager(node, here, server.rack)  # type: ignore[arg-type]
+    verify.test_every_node_is_scraped(node, here, server.rack, report)
+    verify.test_the_alerts_are_evaluated(node, here, server.rack, report)
+    verify.test_prometheus_knows_its_alertmanager(node, here, server.rack)
 
 
 def test_an_exporter_that_does_not_answer_is_named_with_its_reason_when_the_time_is_over(server: Server) -> None:
