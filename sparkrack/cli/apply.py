@@ -63,8 +63,8 @@ def apply(
         raise click.UsageError("PLAN names the machines and roles; omit --limit, --exclude and --only")
     with loading():
         # Importing pyinfra replaces parts of the standard library, so only the run itself does.
-        from sparkrack.engine.apply_run import ApplyRun, approved
         from sparkrack.engine.evaluated import selected
+        from sparkrack.maintenance.apply_run import ApplyRun, approved
 
     kept = approved(plan, rack) if plan else None
     if kept:

@@ -1,1 +1,2 @@
-"""Runs by which an operator maintains machines: rebuild, restart, another driver, a restored or upgraded switch."""
+"""Runs by which an operator changes machines: apply, rebuild, restart, another driver, a restored or upgraded
+switch."""

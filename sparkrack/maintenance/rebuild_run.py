@@ -20,6 +20,7 @@ from core.util.screen import Screen
 from serving.running_engines import describe_unit
 from sparkrack.engine.journal import log_path
 from sparkrack.engine.run_log import run_log
+from sparkrack.engine.silences import silenced, silences_of_nodes, silences_of_switches
 from sparkrack.engine.subcommands import CommandRunner
 from sparkrack.rebuild.journal import Past, RebuildJournal, RebuildStarted, newest
 from sparkrack.rebuild.model import RebuildReport, Request
@@ -32,6 +33,9 @@ from sparkrack.rebuild.workloads import CONTAINERS, NodeWorkload, query_workload
 from switch.bootstrap.first_contact import open_session
 from switch.bootstrap.menus import FACTORY_ADDRESS, PLACEHOLDER
 from switch.bootstrap.passwords import Password
+
+SILENT_SECONDS = 4 * 3600
+"""Seconds for which alerts of a rebuild are silent at most: it may bring images and models."""
 
 
 class RebuildScreen(Screen, Protocol):
@@ -114,7 +118,10 @@ def _run_rebuild(
                 look = WorkloadCache(Path(request.file), CONTAINERS, timeout, found)
                 around = _surroundings(request, forwarded, timeout, say, look, screen)
                 drill = Rebuild(request, forwarded, containers, around, caller, journal, past, stop_units)
-                return _driven(drill, own.who, _again(request, forwarded, containers, stop_units))
+                rack, work = around.load(), f"rebuild of {request.title}"
+                touched = [*silences_of_nodes(rack, request.nodes), *silences_of_switches(rack, request.switches)]
+                with silenced(rack, run, work, touched, SILENT_SECONDS, say):
+                    return _driven(drill, own.who, _again(request, forwarded, containers, stop_units))
             finally:
                 journal.close()
     except BusyError as busy:

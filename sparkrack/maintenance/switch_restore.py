@@ -23,6 +23,7 @@ from core.ssh.node_shells import WITNESS_SECONDS, NodeShells, open_shells
 from core.util.command_error import CommandError
 from core.util.screen import Screen
 from sparkrack.engine.recorded_run import RecordedRun, recorded_run
+from sparkrack.engine.silences import silenced, silences_of_switches
 from sparkrack.engine.ssh_locking import lock_if_reachable
 from sparkrack.maintenance.running_units import refuse_running_units
 from switch import backup
@@ -31,6 +32,9 @@ from switch.link_witness import Witness, witness
 from switch.restore import BackupTarget
 from switch.served_units import nodes_behind
 from switch.transaction import Transaction
+
+WRITE_SECONDS = 600
+"""Seconds for all that a restore writes, beside its waits for links."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,12 @@ def _restore(
         if not options.no_nodes:
             refuse_running_units(rack, switch, nodes_behind(rack, switch, before, todo))
         screen.phase("restore the switch", [switch.name])
-        ended = _carry_out(line, goal, before, todo, options.settle, screen, ask=not options.no_nodes)
+        silences, seconds = (
+            silences_of_switches(rack, [switch.name]),
+            WRITE_SECONDS + len(todo.batches) * options.settle,
+        )
+        with silenced(rack, own.id, f"restore of {switch.name}", silences, seconds, screen.warn):
+            ended = _carry_out(line, goal, before, todo, options.settle, screen, ask=not options.no_nodes)
         if not ended.done:
             run.fail(switch.name, visible(ended.text))
         for text in ended.text.splitlines():

@@ -6,6 +6,7 @@ import math
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,18 @@ class Range:
 
     labels: Mapping[str, str]
     values: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class ScrapeTarget:
+    """One active target of Prometheus. `health`: up, down or unknown. `error`: of its last scrape, which began at
+    `scraped`, in seconds since 1970; before 1970 for none.
+    """
+
+    labels: Mapping[str, str]
+    health: str
+    error: str
+    scraped: float
 
 
 class _SocketConnection(HTTPConnection):
@@ -140,11 +153,40 @@ class PrometheusApi(_HttpApi):
 
     def alerts(self) -> list[dict[str, Any]]:
         """Return the active alerts as the API has them."""
-        found = self._data("alerts")
-        alerts = found.get("alerts") if isinstance(found, dict) else None
-        if not isinstance(alerts, list) or not all(isinstance(one, dict) for one in alerts):
-            raise PrometheusError(f"{self.url}: alerts: unexpected answer")
-        return alerts
+        return self._list("alerts", "alerts")
+
+    def time(self) -> float:
+        """Return the time of the server, in seconds since 1970."""
+        found = self._data("query", query="time()")
+        result = found.get("result") if isinstance(found, dict) else None
+        if not isinstance(result, list) or len(result) != 2:
+            raise PrometheusError(f"{self.url}: time: unexpected answer")
+        return _number(result[1])
+
+    def targets(self) -> list[ScrapeTarget]:
+        """Return the active targets."""
+        return [
+            ScrapeTarget(
+                {str(key): str(value) for key, value in dict(one.get("labels") or {}).items()},
+                str(one.get("health")),
+                str(one.get("lastError") or ""),
+                _seconds(one.get("lastScrape")),
+            )
+            for one in self._list("targets", "activeTargets", state="active")
+        ]
+
+    def rules_evaluated(self) -> float:
+        """Return since when all rules are evaluated: the oldest of the last evaluations of the groups, in seconds since
+        1970; before 1970 when one was never evaluated or there is none.
+        """
+        return min((_seconds(one.get("lastEvaluation")) for one in self._list("rules", "groups")), default=-math.inf)
+
+    def _list(self, path: str, key: str, **parameters: str) -> list[dict[str, Any]]:
+        found = self._data(path, **parameters)
+        rows = found.get(key) if isinstance(found, dict) else None
+        if not isinstance(rows, list) or not all(isinstance(one, dict) for one in rows):
+            raise PrometheusError(f"{self.url}: {path}: unexpected answer")
+        return rows
 
     def _vector(self, path: str, **parameters: str) -> list[dict[str, Any]]:
         found = self._data(path, **parameters)
@@ -165,6 +207,14 @@ class PrometheusApi(_HttpApi):
 
 def _labels(one: Mapping[str, Any]) -> dict[str, str]:
     return {str(key): str(value) for key, value in one["metric"].items()}
+
+
+def _seconds(text: object) -> float:
+    """Return a time of Prometheus in seconds since 1970; that of no text, or of none yet, is before 1970."""
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except (ValueError, OverflowError):
+        return -math.inf
 
 
 def _number(text: object) -> float:

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,8 @@ from tests.emulator.switch_runs import waits_for
 from tests.tiers import sampled
 from tests.unit.cli.cli_fixtures import settings
 from tests.unit.cli.terminal import ERASED, on_terminal
+from tests.unit.cli.test_reboot import SSH
+from tests.unit.roles.watch_tools import AMTOOL, silenced
 
 
 def _sets(restorer: Restorer) -> list[str]:
@@ -44,6 +47,34 @@ def test_what_was_spoilt_by_hand_comes_back_and_a_second_time_nothing_is_written
     assert again.code == 0, again.text
     assert "nothing to do" in again.text
     assert restorer.emulator.writes() == written
+
+
+def test_alerts_of_the_switch_and_of_the_links_to_it_are_silent(
+    restorer: Restorer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made at the server of the watch, spark5, before the first write. The nodes are folders."""
+    nodes = tmp_path / "nodes"
+    (nodes / "bin").mkdir(parents=True)
+    for name, text in {"ssh": SSH, "bin/amtool": AMTOOL}.items():
+        (nodes / name).write_text(text)
+        (nodes / name).chmod(0o755)
+    (nodes / "spark5/run").mkdir(parents=True)
+    monkeypatch.setenv("PATH", f"{nodes}:{os.environ['PATH']}")
+    monkeypatch.setenv("NODES", str(nodes))
+    file = restorer.folder / "rack.yaml"
+    declared = file.read_text()
+    file.write_text(f"{declared}watch: {{server: spark5}}\n")
+    assert "nothing to do" in restorer.restore(NAME, "-y").text
+    assert not (nodes / "silenced").exists(), "nothing is silent for a restore that writes nothing"
+    restorer.write("/system/identity", name="somebody-else")
+    ended = restorer.restore(NAME, "-y")
+    file.write_text(declared)
+    assert ended.code == 0, ended.text
+    assert "not silenced" not in ended.text
+    made = silenced(nodes)
+    assert made[0] == 'restore of crs812: switch=~"crs812"'
+    assert len({line for line in made if "Link.+" in line}) == 8
+    assert made[-1].startswith("expire ")
 
 
 def test_all_ports_bounce_once(restorer: Restorer) -> None:

@@ -22,8 +22,6 @@ SERVER, NEXT, NODE, LEG = "spark1", "spark2", "spark3", "qsfp56-dd-1-5"
 """The node that receives what the others send, the one that receives what it sends, and the one that ends."""
 LOST = 30
 """Seconds before a kill in which each witness must have heard of the node: the machine of the tests is slow."""
-LEFT = 64 << 20
-"""Bytes of memory that a node has left."""
 pytestmark = pytest.mark.soak
 """Each test waits for a boot or two, and `make test` has no time for that."""
 
@@ -171,7 +169,7 @@ def test_a_node_with_64m_of_memory_left_still_writes_samples(rack: VirtualRack, 
     kept=$(cat /proc/sys/vm/min_free_kbytes)
     sync; echo 3 > /proc/sys/vm/drop_caches
     while read -r name value _; do [ $name = MemFree: ] && free=$value; done < /proc/meminfo
-    echo $((free - {LEFT // 1024})) > /proc/sys/vm/min_free_kbytes
+    echo $((free - {black_box_kills.LEFT // 1024})) > /proc/sys/vm/min_free_kbytes
     begin=$(date +%s)
     echo 1000 > /proc/self/oom_score_adj
     timeout 60 python3 -Ic "import time; held = b'x' * (512 << 20); time.sleep(60)"
@@ -188,6 +186,6 @@ def test_a_node_with_64m_of_memory_left_still_writes_samples(rack: VirtualRack, 
     time.sleep(LOST / 2)
     for node, ring in ((NODE, RING), (SERVER, f"{PEERS}/{NODE}.ring")):
         taken = [one for one in black_box.samples(rack, node, ring) if begin <= one["time"] <= end]
-        scarce = [one["time"] for one in taken if one["memory"] and one["memory"]["available"] <= LEFT]
+        scarce = [one["time"] for one in taken if one["memory"] and one["memory"]["available"] <= black_box_kills.LEFT]
         assert len(scarce) > 20, f"{ring} of {node}: {len(scarce)} of {len(taken)} samples of {end - begin} s"
         assert max(later - one for one, later in pairwise(scarce)) < LOST / 2

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from core.util.event import EventKind
-from sparkrack.engine.apply_run import silences_of_plan
+from sparkrack.maintenance.apply_run import silences_of_plan
 from tests.unit.cli import rack_folder
 from tests.unit.cli.apply_cases import Runs, last
 from tests.unit.cli.rack_folder import CANARY, NAMES, World

@@ -12,6 +12,7 @@ import pytest
 from sparkrack.rebuild import wait_for_ports
 from tests.commands import parsed
 from tests.unit.rebuild.rebuild_folder import Workdir, after
+from tests.unit.roles.watch_tools import AMTOOL, silenced
 
 ALL = ["wait", "bootstrap", "apply", "reboot", "verify"]
 
@@ -51,6 +52,29 @@ def test_roles_that_the_rack_leaves_alone_are_not_asked_for(workdir: Workdir) ->
     assert workdir.verbs() == ["bootstrap nodes", "apply", "status", "verify"]
     assert not {"access", "driver", "memory"} & set(after(workdir.calls[1], "--only"))
     assert {"preflight", "fabric", "docker"} <= set(after(workdir.calls[1], "--only"))
+
+
+def test_alerts_of_the_rebuilt_node_are_silent_until_it_is_over(
+    workdir: Workdir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made at the server of the watch, spark1; a shell there is one of this machine."""
+    workdir.rack.write_text(f"{workdir.rack.read_text()}watch: {{server: spark1}}\n")
+    shell = f'[ "$4" != "sudo -n sh" ] || PATH="{workdir.folder}/amtool:$PATH" exec sh\n'
+    ssh = workdir.folder / "bin/ssh"
+    ssh.write_text(ssh.read_text().replace("#!/bin/sh\n", f"#!/bin/sh\n{shell}"))
+    amtool = workdir.folder / "amtool/amtool"
+    amtool.parent.mkdir()
+    amtool.write_text(AMTOOL)
+    amtool.chmod(0o755)
+    monkeypatch.setenv("NODES", str(workdir.folder))
+    done = workdir.run("spark2")
+    assert done.returncode == 0, done.stderr
+    assert "not silenced" not in done.stdout + done.stderr
+    made = silenced(workdir.folder)
+    assert made[0] == 'rebuild of spark2: node=~"spark2"'
+    assert not any("spark1" in line and "Link" not in line for line in made)
+    assert made[-1].startswith("expire ")
+    assert workdir.verbs()[0] == "bootstrap nodes"
 
 
 def test_a_node_that_is_not_there_is_left_out(workdir: Workdir) -> None:

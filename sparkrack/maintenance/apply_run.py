@@ -44,6 +44,7 @@ from sparkrack.engine.plan import CHANGES, Plan
 from sparkrack.engine.run_log import run_log
 from sparkrack.engine.session import RunSession
 from sparkrack.engine.silences import Silence, silenced, silences_of_nodes, silences_of_switches, silences_of_units
+from sparkrack.watch.scrapes import unscraped
 
 _ACTS = frozenset(EventKind) - {EventKind.NOTE, EventKind.BROKEN, EventKind.OUTLIER, EventKind.UNMANAGED}
 """The kinds of changes that two plans must have in common."""
@@ -289,6 +290,9 @@ class ApplyRun:
                     silences = silences_of_plan(self.rack, now)
                     with silenced(self.rack, own.id, "apply", silences, SILENT_SECONDS, self.screen.say):
                         done = self._execute(session, now, own, stop, held, log)
+                        if done.result == "done":
+                            missing = unscraped(self.rack, now, stop.asked, progress)
+                            done = done.model_copy(update={"notes": (*done.notes, *filter(None, [missing]))})
         except LockError:
             raise
         except CommandError as fault:
