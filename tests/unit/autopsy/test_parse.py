@@ -258,3 +258,81 @@ def test_only_the_file_of_the_node_is_read(tmp_path: Path) -> None:
     assert read("spark1") == (0, ["before", "now"])
     assert read("spark1", BOOT) == (0, ["now"])
     assert read("spark3") == (questions.ABSENT, [])
+
+
+@pytest.mark.parametrize(("time", "boot"), [(1e400, BOOT), (-1, BOOT), ("x", BOOT), (None, BOOT), ([], BOOT)])
+def test_a_sample_without_a_time_is_left_out(time: object, boot: str) -> None:
+    lines = [
+        json.dumps({"time": time, "boot": boot}),
+        json.dumps({"time": ASKED}),
+        json.dumps({"time": 0, "boot": boot}),
+    ]
+    assert [one.time for one in parse.samples("\n".join(lines))] == [0.0]
+
+
+@pytest.mark.parametrize(("length", "text"), [(0, "x"), (1, "x... (1 characters left out)")])
+def test_a_long_line_is_shortened(monkeypatch: pytest.MonkeyPatch, length: int, text: str) -> None:
+    monkeypatch.setattr(parse, "LINE_CHARACTERS", 1)
+    assert parse._shortened("x" * (1 + length)) == text
+
+
+def test_a_hang_of_a_unit_is_one_line() -> None:
+    whole = {
+        "time": ASKED,
+        "unit": "qwen",
+        "boot": "a-b",
+        "processes": [1, 2],
+        "nccl": [{"build_id": "x"}, {"build_id": "x"}, {"build_id": "y"}],
+        "summary": "rank 1 waits",
+        "ras": "answer",
+    }
+    wrong: list[dict[str, object]] = [
+        {},
+        {"time": []},
+        {"nccl": 7},
+        {"processes": None},
+        {"nccl": [{}]},
+        {"time": -1e300},
+    ]
+    found = parse.hangs("\n".join(json.dumps(whole | each) for each in wrong))
+    assert [(one.unit, one.time, one.boot, one.text) for one in found] == [
+        ("qwen", ASKED, "ab", "rank 1 waits; 2 processes; NCCL build x, y; an answer of NCCL's RAS")
+    ]
+    (plain,) = parse.hangs(json.dumps(whole | {"nccl": [], "ras": None, "summary": ""}))
+    assert plain.text == "2 processes"
+
+
+@pytest.mark.parametrize("stamp", ["9" * 400, "1.2.3", "2026-13-01T00:00:00", "0001-01-01T00:00:00+14:00"])
+def test_a_stamp_that_is_not_a_time_is_unknown(stamp: str) -> None:
+    assert parse._stamp(stamp) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "seconds"),
+    [({"uptime": "1m1s"}, 61.0), ({"uptime": "500ms"}, 0.5), ({"uptime": "x"}, None), ({}, None)],
+)
+def test_how_long_the_switch_runs(row: dict[str, str], seconds: float | None) -> None:
+    if seconds is None:
+        with pytest.raises(EvidenceError, match=r"^uptime of the switch: "):
+            parse.switch_booted([row])
+    else:
+        assert parse.switch_booted([row]) == seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "found"), [(9e299, 9e299), (1e300, None), (-1e300, None), (True, None), ("1", None), (0, 0.0)]
+)
+def test_a_figure_is_a_number_that_a_machine_can_have(value: object, found: float | None) -> None:
+    assert parse._number(value) == found
+
+
+@pytest.mark.parametrize(
+    ("frames", "pauses", "counted"), [(5, 2, 5), (5, 5, 0), (0, 0, 0), (-1, 0, None), (5, -1, None), (0, 3, 0)]
+)
+def test_pause_frames_are_no_sign_of_life(frames: int, pauses: int, counted: int | None) -> None:
+    before, after = (
+        [{"default-name": "x"}, {"default-name": "leg", "rx-packet": str(100 + one), "rx-pause": str(100 + other)}]
+        for one, other in ((0, 0), (frames, pauses))
+    )
+    assert parse.leg_frames(before, after, "leg") == counted
+    assert parse.leg_frames(before, after, "another") is None

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from sparkrack.autopsy.evidence import Evidence, LegNow
+from sparkrack.autopsy import verdict as verdicts
+from sparkrack.autopsy.evidence import Evidence, LegNow, Sample
 from sparkrack.autopsy.report import timeline
 from sparkrack.autopsy.verdict import Cause, judge, remarks
 from tests.unit.autopsy.ends import (
+    BOOT,
     COLD,
     END,
     FROZEN,
@@ -445,3 +447,176 @@ def test_of_the_samples_one_in_ten_seconds_and_the_last_are_in_the_timeline() ->
     shown = [entry for entry in timeline(dead(samples=samples(seconds=25))) if entry.source == "samples"]
     assert [entry.at.timestamp() - END for entry in shown] == [-25, -15, -5, 0]
     assert [entry.text.startswith("last sample: ") for entry in shown] == [False, False, False, True]
+
+
+def figures(**values: list[float | None]) -> tuple[Sample, ...]:
+    """Samples a second apart, the last one at END."""
+    (count,) = {len(each) for each in values.values()}
+    return tuple(
+        Sample(time=END - count + 1 + at, boot=BOOT, **{name: each[at] for name, each in values.items()})
+        for at in range(count)
+    )
+
+
+@pytest.mark.parametrize(
+    ("full", "pressed"),
+    [
+        ([10.0] * 300, 10.0),
+        ([9.9] * 300, None),
+        ([10.0] * 271, 10.0),
+        ([10.0] * 270, None),
+        ([0.0] * 30 + [10.0] * 270, 9.0),
+        ([0.0] * 31 + [10.0] * 269, None),
+        ([50.0] * 100 + [0.0] * 300, None),
+        ([None] * 300, None),
+        ([None] * 100 + [10.0] * 300, 10.0),
+    ],
+)
+def test_memory_is_under_pressure_when_nine_of_ten_samples_of_five_minutes_are(
+    full: list[float | None], pressed: float | None
+) -> None:
+    assert verdicts._pressed(figures(full=full)) == pressed
+    assert verdicts._pressed(()) is None
+
+
+@pytest.mark.parametrize(
+    ("available", "scarce"),
+    [
+        ([0.5, 0.0299, 0.5], 0.0299),
+        ([0.5, 0.03, 0.5], None),
+        ([0.01] + [0.5] * 60, None),
+        ([0.01] + [0.5] * 59, 0.01),
+        ([None, 0.0], 0.0),
+        ([None], None),
+    ],
+)
+def test_memory_is_scarce_when_less_than_three_percent_were_left_in_the_last_minute(
+    available: list[float | None], scarce: float | None
+) -> None:
+    assert verdicts._scarce(figures(available=available)) == scarce
+
+
+@pytest.mark.parametrize(("after", "hung"), [(599.9, False), (600.0, True), (1500.0, True), (1500.1, False)])
+def test_a_shutdown_hung_when_the_reset_came_when_it_was_due(after: float, hung: bool) -> None:
+    evidence = back(after, clean_stop=MARK, firmware=("System reset by WDT.",))
+    assert verdicts._hung_shutdown(evidence) == hung
+    assert not verdicts._hung_shutdown(replace(evidence, firmware=()))
+    assert not verdicts._hung_shutdown(replace(evidence, clean_stop=None))
+    assert not verdicts._hung_shutdown(replace(evidence, began=None))
+    assert verdicts._hung_shutdown(replace(evidence, shutdown_limit=after / 3)) == (
+        after / 3 <= after <= 2 * after / 3 + 300
+    )
+
+
+@pytest.mark.parametrize(
+    ("began", "target", "text"),
+    [
+        (-5.0, "reboot", None),
+        (-5.1, "reboot", "the present boot began 5 s before that shutdown, by clocks of which one is wrong"),
+        (300.0, "reboot", None),
+        (
+            301.0,
+            "reboot",
+            "the present boot began 301 s after that shutdown: a boot between them may have left no trace",
+        ),
+        (301.0, "poweroff", None),
+        (301.0, "Halt", None),
+    ],
+)
+def test_a_boot_long_after_a_shutdown_may_not_be_the_next_one(began: float, target: str, text: str | None) -> None:
+    found = list(verdicts._after_the_shutdown(back(began), END, target))
+    assert [sign.text for sign in found] == ([] if text is None else [text])
+    assert all((sign.cause, sign.proof, sign.source) == (Cause.UNKNOWN, False, "present boot") for sign in found)
+    assert not list(verdicts._after_the_shutdown(back(9999), None, target))
+    assert not list(verdicts._after_the_shutdown(dead(9999), END, target))
+
+
+@pytest.mark.parametrize(("second", "watchdog"), [(29.9, False), (30.0, True), (147.0, True), (147.1, False)])
+def test_a_link_that_goes_down_when_the_watchdog_acts_is_its_sign(second: float, watchdog: bool) -> None:
+    evidence = back(400, samples=samples(), changes=(down(second), up(390)), disk=WARM)
+    found = [sign.cause for sign in verdicts._watchdog(evidence)]
+    assert found == ([Cause.WATCHDOG] if watchdog else [])
+    assert not list(verdicts._watchdog(replace(evidence, disk=COLD)))
+    assert not list(verdicts._watchdog(replace(evidence, disk=None)))
+
+
+@pytest.mark.parametrize(("second", "power"), [(3.0, True), (3.1, False), (-3.0, True), (-3.1, False)])
+def test_a_link_that_goes_down_with_the_last_sign_of_life_is_a_sign_of_power(second: float, power: bool) -> None:
+    found = [sign.text for sign in verdicts._power(dead(samples=samples(), changes=(down(second),)))]
+    when = "after" if second > 0 else "before"
+    assert found == (
+        [
+            (
+                f"the link went down 3 s {when} the last sign of life (samples), and nothing was recorded: power, or a "
+                "reset without a record"
+            )
+        ]
+        if power
+        else []
+    )
+
+
+@pytest.mark.parametrize(
+    ("samples_of", "words"),
+    [
+        ({"margin": 2.0}, ()),
+        (
+            {"margin": 1.9},
+            ("the GPU came within 1.9 °C of its limit in the last 2 minutes: lower blackbox.clock_cap",),
+        ),
+        ({"clock": 1000.0}, ()),
+        ({"clock": 999.0, "utilization": 0.8}, ()),
+        (
+            {"clock": 999.0, "utilization": 0.81},
+            (
+                (
+                    "the GPU ran below 1000 MHz under load: shut the node down, take its power supply off "
+                    "the mains for 60 s"
+                ),
+            ),
+        ),
+    ],
+)
+def test_what_the_last_two_minutes_of_a_gpu_tell(samples_of: dict[str, float], words: tuple[str, ...]) -> None:
+    assert remarks(dead(samples=samples(**samples_of))) == words
+    assert remarks(dead(samples=(*samples(-121, **samples_of), *samples(seconds=60)))) == ()
+
+
+def test_what_decides_nothing_is_a_remark_of_one_sentence() -> None:
+    evidence = dead(clocks_unknown=("spark2", "spark4"), earlier_records=("dmesg-1", "dmesg-2"), life=("it answers",))
+    assert remarks(evidence) == (
+        "the clock of spark2 is unknown: the times that it wrote are not used, so the verdict rests on fewer signs",
+        "the clock of spark4 is unknown: the times that it wrote are not used, so the verdict rests on fewer signs",
+        "it does not answer on its management link, and may be alive now: it answers",
+        "a boot before the one that ended left a record of a panic, and that one did not collect it: dmesg-1, dmesg-2",
+    )
+    assert judge(replace(evidence, life=())).reason == (
+        "no sign of life of the boot that ended has a known time: the clock of spark2, spark4 is unknown"
+    )
+
+
+def test_faults_are_counted_and_the_last_one_is_shown() -> None:
+    evidence = dead(lines=(line(-9, XID), line(-4, XID), line(0, "x")), hardware=("first", "second"))
+    assert remarks(evidence) == (
+        f"{XID_NAME} (2 lines, the last one in journal 4 s before the last sign of life): {XID}",
+        "an error of the hardware before this boot, by its firmware: second",
+    )
+
+
+XID_NAME = next(name for name, pattern in verdicts._FAULTS.items() if pattern.search(XID))
+
+
+def test_what_other_nodes_and_the_mark_of_a_shutdown_say_is_in_the_timeline() -> None:
+    evidence = replace(
+        back(90, clean_stop=MARK, samples=figures(clock=[None], power=[None]), changes=(up(60),)),
+        other_downs={"spark4": END + 1},
+        lines=(),
+    )
+    found = [(entry.at.timestamp() - END, entry.source, entry.text) for entry in timeline(evidence)]
+    assert found == [
+        (0.0, "samples", "last sample: no figure is known"),
+        (0.0, "mark of the shutdown", "all services are stopped, reboot"),
+        (1.0, "switch", "spark4: link down"),
+        (60.0, "switch", f"{LEG} link up"),
+        (90.0, "node", "the present boot began"),
+    ]

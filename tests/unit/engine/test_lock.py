@@ -376,3 +376,93 @@ def test_the_lock_of_a_dead_run_is_ended_when_that_is_agreed(node: Path, agreed:
 def test_a_process_that_is_none_is_not_believed(text: str) -> None:
     found = holder(json.dumps({**vars(NEW), "process": text}))
     assert (found.id, found.process, found.dead) == (NEW.id, "", False)
+
+
+@pytest.mark.parametrize(("length", "shown"), [(200, "x" * 200), (201, "x" * 197 + "...")])
+def test_words_of_a_lock_have_at_most_200_characters(length: int, shown: str) -> None:
+    assert run_lock.new_holder("x" * length).what == shown
+    assert holder(json.dumps({**json.loads(MINE.text), "what": "x" * length})).what == shown
+
+
+def test_a_holder_is_described_in_whole_sentences() -> None:
+    named = f"run {MINE.id} of ana@desk, since 2026-03-14T09:15:00+00:00 (spark1, spark2: memory)"
+    assert str(MINE) == named
+    assert MINE.busy == f"the rack is locked by {named}; if that run is dead: sparkrack unlock {MINE.id}"
+    dead = replace(MINE, process=run_lock.new_holder("x").process.rpartition(" ")[0] + " 1")
+    assert dead.dead
+    assert dead.busy == (
+        f"{named} is dead, its process on this machine is gone; to end its lock: sparkrack unlock {MINE.id}"
+    )
+    unread = holder("")
+    assert (unread.id, unread.who, unread.since, unread.what) == (
+        "unknown",
+        "an unknown operator",
+        "an unknown time",
+        "/run/sparkrack/run.lock cannot be read",
+    )
+
+
+def test_the_end_of_a_lock_is_described_in_whole_sentences() -> None:
+    warning = "another run may have changed the rack in between"
+    held = base64.b64encode(OTHER.text.encode()).decode() + "\nage:7\n"
+    assert run_lock.release_error("spark1", MINE, GONE, "") == (
+        f"spark1: the lock was gone before the end, by a restart or by `sparkrack unlock`; {warning}"
+    )
+    assert run_lock.release_error("spark1", MINE, HELD, held) == f"spark1: the lock is now that of {OTHER}; {warning}"
+    assert run_lock.release_error("spark1", MINE, 1, " ") == (
+        f"spark1: the lock could not be released (exit 1); sparkrack unlock {MINE.id}"
+    )
+    assert run_lock.acquire_error("spark1", MINE, 1, " ") == (
+        "spark1: the lock of the rack cannot be taken: exit 1; nothing was changed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("silence", "words"),
+    [
+        (119.9, ""),
+        (120.0, "spark1: the lock could not be renewed for 120 s, so another run may have taken it"),
+    ],
+)
+def test_a_lock_is_lost_after_two_minutes_without_a_renewal(silence: float, words: str) -> None:
+    assert run_lock.expiry_reason("spark1", silence) == words
+
+
+@pytest.mark.parametrize(("output", "seconds"), [("eA==\nage:7\n", 7), ("eA==\n", 0), ("age:-7", 0), ("age:٣", 0)])
+def test_an_age_that_is_not_a_number_is_none(output: str, seconds: int) -> None:
+    assert run_lock.has_no_heartbeat(output) == seconds
+
+
+@pytest.mark.parametrize(("age", "over"), [("120", False), ("121", True), ("x", False), ("", False)])
+def test_the_age_of_a_queried_lock_counts_from_121_seconds(age: str, over: bool) -> None:
+    assert run_lock.parse_lock_query(f"{NEW.text}\nage:{age}\n") == (NEW, over)
+    assert run_lock.parse_lock_query(f"{MINE.text}\nage:{age}\n") == (MINE, False)
+
+
+@pytest.mark.parametrize(("beat", "kept"), [(20, 20), (19, 0), (21, 0), ("20", 0), (None, 0)])
+def test_a_lock_that_is_renewed_otherwise_is_taken_for_one_that_is_not(beat: object, kept: int) -> None:
+    assert holder(json.dumps({**json.loads(MINE.text), "beat": beat})).beat == kept
+
+
+def test_a_lock_file_in_the_output_of_a_script_is_base64() -> None:
+    assert content("eA==\nage:7\n") == b"x"
+    assert content("!\nage:7\n") == b""
+    assert content("eA=\nage:7\n") == b""
+
+
+def test_a_lock_is_tried_three_times() -> None:
+    asked: list[str] = []
+
+    def busy(script: str, text: str | None) -> tuple[int, str]:
+        asked.append("take" if text else "end")
+        lock = base64.b64encode(NEW.text.encode()).decode()
+        return (HELD, f"{lock}\nage:500\n") if text else (HELD, "")
+
+    with pytest.raises(run_lock.LockError, match=r"^the rack is locked by "):
+        run_lock.already_locked("spark1", OTHER, busy, lambda _: False, pytest.fail)
+    assert asked == ["take", "end"] * 3
+
+
+def test_the_clock_of_a_run_also_counts_while_its_machine_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "clock_gettime", lambda which: {time.CLOCK_BOOTTIME: 5.0}.get(which, 1.0))
+    assert run_lock.clock() == 5.0

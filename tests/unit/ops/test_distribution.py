@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.ops.distribution import SLOTS, Pull, Route, Routes, Wait, choose, forecast
+from core.ops.distribution import SLOTS, Pull, Route, Routes, Wait, choose, forecast, forecast_chain
 from tests.unit.model.racks import DIRECT, SUBNETS, loaded, node, ring, switch
 from tests.unit.model.random_racks import any_rack
 
@@ -135,3 +135,28 @@ def test_in_a_ring_nothing_goes_over_management(size: int) -> None:
         True: size - 1,
         "outside": 1,
     }
+
+
+def test_in_a_chain_a_node_passes_it_on_at_once() -> None:
+    assert says(forecast_chain(RING, ["n0"], ["n1", "n2", "n3", "n4", "n5"])) == {
+        "n1": "n0 (fabric)",
+        "n2": "n1 (fabric)",
+        "n3": "n2 (fabric)",
+        "n4": "n3 (fabric)",
+        "n5": "n4 (fabric)",
+    }
+    assert says(forecast_chain(EIGHT, [], ALL)) == {
+        "n0": "outside",
+        "n1": "n0 (fabric)",
+        "n2": "n1 (fabric)",
+        "n3": "n2 (fabric)",
+        "n4": "n3 (fabric)",
+        "n5": "n4 (fabric)",
+        "n6": "n5 (fabric)",
+        "n7": "n6 (fabric)",
+    }
+    assert forecast_chain(EIGHT, ["n0"], []) == {}
+
+
+def test_a_chain_begins_at_the_source_with_the_fewest_receivers() -> None:
+    assert says(forecast_chain(EIGHT, ["n3", "n0"], ["n2", "n1"])) == {"n1": "n0 (fabric)", "n2": "n1 (fabric)"}

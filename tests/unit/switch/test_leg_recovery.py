@@ -10,7 +10,7 @@ import pytest
 from core.hardware.crs812 import CRS812
 from core.routeros.errors import SentenceError
 from switch.executor import TransactionOutcome, execute
-from switch.leg_recovery import restarted
+from switch.leg_recovery import LegRecovery, linked, restarted
 from switch.link_witness import HalfReport, WitnessReport
 from switch.target_state import DeclaredTarget
 from switch.transaction import Transaction
@@ -189,3 +189,54 @@ def test_which_lanes_restart(bench: Bench) -> None:
     assert set(CAGE) < set(sizes), "l2mtu takes every port down"
     assert not [name for name in sizes if name.startswith("ether")]
     assert restarted(CRS812, (), now) == ()
+
+
+def test_without_lanes_the_switch_is_not_asked(device: Device) -> None:
+    session = Talking([])
+    assert linked(session, reading(device.tables), ()) == {}
+    assert session.heard == []
+
+
+class Talking:
+    """A session that gives rows and keeps what it is sent."""
+
+    def __init__(self, rows: list[dict[str, str]]) -> None:
+        self.rows = rows
+        self.heard: list[tuple[str, ...]] = []
+
+    def talk(self, *words: str) -> list[dict[str, str]]:
+        self.heard.append(words)
+        return self.rows
+
+
+@pytest.mark.parametrize(
+    ("rows", "rates"),
+    [
+        ([{"name": "qsfp56-dd-1-1", "status": "link-ok", "rate": "1G"}], {"qsfp56-dd-1-1": "1G"}),
+        ([{"name": "qsfp56-dd-1-1", "status": "link-ok"}], {"qsfp56-dd-1-1": ""}),
+        ([{"name": "qsfp56-dd-1-1", "status": "no-link", "rate": "1G"}], {}),
+        ([{"name": "another", "status": "link-ok", "rate": "1G"}, {"status": "link-ok"}], {}),
+    ],
+)
+def test_only_the_lanes_that_were_asked_for_and_have_a_link_count(
+    device: Device, rows: list[dict[str, str]], rates: dict[str, str]
+) -> None:
+    assert linked(Talking(rows), reading(device.tables), ("qsfp56-dd-1-1",)) == rates
+
+
+def test_a_link_whose_rate_was_not_printed_is_named_all_the_same(device: Device) -> None:
+    found = LegRecovery("crs812", reading(device.tables), {"qsfp56-dd-1-1": ""}, (), 0, None, lambda: "")
+    assert found._late(Talking([])) == ["qsfp56-dd-1-1 has no link, before the run it had one"]
+
+
+def test_a_port_that_does_not_read_as_bound_is_reported(bench: Bench) -> None:
+    answer = bench.device.answer
+
+    def hear(session: Session, words: tuple[str, ...]) -> list[dict[str, str]]:
+        rows = answer(session, words)
+        if words[0] == f"{PORT}/print" and bench.bound:
+            return [row | {"hw": "false"} if row["interface"] == "qsfp56-dd-1-3" else row for row in rows]
+        return rows
+
+    bench.device.answer = hear  # type: ignore[method-assign]
+    assert ": their bridge ports do not read hw=yes. When they are up, " in bench.run().text

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core.routeros.diff import RowChange
+from core.routeros.diff import FieldChange, RowChange
 from core.routeros.errors import RefusedError
-from core.routeros.menus import USER
+from core.routeros.menus import BRIDGE_PORT, ETHERNET, SERVICE, USER
 from switch.lockout_risks import lockout_risks
 from switch.plan import plan
 from tests.unit.switch.racks import MakeRack
@@ -114,3 +114,42 @@ def test_a_plan_about_our_own_user_is_refused(rack: MakeRack) -> None:
 
 def test_every_reason_is_reported_at_once(rack: MakeRack) -> None:
     assert len(refused(rack, through("qsfp56-dd-1-1"), **LIMITED)) == 2
+
+
+@pytest.mark.parametrize(
+    ("service", "address", "risk"),
+    [
+        ("api", "192.168.7.0/24,10.77.1.0/24", True),
+        ("api", "192.168.7.0/24,10.77.0.0/24", False),
+        ("api", "10.77.0.10/24", False),
+        ("api", "", False),
+        ("api-ssl", "192.168.7.0/24", False),  # not the service of this run
+    ],
+)
+def test_our_service_is_not_limited_to_where_we_are_not(rack: MakeRack, service: str, address: str, risk: bool) -> None:
+    change = RowChange(SERVICE, (service,), "*1", (FieldChange("address", "", address),))
+    assert lockout_risks(rack()[1], reading(factory()), (change,)) == (
+        (f"sparkrack is logged in from 10.77.0.10, and the plan limits api to {address}: that would shut this run out",)
+        if risk
+        else ()
+    )
+
+
+def test_who_comes_in_by_a_management_port_is_sent_to_another_one(rack: MakeRack) -> None:
+    tables = factory()
+    carry_out(tables, plan(*rack(), reading(tables)).changes)
+    tables["/interface/bridge/host"] = [HOST | {"on-interface": "qsfp56-dd-1-1"}]
+    found = rack()[1]
+    lane = RowChange(ETHERNET, ("qsfp56-dd-1-2",), "*1", (FieldChange("mtu", "1500", "9000"),))
+    assert lockout_risks(found, reading(tables), (lane,)) == (
+        (
+            "this machine reaches the switch through its port qsfp56-dd-1-1, which the plan takes down with cage "
+            f"qsfp56-dd-1; connect it to {' or '.join(found.hardware.management_ports)}"
+        ),
+    )
+    tables["/interface/bridge/host"] = [HOST | {"on-interface": "ether1"}]
+    port = RowChange(BRIDGE_PORT, ("ether1",), "*1", (FieldChange("hw", "yes", "no"),))
+    assert lockout_risks(found, reading(tables), (port,)) == (
+        "this machine reaches the switch through its port ether1, which the plan takes down; connect it to another "
+        "port",
+    )

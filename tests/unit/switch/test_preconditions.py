@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from core.advisories.advisories import ROUTEROS, current_releases
 from core.routeros.errors import RefusedError, UnreadableError
 from core.routeros.menus import OLDEST
 from core.routeros.versions import release
 from switch.plan import plan
-from switch.preconditions import blockers
+from switch.preconditions import blockers, device_mode, mlag
 from tests.unit.switch.racks import MakeRack
 from tests.unit.switch.rows import Tables, factory, reading
 
@@ -26,33 +27,59 @@ def test_the_mounting_is_not_the_model(rack: MakeRack, board: str) -> None:
 @pytest.mark.parametrize(
     ("menu", "rows", "reported"),
     [
-        ("/system/routerboard", [{"model": "CRS804-4DDQ"}], "is a CRS804-4DDQ; the rack file means a CRS812"),
-        ("/system/routerboard", [{"model": "CRS812-8DS-2DQ-2DDQ"}], "serial number (none)"),
+        (
+            "/system/routerboard",
+            [{"model": "CRS804-4DDQ"}],
+            "the device is a CRS804-4DDQ; the rack file means a CRS812-8DS-2DQ-2DDQ",
+        ),
+        (
+            "/system/routerboard",
+            [{"model": "CRS812-8DS-2DQ-2DDQ"}],
+            "the device has serial number (none); the rack file means HX1",
+        ),
         (
             "/system/routerboard",
             [{"model": "CRS812-8DS-2DQ-2DDQ", "serial-number": "HX2"}],
-            "serial number HX2; the rack file means HX1",
+            "the device has serial number HX2; the rack file means HX1",
         ),
         (
             "/system/resource",
             [{"version": "7.22.1 (stable)"}],
-            "runs RouterOS 7.22.1 (stable); at least 7.23",
+            (
+                "the device runs RouterOS 7.22.1 (stable); at least 7.23 is needed, take {current}: sparkrack switch "
+                "upgrade --packages FOLDER"
+            ),
         ),
-        ("/system/resource", [{"version": "7.23beta4"}], "at least 7.23"),
-        ("/system/resource", [{"version": "banana"}], "not a version"),
-        ("/system/resource", [{}], "not a version"),
-        ("/system/package", [], "switch-marvell is not installed"),
-        ("/system/package", [{".id": "*1", "name": "switch-marvell", "disabled": "true"}], "is disabled"),
+        (
+            "/system/resource",
+            [{"version": "7.23beta4"}],
+            (
+                "the device runs RouterOS 7.23beta4; at least 7.23 is needed, take {current}: sparkrack switch "
+                "upgrade --packages FOLDER"
+            ),
+        ),
+        ("/system/resource", [{"version": "banana"}], "the device reports RouterOS 'banana', which is not a version"),
+        ("/system/resource", [{}], "the device reports RouterOS '', which is not a version"),
+        ("/system/package", [], "package switch-marvell is not installed; without it the cages do not work"),
+        (
+            "/system/package",
+            [{".id": "*1", "name": "switch-marvell", "disabled": "true"}],
+            "package switch-marvell is disabled; without it the cages do not work",
+        ),
         (
             "/system/package",
             [{".id": "*1", "name": "switch-marvell", "disabled": "true", "available": "true"}],
-            "switch-marvell is not installed",
+            "package switch-marvell is not installed; without it the cages do not work",
         ),
-        ("/interface/bridge", [{".id": "*1", "name": "br"}], "no bridge bridge; its bridges: br"),
+        (
+            "/interface/bridge",
+            [{".id": "*1", "name": "br"}],
+            "the device has no bridge bridge; its bridges: br, and the chip forwards for one only: declare that one",
+        ),
         (
             "/interface/ethernet",
             [{".id": "*1", "default-name": "a", "name": "a"}],
-            "no interface qsfp56-dd-1-1, ",
+            "the device has no interface {lanes}, of a declared cage",
         ),
     ],
 )
@@ -63,7 +90,9 @@ def test_what_is_not_meant_or_not_fit_is_refused(
     if menu == "/system/routerboard":
         del tables["/system/resource"][0]["board-name"]
     tables[menu] = rows
-    assert any(reported in reason for reason in blockers(rack(serial="HX1")[1], reading(tables)))
+    lanes = ", ".join(f"qsfp56-dd-{cage}-{number}" for cage in (1, 2) for number in range(1, 9))
+    reported = reported.format(current=current_releases(ROUTEROS), lanes=lanes)
+    assert reported in blockers(rack(serial="HX1")[1], reading(tables))
 
 
 def test_a_device_without_a_model_is_refused(rack: MakeRack) -> None:
@@ -71,7 +100,7 @@ def test_a_device_without_a_model_is_refused(rack: MakeRack) -> None:
     tables["/system/routerboard"] = [{}]
     del tables["/system/resource"][0]["board-name"]
     (reason,) = blockers(rack()[1], reading(tables))
-    assert "does not report its model" in reason
+    assert reason == "the device does not report its model; CRS812-8DS-2DQ-2DDQ is declared"
 
 
 def test_a_bridge_is_made_where_there_is_none(rack: MakeRack) -> None:
@@ -203,3 +232,51 @@ def _rename(tables: Tables, port: str, name: str) -> None:
         for row in tables[path]:
             if row[field] == port:
                 row[field] = name
+
+
+def test_a_scheduler_that_is_neither_on_nor_off_is_unknown() -> None:
+    found = reading(factory() | {"/system/device-mode": [{"mode": "home", "scheduler": "maybe"}]})
+    with pytest.raises(UnreadableError, match=r"^/system/device-mode scheduler: "):
+        list(device_mode(found))
+
+
+def test_a_bridge_whose_mtu_its_smallest_port_takes_is_changed(rack: MakeRack) -> None:
+    tables = factory()
+    tables["/interface/bridge"][0]["mtu"] = "1584"
+    assert plan(*rack(vlans=[1100, 1101]), reading(tables)).changes
+
+
+@pytest.mark.parametrize(
+    ("menu", "row", "reported"),
+    [
+        ("/interface/bridge", {"mlag-peer-port": "none"}, ()),
+        ("/interface/bridge", {"mlag-peer-port": ""}, ()),
+        (
+            "/interface/bridge",
+            {"mlag-peer-port": "ether1"},
+            (
+                (
+                    "bridge x has the MLAG peer port ether1: two switches act as one, which rack.yaml cannot declare, "
+                    "so "
+                    "a run here could cut the other off; configure both by hand"
+                ),
+            ),
+        ),
+        ("/interface/bonding", {"mlag-id": ""}, ()),
+        (
+            "/interface/bonding",
+            {"mlag-id": "7"},
+            (
+                (
+                    "bond x has mlag-id 7: it is shared with a second switch (MLAG), which rack.yaml cannot declare; "
+                    "configure both by hand"
+                ),
+            ),
+        ),
+    ],
+)
+def test_a_switch_that_shares_its_links_with_a_second_one_is_not_written(
+    menu: str, row: dict[str, str], reported: tuple[str, ...]
+) -> None:
+    tables = factory() | {menu: [{".id": "*1", "name": "x", **row}]}
+    assert tuple(mlag(reading(tables))) == reported

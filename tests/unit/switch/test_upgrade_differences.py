@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from core.routeros.menus import ETHERNET, PROFILE, QUEUE, SETTINGS
 from core.routeros.menus.menu import Menu
-from switch.upgrade.differences import differences
+from switch.backup import KEPT
+from switch.upgrade.differences import differences, export_diff
 from tests.unit.switch.rows import factory, reading
 
 
@@ -49,3 +52,55 @@ def test_a_row_that_nobody_can_add_is_of_the_new_release_and_any_other_a_differe
     found = differences(reading(before), reading(after))
     named = f"{menu.path} {' '.join(menu.key_of(row))}".rstrip()
     assert (found.changed, found.added) == (((), (named,)) if fixed else ((f"+ {named}",), ()))
+
+
+def test_a_menu_that_goes_or_comes_is_a_line() -> None:
+    whole, without = factory(), factory()
+    del without[PROFILE.path]
+    lacking = replace(reading(without), absent=frozenset({PROFILE.path}))
+    assert differences(reading(whole), lacking).changed == (f"- {PROFILE.path}: the whole menu",)
+    found = differences(lacking, reading(whole))
+    assert (found.changed, found.added) == ((), (PROFILE.path,))
+    assert differences(lacking, lacking) == differences(reading(whole), reading(whole))
+
+
+def test_a_row_that_goes_is_a_line_and_rows_of_one_menu_that_come_are_counted() -> None:
+    before, after = factory(), factory()
+    del after[PROFILE.path][0]
+    assert differences(reading(before), reading(after)).changed == (f"- {PROFILE.path} default",)
+    before, after = factory(), factory()
+    for row in before[ETHERNET.path]:
+        del row["l2mtu"]
+    found = differences(reading(before), reading(after))
+    assert (found.changed, found.added) == ((), (f"{ETHERNET.path}: l2mtu ({len(after[ETHERNET.path])} rows)",))
+
+
+def test_a_private_value_that_changes_is_not_shown() -> None:
+    (menu, name), *_ = [
+        (menu, name)
+        for menu in KEPT
+        for name, spec in menu.fields.items()
+        if spec.private and not spec.secret and not spec.volatile and name not in menu.key
+    ]
+    before, after = factory(), factory()
+    rows = before[menu.path] or [{".id": "*1", **dict.fromkeys(menu.key, "x")}]
+    before[menu.path] = [row | {name: "hunter2"} for row in rows[:1]]
+    after[menu.path] = [row | {name: "hunter3"} for row in rows[:1]]
+    (line,) = differences(reading(before), reading(after)).changed
+    assert line.endswith(f": {name} (its value is private)")
+    assert "hunter" not in line
+
+
+def test_two_exports_are_compared_without_their_comments() -> None:
+    before = b"# 2026-01-01 by RouterOS 7.23\n/ip\nset a=1\nset b=\xff\nset c=3\n"
+    after = b"# 2027-01-01 by RouterOS 7.24\n/ip\nset a=1\nset b=2\nset c=3\n"
+    assert export_diff(before, before) == ()
+    assert export_diff(before, after) == (
+        "--- before",
+        "+++ after",
+        "@@ -2,3 +2,3 @@",
+        " set a=1",
+        "-set b=\ufffd",
+        "+set b=2",
+        " set c=3",
+    )

@@ -121,3 +121,42 @@ def test_order_is_that_of_the_rack() -> None:
     found = told(fine())
     assert tuple(dict.fromkeys(cell.host for cell in found.cells)) == ALL
     assert tuple(dict.fromkeys(value.sender for value in found.reach)) == NODES
+
+
+def printed(outcomes: list[Outcome], **how: bool) -> list[str]:
+    paper = StringIO()
+    render_report(told(outcomes), Console(file=paper, width=200, highlight=False), **how)
+    return [line.rstrip() for line in paper.getvalue().splitlines()]
+
+
+def test_a_report_in_words_has_its_table_skips_failures_notes_and_count() -> None:
+    lines = printed([GOOD, GOOD, BAD, OUT, passed("spark2", "memory")])
+    (title,) = (line.strip() for line in lines if "checks passed" in line)
+    assert title == f"{RACK.rack}: checks passed"
+    (row,) = (line for line in lines if "memory" in line and "2/3" in line)
+    assert "1/1" in row
+    assert "skipped memory: not declared" in lines
+    assert any(line.startswith("failed memory: ") and line.endswith("swap is on") for line in lines)
+    assert lines[-1] == "3 passed, 1 failed"
+
+
+def test_a_brief_report_has_no_failures_and_a_quiet_one_no_table() -> None:
+    assert not any("swap is on" in line for line in printed([GOOD, BAD, OUT], brief=True))
+    assert any("checks passed" in line for line in printed([GOOD, BAD, OUT], brief=True))
+    quiet = printed([GOOD, BAD, OUT], quiet=True)
+    assert len(quiet) == 2
+    assert quiet[-1] == "1 passed, 1 failed"
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "last"),
+    [
+        ([], ["0 passed, 0 failed", "nothing was proven"]),
+        ([OUT], ["0 passed, 0 failed", "nothing was proven"]),
+        ([DARK], ["0 passed, 0 failed, 1 unknown"]),
+        ([GOOD], ["1 passed, 0 failed"]),
+        ([BAD], ["0 passed, 1 failed"]),
+    ],
+)
+def test_a_report_about_nothing_says_that_nothing_was_proven(outcomes: list[Outcome], last: list[str]) -> None:
+    assert printed(outcomes, brief=True, quiet=True) == last
