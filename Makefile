@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file are one worker's; two or three workers have a virtual rack (tests/scheduling.py).
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 # Templates of scripts are checked as rendered: tests/unit/test_shell_templates.py
-SHELL_FILES := $(filter-out %.py %/__pycache__,$(wildcard scripts/*)) .ci/run lab/*.sh lab/image/*.sh lab/image/boot-node $(wildcard */*/files/*.sh)
+SHELL_FILES := $(filter-out %.py %/__pycache__,$(wildcard scripts/*)) .ci/run lab/*.sh lab/image/*.sh lab/image/boot-node $(wildcard */files/*.sh */*/files/*.sh)
 
 help: ## Say what there is to make
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -62,8 +62,8 @@ bench: setup ## Compare with Ansible, mitogen and stock pyinfra on local targets
 	@$(BIN)/python -m benchmarks --docs
 
 # The second has all of the first, in the same versions. The others are environments of their own.
-lock: ## Renew requirements.lock and requirements-dev.lock from pyproject.toml, those of engines and conformance (needs uv)
-	@$(COMPILE) -o requirements.lock
-	@$(COMPILE) --extra dev --constraint requirements.lock -o requirements-dev.lock
-	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements-engines.in -o requirements-engines.lock
+lock: ## Renew requirements/run.lock and requirements/dev.lock from pyproject.toml, those of engines and conformance (needs uv)
+	@$(COMPILE) -o requirements/run.lock
+	@$(COMPILE) --extra dev --constraint requirements/run.lock -o requirements/dev.lock
+	@uv pip compile --quiet --universal --generate-hashes --python-version 3.11 requirements/engines.in -o requirements/engines.lock
 	@$(BIN)/python scripts/conformance_engine.py lock

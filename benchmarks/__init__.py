@@ -1,6 +1,6 @@
 """Side-by-side measurements: the same desired state, on the same targets, by sparkrack and by other tools.
 
-`python -m benchmarks` is the command; docs/bench.md describes what it measures and how.
+`python -m benchmarks` is the command; docs/evidence/bench.md describes what it measures and how.
 """
 
 

@@ -57,7 +57,7 @@ def _most(_context: click.Context, _option: click.Parameter, values: tuple[str, 
 @click.option(
     "--out", type=click.Path(path_type=Path, file_okay=False), default=CACHE / "last", help="For what came out."
 )
-@click.option("--docs", is_flag=True, help="Put the results into docs/bench.md as well.")
+@click.option("--docs", is_flag=True, help="Put the results into docs/evidence/bench.md as well.")
 def main(hosts: list[int], rounds: int, tools: list[str], most: dict[str, int], out: Path, docs: bool) -> None:
     """Bring the same targets to the same state by sparkrack and by others, and compare what that costs.
 

@@ -20,7 +20,7 @@ RELEASE = "trixie"
 PACKAGES = ("openssh-server", "openssh-client", "sudo", "python3", "iproute2", "procps")
 """Packages of a node that the tools need; Ansible needs all of Python there, sparkrack and pyinfra none."""
 CUSTOMIZE = HERE / "customize.sh"
-REQUIREMENTS = HERE / "requirements.lock"
+REQUIREMENTS = HERE.parent / "requirements/benchmarks.lock"
 
 
 def root(cache: Path, say: Callable[[str], None]) -> Path:

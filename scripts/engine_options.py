@@ -10,7 +10,7 @@
 
 pip fetches the source of a vLLM release, or the wheel of an SGLang release, from the index that it is configured for,
 and refuses it unless its SHA-256 is the one in the table. Nothing of a release is installed; its parser runs with the
-packages of requirements-engines.lock and no others (see scripts/engine_parser.py). Both are kept in the cache of the
+packages of requirements/engines.lock and no others (see scripts/engine_parser.py). Both are kept in the cache of the
 lab (lab/paths.py), each in a folder that is named after the hash of what it was made from.
 
 What was compared is recorded in tests/unit/serving/engines/compared.json: for each release a SHA-256 of its part of
@@ -43,7 +43,7 @@ sys.path.insert(0, str(REPOSITORY))
 from lab.paths import cache, give_to_caller  # noqa: E402
 from serving.engines.option_table import TABLE, Engine, EngineOption, build, render_tables, table  # noqa: E402
 
-LOCK = REPOSITORY / "requirements-engines.lock"
+LOCK = REPOSITORY / "requirements/engines.lock"
 PARSER = REPOSITORY / "scripts/engine_parser.py"
 COMPARED = REPOSITORY / "tests/unit/serving/engines/compared.json"
 TESTED: dict[Engine, tuple[str, ...]] = {

@@ -5,7 +5,7 @@ engine_parser.py ENGINE TREE
 Each line of standard input is a question in JSON, each line of standard output its answer. "options": the options by
 name. A list of command lines, which are lists of arguments: for each the message of the refusal, or null.
 
-scripts/engine_options.py starts it with the packages of requirements-engines.lock and nothing else. Modules that
+scripts/engine_options.py starts it with the packages of requirements/engines.lock and nothing else. Modules that
 are not installed there (torch, transformers, triton and many more) are replaced by mocks when an import needs them, as
 vLLM's documentation build does (docs/mkdocs). Choices that such a module would give are missing.
 """

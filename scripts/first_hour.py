@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Walk a newcomer's way in a virtual rack at 80 columns: what was on the screen, and how long it was silent.
 
-scripts/first_hour.py            runs the steps, and writes docs/first-hour.md
+scripts/first_hour.py            runs the steps, and writes docs/evidence/first-hour.md
 scripts/first_hour.py --keep     leaves the virtual rack running
 
 Each step runs on a terminal that script(1) records with its timing. Needs root or sudo, as the virtual rack does.
@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 LAB = REPOSITORY / ".lab-first-hour"
-PAGE = REPOSITORY / "docs/first-hour.md"
+PAGE = REPOSITORY / "docs/evidence/first-hour.md"
 BEGIN, END = "<!-- recorded: scripts/first_hour.py -->\n", "<!-- end -->\n"
 SHOWN = 14
 """Lines of each step's screen on the page: the last ones."""

@@ -5,7 +5,7 @@ scripts/foreign_checkers.py --eugr FOLDER --nvidia FOLDER --sparkrun FOLDER --ep
 
 Each FOLDER is a clone of that project, or its unpacked source package; those that are not given are not run. Exit 1 for
 a failure without an explanation in EXPLAINED, or a checker that did not run. `--page` writes the results to
-docs/foreign-checkers.md, `--keep` leaves the virtual rack running.
+docs/evidence/foreign-checkers.md, `--keep` leaves the virtual rack running.
 
 A checker uses the tools of the nodes and stand-ins for nc, avahi-browse and RDMA devices. Needs root or sudo, as the
 virtual rack does, and a package index for sparkrun and ansible-core, which go to virtual environments in a temporary
@@ -38,7 +38,7 @@ from lab.paths import LabPaths, cache
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FOLDER = REPOSITORY / ".lab-foreign"
-PAGE = REPOSITORY / "docs/foreign-checkers.md"
+PAGE = REPOSITORY / "docs/evidence/foreign-checkers.md"
 BEGIN, END = "<!-- recorded: scripts/foreign_checkers.py -->\n", "<!-- end -->\n"
 PROGRAM = REPOSITORY / ".venv/bin/sparkrack"
 ON_NODE = "/lab/foreign"

@@ -86,7 +86,7 @@ def timed(host: str, question: str, title: str = "") -> Iterator[Exchange]:
 
 def _described(error: BaseException) -> str:
     """An exception for the log: the text of a library's may repeat what was sent, such as a password."""
-    ours = type(error).__module__.partition(".")[0] in ("core", "roles", "sparkrack", "switch")
+    ours = type(error).__module__.partition(".")[0] in ("core", "roles", "serving", "sparkrack", "switch")
     return f"{type(error).__name__}: {error}" if ours or isinstance(error, OSError) else type(error).__name__
 
 

@@ -1,7 +1,7 @@
 """The promise of the transaction, sentence by sentence: whatever goes wrong at any write of a full change
 from the factory to every key of rack.yaml, the switch ends in its old state or in the new one.
 
-docs/reference/every-write.md is the table of these tests: a test for each cell and each release, which expects what
+docs/evidence/every-write.md is the table of these tests: a test for each cell and each release, which expects what
 stands there. Each kind of write is tried once in the first tier, with the faults and the releases taken in turn; all
 others are soak tests. Which writes there are is compared in each run, and written anew with UPDATE_DOCS=1.
 """
@@ -27,7 +27,7 @@ from switch.transaction import Say, Step, Transaction
 from tests.emulator.emulator_process import REPOSITORY, Crs812Process, stop_all
 from tests.emulator.transactions import RELEASES, WHOLE, Operator, on_releases
 
-DOCUMENT = REPOSITORY / "docs/reference/every-write.md"
+DOCUMENT = REPOSITORY / "docs/evidence/every-write.md"
 
 FAULTS: dict[str, dict[str, Any]] = {
     "refused": {"kind": "trap"},

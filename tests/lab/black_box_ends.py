@@ -2,7 +2,7 @@
 
     python -m tests.lab.black_box_ends --docs
 
-docs/blackbox-acceptance.md describes what is done. Needs root.
+docs/evidence/blackbox-acceptance.md describes what is done. Needs root.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--again", action="store_true", help="begin a new record")
     parser.add_argument("--record", type=Path, default=RECORD, help="JSON of each end; further ones are added")
     parser.add_argument("--folder", type=Path, default=REPOSITORY / ".lab-kills", help="folder of the virtual rack")
-    parser.add_argument("--docs", action="store_true", help="renew the table of docs/blackbox-acceptance.md")
+    parser.add_argument("--docs", action="store_true", help="renew the table of docs/evidence/blackbox-acceptance.md")
     given = parser.parse_args(words)
     found: list[EndRecord] = [] if given.again or not given.record.exists() else read(given.record)
     left = {name: end.times - sum(one["end"] == name for one in found) for name, end in ENDS.items()}

@@ -5,7 +5,7 @@
 
 A program on the node counts ten times a second, into its journal, its kernel's log and a file of this machine, which is
 the truth: what is in it was counted. With --starved the node has little memory left, or writes to its disk without a
-pause, for some seconds before the kill. docs/blackbox-acceptance.md describes what is measured and how. Needs root.
+pause, for some seconds before the kill. docs/evidence/blackbox-acceptance.md describes what is measured and how. Needs root.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.lab.virtual import REPOSITORY, VirtualRack
 
 NODES = ("spark1", "spark2", "spark3")
 NODE, RECEIVER = "spark3", "spark1"
-PAGE, RECORD = REPOSITORY / "docs/blackbox-acceptance.md", REPOSITORY / "docs/bench/black-box-kills.json"
+PAGE, RECORD = REPOSITORY / "docs/evidence/blackbox-acceptance.md", REPOSITORY / "docs/bench/black-box-kills.json"
 STARVED_RECORD = REPOSITORY / "docs/bench/black-box-kills-starved.json"
 SCHEMA = "sparkrack.black-box-kills/1"
 BEGIN, END = "<!-- generated: {} -->\n", "<!-- end -->"
@@ -119,7 +119,7 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--again", action="store_true", help="begin a new record")
     parser.add_argument("--record", type=Path, help="JSON of each kill; further ones are added")
     parser.add_argument("--folder", type=Path, default=REPOSITORY / ".lab-kills", help="folder of the virtual rack")
-    parser.add_argument("--docs", action="store_true", help="renew the table of docs/blackbox-acceptance.md")
+    parser.add_argument("--docs", action="store_true", help="renew the table of docs/evidence/blackbox-acceptance.md")
     given = parser.parse_args(words)
     record = given.record or (STARVED_RECORD if given.starved else RECORD)
     found: list[Kill] = [] if given.again or not record.exists() else read(record)

@@ -14,7 +14,7 @@ from lab.image import build
 from lab.paths import cache
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
-CODE = ("core", "sparkrack", "roles", "switch", "lab", "group_data", "deploy.py", "inventory.py", "config.py")
+CODE = ("core", "serving", "sparkrack", "roles", "switch", "lab", "group_data", "deploy.py", "inventory.py", "config.py")
 """Files that determine a converged rack, besides the recipe of the image and the locked packages."""
 KEPT = 3
 """Number of snapshots of tests that are kept: those of other checkouts may be in use."""
@@ -23,7 +23,7 @@ KEPT = 3
 def key(nodes: tuple[str, ...]) -> str:
     """Names a converged rack of these nodes: changes when a role does, or anything else that made it."""
     digest = hashlib.sha256(f"{build.recipe_hash()} {nodes} {platform.python_version()}".encode())
-    for part in (*CODE, *(path.name for path in REPOSITORY.glob("requirements*.lock"))):
+    for part in (*CODE, *(str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob("requirements/*.lock"))):
         path = REPOSITORY / part
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file() and "__pycache__" not in file.parts and file.name != "rack.yaml":

@@ -1,5 +1,5 @@
 """Ends of real kernels, judged by `sparkrack autopsy`: drills, a shutdown in order, a node whose process is killed or
-stopped, and a server of the black box that dies. docs/blackbox-acceptance.md names what each shows.
+stopped, and a server of the black box that dies. docs/evidence/blackbox-acceptance.md names what each shows.
 """
 
 from __future__ import annotations

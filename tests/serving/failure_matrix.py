@@ -2,7 +2,7 @@
 
     python -m tests.serving.failure_matrix --runs 10 --docs
 
-Needs root, for network namespaces. docs/serving-failures.md describes what is measured and how.
+Needs root, for network namespaces. docs/evidence/serving-failures.md describes what is measured and how.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main(words: Sequence[str]) -> int:
     )
     parser.add_argument("--jobs", type=int, default=4, help="racks at the same time; default: %(default)s")
     parser.add_argument("--record", type=Path, default=RECORD, help="JSON of each injection; keeps other cells")
-    parser.add_argument("--docs", action="store_true", help="renew the tables of docs/serving-failures.md")
+    parser.add_argument("--docs", action="store_true", help="renew the tables of docs/evidence/serving-failures.md")
     given = parser.parse_args(words)
     cells = [cell for cell in CELLS if cell.name in given.cells or not given.cells]
     if unknown := set(given.cells) - {cell.name for cell in cells}:

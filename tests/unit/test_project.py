@@ -24,7 +24,7 @@ FOLDERS = {path.parent.name: path.parent for path in [*TOP.glob("roles/*/__init_
 """The folder of each role of nodes."""
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text())
 PACKAGES = ("core", "serving", "roles", "switch", "sparkrack", "lab")
-LOCKS = ("requirements.lock", "requirements-dev.lock")
+LOCKS = ("requirements/run.lock", "requirements/dev.lock")
 """What set-up installs for a run, and for tests."""
 
 
@@ -87,8 +87,8 @@ def test_everything_that_is_needed_is_locked() -> None:
     project, tests = PROJECT["project"], PROJECT["project"]["optional-dependencies"]["dev"]
     assert project["optional-dependencies"]["build"] == PROJECT["build-system"]["requires"]
     run = named([*project["dependencies"], *PROJECT["build-system"]["requires"]])
-    assert run <= set(locked("requirements.lock"))
-    assert run | named(tests) <= set(locked("requirements-dev.lock"))
+    assert run <= set(locked("requirements/run.lock"))
+    assert run | named(tests) <= set(locked("requirements/dev.lock"))
 
 
 def test_who_runs_the_program_gets_nothing_for_tests() -> None:
@@ -127,7 +127,7 @@ def test_what_is_imported_is_locked_for_a_run() -> None:
     foreign = found - sys.stdlib_module_names - set(PACKAGES) - own
     packages = packages_distributions()
     assert "pyinfra" in foreign
-    missing = {name for name in foreign if not named(packages[name]) & locked("requirements.lock").keys()}
+    missing = {name for name in foreign if not named(packages[name]) & locked("requirements/run.lock").keys()}
     assert not missing
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.generated import REPOSITORY
 
-PAGE = REPOSITORY / "docs/serving-acceptance.md"
+PAGE = REPOSITORY / "docs/evidence/serving-acceptance.md"
 PROGRAM = ".venv/bin/pytest"
 ALL = ["-m", "soak or not soak"]
 """Options of a command that also runs the soak tests of a whole file."""

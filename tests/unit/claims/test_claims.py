@@ -15,7 +15,7 @@ from tests.commands import parsed
 from tests.generated import REPOSITORY, check
 
 DOCUMENT = "docs/unproven.md"
-FOLDERS = ("core", "roles", "switch", "sparkrack", "lab", "tests")
+FOLDERS = ("core", "serving", "roles", "switch", "sparkrack", "lab", "tests")
 REFERENCE = re.compile(r"\bclaim: ((?:[a-z0-9-]+\.)+[a-z0-9-]+(?:, (?:[a-z0-9-]+\.)+[a-z0-9-]+)*)")
 FIRST = CLAIMS.read_text().partition("\n\n")[2].partition("\n\n")[0]
 """The first record of the file."""

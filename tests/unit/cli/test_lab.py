@@ -41,7 +41,7 @@ def test_through_sudo_no_file_of_root_is_left_among_those_of_the_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The words for sudo are those of this process as another user; root runs them as sudo does."""
-    for name in ("core", "roles", "switch", "sparkrack", "lab"):
+    for name in ("core", "serving", "roles", "switch", "sparkrack", "lab"):
         shutil.copytree(PROJECT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for path in [tmp_path, *tmp_path.rglob("*")]:
         os.chown(path, USER, USER)

@@ -67,7 +67,7 @@ def test_what_is_no_file(tmp_path: Path, kind: str) -> None:
 
 def test_every_file_of_the_user_is_read_so() -> None:
     found = []
-    for package in ("core", "roles", "switch", "sparkrack"):
+    for package in ("core", "serving", "roles", "switch", "sparkrack"):
         for path in (TOP / package).rglob("*.py"):
             name = str(path.relative_to(TOP))
             if path.parent.name == "files":

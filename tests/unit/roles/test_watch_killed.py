@@ -3,7 +3,7 @@
 The real operations and probes act on a node in a folder. The state after each program of one whole run is kept, and
 that in the middle of each write; that is what a kill there leaves. The drift of that state must name what is missing,
 and an ordinary run from it must end where the whole run ended: the same files, no service that runs with older ones,
-and nothing left for a run after it. docs/reference/every-write-watch.md lists the writes, and what follows each.
+and nothing left for a run after it. docs/evidence/every-write-watch.md lists the writes, and what follows each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.unit.ops import fakenode
 from tests.unit.roles.blackbox_node import BlackboxConnector
 from tests.unit.roles.watch_node import ELSEWHERE, OTHERWISE, SECRETS, SERVER, WatchNode, WatchWorld
 
-DOCUMENT = "docs/reference/every-write-watch.md"
+DOCUMENT = "docs/evidence/every-write-watch.md"
 CHANGES = {
     "server": ("", SERVER, 92, (37,)),
     "otherwise": (SERVER, OTHERWISE, 28, (13, 21)),
