@@ -48,7 +48,7 @@ def start(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
     Exit 0 when a completion has proven the unit, also when it ran already. Exit 1 when it was refused or failed: then
     no rank runs, and the reason of each node is printed.
     """
-    run_unit(rack, unit, "start", lambda work: [work.start(anyway, timeout)])
+    exit_with_next(*run_unit(rack, unit, "start", lambda work: [work.start(anyway, timeout)]))
 
 
 @click.command()
@@ -63,7 +63,7 @@ def stop(unit: str, rack: Path) -> None:
     Exit 0 when the unit is down, also when it was before. Exit 1 when a rank is not confirmed as stopped: the
     coordinator goes on stopping it. It stays down until `serve start`; `state` in rack.yaml is not changed.
     """
-    run_unit(rack, unit, "stop", lambda work: [work.stop])
+    exit_with_next(*run_unit(rack, unit, "stop", lambda work: [work.stop]))
 
 
 @click.command()
@@ -81,16 +81,20 @@ def restart(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
 
     Exit 0 when a completion has proven the unit, else 1.
     """
-    run_unit(rack, unit, "restart", lambda work: [work.stop, work.start(anyway, timeout)])
+    exit_with_next(*run_unit(rack, unit, "restart", lambda work: [work.stop, work.start(anyway, timeout)]))
 
 
 def run_unit(
     rack: Path, unit: str, verb: str, steps: Callable[[UnitRun], Sequence[Callable[[UnitSession], bool]]]
-) -> None:
-    """Run steps under the lock of the rack, print the next step, and end with the exit code."""
+) -> tuple[UnitRun, bool]:
+    """Run steps under the lock of the rack; return the run, and whether all were done."""
     with show_progress(silent=False) as screen:
         work = UnitRun(rack, unit, screen)
-        done = work.attempt(lambda: work.locked(verb, *steps(work)))
+        return work, work.attempt(lambda: work.locked(verb, *steps(work)))
+
+
+def exit_with_next(work: UnitRun, done: bool) -> None:
+    """Print the next step and end with the exit code."""
     next_step(["sparkrack", "serve", *work.then], work.reason, rack=work.file)
     sys.exit(0 if done else 1)
 
@@ -112,4 +116,4 @@ def recreate(unit: str, anyway: bool, timeout: int | None, rack: Path) -> None:
 
     Exit 0 when a completion has proven the unit as declared, else 1: also when the previous version serves again.
     """
-    run_unit(rack, unit, "recreate", lambda work: [UnitRecreation(work, rack, anyway, timeout).run])
+    exit_with_next(*run_unit(rack, unit, "recreate", lambda work: [UnitRecreation(work, rack, anyway, timeout).run]))

@@ -14,7 +14,18 @@ from lab.image import build
 from lab.paths import cache
 from tests.lab.virtual import REPOSITORY, VirtualRack
 
-CODE = ("core", "serving", "sparkrack", "roles", "switch", "lab", "group_data", "deploy.py", "inventory.py", "config.py")
+CODE = (
+    "core",
+    "serving",
+    "sparkrack",
+    "roles",
+    "switch",
+    "lab",
+    "group_data",
+    "deploy.py",
+    "inventory.py",
+    "config.py",
+)
 """Files that determine a converged rack, besides the recipe of the image and the locked packages."""
 KEPT = 3
 """Number of snapshots of tests that are kept: those of other checkouts may be in use."""

@@ -48,7 +48,9 @@ def test_a_level_is_that_of_the_tests_that_the_command_selects(level: str, parts
 def test_the_tables_are_those_of_the_records() -> None:
     check("docs/evidence/blackbox-acceptance.md", "kills", table(read(RECORD)))
     check("docs/evidence/blackbox-acceptance.md", "starved", starved_table(read(STARVED_RECORD)))
-    check("docs/evidence/blackbox-acceptance.md", "ends", black_box_ends.table(black_box_ends.read(black_box_ends.RECORD)))
+    check(
+        "docs/evidence/blackbox-acceptance.md", "ends", black_box_ends.table(black_box_ends.read(black_box_ends.RECORD))
+    )
 
 
 def test_each_record_is_whole() -> None:
