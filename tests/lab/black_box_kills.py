@@ -5,7 +5,8 @@
 
 A program on the node counts ten times a second, into its journal, its kernel's log and a file of this machine, which is
 the truth: what is in it was counted. With --starved the node has little memory left, or writes to its disk without a
-pause, for some seconds before the kill. docs/evidence/blackbox-acceptance.md describes what is measured and how. Needs root.
+pause, for some seconds before the kill. docs/evidence/blackbox-acceptance.md describes what is measured and how. Needs
+root.
 """
 
 from __future__ import annotations
