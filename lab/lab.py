@@ -193,7 +193,7 @@ class Lab:
 
     def reboot(self, name: str) -> None:
         """Restart a node the way its owner would, and wait until it takes logins again."""
-        self.logins.ssh(name)  # a name that is no node's stops here
+        self.logins.ssh(name)  # a name that is not a node's stops here
         before = self.logins.boot_id(name)
         if before is None:
             raise LabError(f"{name} takes no logins; `sparkrack lab status` shows what runs")

@@ -33,7 +33,7 @@ class LabSnapshot:
 
     def __post_init__(self) -> None:
         if not NAME.fullmatch(self.name):
-            raise LabError(f"{self.name!r} is no name for a snapshot: letters, digits, dots, dashes and underscores")
+            raise LabError(f"{self.name!r} is not a name for a snapshot: letters, digits, dots, dashes and underscores")
 
     @property
     def folder(self) -> Path:

@@ -34,7 +34,7 @@ def git(*words: str) -> str:
 def check_tree(version: str) -> None:
     """Raise ReleaseError unless the tree is clean and the version is new and valid."""
     if not VERSION.fullmatch(version):
-        raise ReleaseError(f"{version} is no version like 0.2.0")
+        raise ReleaseError(f"{version} is not a version like 0.2.0")
     if changed := git("status", "--porcelain"):
         raise ReleaseError(f"the tree is not clean; commit or remove:\n{changed}")
     if git("tag", "--list", f"v{version}"):

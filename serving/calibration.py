@@ -159,7 +159,7 @@ def record(path: Path, declared: Iterable[str], unit: str, measured: Calibration
 
     Raises:
         OSError: the file cannot be written.
-        ConfigError: the file is no lock file.
+        ConfigError: the file is not a lock file.
     """
     names = set(declared)
     with lock_file.exclusive(path):

@@ -140,7 +140,7 @@ def _unwritable(rack: Rack, unit: ServedUnit, image_id: str, place: str) -> list
     for launch in launches(rack, unit, socket_addresses(rack), rack.options(DockerOptions).memory, image_id):
         for word in _arguments(launch):
             if any(mark in word for mark in "\n\0") or not _encodable(word):
-                return [f"{place}.args: an argument has a line break, or a character that is no text; remove it"]
+                return [f"{place}.args: an argument has a line break, or a character that is not a text; remove it"]
     return []
 
 

@@ -457,7 +457,7 @@ def notes(
     calibrations: Mapping[str, Calibration],
     image_ids: Mapping[str, str],
 ) -> Iterator[RuleViolation]:
-    """Yield what is no mistake and still worth a warning: what cannot be known yet, and what was decided by hand.
+    """Yield what is not a mistake and still worth a warning: what cannot be known yet, and what was decided by hand.
 
     Args:
         rack: a rack whose rules hold.

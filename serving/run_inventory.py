@@ -229,7 +229,7 @@ class ServingSurvey:
         return found
 
     def undeclared(self, node: str) -> dict[str, list[str]]:
-        """The units of which a node has files and is no node, each with their paths."""
+        """The units of which a node has files and is not a node, each with their paths."""
         declared = {unit.name for unit in self.units(node)}
         return {name: paths for name, paths in self.views[node].installed.items() if name not in declared}
 

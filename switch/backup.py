@@ -184,12 +184,12 @@ def load(path: Path) -> SwitchReading:
         major, minor, patch, phase = document["release"]
         return SwitchReading((major, minor, patch, phase), tables, frozenset(document["absent"]))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
-        raise CheckError(f"{path} is no backup of a switch: {fault}") from None
+        raise CheckError(f"{path} is not a backup of a switch: {fault}") from None
 
 
 def _row(row: dict[str, str]) -> dict[str, str]:
     if not all(isinstance(value, str) for value in row.values()):
-        raise TypeError("a row has a value that is no text")
+        raise TypeError("a row has a value that is not a text")
     return dict(row)
 
 

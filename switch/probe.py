@@ -111,7 +111,7 @@ def anonymized(reading: ProbeReading, mask: Mask) -> dict[str, Any]:
 def _ask(talker: Client, *sentence: str) -> Sequence[Row]:
     """Send only reading sentences, regardless of the rest of this file."""
     if sentence[0].rpartition("/")[2] not in READING:
-        raise ValueError(f"{sentence[0]} is no sentence that reads")
+        raise ValueError(f"{sentence[0]} is not a sentence that reads")
     return [visible_row(row) for row in talker.talk(*sentence)]
 
 
@@ -120,7 +120,7 @@ def _number(row: Row) -> int:
     try:
         return int(digits, 16)
     except ValueError:
-        raise UnreadableError(f"{row['.id']!r} is no id") from None
+        raise UnreadableError(f"{row['.id']!r} is not an id") from None
 
 
 def _monitor(talker: Client, rows: Iterable[Row]) -> list[dict[str, str]]:

@@ -27,7 +27,7 @@ os.environ.pop("PYTEST_ADDOPTS", None)
 # command itself prints.
 os.environ["SPARKRACK_WITHIN"] = "tests"
 # Whoever starts the tests in the background, or with nohup, has these ignored, and so would have every process that
-# they start; one with a handler begins anew.
+# they start; one with a handler begins again.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # `timeout` and `kill` end a run as Ctrl-C does, so that fixtures take down the racks that they started.
 signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -1,4 +1,4 @@
-"""What is wrong with a text that is no breakout of a cage, and which breakout would be right."""
+"""What is wrong with a text that is not a breakout of a cage, and which breakout would be right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def suggest_breakout(model: SwitchModel, cage: str, text: str) -> tuple[str, str]:
-    """What is wrong with `text`, which is no breakout of `cage`, and what would be right.
+    """What is wrong with `text`, which is not a breakout of `cage`, and what would be right.
 
     `{value}` stands for the text as it is written in the file. The breakout that is named is always a possible one.
     """

@@ -169,7 +169,8 @@ def _text(name: str) -> str:
         raw = regular_file.read_bytes(name, _LARGEST + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        # It is read once for each look, and pyinfra runs in another folder: what can be read only once is no rack file.
+        # It is read once for each look, and pyinfra runs in another folder: what can be read only once is not a rack
+        # file.
         right = "write the rack to a file and name that" if isinstance(error, regular_file.NotRegularError) else _WHERE
         raise ConfigError([ConfigProblem(name, None, "", f"cannot be read: {reason}", right)]) from None
     if len(raw) > _LARGEST:

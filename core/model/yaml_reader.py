@@ -44,7 +44,7 @@ _KNOWN = (
     ),
     ("could not find expected ':'", "a key has no ':'", "write key: value"),
     ("expected <block end>", "the indentation does not fit the lines above", "align keys of one section"),
-    ("unknown escape character", "a backslash in double quotes is no known escape", "use single quotes"),
+    ("unknown escape character", "a backslash in double quotes is not a known escape", "use single quotes"),
 )
 # For these the line of the opening is more useful than the line of the detection.
 _CONFLICT = re.compile(r"^(<{7}|\|{7}|>{7})( |$)|^={7}$", re.MULTILINE)

@@ -40,7 +40,7 @@ def wait(seconds: int = LOCK_SECONDS) -> str:
 
 
 def hold(*packages: str, seconds: int = LOCK_SECONDS) -> StringCommand:
-    """The command that puts installed packages on hold. Raises ValueError for what is no name of one."""
+    """The command that puts installed packages on hold. Raises ValueError for what is not a name of one."""
     for package in packages:
         if not WORD.fullmatch(package) or "=" in package:
             raise ValueError(f"no package: {package!r}")

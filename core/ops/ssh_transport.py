@@ -63,7 +63,7 @@ def nodelay_transport(sock: Any, **arguments: Any) -> paramiko.Transport:
 
     paramiko leaves Nagle's algorithm on, which with delayed acknowledgements costs about 45 ms for every command
     (measured: 47 ms, 2.6 ms without). It leaves keepalive off as well, so a run would wait for ever for a node that
-    lost its power in the middle. A channel through a jump host is no socket and has no such options.
+    lost its power in the middle. A channel through a jump host is not a socket and has no such options.
     """
     if hasattr(sock, "setsockopt"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -46,7 +46,7 @@ def to_command(sentence: Sentence) -> StringCommand:
 
 
 def rows(lines: list[str]) -> list[dict[str, str]]:
-    """The connector's output as rows. Raises SwitchError if a line is no row."""
+    """The connector's output as rows. Raises SwitchError if a line is not a row."""
     found = []
     for line in lines:
         try:

@@ -163,7 +163,7 @@ class Rest:
             raise SentenceError(_line(str(detail))) if detail else SessionError(f"{self.place} answers HTTP {status}")
         rows = content if isinstance(content, list) else [content]
         if not all(isinstance(row, dict) and all(isinstance(text, str) for text in row.values()) for row in rows):
-            raise SessionError(f"{self.place} answers what are no rows")
+            raise SessionError(f"{self.place} answers what are not rows")
         return [visible_row(row) for row in rows]
 
     def _insecure(self, text: str) -> SwitchError:
@@ -192,7 +192,7 @@ def request(sentence: Sentence) -> tuple[str, str, dict[str, Any]]:
         if ".proplist" in body:
             body[".proplist"] = body[".proplist"].split(",")
         return "POST", f"{path}/monitor", {"json": body}
-    raise ValueError(f"{sentence[0]} with these words is no question that REST is used for")
+    raise ValueError(f"{sentence[0]} with these words is not a question that REST is used for")
 
 
 def _words(words: Sentence) -> tuple[dict[str, str], list[tuple[str, str]]]:

@@ -9,7 +9,7 @@ from core.routeros.session import Client, SwitchConnection
 
 
 def disarm(line: Client, name: str) -> None:
-    """Remove the schedule, then the script, of one run; what is gone already is no error. Raises SwitchError."""
+    """Remove the schedule, then the script, of one run; what is gone already is not an error. Raises SwitchError."""
     for menu in (SCHEDULER, SCRIPT):
         if ids := _ids(line, menu.path, name):
             try:

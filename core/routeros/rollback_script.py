@@ -123,5 +123,5 @@ def _named(menu: Menu, key: Key) -> str:
 
 
 def _literal(kind: ValueKind, text: str) -> str:
-    """A value in a condition, where RouterOS compares types: 1500 and yes are no strings (manual, 'Scripting')."""
+    """A value in a condition, where RouterOS compares types: 1500 and yes are not strings (manual, 'Scripting')."""
     return canonical(kind, text) if kind in (ValueKind.FLAG, ValueKind.COUNT) else quote(text)

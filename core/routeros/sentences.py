@@ -17,7 +17,7 @@ _COMMAND = re.compile(r"(/[a-z0-9-]+)+")
 def parse(text: str) -> Sentence:
     """Split shell-quoted text into the words of one sentence.
 
-    Raises ValueError for an open quote, a first word that is no command, or a further word that is neither an
+    Raises ValueError for an open quote, a first word that is not a command, or a further word that is neither an
     attribute nor a query (tags belong to the session): the sentence would mean something else than was typed.
     The message does not repeat the text, which may hold a secret.
     """

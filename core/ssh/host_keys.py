@@ -55,7 +55,7 @@ class HostKey:
         """The key in `ssh-ed25519 AAAA... comment`. Raises HostKeyError."""
         words = text.split(None, 2)
         if len(words) < 2 or words[0] not in KINDS or len(words[1]) > _LONGEST:
-            raise HostKeyError(f"{truncate(text)} is no host key; it starts with one of {', '.join(KINDS)}")
+            raise HostKeyError(f"{truncate(text)} is not a host key; it starts with one of {', '.join(KINDS)}")
         kind, blob = words[:2]
         try:
             inner = base64.b64decode(blob, validate=True)
@@ -112,7 +112,7 @@ def known_as(address: str, port: int) -> str:
 
 def pinned(file: Path, address: str, port: int) -> tuple[HostKey, ...]:
     """The keys that a known_hosts file has for an address; none when there is no file. Raises HostKeyError when the
-    file cannot be read, or has for that address something that is no plain key."""
+    file cannot be read, or has for that address something that is not a plain key."""
     found = _lines_about(file, _read(file), known_as(address, port))
     return tuple(dict.fromkeys(_entry(file, number, line)[1] for number, line in found.items()))
 

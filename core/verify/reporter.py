@@ -8,7 +8,7 @@ from core.probes.protocol import UnknownError
 from core.verify.measurements import Bandwidth, Reachability
 
 FAULT, UNKNOWN, NOTE, MEASURED, ENDED = "fault", "unknown", "note", "measured", "ended"
-"""Names of a test's properties; a JUnit report shows them as they are. ENDED: by an exception that is no finding."""
+"""Names of a test's properties; a JUnit report shows them as they are. ENDED: by an exception that is not a finding."""
 
 
 class CheckReporter:

@@ -119,7 +119,7 @@ def session(
     inherit()
 
     def step(role: str, number: int, total: int) -> None:
-        with suppress(OSError):  # progress is no result
+        with suppress(OSError):  # progress is not a result
             line = f"{machine} {role} {number} {total}\n".encode()
             # One write to the end of the file, so that the lines of several sessions do not mix.
             place = os.open(steps or os.devnull, os.O_WRONLY | os.O_APPEND)
@@ -136,7 +136,7 @@ def session(
         os.environ.pop(name, None)
     arguments = ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:logging", "-c", "/dev/null"]
     # That plugin collects all garbage of the process twice (measured: 0.19 s of a session's 0.49 s) and warns of
-    # exceptions in destructors, which are no outcomes.
+    # exceptions in destructors, which are not outcomes.
     arguments += ["-p", "no:unraisableexception"]
     arguments += [f"--rootdir={PACKAGES}", "--import-mode=importlib", "-o", "python_files=verify.py"]
     arguments += [f"--junitxml={junit}", "-o", f"junit_suite_name={machine}"]

@@ -17,7 +17,7 @@ def seconds(text: str) -> float:
         days, hours, minutes, rest = (int(part or 0) for part in clock.groups())
         return float(days * 86400 + hours * 3600 + minutes * 60 + rest)
     if not text or _PART.sub("", text):
-        raise ValueError(f"{text!r} is no time interval")
+        raise ValueError(f"{text!r} is not a time interval")
     return sum(int(n) / 1000 if unit == "ms" else int(n) * _UNITS[unit] for n, unit in _PART.findall(text))
 
 

@@ -188,7 +188,7 @@ def read(path: Path) -> RecordedUnit:
         known = " or ".join(f"{model.title} ({len(model.ports)} ports)" for model in MODELS.values())
         raise EmulatorConfigError(f"{path}: not of a {known}: its ports have other names")
     if not version[:1].isdecimal():
-        raise EmulatorConfigError(f"{path}: {version!r} is no version of RouterOS")
+        raise EmulatorConfigError(f"{path}: {version!r} is not a version of RouterOS")
     return RecordedUnit(
         hardware, version, tables, refused, {names[row["name"]]: row for row in monitor if row.get("name") in names}
     )
@@ -196,7 +196,7 @@ def read(path: Path) -> RecordedUnit:
 
 def _row(row: dict[str, str]) -> Values:
     if not all(isinstance(value, str) for value in row.values()):
-        raise TypeError("a row has a value that is no text")
+        raise TypeError("a row has a value that is not a text")
     return dict(row)
 
 

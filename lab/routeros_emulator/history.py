@@ -35,7 +35,7 @@ class History:
         self.actions.clear()
 
     def undo(self, actions: list[StoreAction]) -> None:
-        """Take actions back, newest first. They leave the history; undoing is no action of its own."""
+        """Take actions back, newest first. They leave the history; undoing is not an action of its own."""
         self.undoing = True
         try:
             for action in reversed(actions):

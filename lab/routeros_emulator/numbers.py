@@ -66,7 +66,7 @@ def _spell(ordered: Iterable[int]) -> str:
 
 @dataclass(frozen=True)
 class Rate:
-    """A bit rate: ``200G``, ``100.0Gbps``, ``10M``, plain bit/s; 0 is no limit.
+    """A bit rate: ``200G``, ``100.0Gbps``, ``10M``, plain bit/s; 0 is not a limit.
 
     Printed as plain bit/s, as the rates of queues are; inferred for the rates of a switch port.
     """

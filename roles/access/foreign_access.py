@@ -76,7 +76,7 @@ def _key(text: str) -> str:
     except binascii.Error:
         blob = b""
     if line is None or not blob:
-        return "a line that is no key of a known form"
+        return "a line that is not a key of a known form"
     fingerprint = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
     what = "accepts certificates of" if "cert-authority" in (line["options"] or "").lower() else "lets in"
     comment = printable_line(line["comment"] or "")[:_LONGEST]

@@ -45,7 +45,7 @@ def test_logs_in_to_every_node(
     report.judge(f"{node.name} cannot log in to {line}" for line in done.stdout.splitlines())
 
 
-def test_host_keys_are_pinned_for_nobody_else(node: Node, machine: Machine) -> None:
+def test_host_keys_are_pinned_for_no_one_else(node: Node, machine: Machine) -> None:
     """ssh never asks about a node and accepts no new key for it; other hosts are not affected."""
     shown = {goal: machine.run(f"ssh -G {goal}").stdout for goal in (node.name, "github.com")}
     assert "stricthostkeychecking true" in shown[node.name].splitlines(), (
@@ -54,7 +54,7 @@ def test_host_keys_are_pinned_for_nobody_else(node: Node, machine: Machine) -> N
     assert "sparkrack" not in shown["github.com"], f"{node.name}: ssh is changed for other hosts than the nodes"
 
 
-def test_its_name_is_no_loopback(node: Node, machine: Machine) -> None:
+def test_its_name_is_not_a_loopback(node: Node, machine: Machine) -> None:
     """The address that programs get for the name of their own machine is not loopback."""
     for name in ("$(hostname)", node.name):
         found = machine.run(f"getent ahosts {name}")
@@ -102,7 +102,7 @@ def test_key_is_private_and_its_own(node: Node, machine: Machine, rack: Rack) ->
     wanted = [f"600 {rack.access.user}", f"700 {rack.access.user}"]
     assert shown == wanted, f"{node.name}: the key and its folder are {', '.join(shown) or 'not there'}"
     own = machine.run(f"ssh-keygen -y -P '' -f {folder}/{NAME}").stdout.split()[:2]
-    assert len(own) == 2, f"{node.name}: {NAME} is no key that can be used"
+    assert len(own) == 2, f"{node.name}: {NAME} is not a key that can be used"
     lines = machine.run(f"cat {folder}/authorized_keys").stdout.splitlines()
     comment = f"sparkrack:{rack.rack}:{node.name}"
     same = [line.split()[-1] for line in lines if own[1] in line.split() and line.split()[-1] != comment]

@@ -61,7 +61,7 @@ def _unless_false(value: object) -> object:
 
 def _count_or_false(value: object) -> object:
     if value is not False and not (type(value) is int and 1 <= value <= MOST_STALLS):
-        raise invalid("{value} is no number of stalls", f"write 1 to {MOST_STALLS}, or false")
+        raise invalid("{value} is not a number of stalls", f"write 1 to {MOST_STALLS}, or false")
     return value
 
 

@@ -70,7 +70,7 @@ def _options(found: Any) -> list[str]:
     if found is None:
         found = []
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise ValueError("exec-opts is no list of texts")
+        raise ValueError("exec-opts is not a list of texts")
     shall = f"{DRIVER}=systemd"
     drivers = [one for one in found if one.partition("=")[0] == DRIVER]
     if drivers == [shall]:
@@ -85,7 +85,7 @@ def at(config: Mapping[str, Any], path: Path) -> Any:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            raise ValueError(f"{' '.join(path[:depth])} is no object")  # noqa: TRY004 - a fault of the file
+            raise ValueError(f"{' '.join(path[:depth])} is not an object")  # noqa: TRY004 - a fault of the file
         value = value.get(key)
     return value
 
@@ -105,7 +105,7 @@ def foreign(config: Mapping[str, Any], docker: DockerOptions) -> list[str]:
     """Log options that the desired log driver does not know, left from another driver."""
     options = at(config, ("log-opts",))
     if options is not None and not isinstance(options, Mapping):
-        raise ValueError("log-opts is no object")
+        raise ValueError("log-opts is not an object")
     return [key for key in options or () if key not in _LOG_OPTIONS[docker.logs] and not key.startswith("cache-")]
 
 

@@ -50,7 +50,7 @@ def parse(text: str) -> dict[str, Any]:
 def put(text: str, path: Sequence[str], value: Any) -> str:
     """The text with a value at a path of keys, objects on the way made where they are missing.
 
-    Raises ValueError when something that is no object stands in the way; null is one that is missing.
+    Raises ValueError when something that is not an object stands in the way; null is one that is missing.
     """
     if not text.strip(" \t\r\n"):
         text = "{}\n"
@@ -67,7 +67,7 @@ def put(text: str, path: Sequence[str], value: Any) -> str:
             written = json.dumps(rest) if flat else _written(rest, _before(text, member.start), text)
             return text[: member.value_from] + written + text[member.end :]
         if not isinstance(member.value, dict):
-            raise ValueError(f"{' '.join(path[: depth + 1])} is no object")  # noqa: TRY004 - as above
+            raise ValueError(f"{' '.join(path[: depth + 1])} is not an object")  # noqa: TRY004 - as above
         at = member.value_from
     raise ValueError("no path")
 
@@ -181,4 +181,4 @@ def _skip(text: str, at: int) -> int:
 
 
 def _constant(name: str) -> NoReturn:
-    raise ValueError(f"is no JSON: {name} is no number")
+    raise ValueError(f"is no JSON: {name} is not a number")

@@ -104,7 +104,7 @@ def major(driver: DriverOptions) -> str:
     """Return the declared major version, which is part of package names. Raises ValueError if there is none."""
     match = DRIVER.fullmatch(driver.version)
     if not match:
-        raise ValueError(f"driver.version: {driver.version} is no version of the driver; write one like 580.159")
+        raise ValueError(f"driver.version: {driver.version} is not a version of the driver; write one like 580.159")
     return match["major"]
 
 

@@ -25,7 +25,7 @@ def reasons(
     installed = {upstream(one.version) for one in of_the_driver(found, major(driver)) if one.installed}
     running = set(loaded.split())
     if strange := [word for word in running if not re.fullmatch(r"[0-9][0-9A-Za-z.+~-]*", word)]:
-        raise ValueError(f"driver-loaded: {min(strange)!r} is no version")
+        raise ValueError(f"driver-loaded: {min(strange)!r} is not a version")
     if installed and not (running and running <= installed):
         now = f"driver {', '.join(sorted(running))} is loaded" if running else "no driver is loaded"
         lines.append(f"{now}, {', '.join(sorted(installed))} is installed")

@@ -50,7 +50,7 @@ def adoption_blocker(path: str, content: bytes | None, renderers: Mapping[str, s
         return "it is no YAML"
     network = found.get("network") if isinstance(found, dict) and set(found) == {"network"} else None
     if not isinstance(network, dict):
-        return "it is no netplan file"
+        return "it is not a netplan file"
     more = sorted(set(map(str, network)) - {"version", "renderer", "ethernets"})
     names = sorted(map(str, _keys(network.get("ethernets")) - INTERFACES))
     if more or names:

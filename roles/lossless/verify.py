@@ -73,7 +73,7 @@ def test_marks_go_where_the_switch_sends_them(leg: tuple[Leg, Port], machine: Ma
 
 @pytest.mark.usefixtures("roce")
 @pytest.mark.parametrize("half", HALF)
-def test_congestion_is_told_and_heard(leg: tuple[Leg, Port], machine: Machine, half: int) -> None:
+def test_congestion_is_reported_and_heard(leg: tuple[Leg, Port], machine: Machine, half: int) -> None:
     """The driver notices marks, reacts to notifications, and sends them with the mark that the switch prioritizes."""
     name = leg[1].halves[half].interface
     files = {

@@ -16,7 +16,7 @@ def _is_swapping(proc_swaps: str) -> bool:
 def _number(text: str) -> int:
     word = text.strip()
     if not re.fullmatch(r"[0-9]{1,12}", word):
-        raise ValueError(f"{truncate(word)} is no number")
+        raise ValueError(f"{truncate(word)} is not a number")
     return int(word)
 
 

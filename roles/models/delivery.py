@@ -285,7 +285,7 @@ class ModelDelivery:
         model = transfers.goal.model
         file = next((file for file in transfers.goal.files if file.path == lacking.path), None)
         if file is None or model.path is None:
-            raise TransferStoppedError(f"the node asks for {lacking.path!r}, which is no file of the model")
+            raise TransferStoppedError(f"the node asks for {lacking.path!r}, which is not a file of the model")
         try:
             script = scripts.append(lacking.part, lacking.start)
         except ValueError as unknown:

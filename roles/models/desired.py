@@ -73,7 +73,7 @@ class StoredModel:
         )
 
     def undeclared(self, files: Collection[ModelFile]) -> list[str]:
-        """The files in the folder that are no files of the model."""
+        """The files in the folder that are not files of the model."""
         known = {file.path for file in files}
         return sorted(
             path
@@ -121,7 +121,9 @@ class StoredModels:
 def store(listing: bytes, records: str) -> StoredModels:
     """Parse the store of a node: the output of find, and its records. Raises ValueError."""
     if len(listing) > MAX_LISTING:
-        raise ValueError(f"{FILES}: {MODEL_STORE} has too many files to list; move away what is no model of this rack")
+        raise ValueError(
+            f"{FILES}: {MODEL_STORE} has too many files to list; move away what is not a model of this rack"
+        )
     entries: dict[str, dict[str, StoredEntry]] = {}
     kinds: dict[str, str] = {}
     rows = listing.split(b"\0")

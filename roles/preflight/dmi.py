@@ -42,7 +42,7 @@ def older(version: str, floor: str) -> bool:
     """
     wanted, parts = _parts(floor), _parts(version)
     if not wanted or not all(part.isdigit() for part in wanted):
-        raise ValueError(f"{floor!r} in rack.yaml has parts that are no numbers")
+        raise ValueError(f"{floor!r} in rack.yaml has parts that are not numbers")
     if not parts or not all(part.isdigit() for part in parts[: len(wanted)]):
         raise ValueError(f"{version!r} has no numbers to compare with {floor}")
     parts += ["0"] * (len(wanted) - len(parts))

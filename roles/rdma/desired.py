@@ -95,7 +95,7 @@ def sysctls(rack: Rack, node: Node) -> dict[str, str]:
 
 def arp_dropin(rack: Rack, node: Node) -> ManagedFile:
     """The file that sets them at boot, and whenever an interface appears (udev runs systemd-sysctl for it)."""
-    # "-": an interface that is not there yet is no failure.
+    # "-": an interface that is not there yet is not a failure.
     lines = [
         f"{'' if key.split('.')[3] in ('all', 'default') else '-'}{key} = {value}\n"
         for key, value in sorted(sysctls(rack, node).items())

@@ -57,7 +57,7 @@ def holder(addresses: str, wanted: IPv4Address) -> str:
         raise ValueError(f"management interface: {held} {wanted}, the address of this node in rack.yaml")
     (name,) = names
     if not _NAME.fullmatch(name):
-        raise ValueError(f"management interface: {name!r} is no name that can be written to {ENV}")
+        raise ValueError(f"management interface: {name!r} is not a name that can be written to {ENV}")
     return name
 
 

@@ -71,18 +71,21 @@ Server = Annotated[IPv4Address | StrictStr, BeforeValidator(_server)]
 MailAddress = Annotated[
     StrictStr,
     matching(
-        r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}", "{value} is no mail address", "write one, like ops@example.org"
+        r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,190}",
+        "{value} is not a mail address",
+        "write one, like ops@example.org",
     ),
 ]
 SmartHost = Annotated[
     StrictStr,
     matching(
-        r"[A-Za-z0-9.-]{1,190}:[0-9]{1,5}", "{value} is no host with a port", "write both, like mail.example.org:587"
+        r"[A-Za-z0-9.-]{1,190}:[0-9]{1,5}", "{value} is not a host with a port", "write both, like mail.example.org:587"
     ),
     AfterValidator(_port),
 ]
 MailUser = Annotated[
-    StrictStr, matching(r"[A-Za-z0-9._+@-]{1,190}", "{value} is no user name", "write one word, like rack@example.org")
+    StrictStr,
+    matching(r"[A-Za-z0-9._+@-]{1,190}", "{value} is not a user name", "write one word, like rack@example.org"),
 ]
 
 

@@ -173,8 +173,8 @@ def test_every_node_is_scraped(server: Node, machine: Machine, rack: Rack, repor
     """By the targets of Prometheus."""
     data = answer(server, machine, prometheus(rack), "/api/v1/targets?state=active")["data"]["activeTargets"]
     found = {one["labels"].get("node"): one for one in data if one["labels"].get("job") == "node"}
-    faults = [f"{name} is no target" for name in rack.nodes if name not in found]
-    faults += [f"{name} is no node of the rack" for name in found if name not in rack.nodes]
+    faults = [f"{name} is not a target" for name in rack.nodes if name not in found]
+    faults += [f"{name} is not a node of the rack" for name in found if name not in rack.nodes]
     faults += [
         f"{name} is {one['health']}: {one['lastError']}"
         for name, one in found.items()

@@ -168,7 +168,7 @@ def parse_result(engine: Engine, text: str, case: BenchCase) -> BenchFigures:
         case: the measurement that it is of.
 
     Raises:
-        BenchToolError: it is no result, requests failed, or answers are shorter than requested.
+        BenchToolError: it is not a result, requests failed, or answers are shorter than requested.
     """
     lines = text.strip().splitlines() or [""]
     try:

@@ -60,9 +60,9 @@ def garbage(text: str, cut: bool = False) -> str:
         return "it is empty"
     whole = text[:-1] if cut and text.endswith("\ufffd") else text
     if "\ufffd" in whole:
-        return "it has replacement characters, which stand for bytes that are no text"
+        return "it has replacement characters, which stand for bytes that are not text"
     if any(unicodedata.category(mark) in ("Cc", "Cn", "Co", "Cs") and mark not in "\t\r\n" for mark in whole):
-        return "it has characters that are no text"
+        return "it has characters that are not text"
     marks = "".join(whole.split())
     if len(marks) >= 5 and len(set(marks)) == 1:
         return f"it repeats {marks[0]!r} without end"

@@ -97,7 +97,7 @@ class ClockSkew(NamedTuple):
     @classmethod
     def of(cls, sent: float, received: float, clock: object) -> ClockSkew:
         """Return it from the times of the head at which it sent its challenge and received the report, and from the
-        node's time in between. Raises ServeError when that is no time.
+        node's time in between. Raises ServeError when that is not a time.
         """
         if isinstance(clock, bool) or not isinstance(clock, int | float):
             raise ServeError("the report has no valid clock")

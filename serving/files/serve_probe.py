@@ -132,7 +132,7 @@ def progress(unit: ServedUnit, request: ApiRequest) -> Mapping[str, float]:
 def requests(unit: ServedUnit, request: ApiRequest) -> int | None:
     """Return how many requests the engine has, running and waiting. None: it does not report both numbers."""
     found = _samples(request, unit.requests)
-    # What is no number is not 0.
+    # What is not a number is not 0.
     known = len(found) == len(unit.requests) and all(0 <= value < 1e9 for value in found.values())
     return round(sum(found.values())) if known else None
 

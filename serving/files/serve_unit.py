@@ -313,7 +313,7 @@ def load_unit(path: str) -> ServedUnit:
 
 
 def read_previous(path: str) -> int | None:
-    """Return the generation whose files were put back beside a unit file; None when they are no previous ones, 0 when
+    """Return the generation whose files were put back beside a unit file; None when they are not previous ones, 0 when
     they are and the note does not say which. It keeps no unit from running.
     """
     try:

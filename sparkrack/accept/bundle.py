@@ -24,7 +24,7 @@ from switch.anonymize import Mask, owners_words
 from switch.probe import ProbeReading, anonymized
 
 IDENTITY = "identity"
-"""Stands for IDENTITY_COMMAND among the answers of a node; it is no claim."""
+"""Stands for IDENTITY_COMMAND among the answers of a node; it is not a claim."""
 IDENTITY_COMMAND = (
     "hostname; hostname -f 2>/dev/null; cat /etc/machine-id 2>/dev/null; cat /sys/class/net/*/address 2>/dev/null; "
     "cat /sys/class/dmi/id/*_serial /sys/class/dmi/id/product_uuid 2>/dev/null | sed 's/^/serial /'; "

@@ -220,7 +220,7 @@ class Drill:
         """Return the seconds since 1970 by the clock of the node. Raises DrillError and UnreachableError."""
         shown = self._ask("date +%s").strip()
         if not shown.isdecimal():
-            raise DrillError(printable_line(f"date +%s: {shown[:40]!r} is no time"))
+            raise DrillError(printable_line(f"date +%s: {shown[:40]!r} is not a time"))
         return int(shown)
 
     def _ask(self, command: str) -> str:

@@ -36,7 +36,7 @@ class EvidenceError(ValueError):
 
 def moment(value: Any) -> float | None:
     """Return a time; None for a value that is none, and for one of a clock that was not set. Raises ValueError and
-    TypeError for a value that is no number.
+    TypeError for a value that is not a number.
     """
     at = float(value)
     return at if CLOCK_SET <= at < _LATEST else None
@@ -134,7 +134,7 @@ def _message(value: Any) -> str:
     if value is None:
         return "(journalctl leaves out a text of this length)"
     if isinstance(value, list):
-        # Numbers are the bytes of what is no text; texts are those of an entry that has several.
+        # Numbers are the bytes of what is not a text; texts are those of an entry that has several.
         texts = [_message(one) for one in value if not isinstance(one, int)]
         return "; ".join(texts) if texts else bytes(value).decode(errors="replace")
     return str(value)
@@ -292,7 +292,7 @@ def _moment(text: str) -> datetime:
     try:
         return datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
     except ValueError:
-        raise EvidenceError(f"{text[:40]!r} is no date and time") from None
+        raise EvidenceError(f"{text[:40]!r} is not a date and time") from None
 
 
 def _objects(text: str) -> Iterable[dict[str, Any]]:

@@ -133,7 +133,7 @@ def switch_argument(rack: Rack, name: str | None) -> Switch:
             raise click.UsageError(f"name the switch; the rack has {known}")
         return next(iter(rack.switches.values()))
     if name not in rack.switches:
-        raise click.UsageError(f"{name} is no switch of the rack; it has {known}")
+        raise click.UsageError(f"{name} is not a switch of the rack; it has {known}")
     return rack.switches[name]
 
 

@@ -53,7 +53,7 @@ _WAITS = _HostStep("waits")
 class ProgressDisplay:
     """Shows the progress of one command on stderr. A terminal gets a picture that is removed at the end; a dumb one a
     single line that is written over; a log at most one line each LOG_SECONDS, none twice. What cannot be written is
-    dropped: progress is no result.
+    dropped: progress is not a result.
     """
 
     def __init__(self, *, silent: bool = False, clock: Callable[[], float] = time.monotonic) -> None:

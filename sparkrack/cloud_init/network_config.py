@@ -30,7 +30,7 @@ def network(node: Node, management: Management | None) -> dict[str, Any]:
         return {"config": "disabled"}
     address = IPv4Interface((node.address, management.prefix))
     if node.address in (address.network.network_address, address.network.broadcast_address):
-        raise NetworkError(f"{node.name}: {address} is no address of a machine; see --prefix")
+        raise NetworkError(f"{node.name}: {address} is not an address of a machine; see --prefix")
     interface: dict[str, Any] = {"dhcp4": False, "addresses": [str(address)]}
     if management.gateway is not None:
         if management.gateway not in address.network or management.gateway == node.address:

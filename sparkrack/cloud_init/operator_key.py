@@ -37,7 +37,7 @@ def public(private: Path) -> str:
     except NoPublicHalfError as fault:
         why = "ssh-keygen does not give its public half"
         if fault.error:
-            why = f"has a passphrase, or is no key; write its public half to {beside}"
+            why = f"has a passphrase, or is not a key; write its public half to {beside}"
         raise OperatorKeyError(f"{private}: {why}") from None
 
 

@@ -127,7 +127,7 @@ def _nodes(sheet: RackDraft, found: FoundRack, cables: Cables) -> dict[Port, str
         ends.update({Port(name, number): end for number, end in ports.items()})
         if facts:
             for function in facts.unexpected_functions:
-                sheet.add_missing((*place, "ports"), f"{function} is no function that a GB10 has")
+                sheet.add_missing((*place, "ports"), f"{function} is not a function that a GB10 has")
     return ends
 
 

@@ -117,7 +117,7 @@ def _cables(texts: Sequence[str], nodes: Mapping[str, str]) -> dict[str, dict[in
         port, end = _pair(text, "--cable", "NODE/PORT=END")
         name, _, number = port.partition("/")
         if name not in nodes or number not in ("0", "1"):
-            raise OptionError(f"--cable: {port!r} is no port of a --node; write {next(iter(nodes), 'spark1')}/1")
+            raise OptionError(f"--cable: {port!r} is not a port of a --node; write {next(iter(nodes), 'spark1')}/1")
         found.setdefault(name, {})[int(number)] = end
     return found
 

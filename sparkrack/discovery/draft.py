@@ -53,7 +53,7 @@ class RackDraft:
         for key in path:
             found = found.setdefault(key, {})
         if not isinstance(found, dict):
-            raise TypeError(f"{path} is no section")
+            raise TypeError(f"{path} is not a section")
         return found
 
 

@@ -164,7 +164,7 @@ def _first(answer: Answer) -> str:
 def _hostname(answer: Answer) -> str:
     name = _first(answer).partition(".")[0]
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]{0,62}", name):
-        raise ValueError(f"{truncate(name)} is no host name")
+        raise ValueError(f"{truncate(name)} is not a host name")
     return name
 
 
@@ -175,7 +175,7 @@ def _option(option: AdoptedOption, answer: Answer) -> object:
 def _driver(answer: Answer) -> str:
     text = _first(answer)
     if not re.fullmatch(r"[0-9][0-9A-Za-z.+~-]{0,62}", text):
-        raise ValueError(f"{truncate(text)} is no version")
+        raise ValueError(f"{truncate(text)} is not a version")
     return text
 
 

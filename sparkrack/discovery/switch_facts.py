@@ -244,11 +244,11 @@ class _Maker:
             elif heard:
                 self.add_gap(
                     "cages",
-                    f"nodes are on {cage}, and it is {words}, which is no split with all its legs; to declare one, "
+                    f"nodes are on {cage}, and it is {words}, which is not a split with all its legs; to declare one, "
                     "write its split, and a run restarts the cage with it",
                 )
             elif words != NEGOTIATED:
-                self.add_gap("cages", f"{cage} is {truncate(words)}, which is no split; it is left alone")
+                self.add_gap("cages", f"{cage} is {truncate(words)}, which is not a split; it is left alone")
 
     def _fec(self, cage: str, split: Breakout, default: str, legs: Iterable[Row]) -> dict[str, str]:
         """The FEC of a cage's legs where it is not that which rack.yaml means without the key; else nothing."""
@@ -272,7 +272,8 @@ class _Maker:
             came_up = ", ".join(f"{rate:g}G" for rate in sorted(filter(None, rates))) or "no speed that it reports"
             self.add_gap(
                 "cages",
-                f"{cage} negotiates its speed, and what came up on {', '.join(heard)} ({came_up}) is no split of it; "
+                f"{cage} negotiates its speed, and what came up on {', '.join(heard)} ({came_up}) is not a split of "
+                "it; "
                 "declare its split",
             )
             return
@@ -409,7 +410,7 @@ class _Maker:
         if names and all(map(_is_address, names)):
             yield key, names
         elif names:
-            self.add_gap(key, f"{truncate(text)} is no list of IPv4 addresses; left out, so a run leaves it alone")
+            self.add_gap(key, f"{truncate(text)} is not a list of IPv4 addresses; left out, so a run leaves it alone")
 
     def _syslog(self) -> Iterator[tuple[str, str]]:
         remote = {row.get("name"): row for row in self.rows(LOG_ACTION) if row.get("target") == "remote"}

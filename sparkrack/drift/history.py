@@ -57,7 +57,7 @@ def span(text: str) -> timedelta:
     """`30m`, `12h`, `2d`, `1w`. Raises ValueError for anything else."""
     match = _SPAN.fullmatch(text)
     if not match:
-        raise ValueError(f"{printable_line(text)} is no time span; write 30m, 12h, 2d or 1w")
+        raise ValueError(f"{printable_line(text)} is not a time span; write 30m, 12h, 2d or 1w")
     return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 

@@ -49,7 +49,7 @@ def _cells(machine: Comparison) -> Iterator[str]:
         if kind is FindingKind.UNKNOWN:
             yield "" if machine.complete else "yes"
         else:
-            # An empty cell of a machine that is not wholly known is no zero.
+            # An empty cell of a machine that is not wholly known is not a zero.
             yield str(count) if count or machine.complete else "?"
 
 

@@ -114,7 +114,7 @@ def _switch(rack: Rack, name: str) -> str:
             raise RequestError(f"name the switch; the rack has {known}")
         return next(iter(rack.switches))
     if name not in rack.switches:
-        raise RequestError(f"{name} is no switch of the rack; it has {known}")
+        raise RequestError(f"{name} is not a switch of the rack; it has {known}")
     return name
 
 

@@ -115,7 +115,8 @@ class UnitJournals:
             yield f"{time}Z {self._title(entry.rank):{width}} {entry.program}: {printable(line)}"
 
     def _entries(self, rank: int) -> Iterator[JournalLine]:
-        """Yield the entries of one rank. A line that is no entry is shown as it is, with the time of the one before."""
+        """Yield the entries of one rank. A line that is not an entry is shown as it is, with the time of the one
+        before."""
         process, at = self._processes[rank], 0
         for raw in process.stdout or ():
             try:

@@ -130,7 +130,7 @@ def _memory(judging: NodeEvaluation) -> MemoryStatus:
 def _swap(judging: NodeEvaluation) -> tuple[str, ...]:
     text = judging.answer("swap").text
     if not text.startswith("Filename"):
-        raise ValueError("swap: /proc/swaps is no list of swaps")
+        raise ValueError("swap: /proc/swaps is not a list of swaps")
     found = tuple(active(text))
     if found and judging.rack.keeps("memory") and not judging.rack.options(MemoryOptions).swap:
         judging.differs(About.SWAP, f"swap is on ({truncate(', '.join(found))}), wanted off")

@@ -43,7 +43,7 @@ def ran_on() -> str:
 
 
 def receiver(rack: Rack) -> Node | None:
-    """Return the node that takes metrics; None without a watch, and where its server is no node of the rack."""
+    """Return the node that takes metrics; None without a watch, and where its server is not a node of the rack."""
     return desired.server(rack) if rack.declared(WatchOptions) is not None and rack.keeps("watch") else None
 
 

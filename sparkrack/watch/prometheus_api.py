@@ -135,7 +135,7 @@ class PrometheusApi(_HttpApi):
     """The API of a Prometheus. Every method raises PrometheusError."""
 
     def query(self, expression: str) -> list[Sample]:
-        """Return the present value of each series of an expression; one that is no number is left out."""
+        """Return the present value of each series of an expression; one that is not a number is left out."""
         found = [
             Sample(_labels(one), _number(value[1]))
             for one in self._vector("query", query=expression, timeout=f"{QUERY_SECONDS}s")

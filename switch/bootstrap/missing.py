@@ -86,7 +86,7 @@ def _clock(reading: SwitchReading, today: date) -> str:
     try:
         days = abs((date.fromisoformat(found) - today).days)
     except ValueError:
-        raise UnreadableError(f"{CLOCK.path} date: {found!r} is no date") from None
+        raise UnreadableError(f"{CLOCK.path} date: {found!r} is not a date") from None
     return found if days > 1 else ""
 
 

@@ -13,7 +13,7 @@ from core.verify.report import Report
 from core.verify.report_html import Drawing, DrawnLink, page
 from tests.browser.browser import MISSING, Browser, browser, pdf_text
 from tests.generated import REPOSITORY
-from tests.unit.verify.reports import HOSTILE, example, failed, fine, passed, skipped, told
+from tests.unit.verify.reports import HOSTILE, example, failed, fine, passed, reported, skipped
 
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")
 
@@ -75,12 +75,12 @@ def scene(name: str) -> Report:
     if name == "eight":
         return example(load(RACK_FILE))
     if name == "proven":
-        return told(fine())
+        return reported(fine())
     made = [
         failed("spark1", "memory", f"{HOSTILE} {'endless' * 60}", check=HOSTILE),
         skipped("spark2", "rdma", HOSTILE),
     ]
-    return told([*made, passed("spark2", "memory", notes=(HOSTILE,))])
+    return reported([*made, passed("spark2", "memory", notes=(HOSTILE,))])
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ BIN = Path(sys.executable).parent
 WANTED = "sudo asks for a password; `sparkrack bootstrap nodes NAME` sets passwordless sudo for access.user"
 FREE = Seed({"etc/sudoers.d/ops": "ops ALL=(ALL) NOPASSWD: ALL\n"}, {"etc/sudoers.d/ops": 0o440})
 LOGGED = '#!/bin/sh\nprintf \'%s\\n\' "$*" >> /argv\nexec /bin/bash "$@"\n'
-"""A login shell that writes down what it is told."""
+"""A login shell that writes down what it is reported."""
 HOSTILE = """\
 #!/bin/sh
 printf '\\033]0;PWNED\\007 \\302\\233 2J \\342\\200\\256 reversed\\nsudo: a password is required\\n' >&2
@@ -120,8 +120,8 @@ def test_the_most_verbose_run_shows_no_content_of_files(rack: Rack) -> None:
     _, shown = run(operator, *line("-vvv", "--debug"))
     assert "/etc/docker/daemon.json (" in shown
     assert "characters of base64) 0" in shown
-    for told in (content, operator.key.with_suffix(".pub").read_bytes()):
-        assert base64.b64encode(told).decode()[:24] not in shown
+    for printed in (content, operator.key.with_suffix(".pub").read_bytes()):
+        assert base64.b64encode(printed).decode()[:24] not in shown
 
 
 def test_a_server_with_outdated_algorithms_only_is_refused(rack: Rack) -> None:

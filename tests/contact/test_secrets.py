@@ -17,7 +17,7 @@ LOGGED = """\
 printf '%s\\n' "$*" >> /argv
 exec /bin/bash "$@"
 """
-"""A login shell that writes down what it is told: what lives too short to be seen by a watch."""
+"""A login shell that writes down what it is reported: what lives too short to be seen by a watch."""
 KEYBOARD = "PasswordAuthentication no\nKbdInteractiveAuthentication yes\n"
 
 

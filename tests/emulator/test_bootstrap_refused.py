@@ -171,7 +171,7 @@ def test_a_weak_certificate_is_not(box: Workdir) -> None:
 @pytest.mark.parametrize(
     ("words", "reported"),
     [
-        (["no-such"], "no-such is no switch of the rack; it has crs812"),
+        (["no-such"], "no-such is not a switch of the rack; it has crs812"),
         (["--address", "switch.example"], "switch.example is not an IPv4 address"),
         (["--admin", "password"], "--admin password and --admin-file PATH belong together"),
         (["--admin-file", "x"], "--admin password and --admin-file PATH belong together"),
@@ -223,4 +223,4 @@ def test_a_switch_that_keeps_its_full_user_is_left_with_a_way_in(make_box: MakeB
     code, text = box.run(password=False)
     assert (code, kept.read_text()) == (2, password), text
     tried = [line for line in box.writes()[len(before) :] if not line.startswith("/safe-mode")]
-    assert tried == ["/user/set"], "it is tried again, and no password is set anew"
+    assert tried == ["/user/set"], "it is tried again, and no password is set again"

@@ -58,7 +58,7 @@ def test_a_reset_brings_back_everything(crs812: Crs812Process, connect: Connect)
     assert one(client, "/certificate")["fingerprint"] == crs812.fingerprint
     first = client.ask("/system/script/add", "=name=s", "=source=")
     crs812.control({"op": "reset"})
-    assert connect(crs812).ask("/system/script/add", "=name=s", "=source=") == first, "ids begin anew as well"
+    assert connect(crs812).ask("/system/script/add", "=name=s", "=source=") == first, "ids begin again as well"
 
 
 def test_a_reset_switch_starts_as_reset(crs812: Crs812Process, connect: Connect) -> None:

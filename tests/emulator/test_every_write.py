@@ -3,7 +3,7 @@ from the factory to every key of rack.yaml, the switch ends in its old state or 
 
 docs/evidence/every-write.md is the table of these tests: a test for each cell and each release, which expects what
 stands there. Each kind of write is tried once in the first tier, with the faults and the releases taken in turn; all
-others are soak tests. Which writes there are is compared in each run, and written anew with UPDATE_DOCS=1.
+others are soak tests. Which writes there are is compared in each run, and written again with UPDATE_DOCS=1.
 """
 
 from __future__ import annotations

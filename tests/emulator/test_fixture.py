@@ -87,7 +87,7 @@ def test_a_release_without_a_menu_is_recorded_and_played_so(
         ('{"format": 1, "version": "7.23", "menus": {"/x": [{"a": 1}]}, "monitor": [], "refused": {}}', "no text"),
     ],
 )
-def test_what_is_no_fixture_is_refused(start_recorded: MakeRecorded, tmp_path: Path, text: str, why: str) -> None:
+def test_what_is_not_a_fixture_is_refused(start_recorded: MakeRecorded, tmp_path: Path, text: str, why: str) -> None:
     path = tmp_path / "fixture.json"
     path.write_text(text)
     with pytest.raises(RuntimeError, match=why):

@@ -96,7 +96,7 @@ cat >> "$CALLS"
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """A stand-in for ``ip`` that notes what it is told; gives that since the last time."""
+    """A stand-in for ``ip`` that notes what it is reported; gives that since the last time."""
     (tmp_path / "ip").write_text(IP)
     (tmp_path / "ip").chmod(0o755)
     file = tmp_path / "calls"

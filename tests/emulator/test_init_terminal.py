@@ -35,8 +35,8 @@ def _no_nodes() -> None:
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[dict[str, ShellNode]]:
-    told = world(loaded(DIRECT))
-    found = standing(tmp_path, told, dict(zip(told.nodes, ("127.0.89.11", "127.0.89.12"), strict=True)))
+    reported = world(loaded(DIRECT))
+    found = standing(tmp_path, reported, dict(zip(reported.nodes, ("127.0.89.11", "127.0.89.12"), strict=True)))
     yield found
     for node in found.values():
         node.close()

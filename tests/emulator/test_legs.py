@@ -210,7 +210,7 @@ def test_an_answer(workdir: Workdir, look: Look, case: str, monkeypatch: pytest.
 
 
 def test_legs_that_are_to_be_changed_have_no_faults(deployed: Workdir, look: Look) -> None:
-    """One leg is set to another speed by hand, so its cage is to be written; a leg of the other cage stays told."""
+    """One leg is set to another speed by hand, so its cage is to be written; a leg of the other cage stays reported."""
     try:
         with open_session(deployed.emulator) as session:
             session.talk(SET, "=.id=*6", "=speed=50G-baseCR")
@@ -230,7 +230,7 @@ def test_legs_that_are_to_be_changed_have_no_faults(deployed: Workdir, look: Loo
 
 
 def test_a_switch_from_the_factory(tmp_path: Path, crs812: Crs812Process, look: Look) -> None:
-    """Everything is to be changed, so nothing is told of its legs, and they are not asked for."""
+    """Everything is to be changed, so nothing is reported of its legs, and they are not asked for."""
     fresh = Workdir(tmp_path, crs812)
     fresh.write()
     drift = look(fresh)

@@ -1,4 +1,4 @@
-"""Links follow configuration and cables: restarts, settling, wires and what the nodes are told."""
+"""Links follow configuration and cables: restarts, settling, wires and what the nodes are reported."""
 
 from __future__ import annotations
 

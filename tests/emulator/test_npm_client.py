@@ -193,7 +193,7 @@ def test_a_client_that_leaves_gives_up_safe_mode(crs812: Crs812Process, npm: Ope
 
 
 @pytest.mark.parametrize("version", ["7.17.2", "7.24.6 (long-term)"])
-def test_nothing_found_is_no_row(make_switch: MakeSwitch, npm: Open, version: str) -> None:
+def test_nothing_found_is_not_a_row(make_switch: MakeSwitch, npm: Open, version: str) -> None:
     assert npm(MIKRO, make_switch(version=version)).write(f"{ETHERNET}/print", "?name=none") == []
 
 

@@ -1,4 +1,4 @@
-"""A leg whose frames the CPU forwards after its link was trained anew: a run heals those that it restarts itself, and
+"""A leg whose frames the CPU forwards after its link was trained again: a run heals those that it restarts itself, and
 every look tells of the others."""
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def test_a_rollback_heals_the_legs_that_it_restarts(applied: Workdir) -> None:
     unharmed(ended, applied)
     assert applied.tables() == before
     assert emulator.state()["safe_mode"]["holder"] is None
-    (told,) = ended.lines("restarted with the rollback and are up as before")
-    assert "; 3 of their bridge ports are bound to the chip again" in told or "; 4 of their" in told
+    (reported,) = ended.lines("restarted with the rollback and are up as before")
+    assert "; 3 of their bridge ports are bound to the chip again" in reported or "; 4 of their" in reported
     links, taken = emulator.links(), frames(emulator)
     legs = [name for name in (f"qsfp56-dd-1-{lane}" for lane in (1, 3, 5, 7)) if links[name] == "link-ok"]
     assert len(legs) >= 3

@@ -167,7 +167,7 @@ def test_names(one: Mapping[str, Any]) -> None:
 
 MAKERS: Mapping[str, dict[str, Any]] = SOURCES["gb10-dmi"]["makers"]
 NOT_COMPARED = {"lenovo", "nvidia", "gigabyte"}
-"""Their versions have parts that are no numbers, so a floor is not compared (claim: preflight.bios)."""
+"""Their versions have parts that are not numbers, so a floor is not compared (claim: preflight.bios)."""
 
 
 @pytest.mark.parametrize("maker", MAKERS)

@@ -116,7 +116,7 @@ def test_monitor_once(web: Web) -> None:
 
 
 @pytest.mark.parametrize("body", [b"{", b"[1]", b"\xff"])
-def test_a_body_that_is_no_json_object(web: Web, body: bytes) -> None:
+def test_a_body_that_is_not_a_json_object(web: Web, body: bytes) -> None:
     answer = web.session.post(f"{web.base}/rest/interface/ethernet/print", data=body, timeout=60)
     assert error(answer) == (400, "invalid JSON")
 
@@ -217,7 +217,7 @@ def bare(shared: Crs812Process) -> Iterator[RawClient]:
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", b"411"),
     ],
 )
-def test_what_is_no_request_ends_the_connection(bare: RawClient, data: bytes, status: bytes) -> None:
+def test_what_is_not_a_request_ends_the_connection(bare: RawClient, data: bytes, status: bytes) -> None:
     bare.send_raw(data)
     line = bare.socket.recv(100).split(b"\r\n")[0]
     assert line.split(b" ")[1] == status

@@ -132,7 +132,7 @@ def test_a_factory_switch_is_a_factory_switch_again(make_restorer: MakeRestorer)
         row for row in restorer.emulator.state()["tables"]["/interface/ethernet"] if row["name"].endswith("dd-1-1")
     )
     assert lane["auto-negotiation"] == "true"
-    assert restorer.restore("--last", "--dry").code == 0, "a speed that is ignored is no difference"
+    assert restorer.restore("--last", "--dry").code == 0, "a speed that is ignored is not a difference"
     assert "in rack.yaml: its links are not waited for" in ended.text
 
 

@@ -1,4 +1,4 @@
-"""What is not put back: all of it is refused, or the one thing is told."""
+"""What is not put back: all of it is refused, or the one thing is reported."""
 
 from __future__ import annotations
 
@@ -63,8 +63,12 @@ def test_our_own_user_group_and_door_are_reported_and_left(restorer: Restorer) -
     restorer.write("/ip/service", "?name=api-ssl", "?dynamic=false", port="8730")
     ended = restorer.restore(NAME, "-y")
     assert ended.code == 0, ended.text
-    for told in ("- /user/group ours", "/user sparkrack: group ours -> full", "/ip/service api-ssl: port 8730 -> 8729"):
-        assert f"not put back, since this run needs it: {'~ ' * told.startswith('/user ')}{told}" in ended.text
+    for reported in (
+        "- /user/group ours",
+        "/user sparkrack: group ours -> full",
+        "/ip/service api-ssl: port 8730 -> 8729",
+    ):
+        assert f"not put back, since this run needs it: {'~ ' * reported.startswith('/user ')}{reported}" in ended.text
     assert "nothing to do" in ended.text
 
 

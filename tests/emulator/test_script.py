@@ -71,7 +71,7 @@ def test_find_may_name_many_rows_or_none(bench: Bench) -> None:
     assert comments(bench) == dict.fromkeys(LANES, "y")
     before = len(bench.device.history.actions)
     run(bench, "/interface/ethernet/set [find where name=none] comment=z; /ip/address/remove [find comment=q]", "t")
-    assert len(bench.device.history.actions) == before + 1, "nothing found is no error and no action"
+    assert len(bench.device.history.actions) == before + 1, "nothing found is not an error and no action"
 
 
 def test_commands_go_the_way_of_the_api(bench: Bench) -> None:

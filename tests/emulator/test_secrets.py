@@ -131,15 +131,15 @@ def test_one_that_lets_no_one_in(workdir: Restorer, tmp_path: Path, kind: str) -
     canaries = pieces(secret)
     watch = Watch(canaries)
     watch.start()
-    told = {}
+    printed = {}
     names = COMMANDS if kind in ("not UTF-8", "of several lines") else NEVER_SENT
     for name in names:
         words = COMMANDS[name]
-        told[name] = run(workdir, tmp_path, "sparkrack", *words, secrets=dict.fromkeys(VARIABLES, secret))
-    told["pyinfra"] = run(workdir, tmp_path, "pyinfra", *PYINFRA, secrets=dict.fromkeys(VARIABLES, secret))
+        printed[name] = run(workdir, tmp_path, "sparkrack", *words, secrets=dict.fromkeys(VARIABLES, secret))
+    printed["pyinfra"] = run(workdir, tmp_path, "pyinfra", *PYINFRA, secrets=dict.fromkeys(VARIABLES, secret))
     watch.over.set()
     watch.join()
-    for name, (code, text) in told.items():
+    for name, (code, text) in printed.items():
         shown = text.decode(errors="backslashreplace")
         assert code == 1, f"{name}: {shown}"
         assert "Traceback" not in shown, f"{name}: {shown}"

@@ -121,19 +121,19 @@ def test_a_host_that_does_not_answer_is_named_and_the_rest_is_there(workdir: Wor
 
 
 class Observer:
-    """What a progress is told, in order, and of which hosts."""
+    """What a progress is reported, in order, and of which hosts."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, ...]] = []
+        self.reported: list[tuple[str, ...]] = []
 
     def phase(self, title: str, hosts: Iterable[str] = ()) -> None:
-        self.told.append(("phase", title, *hosts))
+        self.reported.append(("phase", title, *hosts))
 
     def step(self, host: str, activity: str, number: int = 0, total: int = 0) -> None:
-        self.told.append((host, activity, f"{number}/{total}"))
+        self.reported.append((host, activity, f"{number}/{total}"))
 
     def finish(self, host: str, result: str = "done") -> None:
-        self.told.append((host, result))
+        self.reported.append((host, result))
 
 
 def test_it_says_what_it_waits_for(workdir: Workdir, tools: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,17 +145,17 @@ def test_it_says_what_it_waits_for(workdir: Workdir, tools: str, monkeypatch: py
     monkeypatch.setattr("sparkrack.support.collect.CALL", ("true",))
     observer, file = Observer(), workdir.folder / "rack.yaml"
     collect(load(file), file, ["spark1", "spark2", "crs812"], datetime.now(UTC), False, observer)
-    assert [one[1] for one in observer.told if one[0] == "phase"] == [
+    assert [one[1] for one in observer.reported if one[0] == "phase"] == [
         "run sparkrack status",
         "run sparkrack drift",
         "read what the hosts log",
     ]
-    assert ("phase", "read what the hosts log", "spark1", "spark2", "crs812") in observer.told
+    assert ("phase", "read what the hosts log", "spark1", "spark2", "crs812") in observer.reported
     number = len(NODE_FILES)
-    assert [one[2] for one in observer.told if one[0] == "spark1" and len(one) == 3] == [
+    assert [one[2] for one in observer.reported if one[0] == "spark1" and len(one) == 3] == [
         f"{at}/{number}" for at in range(1, number + 1)
     ]
-    ends = [one for one in observer.told if len(one) == 2 and one[0] != "phase"]
+    ends = [one for one in observer.reported if len(one) == 2 and one[0] != "phase"]
     assert sorted(ends) == [("crs812", "done"), ("spark1", "done"), ("spark2", "no answer")]
 
 

@@ -65,7 +65,7 @@ def test_what_an_add_returns_is_a_row(session: ApiSession) -> None:
     assert answer == {"ret": port[".id"]}
 
 
-def test_an_empty_answer_is_no_rows(session: ApiSession) -> None:
+def test_an_empty_answer_is_not_a_rows(session: ApiSession) -> None:
     assert session.talk("/interface/ethernet/print", "?name=none-such") == []
 
 
@@ -127,13 +127,13 @@ def test_closing_gives_safe_mode_up(crs812: Crs812Process) -> None:
 def test_a_wrong_password_is_not_repeated(crs812: Crs812Process) -> None:
     with pytest.raises(LoginError, match="login as sparkrack refused") as raised:
         open_session(crs812, password=SecretStr("canary-1234"))
-    told = [
+    printed = [
         str(raised.value),
         repr(raised.value),
         repr(raised.value.__context__),
         repr(raised.value.__cause__),
     ]
-    assert not any("canary" in text for text in told)
+    assert not any("canary" in text for text in printed)
 
 
 def test_a_text_that_is_not_utf8_is_not_repeated(crs812: Crs812Process) -> None:
@@ -141,12 +141,12 @@ def test_a_text_that_is_not_utf8_is_not_repeated(crs812: Crs812Process) -> None:
     secret = "canary-\udce9-1234"
     with pytest.raises(SessionError, match="a text is not UTF-8") as raised:
         open_session(crs812, password=SecretStr(secret))
-    told: list[Exception] = [raised.value]
+    printed: list[Exception] = [raised.value]
     # In a sentence such bytes are sent as they are: values of the switch are put back byte for byte.
     with open_session(crs812) as session, pytest.raises(SentenceError, match="missing =group=") as refused:
         session.talk("/user/add", "=name=x", f"=password={secret}")
-    told.append(refused.value)
-    for fault in told:
+    printed.append(refused.value)
+    for fault in printed:
         assert "canary" not in f"{fault} {fault!r} {fault.__context__!r} {fault.__cause__!r}"
 
 

@@ -245,7 +245,7 @@ def test_a_sensor_that_cannot_be_read_has_no_value(watched: Watched) -> None:
     assert unread(found) == {"fans"}
 
 
-def test_a_switch_without_sensors_of_supplies_is_told(watched: Watched) -> None:
+def test_a_switch_without_sensors_of_supplies_is_reported(watched: Watched) -> None:
     for name in ("psu1-state", "psu2-state"):
         watched.sensor(name, "")
     try:
@@ -555,7 +555,7 @@ def test_without_a_reading_the_file_of_before_goes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "large"])
-def test_what_is_no_file_of_metrics_is_not_published(tmp_path: Path, kind: str) -> None:
+def test_what_is_not_a_file_of_metrics_is_not_published(tmp_path: Path, kind: str) -> None:
     """The reader's own user could put a link there to a file that only root may read."""
     source, target, secret = tmp_path / "source", tmp_path / "sparkrack-switch.prom", tmp_path / "secret"
     secret.write_text("root's\n")

@@ -45,7 +45,7 @@ def test_whole_and_again(make_owner: MakePackageOwner, version: str) -> None:
     assert f"nothing to do: it runs RouterOS {TARGET} (stable), firmware {TARGET}" in text
 
 
-def test_what_the_new_release_brings_is_shown_and_is_no_difference(owner: PackageOwner) -> None:
+def test_what_the_new_release_brings_is_shown_and_is_not_a_difference(owner: PackageOwner) -> None:
     code, text = owner.run("-y")
     assert code == 0, text
     assert "new in this release: /interface/ethernet/switch/qos/priority-flow-control" in text

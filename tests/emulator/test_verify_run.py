@@ -54,8 +54,8 @@ def test_all_is_well(kept: Kept, machine: str, checks: int) -> None:
 
 def test_the_report_says_how_the_switch_was_read(kept: Kept) -> None:
     assert kept.proven("crs812")[0].notes == ("crs812 was read over REST as sparkrack-reader",)
-    told = kept.proven("crs812", "reader", "purge")[0].notes
-    assert told == ("crs812 was read over the API as sparkrack, who may also write",)
+    reported = kept.proven("crs812", "reader", "purge")[0].notes
+    assert reported == ("crs812 was read over the API as sparkrack, who may also write",)
 
 
 def test_a_switch_that_could_not_be_read_was_not_read_over_anything(kept: Kept) -> None:
@@ -93,7 +93,7 @@ def test_each_drift_is_a_failure_of_its_own(kept: Kept) -> None:
         kept.declare()
 
 
-def test_what_no_one_declared_is_reported_and_is_no_failure(kept: Kept) -> None:
+def test_what_no_one_declared_is_reported_and_is_not_a_failure(kept: Kept) -> None:
     kept.by_hand("/user/add name=mallory group=read password=canary-9Qx")
     try:
         outcomes = kept.proven("crs812", "purge")

@@ -144,16 +144,16 @@ def test_a_node_is_reported_what_its_leg_carries(crs812: Crs812Process, connect:
     client = connect(crs812)
     configure(client, crs812)
 
-    def told(number: int) -> object:
+    def reported(number: int) -> object:
         (link,) = node(crs812, number)["links"].values()
         return link["vlans"]
 
     done(client, f"{VLAN}/add", "=bridge=bridge", "=vlan-ids=1100,1101", "=tagged=qsfp56-dd-1-1,qsfp56-dd-1-3")
-    assert told(1) is None
+    assert reported(1) is None
     filtering(client)
-    assert told(1) == {"pvid": 1, "tagged": [1100, 1101], "untagged": [1]}
-    assert told(3) == {"pvid": 1, "tagged": [], "untagged": [1]}
+    assert reported(1) == {"pvid": 1, "tagged": [1100, 1101], "untagged": [1]}
+    assert reported(3) == {"pvid": 1, "tagged": [], "untagged": [1]}
     done(client, f"{PORT}/set", "=numbers=qsfp56-dd-1-3", "=frame-types=admit-only-vlan-tagged")
-    assert told(2) == {"pvid": None, "tagged": [1100, 1101], "untagged": []}
+    assert reported(2) == {"pvid": None, "tagged": [1100, 1101], "untagged": []}
     done(client, f"{BRIDGE}/set", "=numbers=bridge", "=vlan-filtering=no")
-    assert told(1) is told(2) is None
+    assert reported(1) is reported(2) is None

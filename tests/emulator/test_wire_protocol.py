@@ -40,7 +40,7 @@ def test_a_login_that_begins_with_a_challenge(shared: Crs812Process) -> None:
     assert reply == "!done"
     assert re.fullmatch("=ret=[0-9a-f]{32}", challenge)
     client.send("/system/identity/print")
-    assert client.read() == ["!fatal", "not logged in"], "a challenge is no login"
+    assert client.read() == ["!fatal", "not logged in"], "a challenge is not a login"
     client = RawClient(shared.plain_port)
     assert client.ask("/login") != [["!done", challenge]]
     old = ["/login", f"=name={USER}", f"=response=00{'0' * 32}"]
@@ -168,12 +168,12 @@ def test_listen_tells_changes_and_removals(raw: RawClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told"), [("7.24.6 (long-term)", True), ("7.24rc4", True), ("7.18", True), ("7.17.2", False)]
+    ("version", "reported"), [("7.24.6 (long-term)", True), ("7.24rc4", True), ("7.18", True), ("7.17.2", False)]
 )
-def test_a_print_that_finds_nothing(make_switch: MakeSwitch, connect: Connect, version: str, told: bool) -> None:
+def test_a_print_that_finds_nothing(make_switch: MakeSwitch, connect: Connect, version: str, reported: bool) -> None:
     client = connect(make_switch(version=version))
     answers = client.ask("/interface/ethernet/print", "?name=none")
-    assert answers == ([["!empty"], ["!done"]] if told else [["!done"]])
+    assert answers == ([["!empty"], ["!done"]] if reported else [["!done"]])
 
 
 def test_a_row_without_any_field_of_the_proplist_is_an_empty_row(raw: RawClient) -> None:

@@ -25,7 +25,7 @@ case "$*" in *batch*) cat >> "$CALLS";; *) cat "$FDB";; esac
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Stand-ins for ``ip`` and ``bridge`` that note what they are told."""
+    """Stand-ins for ``ip`` and ``bridge`` that note what they are reported."""
     for tool in ("ip", "bridge"):
         (tmp_path / tool).write_text(IP)
         (tmp_path / tool).chmod(0o755)
@@ -117,7 +117,7 @@ class Clock:
 
 
 def test_wires_move_only_when_something_changes() -> None:
-    wires, clock, told = Recorder(), Clock(), list[str]()
+    wires, clock, reported = Recorder(), Clock(), list[str]()
     l2mtu: dict[str, int | None] = {}
 
     def lanes(cage: str) -> list[Lane]:
@@ -132,7 +132,7 @@ def test_wires_move_only_when_something_changes() -> None:
         EmulatedCabling(reference_cables()),
         wires,
         1.0,
-        LinkEnvironment(lanes, fabric, clock.later, lambda _t, m: told.append(m)),
+        LinkEnvironment(lanes, fabric, clock.later, lambda _t, m: reported.append(m)),
     )
     every = tuple(f"n{number}{half}" for number in range(1, 9) for half in "ab")
     links.boot()
@@ -161,10 +161,10 @@ def test_a_wire_that_cannot_be_moved_is_reported_and_does_no_harm() -> None:
         def detach(self, taps: Iterable[str]) -> None:
             raise WiringError(f"Cannot find device {next(iter(taps))}")
 
-    clock, told = Clock(), list[str]()
-    around = LinkEnvironment(lambda _c: [Lane()] * 8, lambda _n: 1584, clock.later, lambda _t, m: told.append(m))
+    clock, reported = Clock(), list[str]()
+    around = LinkEnvironment(lambda _c: [Lane()] * 8, lambda _n: 1584, clock.later, lambda _t, m: reported.append(m))
     Links(CRS812, EmulatedCabling(reference_cables()[:1]), Broken(), 1.0, around).boot()
-    assert told[0] == "wires: Cannot find device n1a"
+    assert reported[0] == "wires: Cannot find device n1a"
 
 
 def test_a_wire_that_could_not_be_attached_is_tried_again() -> None:

@@ -83,26 +83,26 @@ class SwitchNode(RouterOSConnector):
 
     def connect(self) -> None:
         device = Device(Clock())
-        if self.host.data.told.armed:
+        if self.host.data.reported.armed:
             device.tables["/system/script"].append(
                 {".id": "*7", "name": f"{PREFIX}20260101T000000-0002", "source": "/x add"}
             )
         self.line = device.line()
 
     def _carry_out(self, command: StringCommand) -> tuple[bool, CommandOutput]:
-        told = self.host.data.told
+        reported = self.host.data.reported
         path = command.get_raw_value().split()[0]
-        told.sent.append(path)
-        if told.path != path.removesuffix("/print"):
+        reported.sent.append(path)
+        if reported.path != path.removesuffix("/print"):
             return super()._carry_out(command)
-        match told.fault:
+        match reported.fault:
             case "empty":
                 return True, CommandOutput([])
             case "garbage":
                 return True, CommandOutput([OutputLine("stdout", "\x01%% (what is this)")])
             case "another row":
                 return True, CommandOutput([OutputLine("stdout", '{"what": "is this"}')])
-        return False, CommandOutput([OutputLine("stderr", told.fault)])
+        return False, CommandOutput([OutputLine("stderr", reported.fault)])
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -119,9 +119,9 @@ def rack(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return make_rack(tmp_path_factory.mktemp("rack"), **EVERY_KEY)
 
 
-def planned(rack: Any, told: Told) -> Plan:
+def planned(rack: Any, reported: Told) -> Plan:
     found, switch = rack
-    name, data = f"@routeros/{switch.name}", {"rack": found, "switch": switch, "told": told}
+    name, data = f"@routeros/{switch.name}", {"rack": found, "switch": switch, "reported": reported}
     made = Inventory(([(name, data)], {}), switches=([name], {}))  # type: ignore[no-untyped-call]
     for host in made:
         host.connector_cls = SwitchNode
@@ -133,7 +133,7 @@ def planned(rack: Any, told: Told) -> Plan:
             plan = evaluate(session, FILE)
         finally:
             session.close()
-    assert {path.rpartition("/")[2] for path in told.sent} <= {"print"}, told.sent
+    assert {path.rpartition("/")[2] for path in reported.sent} <= {"print"}, reported.sent
     assert "cannot be evaluated" not in plan.model_dump_json()
     return plan
 
@@ -147,9 +147,9 @@ def harmless(path: str, fault: str) -> bool:
 @pytest.fixture(scope="module")
 def menus(rack: Any) -> list[str]:
     """What a plan reads of a sound switch, which has something to change."""
-    told = Told()
-    assert planned(rack, told).code == 2
-    return [path.removesuffix("/print") for path in dict.fromkeys(told.sent)]
+    reported = Told()
+    assert planned(rack, reported).code == 2
+    return [path.removesuffix("/print") for path in dict.fromkeys(reported.sent)]
 
 
 @pytest.mark.parametrize("fault", FAULTS)

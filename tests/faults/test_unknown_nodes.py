@@ -1,4 +1,4 @@
-"""Nodes that cannot be read, in real pyinfra runs of every kind: exit 1, the reason told, nothing sent."""
+"""Nodes that cannot be read, in real pyinfra runs of every kind: exit 1, the reason reported, nothing sent."""
 
 from __future__ import annotations
 

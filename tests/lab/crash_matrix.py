@@ -39,10 +39,10 @@ def test_one_kill_then_one_run(rack: VirtualRack, after: int) -> None:
     if whole:
         pytest.skip(f"a run of fewer than {whole[0]} commands: nothing left to be killed at")
     rack.lab("reset", NODE)
-    told = rack.folder / "killed-after"
-    told.unlink(missing_ok=True)
+    reported = rack.folder / "killed-after"
+    reported.unlink(missing_ok=True)
     died = rack.run(
-        *("sparkrack", "lab", "run", "--", "env", f"KILL_AFTER={after}", f"KILL_TOLD={told}"),
+        *("sparkrack", "lab", "run", "--", "env", f"KILL_AFTER={after}", f"KILL_TOLD={reported}"),
         *("pyinfra", "inventory.py", "tests/lab/kill_after.py", "-y", "--limit", NODE),
         check=False,
     )
@@ -66,4 +66,4 @@ def test_one_kill_then_one_run(rack: VirtualRack, after: int) -> None:
     again = rack.deploy("-y", "--limit", NODE)
     assert TOTAL.search(again.stderr + again.stdout), again.stdout + again.stderr
     with (REPOSITORY / ".matrix.tsv").open("a") as table:
-        table.write(f"{after}\t{waited:.0f}\t{took:.0f}\t{told.read_text().strip()}\n")
+        table.write(f"{after}\t{waited:.0f}\t{took:.0f}\t{reported.read_text().strip()}\n")

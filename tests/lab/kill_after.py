@@ -22,8 +22,8 @@ def _then_die(self, command, *arguments, **more):  # type: ignore[no-untyped-def
     if command.get_raw_value().startswith("set -eu; ") and self.host.state.is_executing:
         _left -= 1
         if not _left:
-            if told := os.environ.get("KILL_TOLD"):
-                Path(told).write_text(" ".join(command.get_raw_value().split())[:200])
+            if reported := os.environ.get("KILL_TOLD"):
+                Path(reported).write_text(" ".join(command.get_raw_value().split())[:200])
             os.kill(os.getpid(), signal.SIGKILL)
     return done
 

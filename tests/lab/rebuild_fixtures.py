@@ -184,7 +184,7 @@ class Drill(VirtualRack):
             pattern = self.paths.node(node) / "shared/pattern"
             pattern.write_text("\n".join(secrets) + "\n")
             try:
-                # What packages bring is no place for it, and takes long to read there.
+                # What packages bring is not a place for it, and takes long to read there.
                 left_out = " ".join(f"--exclude-dir={name}" for name in ("docker", "apt", "dpkg", "cache"))
                 places = "/etc /home /root /run /tmp /var"
                 found = self.ssh(node, f"grep -rlsIF -f /lab/pattern {places} {left_out}; true")

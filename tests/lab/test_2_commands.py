@@ -46,7 +46,7 @@ def test_a_plan_is_carried_out_as_it_was_shown_or_not_at_all(rack: VirtualRack, 
 
 
 def test_one_run_at_a_time(rack: VirtualRack) -> None:
-    """One is stopped by hand in the middle of its run; the second is told who it is, and so is plain pyinfra."""
+    """One is stopped by hand in the middle of its run; the second is reported who it is, and so is plain pyinfra."""
     rack.ssh("spark2", "sysctl -qw vm.overcommit_memory=1")
     held = rack.ssh("spark1", f"mkdir -p /run/sparkrack; cat > {LOCK} <<'END'\n{_lock('20261121T000000-dead')}\nEND")
     assert held == ""

@@ -150,8 +150,8 @@ def test_drift_is_empty_on_what_adopt_describes(rack: VirtualRack) -> None:
     assert found.leave == LEFT
     drift = rack.command("drift", "--json", rack=out)
     assert drift.returncode == 0, drift.stdout
-    told = json.loads(drift.stdout)
-    looked = {machine["name"]: machine["roles"] for machine in told["hosts"]}
+    printed = json.loads(drift.stdout)
+    looked = {machine["name"]: machine["roles"] for machine in printed["hosts"]}
     kinds = {finding["kind"] for roles in looked.values() for role in roles for finding in role["findings"]}
     assert kinds == {"unmanaged"}
     assert {name: [role["role"] for role in roles] for name, roles in looked.items()} == {

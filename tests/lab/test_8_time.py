@@ -105,7 +105,7 @@ def test_what_is_changed_by_hand_is_found_and_fixed(rack: VirtualRack, timed: Pa
     assert rack.etc() == before
 
 
-def test_a_server_that_does_not_answer_is_no_synchronization(
+def test_a_server_that_does_not_answer_is_not_a_synchronization(
     rack: VirtualRack, timed: Path, server: subprocess.Popen[bytes]
 ) -> None:
     """The last test of the file: it ends the server."""

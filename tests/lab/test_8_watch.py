@@ -156,7 +156,7 @@ def test_a_run_that_was_killed_before_the_restart(rack: VirtualRack, file: Path)
 
 
 @pytest.mark.soak
-def test_a_drop_in_of_others_is_told(rack: VirtualRack, file: Path) -> None:
+def test_a_drop_in_of_others_is_reported(rack: VirtualRack, file: Path) -> None:
     """It is read after ours; the node is not changed. The first tier has tests/unit/roles/test_watch_by_hand.py."""
     theirs = "/etc/systemd/system/prometheus-node-exporter.service.d/zzz.conf"
     rack.ssh(SERVER, f"printf '[Service]\\nMemoryMax=infinity\\n' > {theirs}")
@@ -167,12 +167,12 @@ def test_a_drop_in_of_others_is_told(rack: VirtualRack, file: Path) -> None:
     assert rack.inside("sparkrack", "drift", "--only", "watch", rack=file, check=False).returncode == 0
 
 
-def test_a_node_that_dies_is_told(rack: VirtualRack, file: Path) -> None:
+def test_a_node_that_dies_is_reported(rack: VirtualRack, file: Path) -> None:
     died = black_box.kill(rack, KILLED)
 
-    def told() -> list[dict[str, Any]]:
+    def reported() -> list[dict[str, Any]]:
         found = [alert["labels"] for alert in alerts(rack) if alert["status"] == "firing"]
         return [labels for labels in found if (labels["alertname"], labels.get("node")) == ("NodeSilent", KILLED)]
 
-    wait_for("alert NodeSilent at the receiver", told)
+    wait_for("alert NodeSilent at the receiver", reported)
     print(f"NodeSilent reached the receiver {time.time() - died:.0f} s after the kill")

@@ -75,7 +75,7 @@ def test_a_reset_is_seen_as_unclean(rack: VirtualRack, file: Path) -> None:
 
 
 def test_a_freeze_that_the_watchdog_ends(rack: VirtualRack, file: Path) -> None:
-    """The watchdog of a virtual node is softdog, which the role does not find in /sys: systemd is told by hand."""
+    """The watchdog of a virtual node is softdog, which the role does not find in /sys: systemd is reported by hand."""
     dropin = "/etc/systemd/system.conf.d/lab-watchdog.conf"
     rack.ssh(
         NODE,

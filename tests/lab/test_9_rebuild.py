@@ -152,11 +152,13 @@ def test_one_command_killed_in_each_phase_and_resumed(drill: Drill) -> None:
         reported = drill.killed(phase, "--all")
         assert f"interrupted in phase {before}" in reported
     done = drill.rebuild("--all", "--json")
-    told = json.loads(done.stdout)
-    print(*(f"{one['phase']:10} {one['seconds']:6.1f} s in {one['tries']} tries" for one in told["phases"]), sep="\n")
-    assert told["resumed"] == "verify"
-    assert [(one["phase"], one["result"]) for one in told["phases"]] == [(phase, "done") for phase in PHASES]
-    assert all(one["tries"] >= 2 for one in told["phases"])
+    printed = json.loads(done.stdout)
+    print(
+        *(f"{one['phase']:10} {one['seconds']:6.1f} s in {one['tries']} tries" for one in printed["phases"]), sep="\n"
+    )
+    assert printed["resumed"] == "verify"
+    assert [(one["phase"], one["result"]) for one in printed["phases"]] == [(phase, "done") for phase in PHASES]
+    assert all(one["tries"] >= 2 for one in printed["phases"])
     restarts = [line["words"] for line in drill.journal() if line.get("words", [""])[0] == "reboot"]
     assert {words[words.index("--limit") + 1] for words in restarts} == {TWIN}  # for a machine-id of its own
     assert "0 failed" in done.stderr
@@ -165,8 +167,8 @@ def test_one_command_killed_in_each_phase_and_resumed(drill: Drill) -> None:
 def test_one_command_leads_from_the_boxes_to_a_proven_rack(drill: Drill) -> None:
     """Where the test before has not been run, this is the first time that the machines are met."""
     done = drill.rebuild("--all", "--json")
-    told = json.loads(done.stdout)
-    assert [(one["phase"], one["result"]) for one in told["phases"]] == [(phase, "done") for phase in PHASES]
+    printed = json.loads(done.stdout)
+    assert [(one["phase"], one["result"]) for one in printed["phases"]] == [(phase, "done") for phase in PHASES]
     assert "0 failed" in done.stderr
 
 

@@ -79,7 +79,7 @@ def _plug(connected: bool) -> Callable[[ServingRack], None]:
 
 
 def _drop(node: ServingNode, *packets: str) -> None:
-    """Lose these arriving packets, which no process is told. The rule is asked before that for local addresses."""
+    """Lose these arriving packets, which no process is reported. The rule is asked before that for local addresses."""
     ip = namespace.ip
     rules = namespace.ip("rule", "show", namespace=node.namespace)
     if "100:\tfrom all lookup local" not in rules:
@@ -253,8 +253,8 @@ GARBAGE = (
     ("empty", "empty texts", "", "it is empty"),
     ("character", "one character without end", "!!!!!!!!", "it repeats '!' without end"),
     ("word", "one word without end", "lockhandlehandlehandlehandle", "it repeats 'hand' without end"),
-    ("bytes", "bytes that are no text", "4 \ufffd\ufffd\ufffd", "it has replacement characters"),
-    ("control", "characters that are no text", "4\x00\x01", "it has characters that are no text"),
+    ("bytes", "bytes that are not text", "4 \ufffd\ufffd\ufffd", "it has replacement characters"),
+    ("control", "characters that are not text", "4\x00\x01", "it has characters that are not text"),
     ("answer", "another answer", "5", "expected '4' at its beginning"),
 )
 """Forms of garbage: a name, what the unit answers, the text of each answer, and the reason against it."""

@@ -251,7 +251,7 @@ def ended(task: Any) -> Any:
     return task
 
 
-def test_a_command_that_fails_is_told_by_its_last_line_or_its_exit_code() -> None:
+def test_a_command_that_fails_is_reported_by_its_last_line_or_its_exit_code() -> None:
     for script, reason in (
         ("echo a; echo b; exit 3", "b"),
         ("echo a >&2; exit 3", "a"),
@@ -423,7 +423,7 @@ def test_the_first_invocation_of_a_start_is_its_own(lone: LoneAgent) -> None:
     assert json.loads((lone.folder / "state/qwen.rank.json").read_text())["invocation"] == "abc"
 
 
-def test_a_service_that_is_stopped_by_another_hand_is_told(lone: LoneAgent) -> None:
+def test_a_service_that_is_stopped_by_another_hand_is_reported(lone: LoneAgent) -> None:
     lone.journal.write_text("")
     lone.agent.record.running = True
     lone.agent._service = serve_agent.ServiceState("deactivating", "exit code 0, result success", "abc")

@@ -88,10 +88,10 @@ def test_half_a_character_is_clean_only_where_the_limit_of_tokens_cut_it() -> No
         ("hand1 hand_2 hand-3", "it repeats 'han' without end"),
         ("handhandhandbcefgijklmo", "it repeats 'hand' without end"),
         ("handhandhandbcefgijklmop", ""),  # half of all letters
-        ("naxnaynaznab", ""),  # a part of two letters is no word
-        ("4 \ufffd", "it has replacement characters, which stand for bytes that are no text"),
-        ("4 \x00", "it has characters that are no text"),
-        ("4" + " " * 4094 + "\x00", "it has characters that are no text"),
+        ("naxnaynaznab", ""),  # a part of two letters is not a word
+        ("4 \ufffd", "it has replacement characters, which stand for bytes that are not text"),
+        ("4 \x00", "it has characters that are not text"),
+        ("4" + " " * 4094 + "\x00", "it has characters that are not text"),
         ("4" + " " * 4095 + "\x00", ""),
     ],
 )
@@ -249,7 +249,7 @@ def test_the_answer_is_shown_by_its_first_80_characters(start: Start) -> None:
         "4",
     ],
 )
-def test_a_body_without_a_text_is_no_completion(start: Start, body: object) -> None:
+def test_a_body_without_a_text_is_not_a_completion(start: Start, body: object) -> None:
     start.engine.answers["text"] = (200, body)
     record = start.ask()
     assert (record.state, record.reason) == ("stopping", f"no completion: {json.dumps(body)}")

@@ -266,7 +266,7 @@ PRINTED = {
     ("printed", "what", "remedy"),
     [(printed, what, remedy) for (what, remedy), lines in PRINTED.items() for printed in lines],
 )
-def test_each_line_of_a_known_cause_is_told_in_its_words(printed: str, what: str, remedy: str) -> None:
+def test_each_line_of_a_known_cause_is_reported_in_its_words(printed: str, what: str, remedy: str) -> None:
     shown = printed if len(printed) <= 130 else f"{printed[:127]}..."
     assert serve_causes.explain(1, ["begin", f"X: {printed}"]) == f"{what} ({shown}); {remedy}"
 

@@ -184,10 +184,10 @@ def test_commands_and_agents_are_answered_over_a_connection(
     with pytest.raises(ConnectionResetError):
         serve_unit.ask(coordinator.unit, b"x" * 64, REPORT, 60, "127.0.0.2")
     until = time.monotonic() + 60
-    told = ""
-    while "a connection from 127.0.0.2 is refused: wrong authentication code\n" not in told:
+    reported = ""
+    while "a connection from 127.0.0.2 is refused: wrong authentication code\n" not in reported:
         assert time.monotonic() < until
-        told += capsys.readouterr().out
+        reported += capsys.readouterr().out
         time.sleep(0.01)
     assert coordinator.server._unproven == {"127.0.0.1": {}, "127.0.0.2": {}}
 
@@ -485,8 +485,8 @@ def test_what_a_completion_shows_of_a_unit_that_starts(
     assert unit.lifecycle.probe_fault == fault_said
     wrong = isinstance(fault, serve_answers.WrongAnswerError)
     assert unit.lifecycle.misses == int(wrong)
-    told = str(fault) if fault and not fault_said else "no completion was tried"
-    assert unit.lifecycle.last_probe == told
+    reported = str(fault) if fault and not fault_said else "no completion was tried"
+    assert unit.lifecycle.last_probe == reported
     if fault is None:
         assert probes._seen == {"a": 5.0}
         assert unit.record.figures["completion_s"] == 3.0

@@ -62,7 +62,7 @@ def test_each_key_reaches_each_unit(gate: RunningGateway, name: str, key: str) -
     [None, "", ALICE.lower(), ALICE[:-1], f"{ALICE}x", ALICE.replace(".", "x"), UNIT_KEYS["one"], ".*", f"{ALICE} x"],
 )
 @pytest.mark.parametrize("path", ["/one/v1/models", "/nothing", "/"])
-def test_without_a_key_nothing_is_told(gate: RunningGateway, key: str | None, path: str) -> None:
+def test_without_a_key_nothing_is_reported(gate: RunningGateway, key: str | None, path: str) -> None:
     reply = gate.curl(path, key=key)
     assert (reply.status, reply.code) == (401, "invalid_api_key")
     assert reply.headers["www-authenticate"] == 'bearer realm="served"'

@@ -196,7 +196,7 @@ def test_the_build_id_is_the_note_of_gnu_among_others() -> None:
             build_id(data)
 
 
-def test_of_a_library_that_cannot_be_parsed_the_reason_is_told(
+def test_of_a_library_that_cannot_be_parsed_the_reason_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: Path, spinning: int
 ) -> None:
     nvidia_smi(tmp_path, monkeypatch, "echo '2411, 20.31, 96, 0, P0'")

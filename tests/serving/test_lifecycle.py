@@ -456,9 +456,9 @@ def test_a_garbled_report_is_refused(change: dict[str, Any]) -> None:
 
 
 def test_a_report_is_taken_as_printable_lines(unit: SteppedUnit) -> None:
-    told = "a\nb" + "c" * 400
-    message = {"state": "ended", "generation": 3, "boot": "b", "clean": False, "leaving": True, "kernel": told}
-    message |= {"detail": told, "gate": [3, False, told], "version": "v", "network": told, "hang": told}
+    printed = "a\nb" + "c" * 400
+    message = {"state": "ended", "generation": 3, "boot": "b", "clean": False, "leaving": True, "kernel": printed}
+    message |= {"detail": printed, "gate": [3, False, printed], "version": "v", "network": printed, "hang": printed}
     skew = serve_lifecycle.ClockSkew(0.5, 0.01)
     found = serve_lifecycle.AgentReport.of({**message, "rdma": {"d": 7}}, 12.0, skew)
     shown = "a b" + "c" * 294 + "..."
@@ -470,7 +470,7 @@ def test_a_report_is_taken_as_printable_lines(unit: SteppedUnit) -> None:
         serve_lifecycle.AgentReport.of({**message, "state": 1, "boot": 2, "clean": 3}, 0.0, skew)
 
 
-# What an agent is told, and when the unit ends
+# What an agent is reported, and when the unit ends
 
 
 def report(unit: SteppedUnit, rank: int, **changes: Any) -> dict[str, Any]:
@@ -489,7 +489,7 @@ def gating(unit: SteppedUnit) -> None:
     ("state", "order"),
     [("idle", "gate"), ("gating", "gate"), ("stopping", "stop"), ("unknown", "stop"), ("running", "stop")],
 )
-def test_only_a_rank_at_rest_is_told_to_run_its_gate(unit: SteppedUnit, state: str, order: str) -> None:
+def test_only_a_rank_at_rest_is_asked_to_run_its_gate(unit: SteppedUnit, state: str, order: str) -> None:
     gating(unit)
     assert report(unit, 1, state=state) == {"order": order, "generation": 1}
 
@@ -505,7 +505,7 @@ def test_only_a_rank_at_rest_is_told_to_run_its_gate(unit: SteppedUnit, state: s
         ("unknown", None, "stop"),
     ],
 )
-def test_a_rank_of_the_running_generation_and_one_that_may_begin_are_told_to_run(
+def test_a_rank_of_the_running_generation_and_one_that_may_begin_are_asked_to_run(
     unit: SteppedUnit, state: str, generation: int | None, order: str
 ) -> None:
     gating(unit)
@@ -808,8 +808,8 @@ def test_a_restart_needs_the_uptime_and_a_budget(tmp_path: Path, times: int, ran
     unit.pass_by(8)
     assert (unit.record.state == "starting") is restarted
     if restarted:
-        told = [one[3] for one in unit.record.transitions if one[1] == "gating"][-1]
-        assert told == "restart 1 of 1: spark2 (rank 1) ended without being asked to: exit code 0"
+        printed = [one[3] for one in unit.record.transitions if one[1] == "gating"][-1]
+        assert printed == "restart 1 of 1: spark2 (rank 1) ended without being asked to: exit code 0"
     elif not times:
         assert unit.record.reason.endswith("; not restarted: 0 restarts within 21600 s")
 
@@ -849,7 +849,7 @@ def test_20_transitions_are_kept_and_each_has_its_time_and_generation(unit: Step
     assert kept[-1][0] == round(unit.saved["since"], 3) != unit.saved["since"]
 
 
-def test_a_disk_without_words_for_its_fault_is_told_too(unit: SteppedUnit) -> None:
+def test_a_disk_without_words_for_its_fault_is_reported_too(unit: SteppedUnit) -> None:
     def fails(_: object) -> None:
         raise OSError("worn out")
 

@@ -71,7 +71,7 @@ def test_an_agent_with_another_secret_starts_nothing(rack: ServingRack) -> None:
 
 
 def test_a_stranger_is_not_heard(rack: ServingRack) -> None:
-    """An address that is no rank's gets no challenge, so it cannot occupy a connection."""
+    """An address that is not a rank's gets no challenge, so it cannot occupy a connection."""
     rack.up()
     node = rack.nodes[1]
     rack.wait(lambda: rack.ask_coordinator("status").returncode == 0, "the coordinator answers")

@@ -119,7 +119,7 @@ def test_a_wrong_text_is_not_a_proof(api: ProbedApi) -> None:
         api.complete()
 
 
-def test_an_engine_that_does_not_answer_in_time_is_told_so(api: ProbedApi) -> None:
+def test_an_engine_that_does_not_answer_in_time_is_reported_so(api: ProbedApi) -> None:
     api.handler.answers["/metrics"] = None
     with pytest.raises(serve_unit.ServeError, match=r"^no answer within 0\.2 s$"):
         api.request(0.2).send("GET", "/metrics")
@@ -150,7 +150,7 @@ def test_a_request_that_is_cancelled_ends_at_once(api: ProbedApi) -> None:
         late.send("GET", "/metrics")
 
 
-def test_an_engine_that_is_not_there_is_told_by_the_error(api: ProbedApi) -> None:
+def test_an_engine_that_is_not_there_is_reported_by_the_error(api: ProbedApi) -> None:
     api.server.shutdown()
     api.server.server_close()
     with pytest.raises(serve_unit.ServeError, match=r"^ConnectionRefusedError: \[Errno 111\] Connection refused$"):
@@ -184,7 +184,7 @@ other_total 7
 """
 
 
-def test_metrics_are_summed_over_their_labels_and_what_is_no_number_is_left_out(api: ProbedApi) -> None:
+def test_metrics_are_summed_over_their_labels_and_what_is_not_a_number_is_left_out(api: ProbedApi) -> None:
     api.answers("/metrics", 200, METRICS)
     found = {
         "vllm:prompt_tokens_total": 18.0,
@@ -226,7 +226,7 @@ def test_of_a_long_answer_the_begin_is_read() -> None:
         (f"echo {'x' * 300}; exit 2", f"{'x' * 157}..."),
     ],
 )
-def test_a_command_that_fails_is_told_by_what_it_printed(tmp_path: Path, script: str, reason: str) -> None:
+def test_a_command_that_fails_is_reported_by_what_it_printed(tmp_path: Path, script: str, reason: str) -> None:
     program = tmp_path / "docker"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)

@@ -256,7 +256,7 @@ def test_a_rate_that_is_too_low_is_recorded_and_refused_with_its_cause(
     assert refusal(node) == said
     assert json.loads((node.root / RECORD).read_text())["gbps"] == gbps
     assert peer.heard[-1]["kind"] == "done"
-    assert peer.heard[-1]["refusal"] == said, "the peer is told why"
+    assert peer.heard[-1]["refusal"] == said, "the peer is reported why"
 
 
 def test_a_half_without_a_known_fault_is_never_called_stale(node: ProvingNode, peer: Peer) -> None:
@@ -272,11 +272,13 @@ def test_a_half_without_a_known_fault_is_never_called_stale(node: ProvingNode, p
         ("receive", "RDMA over enp1 to spark2 is not measured: spark2 cannot receive: no link"),
     ],
 )
-def test_a_fault_of_the_peer_is_told_as_that_of_the_peer(node: ProvingNode, peer: Peer, kind: str, reason: str) -> None:
+def test_a_fault_of_the_peer_is_reported_as_that_of_the_peer(
+    node: ProvingNode, peer: Peer, kind: str, reason: str
+) -> None:
     peer.answers[kind] = {"fault": "no link"}
     assert refusal(node) == reason
     assert not (node.root / RECORD).exists()
-    assert peer.heard[-1]["kind"] == "done", "the peer that was met is told the end"
+    assert peer.heard[-1]["kind"] == "done", "the peer that was met is reported the end"
 
 
 @pytest.mark.parametrize(
@@ -288,7 +290,7 @@ def test_a_fault_of_the_peer_is_told_as_that_of_the_peer(node: ProvingNode, peer
         ("echo 65536 5000 110.10 100.0", "ends with 0: 65536 5000 110.10 100.0"),
     ],
 )
-def test_a_tool_that_fails_is_told_by_its_last_line(node: ProvingNode, peer: Peer, script: str, shown: str) -> None:
+def test_a_tool_that_fails_is_reported_by_its_last_line(node: ProvingNode, peer: Peer, script: str, shown: str) -> None:
     node.file("bin/ib_write_bw", f"#!/bin/sh\n{script}\n")
     assert refusal(node) == (
         f"RDMA over enp1 to spark2 is not measured: ib_write_bw {shown}; `sparkrack verify --only rdma --bandwidth` "

@@ -49,7 +49,7 @@ def test_no_device_is_read_where_none_is_named(tmp_path: Path, text: str) -> Non
     assert serve_rdma.counters(str(fabric), str(tmp_path)) == {}
 
 
-def test_a_counter_that_is_no_number_is_unknown(tmp_path: Path) -> None:
+def test_a_counter_that_is_not_a_number_is_unknown(tmp_path: Path) -> None:
     fabric = tmp_path / "fabric.env"
     fabric.write_text("NCCL_IB_HCA==a\n")
     device(tmp_path, "a", "x")
@@ -110,7 +110,7 @@ def test_only_as_many_devices_as_a_report_may_have_are_read(tmp_path: Path) -> N
         ({"a": 5}, {"a": 6}, "NVLS Socket", ""),
         ({"a": None, "b": 5}, {"a": None, "b": 6}, "", ""),
         ({"a": 5}, {"a": 5}, "none", "spark1: a moved 0 bytes during a completion"),
-        ({"a": 5}, {"a": 3}, "", "spark1: a moved 0 bytes during a completion"),  # counters that began anew
+        ({"a": 5}, {"a": 3}, "", "spark1: a moved 0 bytes during a completion"),  # counters that began again
         ({"a": 5}, {"a": 0}, "", "spark1: a moved 0 bytes during a completion"),
         ({"a": 0}, {"a": 0}, "IB", "spark1: a moved 0 bytes during a completion (NCCL says: Using network IB)"),
         ({"a": 0}, {"a": 4}, "IB, Socket", "spark1: NCCL says: Using network IB, Socket"),

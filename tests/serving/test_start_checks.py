@@ -173,8 +173,8 @@ def test_the_program_of_the_node_reports_what_cuda_has(library: Any) -> None:
     assert ask(**library()) == (0, '{"driver": 13000, "integrated": 1, "free": 21474836480}\n')
     assert ask(**library(init=999)) == (1, "cuInit fails with 999 (CUDA_ERROR_OF_TEST)\n")
     assert ask(**library(version=5)) == (1, "cuDriverGetVersion fails with 5 (unknown)\n")
-    code, told = ask(**library(memory="cuMemGetInfo"))
-    assert (code, "cuMemGetInfo_v2" in told) == (1, True)
+    code, reported = ask(**library(memory="cuMemGetInfo"))
+    assert (code, "cuMemGetInfo_v2" in reported) == (1, True)
 
 
 @pytest.mark.skipif(ctypes.util.find_library("cuda") is not None, reason="this machine has the library of CUDA")
@@ -240,7 +240,7 @@ def test_a_kernel_log_that_cannot_be_read_is_refused(
     assert node.gate(capsys, *TOGETHER, **ALONE) == reason
 
 
-def test_the_last_failure_of_the_gpu_is_told_also_where_a_file_of_the_journal_is_lost(
+def test_the_last_failure_of_the_gpu_is_reported_also_where_a_file_of_the_journal_is_lost(
     node: GateNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = (
@@ -399,8 +399,8 @@ def test_an_image_that_is_built_for_a_later_driver_is_a_remark(
     """NVIDIA's images require cuda>=9.0 and say in CUDA_DRIVER_VERSION what they are built for."""
     node.command("nvidia-smi", "case $1 in *driver*) echo 580.159.03 ;; *pstate*) echo 'P8, 208, Active' ;; esac")
     docker(node, ":", ["NVIDIA_REQUIRE_CUDA=cuda>=9.0", "CUDA_DRIVER_VERSION=590.48.01"])
-    told = "ready; the image is built for driver 590.48.01, the node has 580.159.03"
-    assert node.gate(capsys, *TOGETHER, **ALONE) == told
+    reported = "ready; the image is built for driver 590.48.01, the node has 580.159.03"
+    assert node.gate(capsys, *TOGETHER, **ALONE) == reported
     docker(node, ":", ["CUDA_DRIVER_VERSION=580.200.05"])
     assert node.gate(capsys, *TOGETHER, **ALONE) == "ready"
     assert node.calls("nvidia-smi").count("--query-gpu=driver_version --format=csv,noheader") == 2

@@ -272,7 +272,7 @@ def test_a_line_comes_whole_in_time_and_is_not_too_long() -> None:
 
 
 @pytest.mark.parametrize("once", ["x" * 32, "0" * 31, "0" * 33, ""])
-def test_a_program_without_a_challenge_is_told_nothing(once: str) -> None:
+def test_a_program_without_a_challenge_is_reported_nothing(once: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         heard = []
 
@@ -322,7 +322,7 @@ def test_a_question_has_its_unit_a_new_nonce_and_the_clock_and_comes_from_its_ad
 
 
 @pytest.mark.parametrize("payload", ["[]", "5", "{", ""])
-def test_an_authentic_message_that_is_no_object_is_refused(payload: str) -> None:
+def test_an_authentic_message_that_is_not_an_object_is_refused(payload: str) -> None:
     mac = serve_unit._mac(b"s" * 32, "question", "a", payload)
     with pytest.raises(serve_unit.ServeError, match="the message is not a JSON object"):
         serve_unit.unseal(b"s" * 32, "question", "a", f"{mac} {payload}")
@@ -370,7 +370,7 @@ def test_the_programs_need_only_python_3_10() -> None:
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_systemd_is_told_that_a_program_goes_on(
+def test_systemd_is_reported_that_a_program_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, abstract: bool
 ) -> None:
     monkeypatch.chdir(tmp_path)

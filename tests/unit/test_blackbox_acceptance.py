@@ -61,7 +61,7 @@ def test_each_record_is_whole() -> None:
     assert done == {name: end.times for name, end in black_box_ends.ENDS.items()}
 
 
-def test_the_kills_of_starved_nodes_are_told_apart_by_what_was_short() -> None:
+def test_the_kills_of_starved_nodes_are_distinguished_by_what_was_short() -> None:
     def kill(starved: str, lost: float | None) -> dict[str, Any]:
         return {"load": 2.0, "starved": starved, "counted": 12.5, "lost": dict.fromkeys(WITNESSES, lost)}
 

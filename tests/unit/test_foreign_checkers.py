@@ -93,7 +93,7 @@ def test_sparkrun_has_four_outcomes_and_an_unknown_one_is_a_failure(script: Any)
 
 
 @pytest.mark.parametrize("answer", ["", "no document", "{broken", "{}", sparkrun_answer()])
-def test_sparkrun_without_an_answer_about_a_node_is_no_result(script: Any, answer: str) -> None:
+def test_sparkrun_without_an_answer_about_a_node_is_not_a_result(script: Any, answer: str) -> None:
     with pytest.raises(script.CheckerError):
         list(script.read_sparkrun(answer, {"10.77.0.11": "spark1"}))
 

@@ -50,7 +50,7 @@ def test_an_unknown_form_is_refused(changed: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "{}", "[7]", "null", "[{}"])
-def test_what_is_no_list_is_refused(text: str) -> None:
+def test_what_is_not_a_list_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - of json or of ours
         parse_ip_links(text)
 

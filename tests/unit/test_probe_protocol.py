@@ -28,7 +28,7 @@ def test_a_greeting_is_ignored(greeting: str) -> None:
     assert found.commands["one"].lines == ("1", "2")
 
 
-def test_a_command_that_failed_is_no_fact() -> None:
+def test_a_command_that_failed_is_not_a_fact() -> None:
     reading = parse(OUTPUT, ["one", "two"], ["/b"]).reading
     assert reading.found == {"one": b"1\n\n2\n", "/b": None}
     assert reading.unknown == {"two": "reading it ends with exit 75"}

@@ -33,7 +33,7 @@ def tracked() -> list[Path]:
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     done = subprocess.run(command, cwd=TOP, capture_output=True, text=True)
     if done.returncode:
-        pytest.skip("this is no git repository")
+        pytest.skip("this is not a git repository")
     return [TOP / name for name in done.stdout.split("\0") if name and (TOP / name).is_file()]
 
 

@@ -41,7 +41,7 @@ def test_a_file_that_is_missing(package: str) -> None:
 
 
 def test_every_file_is_used_by_its_package() -> None:
-    """A file in `files/` or `templates/` is named by its package, and one without a placeholder is no template."""
+    """A file in `files/` or `templates/` is named by its package, and one without a placeholder is not a template."""
     for top in PACKAGES:
         for path in (*(TOP / top).rglob("files/*"), *(TOP / top).rglob("templates/*")):
             if path.name == "__pycache__":

@@ -103,7 +103,7 @@ def test_json_stays_json() -> None:
         "sshd[12]: Connection closed; key-16 tskey npm_config",
     ],
 )
-def test_what_is_no_secret_stays(text: str) -> None:
+def test_what_is_not_a_secret_stays(text: str) -> None:
     assert scrub(text) == text
     assert text.startswith("ssh-ed25519") or count_base64(text) == text
 

@@ -43,11 +43,11 @@ def faults(words: list[str]) -> list[str]:
         file, _, name = one.partition("::")
         path = REPOSITORY / file
         if not path.is_file() or not path.name.startswith("test_"):
-            found.append(f"{file} is no file of tests")
+            found.append(f"{file} is not a file of tests")
             continue
         tests = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
         if not [test for test in tests if test.startswith("test_") and name in ("", test)]:
-            found.append(f"{one} is no test")
+            found.append(f"{one} is not a test")
     return found
 
 
@@ -75,11 +75,11 @@ def test_a_level_is_that_of_the_tests_that_the_command_selects(level: str, folde
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (f"{PROGRAM} tests/unit/test_absent.py", "tests/unit/test_absent.py is no file of tests"),
-        (f"{PROGRAM} tests/unit/test_tiers.py::test_absent", "tests/unit/test_tiers.py::test_absent is no test"),
-        (f"{PROGRAM} tests/unit/test_tiers.py::ran", "tests/unit/test_tiers.py::ran is no test"),
-        (f"{PROGRAM} tests/tiers.py", "tests/tiers.py is no file of tests"),
-        (f"{PROGRAM} -k lease tests/unit/test_tiers.py", "-k is no file of tests"),
+        (f"{PROGRAM} tests/unit/test_absent.py", "tests/unit/test_absent.py is not a file of tests"),
+        (f"{PROGRAM} tests/unit/test_tiers.py::test_absent", "tests/unit/test_tiers.py::test_absent is not a test"),
+        (f"{PROGRAM} tests/unit/test_tiers.py::ran", "tests/unit/test_tiers.py::ran is not a test"),
+        (f"{PROGRAM} tests/tiers.py", "tests/tiers.py is not a file of tests"),
+        (f"{PROGRAM} -k lease tests/unit/test_tiers.py", "-k is not a file of tests"),
         (PROGRAM, f"no command: {PROGRAM}"),
         ("python tests/unit/test_tiers.py", "no command: python tests/unit/test_tiers.py"),
     ],

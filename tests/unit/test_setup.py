@@ -93,7 +93,7 @@ def test_set_up_says_what_a_virtual_rack_lacks_and_for_the_demo_it_installs_noth
     assert others == ([] if word == "demo" else ["apt-get was called"])
 
 
-def test_a_system_without_dpkg_is_told_of_pip_and_uv(tmp_path: Path) -> None:
+def test_a_system_without_dpkg_is_reported_of_pip_and_uv(tmp_path: Path) -> None:
     """Every program of this machine but those of Debian's packages."""
     for folder in ("/usr/sbin", "/usr/bin", "/sbin", "/bin"):
         for path in Path(folder).iterdir():

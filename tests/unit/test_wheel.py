@@ -144,7 +144,9 @@ def rack(installed: Installed) -> Path:
 
 
 @pytest.mark.parametrize("verb", [("plan",), ("apply", "-y"), ("drift",)], ids=" ".join)
-def test_a_rack_that_does_not_answer_is_no_traceback(installed: Installed, rack: Path, verb: tuple[str, ...]) -> None:
+def test_a_rack_that_does_not_answer_is_not_a_traceback(
+    installed: Installed, rack: Path, verb: tuple[str, ...]
+) -> None:
     done = installed.run("sparkrack", *verb, "--rack", rack.name)
     assert done.returncode == 1, done.stdout + done.stderr
     text = done.stdout + done.stderr

@@ -169,7 +169,7 @@ def _sign(call: Call) -> Stream:
     if device.vault.get(row.id) is not None:
         raise failure("certificate is already signed")
     if row.values["digest-algorithm"] not in DIGESTS:
-        raise failure(f"{row.values['digest-algorithm']} is no digest to sign with")
+        raise failure(f"{row.values['digest-algorithm']} is not a digest to sign with")
     name = given.get("name") or row.values["name"]
     other = device.store.find(PATH, name)
     if other is not None and other.id != row.id:

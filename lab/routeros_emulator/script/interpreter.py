@@ -81,7 +81,7 @@ class _Runner:
         try:
             return durations.seconds(row.get(what.field, ""))
         except ValueError:
-            raise ScriptError(f"{what.field} of {what.menu} is no time interval") from None
+            raise ScriptError(f"{what.field} of {what.menu} is not a time interval") from None
 
     def _attempt(self, step: Attempt) -> Course:
         if step.otherwise is None:

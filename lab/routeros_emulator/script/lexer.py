@@ -61,7 +61,7 @@ class Word:
 
 
 class Scanner:
-    """Takes a text apart, from left to right. Raises ScriptError at what is no script."""
+    """Takes a text apart, from left to right. Raises ScriptError at what is not a script."""
 
     def __init__(self, text: str, line: int = 1) -> None:
         self._text, self._at, self._line, self._column = text, 0, line, 1

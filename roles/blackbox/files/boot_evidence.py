@@ -439,7 +439,7 @@ def source_of(entry: dict[str, Any]) -> str:
 
 
 def message_of(value: Any) -> str:
-    """Return the text of an entry: journalctl prints several as a list, what is no text as a list of its bytes, and
+    """Return the text of an entry: journalctl prints several as a list, what is not a text as a list of its bytes, and
     null for one that is too long.
     """
     if value is None:

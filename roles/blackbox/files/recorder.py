@@ -859,7 +859,7 @@ class Peer(threading.Thread):
                 raise RecorderError("it refuses this node")
             line += chunk
         if not (found := GREETING.fullmatch(line)):
-            raise RecorderError("it is no receiver of samples")
+            raise RecorderError("it is not a receiver of samples")
         return int(found[1])
 
 
@@ -1031,7 +1031,7 @@ class Receiver:
                 connection.settimeout(HANDSHAKE_LIMIT)
                 if self._certificates is None:
                     name = next((name for name, known in self._peers.items() if known == address), "")
-                    reason = "it is no address of a node that sends samples here"
+                    reason = "it is not an address of a node that sends samples here"
                 else:
                     context = self._certificates.context(ssl.PROTOCOL_TLS_SERVER)
                     connection = stack.enter_context(context.wrap_socket(connection, server_side=True))
@@ -1067,7 +1067,7 @@ class Receiver:
                 if count > BURST + MOST_RATE * (time.monotonic() - began):
                     raise RecorderError(f"{name} sends more than {MOST_RATE} samples a second")
                 if (found := decode(place)) is None or found.body.get("node") != name:
-                    raise RecorderError(f"{name} sends what is no sample of it")
+                    raise RecorderError(f"{name} sends what is not a sample of it")
                 with self._lock:
                     if ring.newest and ring.newest.boot != found.boot:
                         self._end(ring, ring.newest)
@@ -1132,7 +1132,7 @@ def _named(text: str) -> tuple[str, str]:
 def _whole(least: int, most: int) -> Any:
     def number(text: str) -> int:
         if not text.isdecimal() or not least <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text} is no number from {least} to {most}")
+            raise argparse.ArgumentTypeError(f"{text} is not a number from {least} to {most}")
         return int(text)
 
     return number

@@ -27,9 +27,9 @@ shift
 case $amount in
 *G) factor=1048576 ;;
 *M) factor=1024 ;;
-*) wrong "$amount is no amount" ;;
+*) wrong "$amount is not an amount" ;;
 esac
-number "${amount%?}" || wrong "$amount is no amount"
+number "${amount%?}" || wrong "$amount is not an amount"
 case $# in
 0) ;;
 2) [ "$1" = --seconds ] && number "$2" || wrong "$* is not understood"; seconds=$2 ;;

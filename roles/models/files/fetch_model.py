@@ -81,7 +81,7 @@ class ModelFolder:
     """The folder of a model on this node."""
 
     def __init__(self, top: str, reserve: int = 0) -> None:
-        """Make it, if it is missing. `reserve`: bytes to leave free. Raises FetchError where it is no folder."""
+        """Make it, if it is missing. `reserve`: bytes to leave free. Raises FetchError where it is not a folder."""
         self.top, self.reserve = Path(top), reserve
         self.own = self.top / ".sparkrack"
         self.parts = self.own / "parts"

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # shellcheck disable=SC2012 # names of RDMA devices are letters, digits and _
 # shellcheck disable=SC2154 # bandwidth-client.sh and bandwidth-server.sh set apart
-# shellcheck disable=SC2086 # gid is no word or two
+# shellcheck disable=SC2086 # gid is not a word or two
 gid_index=@GID_INDEX@
 type ib_write_bw >/dev/null 2>&1 || { echo "ib_write_bw is not there (package perftest)" >&2; exit 1; }
 look() {

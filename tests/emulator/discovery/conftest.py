@@ -26,7 +26,7 @@ def site(tmp_path: Path, make_switch: MakeSwitch) -> Iterator[Site]:
 
 def two_nodes(tmp_path: Path, make_switch: MakeSwitch, **emulator: str) -> Iterator[Site]:
     """A switch in factory state, and nodes with manual addresses."""
-    told = world(HAND)
+    reported = world(HAND)
     tails = tuple(
         CableTail(
             lane=lane, lanes=2, gbps=100, node=name, port=1, macs=tuple(mac(half).upper() for half in port.halves)
@@ -35,7 +35,7 @@ def two_nodes(tmp_path: Path, make_switch: MakeSwitch, **emulator: str) -> Itera
         for port in HAND.cabling.ports_of(name)
     )
     switch = make_switch(cables=(EmulatedCable(cage="qsfp56-dd-1", tails=tails),), **emulator)
-    nodes = standing(tmp_path, told, {"spark1": "127.0.88.11", "spark2": "127.0.88.12"})
-    yield Site(tmp_path, told, nodes, switch)
+    nodes = standing(tmp_path, reported, {"spark1": "127.0.88.11", "spark2": "127.0.88.12"})
+    yield Site(tmp_path, reported, nodes, switch)
     for node in nodes.values():
         node.close()

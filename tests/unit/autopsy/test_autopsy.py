@@ -454,7 +454,7 @@ def test_an_archive_of_a_dead_node(rack: Rack) -> None:
     assert [(host["name"], host["answered"]) for host in hosts] == [("spark1", False), ("spark2", True)]
 
 
-def test_a_name_that_is_no_node(rack: Rack) -> None:
+def test_a_name_that_is_not_a_node(rack: Rack) -> None:
     done = CliRunner().invoke(sparkrack, ["autopsy", "crs812", "--rack", str(rack.folder / "rack.yaml")])
     assert done.exit_code == 1
     assert "crs812: not a node; there are spark1, spark2" in done.output

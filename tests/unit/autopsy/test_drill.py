@@ -359,8 +359,8 @@ def test_what_is_refused(rack: Rack, level: str, prepare: Callable[[Rack], objec
     assert rack.done_to_it == ""
     assert latest_drills(rack.state) == ()
     lines = [line for path in (rack.state / "runs").glob("*.ndjson") for line in path.read_text().splitlines()]
-    told = [one["reason"] for line in lines if (one := json.loads(line))["event"] == "host_error"]
-    assert [one in done.output for one in told] == ([] if "locked" in reason else [True])
+    printed = [one["reason"] for line in lines if (one := json.loads(line))["event"] == "host_error"]
+    assert [one in done.output for one in printed] == ([] if "locked" in reason else [True])
 
 
 @pytest.mark.parametrize(
@@ -498,8 +498,8 @@ def test_a_fault_after_the_end_of_the_node_is_not_nothing(
     done = rack.run("reset")
     thread.join()
     assert done.exit_code == 1
-    told = "spark2: x is y; its kernel log and its journal have the mark of the drill, and the end of its boot was"
-    assert f"{told} started: no result is kept; `sparkrack autopsy spark2` judges the end\n" in done.output
+    printed = "spark2: x is y; its kernel log and its journal have the mark of the drill, and the end of its boot was"
+    assert f"{printed} started: no result is kept; `sparkrack autopsy spark2` judges the end\n" in done.output
 
 
 @pytest.mark.parametrize("lost", ["kmsg", "logged"])

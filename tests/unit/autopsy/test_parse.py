@@ -221,10 +221,10 @@ def test_the_growth_of_the_counters(now: Any, before: Any, grown: DiskCounters |
     assert parse.disk_counters(evidence(nvme=counters(now), nvme_before=counters(before))) == grown
 
 
-@pytest.mark.parametrize(("status", "told"), [(32, True), (33, True), (1, False), (0, False), (None, False)])
-def test_what_the_watchdog_reports(status: int | None, told: bool) -> None:
+@pytest.mark.parametrize(("status", "reported"), [(32, True), (33, True), (1, False), (0, False), (None, False)])
+def test_what_the_watchdog_reports(status: int | None, reported: bool) -> None:
     dog = {"name": "watchdog0", "identity": "SBSA Generic Watchdog", "bootstatus": status, "timeout": 60}
-    assert bool(parse.firmware(evidence(watchdogs=[dog]))) == told
+    assert bool(parse.firmware(evidence(watchdogs=[dog]))) == reported
     assert parse.firmware(evidence(kernel=["System reset by WDT."])) == ("System reset by WDT.",)
 
 

@@ -416,7 +416,7 @@ def test_each_cause_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("second", [4, -4, 30])
-def test_a_link_that_goes_down_at_another_time_is_no_power_loss(second: float) -> None:
+def test_a_link_that_goes_down_at_another_time_is_not_a_power_loss(second: float) -> None:
     found = judge(dead(samples=samples(), changes=(down(second),)))
     assert found.cause is Cause.UNKNOWN, found
 

@@ -1,4 +1,4 @@
-"""The desired state of the bench, and that others are told to bring the same one."""
+"""The desired state of the bench, and that others are asked to bring the same one."""
 
 from __future__ import annotations
 
@@ -71,10 +71,10 @@ def test_the_templates_of_the_playbook_give_what_the_role_gives(place: Benchmark
 
 
 def test_others_are_reported_the_block_of_etc_hosts_that_the_role_writes(place: BenchmarkFixture) -> None:
-    told = json.loads((place.folder / "hosts.json").read_text())
+    reported = json.loads((place.folder / "hosts.json").read_text())
     for name, node in place.rack.nodes.items():
-        lines = [f"{told[other]['address']} {other}" for other in place.rack.nodes]
-        text = "\n".join([told[name]["hosts_begin"], *lines, told[name]["hosts_end"], ""])
+        lines = [f"{reported[other]['address']} {other}" for other in place.rack.nodes]
+        text = "\n".join([reported[name]["hosts_begin"], *lines, reported[name]["hosts_end"], ""])
         assert text.encode() == etc_hosts.block(place.rack, node, [name])
 
 

@@ -54,7 +54,7 @@ def test_pyinfra_says_how_many_operations_it_carried_out() -> None:
         (results, RESULTS.replace("8         -       1", "8         1       -")),
     ],
 )
-def test_what_failed_or_cannot_be_read_is_no_measurement(read: object, reported: str) -> None:
+def test_what_failed_or_cannot_be_read_is_not_a_measurement(read: object, reported: str) -> None:
     assert callable(read)
     with pytest.raises(BenchError):
         read(reported)

@@ -41,7 +41,7 @@ def test_a_fingerprint_is_the_one_that_ssh_keygen_prints(tmp_path: Path, kind: s
         "ssh-rsa \x1b[2J",
     ],
 )
-def test_what_is_no_key_is_refused_on_one_printable_line(text: str) -> None:
+def test_what_is_not_a_key_is_refused_on_one_printable_line(text: str) -> None:
     with pytest.raises(HostKeyError) as fault:
         HostKey.parse(text)
     assert str(fault.value).isprintable()
@@ -105,7 +105,7 @@ def test_only_what_ends_a_line_for_openssh_ends_a_line(tmp_path: Path, between: 
     assert file.read_bytes() == f"{rest}{ADDRESS} {new}\n".encode()
 
 
-def test_a_line_that_openssh_cuts_at_a_null_byte_is_no_key(tmp_path: Path) -> None:
+def test_a_line_that_openssh_cuts_at_a_null_byte_is_not_a_key(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(f"{ADDRESS}\0 {made(tmp_path)}\n")
     with pytest.raises(HostKeyError, match=r"known_hosts:1: .*is no host key"):
@@ -146,7 +146,7 @@ def test_a_new_file_and_one_behind_a_link(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o644
     was = file.stat()
     pin(file, ADDRESS, 22, [key])
-    assert file.stat().st_ino == was.st_ino, "the same again is no write"
+    assert file.stat().st_ino == was.st_ino, "the same again is not a write"
 
 
 def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
         pinned(tmp_path, ADDRESS, 22)
 
 
-def test_no_one_there_and_another_user_who_is_no_sshd_are_distinguished() -> None:
+def test_no_one_there_and_another_user_who_is_not_a_sshd_are_distinguished() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(HostKeyError, match="shows no host key"):

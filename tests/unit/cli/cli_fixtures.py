@@ -38,11 +38,11 @@ class Scene:
 
 def node(**differs: Any) -> Speak:
     """A sound node, but for some answers; its clock is right."""
-    told = dict(usual("memory")) | {key.replace("_", "-"): value for key, value in differs.items()}
+    reported = dict(usual("memory")) | {key.replace("_", "-"): value for key, value in differs.items()}
 
     def speak(command: str) -> tuple[int, str, str] | None:
-        clock = told["preflight-now"].replace(str(int(NOW)), str(int(time.time())))
-        return answering(told | {"preflight-now": clock})(command)
+        clock = reported["preflight-now"].replace(str(int(NOW)), str(int(time.time())))
+        return answering(reported | {"preflight-now": clock})(command)
 
     return speak
 

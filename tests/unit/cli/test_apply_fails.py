@@ -66,7 +66,7 @@ def test_a_fault_of_the_program_is_one_line(applied: Runs) -> None:
     assert (world.journal[-1]["event"], world.journal[-1]["result"]) == ("run_finished", "failed")
 
 
-def test_a_lock_that_goes_meanwhile_is_no_success(applied: Runs) -> None:
+def test_a_lock_that_goes_meanwhile_is_not_a_success(applied: Runs) -> None:
     world, ended = applied["lock goes"]
     assert ended.code == 1
     assert all(world.things(name) == ["new", "new"] for name in NAMES)

@@ -86,7 +86,7 @@ def test_what_is_printed_is_what_its_model_says(name: str, applied: Runs) -> Non
     assert [state.changed for state in report.hosts] == [sum(step.host == name for step in steps) for name in NAMES]
 
 
-def test_a_fault_of_the_lock_is_no_success(applied: Runs) -> None:
+def test_a_fault_of_the_lock_is_not_a_success(applied: Runs) -> None:
     report = ApplyResult.model_validate_json(applied["lock goes"][1].stdout)
     assert (report.result, len(report.faults), report.code) == ("done", 1, 1)
 

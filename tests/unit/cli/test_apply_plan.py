@@ -160,7 +160,7 @@ def test_a_world_that_has_moved_is_refused(name: str, runs: dict[str, tuple[Worl
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_what_is_no_plan_is_refused(name: str, runs: dict[str, tuple[World, Ended]]) -> None:
+def test_what_is_not_a_plan_is_refused(name: str, runs: dict[str, tuple[World, Ended]]) -> None:
     world, ended = runs[name]
     kept = world.folder / "kept.plan"
     assert (ended.code, ended.stderr) == (1, f"Error: {kept}: is no plan that `sparkrack plan --out` has kept\n")

@@ -44,15 +44,15 @@ CONTENT = {base64.b64encode(SHORT.encode()).decode()[:12]} | {
 """Parts of the files in base64, as probes read it."""
 
 
-def speak(told: str) -> tuple[int, str, str] | None:
+def speak(reported: str) -> tuple[int, str, str] | None:
     """A node that is as the role memory expects, but for its swap; it grants the lock."""
-    if "echo complete" in told:
+    if "echo complete" in reported:
         now = dict(usual("memory"))["preflight-now"].replace(str(int(NOW)), str(int(time.time())))
         return answering(dict(usual("memory")) | {"preflight-now": now, "/etc/fstab": FSTAB, "/etc/nccl.conf": SHORT})(
-            told
+            reported
         )
-    if "%d" in told:  # the lock
-        return 0, f"\n{GONE if 'echo; echo' in told else 0}\n", ""
+    if "%d" in reported:  # the lock
+        return 0, f"\n{GONE if 'echo; echo' in reported else 0}\n", ""
     return 0, f"a \x1b[31mwarning\nexport HF_TOKEN={TOKEN}\n", ""
 
 

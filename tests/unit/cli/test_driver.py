@@ -163,8 +163,8 @@ def test_not_under_what_runs(spark1: Spark1, kind: str) -> None:
     [
         (["--version", "595.91"], "nvidia-driver-580-open 580.159.03-1 is installed and --version is 595.91"),
         (["--version", "580.999"], "nvidia-driver-580-open 580.999 is not in the configured repositories, which have"),
-        (["--version", "58"], "driver.version: 58 is no version of the driver"),
-        (["--version", "$(reboot)"], "driver.version: $(reboot) is no version of the driver"),
+        (["--version", "58"], "driver.version: 58 is not a version of the driver"),
+        (["--version", "$(reboot)"], "driver.version: $(reboot) is not a version of the driver"),
         (["--kernel", "6_X"], "driver.kernel: 6_X is in no package's name"),
     ],
 )

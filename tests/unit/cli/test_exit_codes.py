@@ -47,7 +47,7 @@ SCENES: Mapping[str, Scene] = {
 
 
 def play(scene: Scene, folder: Path) -> tuple[Ended, list[str]]:
-    """How the call ends, and what its node was told beside the probe."""
+    """How the call ends, and what its node was reported beside the probe."""
     there = SshNode(scene.speak, greets=scene.greets) if scene.speak else None
     try:
         rack = rack_file(folder, there, None if there else closed_port(), known=scene.known)
@@ -71,9 +71,9 @@ def plays(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Fut
 @pytest.mark.parametrize("name", [*list(SCENES)[1:], next(iter(SCENES))])
 def test_it_ends(name: str, plays: Mapping[str, Future[tuple[Ended, list[str]]]]) -> None:
     scene = SCENES[name]
-    ended, told = plays[name].result()
+    ended, reported = plays[name].result()
     judge(scene, ended)
-    assert told == [], "a plan changes nothing"
+    assert reported == [], "a plan changes nothing"
 
 
 def judge(scene: Scene, ended: Ended) -> None:

@@ -26,25 +26,25 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 )
 
 
-def _speak(told: str) -> tuple[int, str, str] | None:
+def _speak(reported: str) -> tuple[int, str, str] | None:
     now = dict(usual("memory"))["preflight-now"].replace(str(int(NOW)), str(int(time.time())))
-    return answering(dict(usual("memory")) | {"preflight-now": now, "/etc/fstab": FSTAB})(told)
+    return answering(dict(usual("memory")) | {"preflight-now": now, "/etc/fstab": FSTAB})(reported)
 
 
 def test_neighbours_of_a_changed_line_and_values_of_mount_options_are_shown_nowhere(tmp_path: Path) -> None:
     there = SshNode(_speak)
-    told: list[Ended] = []
+    reported: list[Ended] = []
     try:
         rack = rack_file(tmp_path, there)
         for words in COMMANDS:
             named = [str(tmp_path / word) if word in ("plan.json", "drift.prom") else word for word in words]
-            told.append(command(*named, RACK=str(rack), XDG_STATE_HOME=str(tmp_path / "state")))
+            reported.append(command(*named, RACK=str(rack), XDG_STATE_HOME=str(tmp_path / "state")))
     finally:
         there.close()
-    for words, ended in zip(COMMANDS, told, strict=True):
+    for words, ended in zip(COMMANDS, reported, strict=True):
         assert not [canary for canary in CANARIES if canary in ended.text], f"{words}: {ended.text}"
         assert "Traceback" not in ended.text
-    for ended in (told[0], told[-1]):
+    for ended in (reported[0], reported[-1]):
         assert "-/swap.img none swap sw,password=***" in ended.text, ended.text
         assert "+#sparkrack: swap off# /swap.img none swap sw,password=***" in ended.text
     files = [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -20,9 +20,9 @@ def node() -> Iterator[SshNode]:
 
 
 def why(rack: Path, tmp_path: Path) -> str:
-    told = command("sparkrack", "plan", "--limit", "spark1", RACK=str(rack), XDG_STATE_HOME=str(tmp_path))
-    assert (told.code, told.stderr) == (1, "")
-    return told.stdout.splitlines()[0]
+    reported = command("sparkrack", "plan", "--limit", "spark1", RACK=str(rack), XDG_STATE_HOME=str(tmp_path))
+    assert (reported.code, reported.stderr) == (1, "")
+    return reported.stdout.splitlines()[0]
 
 
 def test_an_unknown_host_key_names_what_pins_it(tmp_path: Path, node: SshNode) -> None:
@@ -32,7 +32,7 @@ def test_an_unknown_host_key_names_what_pins_it(tmp_path: Path, node: SshNode) -
     )
 
 
-def test_a_line_that_is_no_text_is_named(tmp_path: Path, node: SshNode) -> None:
+def test_a_line_that_is_not_a_text_is_named(tmp_path: Path, node: SshNode) -> None:
     rack, known_hosts = rack_file(tmp_path, node), tmp_path / "known_hosts"
     known_hosts.write_bytes(known_hosts.read_bytes() + b"# caf\xe9\n")
     assert why(rack, tmp_path) == (

@@ -1,4 +1,4 @@
-"""A machine at a node's address that is no ssh server, and says something else before any host key is checked."""
+"""A machine at a node's address that is not an ssh server, and says something else before any host key is checked."""
 
 from __future__ import annotations
 

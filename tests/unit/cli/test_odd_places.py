@@ -1,4 +1,4 @@
-"""Files and folders that are no files, have no text for a name, or are missing: one line, and nothing waits."""
+"""Files and folders that are not files, have no text for a name, or are missing: one line, and nothing waits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def closed_port() -> int:
 
 @pytest.fixture(scope="module")
 def workdir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A rack whose nodes do not answer, in a folder with a name that is no text."""
+    """A rack whose nodes do not answer, in a folder with a name that is not a text."""
     folder = Path(os.fsdecode(bytes(tmp_path_factory.mktemp("desk")) + b"/caf\xe9"))
     folder.mkdir()
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", "key"], cwd=folder, check=True)
@@ -72,26 +72,26 @@ def ended(workdir: Path, *words: str, python_path: Path | None = None) -> Ended:
         (("status", "--json"), 1),
     ],
 )
-def test_a_path_that_is_no_text(workdir: Path, words: tuple[str, ...], code: int) -> None:
-    told = ended(workdir, *words)
-    assert "Traceback" not in told.text
-    assert (told.code, told.stderr) == (code, "")
+def test_a_path_that_is_not_a_text(workdir: Path, words: tuple[str, ...], code: int) -> None:
+    reported = ended(workdir, *words)
+    assert "Traceback" not in reported.text
+    assert (reported.code, reported.stderr) == (code, "")
     if "--json" in words:
-        assert json.loads(told.stdout)["file"].endswith("/caf\ufffd/rack.yaml")
+        assert json.loads(reported.stdout)["file"].endswith("/caf\ufffd/rack.yaml")
 
 
-def test_a_report_of_a_path_that_is_no_text(workdir: Path, tmp_path: Path) -> None:
+def test_a_report_of_a_path_that_is_not_a_text(workdir: Path, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
-    told = ended(workdir, "verify", "--only", "driver", "--html", str(page))
-    assert "Traceback" not in told.text
+    reported = ended(workdir, "verify", "--only", "driver", "--html", str(page))
+    assert "Traceback" not in reported.text
     assert "/caf\ufffd/rack.yaml" in page.read_text()
 
 
 def test_a_rebuild_needs_a_path_that_is_text(workdir: Path) -> None:
-    told = ended(workdir, "rebuild", "left")
-    assert told.code == 1
-    assert "rack.yaml: the path is not UTF-8 text, so no journal can hold it; move the file" in told.stderr
-    assert "Traceback" not in told.text
+    reported = ended(workdir, "rebuild", "left")
+    assert reported.code == 1
+    assert "rack.yaml: the path is not UTF-8 text, so no journal can hold it; move the file" in reported.stderr
+    assert "Traceback" not in reported.text
 
 
 @pytest.mark.parametrize(
@@ -99,34 +99,34 @@ def test_a_rebuild_needs_a_path_that_is_text(workdir: Path) -> None:
 )
 def test_no_folder_for_temporary_files(workdir: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     (tmp_path / "sitecustomize.py").write_text(NO_FOLDER)
-    told = ended(workdir, *words, python_path=tmp_path)
-    assert (told.code, told.stdout) == (1, "")
-    assert told.stderr == "Error: No usable temporary directory found in ['/proc/self/nowhere']\n"
+    reported = ended(workdir, *words, python_path=tmp_path)
+    assert (reported.code, reported.stdout) == (1, "")
+    assert reported.stderr == "Error: No usable temporary directory found in ['/proc/self/nowhere']\n"
 
 
 @pytest.mark.parametrize("verb", ["check", "plan", "apply", "drift", "verify", "status", "topology"])
 def test_a_fifo_for_a_rack_file(tmp_path: Path, verb: str) -> None:
     os.mkfifo(tmp_path / "rack.yaml")
     words = [verb, "-y"] if verb == "apply" else [verb]
-    told = command("sparkrack", *words, "--rack", tmp_path / "rack.yaml", python_path=guarded(tmp_path))
+    reported = command("sparkrack", *words, "--rack", tmp_path / "rack.yaml", python_path=guarded(tmp_path))
     what = "cannot be read: is a FIFO, not a regular file; write the rack to a file and name that"
-    assert (told.code, told.stdout, told.stderr) == (1, "", f"{tmp_path}/rack.yaml: {what}\n")
+    assert (reported.code, reported.stdout, reported.stderr) == (1, "", f"{tmp_path}/rack.yaml: {what}\n")
 
 
 def test_a_fifo_for_a_plan_a_public_key_and_fingerprints(workdir: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
-    told = command("sparkrack", "apply", tmp_path / "fifo", "--rack", workdir / "rack.yaml")
-    assert told.stderr == f"Error: {tmp_path}/fifo: is no plan that `sparkrack plan --out` has kept\n"
+    reported = command("sparkrack", "apply", tmp_path / "fifo", "--rack", workdir / "rack.yaml")
+    assert reported.stderr == f"Error: {tmp_path}/fifo: is no plan that `sparkrack plan --out` has kept\n"
     key = tmp_path / "key"
     shutil.copy(workdir / "key", key)
     os.mkfifo(f"{key}.pub")
     rack = tmp_path / "rack.yaml"
     rack.write_text(changed((workdir / "rack.yaml").read_text(), ("key: key", f"key: {key}")))
-    told = command("sparkrack", "seed", "--all", "--rack", rack, "--out", tmp_path / "seeds")
+    reported = command("sparkrack", "seed", "--all", "--rack", rack, "--out", tmp_path / "seeds")
     what = "cannot be read as a public key: is a FIFO, not a regular file; nothing was written"
-    assert told.stderr == f"Error: {key}.pub: {what}\n"
-    told = command("sparkrack", "bootstrap", "nodes", "--host-keys", tmp_path / "fifo", "--rack", rack, "--dry")
-    assert told.stderr == f"Error: {tmp_path}/fifo cannot be read: is a FIFO, not a regular file\n"
+    assert reported.stderr == f"Error: {key}.pub: {what}\n"
+    reported = command("sparkrack", "bootstrap", "nodes", "--host-keys", tmp_path / "fifo", "--rack", rack, "--dry")
+    assert reported.stderr == f"Error: {tmp_path}/fifo cannot be read: is a FIFO, not a regular file\n"
 
 
 @pytest.mark.parametrize("words", [("status",), ("unlock", "unknown"), ("topology", "--seen")])
@@ -135,18 +135,18 @@ def test_a_fifo_for_known_hosts(workdir: Path, tmp_path: Path, words: tuple[str,
     os.mkfifo(tmp_path / "known_hosts")
     shutil.copy(workdir / "key", tmp_path)
     shutil.copy(workdir / "rack.yaml", tmp_path)
-    told = command("sparkrack", *words, "--rack", tmp_path / "rack.yaml", XDG_STATE_HOME=str(tmp_path))
+    reported = command("sparkrack", *words, "--rack", tmp_path / "rack.yaml", XDG_STATE_HOME=str(tmp_path))
     what = f"access.known_hosts: {tmp_path}/known_hosts: is a FIFO, not a regular file; name a regular file"
-    assert (told.code, told.stdout, told.stderr) == (1, "", f"{tmp_path}/rack.yaml: {what}\n")
+    assert (reported.code, reported.stdout, reported.stderr) == (1, "", f"{tmp_path}/rack.yaml: {what}\n")
 
 
 def test_init_writes_the_name_of_a_variable(tmp_path: Path) -> None:
     words = ["--node", "a=127.77.0.11", "--ssh-port", str(closed_port()), "--user", "ops", "--key", "no-key"]
     words += ["--switch", "crs-1.lab=127.77.0.2", "--plain", "--api-port", str(closed_port()), "--switch-user", "admin"]
     command("sparkrack", "init", "--out", tmp_path / "rack.yaml", *words)
-    told = command("sparkrack", "check", "--rack", tmp_path / "rack.yaml")
+    reported = command("sparkrack", "check", "--rack", tmp_path / "rack.yaml")
     assert "env: CRS_1_LAB_PASSWORD" in (tmp_path / "rack.yaml").read_text()
-    assert "password" not in told.stderr
+    assert "password" not in reported.stderr
 
 
 def test_a_file_that_may_not_be_read_is_reported_by_the_command_itself() -> None:

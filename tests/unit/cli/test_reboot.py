@@ -181,7 +181,7 @@ def test_containers_are_not_ended_unasked(rack: Rack) -> None:
         ("", "#!/bin/sh\nexit 3\n", "perhaps containers run; stop them, or pass --containers"),
     ],
 )
-def test_what_may_run_on_a_node_is_told(rack: Rack, containers: str, find: str, reason: str) -> None:
+def test_what_may_run_on_a_node_is_reported(rack: Rack, containers: str, find: str, reason: str) -> None:
     (rack.folder / "spark1/containers").write_text(containers)
     (rack.folder / "bin/find").write_text(find)
     done = rack.run("--limit", "spark1")
@@ -190,7 +190,7 @@ def test_what_may_run_on_a_node_is_told(rack: Rack, containers: str, find: str, 
     assert rack.restarted() == []
 
 
-def test_a_node_that_refuses_without_a_word_is_told_by_its_exit_code(rack: Rack) -> None:
+def test_a_node_that_refuses_without_a_word_is_reported_by_its_exit_code(rack: Rack) -> None:
     (rack.folder / "bin/systemctl").write_text("#!/bin/sh\nexit 4\n")
     done = rack.run("--limit", "spark2")
     assert "spark2: does not restart: exit 4" in done.output

@@ -56,7 +56,7 @@ def keep(folder: Path, name: str) -> None:
         (("left",), "name one backup, or pass --last; --list shows them"),
         (("left", "run-1", "--last"), "name one backup, or pass --last"),
         (("left", "run-1", "more"), "more is one word too many"),
-        (("middle", "run-1"), "middle is no switch of the rack; it has left, right"),
+        (("middle", "run-1"), "middle is not a switch of the rack; it has left, right"),
         (("left", "run-1"), "(none was kept yet)"),
         (("left", "../../secret"), "no backup ../../secret in "),
         (("left", "--last"), "(none was kept yet)"),
@@ -82,7 +82,7 @@ def test_a_backup_that_is_none_is_reported(folder: Path) -> None:
     keep(folder, "run-1")
     ended = run(folder, "switch", "restore", "left", "run-1")
     assert ended.code == 1
-    assert "rows.json is no backup of a switch" in ended.stderr
+    assert "rows.json is not a backup of a switch" in ended.stderr
     assert run(folder, "switch", "restore", "left", "--list").stdout.startswith("run-1  ")
 
 

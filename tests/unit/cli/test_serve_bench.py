@@ -297,7 +297,7 @@ def test_after_a_failed_measurement_the_others_are_skipped_and_the_record_is_kep
     assert done.exit_code == 1
     assert "1 x 16384 tokens: failed: 3 of 4 requests were answered" in done.output
     assert "4 x 8192 tokens: skipped: an earlier measurement failed" in done.output
-    assert baseline.read_text() == before, "what is not complete is no baseline"
+    assert baseline.read_text() == before, "what is not complete is not a baseline"
     assert len(head.kept) == 3
 
 

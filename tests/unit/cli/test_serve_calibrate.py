@@ -138,7 +138,7 @@ def test_ray_has_the_lines_of_all_ranks_on_the_head(tmp_path: Path, monkeypatch:
     assert nodes.lock["units"]["qwen"]["calibration"]["weights"] == 57.71
 
 
-def test_the_state_of_sglang_is_no_overhead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_state_of_sglang_is_not_an_overhead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A state that the computation adds itself would be counted twice."""
     log = SGLANG["0.5.4"] + MAMBA
     keys = unit(NEMOTRON, model="qwen", nodes=["n0", "n1"], parallel={"tensor": 2})

@@ -50,7 +50,7 @@ def test_json_has_the_same_figures() -> None:
     assert (two["verdict"], two["tensor_parallel"], two["total"]) == ("yes", 2, 71.62)
 
 
-def test_what_is_no_configuration_is_one_line(tmp_path: Path) -> None:
+def test_what_is_not_a_configuration_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"architectures": ["X"]}')
     found = serve_check("--config", str(tmp_path))
     assert found.exit_code == 1

@@ -253,7 +253,7 @@ def test_a_coordinator_that_is_lost_during_the_wait_ends_it(rack: ServeRack) -> 
     assert "; unit qwen is gating, and its coordinator continues\n" in done.stderr
 
 
-def test_a_coordinator_that_is_silent_at_the_end_of_the_time_is_no_state(
+def test_a_coordinator_that_is_silent_at_the_end_of_the_time_is_not_a_state(
     rack: ServeRack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sparkrack.serving.unit_run.SILENCE_SECONDS", 60.0)

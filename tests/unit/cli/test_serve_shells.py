@@ -1,4 +1,5 @@
-"""What the gateway and the previous version of a unit answer over root shells, and how it is told: prepared answers."""
+"""What the gateway and the previous version of a unit answer over root shells, and how it is reported: prepared
+answers."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def served() -> Any:
         (Answer(1, stderr="HF_TOKEN=hf_0123456789abcdef \x1b[2J"), "n0: HF_TOKEN=*** \\x1b[2J"),
     ],
 )
-def test_a_gateway_that_gives_no_answer_is_told_with_its_node(answer: Answer | Exception, said: str) -> None:
+def test_a_gateway_that_gives_no_answer_is_reported_with_its_node(answer: Answer | Exception, said: str) -> None:
     with pytest.raises(GatewayError) as failed:
         UnitGateway(served(), "n0", Shell(answer)).close()  # type: ignore[arg-type]
     assert str(failed.value) == said
@@ -141,7 +142,7 @@ def test_the_version_to_go_back_to_is_the_latest_that_each_node_keeps(
         ([f"7 n0,n1 {IMAGE} differs"], [], False, "n0: unexpected output 7 n0,n1 sha256:"),
     ],
 )
-def test_without_a_version_to_go_back_to_the_reason_is_told(
+def test_without_a_version_to_go_back_to_the_reason_is_reported(
     here: list[str], there: list[str], changed: bool, said: str
 ) -> None:
     found, _ = version(n0=listed(*here), n1=listed(*there))

@@ -222,7 +222,7 @@ def files(rack: ServeRack) -> list[Any]:
     return [report["units"][0][key] for key in ("files", "previous", "files_unknown", "as_desired")]
 
 
-def test_the_declared_files_are_told_from_others(rack: ServeRack) -> None:
+def test_the_declared_files_are_distinguished_from_others(rack: ServeRack) -> None:
     rack.answers(answer("ready", version=rack.version(), previous=None))
     assert files(rack) == ["declared", None, "", True]
     assert "files" not in rack.run("status").stdout
@@ -313,7 +313,7 @@ QWEN = served_units(SERVED)["qwen"]
         ),
     ],
 )
-def test_an_exit_code_of_the_program_is_told_as_what_it_is(
+def test_an_exit_code_of_the_program_is_reported_as_what_it_is(
     code: int, complaint: str, kind: type[CoordinatorError], said: str
 ) -> None:
     assert QWEN
@@ -345,7 +345,7 @@ def test_the_program_is_asked_where_both_it_and_the_unit_s_file_are() -> None:
         ({"name": "other"}, "n0: the coordinator of unit qwen answers about unit other"),
     ],
 )
-def test_an_answer_that_cannot_be_read_is_told_with_its_place(change: dict[str, Any], said: str) -> None:
+def test_an_answer_that_cannot_be_read_is_reported_with_its_place(change: dict[str, Any], said: str) -> None:
     assert QWEN
     with pytest.raises(CoordinatorError) as unread:
         coordinator.parse_status(QWEN, "n0", json.dumps(answer("ready") | change))
@@ -374,7 +374,7 @@ def status_of(**values: Any) -> UnitStatus:
         ),
     ],
 )
-def test_each_reason_is_told_after_that_of_the_state(values: dict[str, Any], reason: str, as_desired: bool) -> None:
+def test_each_reason_is_reported_after_that_of_the_state(values: dict[str, Any], reason: str, as_desired: bool) -> None:
     found = status_of(**values)
     assert (found.reason, found.as_desired) == (reason, as_desired)
 

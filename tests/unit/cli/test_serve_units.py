@@ -164,7 +164,7 @@ def test_host_memory_is_a_part_of_the_sum(tmp_path: Path) -> None:
     assert found.stdout.splitlines()[1].startswith(row)
 
 
-def test_what_makes_a_sum_unknown_is_shown_and_is_no_success(tmp_path: Path) -> None:
+def test_what_makes_a_sum_unknown_is_shown_and_is_not_a_success(tmp_path: Path) -> None:
     models = {"qwen": record("GLM-5.3-Flash", 182 * 10**9)}
     file = text({"qwen": unit(args=FP8)})
     found = serve(tmp_path, ["check"], file, models)

@@ -96,10 +96,10 @@ def test_cut_off_while_it_is_given_back(
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_a_head_that_is_away_is_reported_once(head: Head, goes_on: bool) -> None:
     (head.folder / "off").touch()
-    told = []
+    reported = []
 
     def alone(why: str) -> None:
-        told.append(why)
+        reported.append(why)
         if not goes_on:
             raise CommandError(why)
 
@@ -110,7 +110,7 @@ def test_a_head_that_is_away_is_reported_once(head: Head, goes_on: bool) -> None
     ):
         done.append(True)
     assert done == [True] * goes_on
-    assert told == ["spark1, which stores the lock of the rack, is unreachable: ssh: connect: No route to host"]
+    assert reported == ["spark1, which stores the lock of the rack, is unreachable: ssh: connect: No route to host"]
 
 
 def test_a_head_that_is_away_is_asked_once(head: Head) -> None:
@@ -130,7 +130,7 @@ def test_a_head_that_is_away_is_asked_once(head: Head) -> None:
         ("true", (0, "")),
     ],
 )
-def test_a_script_is_told_by_its_output_or_its_errors(head: Head, script: str, expected: tuple[int, str]) -> None:
+def test_a_script_is_reported_by_its_output_or_its_errors(head: Head, script: str, expected: tuple[int, str]) -> None:
     with head.held() as held:
         assert module.run_script(held._shell, script) == expected
 
@@ -138,11 +138,11 @@ def test_a_script_is_told_by_its_output_or_its_errors(head: Head, script: str, e
 def test_a_machine_without_ssh_reaches_no_head(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
     rack = head.rack
     monkeypatch.setenv("PATH", str(head.folder))
-    told: list[str] = []
-    with lock_if_reachable(rack, "x", told.append) as lost:
+    reported: list[str] = []
+    with lock_if_reachable(rack, "x", reported.append) as lost:
         assert lost() == ""
     said = "spark1, which stores the lock of the rack, is unreachable: ssh: No such file or directory"
-    assert told == [said]
+    assert reported == [said]
 
 
 def test_the_environment_of_a_command_under_the_lock_has_it(head: Head) -> None:

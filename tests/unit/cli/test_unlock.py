@@ -154,7 +154,7 @@ def test_no_id_reaches_a_shell(head: Head, run: str) -> None:
         ("sudo", "Error: spark1: cannot be asked: sudo: a password is required\n"),
     ],
 )
-def test_what_is_unknown_is_no_free_rack(head: Head, state: str, reported: str) -> None:
+def test_what_is_unknown_is_not_a_free_rack(head: Head, state: str, reported: str) -> None:
     (head.folder / state).touch()
     done = head.unlock(OTHER.id)
     assert (done.exit_code, done.output) == (1, reported)

@@ -82,11 +82,16 @@ def test_nodes_that_do_not_answer(direct: Path, tmp_path: Path) -> None:
     junit, html = tmp_path / "reports/out.xml", tmp_path / "reports/out.html"
     ended = verify(direct, "--junit", junit, "--html", html, "--json")
     assert ended.code == 1, ended.text
-    told = json.loads(ended.stdout)
-    assert (told["schema"], told["verdict"], told["passed"], told["failed"]) == ("sparkrack.verify/2", "unknown", 0, 0)
-    assert {failure["host"] for failure in told["failures"]} == {"left", "right"}
-    assert all(failure["unknown"] for failure in told["failures"])
-    assert {value["reached"] for value in told["reach"]} == {None}
+    printed = json.loads(ended.stdout)
+    assert (printed["schema"], printed["verdict"], printed["passed"], printed["failed"]) == (
+        "sparkrack.verify/2",
+        "unknown",
+        0,
+        0,
+    )
+    assert {failure["host"] for failure in printed["failures"]} == {"left", "right"}
+    assert all(failure["unknown"] for failure in printed["failures"])
+    assert {value["reached"] for value in printed["reach"]} == {None}
     assert "Connection refused" in ended.stderr
     assert re.search(r"^0 passed, 0 failed, \d+ unknown$", ended.stderr, re.MULTILINE)
     assert len(ET.parse(junit).getroot()) == 2  # noqa: S314 - pytest wrote it
@@ -167,8 +172,8 @@ def test_roles_that_are_left_alone_are_not_proven(monkeypatch: pytest.MonkeyPatc
     files = {path.parent.name for path in asked[0]}  # type: ignore[attr-defined]
     assert "fabric" in files
     assert files.isdisjoint({"memory", "docker"})
-    told = json.loads(ended.stdout)
-    assert [one for one in told["skipped"] if one["role"] in ("memory", "docker")] == [
+    printed = json.loads(ended.stdout)
+    assert [one for one in printed["skipped"] if one["role"] in ("memory", "docker")] == [
         {"role": role, "text": "the rack file leaves this role alone"} for role in ("memory", "docker")
     ]
     ended, made = run(monkeypatch, tmp_path, [], "--only", "memory", rack=text)
@@ -233,7 +238,7 @@ def test_a_fault_of_writing_is_known_before_the_proof(monkeypatch: pytest.Monkey
     assert made.asked == []
 
 
-def test_what_is_no_file_is_not_replaced_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_not_a_file_is_not_replaced_by_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     # As /dev/null is none; but that one would be gone for the whole machine if this failed.
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -208,7 +208,7 @@ def test_files_without_their_secret(tmp_path: Path) -> None:
     assert not (tmp_path / "files").exists()
 
 
-def test_files_with_a_webhook_that_is_no_url(tmp_path: Path) -> None:
+def test_files_with_a_webhook_that_is_not_an_url(tmp_path: Path) -> None:
     done = ended(tmp_path, OUTSIDE, "--files", str(tmp_path / "files"), environment={"WATCH_WEBHOOK": "hooks/s3cret"})
     assert done.exit_code == 1
     assert "watch.notify.webhook: environment variable WATCH_WEBHOOK does not give the URL" in done.output
@@ -233,7 +233,7 @@ def test_check_warns_of_alerts_whose_end_nothing_outside_notices(tmp_path: Path,
     assert (line in done.stderr) == warned, done.stderr
 
 
-def test_a_heartbeat_that_is_no_url_is_refused(tmp_path: Path) -> None:
+def test_a_heartbeat_that_is_not_an_url_is_refused(tmp_path: Path) -> None:
     section = "{server: 10.77.0.50, notify: {webhook: {env: WATCH_WEBHOOK}, heartbeat: {env: WATCH_HEARTBEAT}}}"
     secrets = {"WATCH_WEBHOOK": "http://hooks.example.org/x", "WATCH_HEARTBEAT": "beats/s3cret"}
     done = ended(tmp_path, section, "--files", str(tmp_path / "files"), environment=secrets)

@@ -203,7 +203,7 @@ def report(server: RecordedRack) -> WatchReport:
     return collect(server.rack, (*server.rack.nodes, *server.rack.switches), PrometheusApi(server.url))
 
 
-def test_what_is_to_be_done_stands_before_what_is_only_told(server: RecordedRack) -> None:
+def test_what_is_to_be_done_stands_before_what_is_only_reported(server: RecordedRack) -> None:
     found = report(server)
     assert [one.severity for one in found.alerts if one.severity == "info"], "the rack has one"
     order = [(one.severity == "info", one.state != "firing") for one in found.alerts]

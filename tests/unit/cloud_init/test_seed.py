@@ -89,7 +89,7 @@ def test_the_management_interface_gets_the_address_of_the_rack(seeding: Seeding)
             "gateway 10.78.0.1 is not beside",
         ),
         (("--all", "--interface", "enP7s7", "--prefix", "24", "--gateway", "10.77.0.11"), "is not beside"),
-        (("--all", "--interface", "enP7s7", "--prefix", "30"), "10.77.0.11/30 is no address of a machine"),
+        (("--all", "--interface", "enP7s7", "--prefix", "30"), "10.77.0.11/30 is not an address of a machine"),
         (("--all", "--erase-disk", "/dev/nvme0n1"), "--format autoinstall"),
         (("--all", "--format", "autoinstall", "--erase-disk", "nvme0n1"), "names a device"),
     ],

@@ -93,7 +93,7 @@ def test_lldp_tells_mikrotiks_only() -> None:
 
 
 @pytest.mark.parametrize("output", ["", "null", '{"lldp": [{}]}', '{"lldp": 7}', "[" * 100_000, LLDP[:-1]])
-def test_lldp_without_neighbours_or_that_is_no_json_tells_nothing(output: str) -> None:
+def test_lldp_without_neighbours_or_that_is_not_a_json_tells_nothing(output: str) -> None:
     assert lldp(output) == ()
 
 

@@ -64,10 +64,10 @@ def test_a_neighbour_by_protocol_tells_where_no_address_was_heard(found: World) 
     heard = found.found()
     (box,) = heard.boxes.values()
     assert box.facts
-    told = tuple(
+    printed = tuple(
         Neighbour(place, mac(half[0]), "spark") for half, place in ((FIRST, "qsfp56-dd-1-1"), (SECOND, "qsfp56-dd-1-3"))
     )
-    boxes = {"crs812": replace(box, facts=replace(box.facts, neighbours=told))}
+    boxes = {"crs812": replace(box, facts=replace(box.facts, neighbours=printed))}
     sheet = describe(replace(heard, boxes=boxes), live=True)
     assert sheet.missing == []
     assert sheet.data["nodes"]["spark2"]["ports"] == {1: "crs812/qsfp56-dd-1-3"}
@@ -156,17 +156,20 @@ def test_the_fec_of_a_cage_is_written_where_another_is_the_default(
     assert reported == ([f"{text}a run sets fec91"] if gap else [])
 
 
-def test_a_cage_that_is_no_split_is_reported_and_left_alone(found: World) -> None:
+def test_a_cage_that_is_not_a_split_is_reported_and_left_alone(found: World) -> None:
     port = row(found.tables["crs812"], "qsfp56-dd-2-1")
     port |= {"auto-negotiation": "false", "speed": "200G-baseCR4"}
-    told = "\n".join(str(gap) for gap in found.sheet().unrepresentable)
-    assert "qsfp56-dd-2 is lane 1 200G-baseCR4, lanes 2-8 auto-negotiated, which is no split; it is left alone" in told
+    printed = "\n".join(str(gap) for gap in found.sheet().unrepresentable)
+    assert (
+        "qsfp56-dd-2 is lane 1 200G-baseCR4, lanes 2-8 auto-negotiated, which is not a split; it is left alone"
+        in printed
+    )
     assert found.residue() == ()
 
 
 def test_a_function_that_no_gb10_has_is_a_gap(found: World) -> None:
     found.say("spark1", "functions", "enp1s0f1np1 0000:01:00.1", "ens5f0 0001:05:00.0")
-    assert "nodes.spark1.ports: ens5f0 at PCIe 0001:05:00.0 is no function that a GB10 has" in missing(found)
+    assert "nodes.spark1.ports: ens5f0 at PCIe 0001:05:00.0 is not a function that a GB10 has" in missing(found)
 
 
 def test_what_the_user_says_goes_before_what_is_heard(found: World) -> None:

@@ -27,7 +27,7 @@ def halves(node: str, port: int = 1) -> tuple[Half, Half]:
     return Half(node, port, 0), Half(node, port, 1)
 
 
-def told(found: World) -> str:
+def reported(found: World) -> str:
     return "\n".join(str(gap) for gap in found.sheet().unrepresentable)
 
 
@@ -49,7 +49,7 @@ def test_the_playbooks_numbers_and_file_are_adopted(playbook: World) -> None:
     assert [node.host for node in rack.nodes.values()] == [10, 11]
     assert rack.fabric.adopt
     assert playbook.residue() == ()
-    assert told(playbook) == ""
+    assert reported(playbook) == ""
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_the_playbooks_numbers_and_file_are_adopted(playbook: World) -> None:
 def test_a_file_that_cannot_be_taken_over_is_reported(playbook: World, content: bytes | None, why: str) -> None:
     encoded = base64.b64encode(content or b"").decode()
     playbook.say("spark2", "whole", *([f"/etc/netplan/40-cx7.yaml {encoded}"] if content else []))
-    assert f"fabric.adopt: spark2: /etc/netplan/40-cx7.yaml cannot be taken over, {why}" in told(playbook)
+    assert f"fabric.adopt: spark2: /etc/netplan/40-cx7.yaml cannot be taken over, {why}" in reported(playbook)
 
 
 def test_twins_in_one_subnet_are_reported_and_get_one_each() -> None:
@@ -74,7 +74,7 @@ def test_twins_in_one_subnet_are_reported_and_get_one_each() -> None:
     subnets = found.adopted().fabric.subnets
     assert subnets
     assert not subnets[0].overlaps(subnets[1])
-    assert "both halves are in 192.168.100.0/24" in told(found)
+    assert "both halves are in 192.168.100.0/24" in reported(found)
     assert any("enP2p1s0f1np1: 192.168.100.101/24 -> " in line for line in found.residue())
 
 
@@ -82,14 +82,14 @@ def test_a_half_without_an_address_is_reported() -> None:
     found = world(loaded(SWITCH))
     for node in ("spark1", "spark2"):
         found.address(halves(node)[1])
-    assert "fabric.subnets: half 1 of the ports has no address; 192.168.101.0/24 was chosen for it" in told(found)
+    assert "fabric.subnets: half 1 of the ports has no address; 192.168.101.0/24 was chosen for it" in reported(found)
     assert "spark1: enP2p1s0f1np1: no address -> 192.168.101.1/24" in found.residue()
 
 
 def test_different_numbers_on_the_two_halves_are_reported() -> None:
     found = world(loaded(SWITCH))
     found.address(halves("spark2")[1], "192.168.101.77/24")
-    assert "fabric.subnets: spark2 is host 2 in one subnet and host 77 in the other" in told(found)
+    assert "fabric.subnets: spark2 is host 2 in one subnet and host 77 in the other" in reported(found)
     assert found.residue() == ("spark2: enP2p1s0f1np1: 192.168.101.77/24 -> 192.168.101.2/24",)
 
 
@@ -106,7 +106,9 @@ def test_subnets_where_machines_are_managed_are_reported_and_others_chosen() -> 
     found = world(loaded(SWITCH))
     for number, node in enumerate(("spark1", "spark2"), 1):
         found.address(halves(node)[0], f"10.77.0.{number + 100}/24")
-    assert "10.77.0.0/24, where half 0 of the ports is, has machines in it by their management address" in told(found)
+    assert "10.77.0.0/24, where half 0 of the ports is, has machines in it by their management address" in reported(
+        found
+    )
     assert found.adopted().fabric.subnets
 
 
@@ -128,7 +130,7 @@ def test_nvidias_ring_of_three_is_one_pool() -> None:
             found.address(half, f"192.168.{end}/24")
     assert str(found.adopted().fabric.pool) == "192.168.0.0/21"
     assert found.residue() == ()
-    assert told(found) == ""
+    assert reported(found) == ""
 
 
 def test_a_ring_that_no_pool_gives_is_reported() -> None:
@@ -137,7 +139,7 @@ def test_a_ring_that_no_pool_gives_is_reported() -> None:
         for half in (*halves(node, 0), *halves(node, 1)):
             (own,) = found.device(half)["addr_info"]
             found.address(half, own["local"].replace("10.100.0.", "10.150.0.") + "/24")
-    assert "fabric.pool" in told(found)
+    assert "fabric.pool" in reported(found)
     assert found.residue()
 
 
@@ -146,7 +148,7 @@ def test_vlans_that_differ_are_reported() -> None:
     assert found.adopted().fabric.vlans == (1100, 1101)
     links = found.nodes["spark2"]["links"].text.replace('"id": 1101', '"id": 1102')
     found.say("spark2", "links", links.strip())
-    assert "fabric.vlans: spark2/enP2p1s0f1np1 is on VLAN 1102, others on 1101" in told(found)
+    assert "fabric.vlans: spark2/enP2p1s0f1np1 is on VLAN 1102, others on 1101" in reported(found)
     assert any("VLAN 1102" in line for line in found.residue())
 
 
@@ -154,6 +156,6 @@ def test_hotplug_is_written_when_all_have_it_and_reported_when_some_do() -> None
     found = world(loaded(SWITCH))
     assert found.adopted().fabric.hotplug is None
     found.say("spark1", "hotplug", "yes")
-    assert "fabric.hotplug: on some nodes it is on: spark1" in told(found)
+    assert "fabric.hotplug: on some nodes it is on: spark1" in reported(found)
     found.say("spark2", "hotplug", "yes")
     assert found.adopted().fabric.hotplug is True

@@ -16,7 +16,7 @@ def found() -> World:
     return world(loaded(SWITCH))
 
 
-def told(found: World) -> str:
+def reported(found: World) -> str:
     return "\n".join(str(gap) for gap in found.sheet().unrepresentable)
 
 
@@ -31,19 +31,19 @@ def test_memory_is_as_it_is_live(found: World) -> None:
     both(found, "memory.overcommit_memory", "1")
     memory = found.adopted().options(MemoryOptions)
     assert (memory.swap, memory.min_free_kbytes, memory.overcommit_memory) == (True, 45155, 1)
-    assert told(found) == ""
+    assert reported(found) == ""
 
 
 def test_who_differs_is_reported(found: World) -> None:
     found.say("spark2", "memory.min_free_kbytes", "45155")
     assert found.adopted().options(MemoryOptions).min_free_kbytes == 1572864
-    assert told(found) == "memory.min_free_kbytes: spark2 has 45155, the file has 1572864"
+    assert reported(found) == "memory.min_free_kbytes: spark2 has 45155, the file has 1572864"
 
 
 def test_what_the_file_cannot_say_is_reported(found: World) -> None:
     both(found, "memory.overcommit_memory", "2")
     assert found.adopted().options(MemoryOptions).overcommit_memory == 0
-    assert told(found) == "memory.overcommit_memory: is 2 on the nodes, which the file cannot express"
+    assert reported(found) == "memory.overcommit_memory: is 2 on the nodes, which the file cannot express"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_driver_is_declared_only_when_it_is_installed_loaded_and_held(
     assert found.adopted().declared(DriverOptions)
     found.say("spark2", "packages", *packages)
     assert found.adopted().declared(DriverOptions) is None
-    assert f"driver: spark2: {why}" in told(found)
+    assert f"driver: spark2: {why}" in reported(found)
     found.say("spark2", "packages", *PACKAGES)
     found.say("spark2", "kernel", "6.17.0-1014-nvidia")
     assert found.adopted().declared(DriverOptions) is None
@@ -73,7 +73,7 @@ def test_a_driver_is_declared_only_when_it_is_installed_loaded_and_held(
 def test_a_kernel_that_no_package_can_have_is_not_declared(found: World) -> None:
     both(found, "kernel", "6.17.0-1021-Custom")
     assert found.adopted().declared(DriverOptions) is None
-    assert "driver: spark1: driver.kernel: 6.17.0-1021-Custom is not a kernel as packages name it" in told(found)
+    assert "driver: spark1: driver.kernel: 6.17.0-1021-Custom is not a kernel as packages name it" in reported(found)
 
 
 def test_docker_is_as_it_is_and_defaults_are_marked(found: World) -> None:
@@ -103,14 +103,14 @@ def test_an_empty_answer_about_the_ceiling_of_containers_is_not_taken_for_none(f
     found.say("spark1", "docker.memory", "\n")
     found.say("spark2", "docker.memory", str(90 << 30))
     assert found.adopted().options(DockerOptions).memory == "90G"
-    assert "nodes.spark1: docker.memory: unknown: is empty" in told(found)
+    assert "nodes.spark1: docker.memory: unknown: is empty" in reported(found)
 
 
 def test_an_unknown_option_of_docker_is_not_taken_for_off(found: World) -> None:
     found.say("spark1", "docker.live_restore", code=2)
     found.say("spark2", "docker.live_restore", '"live-restore": true')
     assert found.adopted().options(DockerOptions).live_restore
-    assert "docker.live_restore: spark1 has none, the file has true" in told(found)
+    assert "docker.live_restore: spark1 has none, the file has true" in reported(found)
 
 
 def test_an_image_is_declared_when_all_nodes_have_the_same_bytes_under_a_pinned_name(found: World) -> None:
@@ -118,11 +118,11 @@ def test_an_image_is_declared_when_all_nodes_have_the_same_bytes_under_a_pinned_
     other = "sha256:" + "b" * 64
     both(found, "images", row.format(ID, "a/same", "1.0", ID), row.format(ID, "a/moves", "latest", ID))
     assert found.adopted().images == ("a/same:1.0",)
-    assert "images: a/moves:latest is not pinned" in told(found)
+    assert "images: a/moves:latest is not pinned" in reported(found)
     found.say("spark2", "images", row.format(other, "a/same", "1.0", other), row.format(ID, "a/one", "2", ID))
     assert found.adopted().images == ()
-    assert "images: a/same:1.0 is not the same image on all nodes" in told(found)
-    assert "images: a/one:2 is on spark2 only" in told(found)
+    assert "images: a/same:1.0 is not the same image on all nodes" in reported(found)
+    assert "images: a/one:2 is on spark2 only" in reported(found)
 
 
 @pytest.mark.parametrize(
@@ -138,5 +138,5 @@ def test_hardening_is_off_where_a_way_in_is_open(found: World, line: str) -> Non
 def test_what_a_node_did_not_report_is_reported(found: World) -> None:
     found.say("spark1", "images", "no engine")
     found.say("spark1", "driver", code=127)
-    assert "nodes.spark1: images: unknown: docker does not run" in told(found)
-    assert "nodes.spark1: driver: unknown: its tool ended with 127" in told(found)
+    assert "nodes.spark1: images: unknown: docker does not run" in reported(found)
+    assert "nodes.spark1: driver: unknown: its tool ended with 127" in reported(found)

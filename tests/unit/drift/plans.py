@@ -29,9 +29,9 @@ def plan(*machines: HostPlan, roles: Iterable[str] = ROLES, made: datetime = MAD
     )
 
 
-def machine(name: str, *told: Told, kind: Literal["node", "switch"] = "node") -> HostPlan:
+def machine(name: str, *printed: Told, kind: Literal["node", "switch"] = "node") -> HostPlan:
     """Return the plan of a reached host; its state follows from its events."""
-    steps = tuple(_step(*one) for one in told)
+    steps = tuple(_step(*one) for one in printed)
     sorts = {reported.kind for step in steps for reported in step.events}
     standing = HostState.CHANGES if sorts & CHANGES else HostState.IN_SYNC
     if EventKind.REFUSED in sorts:

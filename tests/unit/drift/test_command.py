@@ -144,9 +144,9 @@ def test_quiet_says_only_what_is_wrong(run: Run) -> None:
 def test_json_is_the_model_and_nothing_else(run: Run) -> None:
     ended = run(MIXED, "--json")
     assert Drift.model_validate_json(ended.stdout) == drift_of(MIXED)
-    told = json.loads(ended.stdout)
-    assert told["schema"] == "sparkrack.drift/2"
-    assert told["since"] is None
+    reported = json.loads(ended.stdout)
+    assert reported["schema"] == "sparkrack.drift/2"
+    assert reported["since"] is None
 
 
 def test_the_file_of_metrics_is_written_whole_and_readable_by_all(run: Run, tmp_path: Path, state: Path) -> None:

@@ -124,8 +124,8 @@ def test_markdown_since() -> None:
 )
 def test_markdown_fits_into_a_comment(findings: int, diff: int, shortened: bool) -> None:
     lines = ("+" + "y" * 40,) * diff
-    told = [("fabric", modified(f"/etc/{'x' * 50}/{number}", *lines)) for number in range(findings)]
-    text = markdown(drift_of(plan(*(machine(f"spark{number}", *told) for number in range(1, 9)))))
+    printed = [("fabric", modified(f"/etc/{'x' * 50}/{number}", *lines)) for number in range(findings)]
+    text = markdown(drift_of(plan(*(machine(f"spark{number}", *printed) for number in range(1, 9)))))
     assert len(text) <= MAX_CHARACTERS
     assert ("Shortened" in text) == shortened
     assert (f"... and {findings - 10} more" in text) == (findings == 900)
@@ -146,8 +146,8 @@ def test_a_missing_image_is_named_as_missing() -> None:
 
 
 def test_a_row_that_is_cut_and_a_fence_are_as_long_as_the_text_needs() -> None:
-    told = [("fabric", EventKind.CHANGE, f"{number} {'x' * 200}") for number in range(12)]
-    found = drift_of(plan(*(machine(f"spark{number}", *told * 20) for number in range(3))))
+    printed = [("fabric", EventKind.CHANGE, f"{number} {'x' * 200}") for number in range(12)]
+    found = drift_of(plan(*(machine(f"spark{number}", *printed * 20) for number in range(3))))
     text = markdown(found)
     assert text.count("... and 230 more") == 3
     shown = [row for row in text.splitlines() if row.startswith("fabric: ")]
@@ -190,7 +190,7 @@ def test_an_image_is_named_by_what_is_to_be_there(action: Action, subject: str, 
     assert sentence(finding) == f"{text}m"
 
 
-def test_a_file_without_a_known_action_is_told_by_its_message() -> None:
+def test_a_file_without_a_known_action_is_reported_by_its_message() -> None:
     assert sentence(file(Action.WRITE, "/x")) == "write /x"
     assert sentence(file(Action.MODIFY, "/x\x1b")) == "/x\\x1b differs"
 

@@ -89,7 +89,7 @@ NEVER = ["", "soon", "2 d", "2y", "-1d", "99999d", "2026-13-01", "0001-01-01T00:
 
 
 @pytest.mark.parametrize("when", NEVER)
-def test_what_is_no_time(when: str) -> None:
+def test_what_is_not_a_time(when: str) -> None:
     kept(*HOURS)
     with pytest.raises(history.DriftHistoryError, match="neither a run, nor an age") as error:
         history.candidates("lab", when, NOW)
@@ -127,16 +127,16 @@ def test_a_file_that_cannot_be_read_is_named_and_skipped(state: Path, garbage: s
         history.store_run(drift_of(plan(machine("spark1"), made=MADE + timedelta(hours=hour)))) for hour in (0, 1)
     )
     new.write_text(garbage)
-    told: list[str] = []
-    assert history.select_run([new, old], drift_of(plan(machine("spark1"))), told.append)[0] == old.stem
-    (line,) = told
+    reported: list[str] = []
+    assert history.select_run([new, old], drift_of(plan(machine("spark1"))), reported.append)[0] == old.stem
+    (line,) = reported
     assert line.startswith(f"{new}: skipped, cannot be read: ")
     assert line.isprintable()
     old.unlink()
     old.mkdir()
     with pytest.raises(history.DriftHistoryError, match="no earlier run can be read"):
-        history.select_run([new, old], drift_of(plan(machine("spark1"))), told.append)
-    assert told[-1].endswith("Is a directory")
+        history.select_run([new, old], drift_of(plan(machine("spark1"))), reported.append)
+    assert reported[-1].endswith("Is a directory")
 
 
 def test_a_file_of_an_older_schema_is_skipped_by_name() -> None:
@@ -144,12 +144,12 @@ def test_a_file_of_an_older_schema_is_skipped_by_name() -> None:
         history.store_run(drift_of(plan(machine("spark1"), made=MADE + timedelta(hours=hour)))) for hour in (0, 1)
     )
     new.write_text(new.read_text().replace("sparkrack.drift/2", "sparkrack.drift/1"))
-    told: list[str] = []
-    assert history.select_run([new, old], drift_of(plan(machine("spark1"))), told.append)[0] == old.stem
-    assert told == [f"{new}: skipped, its schema is sparkrack.drift/1, and only sparkrack.drift/2 can be compared"]
+    reported: list[str] = []
+    assert history.select_run([new, old], drift_of(plan(machine("spark1"))), reported.append)[0] == old.stem
+    assert reported == [f"{new}: skipped, its schema is sparkrack.drift/1, and only sparkrack.drift/2 can be compared"]
 
 
-def test_a_machine_that_says_what_is_no_text(state: Path) -> None:
+def test_a_machine_that_says_what_is_not_a_text(state: Path) -> None:
     path = history.store_run(drift_of(plan(machine("spark1", ("fabric", EventKind.CHANGE, "\udc80 \ud800")))))
     assert history.select_run([path], drift_of(plan(machine("spark1"))), pytest.fail)[0] == path.stem
 

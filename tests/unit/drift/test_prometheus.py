@@ -58,7 +58,7 @@ def test_values() -> None:
     assert last == pytest.approx(MADE.timestamp(), abs=1e-3)
 
 
-def test_what_is_not_known_is_no_zero() -> None:
+def test_what_is_not_known_is_not_a_zero() -> None:
     half = plan(machine("spark1", ("fabric", EventKind.CHANGE, "x"), ("rdma", EventKind.UNKNOWN, "y")))
     assert samples(half, "sparkrack_drift") == {("spark1", "fabric", "declared"): 1}
     assert samples(half, "sparkrack_unmanaged") == {}

@@ -44,7 +44,7 @@ CASES: dict[str, tuple[Plan, Plan, list[str], list[str], list[str]]] = {
         ["fabric mtu 1500 -> 9000"],
         [],
     ),
-    "told twice, came once": (IN_SYNC, plan(machine("spark1", MTU, MTU)), ["fabric mtu 1500 -> 9000"], [], []),
+    "reported twice, came once": (IN_SYNC, plan(machine("spark1", MTU, MTU)), ["fabric mtu 1500 -> 9000"], [], []),
     "nobody could look now: nothing went": (
         plan(machine("spark1", MTU)),
         AWAY,

@@ -103,7 +103,7 @@ def test_the_units_have_what_was_asked_for_and_no_more() -> None:
     assert "User=a%%b\n" in alone
 
 
-def test_drift_is_no_failure_and_an_error_is() -> None:
+def test_drift_is_not_a_failure_and_an_error_is() -> None:
     lines = units(TIMER)["sparkrack-drift-lab.service"].splitlines()
     assert "SuccessExitStatus=2" in lines
     assert not [line for line in lines if line.startswith("ExecStart=-")]
@@ -154,7 +154,7 @@ def test_the_history_is_that_of_the_user(tmp_path: Path, user: str, monkeypatch:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--every", "1s"], "1s is no time span"),
+        (["--every", "1s"], "1s is not a time span"),
         (["--every", "0m"], "once a minute is the most"),
         (["--prom", "metrics.txt"], "end in .prom"),
         (["--user", "root"], "name an ordinary user"),

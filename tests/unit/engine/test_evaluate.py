@@ -75,8 +75,8 @@ def test_what_is_left_alone_is_reported_and_is_no_part_of_the_plan() -> None:
     assert plan.code == 0, plan
     assert plan.roles == tuple(sorted(set(ALL) - {"memory", "docker"}))
     (machine,) = plan.hosts
-    told = [reported.message for _, reported in machine.events(EventKind.UNMANAGED)]
-    assert told == ["roles memory, docker, as leave in the rack file says"]
+    printed = [reported.message for _, reported in machine.events(EventKind.UNMANAGED)]
+    assert printed == ["roles memory, docker, as leave in the rack file says"]
     (looked,) = drift_of(plan).hosts
     assert {one.role for one in looked.roles}.isdisjoint({"memory", "docker"})
     assert drift_of(plan).code == 0

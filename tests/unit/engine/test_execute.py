@@ -298,7 +298,7 @@ def test_of_a_node_what_is_to_be_must_be_as_shown_and_of_a_switch_all(
             assert not known.has(*place, found)
 
 
-def test_what_was_not_shown_is_told_with_the_reason() -> None:
+def test_what_was_not_shown_is_reported_with_the_reason() -> None:
     run = small({"spark1": ("say a: 1 -> 2", "wait")})
     run.carrying.shown = execute.ShownPlan(planned())
     assert not run.carrying.run()

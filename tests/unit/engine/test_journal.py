@@ -104,7 +104,7 @@ def test_a_time_is_in_utc_and_has_milliseconds(tmp_path: Path) -> None:
         (4, {"run": None}),
     ],
 )
-def test_what_is_no_line_is_refused(number: int, wrong: dict[str, Any]) -> None:
+def test_what_is_not_a_line_is_refused(number: int, wrong: dict[str, Any]) -> None:
     line = LINES[number].model_dump(mode="json", by_alias=True)
     assert ANY.validate_python(line).event == line["event"]
     with pytest.raises(ValidationError):
@@ -135,7 +135,7 @@ def test_whatever_a_machine_says_is_one_line_of_ascii(tmp_path: Path) -> None:
     ("reported", "kept"),
     [("a\ud800b", "a\ufffdb"), ("caf\udce9", "caf\ufffd"), ("\ud83d\ude80", "\U0001f680"), ("ä", "ä")],
 )
-def test_what_is_no_text_can_be_read_by_strict_readers(tmp_path: Path, reported: str, kept: str) -> None:
+def test_what_is_not_a_text_can_be_read_by_strict_readers(tmp_path: Path, reported: str, kept: str) -> None:
     one = RunJournal(tmp_path, "run")
     one.write(broke(reported))
     line = ANY.validate_json(one.path.read_bytes())

@@ -1,4 +1,5 @@
-"""The lock of a rack, its scripts run by a real shell: one holder, who comes second is told, given back by its own."""
+"""The lock of a rack, its scripts run by a real shell: one holder, who comes second is reported, given back by its
+own."""
 
 from __future__ import annotations
 
@@ -158,7 +159,7 @@ def test_a_folder_in_its_place_is_held(node: Path) -> None:
 
 
 @pytest.mark.parametrize("tool", ["mkdir", "mktemp", "base64", "chmod", "ln"])
-def test_what_goes_wrong_is_no_lock_of_another_user(node: Path, tool: str) -> None:
+def test_what_goes_wrong_is_not_a_lock_of_another_user(node: Path, tool: str) -> None:
     (node / "bin").mkdir()
     (node / f"bin/{tool}").write_text("#!/bin/sh\necho no space >&2\nexit 1\n")
     (node / f"bin/{tool}").chmod(0o755)

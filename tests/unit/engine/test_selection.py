@@ -95,7 +95,7 @@ def test_nodes_by_name_glob_and_group(patterns: list[str], found: tuple[str, ...
 
 
 @pytest.mark.parametrize("pattern", ["spark9", "crs812", "switches", "crs*", ""])
-def test_what_is_no_node(pattern: str) -> None:
+def test_what_is_not_a_node(pattern: str) -> None:
     with pytest.raises(SelectionError) as caught:
         select_nodes(RACK, ["spark1", pattern], "--limit")
     assert str(caught.value) == f"--limit {pattern}: not a node of the rack; there are spark1, spark2"

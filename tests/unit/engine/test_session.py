@@ -145,19 +145,19 @@ def test_the_log_of_pyinfra_goes_to_the_handler_and_the_debug_log_alone(file: Pa
 
 
 class Progress:
-    """What a progress picture is told."""
+    """What a progress picture is reported."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, ...]] = []
+        self.reported: list[tuple[str, ...]] = []
 
     def phase(self, name: str, machines: Iterable[str] = ()) -> None:
-        self.told.append(("phase", name, *machines))
+        self.reported.append(("phase", name, *machines))
 
     def finish(self, name: str, how: str = "") -> None:
-        self.told.append(("finish", name, how))
+        self.reported.append(("finish", name, how))
 
 
-def test_hosts_that_cannot_be_reached_are_told_and_the_others_are_connected(
+def test_hosts_that_cannot_be_reached_are_reported_and_the_others_are_connected(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Connector:
@@ -178,9 +178,9 @@ def test_hosts_that_cannot_be_reached_are_told_and_the_others_are_connected(
         session.connect()
         assert session.unreachable == {"spark2": "No route to host"}
         assert [machine(host) for host in session.active] == ["spark1"]
-        assert progress.told[0] == ("phase", "connect", "spark1", "spark2")
+        assert progress.reported[0] == ("phase", "connect", "spark1", "spark2")
         ends = {("finish", "spark1", "connected"), ("finish", "spark2", "unreachable")}
-        assert {*progress.told[1:]} == ends
+        assert {*progress.reported[1:]} == ends
         session.state.active_hosts.clear()
         monkeypatch.setattr(session_module, "connect_all", lambda _state: None)
         session.connect()
@@ -283,14 +283,14 @@ def test_a_run_is_connected_and_prepared_before_it_is_evaluated(
         assert {getattr(host.data, UNASKED) for host in run.session.hosts.values()} == {no_nodes}
 
 
-def test_the_progress_of_a_session_is_told_phase_by_phase(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_of_a_session_is_reported_phase_by_phase(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     progress: Any = Progress()
     loaded: list[str] = []
     monkeypatch.setattr(session_module, "load_deploy_file", lambda _state, name: loaded.append(name))
     with opened(file, progress=progress) as session:
         session.prepare()
         assert session.state.current_stage is StateStage.Prepare
-    assert progress.told == [("phase", "list the operations")]
+    assert progress.reported == [("phase", "list the operations")]
     assert loaded == [str(session_module.DEPLOY)]
 
 

@@ -20,7 +20,7 @@ from core.util.signals import SIGNALS, Interrupt
 before = [signal.getsignal(number) for number in SIGNALS]
 said = lambda text: print(text, flush=True)
 try:
-    with Interrupt(lambda: said("told")) as stop:
+    with Interrupt(lambda: said("reported")) as stop:
         assert not stop.asked()
         said(f"ready, ignores {[int(one) for one in SIGNALS if signal.getsignal(one) is signal.SIG_IGN]}")
         for _ in range(6000):
@@ -60,7 +60,7 @@ class Process:
 def test_the_first_asks_the_second_cuts_off(first: int, second: int) -> None:
     one = Process()
     one.send(first)
-    one.expect("told", "asked")
+    one.expect("reported", "asked")
     one.send(second)
     one.expect("cut off", "end")
     assert one.process.wait(60) == 0
@@ -70,7 +70,7 @@ def test_a_terminal_that_goes_says_so_twice() -> None:
     one = Process()
     for _ in range(3):
         one.send(HUP)
-    one.expect("told", "asked")
+    one.expect("reported", "asked")
     one.send(HUP)
     with pytest.raises(subprocess.TimeoutExpired):
         one.process.wait(0.2)
@@ -85,7 +85,7 @@ def test_what_was_ignored_stays_so(ignored: Sequence[int]) -> None:
     for number in ignored:
         one.send(number)
     one.send(TERM)
-    one.expect("told")
+    one.expect("reported")
     one.send(TERM)
     one.expect("cut off", "end")
     one.end()

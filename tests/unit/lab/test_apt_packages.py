@@ -175,21 +175,21 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "repository"
 
 
-def told(*command: str) -> str:
+def reported(*command: str) -> str:
     return subprocess.run(["dpkg-deb", *command], check=True, capture_output=True, text=True).stdout
 
 
 def test_a_package_has_its_files(repository: Path) -> None:
-    listing = told("--contents", str(repository / "nvidia-container-toolkit-base_1_all.deb"))
+    listing = reported("--contents", str(repository / "nvidia-container-toolkit-base_1_all.deb"))
     assert [line.split()[:2] for line in listing.splitlines() if line.endswith("/nvidia-ctk")] == [
         ["-rwxr-xr-x", "root/root"]
     ]
-    listing = told("--contents", str(repository / "nvidia-utils-580_1_all.deb"))
+    listing = reported("--contents", str(repository / "nvidia-utils-580_1_all.deb"))
     assert "./usr/bin/nvidia-smi -> /usr/lib/x" in listing
 
 
 def test_a_package_enables_its_units_once(repository: Path, tmp_path: Path) -> None:
-    told("--control", str(repository / "unattended-upgrades_1_all.deb"), str(tmp_path / "control"))
+    reported("--control", str(repository / "unattended-upgrades_1_all.deb"), str(tmp_path / "control"))
     script = (tmp_path / "control/postinst").read_text()
     assert 'if [ "$1" = configure ] && [ -z "$2" ]; then' in script
     assert "systemctl --quiet enable unattended-upgrades.service" in script

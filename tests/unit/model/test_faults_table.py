@@ -1,4 +1,4 @@
-"""What a user is told about wrong files: the exact lines, for whole files and for edits of sound ones."""
+"""What a user is reported about wrong files: the exact lines, for whole files and for edits of sound ones."""
 
 from __future__ import annotations
 

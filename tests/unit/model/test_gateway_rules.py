@@ -81,7 +81,7 @@ def test_a_sound_gateway_is_accepted(file: str) -> None:
             with_gateway(certificate={"chain": "gateway.pem"}),
             f"{D}.certificate.key @ certificate: is missing; write key: {{file: gateway.key}}",
         ),
-        (with_gateway(body="2000M"), f"{D}.body @ body: 2000M is no fit size for a request; write 1M to 1G"),
+        (with_gateway(body="2000M"), f"{D}.body @ body: 2000M is not a fit size for a request; write 1M to 1G"),
         (with_gateway(keyz={}), f"{D}.keyz @ keyz: unknown key; did you mean keys?"),
     ],
 )

@@ -141,7 +141,7 @@ def test_a_file_system_without_locks_is_written_all_the_same(
     assert image_lock.read(tmp_path / "rack.lock.json") == {"x:1": Pin(A, B)}
 
 
-def test_a_fifo_is_no_lock_file(tmp_path: Path) -> None:
+def test_a_fifo_is_not_a_lock_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "rack.lock.json")
     with pytest.raises(
         ConfigError, match="cannot be read: is a FIFO, not a regular file; take the file from version control"

@@ -157,7 +157,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     assert load(path).rack == "pair"
 
 
-def test_a_process_substitution_is_no_rack_file() -> None:
+def test_a_process_substitution_is_not_a_rack_file() -> None:
     """A run reads the file more than once, and the second reader of a pipe finds it empty, or waits."""
     reading, writing = os.pipe()
     os.write(writing, DIRECT.encode())

@@ -62,12 +62,12 @@ def judged(text: str) -> None:
     error = refusal(text)
     if error is None:
         return
-    told = str(error).split("\n")
+    reported = str(error).split("\n")
     if len(error.faults) > MAX_SHOWN_FAULTS:
-        assert told.pop().endswith(f": and {len(error.faults) - MAX_SHOWN_FAULTS} more")
-    assert all(FORM.fullmatch(line) for line in told), told
+        assert reported.pop().endswith(f": and {len(error.faults) - MAX_SHOWN_FAULTS} more")
+    assert all(FORM.fullmatch(line) for line in reported), reported
     assert len(set(error.faults)) == len(error.faults) > 0
-    assert len(told) == min(len(error.faults), MAX_SHOWN_FAULTS)
+    assert len(reported) == min(len(error.faults), MAX_SHOWN_FAULTS)
     last = len(re.findall("\r\n|[\r\n\x85\u2028\u2029]", text)) + 1  # what YAML takes for the end of a line
     assert all(fault.line is not None and fault.line <= last for fault in error.faults)
 

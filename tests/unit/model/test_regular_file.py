@@ -47,7 +47,7 @@ def opened() -> set[str]:
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "socket", "device", "folder"])
-def test_what_is_no_file(tmp_path: Path, kind: str) -> None:
+def test_what_is_not_a_file(tmp_path: Path, kind: str) -> None:
     path, before = tmp_path / "it", opened()
     if kind == "FIFO":
         os.mkfifo(path)

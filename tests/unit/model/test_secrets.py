@@ -111,8 +111,8 @@ def test_command() -> None:
 def test_a_command_that_prints_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.model.secrets._SECONDS", 60)
     pid = tmp_path / "pid"
-    told = refused(command=["sh", "-c", f"echo $$ > {pid}; exec yes"])
-    assert told == "command sh gives more than 65536 bytes; that is not a password"
+    reported = refused(command=["sh", "-c", f"echo $$ > {pid}; exec yes"])
+    assert reported == "command sh gives more than 65536 bytes; that is not a password"
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid.read_text()), 0)
 
@@ -185,11 +185,11 @@ def test_no_spelling_shows_it(reference: str) -> None:
     try:
         loaded(text)
     except ConfigError as error:
-        told = str(error)
+        reported = str(error)
     else:
         return
-    for line in told.splitlines():
-        # what the signs have pushed out of `password:` is no password any more, only a key of its own
+    for line in reported.splitlines():
+        # what the signs have pushed out of `password:` is not a password any more, only a key of its own
         assert VALUE not in line or ".password" not in line
 
 

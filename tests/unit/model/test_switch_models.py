@@ -69,7 +69,7 @@ def test_the_names_of_models_are_distinct() -> None:
 
 
 @pytest.mark.parametrize("name", ["qsfp56-dd-1", "qsfp56-1", "sfp56-1-1", "ether1", "bridge", "switch1-cpu", ""])
-def test_what_is_no_lane_is_in_no_cage(name: str) -> None:
+def test_what_is_not_a_lane_is_in_no_cage(name: str) -> None:
     assert cage_of(name) is None
 
 

@@ -156,7 +156,7 @@ def test_a_lock_that_is_given_back_in_time(node: Path) -> None:
         assert holder.wait() == 0
 
 
-def test_another_lock_is_no_lock_of_dpkg(node: Path) -> None:
+def test_another_lock_is_not_a_lock_of_dpkg(node: Path) -> None:
     """The number of an inode says nothing without its file system."""
     (node / "proc").unlink()
     (node / "proc/9/fd").mkdir(parents=True)
@@ -175,7 +175,7 @@ def test_another_lock_is_no_lock_of_dpkg(node: Path) -> None:
     "word",
     ["", "-y", "a", "a b", "x=1;reboot", "x=$(id)", "x*", "x-", "X1", "xx=", "xx=*", "xx=1 2", "xx=1**", "xx\n", "x_y"],
 )
-def test_what_is_no_package_is_never_sent(word: str) -> None:
+def test_what_is_not_a_package_is_never_sent(word: str) -> None:
     with pytest.raises(ValueError, match="no package and version"):
         apt.install(word)
 

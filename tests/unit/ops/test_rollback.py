@@ -25,7 +25,7 @@ def node(tmp_path: Path) -> Path:
 
 
 class Answering:
-    """A host that runs what it is told by a real shell."""
+    """A host that runs what it is reported by a real shell."""
 
     def __init__(self, node: Path) -> None:
         self.node = node

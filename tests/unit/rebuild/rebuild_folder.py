@@ -46,8 +46,8 @@ words = sys.argv[1:]
 with (desk / "calls").open("a") as file:
     file.write(json.dumps(words) + "\\n")
 verb = words[0]
-told = desk / "verbs" / verb
-does = json.loads(told.read_text()) if told.exists() else {}
+reported = desk / "verbs" / verb
+does = json.loads(reported.read_text()) if reported.exists() else {}
 
 
 def ended(number, _):

@@ -166,7 +166,7 @@ def test_a_verb_that_fails_ends_it_and_the_command_goes_on(workdir: Workdir) -> 
     assert workdir.verbs(before) == ["apply", "apply", "status", "verify", "verify"]
 
 
-def test_a_proof_that_fails_is_no_success(workdir: Workdir) -> None:
+def test_a_proof_that_fails_is_not_a_success(workdir: Workdir) -> None:
     workdir.does("verify", exit=2)
     done = workdir.run("--all")
     assert done.returncode == 1
@@ -175,12 +175,12 @@ def test_a_proof_that_fails_is_no_success(workdir: Workdir) -> None:
 
 def test_json_is_all_that_stdout_has(workdir: Workdir) -> None:
     done = workdir.run("--all", "--json")
-    told = json.loads(done.stdout)
-    assert told["schema"] == "sparkrack.rebuild/2"
-    assert (told["result"], told["again"], told["resumed"]) == ("done", None, None)
-    assert [phase["phase"] for phase in told["phases"]] == ALL
+    reported = json.loads(done.stdout)
+    assert reported["schema"] == "sparkrack.rebuild/2"
+    assert (reported["result"], reported["again"], reported["resumed"]) == ("done", None, None)
+    assert [phase["phase"] for phase in reported["phases"]] == ALL
     assert "apply speaks" in done.stderr
-    assert told["journal"] == str(workdir.journals[0])
+    assert reported["journal"] == str(workdir.journals[0])
 
 
 def test_a_password_is_in_no_word_no_journal_and_no_output(workdir: Workdir, monkeypatch: pytest.MonkeyPatch) -> None:

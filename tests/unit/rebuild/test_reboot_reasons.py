@@ -42,7 +42,7 @@ def test_the_driver_asks_for_it() -> None:
     }
 
 
-def test_several_reasons_are_told_together_and_a_note_without_detail_by_its_sentence() -> None:
+def test_several_reasons_are_reported_together_and_a_note_without_detail_by_its_sentence() -> None:
     reported = (
         Event(EventKind.NOTE, action=Action.REBOOT, detail="kernel 6.14 runs"),
         Event(EventKind.NOTE, action=Action.REBOOT, subject="driver"),
@@ -89,7 +89,7 @@ def test_other_notes_do_not() -> None:
         (status(a=False), plan(HostState.REFUSED)),
     ],
 )
-def test_what_is_not_reported_is_no_no(reported: bytes, planned: bytes | None) -> None:
+def test_what_is_not_reported_is_not_a_no(reported: bytes, planned: bytes | None) -> None:
     with pytest.raises(ReasonUnknownError) as unknown:
         reasons(["a"], reported, planned)
     if b"nodes" not in reported or planned == b"not json":

@@ -1,4 +1,4 @@
-"""A rebuild ends nobody's work unless it is told so by name, and knows what it is asked for."""
+"""A rebuild ends nobody's work unless it is reported so by name, and knows what it is asked for."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_switch_may_come_while_its_nodes_are_off(workdir: Workdir) -> None:
         (("spark1", "--all"), "one of the three"),
         (("spark1", "--switch"), "one of the three"),
         (("spark9",), "spark9: not a node of the rack; there are spark1, spark2"),
-        (("--switch", "crs813"), "crs813 is no switch of the rack; it has crs812"),
+        (("--switch", "crs813"), "crs813 is not a switch of the rack; it has crs812"),
         (("spark1", "--exclude", "spark1"), "spark1 is rebuilt and excluded at once"),
         (("nodes", "--exclude", "*2"), "spark2 is rebuilt and excluded at once"),
         (("--all", "--exclude", "nodes", "--exclude", "*"), "--exclude leaves no machine"),

@@ -88,11 +88,11 @@ def test_a_request_names_its_machines_in_the_order_of_the_rack(
         ({}, "choose what is rebuilt: names of nodes, or --switch, or --all; one of the three"),
         ({"nodes": ("spark1",), "switch": ""}, "choose what is rebuilt: "),
         ({"switch": "", "whole": True}, "choose what is rebuilt: "),
-        ({"switch": "crs813"}, "crs813 is no switch of the rack; it has crs812"),
+        ({"switch": "crs813"}, "crs813 is not a switch of the rack; it has crs812"),
         ({"switch": "crs812", "apart": ("crs812",)}, "crs812 is rebuilt and excluded at once"),
         ({"whole": True, "apart": ("*",)}, "--exclude leaves no machine"),
         ({"switch": "", "rack": loaded(RING)}, "name the switch; the rack has none"),
-        ({"switch": "x", "rack": loaded(RING)}, "x is no switch of the rack; it has none"),
+        ({"switch": "x", "rack": loaded(RING)}, "x is not a switch of the rack; it has none"),
     ],
 )
 def test_a_request_that_cannot_be_meant_is_refused(words: dict[str, Any], why: str) -> None:

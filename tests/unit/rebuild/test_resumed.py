@@ -61,9 +61,9 @@ def test_killed_in_every_phase_one_after_the_other(workdir: Workdir) -> None:
     for verb in ("bootstrap", "apply", "reboot", "verify"):
         workdir.killed_in(verb, "--all")
     done = workdir.run("--all", "--json")
-    told = json.loads(done.stdout)
-    assert (told["result"], told["resumed"]) == ("done", "verify")
-    assert {phase["phase"]: phase["tries"] for phase in told["phases"]} == {
+    printed = json.loads(done.stdout)
+    assert (printed["result"], printed["resumed"]) == ("done", "verify")
+    assert {phase["phase"]: phase["tries"] for phase in printed["phases"]} == {
         "wait": 1,
         **dict.fromkeys(("bootstrap", "apply", "reboot", "verify"), 2),
     }

@@ -346,7 +346,7 @@ def test_units_are_stopped_only_if_that_is_confirmed() -> None:
     assert len(reasons) == 1
 
 
-def test_nodes_that_are_not_in_service_are_told() -> None:
+def test_nodes_that_are_not_in_service_are_reported() -> None:
     found = {
         "a": QUIET,
         "b": NodeWorkload(NodeReachability.AWAY, reason="off"),

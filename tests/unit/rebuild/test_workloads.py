@@ -112,7 +112,7 @@ def test_the_others_are_asked_once(tmp_path: Path, node: SshNode, monkeypatch: p
 
 
 @pytest.mark.parametrize("reported", ["3", "find: no", "\n", "/sys/fs/cgroup/a\nb", "/sys/fs/cgroup/" + "a" * 2**20])
-def test_what_is_no_list_of_control_groups_is_unknown(reported: str) -> None:
+def test_what_is_not_a_list_of_control_groups_is_unknown(reported: str) -> None:
     assert judged(0, reported, "").reachability is NodeReachability.UNKNOWN
 
 
@@ -172,7 +172,7 @@ def test_what_is_not_known_to_be_harmless_is_unknown(code: int, complained: str)
         (255, "", f"{CONNECT}x", NodeWorkload(NodeReachability.UNKNOWN, reason=f"{CONNECT}x", transient=True)),
     ],
 )
-def test_the_answer_of_a_node_is_told_by_its_last_line(
+def test_the_answer_of_a_node_is_reported_by_its_last_line(
     code: int, output: str, complained: str, expected: NodeWorkload
 ) -> None:
     assert judged(code, output, complained) == expected

@@ -1,4 +1,4 @@
-"""The access role on several nodes: each is told the keys of the others, and a copied key is made anew."""
+"""The access role on several nodes: each is reported the keys of the others, and a copied key is made again."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def test_our_lines_and_the_operator_are_not_listed_in_our_file_only() -> None:
         (f"cert-authority {KEY}", f"accepts certificates of {PRINT} (no comment)"),
         (f"{KEY} a\x1b[2Jb", "a\\x1b[2Jb"),
         (f"{KEY} {'x' * 500}", f"({'x' * 60})"),
-        ("no key at all: hunter2", "a line that is no key of a known form"),
+        ("no key at all: hunter2", "a line that is not a key of a known form"),
     ],
 )
 def test_options_and_hostile_comments(line: str, shown: str) -> None:

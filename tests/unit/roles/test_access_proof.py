@@ -101,32 +101,32 @@ TOOLS = [
         "spark1: logins could not be tried: user ops does not exist",
     ),
     (
-        verify.test_host_keys_are_pinned_for_nobody_else,
+        verify.test_host_keys_are_pinned_for_no_one_else,
         *("ssh", SSH.replace("stricthostkeychecking true", "stricthostkeychecking accept-new")),
         "spark1: ssh takes new keys of the nodes",
     ),
     (
-        verify.test_host_keys_are_pinned_for_nobody_else,
+        verify.test_host_keys_are_pinned_for_no_one_else,
         *("ssh", SSH.replace("checking ask", "checking ask; echo userknownhostsfile sparkrack_hosts")),
         "spark1: ssh is changed for other hosts than the nodes",
     ),
     (
-        verify.test_its_name_is_no_loopback,
+        verify.test_its_name_is_not_a_loopback,
         *("getent", "case $* in *spark1) echo 10.77.0.11 STREAM; echo 127.0.1.1 STREAM;; esac"),
         "spark1: $(hostname) stands for 127.0.1.1",
     ),
     (
-        verify.test_its_name_is_no_loopback,
+        verify.test_its_name_is_not_a_loopback,
         *("getent", "case $* in *spark1) echo ::1 STREAM; echo 10.77.0.11 STREAM;; esac"),
         "spark1: $(hostname) stands for ::1",
     ),
     (
-        verify.test_its_name_is_no_loopback,
+        verify.test_its_name_is_not_a_loopback,
         *("getent", "exit 2"),
         "spark1: $(hostname) does not stand for 10.77.0.11",
     ),
     (
-        verify.test_its_name_is_no_loopback,
+        verify.test_its_name_is_not_a_loopback,
         *("hostname", "echo ubuntu"),
         "spark1: $(hostname) does not stand for 10.77.0.11",
     ),
@@ -198,7 +198,7 @@ def test_a_private_key_that_is_not_there_fails(tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_a_key_fails(tmp_path: Path) -> None:
     (node(tmp_path) / KEYS / NAME).write_text("no key\n")
-    assert faults(verify.test_key_is_private_and_its_own, tmp_path) == [f"spark1: {NAME} is no key that can be used"]
+    assert faults(verify.test_key_is_private_and_its_own, tmp_path) == [f"spark1: {NAME} is not a key that can be used"]
 
 
 def test_a_key_that_another_node_has_fails(tmp_path: Path) -> None:

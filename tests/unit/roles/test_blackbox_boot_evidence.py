@@ -116,7 +116,7 @@ def test_a_boot_after_a_shutdown_in_order(node: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["running", "degraded", "maintenance"])
-def test_a_unit_that_is_stopped_by_hand_is_no_shutdown(node: Path, state: str) -> None:
+def test_a_unit_that_is_stopped_by_hand_is_not_a_shutdown(node: Path, state: str) -> None:
     marked(node, state)
     assert not (node / f"{FOLDER}/clean-stop.json".lstrip("/")).exists()
 
@@ -442,7 +442,7 @@ def test_counters_of_an_earlier_boot_are_no_growth(node: Path) -> None:
     assert (found["before"], found["nvme_before"]) == (BEFORE, None)
 
 
-def test_what_cannot_be_read_is_told(node: Path) -> None:
+def test_what_cannot_be_read_is_reported(node: Path) -> None:
     journal(node, "Data from the specified boot is not available", code=1)
     write(node, "/sys/class/nvme/nvme0/model", "x")
     stand_in(node, "smartctl", "echo nothing")

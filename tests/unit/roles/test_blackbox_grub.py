@@ -139,7 +139,7 @@ def test_a_folder_of_grub_that_cannot_be_written_fails_the_run(tmp_path: Path, m
 
 
 FAILS = {
-    "a fragment that is no shell text": ("/etc/default/grub.d/zzz.cfg", 'GRUB_TIMEOUT="3\n'),
+    "a fragment that is not a shell text": ("/etc/default/grub.d/zzz.cfg", 'GRUB_TIMEOUT="3\n'),
     "a fragment that fails": ("/etc/default/grub.d/zzz.cfg", "false\n"),
     "a generator that fails": ("/etc/grub.d/50_local", "#!/bin/sh\nexit 7\n"),
     "a menu that GRUB could not read": ("/etc/grub.d/50_local", "#!/bin/sh\necho 'menuentry x {'\n"),
@@ -160,7 +160,7 @@ def test_an_update_that_fails_changes_nothing_and_is_seen_by_the_next_run(tmp_pa
     assert applied(node, kdump.PARAMETER) == ""
 
 
-def test_a_menu_that_was_copied_in_part_is_no_menu(tmp_path: Path) -> None:
+def test_a_menu_that_was_copied_in_part_is_not_a_menu(tmp_path: Path) -> None:
     """grub-mkconfig copies the new menu over the old one. Where that fails the first entry can be right, and the rest
     is missing: GRUB would show an error at the boot."""
     node = made(tmp_path)
@@ -225,7 +225,7 @@ def test_kdump_tools_reads_our_settings(tmp_path: Path, declared: str) -> None:
     assert done.returncode == 0, done.stderr
     shown = re.findall(r"^USE_KDUMP:\s*(\S*)$", done.stdout, re.MULTILINE)
     assert shown == [on]
-    # The script of the unit loads nothing for USE_KDUMP=0, which is no error.
+    # The script of the unit loads nothing for USE_KDUMP=0, which is not an error.
     started = node.run("/etc/init.d/kdump-tools start")
     assert (started.returncode == 0 and not started.stdout) == (not settings), started
 

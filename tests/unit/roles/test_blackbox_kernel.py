@@ -61,7 +61,7 @@ def test_options_of_a_kernel_that_shows_them_itself(tmp_path: Path) -> None:
 
 
 def test_the_last_value_of_the_first_entry_counts(tmp_path: Path) -> None:
-    """As for the kernel. An entry for recovery comes later, and a comment is no entry."""
+    """As for the kernel. An entry for recovery comes later, and a comment is not an entry."""
     text = (
         "# linux crashkernel=9G\nmenuentry 'crashkernel=8G' {\n"
         "\tlinux\t/vmlinuz ro crashkernel=1G-:0M sbsa_gwdt.action=0  sbsa_gwdt_action=7 crashkernel=1G-:512M "
@@ -377,7 +377,7 @@ def test_what_the_plan_says(case: str, reported: list[str]) -> None:
 
 def test_the_reserve_is_part_of_the_memory_of_a_node() -> None:
     found = faults(changed(SWITCH, ("rack: two", "rack: two\nblackbox: {kdump: {reserve: 8G}}")))
-    assert found == ["2: blackbox.kdump.reserve: 8G is no fit amount of memory for a crash kernel; write 256M to 4G"]
+    assert found == ["2: blackbox.kdump.reserve: 8G is not a fit amount of memory for a crash kernel; write 256M to 4G"]
 
 
 def test_the_fragment_is_one_line_that_comes_after_the_package() -> None:

@@ -230,7 +230,7 @@ def test_a_gap_is_shown(receiver: Receiver) -> None:
     ]
 
 
-def test_what_is_no_text_does_no_harm(receiver: Receiver) -> None:
+def test_what_is_not_a_text_does_no_harm(receiver: Receiver) -> None:
     receiver.send(b"\x1b[2J\xff\x00 4,1\n")
     receiver.send(b"")
     receiver.send(b"4,1,1,-;after\n")

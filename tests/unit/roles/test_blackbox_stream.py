@@ -257,7 +257,7 @@ def test_plain_and_tls_do_not_mix(place: Path, rack: Authority) -> None:
 def test_plain_from_another_address(place: Path) -> None:
     port = free_port()
     with receiving(place, port, peers=("spark1=127.0.0.2",)):
-        refused(place, port, (), "it is no address of a node", by_sender="it refuses this node")
+        refused(place, port, (), "it is not an address of a node", by_sender="it refuses this node")
 
 
 def greeted(port: int, address: str = "127.0.0.1") -> socket.socket:
@@ -294,7 +294,7 @@ def test_records_that_are_none_of_the_node(place: Path, bad: bytes) -> None:
         with greeted(port) as connection:
             connection.sendall(recorder.encode(8, BOOT, dict(BODY)))
             until(lambda: arrived(place) == [5, 8])
-        assert "spark1 sends what is no sample of it" in logged(place, "received")
+        assert "spark1 sends what is not a sample of it" in logged(place, "received")
     assert not arrived(place, "spark3")
 
 

@@ -254,7 +254,7 @@ def test_another_ca_gives_all_nodes_new_certificates(applied: World) -> None:
 
 
 @pytest.mark.parametrize("missing", [(KEY,), (CERTIFICATE, KEY)])
-def test_a_lost_ca_is_told_with_all_that_replaces_it(applied: World, missing: tuple[str, ...]) -> None:
+def test_a_lost_ca_is_reported_with_all_that_replaces_it(applied: World, missing: tuple[str, ...]) -> None:
     for name in missing:
         (applied.folder / name).unlink()
     applied.file("spark2", journal_stream.CERTIFICATE).unlink()

@@ -169,10 +169,10 @@ def test_containers_that_are_no_obstacle(docker: str, changes: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"config": '{"log-opts": "x"}'}, f"{desired.CONFIG}: log-opts is no object"),
-        ({"config": '{"exec-opts": "native.cgroupdriver=systemd"}'}, f"{desired.CONFIG}: exec-opts is no list"),
-        ({"config": '{"default-ulimits": []}'}, f"{desired.CONFIG}: default-ulimits is no object"),
-        ({"config": '{"runtimes": 1}'}, f"{desired.CONFIG}: runtimes is no object"),
+        ({"config": '{"log-opts": "x"}'}, f"{desired.CONFIG}: log-opts is not an object"),
+        ({"config": '{"exec-opts": "native.cgroupdriver=systemd"}'}, f"{desired.CONFIG}: exec-opts is not a list"),
+        ({"config": '{"default-ulimits": []}'}, f"{desired.CONFIG}: default-ulimits is not an object"),
+        ({"config": '{"runtimes": 1}'}, f"{desired.CONFIG}: runtimes is not an object"),
         ({"config": '{"a": 1, "a": 2}'}, f'{desired.CONFIG}: "a" is there twice'),
         ({"engine": "dockerd\n"}, "docker-engine: unexpected probe output 'dockerd'"),
         ({"engine": "nonsense x\n"}, "docker-engine: unexpected probe output 'nonsense x'"),

@@ -63,7 +63,7 @@ def test_drop(text: str, path: tuple[str, ...], after: str) -> None:
     [
         ('{"a": 1,}', "is no JSON: .* line 1 column"),
         ('{"a": 1} x', "is no JSON: Extra data, line 1 column 10"),
-        ('{"a": NaN}', "NaN is no number"),
+        ('{"a": NaN}', "NaN is not a number"),
         ("\ufeff{}", "is no JSON"),
         ("[]", "is no JSON object"),
         ("null", "is no JSON object"),
@@ -73,13 +73,13 @@ def test_drop(text: str, path: tuple[str, ...], after: str) -> None:
         ("{'a': 1}", "is no JSON"),
     ],
 )
-def test_what_is_no_object(text: str, fault: str) -> None:
+def test_what_is_not_an_object(text: str, fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         json_edit.parse(text)
 
 
 def test_something_else_in_the_way() -> None:
-    with pytest.raises(ValueError, match="a is no object"):
+    with pytest.raises(ValueError, match="a is not an object"):
         json_edit.put('{"a": 1}', ("a", "b"), 1)
 
 

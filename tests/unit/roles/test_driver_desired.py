@@ -144,7 +144,7 @@ REBOOT = {"kernel": KERNEL, "loaded": "580.159.03\n", "asked": False, "asking": 
 
 
 @pytest.mark.parametrize(
-    ("told", "reported"),
+    ("printed", "reported"),
     [
         ({}, []),
         ({"loaded": "580.159.03\n580.159.03\n"}, []),
@@ -157,8 +157,8 @@ REBOOT = {"kernel": KERNEL, "loaded": "580.159.03\n", "asked": False, "asking": 
         ({"asked": False, "asking": "a\n"}, []),
     ],
 )
-def test_reasons_for_a_reboot(told: dict[str, object], reported: list[str]) -> None:
-    assert reboot_reasons.reasons(DRIVER, DGX, **(REBOOT | told)) == reported  # type: ignore[arg-type]
+def test_reasons_for_a_reboot(printed: dict[str, object], reported: list[str]) -> None:
+    assert reboot_reasons.reasons(DRIVER, DGX, **(REBOOT | printed)) == reported  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_after_a_failure_no_other_is_touched(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["asked", "yes"])
-def test_a_plan_that_ends_at_its_first_command_is_no_failure(mode: str) -> None:
+def test_a_plan_that_ends_at_its_first_command_is_not_a_failure(mode: str) -> None:
     nodes = [Answers(node_in("driver", CASE)) for _ in range(2)]
     assert install_on(mode, spark1=nodes[0], spark2=nodes[1]).failed == []
     assert all(installs(answers) for answers in nodes)

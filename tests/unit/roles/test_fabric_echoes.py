@@ -29,7 +29,7 @@ def echoes(node: Path, ping: str) -> Mapping[str, Mapping[str, str]]:
 
 
 def judged(reported: Mapping[str, Mapping[str, str]], number: int = 0) -> bool | None:
-    """What a report is told of a pair; None: nothing."""
+    """What a report is reported of a pair; None: nothing."""
     properties: list[tuple[str, object]] = []
     try:
         verify.test_full_frames_reach(PAIRS[number], reported, RACK, CheckReporter(properties))

@@ -72,7 +72,7 @@ def test_each_file_and_interface_once(tmp_path: Path) -> None:
         {"/etc/netplan/a.yaml.bak": ethernets("    enp1s0f1np1: {}")},
     ],
 )
-def test_what_is_no_concern(tmp_path: Path, files: dict[str, str]) -> None:
+def test_what_is_not_a_concern(tmp_path: Path, files: dict[str, str]) -> None:
     assert found(tmp_path, files) == []
 
 

@@ -127,15 +127,15 @@ def test_a_revert_brings_back_what_was_live(node: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert not tried.exists()
     assert listed(Path(f"{node}{UNITS}")) == ["10-netplan-enP7s7.network"]
-    told = [call for call in calls(node) if call.startswith("ip ")]
-    at = told.index("ip link set enP2p1s0f1np1 mtu 9000 down")
-    assert told[:at] == [
+    reported = [call for call in calls(node) if call.startswith("ip ")]
+    at = reported.index("ip link set enP2p1s0f1np1 mtu 9000 down")
+    assert reported[:at] == [
         "ip address flush dev enP2p1s0f1np1 scope global",
         "ip link set enP2p1s0f1np1 mtu 9000",
         "ip address flush dev enp1s0f1np1 scope global",
         "ip link set enp1s0f1np1 mtu 1500",
     ]
-    assert told[at + 1 :] == [
+    assert reported[at + 1 :] == [
         "ip link set enp1s0f1np1 mtu 1500 up",
         "ip address replace 10.8.0.1/16 dev enp1s0f1np1",
         "ip address replace 10.9.0.1/24 dev enp1s0f1np1",

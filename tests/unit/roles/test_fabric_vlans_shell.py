@@ -60,7 +60,7 @@ def units(node: Path) -> list[str]:
     return sorted(path.name.removeprefix("10-netplan-") for path in Path(f"{node}{UNITS}").iterdir())
 
 
-def told(node: Path) -> list[str]:
+def printed(node: Path) -> list[str]:
     return [call for call in calls(node) if call.startswith(("ip ", "networkctl"))]
 
 
@@ -71,7 +71,7 @@ def activate(node: Path, shall: dict[str, InterfaceState], now: dict[str, Interf
 
 def test_they_are_made_once_networkd_knows_of_them_and_before_it_looks_for_them(node: Path) -> None:
     assert activate(node, ON, OFF | dict.fromkeys(("fabric0", "fabric1"), ABSENT), desired.netplan(RACK, NODE)) == 0
-    assert told(node) == [
+    assert printed(node) == [
         "networkctl reload",
         "ip link set enp1s0f1np1 mtu 9000",
         "ip link set enP2p1s0f1np1 mtu 9000",
@@ -90,7 +90,7 @@ def test_they_are_made_once_networkd_knows_of_them_and_before_it_looks_for_them(
 def test_one_that_networkd_made_first_is_taken(node: Path) -> None:
     has(node, "fabric0")
     assert activate(node, ON, ON | {"fabric0": ABSENT}, desired.netplan(RACK, NODE)) == 0
-    assert not [call for call in told(node) if "link add" in call]
+    assert not [call for call in printed(node) if "link add" in call]
 
 
 def test_one_that_cannot_be_made_stops_it(node: Path) -> None:
@@ -102,7 +102,7 @@ def test_only_what_differs_is_made_again(node: Path) -> None:
     has(node, "fabric0", "fabric1")
     other = InterfaceState(True, True, 9000, frozenset(), Vlan("enP2p1s0f1np1", 7))
     assert activate(node, ON, ON | {"fabric1": other}, desired.netplan(RACK, NODE)) == 0
-    changes = [call for call in told(node) if "link add" in call or "link delete" in call]
+    changes = [call for call in printed(node) if "link add" in call or "link delete" in call]
     assert [call.split()[2:3] + call.split()[-2:] for call in changes] == [
         ["delete", "delete", "fabric1"],
         ["add", "id", "1101"],
@@ -112,7 +112,7 @@ def test_only_what_differs_is_made_again(node: Path) -> None:
 def test_one_that_is_right_is_not_touched(node: Path) -> None:
     has(node, "fabric0", "fabric1")
     assert activate(node, ON, ON, desired.netplan(RACK, NODE)) == 0
-    assert [call for call in told(node) if "mtu" not in call] == [
+    assert [call for call in printed(node) if "mtu" not in call] == [
         "networkctl reload",
         f"{RECONFIGURE} fabric0 fabric1",
     ]
@@ -123,7 +123,7 @@ def test_switched_off_they_are_removed_with_their_units(node: Path) -> None:
     for name in ("fabric0.netdev", "fabric0.network", "fabric1.netdev"):
         Path(f"{node}{UNITS}/10-netplan-{name}").touch()
     assert activate(node, OFF, ON, desired.netplan(PLAIN, NODE)) == 0
-    assert told(node) == ["ip link delete fabric0", "ip link delete fabric1", "networkctl reload", RECONFIGURE]
+    assert printed(node) == ["ip link delete fabric0", "ip link delete fabric1", "networkctl reload", RECONFIGURE]
     assert interfaces(node) == []
     assert units(node) == ["enP2p1s0f1np1.network", "enp1s0f1np1.network"]
 
@@ -152,7 +152,7 @@ def test_a_revert_removes_what_the_trial_made(node: Path) -> None:
         Path(f"{node}{UNITS}/10-netplan-{name}").touch()
     run(scripts.revert(OFF | dict.fromkeys(("fabric0", "fabric1"), ABSENT)), node)
     assert interfaces(node) == units(node) == []
-    assert told(node)[-4:] == [
+    assert printed(node)[-4:] == [
         "ip link set enP2p1s0f1np1 mtu 9000 up",
         "ip address replace 192.168.101.1/24 dev enP2p1s0f1np1",
         "ip link set enp1s0f1np1 mtu 9000 up",
@@ -164,7 +164,7 @@ def test_a_revert_makes_them_when_networkd_knows_of_them(node: Path) -> None:
     """By the file in /etc, which the trial was to replace."""
     Path(f"{node}{desired.KEPT}").write_bytes(desired.netplan(RACK, NODE) or b"")
     run(scripts.revert(ON), node)
-    steps = [call for call in told(node) if call.startswith("networkctl") or "link add" in call]
+    steps = [call for call in printed(node) if call.startswith("networkctl") or "link add" in call]
     assert [" ".join(step.split()[:3]) for step in steps] == [
         "networkctl reload",
         "ip link add",
@@ -186,12 +186,12 @@ def test_a_revert_makes_again_what_was_there_without_any_file(node: Path, now: s
     tag = Vlan("enp1s0f0np0", 7, "802.1ad")
     run(scripts.revert(OFF | {"fabric0": InterfaceState(True, False, 1400, frozenset({"10.0.0.1/8"}), tag)}), node)
     assert interfaces(node) == ["fabric0"]
-    made = [call for call in told(node) if "link add" in call]
+    made = [call for call in printed(node) if "link add" in call]
     assert made == ["ip link add link enp1s0f0np0 name fabric0 type vlan protocol 802.1ad id 7"]
-    assert told(node)[-2:] == ["ip link set fabric0 mtu 1400 down", "ip address replace 10.0.0.1/8 dev fabric0"]
+    assert printed(node)[-2:] == ["ip link set fabric0 mtu 1400 down", "ip address replace 10.0.0.1/8 dev fabric0"]
     removed = "ip link delete fabric0"
-    assert told(node)[0] == removed
-    assert told(node).count(removed) == 1
+    assert printed(node)[0] == removed
+    assert printed(node).count(removed) == 1
 
 
 SHOWN = {

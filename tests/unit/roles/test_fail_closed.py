@@ -68,7 +68,7 @@ ERRORS = (
 ANYTHING = frozenset({"garbage", "empty"})
 EMPTY, GARBAGE = frozenset({"empty"}), frozenset({"garbage"})
 
-OURS = "a file of ours: whatever else stands in it is written anew"
+OURS = "a file of ours: whatever else stands in it is written again"
 OTHERS = "a file that holds what others like: only lines of a known form count, the rest is kept"
 NONE = "an answer: there is none of these"
 PRESENT = "only whether it is there counts"

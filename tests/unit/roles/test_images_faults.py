@@ -1,4 +1,5 @@
-"""Runs of the images role in which something fails: ways, registries, nodes, room. Who is told, and what is left."""
+"""Runs of the images role in which something fails: ways, registries, nodes, room. Who is reported, and what is
+left."""
 
 from __future__ import annotations
 
@@ -80,7 +81,7 @@ def test_a_transfer_of_an_earlier_run_is_waited_for(workdir: Workdir) -> None:
     ended = workdir.run(world)
     assert ended.failed == [], ended.log
     assert "an earlier run still fetches it; waiting for that" in ended.log
-    assert late.fetched == ["copy 192.168.100.1"], "nothing was begun anew"
+    assert late.fetched == ["copy 192.168.100.1"], "nothing was begun again"
     assert all_have(world, A)
 
 
@@ -117,7 +118,7 @@ def test_no_room(workdir: Workdir) -> None:
     assert "/var/lib/docker has 9000 MB free, the images it lacks need 17073 MB" in ended.log
 
 
-def test_one_without_room_to_write_it_out_is_no_source(workdir: Workdir) -> None:
+def test_one_without_room_to_write_it_out_is_not_a_source(workdir: Workdir) -> None:
     """docker's own store writes an image out before it sends it."""
     write(workdir, x=Pin(D, A))
     world = workdir.world(rack(3), n0={A: Held({X}, size=8 * 10**9)}, n1={A: Held({X}, size=8 * 10**9)})

@@ -58,7 +58,7 @@ def failures(root: Path, policy: str) -> list[str]:
             check(verify.test_it_comes_back_with_the_interface, leg, policy, machine, half)
         if policy == "roce":
             check(verify.test_marks_go_where_the_switch_sends_them, leg, machine, half)
-            check(verify.test_congestion_is_told_and_heard, leg, machine, half)
+            check(verify.test_congestion_is_reported_and_heard, leg, machine, half)
             check(verify.test_rdma_is_marked, leg, machine, half)
     check(verify.test_nothing_is_left_where_loss_is_left_alone, two, two.nodes["spark1"], machine)
     return reported

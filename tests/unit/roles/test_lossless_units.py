@@ -57,7 +57,7 @@ def put(node: Path, path: str, content: bytes) -> subprocess.CompletedProcess[st
     return run(command, node)
 
 
-def test_a_script_that_is_no_shell_never_stands_there(tmp_path: Path) -> None:
+def test_a_script_that_is_not_a_shell_never_stands_there(tmp_path: Path) -> None:
     assert put(tmp_path, desired.SCRIPT, b"case x in\n").returncode != 0
     assert list(Path(f"{tmp_path}{desired.SCRIPT}").parent.iterdir()) == []
     assert put(tmp_path, desired.SCRIPT, boot_unit.script("two", {})).returncode == 0

@@ -92,7 +92,7 @@ def test_a_kernel_without_compaction(node: Path) -> None:
     assert not (node / "proc/sys/vm/compact_memory").exists()
 
 
-def test_what_is_unknown_is_no_go(node: Path) -> None:
+def test_what_is_unknown_is_not_a_go(node: Path) -> None:
     (node / "proc/meminfo").write_text("MemTotal: 5 kB\n")
     code, out, reported = gated(node, "1G")
     assert (code, out) == (1, "")

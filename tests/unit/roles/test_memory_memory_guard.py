@@ -69,14 +69,14 @@ class Node:
             time.sleep(0.02)
 
     def ended(self, times: int = 1) -> bool:
-        """Whether the kernel was told; the file here takes what is written to it."""
-        return (self.slice / "cgroup.kill").read_text() == "1\n" and len(self.told("ended every")) == times
+        """Whether the kernel was reported; the file here takes what is written to it."""
+        return (self.slice / "cgroup.kill").read_text() == "1\n" and len(self.printed("ended every")) == times
 
     def reported_at(self) -> float:
-        """When the kernel was told last, as the guard wrote it and not as the test saw it."""
+        """When the kernel was reported last, as the guard wrote it and not as the test saw it."""
         return (self.root / "dev/kmsg").stat().st_mtime
 
-    def told(self, text: str) -> list[str]:
+    def printed(self, text: str) -> list[str]:
         return [line for line in (self.root / "dev/kmsg").read_text().splitlines() if text in line]
 
 
@@ -92,23 +92,23 @@ def node(tmp_path: Path) -> Iterator[Node]:
 def test_it_ends_what_is_there_says_so_and_is_armed_again(node: Node) -> None:
     node.start()
     time.sleep(0.6)
-    assert node.told("") == [], "it acted with enough memory"
+    assert node.printed("") == [], "it acted with enough memory"
     node.has(FLOOR)
     time.sleep(0.6)
-    assert node.told("") == [], "the floor itself is enough"
+    assert node.printed("") == [], "the floor itself is enough"
     node.has(FLOOR - 1)
     node.until(node.ended)
     reported = (
         "999 KiB of memory are available, less than the floor of 1000 KiB: ended every container in sparkrack.slice"
     )
-    assert node.told("") == [f"<2>sparkrack-memory-guard: {reported}"]
+    assert node.printed("") == [f"<2>sparkrack-memory-guard: {reported}"]
     node.has(2 * FLOOR)
-    node.until(lambda: bool(node.told("armed again: 2000 KiB of memory are available")))
+    node.until(lambda: bool(node.printed("armed again: 2000 KiB of memory are available")))
     node.populated(1)
     node.has(5)
     node.until(lambda: node.ended(times=2))
     assert node.process
-    # The journal is told after the kernel: its end by an unknown amount comes after both.
+    # The journal is reported after the kernel: its end by an unknown amount comes after both.
     node.has("lots")
     out, _ = node.process.communicate(timeout=60)
     assert node.armed.startswith("armed: ends every container in sparkrack.slice when less than 1000 KiB")
@@ -139,7 +139,7 @@ def test_nothing_to_end_is_reported(node: Node, gone: str, reported: str) -> Non
         node.slice.rename(node.root / "away")
     node.start()
     node.has(1)
-    node.until(lambda: len(node.told(reported)) == 1)
+    node.until(lambda: len(node.printed(reported)) == 1)
     assert node.process
     assert node.process.poll() is None
 
@@ -149,7 +149,7 @@ def test_a_kernel_that_does_not_obey_is_reported(node: Node) -> None:
     (node.slice / "cgroup.kill").mkdir()
     node.start()
     node.has(1)
-    node.until(lambda: bool(node.told("ending the containers in sparkrack.slice FAILED")))
+    node.until(lambda: bool(node.printed("ending the containers in sparkrack.slice FAILED")))
 
 
 @pytest.mark.parametrize("kib", ["lots", "-5", ""])
@@ -158,7 +158,7 @@ def test_what_is_unknown_ends_it_for_systemd_to_start_it_again(node: Node, kib: 
     node.has(kib)
     assert node.process
     assert node.process.wait(timeout=60) == 1
-    assert node.told("") == []
+    assert node.printed("") == []
 
 
 def test_its_loop_makes_no_process(node: Node) -> None:

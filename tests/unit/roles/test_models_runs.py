@@ -365,7 +365,7 @@ def test_a_node_that_asks_for_a_file_which_is_not_of_the_model_gets_none(
     monkeypatch.setattr(ModelNode, "shell", asking_for_another)
     ended = world.run(only=("n0",))
     assert ended.failed == ["n0"]
-    assert "the node asks for '../secret', which is no file of the model" in ended.log
+    assert "the node asks for '../secret', which is not a file of the model" in ended.log
     assert world.uploads == []
 
 

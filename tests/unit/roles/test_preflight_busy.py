@@ -46,14 +46,14 @@ def test_another_run(case: dict[str, str], mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("lock", [{"exit": 1}, {"garbled": "%%"}, {"silent": True}])
-def test_a_lock_that_is_unknown_is_no_free_rack(lock: dict[str, Any], mode: str) -> None:
+def test_a_lock_that_is_unknown_is_not_a_free_rack(lock: dict[str, Any], mode: str) -> None:
     ended = preflight(mode, spark1=lock)
     assert ended.failed == ["spark1"]
     assert LOCK in ended.log
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_lies_on_another_node_is_no_lock(mode: str) -> None:
+def test_what_lies_on_another_node_is_not_a_lock(mode: str) -> None:
     """Nobody could end it: `sparkrack unlock` asks the first node."""
     ended = preflight(mode, spark2=CASES[0]["lock"])
     assert (ended.failed, GONE in ended.log) == ([], False)

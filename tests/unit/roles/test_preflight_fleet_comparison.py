@@ -38,7 +38,7 @@ def fleet(count: int = 8, **odd: list[tuple[str, str]]) -> dict[str, MachineFact
     }
 
 
-def told(rack: Rack, nodes: dict[str, MachineFacts]) -> dict[str, list[str]]:
+def printed(rack: Rack, nodes: dict[str, MachineFacts]) -> dict[str, list[str]]:
     found = {
         name: [*fleet_comparison.warnings(nodes[name]), *fleet_comparison.differences(rack, name, nodes)]
         for name in nodes
@@ -48,26 +48,26 @@ def told(rack: Rack, nodes: dict[str, MachineFacts]) -> dict[str, list[str]]:
 
 def test_nodes_of_one_kind() -> None:
     nodes = fleet()
-    assert told(EIGHT, nodes) == {}
+    assert printed(EIGHT, nodes) == {}
     assert [fleet_comparison.refusals(EIGHT, name, nodes) for name in nodes] == [[]] * 8
 
 
 def test_the_odd_one_is_named_by_itself_only() -> None:
-    assert told(EIGHT, fleet(spark3=[KERNEL])) == {
+    assert printed(EIGHT, fleet(spark3=[KERNEL])) == {
         "spark3": ["spark3 differs in kernel: 7.0.0-1019-nvidia there, 6.17.0-1021-nvidia on the other 7"]
     }
 
 
 def test_two_odd_ones() -> None:
     nodes = fleet(spark3=[KERNEL], spark4=[("kernel 0 6.17.0-1021", "kernel 0 6.11.0-1")])
-    assert told(EIGHT, nodes)["spark4"] == [
+    assert printed(EIGHT, nodes)["spark4"] == [
         "spark4 differs in kernel: 6.11.0-1-nvidia there, 6.17.0-1021-nvidia on 6 of 8"
     ]
 
 
 def test_without_a_majority_all_is_reported_once() -> None:
     nodes = fleet(4, spark3=[KERNEL], spark4=[KERNEL])
-    assert told(FOUR, nodes) == {
+    assert printed(FOUR, nodes) == {
         "spark1": ["nodes differ in kernel: 6.17.0-1021-nvidia on spark1, spark2; 7.0.0-1019-nvidia on spark3, spark4"]
     }
 
@@ -102,7 +102,7 @@ def test_without_a_majority_all_is_reported_once() -> None:
     ],
 )  # fmt: skip
 def test_each_property(edit: tuple[str, str], line: str) -> None:
-    assert told(FOUR, fleet(4, spark2=[edit])) == {"spark2": [f"spark2 differs in {line}"]}
+    assert printed(FOUR, fleet(4, spark2=[edit])) == {"spark2": [f"spark2 differs in {line}"]}
 
 
 @pytest.mark.parametrize(
@@ -117,13 +117,13 @@ def test_each_property(edit: tuple[str, str], line: str) -> None:
     ],
 )
 def test_what_is_a_machines_own(edit: tuple[str, str]) -> None:
-    assert told(FOUR, fleet(4, spark2=[edit])) == {}
+    assert printed(FOUR, fleet(4, spark2=[edit])) == {}
 
 
 def test_a_command_line_without_majority() -> None:
     nodes = fleet(2, spark2=[KERNEL, ("ro quiet", "ro kho=off splash")])
     assert (
-        told(FOUR, nodes)["spark1"][1]
+        printed(FOUR, nodes)["spark1"][1]
         == "nodes differ in kernel command line: quiet on spark1; kho=off splash on spark2"
     )
 
@@ -131,14 +131,14 @@ def test_a_command_line_without_majority() -> None:
 def test_a_bios_is_compared_within_its_vendor() -> None:
     two = loaded(SWITCH)
     nodes = fleet(2, spark2=[("GX10DGX.0105.2026", "5.36_1.2")])
-    assert told(two, nodes) == {}
+    assert printed(two, nodes) == {}
 
 
 def test_locks_kho_and_wifi_are_reported() -> None:
     nodes = fleet(
         2, spark1=[("room 0", "wifi 0 wlP9s9\nlocked 0 apt-get (pid 7)\nroom 0"), ("ro quiet", "ro kho=off quiet")]
     )
-    lines = told(FOUR, nodes)["spark1"]
+    lines = printed(FOUR, nodes)["spark1"]
     assert lines[0] == "dpkg is locked now by apt-get (pid 7); packages wait for it"
     assert lines[1] == "kho=off is on the command line of kernel 6.17.0-1021-nvidia, which does not need it"
     assert lines[2].startswith("Wi-Fi: wlP9s9 is on; ")

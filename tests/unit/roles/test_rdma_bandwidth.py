@@ -30,7 +30,7 @@ from tests.unit.ops.shells import rooted, stand_in
 FAST = changed(SWITCH, ("4x100G", "2x200G"), ("qsfp56-dd-1-3", "qsfp56-dd-1-5"))
 
 
-def told(text: str, node: str) -> list[str]:
+def printed(text: str, node: str) -> list[str]:
     return [bandwidth.about(flows) for flows in runs_of(loaded(text), node)]
 
 
@@ -63,7 +63,7 @@ def told(text: str, node: str) -> list[str]:
     ids=["100G", "200G", "ring"],
 )
 def test_who_sends_to_whom(text: str, node: str, wanted: list[str]) -> None:
-    assert told(text, node) == wanted
+    assert printed(text, node) == wanted
 
 
 @settings(max_examples=12, deadline=None)
@@ -228,7 +228,7 @@ def test_counters_that_stand_still() -> None:
         ),
     ],
 )
-def test_no_figure_is_no_measurement(text: str, why: str) -> None:
+def test_no_figure_is_not_a_measurement(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         measured(*rack_and_flow(), text, "")
 

@@ -1,4 +1,4 @@
-"""What the libraries that span nodes are told: for each kind of cabling, and as a shell and a container read it."""
+"""What the libraries that span nodes are reported: for each kind of cabling, and as a shell and a container read it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LOSSLESS = changed(SWITCH, ("    l2mtu: 9500\n", "    l2mtu: 9500\n    lossless:
 RING_ONLY = {"NCCL_IB_SUBNET_AWARE_ROUTING", "NCCL_IB_MERGE_NICS", "NCCL_NET_PLUGIN"}
 
 
-def told(text: str, name: str | None = None) -> dict[str, str]:
+def printed(text: str, name: str | None = None) -> dict[str, str]:
     rack = loaded(text)
     node = rack.nodes[name] if name else next(iter(rack.nodes.values()))
     return environment.variables(rack, node, "enP7s7", {})
@@ -47,7 +47,7 @@ def told(text: str, name: str | None = None) -> dict[str, str]:
     ids=["100G", "50G", "100G tagged", "200G", "direct", "two cables", "ring"],
 )
 def test_devices_follow_the_cable(text: str, devices: str) -> None:
-    found = told(text)
+    found = printed(text)
     assert found["NCCL_IB_HCA"] == f"={devices}"
     assert found["UCX_NET_DEVICES"] == ",".join(f"{name}:1" for name in devices.split(","))
     assert (found.keys() >= RING_ONLY) == (text == RING) == bool(RING_ONLY & found.keys())
@@ -62,7 +62,7 @@ def test_devices_follow_the_cable(text: str, devices: str) -> None:
     ],
 )
 def test_what_is_said_beside_rdma(text: str, sockets: str, address: str, head: str) -> None:
-    found = told(text, "spark2")
+    found = printed(text, "spark2")
     assert found["NCCL_SOCKET_IFNAME"] == f"={sockets}"
     assert {found[f"{name}_SOCKET_IFNAME"] for name in ("GLOO", "TP")} == {sockets}
     assert found["OMPI_MCA_btl_tcp_if_include"] == sockets
@@ -73,13 +73,13 @@ def test_what_is_said_beside_rdma(text: str, sockets: str, address: str, head: s
     ("policy", "marked"), [("roce", True), ("ecn", True), ("none", False), ("pause", False), ("leave", False)]
 )
 def test_only_a_switch_with_a_class_for_rdma_has_its_mark(policy: str, marked: bool) -> None:
-    found = told(changed(LOSSLESS, ("lossless: roce", f"lossless: {policy}")))
+    found = printed(changed(LOSSLESS, ("lossless: roce", f"lossless: {policy}")))
     assert found.get("NCCL_IB_TC") == ("106" if marked else None)
 
 
 def test_a_node_without_a_cable_has_no_devices() -> None:
     alone = re.sub(r"  right:.*\n", "", DIRECT).replace("{1: right/1}", "{}")
-    assert not {"NCCL_IB_HCA", "UCX_NET_DEVICES"} & told(alone).keys()
+    assert not {"NCCL_IB_HCA", "UCX_NET_DEVICES"} & printed(alone).keys()
     # A file that says so is refused when it is loaded; this is for whoever makes a rack in another way.
     rack = loaded(alone).model_copy(update={"rdma": RdmaOptions(sockets="fabric")})
     with pytest.raises(ValueError, match=r"rdma\.sockets: left has no cable"):
@@ -143,7 +143,7 @@ def test_a_shell_reads_it(tmp_path: Path, shell: str) -> None:
     assert done.returncode == 0, done.stderr
     found = dict(line.split("=", 1) for line in done.stdout.splitlines())
     assert found["left"] == "none"
-    assert told(SWITCH).items() <= found.items()
+    assert printed(SWITCH).items() <= found.items()
 
 
 def test_nothing_in_it_is_executed(tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_nothing_is_measured_unasked(tmp_path: Path) -> None:
 
 
 def values(root: Path, excluded: frozenset[str] = frozenset()) -> list[tuple[object, ...]]:
-    """What a report is told of each measurement."""
+    """What a report is reported of each measurement."""
     properties: list[tuple[str, object]] = []
     with suppress(AssertionError, UnknownError):
         verify.test_bandwidth(NODE, RACK, Nodes(root), True, excluded, unwatched, CheckReporter(properties))

@@ -150,13 +150,13 @@ def versions(found: LockedUnit, folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("change", CHANGED)
-def test_files_of_two_versions_are_told_apart(tmp_path: Path, change: str) -> None:
+def test_files_of_two_versions_are_distinguished(tmp_path: Path, change: str) -> None:
     (before,), (after,) = versions(locked(), tmp_path), versions(CHANGED[change](), tmp_path)
     assert len(before) == len(after) == 16
     assert before != after
 
 
-def test_programs_of_two_releases_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_of_two_releases_are_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A coordinator and an agent of two releases do not start a unit together, though rack.yaml is the same."""
     before = versions(locked(), tmp_path)
     others = [
@@ -482,7 +482,7 @@ def test_an_image_and_a_model_that_the_lock_file_lacks_are_blockers() -> None:
 def test_an_argument_that_cannot_be_a_line_is_a_blocker(value: str) -> None:
     rack = loaded(text({"one": unit(args={"tokenizer-revision": "MARK"})}).replace("MARK", json.dumps(value)))
     (line,) = desired.blockers(rack, served_units(rack)["one"], PINS, RECORDS)
-    assert "serving.units.one.args: an argument has a line break, or a character that is no text; remove it" in line
+    assert "serving.units.one.args: an argument has a line break, or a character that is not a text; remove it" in line
 
 
 def test_coordinators_on_one_node_have_each_their_port() -> None:

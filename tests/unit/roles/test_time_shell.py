@@ -88,9 +88,9 @@ def test_settings_that_are_read_after_ours(tmp_path: Path) -> None:
 
 def planned(case: str) -> list[str]:
     """What the plan says of a case."""
-    told = read(OPERATIONS / "time" / f"{case}.yaml")
-    answers = {key: text.encode() if isinstance(text, str) else text for key, text in node_in("time", told).items()}
-    one = facts.TimeFacts(HostReading(answers, {}), rack_of(told))
+    printed = read(OPERATIONS / "time" / f"{case}.yaml")
+    answers = {key: text.encode() if isinstance(text, str) else text for key, text in node_in("time", printed).items()}
+    one = facts.TimeFacts(HostReading(answers, {}), rack_of(printed))
     return [
         event.message
         for operation in (apply.synchronize, apply.set_time_zone)

@@ -1,5 +1,5 @@
 """Every part of the role watch that is changed by hand on a server is named by drift, and repaired by the next run or
-told to be of others. The parts are those that a first run names: a new one without a row here fails.
+asked to be of others. The parts are those that a first run names: a new one without a row here fails.
 
 The node is a folder (watch_node.py); the same on real nodes is tests/lab/test_8_watch.py.
 """

@@ -180,11 +180,11 @@ def test_what_a_node_knows_of_itself_raises_an_alert(server: Server, tmp_path: P
     assert done.returncode == 0, done.stderr
     metrics.replace(server.metrics("spark2") / "sparkrack-node.prom")
 
-    def told() -> list[dict[str, Any]]:
+    def printed() -> list[dict[str, Any]]:
         alerts = [alert for message in list(server.posted) for alert in message["alerts"]]
         return [alert for alert in alerts if alert["labels"]["alertname"] == "GuardFired"]
 
-    (alert,) = wait_for("GuardFired at the receiver", told)[:1]
+    (alert,) = wait_for("GuardFired at the receiver", printed)[:1]
     assert alert["annotations"]["summary"] == "the memory guard of spark2 ended all its containers"
     assert not judged()
     file = server.metrics("spark2") / "sparkrack-node.prom"
@@ -352,11 +352,11 @@ def test_an_alertmanager_that_does_not_answer_leaves_silences_unknown(
     assert "2 of 2 nodes answer" in done.output
 
 
-def test_a_node_that_dies_is_told(server: Server, tmp_path: Path) -> None:
+def test_a_node_that_dies_is_reported(server: Server, tmp_path: Path) -> None:
     """Last: spark1 does not come back. From a scrape that fails to the message at the receiver."""
     server.stop("spark1")
 
-    def told() -> list[dict[str, Any]]:
+    def printed() -> list[dict[str, Any]]:
         return [
             alert
             for message in list(server.posted)
@@ -364,7 +364,7 @@ def test_a_node_that_dies_is_told(server: Server, tmp_path: Path) -> None:
             if alert["labels"]["alertname"] == "NodeSilent"
         ]
 
-    (alert,) = wait_for("NodeSilent at the receiver", told)[:1]
+    (alert,) = wait_for("NodeSilent at the receiver", printed)[:1]
     assert alert["labels"]["node"] == "spark1"
     assert alert["labels"]["rack"] == "two"
     assert alert["annotations"]["summary"] == "spark1 does not answer"

@@ -183,7 +183,7 @@ def sbsa(root: Path, *logged: str, least: str = "1", identity: str = "SBSA Gener
     write(root, "/sys/class/watchdog/watchdog0/identity", "Software Watchdog\n")
     write(root, "/sys/class/watchdog/watchdog1/identity", f"{identity}\n")
     write(root, "/sys/class/watchdog/watchdog1/min_timeout", f"{least}\n")
-    write(root, "/kernel-log", "".join(f"{line}\n" for line in ("sbsa-gwdt is no driver", *logged)))
+    write(root, "/kernel-log", "".join(f"{line}\n" for line in ("sbsa-gwdt is not a driver", *logged)))
     stand_in(
         root, "journalctl", f'case "$*" in "--boot --dmesg "*" --output=cat") cat {root}/kernel-log;; *) exit 1;; esac'
     )
@@ -336,7 +336,7 @@ def test_messages_of_kernels_have_the_time_of_the_last_one(node: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ['spark2"} 1\n#', "sp\u00e4rk", "spark2\\", "-x"])
-def test_a_file_that_no_sender_has_is_no_sender(node: Path, name: str) -> None:
+def test_a_file_that_no_sender_has_is_not_a_sender(node: Path, name: str) -> None:
     """Its name would make a file of metrics that the exporter refuses, or one that cannot be written."""
     write(node, f"{BLACKBOX}/netconsole/{name}.log", "a message\n")
     write(node, f"{BLACKBOX}/netconsole/spark3.log", "a message\n")
@@ -469,7 +469,7 @@ def test_models_differ_by_their_files(node: Path, tmp_path: Path) -> None:
         (digest,) = (key.split(",")[0] for key in found if key.endswith(f"model={name}"))
         digests.append(digest)
     assert digests[0] == digests[1] != digests[2]
-    # A file that has changed since its sha256 was right does not count, nor does what is no model.
+    # A file that has changed since its sha256 was right does not count, nor does what is not a model.
     (node / "srv/models/same" / next(iter(model()))).write_bytes(b"other")
     (node / "srv/models/link").symlink_to("qwen")
     (node / "srv/models/by hand").mkdir()
@@ -536,7 +536,7 @@ def fifo(path: Path) -> None:
         ("received", lambda root: fifo(write(root, "/var/log/journal/remote/remote-spark2.journal"))),
     ],
 )
-def test_a_part_that_cannot_be_read_is_told_and_the_others_stay(node: Path, part: str, break_it: Any) -> None:
+def test_a_part_that_cannot_be_read_is_reported_and_the_others_stay(node: Path, part: str, break_it: Any) -> None:
     break_it(node)
     found = exported(node, part)
     assert len(of(found, "node_metrics_unread")) == 12

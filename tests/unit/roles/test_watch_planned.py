@@ -250,7 +250,7 @@ def test_what_cannot_be_silenced_is_one_line_and_the_work_is_done(
     assert all(line.startswith(said) and "\n" not in line for line in lines)
 
 
-def test_a_server_outside_of_the_rack_is_told_in_one_line() -> None:
+def test_a_server_outside_of_the_rack_is_reported_in_one_line() -> None:
     found = loaded(changed(DIRECT, ("rack: ", "watch: {server: 10.77.0.99}\nrack: ")))
     lines: list[str] = []
     with silenced(found, RUN, "restart of n0", silences_of_nodes(found, ["left"]), 600, lines.append):
@@ -266,7 +266,7 @@ class RollingReboot:
 
     server: Server
     nodes: StandInNodes
-    told: Callable[[str], object]
+    reported: Callable[[str], object]
     faults: list[BaseException] = field(default_factory=list)
 
     def boot(self, name: str) -> None:
@@ -282,7 +282,7 @@ class RollingReboot:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
         if name != "n2":
-            wait_for(f"the alert of {name}", lambda: self.told(name))
+            wait_for(f"the alert of {name}", lambda: self.reported(name))
         for program in programs:
             self.server.start(program, dropins[program])
         (self.nodes.folder / name / "boot").write_text("second\n")
@@ -317,7 +317,7 @@ def test_a_rolling_reboot_of_three_nodes_pages_nobody(
             found = {(one["alertname"], one.get("node", "")) for one in alerts if one.get("severity") == "page"}
             return {page for page in found if page[0] != "HalfMissing"}
 
-        def told(name: str) -> bool:
+        def reported(name: str) -> bool:
             """Whether Alertmanager has decided about NodeSilent of this node."""
             if not silent:
                 return ("NodeSilent", name) in pages()
@@ -343,7 +343,7 @@ def test_a_rolling_reboot_of_three_nodes_pages_nobody(
         if not silent:
             monkeypatch.setattr(rolling_reboot, "silences_of_nodes", lambda *_: [])
         wait_for("all nodes are scraped", scraped)
-        over, rolling = threading.Event(), RollingReboot(server, nodes, told)
+        over, rolling = threading.Event(), RollingReboot(server, nodes, reported)
         thread = threading.Thread(target=rolling.watch, args=(over,))
         thread.start()
         (tmp_path / "rack.yaml").write_text(serving_racks.text({}, serving_racks.machines(3), watch=watch))

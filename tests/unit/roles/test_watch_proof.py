@@ -171,8 +171,8 @@ def target(node: str, health: str = "up") -> dict[str, Any]:
     ("targets", "said"),
     [
         ([target("spark1"), target("spark2")], []),
-        ([target("spark1")], ["spark2: spark2 is no target"]),
-        ([target("spark1"), target("spark2"), target("old")], ["spark2: old is no node of the rack"]),
+        ([target("spark1")], ["spark2: spark2 is not a target"]),
+        ([target("spark1"), target("spark2"), target("old")], ["spark2: old is not a node of the rack"]),
         ([target("spark1", "down"), target("spark2")], ["spark2: spark1 is down: connection refused"]),
     ],
 )

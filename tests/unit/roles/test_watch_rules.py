@@ -1023,13 +1023,13 @@ def test_a_node_that_dies_and_comes_back_is_one_page_and_then_a_ticket(tmp_path:
         },
         f"up{{{VLLM}}}": "1x19 0x12 1",
     }
-    told = {"NodeSilent": range(6, 9), "BootEndedUnclean": range(10, 29)}
+    reported = {"NodeSilent": range(6, 9), "BootEndedUnclean": range(10, 29)}
     at_work = [name for name, rule in ALERTS.items() if rule["labels"]["severity"] == "page"] + ["BootEndedUnclean"]
     looked: list[dict[str, Any]] = []
     for alert in at_work:
         for minute in (2, 6, 7, 8, 9, 10, 15, 28):
             says = "spark1 does not answer" if alert == "NodeSilent" else UNCLEAN
-            wanted = [expected(Failure(alert, {}, minute, NODE1, says))] if minute in told.get(alert, ()) else []
+            wanted = [expected(Failure(alert, {}, minute, NODE1, says))] if minute in reported.get(alert, ()) else []
             looked.append({"eval_time": f"{minute}m", "alertname": alert, "exp_alerts": wanted})
     said = judged(tmp_path, {"interval": "15s", "input_series": series(gone, 28), "alert_rule_test": looked})
     # Alertmanager does not tell what follows from NodeSilent: tests/unit/roles/test_watch_inhibitions.py.

@@ -67,7 +67,9 @@ def fetched(found: Rack, monkeypatch: pytest.MonkeyPatch, url: str = URL, mail: 
         "-t0ken",
     ],
 )
-def test_what_is_no_url_is_refused_in_a_line_without_it(both: Rack, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_what_is_not_an_url_is_refused_in_a_line_without_it(
+    both: Rack, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
     with pytest.raises(
         ValueError, match=r"watch\.notify\.webhook: environment variable WATCH_WEBHOOK does not give"
     ) as said:

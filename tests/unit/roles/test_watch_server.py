@@ -179,7 +179,7 @@ def test_a_package_that_was_installed_by_half_is_installed() -> None:
         ),
     ],
 )
-def test_a_drop_in_of_others_that_changes_ours_is_told(line: str, said: str) -> None:
+def test_a_drop_in_of_others_that_changes_ours_is_reported(line: str, said: str) -> None:
     for changeset in changes(server(rack(NOTIFY), overrides=f"{line}\n")):
         (blocker,) = changeset.blockers
         assert said in blocker
@@ -310,7 +310,7 @@ def longest_wait(found: Rack) -> int:
     return scrapes + seconds(job["scrape_timeout"]) + evaluations + pending + seconds(route["group_wait"])
 
 
-def test_a_node_that_dies_is_told_in_time() -> None:
+def test_a_node_that_dies_is_reported_in_time() -> None:
     """90 s with the default interval, with a reserve; docs/roles/watch.md names the sums."""
     assert longest_wait(rack(NOTIFY)) == 75
     page = (REPOSITORY / "docs/roles/watch.md").read_text()

@@ -178,7 +178,7 @@ def test_a_measurement_counts_for_what_it_was_made_with(
         ({"context": 70000, "sequences": 9}, ""),
     ],
 )
-def test_the_first_difference_of_a_measurement_is_told(change: dict[str, Any], reason: str) -> None:
+def test_the_first_difference_of_a_measurement_is_reported(change: dict[str, Any], reason: str) -> None:
     assert dataclasses.replace(CONDITIONS, **change).difference(CONDITIONS) == reason
 
 

@@ -321,7 +321,7 @@ def test_a_sound_unit_is_accepted(file: str) -> None:
             ),
         ),
         ({"fit": {"override": " "}}, f"{P}.fit.override @ override: is blank; write a text"),
-        ({"shm": "1M"}, f"{P}.shm @ shm: 1M is no fit size for shared memory; write 64M to 64G"),
+        ({"shm": "1M"}, f"{P}.shm @ shm: 1M is not a fit size for shared memory; write 64M to 64G"),
         (
             {"state": "sideways"},
             f"{P}.state @ state: sideways is not known; choose from up, down",
@@ -814,7 +814,7 @@ def notes(file: str, tmp_path: Path, models: Any = None, units: Any = None) -> l
         ),
     ],
 )
-def test_what_is_no_mistake_is_a_warning(
+def test_what_is_not_a_mistake_is_a_warning(
     keys: dict[str, Any], models: Any, expected: list[str], tmp_path: Path
 ) -> None:
     assert notes(text(qwen(**keys)), tmp_path, models) == expected

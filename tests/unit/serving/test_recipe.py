@@ -282,7 +282,7 @@ def test_what_cannot_be_turned_is_refused_in_one_line(
 
 
 @pytest.mark.parametrize("text", ["", "- a\n", "text\n", "a: &x [*x]\n", "model: acme/x\n"])
-def test_what_is_no_recipe_is_refused(text: str) -> None:
+def test_what_is_not_a_recipe_is_refused(text: str) -> None:
     assert refusal(text)
 
 

@@ -309,7 +309,7 @@ def test_no_one_is_waited_for_too_long(name: str, start: Start, monkeypatch: pyt
     )
 
 
-def test_a_fault_of_the_program_is_no_silence(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_program_is_not_a_silence(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     start()
     monkeypatch.setattr(collect_answers, "script", lambda *_: 1 // 0)
     with pytest.raises(ZeroDivisionError):

@@ -1,4 +1,4 @@
-"""What a node answers -> what is told of it -> the exit code."""
+"""What a node answers -> what is reported of it -> the exit code."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_the_lock_is_a_note(rack: Rack) -> None:
 
 
 @pytest.mark.parametrize(
-    ("beat", "silence", "told"),
+    ("beat", "silence", "printed"),
     [
         (run_lock.BEAT, 0, (0, False)),
         (run_lock.BEAT, run_lock.EXPIRED, (run_lock.EXPIRED, False)),
@@ -251,11 +251,13 @@ def test_the_lock_is_a_note(rack: Rack) -> None:
         (0, run_lock.EXPIRED + 1, (None, False)),  # of a version that renews nothing
     ],
 )
-def test_a_lock_without_a_heartbeat_expires(beat: int, silence: int, told: tuple[int | None, bool], rack: Rack) -> None:
+def test_a_lock_without_a_heartbeat_expires(
+    beat: int, silence: int, printed: tuple[int | None, bool], rack: Rack
+) -> None:
     holder = Holder("20261122T080000-1a2b", "ann@desk", "2026-11-22T08:00:00+00:00", "spark1", beat=beat)
     _, status = after(rack, lambda made: made.nodes["spark1"].update(lock=held(holder, silence)))
     assert status.lock.holder
-    assert (status.lock.holder.silence, status.lock.holder.expired) == told
+    assert (status.lock.holder.silence, status.lock.holder.expired) == printed
     assert status.code == 0, "a note"
 
 

@@ -213,10 +213,10 @@ def test_what_was_before(case: str, rack: Rack, tmp_path: Path) -> None:
     assert text in screen(made.status(state(tmp_path, result=result)))
 
 
-def looked(name: str, *kinds: str, told: bool = True, roles: Iterable[str] = ROLES) -> dict[str, object]:
+def looked(name: str, *kinds: str, reported: bool = True, roles: Iterable[str] = ROLES) -> dict[str, object]:
     """What a look says of a machine."""
     found = [{"role": role, "findings": [{"kind": kind} for kind in kinds]} for role in roles]
-    return {"name": name, "told": told, "roles": [one | {"findings": []} for one in found[:-1]] + found[-1:]}
+    return {"name": name, "reported": reported, "roles": [one | {"findings": []} for one in found[:-1]] + found[-1:]}
 
 
 @pytest.mark.parametrize(
@@ -225,8 +225,8 @@ def looked(name: str, *kinds: str, told: bool = True, roles: Iterable[str] = ROL
         ([looked("spark1")], "(1 machine): in sync"),
         ([looked("spark1", "unmanaged")], "(1 machine): in sync"),
         ([looked("spark1", "outlier", "outlier"), looked("spark2", "broken")], "(2 machines): 1 broken, 2 outlier"),
-        ([looked("spark1", told=False)], "(1 machine): not all known (spark1)"),
-        ([looked("spark1", told=False, roles=())], "(1 machine): not all known (spark1)"),
+        ([looked("spark1", reported=False)], "(1 machine): not all known (spark1)"),
+        ([looked("spark1", reported=False, roles=())], "(1 machine): not all known (spark1)"),
         ([looked("spark1", roles=("preflight", "fabric"))], "(1 machine, preflight, fabric only): in sync"),
         ([looked("spark1", roles=set(ROLES) - {"switch"})], "(1 machine): in sync"),
     ],

@@ -1,4 +1,4 @@
-"""What a switch answers -> what is told of it -> the exit code."""
+"""What a switch answers -> what is reported of it -> the exit code."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def test_a_leg_that_is_not_as_declared(fields: dict[str, str], text: str, rack: 
     assert (found.unknown, status.code) == ((), 2)
 
 
-@pytest.mark.parametrize("told", ["", "unknown", None])
-def test_a_leg_that_does_not_tell_whether_it_is_linked(told: str | None, rack: Rack) -> None:
+@pytest.mark.parametrize("reported", ["", "unknown", None])
+def test_a_leg_that_does_not_tell_whether_it_is_linked(reported: str | None, rack: Rack) -> None:
     found, status = after(
-        rack, lambda made: made.links.pop(LEG) if told is None else made.links[LEG].update(status=told)
+        rack, lambda made: made.links.pop(LEG) if reported is None else made.links[LEG].update(status=reported)
     )
     assert [finding.text for finding in found.unknown] == [
         f"leg {LEG} (spark2/1): the switch does not report whether it is linked"

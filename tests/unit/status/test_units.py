@@ -46,8 +46,8 @@ def output(rack: Rack, node: str, folder: Path, answers: dict[str, Any]) -> str:
     coordinator.chmod(stat.S_IRWXU)
     for name, one in answers.items():
         if one is not None:
-            told = f"exit {one}" if isinstance(one, int) else f"cat <<'E'\n{one}\nE"
-            (folder / f"{name}.json").write_text(f"{told}\n")
+            reported = f"exit {one}" if isinstance(one, int) else f"cat <<'E'\n{one}\nE"
+            (folder / f"{name}.json").write_text(f"{reported}\n")
     made = script(rack, node).replace(COORDINATOR, str(coordinator)).replace("/etc/sparkrack/serve", str(folder))
     return subprocess.run(["sh", "-c", made], capture_output=True, text=True, check=True, timeout=120).stdout
 
@@ -70,7 +70,7 @@ def test_the_states_are_those_that_the_coordinators_of_the_head_report(rack: Rac
 
 
 @pytest.mark.parametrize(
-    ("told", "state", "shown"),
+    ("reported", "state", "shown"),
     [
         (json.dumps(answer("held")), ("held", False), "qwen held! (n0 n1)"),
         (None, ("absent", False), "qwen absent! (n0 n1)"),
@@ -80,9 +80,9 @@ def test_the_states_are_those_that_the_coordinators_of_the_head_report(rack: Rac
     ],
 )
 def test_a_state_that_is_not_desired_is_marked(
-    rack: Rack, tmp_path: Path, told: Any, state: tuple[str | None, bool | None], shown: str
+    rack: Rack, tmp_path: Path, reported: Any, state: tuple[str | None, bool | None], shown: str
 ) -> None:
-    answered = output(rack, "n0", tmp_path, {"qwen": told, "idle": json.dumps(answer("down", name="idle"))})
+    answered = output(rack, "n0", tmp_path, {"qwen": reported, "idle": json.dumps(answer("down", name="idle"))})
     assert states(rack, "n0", answered) == {"qwen": state, "idle": ("down", True)}
     paper = io.StringIO()
     show(status(rack, "n0", answered), Console(file=paper, width=200, highlight=False, markup=False))

@@ -18,7 +18,7 @@ def planned(rack: MakeRack, now: Tables, kept: Tables | None = None, **keys: Any
     return BackupTarget(*rack(**keys), reading(factory() if kept is None else kept)).plan(reading(now))
 
 
-def told(rack: MakeRack, now: Tables, kept: Tables | None = None, **keys: Any) -> str:
+def reported(rack: MakeRack, now: Tables, kept: Tables | None = None, **keys: Any) -> str:
     return "\n".join(planned(rack, now, kept, **keys).notes)
 
 

@@ -128,7 +128,7 @@ def _command(words: _Words) -> Command:
         return Command(inner.path, inner.verb, inner.test, inner.arguments, unless_found=test)
     path, verb = words.next(), words.next()
     if not path.startswith("/"):
-        raise ScriptSyntaxError(f"{path} is no path")
+        raise ScriptSyntaxError(f"{path} is not a path")
     found = None
     if words.peek() == "[":
         words.expect("[", "find", "where")

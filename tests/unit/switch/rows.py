@@ -187,9 +187,9 @@ def meaning(tables: Tables) -> dict[str, list[dict[str, str]]]:
     for menu in MENUS:
         rows = [
             {
-                name: canonical(told.kind, text) if (text := _counting(entry, name, told.default or "")) else ""
-                for name, told in menu.fields.items()
-                if not told.secret and (menu, name) != (USER, "disabled")
+                name: canonical(reported.kind, text) if (text := _counting(entry, name, reported.default or "")) else ""
+                for name, reported in menu.fields.items()
+                if not reported.secret and (menu, name) != (USER, "disabled")
             }
             for entry in tables[menu.path]
         ]

@@ -57,7 +57,7 @@ def test_the_oldest_go_when_there_are_too_many(device: Device, place: Path) -> N
     assert names(place) == ["run-3", "run-4", "run-5"]
 
 
-def test_what_is_no_backup_is_left_alone(device: Device, place: Path) -> None:
+def test_what_is_not_a_backup_is_left_alone(device: Device, place: Path) -> None:
     (place / "notes").mkdir(parents=True)
     keeper(place, most=1).keep(device.line(), "run-1")
     assert (place / "notes").is_dir()
@@ -100,7 +100,7 @@ def test_rows_no_switch_has_leave_nothing_behind(device: Device, place: Path) ->
     assert not (place / "run-1").exists()
 
 
-def test_an_empty_file_is_no_backup(device: Device, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_file_is_not_a_backup(device: Device, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.unit.switch.in_memory_switch.Session.talk_bytes", lambda *_: [])
     with pytest.raises(CheckError, match=r"run-1\.rsc is empty"):
         keeper(place).keep(device.line(), "run-1")
@@ -137,7 +137,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{}", "[]", "null", '{"release": [7], "tables": {}, "absent": []}', "\xff", '{"tables": 3}']
 )
-def test_what_is_no_backup_is_said_to_be_none(tmp_path: Path, text: str) -> None:
+def test_what_is_not_a_backup_is_said_to_be_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "rows.json"
     path.write_text(text, encoding="latin-1")
     with pytest.raises(CheckError, match="is no backup of a switch"):

@@ -96,8 +96,8 @@ def test_a_declared_fec_is_written_or_refused(rack: MakeRack, cage: str, split: 
 @pytest.mark.parametrize(("lossless", "paused"), [("none", "off"), ("roce", "off"), ("pause", "on")])
 def test_pause_frames_belong_to_the_masters(rack: MakeRack, lossless: str, paused: str) -> None:
     _, switch = rack(lossless=lossless)
-    told = [want.fields for want in wanted_lanes(switch, "qsfp56-dd-1") if "speed" in want.fields]
-    assert [(fields["rx-flow-control"], fields["tx-flow-control"]) for fields in told] == [(paused, paused)] * 4
+    reported = [want.fields for want in wanted_lanes(switch, "qsfp56-dd-1") if "speed" in want.fields]
+    assert [(fields["rx-flow-control"], fields["tx-flow-control"]) for fields in reported] == [(paused, paused)] * 4
 
 
 @settings(max_examples=60)

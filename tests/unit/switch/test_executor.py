@@ -1,5 +1,5 @@
 """Whole transactions against a switch in memory: whatever goes wrong wherever, the switch ends in its old state
-or in its new one, and the user is told which."""
+or in its new one, and the user is reported which."""
 
 from __future__ import annotations
 
@@ -112,17 +112,20 @@ CASES = pytest.mark.parametrize(("keys", "most"), [({}, 20), (dict(EVERY_KEY), 4
 
 
 def judged(device: Device, before: Tables, todo: Transaction, ended: TransactionOutcome, where: str) -> None:
-    """What the user was told is what is so, and nothing is left on the switch."""
+    """What the user was reported is what is so, and nothing is left on the switch."""
     assert "swordfish" not in ended.text
-    told = ended.text.splitlines()[-1]
+    printed = ended.text.splitlines()[-1]
     is_lost = LOST in ended.text
-    assert ended.done == (told == NEW and not is_lost), (where, ended.text)
-    if told == NEW:
+    assert ended.done == (printed == NEW and not is_lost), (where, ended.text)
+    if printed == NEW:
         assert is_lost or ended.text.startswith("error after the last change, at: "), where
         assert declared(todo, device.tables), where
     else:
         # A removed user comes back disabled; `meaning` leaves that out.
-        assert told == OLD or told.startswith(BUT_A_USER) or len(ended.text.splitlines()) == 1, (where, ended.text)
+        assert printed == OLD or printed.startswith(BUT_A_USER) or len(ended.text.splitlines()) == 1, (
+            where,
+            ended.text,
+        )
         assert meaning(device.tables) == meaning(before), (where, ended.text)
     assert device.armed == [], where
     assert device.holder is None, where
@@ -174,7 +177,7 @@ def test_the_release_that_was_answered_by_silence_came_through(rack: MakeRack, d
     assert device.armed == []
 
 
-def test_a_switch_that_reads_as_declared_before_its_links_were_checked_is_no_success(
+def test_a_switch_that_reads_as_declared_before_its_links_were_checked_is_not_a_success(
     rack: MakeRack, device: Device
 ) -> None:
     """Another session takes safe mode, so nothing is reverted: the rows are as declared, but the run did not finish."""

@@ -63,13 +63,13 @@ def test_a_second_bridge_without_ports_takes_nothing_from_the_chip(rack: MakeRac
     assert found(rack, tables) == ()
 
 
-@pytest.mark.parametrize("told", ["false", "no", "perhaps", None])
-def test_a_leg_the_chip_does_not_forward_for(rack: MakeRack, told: str | None) -> None:
+@pytest.mark.parametrize("printed", ["false", "no", "perhaps", None])
+def test_a_leg_the_chip_does_not_forward_for(rack: MakeRack, printed: str | None) -> None:
     tables = factory()
     port = row(tables, "qsfp56-dd-1-3", PORT, "interface")
     port.pop("hw-offload")
-    if told:
-        port["hw-offload"] = told
+    if printed:
+        port["hw-offload"] = printed
     (fault,) = found(rack, tables)
     assert fault == (
         "port qsfp56-dd-1-3 has lost its hardware offload: its packets go through the CPU; set hw=no and hw=yes on it "
@@ -101,8 +101,8 @@ def test_firmware_that_was_not_upgraded(
     rack: MakeRack, current: str | None, upgrade: str | None, reported: bool
 ) -> None:
     tables = factory()
-    told = {"current-firmware": current, "upgrade-firmware": upgrade}
-    tables["/system/routerboard"][0].update({name: value for name, value in told.items() if value})
+    printed = {"current-firmware": current, "upgrade-firmware": upgrade}
+    tables["/system/routerboard"][0].update({name: value for name, value in printed.items() if value})
     assert bool(found(rack, tables)) is reported
     if reported:
         assert found(rack, tables)[0].startswith("firmware of the board is 7.20, RouterOS brings 7.23.7; ")

@@ -64,8 +64,8 @@ class Monitor:
         path, numbers, *_ = sentence
         assert path == "/interface/ethernet/monitor"
         names = [self.ids[one] for one in numbers.removeprefix("=numbers=").split(",")]
-        told = {name: self.rows.get(name, UP) for name in names}
-        return [*({"name": name, **found} for name, found in told.items() if found is not None), *self.more]
+        printed = {name: self.rows.get(name, UP) for name in names}
+        return [*({"name": name, **found} for name, found in printed.items() if found is not None), *self.more]
 
     def faults(self) -> tuple[str, ...]:
         read = reading(self.tables)

@@ -123,8 +123,8 @@ def test_one_that_does_not_come_back_is_reported(bench: Bench, seen: dict[str, s
     lane = {"name": "qsfp56-dd-1-3", **seen}
     ended = bench.run(lambda: bench.device.down.update({"qsfp56-dd-1-3": lane}))
     legs = "qsfp56-dd-1-1, qsfp56-dd-1-3, qsfp56-dd-1-5, qsfp56-dd-1-7"
-    told = f"LEGS NOT RESTORED after the rollback ({legs}): {why}. When they are up, {BY_HAND}"
-    assert ended.text.splitlines()[1:] == [OLD, told]
+    printed = f"LEGS NOT RESTORED after the rollback ({legs}): {why}. When they are up, {BY_HAND}"
+    assert ended.text.splitlines()[1:] == [OLD, printed]
     up = 4 if seen["status"] == "link-ok" else 3
     assert bench.bound == [("no", up), ("yes", up)], "those that are up are bound"
 

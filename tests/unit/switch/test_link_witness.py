@@ -46,21 +46,21 @@ def test_both_halves_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "reported"),
+    ("messages", "reported"),
     [
         ({"link": "no", "speed": "Unknown!"}, "sees no link, should see 100G"),
         ({"speed": "50000Mb/s"}, "runs at 50000Mb/s, should run at 100000Mb/s"),
         ({"speed": "Unknown!"}, "runs at Unknown!, should run at 100000Mb/s"),
     ],
 )
-def test_a_half_that_sees_another_link_disagrees(told: dict[str, str], reported: str) -> None:
-    assert seen(both(printed(ONE), printed(TWIN, **told))) == WitnessReport(
+def test_a_half_that_sees_another_link_disagrees(messages: dict[str, str], reported: str) -> None:
+    assert seen(both(printed(ONE), printed(TWIN, **messages))) == WitnessReport(
         (HalfReport(f"spark1/{TWIN}", reported),), ()
     )
 
 
 @pytest.mark.parametrize(
-    ("told", "reported"),
+    ("messages", "reported"),
     [
         ({"flags": "0x1002"}, "the interface is switched off on the node"),
         ({"flags": ""}, "there is no such interface yet"),
@@ -69,8 +69,8 @@ def test_a_half_that_sees_another_link_disagrees(told: dict[str, str], reported:
         ({"link": None, "speed": None}, "ethtool does not report"),
     ],
 )
-def test_a_half_that_does_not_know_is_no_disagreement(told: dict[str, str], reported: str) -> None:
-    assert seen(both(printed(ONE, **told), printed(TWIN))) == WitnessReport(
+def test_a_half_that_does_not_know_is_not_a_disagreement(messages: dict[str, str], reported: str) -> None:
+    assert seen(both(printed(ONE, **messages), printed(TWIN))) == WitnessReport(
         (), (HalfReport(f"spark1/{ONE}", reported),)
     )
 

@@ -25,7 +25,7 @@ from tests.unit.switch.test_backup import keeper
 
 SCHEMA: dict[str, Any] = json.loads((Path(__file__).parent / "schema.json").read_text())
 API = {".id": "numbers", ".proplist": None}
-"""Names of the API itself: an id stands for what the console calls numbers, a list of fields is no argument."""
+"""Names of the API itself: an id stands for what the console calls numbers, a list of fields is not an argument."""
 
 RELEASES: dict[str, Release] = {"7.23": OLDEST, "7.24": (7, 24, 0, 0)}
 
@@ -47,9 +47,9 @@ def test_every_field_we_may_write_is_an_argument(menu: Menu, release: str) -> No
     commands = {"set"} if menu.single else {"set", "add", "remove"}
     for command in {command for command in commands if not (menu.fixed and command != "set")}:
         taken = arguments(release, menu.path, command)
-        ours = {menu.spelled(name, RELEASES[release]) for name, told in menu.fields.items() if not told.read_only}
+        ours = {menu.spelled(name, RELEASES[release]) for name, printed in menu.fields.items() if not printed.read_only}
         if command == "set" and menu.path == "/system/scheduler":
-            ours -= {"policy"}  # it is told when a schedule is added, and stays
+            ours -= {"policy"}  # it is reported when a schedule is added, and stays
         if not ours and menu.fixed:
             continue
         assert taken is not None, command
@@ -58,7 +58,7 @@ def test_every_field_we_may_write_is_an_argument(menu: Menu, release: str) -> No
 
 @pytest.mark.parametrize("menu", MENUS, ids=lambda menu: menu.path)
 def test_menus_say_rightly_what_can_be_done_with_their_rows(menu: Menu) -> None:
-    writable = any(not told.read_only for told in menu.fields.values())
+    writable = any(not printed.read_only for printed in menu.fields.values())
     if not menu.single and writable:
         assert menu.fixed is (arguments("7.23", menu.path, "add") is None)
 
@@ -139,7 +139,7 @@ def test_every_command_of_an_undo_is_in_the_tree(rack: MakeRack, device: Device,
 def test_no_secret_is_asked_for_and_no_counter() -> None:
     for menu in MENUS:
         asked = menu.sentence()[1].removeprefix("=.proplist=").split(",")
-        assert not [name for name, told in menu.fields.items() if told.secret and name in asked]
+        assert not [name for name, printed in menu.fields.items() if printed.secret and name in asked]
         assert not [name for name in asked if name.startswith(("rx-byte", "tx-byte", "tx-packet", "pfc0"))]
 
 
@@ -150,6 +150,6 @@ def test_a_field_is_asked_for_by_the_name_it_has() -> None:
 
 def test_flags_have_a_default_that_is_a_flag() -> None:
     for menu in MENUS:
-        for name, told in menu.fields.items():
-            if told.kind is ValueKind.FLAG:
-                assert told.default in (None, "yes", "no"), (menu.path, name)
+        for name, printed in menu.fields.items():
+            if printed.kind is ValueKind.FLAG:
+                assert printed.default in (None, "yes", "no"), (menu.path, name)

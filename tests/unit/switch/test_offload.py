@@ -17,8 +17,8 @@ PORT = "/interface/bridge/port"
 
 
 def counted(received: int | str | None, by_cpu: int | str | None) -> list[dict[str, str]]:
-    told = {"rx-packet": received, "driver-rx-packet": by_cpu}
-    return [{"default-name": LEG, **{name: str(count) for name, count in told.items() if count is not None}}]
+    reported = {"rx-packet": received, "driver-rx-packet": by_cpu}
+    return [{"default-name": LEG, **{name: str(count) for name, count in reported.items() if count is not None}}]
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ def test_an_undeclared_identity_is_left_alone(rack: MakeRack) -> None:
     assert all(batch.title != "identity" for batch in planned(rack, factory(), identity=None).batches)
 
 
-def test_no_cages_and_no_identity_is_no_plan(rack: MakeRack) -> None:
+def test_no_cages_and_no_identity_is_not_a_plan(rack: MakeRack) -> None:
     assert planned(rack, factory(), nodes=UNCABLED, cages={}, identity=None).batches == ()
 
 

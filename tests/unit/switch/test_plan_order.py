@@ -74,7 +74,7 @@ def test_a_bridge_that_is_not_there_is_made_once(rack: MakeRack) -> None:
 
 @pytest.mark.parametrize("path", ["/system/script", "/system/scheduler"])
 def test_a_rollback_timer_is_never_purged(rack: MakeRack, path: str) -> None:
-    """The plan is made anew in the middle of the run that armed it."""
+    """The plan is made again in the middle of the run that armed it."""
     tables = factory()
     tables[path] += [{".id": "*1", "name": "sparkrack-undo-20260101T000000-0001"}, {".id": "*2", "name": "mine"}]
     changes = planned(rack, tables, purge=["scripts"]).changes

@@ -136,7 +136,7 @@ def test_releases_are_compared_as_numbers(text: str, enough: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "seven", "7", "7.23.", "7.x"])
-def test_what_is_no_release(text: str) -> None:
+def test_what_is_not_a_release(text: str) -> None:
     assert release(text) is None
 
 

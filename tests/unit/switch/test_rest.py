@@ -63,7 +63,7 @@ def test_a_question_becomes_a_request(
         ("/log/listen",),
     ],
 )
-def test_what_is_no_question_is_never_sent(sentence: tuple[str, ...]) -> None:
+def test_what_is_not_a_question_is_never_sent(sentence: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"REST"):
         request(sentence)
 

@@ -1,4 +1,4 @@
-"""A backup as a goal: what is planned, in which order, and what is refused or told instead."""
+"""A backup as a goal: what is planned, in which order, and what is refused or reported instead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from switch.backup import KEPT
 from switch.restore import BackupTarget
 from switch.restore_order import STAGES
 from tests.unit.switch.racks import MakeRack
-from tests.unit.switch.restores import planned, set_up, told
+from tests.unit.switch.restores import planned, reported, set_up
 from tests.unit.switch.rows import QOS, Tables, carry_out, factory, meaning, reading, row
 
 PORTS = "/interface/bridge/port"
@@ -36,7 +36,7 @@ EDITS = {
     PORTS: [("hw", "false"), ("disabled", "true")],
     "/interface/bridge/vlan": [("tagged", "ether1"), ("comment", "x")],
     f"{QOS}/port": [("pfc", "mine"), ("trust-l3", "keep"), ("egress-rate-queue3", "200G")],
-    f"{QOS}/profile": [("traffic-class", "5")],  # a DSCP that was not there cannot be unset, and is told
+    f"{QOS}/profile": [("traffic-class", "5")],  # a DSCP that was not there cannot be unset, and is reported
     "/system/identity": [("name", "somebody")],
     "/ip/dns": [("servers", "9.9.9.9")],
     "/system/logging": [("disabled", "true")],
@@ -158,7 +158,7 @@ def test_what_has_no_value_to_go_back_to_is_reported(rack: MakeRack) -> None:
     now, kept = set_up(), set_up()
     del row(kept, "mine", PROFILE.path, "name")["dscp"]
     assert planned(rack, now, kept).changes == ()
-    assert f"not put back: dscp of {PROFILE.path} mine, which had no value" in told(rack, now, kept)
+    assert f"not put back: dscp of {PROFILE.path} mine, which had no value" in reported(rack, now, kept)
 
 
 def test_a_number_that_is_printed_empty_counts_as_not_printed(rack: MakeRack) -> None:
@@ -168,14 +168,14 @@ def test_a_number_that_is_printed_empty_counts_as_not_printed(rack: MakeRack) ->
     missing = set_up()
     del row(missing, "qsfp56-dd-1-1")["l2mtu"]
     assert planned(rack, now, kept) == planned(rack, now, missing)
-    assert told(rack, now, kept) == told(rack, now, missing)
+    assert reported(rack, now, kept) == reported(rack, now, missing)
 
 
 def test_links_are_waited_for_where_the_backup_has_them(rack: MakeRack) -> None:
     now = factory()
     row(now, "qsfp56-dd-1-1").update({"auto-negotiation": "false", "speed": "50G-baseCR"})
     assert [link for batch in planned(rack, now).batches for link in batch.settles] == []
-    assert "cage qsfp56-dd-1 is auto-negotiated in the backup and 4x100G copper in rack.yaml" in told(rack, now)
+    assert "cage qsfp56-dd-1 is auto-negotiated in the backup and 4x100G copper in rack.yaml" in reported(rack, now)
     kept = factory()
     for lane in (1, 3, 5, 7):
         row(kept, f"qsfp56-dd-1-{lane}").update({"auto-negotiation": "false", "speed": "100G-baseCR2"})

@@ -1,4 +1,4 @@
-"""What a backup does not put back, and what is told of it."""
+"""What a backup does not put back, and what is reported of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core.routeros.reading import SwitchReading
 from switch.backup import RESTORING, dump, load, newest
 from switch.restore import BackupTarget
 from tests.unit.switch.racks import EVERY_KEY, MakeRack
-from tests.unit.switch.restores import planned, refused, told
+from tests.unit.switch.restores import planned, refused, reported
 from tests.unit.switch.rows import QOS, factory, reading, row
 
 
@@ -33,13 +33,13 @@ def test_a_device_that_rack_yaml_does_not_mean_is_refused(rack: MakeRack) -> Non
 def test_a_menu_that_the_switch_lost_is_reported(rack: MakeRack) -> None:
     now = factory()
     del now[f"{QOS}/port"]
-    assert f"the switch has no {QOS}/port any more: not put back" in told(rack, now)
+    assert f"the switch has no {QOS}/port any more: not put back" in reported(rack, now)
 
 
 def test_a_row_that_no_plan_can_add_is_reported(rack: MakeRack) -> None:
     now = factory()
     now[f"{QOS}/tx-manager/queue"].pop()
-    assert f"not put back: {QOS}/tx-manager/queue default 7, which is gone" in told(rack, now)
+    assert f"not put back: {QOS}/tx-manager/queue default 7, which is gone" in reported(rack, now)
 
 
 def test_secrets_of_rack_yaml_come_back_with_their_rows(rack: MakeRack) -> None:
@@ -97,13 +97,13 @@ def test_the_release_of_the_backup_is_reported(rack: MakeRack) -> None:
     assert plan.notices[0] == "the switch runs RouterOS 7.23.8; the backup is of 7.23.1"
 
 
-def test_a_backup_with_a_value_that_is_no_text_is_none(tmp_path: Path) -> None:
+def test_a_backup_with_a_value_that_is_not_a_text_is_none(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     found = reading(factory())
     path.write_bytes(dump(found))
     assert load(path) == found
     path.write_bytes(dump(SwitchReading(OLDEST, {"/user": ({"name": 1},)})))  # type: ignore[dict-item]
-    with pytest.raises(CheckError, match="is no backup of a switch: a row has a value that is no text"):
+    with pytest.raises(CheckError, match="is no backup of a switch: a row has a value that is not a text"):
         load(path)
 
 

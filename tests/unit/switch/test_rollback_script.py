@@ -162,8 +162,10 @@ def test_flags_are_written_in_the_words_that_are_documented() -> None:
 def test_nothing_is_unset_in_a_menu_without_that_command(menu: Menu) -> None:
     """One line that cannot be read, and none of the script runs."""
     sample = {ValueKind.FLAG: "yes", ValueKind.COUNT: "7", ValueKind.RATE: "7G", ValueKind.DURATION: "7s"}
-    told = {name: told for name, told in menu.fields.items() if not told.read_only and name not in menu.key}
-    wanted = {name: sample.get(field.kind, "x") for name, field in told.items() if not field.secret}
+    reported = {
+        name: reported for name, reported in menu.fields.items() if not reported.read_only and name not in menu.key
+    }
+    wanted = {name: sample.get(field.kind, "x") for name, field in reported.items() if not field.secret}
     key = tuple("7" if menu.fields[name].kind is ValueKind.COUNT else "x" for name in menu.key if name in menu.fields)
     rows = [{".id": "*1", **dict(zip(menu.key, key, strict=True))}] if key else []
     for command in console.parse(script(diff(menu, [DesiredRow(key, wanted)], rows) if key else ())):
@@ -217,7 +219,7 @@ def test_any_bytes_arrive_in_a_script(raw: bytes) -> None:
     assert tables["/system/identity"][0]["name"].encode("utf-8", "surrogateescape") == raw
 
 
-def test_a_byte_that_is_no_utf_8_is_written_by_its_number() -> None:
+def test_a_byte_that_is_not_an_utf_8_is_written_by_its_number() -> None:
     name = "Köln".encode("cp1252").decode("utf-8", "surrogateescape")
     assert quote(name) == r'"K\F6ln"'
     (change,) = diff(IDENTITY, [DesiredRow((), {"name": "crs812"})], [{"name": name}])

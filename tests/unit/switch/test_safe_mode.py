@@ -46,7 +46,7 @@ def test_another_user_holds_it(device: Device) -> None:
 
 
 @pytest.mark.parametrize("row", [{}, {"enabled": "perhaps", "current": "perhaps"}, {"current": "no"}])
-def test_an_unclear_hold_is_no_hold(device: Device, row: dict[str, str]) -> None:
+def test_an_unclear_hold_is_not_a_hold(device: Device, row: dict[str, str]) -> None:
     device.safe = row
     with pytest.raises(CheckError):
         held(device.line())

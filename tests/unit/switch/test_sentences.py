@@ -35,7 +35,7 @@ def test_every_value_arrives_byte_for_byte(value: str) -> None:
         "/system/identity/print;",
     ],
 )
-def test_what_is_no_sentence_is_refused(text: str) -> None:
+def test_what_is_not_a_sentence_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"not an API|no API|No closing") as raised:
         parse(text)
     assert len(text) < 3 or text not in str(raised.value), "it may hold a secret"

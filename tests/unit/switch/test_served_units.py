@@ -65,7 +65,7 @@ def test_which_nodes_are_behind_a_change() -> None:
     first, node = legs[0]
     cage = tuple(dict.fromkeys(node for leg, node in legs if leg.cage == first.cage))
     everyone = ("n0", "n1", "n2")
-    # Any lane restarts its whole cage, also one that is no leg of its own; a change of l2mtu restarts all ports.
+    # Any lane restarts its whole cage, also one that is not a leg of its own; a change of l2mtu restarts all ports.
     assert behind(plan(first.interface, "speed")) == cage
     assert behind(plan(f"{first.cage}-8", "disabled")) == cage
     assert behind(plan("sfp56-9", "l2mtu")) == everyone

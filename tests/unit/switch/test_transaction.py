@@ -117,9 +117,9 @@ def test_without_an_uptime_nothing_is_armed_and_nothing_written(
     rack: MakeRack, device: Device, uptime: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     todo = prepared(rack, device)
-    told = {} if uptime is None else {"uptime": uptime}
+    reported = {} if uptime is None else {"uptime": uptime}
     monkeypatch.setattr(
-        Device, "_seen", lambda self, _session, menu: [told] if "resource" in menu else self.tables[menu]
+        Device, "_seen", lambda self, _session, menu: [reported] if "resource" in menu else self.tables[menu]
     )
     ended = run(todo, device)
     assert ended.text == (

@@ -44,7 +44,7 @@ def test_a_value_that_is_another_is_shown_even_if_it_cannot_be_read(
         (PROFILE, {"name": "mine"}, False),
     ],
 )
-def test_a_row_that_nobody_can_add_is_of_the_new_release_and_any_other_a_difference(
+def test_a_row_that_no_one_can_add_is_of_the_new_release_and_any_other_a_difference(
     menu: Menu, row: dict[str, str], fixed: bool
 ) -> None:
     before, after = factory(), factory()

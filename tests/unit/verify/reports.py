@@ -23,8 +23,8 @@ HOSTILE = "<script>document.title = 'run'</script> & \"quoted\" 'twice' <img src
 DEAD = "spark2: cannot be asked: ssh: connect to host 10.77.0.12 port 22: No route to host"
 
 
-def passed(machine: str, part: str, **told: object) -> Outcome:
-    return Outcome(machine, part, f"roles/{part}/verify.py::test_it[{machine}]", passed=True, why="", **told)  # type: ignore[arg-type]
+def passed(machine: str, part: str, **reported: object) -> Outcome:
+    return Outcome(machine, part, f"roles/{part}/verify.py::test_it[{machine}]", passed=True, why="", **reported)  # type: ignore[arg-type]
 
 
 def failed(machine: str, part: str, why: str, *, unknown: bool = False, check: str = "test_it") -> Outcome:
@@ -76,7 +76,9 @@ def fine(rack: Rack = RACK) -> list[Outcome]:
     return [*made, *(passed(name, "switch") for name in (*rack.nodes, *rack.switches))]
 
 
-def told(outcomes: Sequence[Outcome], machines: Sequence[str] = ALL, parts: Sequence[str] = CHECKED_ROLES) -> Report:
+def reported(
+    outcomes: Sequence[Outcome], machines: Sequence[str] = ALL, parts: Sequence[str] = CHECKED_ROLES
+) -> Report:
     return report(RACK, machines, parts, outcomes, ORIGIN, all_roles=CHECKED_ROLES)
 
 

@@ -29,10 +29,10 @@ def _is_model(one: object) -> bool:
 
 
 def test_every_field_of_the_json_is_reported() -> None:
-    told = list(fields(Report))
-    assert len(told) > 40
-    width = max(len(path) for path, _ in told) + 2
-    generated.check(DOCUMENT, "json", "".join(f"{path:<{width}}{about}".rstrip() + "\n" for path, about in told))
+    reported = list(fields(Report))
+    assert len(reported) > 40
+    width = max(len(path) for path, _ in reported) + 2
+    generated.check(DOCUMENT, "json", "".join(f"{path:<{width}}{about}".rstrip() + "\n" for path, about in reported))
 
 
 def test_every_exit_code_is_reported() -> None:

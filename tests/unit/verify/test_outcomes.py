@@ -1,4 +1,4 @@
-"""How a failed check is told in a line."""
+"""How a failed check is reported in a line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A proof of a tiny rack by verify files of the test's own: every outcome is told, and nothing passes by silence."""
+"""A proof of a tiny rack by verify files of the test's own: every outcome is reported, and nothing passes by
+silence."""
 
 from __future__ import annotations
 
@@ -33,13 +34,13 @@ def alone(verify: Path, text: str, machine: str = "spark1", excluded: frozenset[
     return session(RACK, [str(verify)], machine, verify.with_suffix(".xml"), False, excluded)
 
 
-def told(outcomes: list[Outcome]) -> list[tuple[str, str, bool, str]]:
+def reported(outcomes: list[Outcome]) -> list[tuple[str, str, bool, str]]:
     return [(outcome.machine, outcome.role, outcome.passed, outcome.why) for outcome in outcomes]
 
 
 def test_a_check_runs_for_each_node(verify: Path) -> None:
     text = "def test_name(node, rack):\n    assert node.name == 'spark1', f'{node.name} is not it\\nat all'\n"
-    assert told(proven(verify, text)) == [
+    assert reported(proven(verify, text)) == [
         ("spark1", "wire", True, ""),
         ("spark2", "wire", False, "spark2 is not it"),
     ]
@@ -77,7 +78,7 @@ def test_a_fixture_that_fails_is_a_failed_check(verify: Path) -> None:
     text = (
         "import pytest\n@pytest.fixture\ndef it():\n    raise OSError('no way in')\ndef test_it(node, it):\n    pass\n"
     )
-    assert told(alone(verify, text, "spark1")) == [("spark1", "wire", False, "OSError: no way in")]
+    assert reported(alone(verify, text, "spark1")) == [("spark1", "wire", False, "OSError: no way in")]
 
 
 def test_a_fixture_that_fails_in_the_end_is_a_failed_check(verify: Path) -> None:
@@ -85,7 +86,7 @@ def test_a_fixture_that_fails_in_the_end_is_a_failed_check(verify: Path) -> None
         "import pytest\n@pytest.fixture\ndef it():\n    yield\n    raise OSError('left open')\n"
         "def test_it(node, it):\n    pass\n"
     )
-    outcomes = told(alone(verify, text, "spark1"))
+    outcomes = reported(alone(verify, text, "spark1"))
     assert outcomes[-1] == ("spark1", "wire", False, "OSError: left open")
 
 
@@ -209,7 +210,7 @@ def test_where_the_user_stands_does_not_matter(verify: Path, tmp_path: Path, mon
     (workdir / "conftest.py").write_text("raise RuntimeError('read')\n")
     monkeypatch.chdir(workdir)
     (tmp_path / "conftest.py").unlink()
-    assert told(alone(verify, "def test_it(node):\n    pass\n", "spark1")) == [("spark1", "wire", True, "")]
+    assert reported(alone(verify, "def test_it(node):\n    pass\n", "spark1")) == [("spark1", "wire", True, "")]
 
 
 @pytest.mark.parametrize(("name", "value"), [("PYTEST_ADDOPTS", "-k nothing -v"), ("PYTEST_PLUGINS", "no_such_one")])
@@ -217,6 +218,6 @@ def test_the_habits_of_the_user_do_not_matter(
     verify: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    assert told(proven(verify, "def test_name(node):\n    assert False, 'no'\n", ["spark1"])) == [
+    assert reported(proven(verify, "def test_name(node):\n    assert False, 'no'\n", ["spark1"])) == [
         ("spark1", "wire", False, "no")
     ]

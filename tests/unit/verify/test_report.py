@@ -13,7 +13,7 @@ from core.verify.outcomes import Outcome
 from core.verify.report import Report, report
 from core.verify.report_text import render_report
 from tests.unit.verify import reports
-from tests.unit.verify.reports import ALL, NODES, ORIGIN, RACK, failed, fine, passed, skipped, told
+from tests.unit.verify.reports import ALL, NODES, ORIGIN, RACK, failed, fine, passed, reported, skipped
 
 GOOD, BAD = passed("spark1", "memory"), failed("spark1", "memory", "swap is on")
 DARK = failed("spark1", "memory", reports.DEAD, unknown=True)
@@ -34,12 +34,12 @@ OUT = skipped("spark1", "memory", "not declared")
     ],
 )
 def test_the_verdict(outcomes: list[Outcome], verdict: str, code: int) -> None:
-    found = told(outcomes)
+    found = reported(outcomes)
     assert (found.verdict, found.exit) == (verdict, code)
 
 
 def test_every_check_is_counted_once() -> None:
-    found = told([GOOD, GOOD, BAD, DARK, OUT])
+    found = reported([GOOD, GOOD, BAD, DARK, OUT])
     assert (found.passed, found.failed, found.unknown) == (2, 1, 1)
     (cell,) = (cell for cell in found.cells if (cell.host, cell.role) == ("spark1", "memory"))
     assert (cell.passed, cell.failed, cell.unknown, cell.skipped) == (2, 1, 1, 1)
@@ -47,7 +47,7 @@ def test_every_check_is_counted_once() -> None:
 
 
 def test_the_same_words_are_reported_once() -> None:
-    found = told([failed("spark2", "docker", reports.DEAD, unknown=True, check=f"test_{n}") for n in "abc"])
+    found = reported([failed("spark2", "docker", reports.DEAD, unknown=True, check=f"test_{n}") for n in "abc"])
     (failure,) = found.failures
     assert (failure.host, failure.role, failure.reason, failure.unknown) == ("spark2", "docker", reports.DEAD, True)
     assert failure.checks == ("test_a[spark2]", "test_b[spark2]", "test_c[spark2]")
@@ -56,7 +56,7 @@ def test_the_same_words_are_reported_once() -> None:
 def test_what_failed_and_what_is_unknown_are_called_so_in_words() -> None:
     paper = StringIO()
     console = Console(file=paper, width=200, highlight=False)
-    render_report(told([GOOD, BAD, DARK, OUT]), console, quiet=True)
+    render_report(reported([GOOD, BAD, DARK, OUT]), console, quiet=True)
     assert paper.getvalue().splitlines() == [
         "failed memory: swap is on",
         f"unknown memory: {reports.DEAD}",
@@ -71,45 +71,45 @@ def test_other_words_parts_and_kinds_stay_apart() -> None:
         failed("spark1", "docker", BAD.why),
         replace(BAD, unknown=True),
     ]
-    assert len(told([*outcomes, failed("spark1", "memory", "no guard")]).failures) == 5
+    assert len(reported([*outcomes, failed("spark1", "memory", "no guard")]).failures) == 5
 
 
 @pytest.mark.parametrize("sign", ["\x1b[2J", "\u202e", "\u2028", "\x00", "\r"])
 def test_words_of_a_machine_steer_nothing(sign: str) -> None:
     text = f"a{sign}b"
-    found = told([failed("spark1", "memory", text), skipped("spark1", "rdma", text), replace(GOOD, notes=(text,))])
+    found = reported([failed("spark1", "memory", text), skipped("spark1", "rdma", text), replace(GOOD, notes=(text,))])
     for line in (found.failures[0].reason, found.skipped[0].text, found.notes[0].text):
         assert sign not in line
         assert line.startswith("a\\")
 
 
 def test_what_was_not_checked_is_said() -> None:
-    assert told(fine()).not_checked == ()
-    assert told([GOOD], ["spark1"], ["memory"]).not_checked[:3] == ("spark2", "crs812", "preflight")
+    assert reported(fine()).not_checked == ()
+    assert reported([GOOD], ["spark1"], ["memory"]).not_checked[:3] == ("spark2", "crs812", "preflight")
 
 
 def test_every_pair_is_there_though_no_one_reported_of_it() -> None:
-    assert [value.reached for value in told(fine()).reach] == [True] * 4
-    assert [value.reached for value in told([DARK]).reach] == [None] * 4
+    assert [value.reached for value in reported(fine()).reach] == [True] * 4
+    assert [value.reached for value in reported([DARK]).reach] == [None] * 4
     half = [one for one in fine() if one.machine != "spark2"]
-    assert [value.reached for value in told(half).reach] == [True, True, None, None]
+    assert [value.reached for value in reported(half).reach] == [True, True, None, None]
 
 
 def test_pairs_are_those_that_were_to_be_looked_at() -> None:
-    assert told([GOOD], parts=["memory"]).reach == ()
-    assert {value.sender for value in told(fine(), ["spark1"]).reach} == {"spark1"}
+    assert reported([GOOD], parts=["memory"]).reach == ()
+    assert {value.sender for value in reported(fine(), ["spark1"]).reach} == {"spark1"}
     assert report(RACK, ["spark1"], ["fabric"], fine(), ORIGIN, excluded=["spark2"]).reach == ()
 
 
 def test_a_pair_that_is_not_reached() -> None:
     values = reports.reach(RACK, reached=False)
-    found = told([replace(failed("spark1", "fabric", "no"), measured=(values[0],))])
+    found = reported([replace(failed("spark1", "fabric", "no"), measured=(values[0],))])
     assert [value.reached for value in found.reach] == [False, None, None, None]
 
 
 def test_json_comes_back_the_same() -> None:
     outcomes = [*fine(), BAD, passed("spark1", "rdma", measured=(reports.carries("spark1", "spark2", 97.5),))]
-    found = told(outcomes)
+    found = reported(outcomes)
     text = found.to_json()
     assert next(iter(json.loads(text))) == "schema"
     assert json.loads(text)["schema"] == "sparkrack.verify/2"
@@ -118,14 +118,14 @@ def test_json_comes_back_the_same() -> None:
 
 
 def test_order_is_that_of_the_rack() -> None:
-    found = told(fine())
+    found = reported(fine())
     assert tuple(dict.fromkeys(cell.host for cell in found.cells)) == ALL
     assert tuple(dict.fromkeys(value.sender for value in found.reach)) == NODES
 
 
 def printed(outcomes: list[Outcome], **how: bool) -> list[str]:
     paper = StringIO()
-    render_report(told(outcomes), Console(file=paper, width=200, highlight=False), **how)
+    render_report(reported(outcomes), Console(file=paper, width=200, highlight=False), **how)
     return [line.rstrip() for line in paper.getvalue().splitlines()]
 
 

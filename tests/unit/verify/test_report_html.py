@@ -15,7 +15,7 @@ from core.verify.outcomes import Outcome
 from core.verify.report import Report, report
 from core.verify.report_html import Drawing, DrawnLink, page
 from sparkrack.topology.render_dot import DARK, LIGHT, Palette
-from tests.unit.verify.reports import ALL, HOSTILE, ORIGIN, RACK, failed, fine, passed, skipped, told
+from tests.unit.verify.reports import ALL, HOSTILE, ORIGIN, RACK, failed, fine, passed, reported, skipped
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><text x="1" y="15">rack</text></svg>'
 UNPROVEN = "# Title\n\n| claim | in the lab |\n| --- | --- |\n| `a` & <b>b</b> | stand-in |\n"
@@ -52,7 +52,7 @@ def faulty_outcomes() -> list[Outcome]:
 
 
 def faulty() -> Report:
-    return told(faulty_outcomes())
+    return reported(faulty_outcomes())
 
 
 def test_nothing_is_asked_for(tmp_path: Path) -> None:
@@ -88,15 +88,15 @@ def test_every_link_leads_to_its_words(tmp_path: Path) -> None:
     ],
 )
 def test_the_verdict_comes_first(tmp_path: Path, outcomes: list[object], words: str) -> None:
-    elements = shown(told(outcomes), tmp_path)  # type: ignore[arg-type]
+    elements = shown(reported(outcomes), tmp_path)  # type: ignore[arg-type]
     body = elements.text[elements.text.rindex("}") :]
     assert words in " ".join(body.split())[:200]
 
 
 def test_what_was_not_looked_at_is_next_to_the_verdict(tmp_path: Path) -> None:
-    text = shown(told([passed("spark1", "memory")], ["spark1"], ["memory"]), tmp_path).text
+    text = shown(reported([passed("spark1", "memory")], ["spark1"], ["memory"]), tmp_path).text
     assert "Not checked in this run: spark2, crs812, preflight" in " ".join(text.split())
-    assert "Not checked" not in shown(told(fine()), tmp_path).text
+    assert "Not checked" not in shown(reported(fine()), tmp_path).text
 
 
 def test_hostile_words_are_words(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_hostile_words_are_words(tmp_path: Path) -> None:
     found = report(RACK, ALL, ["memory"], made, origin)
     link = DrawnLink((HOSTILE, HOSTILE), HOSTILE, HOSTILE, "mismatch", (HOSTILE,))
     spoiled = shown(found, tmp_path, Drawing(why=HOSTILE, links=(link,), not_compared=HOSTILE))
-    plain = shown(told(fine()), tmp_path)
+    plain = shown(reported(fine()), tmp_path)
     assert {tag for tag, _ in spoiled.all} <= {tag for tag, _ in plain.all} | {"ul", "li", "strong"}
     assert not [name for _, given in spoiled.all for name in given if name.startswith("on")]
     assert spoiled.text.count("<script>document.title = 'run'</script> & \"quoted\" 'twice'") >= 8
@@ -118,14 +118,14 @@ def test_hostile_words_are_words(tmp_path: Path) -> None:
 
 
 def test_the_picture_is_an_image_that_holds_itself(tmp_path: Path) -> None:
-    sources = shown(told(fine()), tmp_path, Drawing(svg=SVG, dark=SVG.replace("rack", "night"))).of("src")
+    sources = shown(reported(fine()), tmp_path, Drawing(svg=SVG, dark=SVG.replace("rack", "night"))).of("src")
     assert [source.partition(",")[0] for source in sources] == ["data:image/svg+xml;base64"] * 2
     texts = [b64decode(source.partition(",")[2]).decode() for source in sources]
     assert [">rack<" in text for text in texts] == [True, False], "the light one, then the dark one"
 
 
 def test_every_check_is_listed_once_and_the_worst_comes_first(tmp_path: Path) -> None:
-    found = told([*faulty_outcomes(), skipped("spark1", "rdma", "not declared")])
+    found = reported([*faulty_outcomes(), skipped("spark1", "rdma", "not declared")])
     elements = shown(found, tmp_path)
     assert Counter(elements.of("data-check")) == Counter(one.check for one in found.checks)
     assert len(found.checks) == found.passed + found.failed + found.unknown + 1
@@ -158,28 +158,28 @@ def test_the_texts_of_a_picture_can_be_read_on_each_ground(palette: Palette) -> 
 
 
 def test_without_a_picture_it_says_why(tmp_path: Path) -> None:
-    elements = shown(told(fine()), tmp_path, Drawing(why="there is no program dot"))
+    elements = shown(reported(fine()), tmp_path, Drawing(why="there is no program dot"))
     assert elements.of("src") == []
     assert "No picture: there is no program dot." in elements.text
 
 
 def test_the_unproven_is_shown_as_a_table(tmp_path: Path) -> None:
-    elements = shown(told(fine()), tmp_path)
+    elements = shown(reported(fine()), tmp_path)
     assert "`" not in elements.text[elements.text.index("claim") :]
     assert "a & <b>b</b>" in elements.text, "HTML in the document is text"
     assert "b" not in {tag for tag, _ in elements.all}
 
 
 def test_the_marks_of_generated_tables_are_not_shown() -> None:
-    shown_page = page(told(fine()), Drawing(svg=SVG))
+    shown_page = page(reported(fine()), Drawing(svg=SVG))
     assert "generated:" not in shown_page
     assert "-- end --" not in shown_page
     assert "switch.safe-mode.api" in shown_page
 
 
 def test_without_the_document_there_is_a_pointer(tmp_path: Path) -> None:
-    assert "docs/unproven.md" in page(told(fine()), Drawing(svg=SVG), tmp_path / "none.md")
+    assert "docs/unproven.md" in page(reported(fine()), Drawing(svg=SVG), tmp_path / "none.md")
 
 
 def test_the_projects_own_document_is_taken() -> None:
-    assert "<table>\n<thead>\n<tr>\n<th>claim</th>" in page(told(fine()), Drawing(svg=SVG))
+    assert "<table>\n<thead>\n<tr>\n<th>claim</th>" in page(reported(fine()), Drawing(svg=SVG))

@@ -67,7 +67,7 @@ TWO_NODES_DEEPSEEK = _line(
     " --tool-call-parser deepseek_v4 --enable-auto-tool-choice --reasoning-parser deepseek_v4"
     " --tensor-parallel-size 2 --nnodes 2 --node-rank 1 --master-addr 10.10.0.1 --master-port 29501 --headless",
 )
-"""Its `--prefix-caching` is no option."""
+"""Its `--prefix-caching` is not an option."""
 
 TWO_NODES_DEEPSEEK_RIGHT = PublishedLine(
     "vllm",

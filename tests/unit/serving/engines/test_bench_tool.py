@@ -132,7 +132,7 @@ def test_a_result_that_cannot_be_used_is_refused(changes: dict[str, Any], reason
 
 @pytest.mark.parametrize("text", ["", "[]", "{", json.dumps([1]), "x\ny"])
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
-def test_what_is_no_result_is_refused(engine: Engine, text: str) -> None:
+def test_what_is_not_a_result_is_refused(engine: Engine, text: str) -> None:
     with pytest.raises(BenchToolError, match="not a JSON object"):
         parse_result(engine, text, CASE)
 

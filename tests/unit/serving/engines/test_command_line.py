@@ -87,7 +87,7 @@ def test_a_version_outside_the_table_is_never_accepted(engine: Engine, version: 
 
 
 @pytest.mark.parametrize("version", ["latest", "", "0.21", "26.04-py3"])
-def test_what_is_no_version_is_refused(version: str) -> None:
+def test_what_is_not_a_version_is_refused(version: str) -> None:
     verdict = judge("vllm", version, [])
     assert not verdict.accepted
     assert "is not a version" in verdict.problems[0].message

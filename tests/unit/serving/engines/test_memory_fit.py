@@ -408,7 +408,7 @@ def test_a_model_without_experts_and_window_may_say_so_by_zeros() -> None:
 @pytest.mark.parametrize(
     ("content", "words"), [("{", "is not JSON"), ("[]", "is not a JSON object"), (None, "cannot be read")]
 )
-def test_a_file_that_is_no_configuration_is_named(tmp_path: Path, content: str | None, words: str) -> None:
+def test_a_file_that_is_not_a_configuration_is_named(tmp_path: Path, content: str | None, words: str) -> None:
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(ModelConfigError, match=words):

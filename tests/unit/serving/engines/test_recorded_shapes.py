@@ -1,7 +1,7 @@
 """The shape of each model of the folder and its memory on each split, to the byte, as they were recorded once.
 
 The other tests hold the figures against what owners and engines report, within a tolerance. These notice a change of a
-formula that stays within it. UPDATE_DOCS=1 records them anew: look at the difference then.
+formula that stays within it. UPDATE_DOCS=1 records them again: look at the difference then.
 """
 
 from __future__ import annotations
