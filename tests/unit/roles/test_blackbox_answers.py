@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from core.probes.systemd_units import parse_units
 from roles.blackbox import desired
 from tests.unit.model.racks import DIRECT, loaded
 
@@ -17,7 +18,7 @@ WHOLE = "Id=x.service\nLoadState=loaded\nActiveState=active\nUnitFileState=enabl
     "state", ["active", "activating", "reloading", "refreshing", "inactive", "failed", "deactivating"]
 )
 def test_a_unit_is_in_a_state_of_systemd(state: str) -> None:
-    (found,) = desired.parse_units(WHOLE.replace("=active", f"={state}"), ("x.service",)).values()
+    (found,) = parse_units("blackbox units", WHOLE.replace("=active", f"={state}"), ("x.service",)).values()
     assert found.active == state
 
 
@@ -34,10 +35,10 @@ def test_a_unit_is_in_a_state_of_systemd(state: str) -> None:
 )
 def test_each_unit_has_its_answer(answer: str, wanted: tuple[str, ...], reason: str) -> None:
     if not reason:
-        assert set(desired.parse_units(answer, wanted)) == set(wanted)
+        assert set(parse_units("blackbox units", answer, wanted)) == set(wanted)
         return
     with pytest.raises(ValueError, match=f"^{re.escape(reason.format(answer=answer[:80]))}$"):
-        desired.parse_units(answer, wanted)
+        parse_units("blackbox units", answer, wanted)
 
 
 @pytest.mark.parametrize("line", ["x", "x y", "X y z", "x y/Z z", "9 y z", "a" * 90])
