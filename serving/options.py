@@ -57,9 +57,9 @@ UnitName = Annotated[
         "another",
     ),
 ]
-OverheadSize = Annotated[str, size(1024, 64 * 1024, "an amount of memory", "is no fit overhead of an engine", "8G")]
+OverheadSize = Annotated[str, size(1024, 64 * 1024, "an amount of memory", "is not a fit overhead of an engine", "8G")]
 SharedMemorySize = Annotated[
-    str, size(64, 64 * 1024, "an amount of shared memory", "is no fit size for shared memory", "16G")
+    str, size(64, 64 * 1024, "an amount of shared memory", "is not a fit size for shared memory", "16G")
 ]
 
 
@@ -72,7 +72,7 @@ def _share(value: object) -> object:
     return float(value)
 
 
-BodySize = Annotated[str, size(1, 1024, "the size of a request", "is no fit size for a request", "64M")]
+BodySize = Annotated[str, size(1, 1024, "the size of a request", "is not a fit size for a request", "64M")]
 MemoryShare = Annotated[float, Field(ge=0.1, le=HIGHEST_SHARE), BeforeValidator(_share)]
 """A share of the memory of a node."""
 

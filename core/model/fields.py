@@ -365,8 +365,8 @@ Duration = Annotated[str, BeforeValidator(_duration)]
 
 MemorySize = Annotated[str, size(1024, gb10.MEMORY_MIB, "an amount of memory", "does not fit a GB10 node", "100G")]
 DiskSize = Annotated[str, size(512, 4096 * 1024, "an amount of disk", "does not fit the disk of a GB10 node", "10G")]
-LogSize = Annotated[str, size(1, 10 * 1024, "the size of a log file", "is no fit size for a log file", "50M")]
-_FLOOR = size(256, 64 * 1024, "an amount of memory", "is no fit floor for a GB10 node", "3G")
+LogSize = Annotated[str, size(1, 10 * 1024, "the size of a log file", "is not a fit size for a log file", "50M")]
+_FLOOR = size(256, 64 * 1024, "an amount of memory", "is not a fit floor for a GB10 node", "3G")
 
 
 def _floor(value: object) -> object:

@@ -99,7 +99,7 @@ def _read(path: Path) -> dict[str, Any]:
         and set(data) <= set(SECTIONS)
         and all(isinstance(part, dict) for part in data.values())
     ):
-        raise broken(path, "is no lock file of sparkrack: it holds the mappings images, models and units")
+        raise broken(path, "is not a lock file of sparkrack: it holds the mappings images, models and units")
     return data
 
 

@@ -37,7 +37,7 @@ def parse_ip_rows(text: str) -> list[dict[str, Any]]:
     """Parse the rows that any `ip -j` command prints; empty ones are left out. Raises ValueError for any other text."""
     rows = json.loads(text)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("is no list")
+        raise ValueError("is not a list")
     return [row for row in rows if row]
 
 

@@ -13,7 +13,7 @@ def write_atomic(path: Path, text: str, mode: int = 0o600) -> None:
     """Write a file whole: a reader sees the old one or the new one. Raises OSError."""
     path = path.resolve()
     if path.exists() and not path.is_file():
-        raise FileExistsError(errno.EEXIST, "is no file, and would be replaced by one", str(path))
+        raise FileExistsError(errno.EEXIST, "is not a file, and would be replaced by one", str(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as new:
         try:

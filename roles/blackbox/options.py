@@ -90,9 +90,9 @@ RebootDelay = Annotated[Duration, _limited(1, 300)]
 SyncInterval = Annotated[Duration, _limited(1, 300)]
 RingLength = Annotated[Duration, _limited(60, 3600)]
 SampleRate = Annotated[StrictInt, Field(ge=1, le=4)]
-JournalSize = Annotated[str, size(64, 64 * 1024, "the size of a journal", "is no fit size for the journal", "2G")]
+JournalSize = Annotated[str, size(64, 64 * 1024, "the size of a journal", "is not a fit size for the journal", "2G")]
 Reserve = Annotated[
-    str, size(256, 4 * 1024, "an amount of memory", "is no fit amount of memory for a crash kernel", "512M")
+    str, size(256, 4 * 1024, "an amount of memory", "is not a fit amount of memory for a crash kernel", "512M")
 ]
 RcuStalls = Annotated[
     Literal[False] | Annotated[StrictInt, Field(ge=1, le=MOST_STALLS)], BeforeValidator(_count_or_false)

@@ -65,7 +65,7 @@ def _server(value: object) -> object:
 
 
 Interval = Annotated[Duration, AfterValidator(_interval)]
-MetricsSize = Annotated[str, size(1024, 1024 * 1024, "the size of the metrics", "is no fit size for metrics", "8G")]
+MetricsSize = Annotated[str, size(1024, 1024 * 1024, "the size of the metrics", "is not a fit size for metrics", "8G")]
 Server = Annotated[IPv4Address | StrictStr, BeforeValidator(_server)]
 """A node of the rack by its name, or the IPv4 address of a machine outside of it."""
 MailAddress = Annotated[

@@ -27,7 +27,7 @@ def public(private: Path) -> str:
         try:
             text = regular_file.read_bytes(beside, _LONGEST).decode("ascii")
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "is no public key"
+            why = getattr(error, "strerror", None) or "is not a public key"
             raise OperatorKeyError(f"{beside}: cannot be read as a public key: {why}") from None
         return checked(text, str(beside))
     if not private.is_file():

@@ -101,8 +101,8 @@ REFUSED: dict[str, tuple[Edit, list[str]]] = {
         _other_rack,
         ["the plan is about rack ring (", "rack.yaml is rack circle; pass --rack; nothing was"],
     ),
-    "no such role": (_roles(["preflight", "nobody"]), ["is no plan that `sparkrack plan --out` has kept"]),
-    "without the gates": (_roles(["rdma"]), ["is no plan that `sparkrack plan --out` has kept"]),
+    "no such role": (_roles(["preflight", "nobody"]), ["is not a plan that `sparkrack plan --out` has kept"]),
+    "without the gates": (_roles(["rdma"]), ["is not a plan that `sparkrack plan --out` has kept"]),
 }
 TEXTS = {
     "empty": "",

@@ -220,5 +220,5 @@ def test_a_lock_file_that_is_none_is_not_replaced(nodes: Nodes) -> None:
     lock.write_text('{"else": 1}')
     done = nodes.serve("calibrate", "qwen")
     assert done.exit_code == 1
-    assert "is no lock file of sparkrack" in done.output
+    assert "is not a lock file of sparkrack" in done.output
     assert lock.read_text() == '{"else": 1}'

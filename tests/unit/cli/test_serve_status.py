@@ -51,7 +51,7 @@ def test_a_unit_that_serves_is_shown_with_its_figures(rack: ServeRack) -> None:
     done = rack.run("status")
     assert done.exit_code == 0, done.output
     assert [line.rstrip() for line in done.stdout.splitlines()] == [
-        "unit  desired state  state  for  generation  ranks      restarts",
+        "unit  desired  state  for  generation  ranks      restarts",
         "qwen  up    ready  1m   7           2 running  1/1",
         "qwen: ready: reason 1",
         "qwen: gates 12 s, start to ready 131.2 s, latest completion 0.8 s",
@@ -339,7 +339,7 @@ def test_the_program_is_asked_where_both_it_and_the_unit_s_file_are() -> None:
         ),
         (
             {"desired_state": "sideways"},
-            "n0: the answer of the coordinator cannot be read: desired state: Input should be 'up' or 'down'",
+            "n0: the answer of the coordinator cannot be read: desired_state: Input should be 'up' or 'down'",
         ),
         ({"since": float("nan")}, "n0: the answer of the coordinator cannot be read: "),
         ({"name": "other"}, "n0: the coordinator of unit qwen answers about unit other"),

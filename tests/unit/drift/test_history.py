@@ -173,5 +173,5 @@ def test_of_many_runs_the_newest_500_are_kept(state: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "h", "1", "1s", "1.5h", "1h30m", "²d", "1h\n"])
 def test_no_span(text: str) -> None:
-    with pytest.raises(ValueError, match="is no time span"):
+    with pytest.raises(ValueError, match="is not a time span"):
         history.span(text)

@@ -79,5 +79,5 @@ def test_one_that_is_not_there_is_reported_with_those_that_are(paths: LabPaths, 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "../up", "a/b", "a b", "-x", "a" * 65])
 def test_a_name_that_is_none(name: str) -> None:
-    with pytest.raises(LabError, match="is no name for a snapshot"):
+    with pytest.raises(LabError, match="is not a name for a snapshot"):
         LabSnapshot(name)

@@ -450,8 +450,8 @@ def test_dump_of_anything_else(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(b"x" * 100)
     (tmp_path / "empty").write_bytes(b"")
     for name, reason in (
-        ("short", "is no ring: 100 bytes, wanted a multiple of 1024"),
-        ("empty", "is no ring: 0 bytes"),
+        ("short", "is not a ring: 100 bytes, wanted a multiple of 1024"),
+        ("empty", "is not a ring: 0 bytes"),
         ("none", "No such file or directory"),
         (".", "Is a directory"),
     ):

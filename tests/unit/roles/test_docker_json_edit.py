@@ -110,7 +110,7 @@ def wanted(config: dict[str, Any], path: list[str], value: Any) -> dict[str, Any
 def test_what_is_asked_for_and_nothing_else(text: str, path: list[str], value: Any) -> None:
     before = json_edit.parse(text)
     if len(path) == 2 and not isinstance(before.get(path[0]), (dict, type(None))):
-        with pytest.raises(ValueError, match="is no object"):
+        with pytest.raises(ValueError, match="is not an object"):
             json_edit.put(text, path, value)
         return
     after = json_edit.put(text, path, value)

@@ -140,9 +140,9 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
 def test_what_is_not_a_backup_is_said_to_be_none(tmp_path: Path, text: str) -> None:
     path = tmp_path / "rows.json"
     path.write_text(text, encoding="latin-1")
-    with pytest.raises(CheckError, match="is no backup of a switch"):
+    with pytest.raises(CheckError, match="is not a backup of a switch"):
         load(path)
-    with pytest.raises(CheckError, match="is no backup of a switch"):
+    with pytest.raises(CheckError, match="is not a backup of a switch"):
         load(tmp_path / "missing")
 
 

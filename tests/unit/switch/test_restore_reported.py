@@ -103,7 +103,7 @@ def test_a_backup_with_a_value_that_is_not_a_text_is_none(tmp_path: Path) -> Non
     path.write_bytes(dump(found))
     assert load(path) == found
     path.write_bytes(dump(SwitchReading(OLDEST, {"/user": ({"name": 1},)})))  # type: ignore[dict-item]
-    with pytest.raises(CheckError, match="is no backup of a switch: a row has a value that is not a text"):
+    with pytest.raises(CheckError, match="is not a backup of a switch: a row has a value that is not a text"):
         load(path)
 
 
