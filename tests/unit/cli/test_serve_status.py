@@ -52,7 +52,7 @@ def test_a_unit_that_serves_is_shown_with_its_figures(rack: ServeRack) -> None:
     assert done.exit_code == 0, done.output
     assert [line.rstrip() for line in done.stdout.splitlines()] == [
         "unit  desired  state  for  generation  ranks      restarts",
-        "qwen  up    ready  1m   7           2 running  1/1",
+        "qwen  up       ready  1m   7           2 running  1/1",
         "qwen: ready: reason 1",
         "qwen: gates 12 s, start to ready 131.2 s, latest completion 0.8 s",
         "1 unit: 1 as desired, 0 not as desired, 0 unknown",

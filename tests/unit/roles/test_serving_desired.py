@@ -663,7 +663,7 @@ def test_the_example_of_the_page_is_what_is_written() -> None:
     rows = [(file.path, file.mode) for file in (*programs.programs(), *head)]
     rows += [(file.path, file.mode) for file in private[0]]
     lines += [f"{path:<72}{mode:<6}{'all' if path in everywhere else 'head'}" for path, mode in rows]
-    generated.check("docs/serving.md", "unit files", "\n".join([*lines, ""]))
+    generated.check("docs/reference/serving.md", "unit files", "\n".join([*lines, ""]))
     service = content(head, "sparkrack-serve-deepseek_v4_flash.service").partition("\n# This service")[0]
-    generated.check("docs/serving.md", "service of a rank", f"{service}")
-    generated.check("docs/serving.md", "arguments of a rank", content(worker, "deepseek_v4_flash.args"))
+    generated.check("docs/reference/serving.md", "service of a rank", f"{service}")
+    generated.check("docs/reference/serving.md", "arguments of a rank", content(worker, "deepseek_v4_flash.args"))
