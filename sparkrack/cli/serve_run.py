@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from core.model.serving import ServingUnit
     from core.ssh.root_shell import RootShell
     from sparkrack.cli.progress import ProgressDisplay
+    from sparkrack.engine.rack_lock import RackLock
     from sparkrack.engine.recorded_run import RecordedRun
-    from sparkrack.engine.ssh_locking import RackLock
     from sparkrack.serving.door import UnitDoor
     from sparkrack.serving.keeper import KeeperStatus, UnitKeeper
 
