@@ -187,7 +187,7 @@ def describe_holder(output: str) -> Holder:
     return holder(content(output).decode(errors="replace"))
 
 
-def has_no_heartbeat(output: str) -> int:
+def silence_seconds(output: str) -> int:
     """Return the seconds since the lock was renewed, from the output of a script; 0 if unknown."""
     age = output.partition(_AGE)[2].strip()
     return int(age) if age.isascii() and age.isdigit() else 0
@@ -195,7 +195,7 @@ def has_no_heartbeat(output: str) -> int:
 
 def expired(output: str) -> bool:
     """Return whether the lock in the output of a script has expired."""
-    return bool(describe_holder(output).beat) and has_no_heartbeat(output) > EXPIRED
+    return bool(describe_holder(output).beat) and silence_seconds(output) > EXPIRED
 
 
 def take(own: Holder) -> tuple[str, str]:
@@ -212,13 +212,13 @@ def take(own: Holder) -> tuple[str, str]:
     return script, base64.b64encode(own.text.encode()).decode()
 
 
-def lock_script() -> str:
+def read_script() -> str:
     """Return the script that prints the lock file in base64 and its age; it ends with GONE if there is none."""
     return f"{_THERE} || exit {GONE}; {_TELL}"
 
 
 def lock_query() -> str:
-    """The same with the lock file as it is; `parse_lock_query` parses it."""
+    """Return the script that prints the lock file as it is, and its age; `parse_lock_query` parses it."""
     return f'{_THERE} || exit {GONE}; {_SINCE}; {_SHOW}; echo; echo "{_AGE}$age"'
 
 
@@ -258,9 +258,7 @@ Run = Callable[[str, str | None], tuple[int, str]]
 """Runs a script on the head node, with an input if it has one: how it ended, and what it printed."""
 
 
-def already_locked(
-    head: str, own: Holder, run: Run, agreed: Callable[[Holder], bool], say: Callable[[str], None]
-) -> None:
+def acquire(head: str, own: Holder, run: Run, agreed: Callable[[Holder], bool], say: Callable[[str], None]) -> None:
     """Take the lock; an expired one is ended before, as reported to `say`, and that of a dead run of this machine if
     `agreed`. Raises LockError when it cannot be taken.
     """
@@ -273,7 +271,7 @@ def already_locked(
         if code == HELD and expired(output):
             code, _ = run(release(content(output), after=EXPIRED), None)
             if code == 0:
-                say(f"{describe_holder(output)} has not renewed its lock for {has_no_heartbeat(output)} s; it is ended")
+                say(f"{describe_holder(output)} has not renewed its lock for {silence_seconds(output)} s; it is ended")
         elif code == HELD and describe_holder(output).dead and agreed(describe_holder(output)):
             run(release(content(output)), None)
         else:
@@ -310,7 +308,7 @@ def release_error(head: str, own: Holder, code: int, output: str) -> str | None:
 _ours: WeakKeyDictionary[State, tuple[str, Callable[[], str]]] = WeakKeyDictionary()
 
 
-def lock_command(state: State, run: str, lost: Callable[[], str] = lambda: "") -> None:
+def register_run(state: State, run: str, lost: Callable[[], str] = lambda: "") -> None:
     """Note that this pyinfra run is the one that holds the lock as `run`. `lost`: returns why it no longer
     holds the lock; empty while it does."""
     _ours[state] = run, lost

@@ -52,7 +52,7 @@ def check_lock_is_free(head: str) -> Generator[PyinfraCommand, None, None]:
     host: Host = ctx_host.get()  # type: ignore[no-untyped-call]
     try:
         fine, lines = run_on_new_connection(
-            host.state.inventory.get_host(head), f"( {run_lock.lock_script()} ) || [ $? -eq {run_lock.GONE} ]"
+            host.state.inventory.get_host(head), f"( {run_lock.read_script()} ) || [ $? -eq {run_lock.GONE} ]"
         )
     except OSError as error:
         fine, lines = False, [str(error)]

@@ -13,9 +13,10 @@ from core.util.paths import state_folder
 from core.util.screen import Screen
 from roles.blackbox.receivers import receiver
 from sparkrack.autopsy.drill import Drill, DrillError, DrillProgress
+from sparkrack.engine.rack_lock import RackLock
 from sparkrack.engine.recorded_run import RecordedRun, recorded_run
 from sparkrack.engine.silences import silenced, silences_of_nodes
-from sparkrack.engine.ssh_locking import RackLock, hold_lock
+from sparkrack.engine.ssh_locking import hold_lock
 from sparkrack.status.drills import DrillLevel, DrillResult, store_drill
 
 ANSWER_SECONDS = 30

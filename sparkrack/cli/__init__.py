@@ -1,1 +1,1 @@
-"""The `sparkrack` command: thin words around roles, switch and lab."""
+"""The `sparkrack` command: a verb is its options, one call of what lies below, and one rendering."""

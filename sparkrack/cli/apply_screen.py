@@ -12,12 +12,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from core.model.errors import printable
 from core.util.event import Event, EventKind
 from sparkrack.cli.progress import PipeConsole, ProgressDisplay, show_progress
 from sparkrack.cli.prompts import confirm
-from sparkrack.cli.render_plan import MARKS, printable, show_plan
 from sparkrack.engine.apply_result import ApplyResult, ApplyState
 from sparkrack.engine.plan import Plan
+from sparkrack.engine.render_plan import MARKS, show_plan
 
 if TYPE_CHECKING:
     from sparkrack.engine.execute import OperationResult

@@ -21,7 +21,7 @@ from sparkrack.cli.options import (
     selection_options,
 )
 from sparkrack.cli.progress import show_progress
-from sparkrack.cli.render_plan import show_plan
+from sparkrack.engine.render_plan import show_plan
 
 
 @click.command()

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from core.model import SecretRef, load
 from core.model.selection import SelectionError, select_nodes
@@ -18,8 +16,9 @@ from sparkrack.cli.next_step import next_step, print_next
 from sparkrack.cli.options import json_option, node_patterns, password_options, patterns, rack_option, switches
 from sparkrack.cli.progress import show_progress
 from sparkrack.maintenance.rebuild_run import rebuild_hosts
-from sparkrack.rebuild.model import RebuildReport, RequestError, requested
+from sparkrack.rebuild.model import RequestError, requested
 from sparkrack.rebuild.phase_commands import ForwardedOptions, units_to_start
+from sparkrack.rebuild.render import show
 from switch.bootstrap.menus import FACTORY_USER
 
 DEFAULT_WAIT_SECONDS = 600
@@ -137,7 +136,7 @@ def rebuild(
         report = rebuild_hosts(
             found, request, forwarded, containers, stop_units, screen, timeout=wait, fresh=fresh, as_json=as_json
         )
-    _show(report, Console(highlight=False, markup=False, soft_wrap=True, stderr=as_json))
+    show(report, Console(highlight=False, markup=False, soft_wrap=True, stderr=as_json))
     if as_json:
         click.echo(report.model_dump_json(by_alias=True, indent=1))
     if report.again:
@@ -145,23 +144,3 @@ def rebuild(
     else:
         next_step(["sparkrack", "status"], rack=Path(report.file), silent=as_json)
     sys.exit(report.code)
-
-
-def _show(report: RebuildReport, console: Console) -> None:
-    """Print the report: phases and times."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("phase")
-    table.add_column("result")
-    table.add_column("seconds", justify="right")
-    table.add_column("tries", justify="right")
-    for one in report.phases:
-        style = {"done": "green", "failed": "red", "interrupted": "red"}.get(one.result, "dim")
-        table.add_row(one.phase, Text(one.result, style=style), f"{one.seconds:.1f}", str(one.tries))
-    console.print(table)
-    if report.restarted:
-        console.print(f"restarted: {', '.join(report.restarted)}")
-    console.print(f"journal: {report.journal}")
-    if report.again:
-        console.print(report.result, style="bold red")
-    else:
-        console.print(f"done: {', '.join(report.machines)} in {report.seconds:.0f} s", style="bold")

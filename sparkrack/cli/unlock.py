@@ -34,7 +34,7 @@ def unlock(run: str, rack: Path) -> None:
     head = next(iter(found.nodes))
     with open_shells(found, [head], ANSWER_SECONDS) as shells:
         try:
-            code, text = run_script(shells[head], run_lock.lock_script())
+            code, text = run_script(shells[head], run_lock.read_script())
             other = run_lock.describe_holder(text)
             if code == 0 and other.id == run:
                 code, text = run_script(shells[head], run_lock.release(run_lock.content(text)))

@@ -1,4 +1,4 @@
-"""Drift as text for other programs: Markdown, Prometheus, and the systemd units that look regularly. Pure.
+"""Drift, what is compared and kept of it, and its texts: for the screen, Markdown, Prometheus, and systemd units.
 
 Texts come from machines and may hold anything: each format quotes them its own way.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from functools import partial
 
 import gevent
 from paramiko import SSHException
@@ -14,10 +14,9 @@ from pyinfra.api.host import Host
 from core.ops import run_lock
 from core.ops.reconnect import run_on_new_connection
 from core.ops.run_lock import Holder, LockError
+from sparkrack.engine.rack_lock import LOST, RackLock
 from sparkrack.engine.session import RunSession
 
-LOST = 255
-"""In place of an exit code: the node gave none."""
 SCRIPT_SECONDS = 20
 """Seconds for one script on the head node; a check over a new connection has its own limit."""
 
@@ -30,38 +29,6 @@ class HeadNodeError(LockError):
         super().__init__(f"{self.reason}; nothing was changed")
 
 
-@dataclass
-class RunLock:
-    """The lock as a run holds it. `left`: what was wrong with it at the end, if anything."""
-
-    head: Host
-    name: str
-    own: Holder
-    left: list[str] = field(default_factory=list)
-    _renewed: float = field(default_factory=run_lock.clock)
-    _taken_away: str = ""
-
-    @property
-    def lost(self) -> str:
-        """Why this run must send nothing any more; empty as long as it holds the lock."""
-        return self._taken_away or run_lock.expiry_reason(self.name, run_lock.clock() - self._renewed)
-
-    def renew(self) -> None:
-        """Say to the head node that this run lives. What does not get through is tried again at the next time."""
-        began = run_lock.clock()
-        script = run_lock.renew(self.own.text.encode())
-        code, output = _run(self.head, script)
-        if code == LOST:
-            try:
-                code, output = _understood(*run_on_new_connection(self.head, _counted(script)))
-            except OSError:
-                return
-        if code == 0:
-            self._renewed = began  # the node's own time is later, so the lock does not expire there before it does here
-        elif code in (run_lock.HELD, run_lock.GONE):
-            self._taken_away = run_lock.release_error(self.name, self.own, code, output) or ""
-
-
 @contextmanager
 def locked(
     session: RunSession,
@@ -69,7 +36,7 @@ def locked(
     agreed: Callable[[Holder], bool] = lambda _: False,
     say: Callable[[str], None] = lambda _: None,
     beat: float = run_lock.BEAT,
-) -> Iterator[RunLock]:
+) -> Iterator[RackLock]:
     """Hold the lock in the block, and renew it every `beat` seconds. `agreed`, `say`: as in `run_lock`.
 
     A lock that was inherited is renewed only: the command that has started this one releases it.
@@ -80,35 +47,21 @@ def locked(
     name = next(iter(session.rack.nodes))
     outer = run_lock.inherited()
     with _reached(session, name) as head:
+        held = RackLock(name, outer or own, partial(_run_twice, head), say, agreed, inherited=outer is not None)
         try:
-            began = run_lock.clock()
-            if outer:
-                own = outer
-                _check_inherited(head, name, outer)
-            else:
-                run_lock.already_locked(name, own, lambda script, stdin: _run(head, script, stdin), agreed, say)
+            held.take()
         except LockError:
             raise
         except BaseException:
-            if not outer:
-                _give_back(head, name, own)  # interrupted by the operator: it may have been taken
+            held.give_back()  # interrupted by the operator: it may have been taken
             raise
-        held = RunLock(head, name, own, _renewed=began)
-        run_lock.lock_command(session.state, own.id, lambda: held.lost)
+        run_lock.register_run(session.state, held.own.id, held.lost)
         renewing = gevent.spawn(_renewing, held, beat)
         try:
             yield held
         finally:
             renewing.kill()
-            fault = None if outer else _give_back(head, name, own)
-            held.left += [fault] if fault else []
-
-
-def _check_inherited(head: Host, name: str, outer: Holder) -> None:
-    """Renew the lock of the command that has started this one. Raises LockError when that does not hold it."""
-    code, output = _run(head, run_lock.renew(outer.text.encode()))
-    if fault := run_lock.release_error(name, outer, code, output):
-        raise LockError(f"{fault}; nothing was changed")
+            held.give_back()
 
 
 @contextmanager
@@ -118,7 +71,7 @@ def locked_if_reachable(
     alone: Callable[[str], None],
     agreed: Callable[[Holder], bool] = lambda _: False,
     say: Callable[[str], None] = lambda _: None,
-) -> Iterator[RunLock | None]:
+) -> Iterator[RackLock | None]:
     """As `locked`, for a run that concerns switches only: if the head node gives no root shell, `alone` is called with
     the reason, and unless it raises, the block runs without the lock and gets None. A head node that answers decides: a
     lock that another run holds there, or that cannot be written, is a LockError.
@@ -157,8 +110,8 @@ def look(session: RunSession, asks: bool = False) -> None:
                 raise LockError(other.busy)
 
 
-def _renewing(held: RunLock, beat: float) -> None:
-    while not held.lost:
+def _renewing(held: RackLock, beat: float) -> None:
+    while not held.lost():
         gevent.sleep(beat)
         held.renew()
 
@@ -181,20 +134,17 @@ def _reached(session: RunSession, name: str) -> Iterator[Host]:
             head.disconnect()
 
 
-def _give_back(head: Host, name: str, own: Holder) -> str | None:
-    """Release the lock and return the problem with it, if any. The run itself may have broken the connection: then over
-    another.
+def _run_twice(head: Host, script: str, stdin: str | None) -> tuple[int, str]:
+    """Run a script; without an input again over another connection if there is no answer: the run itself may have
+    broken the first one.
     """
-    script = run_lock.release(own.text.encode())
+    code, output = _run(head, script, stdin)
+    if code != LOST or stdin is not None:
+        return code, output
     try:
-        code, output = _run(head, script)
-        if code == LOST:
-            code, output = _understood(*run_on_new_connection(head, _counted(script)))
-    except KeyboardInterrupt:
-        code, output = LOST, "interrupted"
+        return _understood(*run_on_new_connection(head, _counted(script)))
     except OSError as error:
-        code, output = LOST, str(error)
-    return run_lock.release_error(name, own, code, output)
+        return LOST, str(error)
 
 
 def _run(head: Host, script: str, stdin: str | None = None) -> tuple[int, str]:

@@ -39,8 +39,9 @@ from sparkrack.engine.journal import (
     RunStarted,
     log_path,
 )
-from sparkrack.engine.locking import RunLock, locked, locked_if_reachable, look
+from sparkrack.engine.locking import locked, locked_if_reachable, look
 from sparkrack.engine.plan import CHANGES, Plan
+from sparkrack.engine.rack_lock import RackLock
 from sparkrack.engine.run_log import run_log
 from sparkrack.engine.session import RunSession
 from sparkrack.engine.silences import Silence, silenced, silences_of_nodes, silences_of_switches, silences_of_units
@@ -272,7 +273,7 @@ class ApplyRun:
         """Do what was shown, or nothing: the plan is made again under the lock, and is the one that is carried out."""
         roles = "" if self.selection.whole else f": {', '.join(shown.roles)}"
         own = new_holder(f"{', '.join(self.selection.machines)}{roles}")
-        held: RunLock | None = None
+        held: RackLock | None = None
         try:
             with (
                 Interrupt(
@@ -311,7 +312,7 @@ class ApplyRun:
             self.screen.show_moved_plan(now)
         _require_reachable(now)
 
-    def _lock(self, session: RunSession, own: Holder) -> AbstractContextManager[RunLock | None]:
+    def _lock(self, session: RunSession, own: Holder) -> AbstractContextManager[RackLock | None]:
         """Hold the lock of the rack. The switch may be the reason that the node with the lock is unreachable: so an
         option allows a run that selects no node to continue without it.
         """
@@ -335,7 +336,7 @@ class ApplyRun:
             signal.signal(signal.SIGINT, before)
 
     def _execute(
-        self, session: RunSession, plan: Plan, own: Holder, stop: Interrupt, held: RunLock | None, log: RunLog
+        self, session: RunSession, plan: Plan, own: Holder, stop: Interrupt, held: RackLock | None, log: RunLog
     ) -> ApplyResult:
         """Execute the plan, with a journal."""
         folder = state_folder(self.rack.rack) / "runs"
@@ -362,7 +363,7 @@ class ApplyRun:
                 recorder,
                 lambda: stop.asked() or self.screen.gone or bool(recorder.unwritten),
                 shown=ShownPlan(plan),
-                lost=lambda: held.lost if held else "",
+                lost=held.lost if held else lambda: "",
             )
             result: RunResult = "failed"
             try:

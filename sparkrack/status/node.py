@@ -218,7 +218,7 @@ def _lock(judging: NodeEvaluation) -> LockStatus:
     holder = run_lock.describe_holder(text)
     if holder.id == run_lock.UNREADABLE:
         raise ValueError(f"{holder} holds the rack")
-    silence = run_lock.has_no_heartbeat(text) if holder.beat else None
+    silence = run_lock.silence_seconds(text) if holder.beat else None
     expired = run_lock.expired(text)
     found = LockHolder(
         id=holder.id, operator=holder.who, since=holder.since, scope=holder.what, silence=silence, expired=expired

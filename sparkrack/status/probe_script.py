@@ -44,7 +44,7 @@ def _questions(rack: Rack, node: str) -> Iterator[tuple[str, str]]:
     for unit in headed_units(rack, node):
         yield f"serve-{unit.name}", question(unit, "status", limit=OTHER_SECONDS)
     if node == head(rack):
-        yield "lock", run_lock.lock_script()
+        yield "lock", run_lock.read_script()
 
 
 def declared_images(rack: Rack) -> tuple[str, ...]:

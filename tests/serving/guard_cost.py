@@ -5,7 +5,7 @@
 
 Two nodes in network namespaces, with the times that a unit has by default, and RDMA counters to be read. Idle: nobody
 but the coordinator asks the engine. Busy: a client asks it five times a second. The table goes to standard output, for
-docs/serving.md.
+docs/reference/serving.md.
 """
 
 from __future__ import annotations

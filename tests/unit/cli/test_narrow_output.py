@@ -12,9 +12,9 @@ from core.model.selection import ROLES
 from core.util.event import value_change
 from core.verify import report_text
 from core.verify.report import report
-from sparkrack.cli.render_drift import show_drift
-from sparkrack.cli.render_plan import show_plan
 from sparkrack.drift.findings import drift_of
+from sparkrack.drift.render import show_drift
+from sparkrack.engine.render_plan import show_plan
 from sparkrack.status.render import WIDTH, show
 from tests.unit.drift.plans import machine, plan
 from tests.unit.status.machines import machines, reference

@@ -19,7 +19,8 @@ from core.ssh.root_shell import RootShell
 from core.util.progress import ProgressObserver
 from core.verify.outcomes import Outcome
 from sparkrack.cli.main import sparkrack
-from sparkrack.engine.ssh_locking import RackLock, hold_lock
+from sparkrack.engine.rack_lock import RackLock
+from sparkrack.engine.ssh_locking import hold_lock
 from sparkrack.maintenance import rolling_reboot
 from sparkrack.rebuild import restart
 from sparkrack.rebuild.workloads import CONTAINERS

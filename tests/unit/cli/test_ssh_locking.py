@@ -12,6 +12,7 @@ import pytest
 from core.ssh.root_shell import RootShell
 from core.util.command_error import CommandError
 from sparkrack.engine import ssh_locking as module
+from sparkrack.engine.rack_lock import RackLock
 from sparkrack.engine.ssh_locking import lock_if_reachable
 from tests.unit.cli.test_unlock import Head, hangup_by_default, send
 
@@ -39,6 +40,12 @@ def after(number: int, do: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 def shell(head: Head) -> str:
     """The newest shell on the head node."""
     return (head.folder / "shell").read_text()
+
+
+def ssh_shell(held: RackLock) -> RootShell:
+    """The shell over which the lock is held."""
+    assert isinstance(held._run, module.ShellRunner)
+    return held._run.shell
 
 
 def interrupt() -> None:
@@ -132,7 +139,7 @@ def test_a_head_that_is_away_is_asked_once(head: Head) -> None:
 )
 def test_a_script_is_reported_by_its_output_or_its_errors(head: Head, script: str, expected: tuple[int, str]) -> None:
     with head.held() as held:
-        assert module.run_script(held._shell, script) == expected
+        assert module.run_script(ssh_shell(held), script) == expected
 
 
 def test_a_machine_without_ssh_reaches_no_head(head: Head, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +167,7 @@ def test_a_lock_that_goes_with_a_restart_is_not_lost(head: Head) -> None:
         assert held.lost() == ""
         held.check()
         head.restart()
-        held._shell.close()
+        ssh_shell(held).close()
         held.take()
         assert (held.lost(), held._restarts) == ("", False)
         held.check()
@@ -180,7 +187,7 @@ def test_a_renewal_waits_for_the_restart_and_ends_with_the_lock(head: Head) -> N
         before = held._renewed
         with held.renewing(0.01):
             head.restart()
-            held._shell.close()
+            ssh_shell(held).close()
         assert held._over.is_set()
         assert (held._renewed, held._lost) == (before, "")
         held.take()

@@ -20,7 +20,8 @@ from core.ops.run_lock import Holder
 from core.util.command_error import CommandError
 from sparkrack.cli.main import sparkrack
 from sparkrack.engine import ssh_locking as module
-from sparkrack.engine.ssh_locking import RackLock, hold_lock
+from sparkrack.engine.rack_lock import RackLock
+from sparkrack.engine.ssh_locking import hold_lock
 from tests.unit.model.racks import SWITCH
 
 OTHER = Holder("20260314T091500-3fa2", "ben@desk", "2026-03-14T09:15:00+00:00", "spark2: memory")

@@ -21,7 +21,7 @@ from core.model import Rack
 from core.verify.checked_roles import CHECKED_ROLES, verify_files
 from core.verify.outcomes import Outcome
 from sparkrack.cli.main import sparkrack
-from sparkrack.topology import collect
+from sparkrack.topology import report_drawing
 from sparkrack.topology.observed import Observations
 from sparkrack.topology.render_svg import DrawingError
 from tests.generated import REPOSITORY
@@ -158,7 +158,7 @@ def run(
 ) -> tuple[Result, Made]:
     (folder / "rack.yaml").write_text(rack)
     made = Made(outcomes)
-    monkeypatch.setattr(collect, "collect_observations", links or Observed())
+    monkeypatch.setattr(report_drawing, "collect_observations", links or Observed())
     monkeypatch.setattr(importlib.import_module("sparkrack.cli.verify"), "run_checks", made)
     monkeypatch.setenv("COLUMNS", "200")
     return CliRunner().invoke(sparkrack, ["verify", "--rack", str(folder / "rack.yaml"), *words]), made
@@ -316,7 +316,7 @@ def test_a_missing_dot_does_not_cost_the_page(monkeypatch: pytest.MonkeyPatch, t
     def render(_: object) -> str:
         raise DrawingError("there is no program dot")
 
-    monkeypatch.setattr(importlib.import_module("sparkrack.cli.verify"), "render", render)
+    monkeypatch.setattr(report_drawing, "render", render)
     html = tmp_path / "report.html"
     ended, _ = run(monkeypatch, tmp_path, fine(), "--html", str(html))
     assert ended.exit_code == 0

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from core.util.event import EventKind, field_change
-from sparkrack.cli.render_drift import show_drift
 from sparkrack.drift.compare import compare_runs
 from sparkrack.drift.findings import Drift, drift_of
+from sparkrack.drift.render import show_drift
 from sparkrack.drift.systemd_timer import units
 from tests import generated
 from tests.unit.drift.plans import MADE, MIXED, TIMER, machine, modified, plan, unreachable

@@ -135,7 +135,7 @@ def test_a_lock_file_that_cannot_be_read_is_held(node: Path, text: bytes) -> Non
 def test_it_can_be_ended(node: Path, text: bytes) -> None:
     """As `sparkrack unlock unknown` does it: look, then remove what was seen."""
     put(node, text)
-    seen = run(run_lock.lock_script(), node)
+    seen = run(run_lock.read_script(), node)
     assert (seen.returncode, describe_holder(seen.stdout).id) == (0, "unknown")
     assert run(run_lock.release(content(seen.stdout)), node).returncode == 0
     assert names(node) == []
@@ -146,7 +146,7 @@ def test_a_link_to_nowhere_is_held(node: Path) -> None:
     file(node).symlink_to(node / "nowhere")
     assert take(node).returncode == HELD
     assert not (node / "nowhere").exists()
-    assert run(run_lock.lock_script(), node).returncode == 0
+    assert run(run_lock.read_script(), node).returncode == 0
     assert run(run_lock.release(b""), node).returncode == 0
     assert names(node) == []
 
@@ -199,7 +199,7 @@ def test_one_that_is_gone_is_reported(held: Path) -> None:
     fault = run_lock.release_error("spark1", MINE, done.returncode, done.stdout)
     assert fault is not None
     assert fault.startswith("spark1: the lock was gone before the end, by a restart or by `sparkrack unlock`; another")
-    assert run(run_lock.lock_script(), held).returncode == GONE
+    assert run(run_lock.read_script(), held).returncode == GONE
 
 
 def test_a_node_that_does_not_answer_keeps_it() -> None:
@@ -221,7 +221,7 @@ def test_hostile_text_prints_on_one_line() -> None:
 def test_hostile_text_reaches_no_shell(node: Path) -> None:
     put(node, json.dumps(HOSTILE).encode())
     assert take(node).returncode == HELD
-    seen = run(run_lock.lock_script(), node)
+    seen = run(run_lock.read_script(), node)
     script = run_lock.release(content(seen.stdout))
     assert "reboot" not in script
     assert "reboot" not in run_lock.acquire_error("spark1", OTHER, HELD, seen.stdout).rpartition(": ")[2]  # type: ignore[union-attr]
@@ -257,7 +257,7 @@ def up(node: Path, seconds: int) -> None:
 
 
 def seen(node: Path) -> str:
-    done = run(run_lock.lock_script(), node)
+    done = run(run_lock.read_script(), node)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -269,7 +269,7 @@ def test_a_lock_that_is_not_renewed_expires_by_the_nodes_clock(node: Path, silen
     up(node, 2000)
     assert run(run_lock.renew(NEW.text.encode()), node).returncode == 0
     up(node, 2000 + silent)
-    assert (describe_holder(seen(node)), run_lock.has_no_heartbeat(seen(node)), run_lock.expired(seen(node))) == (
+    assert (describe_holder(seen(node)), run_lock.silence_seconds(seen(node)), run_lock.expired(seen(node))) == (
         NEW,
         silent,
         over,
@@ -322,7 +322,7 @@ def test_the_next_run_ends_one_that_has_expired_and_says_so(node: Path) -> None:
     assert take(node, NEW).returncode == 0
     up(node, 1500)
     reported: list[str] = []
-    run_lock.already_locked("spark1", OTHER, on(node), lambda _: False, reported.append)
+    run_lock.acquire("spark1", OTHER, on(node), lambda _: False, reported.append)
     assert holder(file(node).read_text()) == OTHER
     assert reported == [f"{NEW} has not renewed its lock for 500 s; it is ended"]
 
@@ -363,10 +363,10 @@ def test_the_lock_of_a_dead_run_is_ended_when_that_is_agreed(node: Path, agreed:
         return agreed
 
     if agreed:
-        run_lock.already_locked("spark1", OTHER, on(node), agree, print)
+        run_lock.acquire("spark1", OTHER, on(node), agree, print)
     else:
         with pytest.raises(run_lock.LockError, match="is dead, its process"):
-            run_lock.already_locked("spark1", OTHER, on(node), agree, print)
+            run_lock.acquire("spark1", OTHER, on(node), agree, print)
     assert asked == [dead]
     assert holder(file(node).read_text()) == (OTHER if agreed else dead)
 

@@ -301,14 +301,14 @@ def test_it_is_renewed_while_it_is_held(workdir: Workdir) -> None:
             if workdir.node.file.stat().st_mtime == 1100:
                 break
         assert workdir.node.file.stat().st_mtime == 1100
-        assert held.lost == ""
+        assert held.lost() == ""
 
 
 def test_a_run_whose_lock_is_gone_knows_it_at_the_next_renewal(workdir: Workdir) -> None:
     with locked(workdir, MINE) as held:  # type: ignore[arg-type]
         workdir.node.file.unlink()
         held.renew()
-        assert held.lost.startswith("spark1: the lock was gone before the end")
+        assert held.lost().startswith("spark1: the lock was gone before the end")
 
 
 def test_a_run_that_cannot_renew_gives_up_when_the_lock_expires(
@@ -317,10 +317,10 @@ def test_a_run_that_cannot_renew_gives_up_when_the_lock_expires(
     with locked(workdir, MINE) as held:  # type: ignore[arg-type]
         workdir.node.faults, workdir.node.logins = [EOFError()], 0
         held.renew()
-        assert held.lost == "", "it counts as long as the node believes it"
+        assert held.lost() == "", "it counts as long as the node believes it"
         now = run_lock.clock()
         monkeypatch.setattr(run_lock, "clock", lambda: now + run_lock.EXPIRED)
-        assert "the lock could not be renewed for 120 s, so another run may have taken it" in held.lost
+        assert "the lock could not be renewed for 120 s, so another run may have taken it" in held.lost()
 
 
 def test_a_switch_is_sent_nothing_once_the_lock_is_lost(workdir: Workdir) -> None:
@@ -361,7 +361,7 @@ def test_a_renewal_that_does_not_get_through_is_made_over_another_connection(
         monkeypatch.setattr(run_lock, "clock", lambda: now + 150.0)
         held.renew()
         assert held._renewed == now + 100.0
-        assert held.lost == ""
+        assert held.lost() == ""
         workdir.node.logins = 10
         monkeypatch.setattr(run_lock, "clock", lambda: now)
     assert held.left == []
@@ -372,7 +372,7 @@ def test_a_renewal_that_the_node_refuses_without_a_reason_takes_nothing_away(wor
         before = held._renewed
         workdir.node.sudo = False
         held.renew()
-        assert (held._renewed, held.lost) == (before, "")
+        assert (held._renewed, held.lost()) == (before, "")
         workdir.node.sudo = True
 
 

@@ -15,7 +15,7 @@ from core.ops import run_lock
 from core.routeros.errors import CheckError
 from core.routeros.session import SessionConnection
 from sparkrack.cli.main import sparkrack
-from sparkrack.engine.ssh_locking import RackLock
+from sparkrack.engine.rack_lock import RackLock
 from switch.bootstrap.first_contact import ServiceOffer
 from switch.bootstrap.runner import SwitchBootstrap
 from tests.generated import REPOSITORY

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from core.ops import run_lock
 from core.routeros.session import SessionConnection
 from sparkrack.cli.main import sparkrack
-from sparkrack.engine.ssh_locking import RackLock
+from sparkrack.engine.rack_lock import RackLock
 from sparkrack.maintenance import switch_restore as command
 from switch import backup
 from tests.generated import REPOSITORY

@@ -26,8 +26,6 @@ MARKS: Mapping[EventKind, tuple[str, str]] = {
 }
 """Mark and colour of each kind of line. The words alone carry all information."""
 
-__all__ = ["MARKS", "line", "printable", "show_plan", "total"]
-
 _FILES = {Action.CREATE: "+", Action.MODIFY: "~", Action.REMOVE: "-"}
 _LOUD = (EventKind.REFUSED, EventKind.UNKNOWN, EventKind.BROKEN)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.text import Text
 
-from sparkrack.cli.render_plan import printable
+from core.model.errors import printable
 from sparkrack.drift.findings import Comparison, Drift, DriftFinding, FindingKind, Since
 from sparkrack.drift.labels import TITLES, difference, sentence, total
 
