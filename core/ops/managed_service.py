@@ -88,13 +88,16 @@ class ManagedService:
     """Shell text with which its unit reads its files again; empty for `systemctl reload`."""
     starts: tuple[str, ...] = ()
     """Services of its timers, which run once after each change."""
+    static: bool = False
+    """Other units start it: there is nothing to enable."""
     at_boot: bool = False
     """It is started at boot alone, and need not run now."""
     waits: bool = False
     """It waits for another node in a restart loop."""
     prepare: str = ""
     """Shell text before its units are started."""
-    wanted_by: str = "multi-user.target"
+    after: str = ""
+    """Shell text after they were started, before the mark goes."""
     leftovers: tuple[str, ...] = field(default=(), kw_only=True)
     """Paths of what it writes itself that go with it."""
 
@@ -102,6 +105,10 @@ class ManagedService:
     def mark(self) -> str:
         """Path of the mark for files that are written and not read; empty for a service without one."""
         return f"{MARKS}/{self.name}.pending" if self.name else ""
+
+    def set_mark(self) -> tuple[StringCommand, ...]:
+        """Return the command that notes that files are about to change, for what changes files of several services."""
+        return (sudo_script(f"umask 077; mkdir -p {MARKS}; : > {self.mark}"),) if self.mark else ()
 
     def differences(
         self,
@@ -125,7 +132,7 @@ class ManagedService:
             if (event := self._restart(unit, now, also, install, (reasons or {}).get(unit)))
         ]
         masked = [unit for unit in self.units if now.units[unit].masked]
-        disabled = [unit for unit in self.units if now.units[unit].file not in ("enabled", "static")]
+        disabled = [unit for unit in self.units if not (self.static or now.units[unit].enabled)]
         if not (new or restarts or masked or disabled):
             return NO_CHANGES
         by_systemd = any(_is_unit_file(file.path) for file, _ in now.files) or bool(now.overrides or install.commands)
@@ -137,7 +144,7 @@ class ManagedService:
             *also.events,
             *acted(Action.UNMASK, *masked),
             *acted(Action.ENABLE, *disabled),
-            *(self._unread(now) if reload and not (by_systemd or restarts) else ()),
+            *(self._unread() if reload and not (by_systemd or restarts) else ()),
             *restarts,
         )
         marked = bool(self.mark) and new
@@ -148,31 +155,32 @@ class ManagedService:
         steps += ["systemctl daemon-reload"] if reload else []
         steps += [self.prepare] if self.prepare and restarts else []
         steps += [self._command(event) for event in restarts]
+        steps += [self.after] if self.after and restarts else []
         steps += [f"systemctl start {unit}" for unit in self.starts if new or restarts]
         steps += [f"rm -f {self.mark}"] if marked else []
         commands = (*self._write(now, install, marked=marked), *also.commands)
         return ServiceChanges(events, (*commands, *([sudo_script("; ".join(steps))] if steps else [])))
 
-    def removal(self, now: ServiceState, why: str, first: str = "") -> ServiceChanges:
+    def removal(self, now: ServiceState, why: str, then: str = "") -> ServiceChanges:
         """Return what stops the service and removes all that is its own; nothing where nothing of it is left. What
-        package and person brought stays. `first`: shell text before that."""
+        a package brought stays. `then`: shell text after it was stopped, before its files go."""
         own = [unit for unit in self.units if f"{UNITS}/{unit}" in self.paths]
         left = any(now.units[unit].load == "loaded" or now.units[unit].enabled for unit in own)
         if not (now.there or now.pending or now.overrides or left):
             return NO_CHANGES
         # Links are removed by hand: `systemctl disable` fails for a unit whose file is gone.
-        links = [f"{UNITS}/{self.wanted_by}.wants/{unit}" for unit in self.units]
+        links = " ".join(f"{UNITS}/*.wants/{unit}" for unit in self.units)
         steps = [
-            *([first] if first else []),
             f"systemctl stop {' '.join((*self.units, *self.starts))} 2> /dev/null || true",
-            f"rm -f {quote(*links, *self.paths, *self.leftovers)}",
+            *([then] if then else []),
+            f"rm -f {links} {quote(*self.paths, *self.leftovers)}",
             "systemctl daemon-reload",
             *([f"rm -f {self.mark}"] if self.mark else []),
         ]
         aside = [remote_files.move_aside(now.overrides)] if now.overrides else []
         return ServiceChanges(
             acted(Action.STOP_AND_REMOVE, " ".join(self.units), detail=why),
-            (*self._set_mark(), *aside, sudo_script("; ".join(steps))),
+            (*self.set_mark(), *aside, sudo_script("; ".join(steps))),
         )
 
     def _restart(
@@ -208,25 +216,20 @@ class ManagedService:
         start = event.action is Action.START and self.reads is Reads.NOTHING
         return f"systemctl {'start' if start else 'restart'} {event.subject}"
 
-    def _unread(self, now: ServiceState) -> tuple[Event, ...]:
-        names = " ".join((*self.units, *self.starts) or self.paths)
-        why = "an earlier run changed them and died" if now.pending else "they were changed since"
-        return (Event(EventKind.RESTART, subject="systemd", action=Action.RELOAD, detail=f"{names}: {why}"),)
+    def _unread(self) -> tuple[Event, ...]:
+        why = f"it has not read the files of {' '.join((*self.units, *self.starts) or self.paths)}"
+        return (Event(EventKind.RESTART, subject="systemd", action=Action.RELOAD, detail=why),)
 
     def _write(self, now: ServiceState, install: ServiceChanges, *, marked: bool) -> Iterable[StringCommand]:
         files = [file for file, _ in now.files]
         first = [file for file in files if _is_unit_file(file.path)] if install.commands else files
         if marked:
-            yield from self._set_mark()
+            yield from self.set_mark()
         if now.overrides:
             yield remote_files.move_aside(now.overrides)
         yield from remote_files.put_files(first)
         yield from install.commands
         yield from remote_files.put_files([file for file in files if file not in first])
-
-    def _set_mark(self) -> Iterable[StringCommand]:
-        if self.mark:
-            yield sudo_script(f"umask 077; mkdir -p {MARKS}; : > {self.mark}")
 
 
 def _restart_event(unit: str, action: Action, reason: Reason | None) -> Event:

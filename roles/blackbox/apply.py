@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from posixpath import dirname
+from dataclasses import replace
 
 from pyinfra.api.deploy import deploy
 
 from core.model import Node, Rack
 from core.ops import apt, remote_files
 from core.ops.announce import file_diff, managed_file_change
+from core.ops.managed_service import ServiceChanges, ServiceState
 from core.ops.operation import Changeset, managed_operation
 from core.ops.shell import quote, sudo_script
 from core.probes.systemd_units import SystemdUnit
@@ -24,12 +25,12 @@ from roles.blackbox import (
     desired,
     kdump,
     recorder,
+    services,
     stream_apply,
     watchdog,
 )
 from roles.blackbox.facts import BlackboxFacts
 from roles.blackbox.options import BlackboxOptions
-from roles.blackbox.pending import mark, unmark, write_files
 
 
 @deploy(ROLE.title)
@@ -75,7 +76,7 @@ def feed_watchdog(facts: BlackboxFacts) -> Changeset:
     wrong = facts.watchdog_differences
     if not stale and not wrong:
         return Changeset(in_sync_reason="systemd feeds the watchdog")
-    commands = write_files(stale)
+    commands = remote_files.put_files(stale)
     if wrong:
         state = f"{watchdog.SYSFS}/{facts.device.name}/state"
         silent = quote(f"systemd does not feed {facts.device.path}; journalctl --boot _PID=1")
@@ -114,7 +115,7 @@ def panic_before_reset(facts: BlackboxFacts) -> Changeset:
     unread = watchdog.FRAGMENT in paths and (stage.following != "1" or stage.grub.unfinished)
     if not (stale or surplus or unread):
         return Changeset(warnings=warnings, in_sync_reason="the first stage of the watchdog is as declared")
-    events, commands = _file_events(facts, stale), write_files(stale)
+    events, commands = _file_events(facts, stale), remote_files.put_files(stale)
     if unread and not stale:
         events.append(_unread(stage.grub, watchdog.PARAMETER, stage.following, "1"))
     if watchdog.FRAGMENT in paths:
@@ -139,7 +140,7 @@ def set_panic_policy(facts: BlackboxFacts) -> Changeset:
     warnings = desired.missing_sysctls(facts.rack, facts.sysctls)
     if not stale and not wrong:
         return Changeset(warnings=warnings, in_sync_reason="the kernel panics and reboots as declared")
-    commands = write_files(stale)
+    commands = remote_files.put_files(stale)
     if wrong:
         commands.append(sudo_script(f"sysctl -qw {quote(*(f'{key}={value}' for key, value in wrong.items()))}"))
     events = [value_change(key, facts.sysctls[key], value) for key, value in wrong.items()]
@@ -153,57 +154,27 @@ def keep_panic_records(facts: BlackboxFacts) -> Changeset:
         return Changeset(blockers=facts.blockers)
     if not facts.options.pstore:
         return Changeset(in_sync_reason="pstore is left alone")
-    stale = facts.stale(desired.pstore_files(facts.rack))
-    unit = facts.units[desired.PSTORE_UNIT]
-    load = facts.backend.loadable
-    if not stale and not load and unit.file == "enabled":
-        return Changeset(in_sync_reason="records of panics are archived")
-    commands, events = write_files(stale), _file_events(facts, stale)
-    if unit.file != "enabled":
-        events += _enabled(desired.PSTORE_UNIT, unit)
-        steps = [f"systemctl unmask --quiet {desired.PSTORE_UNIT}"] if unit.masked else []
-        commands.append(sudo_script("; ".join((*steps, f"systemctl enable --quiet {desired.PSTORE_UNIT}"))))
-    if load:
-        events.append(value_change("backend of pstore", None, desired.MODULE))
+    changes = services.PSTORE.differences(facts.state(services.PSTORE, desired.pstore_files(facts.rack)))
+    if facts.backend.loadable:
         backend = "/sys/module/pstore/parameters/backend"
         none = quote("pstore has no backend although efi_pstore is loaded; dmesg | grep pstore")
-        commands.append(
-            sudo_script(f"modprobe {desired.MODULE}; ! grep -qxF '(null)' {backend} || {{ echo {none} >&2; exit 1; }}")
-        )
-    return Changeset(events=tuple(events), commands=tuple(commands))
+        load = f"modprobe {desired.MODULE}; ! grep -qxF '(null)' {backend} || {{ echo {none} >&2; exit 1; }}"
+        event = value_change("backend of pstore", None, desired.MODULE)
+        changes += ServiceChanges((event,), (sudo_script(load),))
+    return changes.changeset("records of panics are archived")
 
 
 @managed_operation("blackbox", BlackboxFacts)
 def keep_journal(facts: BlackboxFacts) -> Changeset:
-    """Keep the journal on the disk, synchronized in the declared interval; journald is restarted for new settings.
-
-    Services keep their connection to the journal: systemd stores it over the restart.
-    """
+    """Keep the journal on the disk, synchronized in the declared interval; journald is restarted for new settings."""
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
-    stale, flush = facts.stale([desired.journal_file(facts.rack)]), facts.units[desired.FLUSH_UNIT]
-    restart = bool(stale) or facts.pending("journal")
-    if not (restart or flush.masked) and facts.persistent:
-        return Changeset(in_sync_reason="the journal is on the disk")
-    events, commands = _file_events(facts, stale), [mark("journal")] if restart else []
-    commands += write_files(stale)
-    steps = []
-    if flush.masked:
-        events += acted(Action.UNMASK, desired.FLUSH_UNIT)
-        steps.append(f"systemctl unmask --quiet {desired.FLUSH_UNIT}")
-    if restart:
-        why = None if stale else "it has not read its settings"
-        events.append(Event(EventKind.RESTART, subject=desired.JOURNAL_UNIT, action=Action.RESTART, detail=why))
-        steps.append(f"systemctl restart {desired.JOURNAL_UNIT}")
+    changes = services.FLUSH.differences(facts.state(services.FLUSH))
+    changes += services.JOURNAL.differences(facts.state(services.JOURNAL, [desired.journal_file(facts.rack)]))
     if not facts.persistent:
-        events.append(value_change("journal", "in memory", "on the disk"))
-    if restart or not facts.persistent:
-        steps.append("journalctl --flush")
-    if restart:
-        steps.append(unmark("journal"))
-    if steps:
-        commands.append(sudo_script("; ".join(steps)))
-    return Changeset(events=tuple(events), commands=tuple(commands))
+        event = value_change("journal", "in memory", "on the disk")
+        changes += ServiceChanges((event,), (sudo_script("journalctl --flush"),))
+    return changes.changeset("the journal is on the disk")
 
 
 @managed_operation("blackbox", BlackboxFacts)
@@ -211,51 +182,14 @@ def cap_clock(facts: BlackboxFacts) -> Changeset:
     """Run the unit that caps the clock of the GPU, now and at boot; remove it where no cap is declared any more."""
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
-    now, pending = facts.units[clock_cap.NAME], facts.pending("clock")
     if facts.cap is None:
-        return _without_cap(facts, pending)
-    stale = facts.stale([clock_cap.unit(facts.rack, facts.cap)])
+        why, lift = "rack.yaml declares no clock_cap for this node", "nvidia-smi -rgc > /dev/null"
+        removal = services.CLOCK.removal(facts.state(services.CLOCK), why, lift)
+        return removal.changeset("the clock of the GPU has no cap")
     above = facts.clock is not None and facts.clock > facts.cap + clock_cap.TOLERANCE
-    new = bool(stale) or now.reload or pending
-    restart = new or now.active != "active" or above
-    enable = now.file != "enabled"
-    if not (restart or enable):
-        return Changeset(in_sync_reason=f"the clock of the GPU is at most {facts.cap} MHz")
-    events, commands = _file_events(facts, stale), [mark("clock")] if new else []
-    commands += write_files(stale)
-    steps = ["systemctl daemon-reload"] if new else []
-    if enable:
-        events += _enabled(clock_cap.NAME, now)
-        steps += [f"systemctl unmask --quiet {clock_cap.NAME}"] if now.masked else []
-        steps.append(f"systemctl enable --quiet {clock_cap.NAME}")
-    if restart:
-        why = f"the clock is {facts.clock} MHz, the cap {facts.cap} MHz" if above else None
-        events.append(Event(EventKind.RESTART, subject=clock_cap.NAME, action=Action.RESTART, detail=why))
-        steps.append(f"systemctl restart {clock_cap.NAME}")
-    if new:
-        steps.append(unmark("clock"))
-    if steps:
-        commands.append(sudo_script("; ".join(steps)))
-    return Changeset(events=tuple(events), commands=tuple(commands))
-
-
-def _without_cap(facts: BlackboxFacts, pending: bool) -> Changeset:
-    there = facts.before(clock_cap.UNIT) is not None or facts.units[clock_cap.NAME].load == "loaded"
-    if not there and not pending:
-        return Changeset(in_sync_reason="the clock of the GPU has no cap")
-    # The link is removed by hand: `systemctl disable` fails for a unit whose file is gone.
-    link = f"/etc/systemd/system/multi-user.target.wants/{clock_cap.NAME}"
-    steps = (
-        "nvidia-smi -rgc > /dev/null",
-        f"systemctl stop {clock_cap.NAME} 2> /dev/null || true",
-        f"rm -f {link} {clock_cap.UNIT}",
-        "systemctl daemon-reload",
-        unmark("clock"),
-    )
-    return Changeset(
-        events=acted(Action.STOP_AND_REMOVE, clock_cap.NAME, detail="rack.yaml declares no clock_cap for this node"),
-        commands=(mark("clock"), sudo_script("; ".join(steps))),
-    )
+    reasons = {clock_cap.NAME: f"the clock is {facts.clock} MHz, the cap {facts.cap} MHz"} if above else {}
+    state = facts.state(services.CLOCK, [clock_cap.unit(facts.rack, facts.cap)])
+    return services.CLOCK.differences(state, reasons).changeset(f"the clock of the GPU is at most {facts.cap} MHz")
 
 
 @managed_operation("blackbox", BlackboxFacts)
@@ -267,52 +201,15 @@ def collect_evidence(facts: BlackboxFacts) -> Changeset:
     """
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
-    pending = facts.pending("evidence")
+    service, hashes = services.EVIDENCE, facts.evidence_files
     if not boot_evidence.wanted(facts.rack):
-        return _without_evidence(facts, pending)
-    stale = managed_file.differing(boot_evidence.files(facts.rack), facts.evidence_files)
-    units = {name: facts.units[name] for name in boot_evidence.NAMES}
-    disabled = [name for name, unit in units.items() if unit.file != "enabled"]
-    reload = bool(stale) or pending or any(unit.reload for unit in units.values())
-    start = [name for name, unit in units.items() if unit.active != "active"]
-    if boot_evidence.COLLECT not in start and not facts.evidence_collected:
-        start.append(boot_evidence.COLLECT)
-    if not (reload or disabled or start):
-        return Changeset(in_sync_reason="evidence is collected in each boot")
-    events = managed_file.changes(stale, facts.evidence_files)
-    for name in disabled:
-        events += _enabled(name, units[name])
-    if reload and not stale:
-        why = "systemd has not read the units of the boot evidence"
-        events.append(Event(EventKind.RESTART, subject="systemd", action=Action.RELOAD, detail=why))
-    events += [Event(EventKind.RESTART, subject=name, action=Action.START) for name in start]
-    commands = [mark("evidence"), *write_files(stale)] if stale else []
-    steps = ["systemctl daemon-reload"] if reload else []
-    steps += [f"systemctl unmask --quiet {name}" for name in disabled if units[name].masked]
-    if disabled:
-        steps.append(f"systemctl enable --quiet {' '.join(disabled)}")
-    # Not start: the unit that has collected stays active, also when its result was removed.
-    steps += [f"systemctl restart {name}" for name in start]
-    if reload:
-        steps.append(unmark("evidence"))
-    return Changeset(events=tuple(events), commands=(*commands, sudo_script("; ".join(steps))))
-
-
-def _without_evidence(facts: BlackboxFacts, pending: bool) -> Changeset:
-    loaded = any(facts.units[name].load == "loaded" for name in boot_evidence.NAMES)
-    if not facts.evidence_files and not loaded and not pending:
-        return Changeset(in_sync_reason="no evidence is collected")
-    names = " ".join(boot_evidence.NAMES)
-    steps = (
-        f"systemctl stop {names} 2> /dev/null || true",
-        f"rm -f {' '.join((*boot_evidence.LINKS, *boot_evidence.PATHS))}",
-        "systemctl daemon-reload",
-        unmark("evidence"),
-    )
-    return Changeset(
-        events=acted(Action.STOP_AND_REMOVE, names, detail="rack.yaml declares boot_evidence: false"),
-        commands=(mark("evidence"), sudo_script("; ".join(steps))),
-    )
+        removal = service.removal(facts.state(service, hashes=hashes), "rack.yaml declares boot_evidence: false")
+        return removal.changeset("no evidence is collected")
+    # The unit that has collected stays active, also when its result was removed.
+    missing = facts.units[boot_evidence.COLLECT].settled and not facts.evidence_collected
+    reasons = {boot_evidence.COLLECT: "this boot has no evidence"} if missing else {}
+    changes = service.differences(facts.state(service, boot_evidence.files(facts.rack), hashes), reasons)
+    return changes.changeset("evidence is collected in each boot")
 
 
 @managed_operation("blackbox", BlackboxFacts)
@@ -323,75 +220,33 @@ def record_samples(facts: BlackboxFacts) -> Changeset:
     """
     if facts.blockers:
         return Changeset(blockers=facts.blockers)
-    files = facts.recorder_files
-    program = managed_file.differing([one for one in files if one.path == recorder.PROGRAM], facts.recorder_program)
-    units = facts.stale(one for one in files if one.path != recorder.PROGRAM)
-    removed, removing = _surplus_recorder(facts)
-    started, starting = _recorder_starts(facts, {file.path for file in (*program, *units)})
-    events = (*managed_file.changes(program, facts.recorder_program), *_file_events(facts, units), *removed, *started)
-    if not removing and not starting:
-        reason = "samples of the node are recorded" if files else "no flight recorder is declared"
-        return Changeset(in_sync_reason=reason)
-    pending = facts.recorder_state.pending
-    marked = bool(program or units or removing or pending)
-    outdated = any(unit.reload for unit in facts.recorder_units.values())
-    reload = ["systemctl daemon-reload"] if units or removing or pending or outdated else []
-    steps = [*removing, *reload, *starting, *([unmark("recorder")] if marked else [])]
-    written = write_files([*program, *units])
-    commands = (*([mark("recorder")] if marked else []), *written, sudo_script("; ".join(steps)))
-    return Changeset(events=events, commands=commands)
+    now, paths = facts.recorder_service, {file.path for file in facts.recorder_files}
+    wanted = tuple(name for name, path in recorder.UNITS.items() if path in paths)
+    surplus = tuple(
+        name
+        for name, path in recorder.UNITS.items()
+        if path not in paths and (facts.before(path) is not None or now.units[name].load == "loaded")
+    )
+    why = "rack.yaml declares nothing that needs it"
+    if not wanted:
+        service = replace(services.RECORDER, units=surplus or (recorder.NAME,))
+        return service.removal(now, why).changeset("no flight recorder is declared")
+    changes = replace(services.RECORDER, units=wanted).differences(now, _silent(facts))
+    if surplus:
+        units = tuple(recorder.UNITS[name] for name in surplus)
+        changes += replace(services.RECORDER, units=surplus, paths=units, leftovers=()).removal(now, why)
+    return changes.changeset("samples of the node are recorded")
 
 
-def _surplus_recorder(facts: BlackboxFacts) -> tuple[list[Event], list[str]]:
-    """Return what of the recorder is there and not declared, and the steps that remove it."""
-    events: list[Event] = []
-    steps: list[str] = []
-    wanted = {file.path for file in facts.recorder_files}
-    for name, path in recorder.UNITS.items():
-        if path not in wanted and (facts.before(path) is not None or facts.recorder_units[name].load == "loaded"):
-            events += acted(Action.STOP_AND_REMOVE, name, detail="rack.yaml declares nothing that needs it")
-            # The link is removed by hand: `systemctl disable` fails for a unit whose file is gone.
-            link = f"/etc/systemd/system/multi-user.target.wants/{name}"
-            steps += [f"systemctl stop {name} 2> /dev/null || true", f"rm -f {link} {path}"]
-    if not wanted and facts.recorder_program:
-        events += file_acted(Action.REMOVE, recorder.PROGRAM)
-    if not wanted and not events and facts.recorder_state.pending:
-        events += acted(Action.STOP_AND_REMOVE, recorder.NAME, detail="a run that removed it was interrupted")
-    if not wanted and events:
-        steps.append(f"rm -f {recorder.PROGRAM} {recorder.METRICS}")
-    return events, steps
-
-
-def _recorder_starts(facts: BlackboxFacts, written: set[str]) -> tuple[list[Event], list[str]]:
-    """Return which units are enabled and restarted, and the steps; `written`: the files that differ."""
-    events: list[Event] = []
-    steps: list[str] = []
-    state = facts.recorder_state
+def _silent(facts: BlackboxFacts) -> dict[str, str]:
+    """Return why a recorder that runs is restarted: it writes nothing."""
+    age = facts.recorder_state.age
     # Also in the future: the clock went back, and a recorder that runs would have written since.
-    silent = state.age is None or abs(state.age) > recorder.SILENT
-    for name, path in recorder.UNITS.items():
-        if all(file.path != path for file in facts.recorder_files):
-            continue
-        now = facts.recorder_units[name]
-        if now.file != "enabled":
-            events += _enabled(name, now)
-            steps += [f"systemctl unmask --quiet {name}"] if now.masked else []
-            steps.append(f"systemctl enable --quiet {name}")
-        reason = None
-        if not ({path, recorder.PROGRAM} & written or state.pending or now.reload):
-            if now.active == "active" and name == recorder.NAME and silent:
-                reason = (
-                    "it has written no sample"
-                    if state.age is None
-                    else f"its last sample is {recorder.age_text(state.age)}"
-                )
-            elif now.active == "active":
-                continue
-        events.append(Event(EventKind.RESTART, subject=name, action=Action.RESTART, detail=reason))
-        if name == recorder.NAME:
-            steps.append(f"(umask 022; mkdir -p {dirname(recorder.METRICS)})")
-        steps.append(f"systemctl restart {name}")
-    return events, steps
+    if not facts.recorder_units[recorder.NAME].settled or (age is not None and abs(age) <= recorder.SILENT):
+        return {}
+    return {
+        recorder.NAME: "it has written no sample" if age is None else f"its last sample is {recorder.age_text(age)}"
+    }
 
 
 @managed_operation("blackbox", BlackboxFacts)
@@ -409,7 +264,7 @@ def reserve_memory(facts: BlackboxFacts) -> Changeset:
     if not stale:
         events.append(_unread(now.grub, kdump.PARAMETER, now.following, value))
     read = sudo_script(boot_parameters.update(kdump.FRAGMENT, kdump.PARAMETER, value))
-    return Changeset(events=tuple(events), commands=(*write_files(stale), read))
+    return Changeset(events=tuple(events), commands=(*remote_files.put_files(stale), read))
 
 
 def _unread(grub: boot_parameters.Grub, name: str, following: str, value: str) -> Event:
@@ -473,29 +328,24 @@ def load_crash_kernel(facts: BlackboxFacts) -> Changeset:
     before = facts.before(kdump.SETTINGS)
     settings = kdump.settings(wanted, before or b"")
     after = kdump.with_settings(before or b"", settings)
-    enable, load = now.unit != "enabled", kdump.loadable(wanted, now)
+    load = kdump.loadable(wanted, now)
+    unit = SystemdUnit("loaded", "inactive", now.unit)
     surplus = [] if files else [path for path in kdump.PATHS if path in facts.kdump_files]
-    if after == before and not (enable or load or stale or surplus):
-        return Changeset(warnings=warnings, in_sync_reason="a crash kernel is loaded at each boot")
-    changes, commands, steps = managed_file.changes(stale, facts.kdump_files), write_files(stale), []
+    reported, commands = managed_file.changes(stale, facts.kdump_files), remote_files.put_files(stale)
     if surplus:
-        changes += [event for path in surplus for event in file_acted(Action.REMOVE, path)]
+        reported += [event for path in surplus for event in file_acted(Action.REMOVE, path)]
         commands.append(sudo_script(f"rm -f {' '.join(surplus)}"))
     if after != before:
-        changes.append(file_diff(kdump.SETTINGS, before, after))
+        reported.append(file_diff(kdump.SETTINGS, before, after))
         check = kdump.check_settings(settings)
         commands.append(remote_files.put(kdump.SETTINGS, after, mode="644", before=before, check=check))
-    if enable:
-        masked = now.unit.startswith("masked")
-        changes += [*(acted(Action.UNMASK, kdump.UNIT) if masked else ()), *acted(Action.ENABLE, kdump.UNIT)]
-        steps += [f"systemctl unmask --quiet {kdump.UNIT}"] if masked else []
-        steps.append(f"systemctl enable --quiet {kdump.UNIT}")
+    changes = ServiceChanges(tuple(reported), tuple(commands)) + services.KDUMP.differences(
+        ServiceState({kdump.UNIT: unit})
+    )
     if load:
-        changes.append(Event(EventKind.RESTART, subject=kdump.UNIT, action=Action.RESTART, detail="none is loaded"))
-        steps.append(kdump.load())
-    if steps:
-        commands.append(sudo_script("; ".join(steps)))
-    return Changeset(warnings=warnings, events=tuple(changes), commands=tuple(commands))
+        event = Event(EventKind.RESTART, subject=kdump.UNIT, action=Action.RESTART, detail="none is loaded")
+        changes += ServiceChanges((event,), (sudo_script(kdump.load()),))
+    return changes.changeset("a crash kernel is loaded at each boot", warnings)
 
 
 @managed_operation("blackbox", BlackboxFacts)
@@ -511,10 +361,6 @@ def report_reboot(facts: BlackboxFacts) -> Changeset:
         warnings=tuple(Event(EventKind.NOTE, action=Action.REBOOT, detail=reason) for reason in reasons),
         in_sync_reason="a reboot is needed" if reasons else "no reboot is needed",
     )
-
-
-def _enabled(name: str, unit: SystemdUnit) -> tuple[Event, ...]:
-    return (*(acted(Action.UNMASK, name) if unit.masked else ()), *acted(Action.ENABLE, name))
 
 
 def _file_events(facts: BlackboxFacts, stale: Iterable[ManagedFile]) -> list[Event]:

@@ -21,11 +21,6 @@ NAMES = (MARK, COLLECT)
 """In the order in which they start."""
 _UNITS = "/etc/systemd/system"
 PATHS = (PROGRAM, *(f"{_UNITS}/{name}" for name in NAMES))
-LINKS = (
-    f"{_UNITS}/sysinit.target.wants/{MARK}",
-    f"{_UNITS}/multi-user.target.wants/{COLLECT}",
-)
-"""Links of the enabled units."""
 
 
 def wanted(rack: Rack) -> bool:

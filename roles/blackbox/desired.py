@@ -30,8 +30,6 @@ FLUSH_UNIT = "systemd-journal-flush.service"
 """Moves the journal from /run to the disk at boot: where it is masked, the journal is not persistent (measured)."""
 
 MODULE = "efi_pstore"
-MARKS = "/run/sparkrack"
-"""Folder of marks for files that were changed and that no program has read yet; a reboot replaces the reading."""
 
 SYMBOLS = {
     "kernel.softlockup_panic": "CONFIG_SOFTLOCKUP_DETECTOR",

@@ -8,6 +8,8 @@ from functools import cached_property
 
 from core.model import Node, Rack
 from core.ops import host_facts, systemd_probes
+from core.ops.announce import managed_file_changes
+from core.ops.managed_service import ManagedService, ServiceState
 from core.probes import systemd_dropins, systemd_units
 from core.probes.systemd_units import SystemdUnit
 from core.util import managed_file, resources
@@ -222,6 +224,32 @@ class BlackboxFacts:
         contents = {file.path: self.before(file.path) for file in files}
         return managed_file.differing(files, managed_file.states(self.reading.text(MODES), contents))
 
+    def state(
+        self, service: ManagedService, files: Iterable[ManagedFile] = (), hashes: Mapping[str, FileState] | None = None
+    ) -> ServiceState:
+        """Return a service as the node has it; `files`: its desired files, `hashes`: the state of the actual ones, if
+        their contents are not read.
+        """
+        return ServiceState(
+            units=self.units,
+            files=self.changes(files) if hashes is None else _rewritten(files, hashes),
+            there=bool(hashes) or (hashes is None and any(self.before(path) is not None for path in service.paths)),
+            pending=bool(service.name) and self.pending(str(service.name).removeprefix("blackbox-")),
+        )
+
+    @cached_property
+    def recorder_service(self) -> ServiceState:
+        """The flight recorder, and the receiver of others' samples, as the node has them."""
+        units = [file for file in self.recorder_files if file.path != recorder.PROGRAM]
+        program = [file for file in self.recorder_files if file.path == recorder.PROGRAM]
+        there = bool(self.recorder_program) or any(self.before(path) is not None for path in recorder.UNITS.values())
+        files = (*_rewritten(program, self.recorder_program), *self.changes(units))
+        return ServiceState(self.recorder_units, files, there=there, pending=self.recorder_state.pending)
+
+    def changes(self, files: Iterable[ManagedFile]) -> tuple[tuple[ManagedFile, Event], ...]:
+        """Return those of these files that differ, each with what becomes of it."""
+        return managed_file_changes(stale := self.stale(files), {file.path: self.before(file.path) for file in stale})
+
     @cached_property
     def blockers(self) -> tuple[str, ...]:
         """Why the role may not change this node. Reads everything, so that an unknown fact is reported before a
@@ -275,3 +303,8 @@ class BlackboxFacts:
     def watchdog_differences(self) -> list[Event]:
         """What of the running systemd and of the watchdog differs."""
         return watchdog.differences(self.rack, self.device, self.manager)
+
+
+def _rewritten(files: Iterable[ManagedFile], actual: Mapping[str, FileState]) -> tuple[tuple[ManagedFile, Event], ...]:
+    stale = managed_file.differing(files, actual)
+    return tuple(zip(stale, managed_file.changes(stale, actual), strict=True))

@@ -11,15 +11,14 @@ from pyinfra.api.state import State
 
 from core.model import Node, Rack
 from core.ops import apt, host_facts, remote_files
-from core.ops.announce import managed_file_change
+from core.ops.managed_service import ManagedService, ServiceChanges
 from core.ops.operation import Changeset, operation_on_host
 from core.ops.shell import quote, sudo_script
 from core.util.event import Action, Event, EventKind, acted, file_acted
 from core.util.managed_file import ManagedFile
-from roles.blackbox import journal_stream, netconsole, receivers
+from roles.blackbox import journal_stream, netconsole, receivers, services
 from roles.blackbox.certificate_authority import RackAuthority
 from roles.blackbox.options import BlackboxOptions
-from roles.blackbox.pending import mark, unmark, write_files
 from roles.blackbox.stream_facts import KEY_PERMISSIONS, StreamFacts
 
 _making = Semaphore()
@@ -161,7 +160,8 @@ def certify(here: NodeStreams) -> Changeset:
     if journal_stream.AUTHORITY in paths:
         events += _authority_events(facts, authority.pem)
     # Both services read copies that they got when they started.
-    marks = [*([mark("upload")] if here.receiver else []), *([mark("receive")] if here.senders else [])]
+    marks = services.UPLOAD.set_mark() if here.receiver else ()
+    marks += services.RECEIVE.set_mark() if here.senders else ()
     return Changeset(events=tuple(events), commands=(*marks, *map(remote_files.put_managed, stale)))
 
 
@@ -186,10 +186,11 @@ def receive_journals(here: NodeStreams) -> Changeset:
         return Changeset(blockers=here.blockers)
     facts = here.facts
     if not here.senders:
-        return _remove(facts, "receive", journal_stream.RECEIVE, journal_stream.RECEIVER_PATHS)
+        return _remove(facts, services.RECEIVE)
     files = journal_stream.receiver_files(facts.rack, facts.node)
     reason = f"receives the journals of {', '.join(here.senders)}"
-    return _run(here, "receive", journal_stream.RECEIVE, files, reason, renewed=here.uncertified)
+    state = facts.state(services.RECEIVE, files, renewed=here.uncertified)
+    return services.RECEIVE.differences(state).changeset(reason)
 
 
 @operation_on_host(_read)
@@ -199,7 +200,7 @@ def send_journal(here: NodeStreams) -> Changeset:
         return Changeset(blockers=here.blockers)
     facts, to = here.facts, here.receiver
     if to is None:
-        return _remove(facts, "upload", journal_stream.UPLOAD, journal_stream.SENDER_PATHS)
+        return _remove(facts, services.UPLOAD)
     warnings: tuple[Event, ...] = ()
     if facts.rack.options(BlackboxOptions).remote == "plain":
         detail = (
@@ -209,7 +210,8 @@ def send_journal(here: NodeStreams) -> Changeset:
         warnings = (Event(EventKind.NOTE, detail=detail),)
     files = journal_stream.sender_files(facts.rack, to)
     reason = f"the journal goes to {to.name}"
-    return _run(here, "upload", journal_stream.UPLOAD, files, reason, warnings, renewed=here.uncertified)
+    state = facts.state(services.UPLOAD, files, renewed=here.uncertified)
+    return services.UPLOAD.differences(state).changeset(reason, warnings)
 
 
 @operation_on_host(_read)
@@ -219,10 +221,11 @@ def receive_kernel_messages(here: NodeStreams) -> Changeset:
         return Changeset(blockers=here.blockers)
     facts, names = here.facts, [node.name for node in netconsole.senders(here.facts.rack, here.facts.node)]
     if not names:
-        return _remove(facts, "netconsole_receive", netconsole.RECEIVE, netconsole.RECEIVER_PATHS)
+        return _remove(facts, services.NETCONSOLE_RECEIVE)
     files = netconsole.receiver_files(facts.rack, facts.node)
     reason = f"receives the kernel messages of {', '.join(names)}"
-    return _run(here, "netconsole_receive", netconsole.RECEIVE, files, reason)
+    service = services.NETCONSOLE_RECEIVE
+    return service.differences(facts.state(service, files)).changeset(reason)
 
 
 @operation_on_host(_read)
@@ -241,80 +244,23 @@ def send_kernel_messages(here: NodeStreams) -> Changeset:
     warnings = (Event(EventKind.NOTE, detail=detail),)
     files = netconsole.sender_files(facts.rack, facts.node, to)
     reason = f"messages of the kernel go to {to.name}"
-    changes = _run(here, "netconsole", netconsole.TIMER, files, reason, warnings)
-    if netconsole.armed(facts.netconsole, facts.node, to) and not changes.events:
-        return changes
-    # The service arms the target; the timer only repeats it.
-    start = sudo_script(f"systemctl start {netconsole.SERVICE}")
-    event = Event(EventKind.RESTART, subject=netconsole.SERVICE, action=Action.START)
-    return Changeset(warnings=warnings, events=(*changes.events, event), commands=(*changes.commands, start))
+    changes = services.NETCONSOLE.differences(facts.state(services.NETCONSOLE, files))
+    if changes.events or not netconsole.armed(facts.netconsole, facts.node, to):
+        # The service arms the target; the timer only repeats it.
+        event = Event(EventKind.RESTART, subject=netconsole.SERVICE, action=Action.START)
+        changes += ServiceChanges((event,), (sudo_script(f"systemctl start {netconsole.SERVICE}"),))
+    return changes.changeset(reason, warnings)
 
 
 def _without_netconsole(facts: StreamFacts) -> Changeset:
-    changes = _remove(facts, "netconsole", netconsole.TIMER, netconsole.SENDER_PATHS, wanted_by="timers.target")
-    if not changes.events or facts.before(netconsole.PROGRAM) is None:
-        return changes
-    off = sudo_script(f"systemctl stop {netconsole.TIMER} 2> /dev/null || true; {netconsole.PROGRAM} --off")
-    return Changeset(events=changes.events, commands=(off, *changes.commands))
+    there = facts.before(netconsole.PROGRAM) is not None
+    off = f"{netconsole.PROGRAM} --off" if there else ""
+    return _remove(facts, services.NETCONSOLE, off)
 
 
-def _run(
-    here: NodeStreams,
-    name: str,
-    service: str,
-    files: list[ManagedFile],
-    reason: str,
-    warnings: tuple[Event, ...] = (),
-    renewed: bool = False,
-) -> Changeset:
-    """Write what differs, and have the service run with it. `renewed`: it gets another certificate in this run."""
-    facts = here.facts
-    unit, stale = facts.units[service], facts.stale(files)
-    # While a plan is made nothing is marked yet.
-    pending = facts.pending(name) or renewed
-    enable = unit.file != "enabled"
-    new = bool(stale) or pending or unit.reload
-    restart = new or unit.active not in ("active", "activating")
-    if not (restart or enable):
-        return Changeset(warnings=warnings, in_sync_reason=reason)
-    events, commands = list[Event](), [mark(name)] if new else []
-    events += [managed_file_change(file, facts.before(file.path)) for file in stale]
-    commands += write_files(stale)
-    steps = ["systemctl daemon-reload"] if new else []
-    if enable:
-        if unit.masked:
-            events += acted(Action.UNMASK, service)
-            steps.append(f"systemctl unmask --quiet {service}")
-        events += acted(Action.ENABLE, service)
-        steps.append(f"systemctl enable --quiet {service}")
-    if restart:
-        detail = "it has not read its files or certificates" if pending and not stale else None
-        events.append(Event(EventKind.RESTART, subject=service, action=Action.RESTART, detail=detail))
-        steps.append(f"systemctl restart {service}")
-    if new:
-        steps.append(unmark(name))
-    commands.append(sudo_script("; ".join(steps)))
-    return Changeset(warnings=warnings, events=tuple(events), commands=tuple(commands))
-
-
-def _remove(
-    facts: StreamFacts, name: str, service: str, paths: tuple[str, ...], wanted_by: str = "multi-user.target"
-) -> Changeset:
-    there = [path for path in paths if facts.before(path) is not None]
-    if not there and not facts.pending(name):
-        return Changeset(in_sync_reason="rack.yaml declares none of it")
-    # The link is removed by hand: `systemctl disable` fails for a unit whose file is gone.
-    link = f"/etc/systemd/system/{wanted_by}.wants/{service}"
-    steps = (
-        f"systemctl stop {service} 2> /dev/null || true",
-        f"rm -f {quote(link, *paths)}",
-        "systemctl daemon-reload",
-        unmark(name),
-    )
-    return Changeset(
-        events=acted(Action.STOP_AND_REMOVE, service, detail="rack.yaml no longer declares it"),
-        commands=(mark(name), sudo_script("; ".join(steps))),
-    )
+def _remove(facts: StreamFacts, service: ManagedService, then: str = "") -> Changeset:
+    changes = service.removal(facts.state(service), "rack.yaml no longer declares it", then)
+    return changes.changeset("rack.yaml declares none of it")
 
 
 @operation_on_host(_read)

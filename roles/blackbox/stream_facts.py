@@ -10,6 +10,8 @@ from functools import cached_property
 
 from core.model import Node, Rack
 from core.ops import systemd_probes
+from core.ops.announce import managed_file_changes
+from core.ops.managed_service import ManagedService, ServiceState
 from core.probes import systemd_dropins, systemd_units
 from core.probes.protocol import Reading
 from core.probes.systemd_units import SystemdUnit
@@ -109,6 +111,19 @@ class StreamFacts:
         files = list(files)
         contents = {file.path: self.before(file.path) for file in files}
         return managed_file.differing(files, managed_file.states(self.reading.text(MODES), contents))
+
+    def state(
+        self, service: ManagedService, files: Iterable[ManagedFile] = (), *, renewed: bool = False
+    ) -> ServiceState:
+        """Return a service as the node has it; `renewed`: it gets another certificate in this run."""
+        stale = self.stale(files)
+        return ServiceState(
+            units=self.units,
+            files=managed_file_changes(stale, {file.path: self.before(file.path) for file in stale}),
+            there=any(self.before(path) is not None for path in service.paths),
+            # While a plan is made nothing is marked yet.
+            pending=renewed or self.pending(str(service.name).removeprefix("blackbox-")),
+        )
 
     def certificate_fault(self, authority: bytes | None) -> str:
         """Return why the certificate of the node is replaced; empty for one that stays."""

@@ -6,9 +6,7 @@ from core.model import CONTAINER_SLICE
 from core.ops.managed_service import ManagedService, Reads
 from roles.memory import cgroups, container_slice, daemon_protection, memory_guard
 
-CEILING = ManagedService(
-    "memory-ceiling", (CONTAINER_SLICE,), (container_slice.PATH,), Reads.NOTHING, wanted_by="slices.target"
-)
+CEILING = ManagedService("memory-ceiling", (CONTAINER_SLICE,), (container_slice.PATH,), Reads.NOTHING)
 """A restart would end all containers; systemd sets new limits live."""
 PROTECTION = ManagedService("memory-protect", (), daemon_protection.PATHS, Reads.NOTHING)
 """Drop-ins of daemons that are not restarted: systemd sets what it reads live."""

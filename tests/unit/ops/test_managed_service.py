@@ -6,6 +6,7 @@ A service is a value, so a new one is tested by being one. It lives on a node in
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from tests.tiers import sampled
 from tests.unit.ops.shells import run, stand_in, write
 from tests.unit.roles import systemctl_standin
 
-TOOLS = ("chown", "sync", "chmod")
+TOOLS = ("chown", "sync", "chmod", "journalctl")
 
 
 def of_roles() -> dict[str, ManagedService]:
@@ -65,17 +66,12 @@ class Node:
         for folder in ("run", "vendor", "etc/systemd/system"):
             (self.root / folder).mkdir(parents=True)
         for unit in self.packaged:
-            (self.root / "vendor" / unit).write_text("static" if self.static(unit) else "disabled")
+            (self.root / "vendor" / unit).write_text("static" if service.static else "disabled")
 
     @property
     def packaged(self) -> list[str]:
         """The units that a package brings."""
         return [unit for unit in self.service.units if f"{UNITS}/{unit}" not in self.service.paths]
-
-    @staticmethod
-    def static(unit: str) -> bool:
-        """Whether systemd itself starts a unit at each boot."""
-        return unit.startswith("systemd-journal") and "upload" not in unit
 
     def files(self) -> list[ManagedFile]:
         """The desired files."""
@@ -84,7 +80,7 @@ class Node:
     def content(self, path: str) -> bytes:
         """What a file is to be."""
         kind = "Type=oneshot\n" if path.rpartition("/")[2] in self.service.starts else ""
-        wanted = "" if kind else f"WantedBy={self.service.wanted_by}\n"
+        wanted = "" if kind else "WantedBy=multi-user.target\n"
         return f"# {self.text}\n{kind}{wanted}".encode()
 
     def at(self, path: str) -> Path:
@@ -144,7 +140,7 @@ class Node:
         assert state.files == ()
         assert self.stale() == []
         for unit in self.service.units:
-            assert state.units[unit].enabled or self.static(unit), unit
+            assert state.units[unit].enabled or self.service.static, unit
             assert not state.units[unit].masked
             assert state.units[unit].settled or self.service.at_boot or self.service.waits, unit
         assert list(self.at("/run").rglob("*.pending")) == []
@@ -177,7 +173,7 @@ def steps(command: StringCommand) -> list[StringCommand | str]:
     """The parts of a command between which a kill is seen: a file is written in one step or not at all."""
     if command.connector_arguments.get("_stdin"):
         return [command]
-    first, *rest = command.get_raw_value().split("; ")
+    first, *rest = re.split(r"; (?![^(]*\))", command.get_raw_value())
     return [f"{first}; {step}" for step in rest]
 
 
@@ -236,9 +232,10 @@ def stop(node: Node) -> bool:
 
 
 def disable(node: Node) -> bool:
-    units = [unit for unit in node.service.units if not node.static(unit)]
-    node.systemctl("disable", *units)
-    return bool(units)
+    if node.service.static:
+        return False
+    node.systemctl("disable", *node.service.units)
+    return bool(node.service.units)
 
 
 def die_before_they_were_read(node: Node) -> bool:

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.ops import fakenode
+from tests.unit.ops import fakenode, shells
 from tests.unit.roles.blackbox_node import EVERYTHING, NOTHING, OTHERWISE, BlackboxConnector, BlackboxWorld
 
 CHANGES = {
-    "everything": ("", EVERYTHING, 71, 29),
+    "everything": ("", EVERYTHING, 72, 29),
     "otherwise": (EVERYTHING, OTHERWISE, 33, 9),
-    "nothing": (EVERYTHING, NOTHING, 20, 6),
+    "nothing": (EVERYTHING, NOTHING, 19, 6),
 }
 """From which section to which, the number of commands of the run, and the one of the first tier after which it dies."""
 
@@ -90,3 +90,15 @@ def test_a_killed_run_is_completed_by_the_next(whole: Callable[[str], WholeRun],
     assert run.world.node.stale_services() == [], last
     run.world.run()
     assert run.world.node.texts == [], f"after {last!r}"
+
+
+def test_units_that_are_masked_until_the_boot_are_unmasked_once(whole: Callable[[str], WholeRun]) -> None:
+    run = whole("everything")
+    world = run.world
+    names = ("systemd-pstore.service", "systemd-journal-flush.service", "systemd-journal-upload.service")
+    assert shells.run(f"systemctl mask --runtime {' '.join(names)}", world.node.root).returncode == 0
+    ended = world.run()
+    assert ended.failed == [], ended.log
+    assert [(world.node.root / "vendor" / name).read_text() for name in names] == ["enabled", "disabled", "enabled"]
+    world.run()
+    assert world.node.texts == [], "the run after it changes nothing"

@@ -13,8 +13,7 @@ import pytest
 from core.model import Rack
 from core.ops import host_facts
 from core.ops.host_facts import HostReading
-from roles.blackbox import apply, desired, facts, receivers, recorder
-from roles.blackbox import pending as pending_marks
+from roles.blackbox import apply, desired, facts, receivers, recorder, services
 from roles.blackbox.options import RecorderOptions
 from tests.unit.model.racks import RING, SWITCH, changed, loaded
 from tests.unit.ops.shells import calls, run, stand_in, write
@@ -61,7 +60,8 @@ def test_the_state_of_a_node(tmp_path: Path, present: bool, pending: bool) -> No
         ring = write(tmp_path, recorder.RING)
         os.utime(ring, (time.time() - 100, time.time() - 100))
     if pending:
-        assert run(pending_marks.mark("recorder"), tmp_path).returncode == 0
+        for command in services.RECORDER.set_mark():
+            assert run(command, tmp_path).returncode == 0
     done = run(STATE, tmp_path)
     assert done.returncode == 0, done.stderr
     found = recorder.state(desired.parse_live(done.stdout))
@@ -70,7 +70,7 @@ def test_the_state_of_a_node(tmp_path: Path, present: bool, pending: bool) -> No
     assert (found.age is not None) == present
     if found.age is not None:
         assert 100 <= found.age < 160
-    assert run(pending_marks.unmark("recorder"), tmp_path).returncode == 0
+    (tmp_path / services.RECORDER.mark.lstrip("/")).unlink(missing_ok=True)
     assert not recorder.state(desired.parse_live(run(STATE, tmp_path).stdout)).pending
 
 
@@ -83,7 +83,7 @@ def test_the_state_of_a_node(tmp_path: Path, present: bool, pending: bool) -> No
                 f"write {recorder.PROGRAM}",
                 f"create {recorder.UNITS[recorder.NAME]}",
                 f"enable {recorder.NAME}",
-                f"restart {recorder.NAME}",
+                f"start {recorder.NAME}",
             ],
         ),
         ("recorder-program-differs", [f"rewrite {recorder.PROGRAM}", f"restart {recorder.NAME}"]),
@@ -92,14 +92,11 @@ def test_the_state_of_a_node(tmp_path: Path, present: bool, pending: bool) -> No
         ("recorder-without-a-ring", [f"restart {recorder.NAME}: it has written no sample"]),
         (
             "recorder-removed",
-            [
-                f"stop and remove {recorder.NAME}: rack.yaml declares nothing that needs it",
-                f"remove {recorder.PROGRAM}",
-            ],
+            [f"stop and remove {recorder.NAME}: rack.yaml declares nothing that needs it"],
         ),
         (
             "recorder-removal-of-a-run-that-died",
-            [f"stop and remove {recorder.NAME}: a run that removed it was interrupted"],
+            [f"stop and remove {recorder.NAME}: rack.yaml declares nothing that needs it"],
         ),
         (
             "recorder-receives-no-more",

@@ -13,7 +13,7 @@ import pytest
 from core.ops import host_facts
 from core.ops.host_facts import HostReading
 from core.util.event import EventKind
-from roles.blackbox import apply, boot_evidence, clock_cap, desired, facts, pending, watchdog
+from roles.blackbox import apply, boot_evidence, clock_cap, desired, facts, services, watchdog
 from tests.unit.ops.shells import calls, run, stand_in, write
 from tests.unit.roles.cases import OPERATIONS, node_in, rack_of, read
 
@@ -142,10 +142,12 @@ def test_a_gpu_that_does_not_answer_is_unknown(tmp_path: Path, script: str) -> N
 def test_marks_of_a_run_that_died(tmp_path: Path) -> None:
     """The command that marks, the probe and the command that forgets agree on the path."""
     node = files_of(tmp_path, "")
-    for name in ("journal", "clock", "evidence"):
-        assert run(pending.mark(name), node).returncode == 0
+    for service in (services.JOURNAL, services.CLOCK, services.EVIDENCE):
+        for command in service.set_mark():
+            assert run(command, node).returncode == 0
+        name = str(service.name).removeprefix("blackbox-")
         assert desired.yes_or_no(desired.parse_live(asked(node)), name, "pending")
-        assert run(pending.unmark(name), node).returncode == 0
+        (node / service.mark.lstrip("/")).unlink()
         assert not desired.yes_or_no(desired.parse_live(asked(node)), name, "pending")
 
 
@@ -257,7 +259,6 @@ def test_records_outlive_the_age_of_the_archive(tmp_path: Path, kept: bool) -> N
             ],
         ),
         ("pstore-not-loaded", ["backend of pstore: (none) -> efi_pstore"]),
-        ("pstore-archive-masked", ["unmask systemd-pstore.service", "enable systemd-pstore.service"]),
         (
             "pstore-loaded-and-disabled",
             [
@@ -271,7 +272,7 @@ def test_records_outlive_the_age_of_the_archive(tmp_path: Path, kept: bool) -> N
             "journal-differs",
             ["modify /etc/systemd/journald.conf.d/zz-sparkrack.conf", "restart systemd-journald.service"],
         ),
-        ("journal-of-a-run-that-died", ["restart systemd-journald.service: it has not read its settings"]),
+        ("journal-of-a-run-that-died", ["restart systemd-journald.service: it has not read its files"]),
         ("journal-flush-masked", ["unmask systemd-journal-flush.service", "journal: in memory -> on the disk"]),
         (
             "clock-above-the-cap",
@@ -279,22 +280,19 @@ def test_records_outlive_the_age_of_the_archive(tmp_path: Path, kept: bool) -> N
         ),
         (
             "clock-unit-stopped-and-disabled",
-            ["enable sparkrack-clock-cap.service", "restart sparkrack-clock-cap.service"],
+            ["enable sparkrack-clock-cap.service", "start sparkrack-clock-cap.service"],
         ),
         ("evidence-program-differs", ["rewrite /usr/local/lib/sparkrack/boot_evidence.py"]),
         (
             "evidence-of-a-run-that-died",
-            ["reload systemd: systemd has not read the units of the boot evidence"],
-        ),
-        ("evidence-not-collected", ["start sparkrack-boot-evidence.service"]),
-        (
-            "evidence-mark-masked",
             [
-                "unmask sparkrack-clean-stop.service",
-                "enable sparkrack-clean-stop.service",
-                "start sparkrack-clean-stop.service",
+                (
+                    "reload systemd: it has not read the files of sparkrack-clean-stop.service "
+                    "sparkrack-boot-evidence.service"
+                )
             ],
         ),
+        ("evidence-not-collected", ["restart sparkrack-boot-evidence.service: this boot has no evidence"]),
         (
             "evidence-no-longer-declared",
             [
