@@ -17,9 +17,9 @@ from core.util.command_error import CommandError
 from core.util.screen import Screen
 from serving.desired import GATE_LIMIT, STOP_GRACE
 from serving.options import ServedUnit, select_unit
+from sparkrack.engine.rack_lock import RackLock
 from sparkrack.engine.recorded_run import RecordedRun, recorded_run
 from sparkrack.engine.silences import silenced, silences_of_units
-from sparkrack.engine.rack_lock import RackLock
 from sparkrack.engine.ssh_locking import ANSWER_SECONDS, hold_lock
 from sparkrack.serving.coordinator import (
     SERVING,

@@ -431,7 +431,7 @@ def test_a_lock_is_lost_after_two_minutes_without_a_renewal(silence: float, word
 
 @pytest.mark.parametrize(("output", "seconds"), [("eA==\nage:7\n", 7), ("eA==\n", 0), ("age:-7", 0), ("age:٣", 0)])
 def test_an_age_that_is_not_a_number_is_none(output: str, seconds: int) -> None:
-    assert run_lock.has_no_heartbeat(output) == seconds
+    assert run_lock.silence_seconds(output) == seconds
 
 
 @pytest.mark.parametrize(("age", "over"), [("120", False), ("121", True), ("x", False), ("", False)])
@@ -460,7 +460,7 @@ def test_a_lock_is_tried_three_times() -> None:
         return (HELD, f"{lock}\nage:500\n") if text else (HELD, "")
 
     with pytest.raises(run_lock.LockError, match=r"^the rack is locked by "):
-        run_lock.already_locked("spark1", OTHER, busy, lambda _: False, pytest.fail)
+        run_lock.acquire("spark1", OTHER, busy, lambda _: False, pytest.fail)
     assert asked == ["take", "end"] * 3
 
 
