@@ -32,6 +32,8 @@ def with_door(hosts: str = "", api: dict[str, Any] | None = None, **keys: Any) -
         with_door(keys={"alice": {"env": "ALICE"}, "ci.nightly": {"command": ["pass", "show", "ci"]}}),
         with_door(certificate={"chain": "/etc/ssl/door.pem", "key": {"file": "door.key"}}),
         with_door(listen="fabric"),
+        with_door(machines(3, "ring")),
+        with_door(machines(3, "ring"), listen="local", api={"listen": "local"}),
     ],
 )
 def test_a_sound_door_is_accepted(file: str) -> None:

@@ -256,8 +256,8 @@ def test_a_bridge_whose_mtu_its_smallest_port_takes_is_changed(rack: MakeRack) -
             {"mlag-peer-port": "ether1"},
             (
                 (
-                    "bridge x has the MLAG peer port ether1: two switches act as one, which rack.yaml cannot declare, so "
-                    "a run here could cut the other off; configure both by hand"
+                    "bridge x has the MLAG peer port ether1: two switches act as one, which rack.yaml cannot declare, "
+                    "so a run here could cut the other off; configure both by hand"
                 ),
             ),
         ),
