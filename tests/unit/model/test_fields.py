@@ -213,8 +213,10 @@ A = "a" * 63
             (
                 HubName,
                 name,
-                "is not the name of a model on the hub; write its owner and its name, like "
-                "Qwen/Qwen3-235B-A22B-GPTQ-Int4",
+                (
+                    "is not the name of a model on the hub; write its owner and its name, like "
+                    "Qwen/Qwen3-235B-A22B-GPTQ-Int4"
+                ),
             )
             for name in (f"{'a' * 97}/b", f"a/{'b' * 97}", "a", "a/-b", "_a/b")
         ),
