@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -449,7 +450,7 @@ def test_of_the_samples_one_in_ten_seconds_and_the_last_are_in_the_timeline() ->
     assert [entry.text.startswith("last sample: ") for entry in shown] == [False, False, False, True]
 
 
-def figures(**values: list[float | None]) -> tuple[Sample, ...]:
+def figures(**values: Sequence[Any]) -> tuple[Sample, ...]:
     """Samples a second apart, the last one at END."""
     (count,) = {len(each) for each in values.values()}
     return tuple(
@@ -577,7 +578,7 @@ def test_a_link_that_goes_down_with_the_last_sign_of_life_is_a_sign_of_power(sec
         ),
     ],
 )
-def test_what_the_last_two_minutes_of_a_gpu_tell(samples_of: dict[str, float], words: tuple[str, ...]) -> None:
+def test_what_the_last_two_minutes_of_a_gpu_tell(samples_of: dict[str, Any], words: tuple[str, ...]) -> None:
     assert remarks(dead(samples=samples(**samples_of))) == words
     assert remarks(dead(samples=(*samples(-121, **samples_of), *samples(seconds=60)))) == ()
 

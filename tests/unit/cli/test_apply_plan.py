@@ -64,6 +64,13 @@ def _machines(names: list[str]) -> Edit:
     return edit
 
 
+def _schema(name: str) -> Edit:
+    def edit(_: World, plan: dict[str, Any]) -> None:
+        plan["schema"] = name
+
+    return edit
+
+
 def _nothing(*_: object) -> None:
     pass
 
@@ -101,8 +108,9 @@ REFUSED: dict[str, tuple[Edit, list[str]]] = {
         _other_rack,
         ["the plan is about rack ring (", "rack.yaml is rack circle; pass --rack; nothing was"],
     ),
-    "no such role": (_roles(["preflight", "nobody"]), ["is not a plan that `sparkrack plan --out` has kept"]),
-    "without the gates": (_roles(["rdma"]), ["is not a plan that `sparkrack plan --out` has kept"]),
+    "another schema": (_schema("sparkrack.plan/3"), ["is no plan that `sparkrack plan --out` has kept"]),
+    "no such role": (_roles(["preflight", "nobody"]), ["is no plan that `sparkrack plan --out` has kept"]),
+    "without the gates": (_roles(["rdma"]), ["is no plan that `sparkrack plan --out` has kept"]),
 }
 TEXTS = {
     "empty": "",

@@ -20,6 +20,7 @@ from core.model.errors import (
     reason,
     truncate,
 )
+from core.model.models import HubName
 
 NAME = "a name is 1 to 63 letters, digits, '-', '_' or '.', and begins with a letter or digit"
 USER = "write 1 to 32 lower-case letters, digits, '-' or '_' that begin with a letter or '_', like ops"
@@ -206,6 +207,19 @@ A = "a" * 63
         (fields.Image, "a:1", ""),
         (fields.Image, "a", f"a is not pinned; {PIN}"),
         (fields.Image, "a:nightly-latest", f"a:nightly-latest is not pinned, the tag moves; {PIN}"),
+        (HubName, "0/0", ""),
+        (HubName, f"{'a' * 96}/{'b' * 96}", ""),
+        *(
+            (
+                HubName,
+                name,
+                (
+                    "is not the name of a model on the hub; write its owner and its name, like "
+                    "Qwen/Qwen3-235B-A22B-GPTQ-Int4"
+                ),
+            )
+            for name in (f"{'a' * 97}/b", f"a/{'b' * 97}", "a", "a/-b", "_a/b")
+        ),
         (fields.Environment, "_" + "A" * 127, ""),
         (
             fields.Environment,

@@ -34,6 +34,8 @@ def with_gateway(hosts: str = "", api: dict[str, Any] | None = None, **keys: Any
         with_gateway(keys={"alice": {"env": "ALICE"}, "ci.nightly": {"command": ["pass", "show", "ci"]}}),
         with_gateway(certificate={"chain": "/etc/ssl/gateway.pem", "key": {"file": "gateway.key"}}),
         with_gateway(listen="fabric"),
+        with_gateway(machines(3, "ring")),
+        with_gateway(machines(3, "ring"), listen="local", api={"listen": "local"}),
     ],
 )
 def test_a_sound_gateway_is_accepted(file: str) -> None:

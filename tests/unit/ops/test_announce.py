@@ -16,10 +16,12 @@ from core.util.managed_file import ManagedFile
 OLD, NEW = b"a\nb\n", b"a\nc \xff\x1b[2J\n"
 
 
-class State(SimpleNamespace):
+@dataclass(eq=False)
+class State:
     """A run that can be referred to weakly."""
 
-    __hash__ = object.__hash__
+    config: SimpleNamespace
+    get_op_meta: Any = None
 
 
 @dataclass(eq=False)

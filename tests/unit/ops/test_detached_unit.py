@@ -81,7 +81,7 @@ def test_progress_is_reported_every_five_seconds(monkeypatch: pytest.MonkeyPatch
 
 def test_a_unit_that_moves_nothing_for_half_an_hour_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert STALL == 1800
-    host = Host([["active", "0 %"]] + [["active", "1 %"]] * 9, step=STALL / 4)
+    host = Host([["active", "0 %"], *[["active", "1 %"]] * 9], step=STALL / 4)
     with pytest.raises(TransferStoppedError, match=r"^from spark1: nothing moved for 30 minutes, so it was ended$"):
         watched(host, monkeypatch)
     # It moved for the last time at the second look, and is ended at the sixth after that: at 1800 s it may go on.

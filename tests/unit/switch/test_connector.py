@@ -13,9 +13,8 @@ from pyinfra.api.exceptions import ConnectError, FactProcessError
 
 from core.model.secrets import SecretRef
 from core.routeros import connector, pyinfra_facts
-from core.routeros.api import SentenceError, SessionError
 from core.routeros.connector import RouterOSConnector
-from core.routeros.errors import SwitchError
+from core.routeros.errors import SentenceError, SessionError, SwitchError
 from core.routeros.session import SessionConnection
 
 
@@ -97,7 +96,7 @@ def test_a_switch_is_named_by_its_connector_and_needs_all_of_its_data() -> None:
     assert list(RouterOSConnector.make_names_data("crs812")) == [("@routeros/crs812", {}, ["@routeros"])]
     data = dict.fromkeys(RouterOSConnector.data_meta, "x") | {"routeros_user": None, "routeros_port": None}
     made = object.__new__(RouterOSConnector)
-    made.data = data  # type: ignore[assignment]
+    made.data = data
     with pytest.raises(
         ConnectError,
         match=r"^host data routeros_port, routeros_user missing; is the switch in the inventory\?$",
@@ -125,7 +124,7 @@ def test_a_connection_has_the_data_of_its_host(
         "routeros_user": "ops",
         "routeros_password": SecretRef(env="SWITCH"),
         "routeros_tls_sha256": tls,
-    }  # type: ignore[assignment]
+    }
     made.connect()
     assert opened == [("10.77.0.2", 8729, pinned, "ops", "hunter2")]
     made.disconnect()

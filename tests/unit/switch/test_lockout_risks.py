@@ -151,7 +151,7 @@ def test_who_comes_in_by_a_management_port_is_sent_to_another_one(rack: MakeRack
     port = RowChange(BRIDGE_PORT, ("ether1",), "*1", (FieldChange("hw", "yes", "no"),))
     assert lockout_risks(found, reading(tables), (port,)) == (
         (
-            "this machine reaches the switch through its port ether1, which the plan takes down; connect it to another "
-            "port"
+            "this machine reaches the switch through its port ether1, which the plan takes down; "
+            "connect it to another port"
         ),
     )

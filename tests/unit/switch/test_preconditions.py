@@ -257,8 +257,7 @@ def test_a_bridge_whose_mtu_its_smallest_port_takes_is_changed(rack: MakeRack) -
             (
                 (
                     "bridge x has the MLAG peer port ether1: two switches act as one, which rack.yaml cannot declare, "
-                    "so "
-                    "a run here could cut the other off; configure both by hand"
+                    "so a run here could cut the other off; configure both by hand"
                 ),
             ),
         ),

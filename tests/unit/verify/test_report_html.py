@@ -170,6 +170,14 @@ def test_the_unproven_is_shown_as_a_table(tmp_path: Path) -> None:
     assert "b" not in {tag for tag, _ in elements.all}
 
 
+@pytest.mark.parametrize(
+    ("document", "title"), [("# A title\n\nThe first line.", False), ("A title\n\nThe first line.", True)]
+)
+def test_only_the_title_of_the_document_is_left_out(tmp_path: Path, document: str, title: bool) -> None:
+    text = shown(told(fine()), tmp_path, unproven=document).text
+    assert ("A title" in text, "The first line." in text) == (title, True)
+
+
 def test_the_marks_of_generated_tables_are_not_shown() -> None:
     shown_page = page(reported(fine()), Drawing(svg=SVG))
     assert "generated:" not in shown_page

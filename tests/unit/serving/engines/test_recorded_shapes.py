@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from serving.engines.model_shape import ModelConfigError, ModelShape, parse, rea
 CONFIGS = Path(__file__).parent / "model_configs"
 RECORDED = Path(__file__).with_name("recorded_shapes.json")
 NAMES = sorted(path.name for path in CONFIGS.iterdir() if path.is_dir())
-FORMATS = {
+FORMATS: dict[str, dict[str, Any]] = {
     "gptq": {"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}},
     "awq of 8 bits": {"quantization_config": {"quant_method": "awq", "bits": 8, "group_size": 64}},
     "fp8 in blocks": {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}},
@@ -54,13 +55,13 @@ def memory(shape: ModelShape) -> list[str]:
     return found
 
 
-def plain(shape: ModelShape) -> dict[str, object]:
+def plain(shape: ModelShape) -> dict[str, Any]:
     values = {each.name: getattr(shape, each.name) for each in fields(shape)}
     return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
 
-def recorded() -> dict[str, object]:
-    found: dict[str, object] = {}
+def recorded() -> dict[str, Any]:
+    found: dict[str, Any] = {}
     for name in NAMES:
         shape = read(CONFIGS / name)
         found[name] = {"shape": plain(shape), "memory": memory(shape)}
