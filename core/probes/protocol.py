@@ -98,7 +98,7 @@ class Reading:
         """The whole number behind a path or command. Raises UnknownError when it is anything else."""
         text = self.text(key).strip()
         if not text.isascii() or not text.isdigit():
-            raise UnknownError(f"{key}: is no number: {text[:40]!r}")
+            raise UnknownError(f"{key}: is not a number: {text[:40]!r}")
         return int(text)
 
 

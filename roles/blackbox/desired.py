@@ -85,7 +85,7 @@ def live_sysctls(live: Mapping[tuple[str, str], str], rack: Rack) -> dict[str, i
     for key in sysctls(rack):
         value = live.get(("sysctl", key.replace(".", "/")), "no answer")
         if value != "absent" and not re.fullmatch(r"-?[0-9]{1,10}", value):
-            raise ValueError(f"{key}: is no number: {value[:40]!r}")
+            raise ValueError(f"{key}: is not a number: {value[:40]!r}")
         found[key] = None if value == "absent" else int(value)
     return found
 

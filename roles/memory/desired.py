@@ -131,7 +131,7 @@ def crash_kb(text: bytes | None) -> int:
     """
     found = b"0" if text is None else text.strip()
     if not found.isdigit():
-        raise ValueError(f"{CRASH_SIZE}: is no number: {found[:40]!r}")
+        raise ValueError(f"{CRASH_SIZE}: is not a number: {found[:40]!r}")
     return int(found) // 1024
 
 

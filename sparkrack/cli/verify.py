@@ -114,4 +114,4 @@ def _make_room(file: Path) -> None:
     except OSError as fault:
         raise CommandError(f"{file}: no folder for it: {fault.strerror}") from None
     if file.exists() and not file.is_file():
-        raise CommandError(f"{file}: is no file, and would be replaced by one")
+        raise CommandError(f"{file}: is not a file, and would be replaced by one")

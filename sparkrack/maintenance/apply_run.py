@@ -79,7 +79,7 @@ def approved(file: Path, rack_file: Path) -> Plan:
     except (OSError, ValueError, ValidationError):
         plan = None
     if plan is None or not (ALWAYS <= set(plan.roles) <= set(ROLES)):
-        raise CommandError(f"{file}: is no plan that `sparkrack plan --out` has kept")
+        raise CommandError(f"{file}: is not a plan that `sparkrack plan --out` has kept")
     _require_same_rack(plan, rack_file)
     return plan
 

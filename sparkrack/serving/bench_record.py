@@ -132,7 +132,7 @@ def read_baseline(rack: str, unit: str, kind: Kind) -> ServeBenchRecord | None:
     except ValidationError as error:
         what = error.errors(include_url=False)[0]
         place = ".".join(map(str, what["loc"]))
-        raise BaselineError(printable_line(f"{path}: is no baseline: {place}: {what['msg']}")) from None
+        raise BaselineError(printable_line(f"{path}: is not a baseline: {place}: {what['msg']}")) from None
 
 
 def keep(record: ServeBenchRecord) -> Path:

@@ -230,7 +230,8 @@ class _Import:
             if tuple(words[: len(program)]) == program:
                 return kind, words[len(program) :]
         raise RecipeError(
-            f"command: {' '.join(words[:2]) or 'is empty'}: is no engine of rack.yaml; it has vllm, vllm-ray and sglang"
+            f"command: {' '.join(words[:2]) or 'is empty'}: is not an engine of rack.yaml; it has vllm, vllm-ray and "
+            "sglang"
         )
 
     def _default_options(self, kind: Engine) -> Iterator[str]:
@@ -265,7 +266,7 @@ class _Import:
             try:
                 found = shlex.split(line, comments=True)
             except ValueError as error:
-                raise RecipeError(f"command: is no command line: {error}; correct the recipe") from None
+                raise RecipeError(f"command: is not a command line: {error}; correct the recipe") from None
             plain = re.sub(r"""'[^']*'|"[^"$`]*\"""", "", line)
             if shell := _SHELL.search(plain):
                 raise RecipeError(f"command: is a shell script ({shell[0]}); leave only the line of the engine")

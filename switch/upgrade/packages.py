@@ -102,7 +102,7 @@ def _package(path: Path) -> PackageFile:
         with path.open("rb") as file:
             status = path.stat()
             if not stat.S_ISREG(status.st_mode):
-                raise RefusedError((f"{shown}: is no regular file",))
+                raise RefusedError((f"{shown}: is not a regular file",))
             head = file.read(8)
             file.seek(0)
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -131,7 +131,7 @@ def _sums(folder: Path, sums: Path | None) -> tuple[Path, Mapping[str, str] | No
     known = {}
     for number, line in enumerate(lines, start=1):
         if not (found := _SUM.fullmatch(line)):
-            raise RefusedError((f"{path}:{number}: is no line of sha256sum",))
+            raise RefusedError((f"{path}:{number}: is not a line of sha256sum",))
         known[Path(found[2]).name] = found[1].lower()
     return path, known
 

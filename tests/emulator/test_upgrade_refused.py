@@ -86,7 +86,7 @@ BAD: list[tuple[Prepare, str]] = [
     (lambda owner: (owner.folder / ROUTEROS).unlink(), f"has no {ROUTEROS}"),
     (_sums(f"{'0' * 64}  {ROUTEROS}\n{'0' * 64}  {DRIVER}\n"), f"SHA256SUMS says {'0' * 64}; download it again"),
     (_sums(f"{'0' * 64}  other.npk\n"), f"SHA256SUMS: has no line for {ROUTEROS}"),
-    (_sums("nothing\n"), "SHA256SUMS:1: is no line of sha256sum"),
+    (_sums("nothing\n"), "SHA256SUMS:1: is not a line of sha256sum"),
 ]
 UNITS: list[tuple[dict[str, Any], str]] = [
     ({"free_space": 4 * SIZE - 1}, f"the device has {4 * SIZE - 1} bytes free; {4 * SIZE} are needed"),

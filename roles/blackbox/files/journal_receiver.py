@@ -162,7 +162,7 @@ class Receiver:
                     name = found if found in self.names.values() else ""
                 with stream:
                     if not name:
-                        log(f"{address}: is no declared sender; closed")
+                        log(f"{address}: is not a declared sender; closed")
                         return
                     with socket.socket(socket.AF_UNIX) as writer:
                         writer.connect(str(self.run / f"{name}.sock"))

@@ -99,7 +99,7 @@ def main() -> None:
                     sys.exit(f"{log.path}: {error}")
             elif time.monotonic() - noticed > NOTICE_SECONDS:
                 noticed = time.monotonic()
-                print(f"{source}: is no declared sender; dropped", flush=True)
+                print(f"{source}: is not a declared sender; dropped", flush=True)
 
 
 if __name__ == "__main__":

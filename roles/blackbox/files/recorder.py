@@ -201,7 +201,7 @@ def read_places(path: Path) -> tuple[list[tuple[Record, bytes]], int]:
     """Do as `read_ring`, with the bytes of each record."""
     content = path.read_bytes()
     if not content or len(content) % SIZE:
-        raise RecorderError(f"{path}: is no ring: {len(content)} bytes, wanted a multiple of {SIZE}")
+        raise RecorderError(f"{path}: is not a ring: {len(content)} bytes, wanted a multiple of {SIZE}")
     found, torn = [], 0
     for start in range(0, len(content), SIZE):
         place = content[start : start + SIZE]
@@ -901,7 +901,7 @@ def record(wanted: Recording) -> None:
     boot_id = wanted.root / "proc/sys/kernel/random/boot_id"
     boot = _text(boot_id).replace("-", "")
     if not re.fullmatch(r"[0-9a-f]{32}", boot):
-        raise RecorderError(f"{boot_id}: is no boot id")
+        raise RecorderError(f"{boot_id}: is not a boot id")
     slots = wanted.rate * wanted.keep
     ring = None
     try:

@@ -295,7 +295,7 @@ class Node:
             try:
                 state, since = label(found["state"]), float(found["since"])
             except (ValueError, TypeError, KeyError):
-                raise UnreadError(f"{UNIT_RECORDS}/{path.name}: is no record of a coordinator") from None
+                raise UnreadError(f"{UNIT_RECORDS}/{path.name}: is not a record of a coordinator") from None
             yield Sample("sparkrack_unit_state", {"state": state, "unit": unit}, 1)
             # A unit that was removed from rack.yaml leaves its record.
             if state not in START_LIMITS or (file := self.record(f"{UNIT_FILES}/{path.name}")) is None:
@@ -315,7 +315,7 @@ class Node:
                 half, peer = label(found["half"]), label(found["peer"])
                 gbps, least = float(found["gbps"]), float(found["least"])
             except (ValueError, TypeError, KeyError):
-                raise UnreadError(f"{PROOFS}/{path.name}: is no record of a measurement") from None
+                raise UnreadError(f"{PROOFS}/{path.name}: is not a record of a measurement") from None
             changes = self.text(f"/sys/class/net/{half}/carrier_changes") or ""
             now = {"boot": boot, "carrier_changes": int(changes)} if changes.isdecimal() else None
             labels = {"device": half, "peer": peer}
@@ -364,7 +364,7 @@ def beginning(path: Path, size: int) -> bytes:
     """Return at most so many bytes of a file; do not wait for a writer. Raises OSError and UnreadError."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise UnreadError(f"{path.name}: is no regular file")
+            raise UnreadError(f"{path.name}: is not a regular file")
         content = b""
         # The kernel refuses a read of 4 MiB or more from a file of /proc/sys.
         while part := file.read(min(size - len(content), 1 << 16)):
@@ -381,7 +381,7 @@ def newest_entry(path: Path) -> float:
     """Return the time of the newest entry of a file of the journal, in seconds; 0 without one. Raises UnreadError."""
     head = beginning(path, JOURNAL_TAIL + 8)
     if not head.startswith(JOURNAL_MAGIC) or len(head) < JOURNAL_TAIL + 8:
-        raise UnreadError(f"{path.name}: is no file of the journal")
+        raise UnreadError(f"{path.name}: is not a file of the journal")
     return int.from_bytes(head[JOURNAL_TAIL:], "little") / 1e6
 
 

@@ -108,9 +108,9 @@ REFUSED: dict[str, tuple[Edit, list[str]]] = {
         _other_rack,
         ["the plan is about rack ring (", "rack.yaml is rack circle; pass --rack; nothing was"],
     ),
-    "another schema": (_schema("sparkrack.plan/3"), ["is no plan that `sparkrack plan --out` has kept"]),
-    "no such role": (_roles(["preflight", "nobody"]), ["is no plan that `sparkrack plan --out` has kept"]),
-    "without the gates": (_roles(["rdma"]), ["is no plan that `sparkrack plan --out` has kept"]),
+    "another schema": (_schema("sparkrack.plan/3"), ["is not a plan that `sparkrack plan --out` has kept"]),
+    "no such role": (_roles(["preflight", "nobody"]), ["is not a plan that `sparkrack plan --out` has kept"]),
+    "without the gates": (_roles(["rdma"]), ["is not a plan that `sparkrack plan --out` has kept"]),
 }
 TEXTS = {
     "empty": "",
@@ -171,7 +171,7 @@ def test_a_world_that_has_moved_is_refused(name: str, runs: dict[str, tuple[Worl
 def test_what_is_not_a_plan_is_refused(name: str, runs: dict[str, tuple[World, Ended]]) -> None:
     world, ended = runs[name]
     kept = world.folder / "kept.plan"
-    assert (ended.code, ended.stderr) == (1, f"Error: {kept}: is no plan that `sparkrack plan --out` has kept\n")
+    assert (ended.code, ended.stderr) == (1, f"Error: {kept}: is not a plan that `sparkrack plan --out` has kept\n")
     assert world.connected == []
 
 

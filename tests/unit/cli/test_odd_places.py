@@ -116,7 +116,7 @@ def test_a_fifo_for_a_rack_file(tmp_path: Path, verb: str) -> None:
 def test_a_fifo_for_a_plan_a_public_key_and_fingerprints(workdir: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     reported = command("sparkrack", "apply", tmp_path / "fifo", "--rack", workdir / "rack.yaml")
-    assert reported.stderr == f"Error: {tmp_path}/fifo: is no plan that `sparkrack plan --out` has kept\n"
+    assert reported.stderr == f"Error: {tmp_path}/fifo: is not a plan that `sparkrack plan --out` has kept\n"
     key = tmp_path / "key"
     shutil.copy(workdir / "key", key)
     os.mkfifo(f"{key}.pub")

@@ -238,7 +238,7 @@ def test_a_baseline_that_cannot_be_read_stops_before_measuring(head: Head) -> No
     before = len(head.calls)
     done = head.bench("--quick")
     assert done.exit_code == 1
-    assert f"{path}: is no baseline: schema" in done.output
+    assert f"{path}: is not a baseline: schema" in done.output
     assert "--save to replace it" in done.output
     assert len(head.calls) == before
     assert head.bench("--quick", "--save").exit_code == 0

@@ -244,7 +244,7 @@ def test_what_is_not_a_file_is_not_replaced_by_one(monkeypatch: pytest.MonkeyPat
     os.mkfifo(pipe)
     ended, made = run(monkeypatch, tmp_path, fine(), "--html", str(pipe))
     assert (ended.exit_code, made.asked, pipe.is_fifo()) == (1, [], True)
-    assert ended.stderr == f"Error: {pipe}: is no file, and would be replaced by one\n"
+    assert ended.stderr == f"Error: {pipe}: is not a file, and would be replaced by one\n"
 
 
 def test_which_machines_are_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

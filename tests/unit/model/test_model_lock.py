@@ -109,8 +109,8 @@ def test_a_path_has_at_most_1024_bytes_and_each_part_200() -> None:
     ("text", "what"),
     [
         ("", ":1: is not JSON"),
-        ("{}", ": is no lock file of sparkrack"),
-        ('{"models": []}', ": is no lock file of sparkrack"),
+        ("{}", ": is not a lock file of sparkrack"),
+        ('{"models": []}', ": is not a lock file of sparkrack"),
         ('{"models": {"m": 1}}', ": models.m: is not a mapping of source"),
         (entry(more=1), ": models.m: is not a mapping of source"),
         (entry(source="a/b"), ": models.m: has not both source and revision"),

@@ -66,7 +66,7 @@ def test_a_kernel_setting_that_is_not_a_number_is_unknown(value: str) -> None:
     live |= {("sysctl", "kernel/panic"): value}
     if value == "no answer":
         del live["sysctl", "kernel/panic"]
-    with pytest.raises(ValueError, match=f"^kernel.panic: is no number: '{value}'$"):
+    with pytest.raises(ValueError, match=f"^kernel.panic: is not a number: '{value}'$"):
         desired.live_sysctls(live, RACK)
 
 

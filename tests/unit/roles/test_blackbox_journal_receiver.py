@@ -203,7 +203,7 @@ def test_a_sender_without_a_good_certificate_is_refused(site: Site) -> None:
     source.write("forged")
     for tls, reported in (
         (strange, "CERTIFICATE_VERIFY_FAILED"),
-        (site.certificate("spark7"), f"{HERE}: is no declared sender; closed"),
+        (site.certificate("spark7"), f"{HERE}: is not a declared sender; closed"),
     ):
         process = site.sender(source, tls)
         assert process.wait(LIMIT) != 0
@@ -238,7 +238,7 @@ def test_without_tls_a_stranger_is_refused(site: Site) -> None:
     source = site.source("spark1")
     source.write("forged")
     assert site.sender(source).wait(LIMIT) != 0
-    logged(site, f"{HERE}: is no declared sender; closed")
+    logged(site, f"{HERE}: is not a declared sender; closed")
     assert site.messages("spark2") == []
 
 

@@ -216,7 +216,7 @@ def test_a_stranger_is_dropped(receiver: Receiver, tmp_path: Path) -> None:
     wait(receiver.lines, "nothing is received")
     assert [line.partition(";")[2] for line in receiver.lines()] == ["true"]
     assert receiver.lines("spark2") == []
-    assert "127.0.0.3: is no declared sender; dropped" in (tmp_path / "log").read_text()
+    assert "127.0.0.3: is not a declared sender; dropped" in (tmp_path / "log").read_text()
 
 
 def test_a_gap_is_shown(receiver: Receiver) -> None:

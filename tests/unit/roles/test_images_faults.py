@@ -132,7 +132,7 @@ def test_a_lock_file_that_is_none(workdir: Workdir) -> None:
     (workdir.folder / "rack.lock.json").write_text("{}")
     ended = workdir.run(world)
     assert ended.failed == ["n0", "n1"]
-    assert "rack.lock.json: is no lock file of sparkrack" in ended.log
+    assert "rack.lock.json: is not a lock file of sparkrack" in ended.log
 
 
 def test_another_kind_of_store(workdir: Workdir) -> None:

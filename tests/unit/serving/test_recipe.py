@@ -264,7 +264,11 @@ def test_a_secret_in_an_option_is_left_out_and_not_repeated() -> None:
         ([("tensor_parallel: 2", "tensor_parallel: 4")], {}, "has 4 ranks, and --nodes names 2; name a node for each"),
         ([("--enable-expert-parallel", "--data-parallel-size 2")], {}, "--data-parallel-size 2: a unit has one copy"),
         ([("--enable-expert-parallel", "--config x.yaml")], {}, "--config names a file with more options; write them"),
-        ([("vllm serve acme/Tiny-FP8", "llama-server")], {}, "command: llama-server --host: is no engine of rack.yaml"),
+        (
+            [("vllm serve acme/Tiny-FP8", "llama-server")],
+            {},
+            "command: llama-server --host: is not an engine of rack.yaml",
+        ),
         ([("ray\n", "ray && echo x\n")], {}, "command: is a shell script (&&); leave only the line of the engine"),
         ([("ray\n", "ray\n  sleep 1\n")], {}, "command: has more than one line; leave only the line of the engine"),
         ([("--max_num_seqs 4", "--max_num_seqs many")], {}, "--max-num-seqs many: is not a whole number; correct the "),

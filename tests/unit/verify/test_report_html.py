@@ -174,7 +174,7 @@ def test_the_unproven_is_shown_as_a_table(tmp_path: Path) -> None:
     ("document", "title"), [("# A title\n\nThe first line.", False), ("A title\n\nThe first line.", True)]
 )
 def test_only_the_title_of_the_document_is_left_out(tmp_path: Path, document: str, title: bool) -> None:
-    text = shown(told(fine()), tmp_path, unproven=document).text
+    text = shown(reported(fine()), tmp_path, unproven=document).text
     assert ("A title" in text, "The first line." in text) == (title, True)
 
 
