@@ -176,6 +176,27 @@ def test_the_backlog_is_bounded() -> None:
     assert peer._records[-1][0] == 3 * recorder.BACKLOG - 1
 
 
+def test_a_receiver_that_does_not_answer_is_tried_again_after_a_pause_that_doubles_to_half_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 7:
+            raise EOFError("the test has seen enough")
+
+    def refused_connection() -> None:
+        raise ConnectionRefusedError("Connection refused")
+
+    peer = recorder.Peer("spark2", ("127.0.0.1", 1), None)
+    monkeypatch.setattr(peer, "_stream", refused_connection)
+    monkeypatch.setattr(recorder.time, "sleep", pause)
+    with pytest.raises(EOFError):
+        peer.run()
+    assert pauses == [2, 4, 8, 16, 30, 30, 30]
+
+
 # Who is refused
 
 

@@ -570,3 +570,11 @@ def test_a_file_of_the_kernel_is_read() -> None:
     file = Path("/proc/sys/kernel/random/boot_id")
     program = runpy.run_path(str(PROGRAM))
     assert len(program["beginning"](file, program["LARGEST"] + 1)) == len(file.read_bytes()) == 37
+
+
+@pytest.mark.parametrize("text", ["a\nb", 'a"b', "a\\b"])
+def test_a_label_that_the_exporter_refuses_leaves_its_part_out_with_the_text(text: str) -> None:
+    program = runpy.run_path(str(PROGRAM))
+    refused = iter([program["Sample"]("sparkrack_x", {"name": text}, 1)])
+    with pytest.raises(program["UnreadError"], match=r"^sparkrack_x: a label cannot have the text "):
+        program["checked"](refused)

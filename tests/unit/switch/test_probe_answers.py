@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from core.routeros.menus import BRIDGE, BRIDGE_PORT, ETHERNET, PFC, PROFILE, QOS_PORT, QUEUE, SETTINGS
+from switch.probe import _children
 from switch.probe_answers import NOT_ASKED, QUESTIONS, probe_answers
 from tests.unit.switch.rows import factory
 
@@ -185,3 +187,9 @@ def test_a_menu_that_was_refused_is_empty() -> None:
         "no queue has a rate; the rest as in the evidence",
         "no leg runs 100G-baseCR2",
     ]
+
+
+def test_the_children_of_a_command_are_the_rows_that_are_children_and_have_a_name() -> None:
+    rows = [{"type": "child", "name": "add"}, {"type": "self", "name": "interface"}, {"type": "child"}]
+    client = SimpleNamespace(talk=lambda *_sentence: rows)
+    assert list(_children(client, "/interface")) == ["add"]  # type: ignore[arg-type]
