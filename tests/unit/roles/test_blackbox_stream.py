@@ -180,18 +180,14 @@ def test_a_receiver_that_does_not_answer_is_tried_again_after_a_pause_that_doubl
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: list[float] = []
-
-    def pause(seconds: float) -> None:
-        pauses.append(seconds)
-        if len(pauses) == 7:
-            raise EOFError("the test has seen enough")
+    attempts = iter([ConnectionRefusedError("Connection refused")] * 7 + [EOFError("the test has seen enough")])
 
     def refused_connection() -> None:
-        raise ConnectionRefusedError("Connection refused")
+        raise next(attempts)
 
     peer = recorder.Peer("spark2", ("127.0.0.1", 1), None)
     monkeypatch.setattr(peer, "_stream", refused_connection)
-    monkeypatch.setattr(recorder.time, "sleep", pause)
+    monkeypatch.setattr(recorder.time, "sleep", pauses.append)
     with pytest.raises(EOFError):
         peer.run()
     assert pauses == [2, 4, 8, 16, 30, 30, 30]
