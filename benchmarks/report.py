@@ -171,7 +171,7 @@ def publish(results: Results, folder: Path) -> None:
     (DOCS / "bench").mkdir(exist_ok=True)
     for name in ("results.json", "plot.svg"):
         (DOCS / "bench" / name).write_text((folder / name).read_text())
-    page = DOCS / "bench.md"
+    page = DOCS / "evidence/bench.md"
     page.write_text(renewed(page.read_text(), table(results)))
 
 

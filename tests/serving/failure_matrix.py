@@ -23,7 +23,7 @@ from tests.serving.failure_cells import CELLS, REAL, Cell
 from tests.serving.failure_run import Outcome, run
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGE, RECORD = DOCS / "serving-failures.md", DOCS / "bench/serving-failures.json"
+PAGE, RECORD = DOCS / "evidence/serving-failures.md", DOCS / "bench/serving-failures.json"
 SCHEMA = "sparkrack.serving-failures/1"
 BEGIN, END = "<!-- generated: failures -->\n", "<!-- end -->"
 HEADS = (

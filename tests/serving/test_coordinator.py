@@ -138,7 +138,7 @@ def test_desired_states_are_logged_and_answered(
         "text": "unit qwen is stopping",
     }
     assert capsys.readouterr().out == (
-        "desired state up: unit qwen is starting: generation 1\nwish down: unit qwen is stopping\n"
+        "desired state up: unit qwen is starting: generation 1\ndesired state down: unit qwen is stopping\n"
     )
 
 

@@ -35,8 +35,9 @@ sys.path.insert(0, {folder!r})
 import serve_start_gate, serve_rdma_check, serve_gate_command
 serve_rdma_check.MEETING_LIMIT = {limit}
 # A machine that is busy with other tests takes longer for a process than a node does.
-serve_rdma_check.MESSAGE_LIMIT, serve_rdma_check.LISTEN_LIMIT, serve_rdma_check.TOOL_LIMIT, serve_gate_command.LIMIT =
-20, 50, 50, 50 sys.exit(serve_start_gate.main(sys.argv[1:]))
+serve_rdma_check.MESSAGE_LIMIT, serve_rdma_check.LISTEN_LIMIT, serve_rdma_check.TOOL_LIMIT = 20, 50, 50
+serve_gate_command.LIMIT = 50
+sys.exit(serve_start_gate.main(sys.argv[1:]))
 """
 HALVES = ("enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1")
 
