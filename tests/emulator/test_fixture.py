@@ -84,7 +84,7 @@ def test_a_release_without_a_menu_is_recorded_and_played_so(
         ("", "not a fixture"),
         ('{"format": 2}', "another format"),
         ('{"format": 1, "version": "7.23", "menus": {}, "monitor": [], "refused": {}}', "not of a CRS812"),
-        ('{"format": 1, "version": "7.23", "menus": {"/x": [{"a": 1}]}, "monitor": [], "refused": {}}', "no text"),
+        ('{"format": 1, "version": "7.23", "menus": {"/x": [{"a": 1}]}, "monitor": [], "refused": {}}', "not a text"),
     ],
 )
 def test_what_is_not_a_fixture_is_refused(start_recorded: MakeRecorded, tmp_path: Path, text: str, why: str) -> None:
@@ -95,7 +95,7 @@ def test_what_is_not_a_fixture_is_refused(start_recorded: MakeRecorded, tmp_path
 
 
 def test_nothing_but_reading_can_be_sent() -> None:
-    with pytest.raises(ValueError, match="no sentence that reads"):
+    with pytest.raises(ValueError, match="not a sentence that reads"):
         _ask(None, "/user/add", "=name=x")  # type: ignore[arg-type]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from core.model.role import role_named
 from tests.unit.cli.runs import Ended, forked
 from tests.unit.model.racks import SWITCH, changed
 from tests.unit.ops.fakenode import answer
@@ -63,7 +64,7 @@ nodes = [
 DEPLOY = """\
 from pyinfra.context import host
 
-from roles.{role}.apply import apply
+from {package}.apply import apply
 
 apply(rack=host.data.rack, node=host.data.node)
 """
@@ -76,7 +77,7 @@ def run(folder: Path, role: str, nodes: dict[str, Any], mode: str, *more: str, e
     (folder / "rack.yaml").write_text(changed(SWITCH, *map(tuple, role_file(role)["rack"] if edits is None else edits)))
     (folder / "nodes.json").write_text(json.dumps({name: _spoken(reported) for name, reported in nodes.items()}))
     (folder / "inventory.py").write_text(INVENTORY)
-    (folder / "deploy.py").write_text(DEPLOY.format(role=role))
+    (folder / "deploy.py").write_text(DEPLOY.format(package=role_named(role).package))
     return forked("pyinfra", "inventory.py", "deploy.py", "-vv", *MODES[mode], *more, cwd=folder)
 
 

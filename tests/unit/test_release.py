@@ -72,7 +72,7 @@ def _edit(name: str, old: str, new: str) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("version", "spoil", "why"),
     [
-        ("0.2", lambda _: None, "no version like"),
+        ("0.2", lambda _: None, "is not a version like"),
         ("0.2.0", lambda folder: (folder / "new").touch(), "not clean"),
         ("0.3.0", lambda _: None, "upgrading.md has no section `## 0.3.0`"),
         ("0.1.0", lambda _: None, "has a section"),

@@ -173,7 +173,7 @@ def test_the_clock_of_the_switch() -> None:
     wanted = datetime.fromisoformat("2026-11-25T01:00:10+01:00").timestamp()
     assert parse.switch_skew([CLOCK], wanted - 5) == 5
     assert parse.switch_skew([{**CLOCK, "gmt-offset": "east"}], wanted) is None
-    with pytest.raises(EvidenceError, match="no date and time"):
+    with pytest.raises(EvidenceError, match="not a date and time"):
         parse.switch_now([])
 
 

@@ -106,5 +106,5 @@ def test_the_tables_go_between_their_marks() -> None:
 
 def test_the_page_shows_what_was_measured() -> None:
     results = report.DOCS / "bench" / "results.json"
-    page = (report.DOCS / "bench.md").read_text()
+    page = (report.DOCS / "evidence/bench.md").read_text()
     assert report.renewed(page, report.table(report.read(results))) == page

@@ -108,7 +108,7 @@ def test_only_what_ends_a_line_for_openssh_ends_a_line(tmp_path: Path, between: 
 def test_a_line_that_openssh_cuts_at_a_null_byte_is_not_a_key(tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
     file.write_text(f"{ADDRESS}\0 {made(tmp_path)}\n")
-    with pytest.raises(HostKeyError, match=r"known_hosts:1: .*is no host key"):
+    with pytest.raises(HostKeyError, match=r"known_hosts:1: .*is not a host key"):
         pinned(file, ADDRESS, 22)
 
 

@@ -134,7 +134,7 @@ def test_what_only_a_person_can_repair_stops(found: NodeState, why: str) -> None
     [
         (b"", b"127.0.1.1 spark1\n"),
         (b"127.0.0.1 localhost", b"127.0.0.1 localhost\n127.0.1.1 spark1\n"),
-        (b"127.0.1.1\reported.lan\reported # mine\n\xff", b"127.0.1.1\reported.lan\tspark1 # mine\n\xff"),
+        (b"127.0.1.1\told.lan\told # mine\n\xff", b"127.0.1.1\told.lan\tspark1 # mine\n\xff"),
         (b"127.0.1.1 older\n", b"127.0.1.1 older\n127.0.1.1 spark1\n"),
         (b"# old\n10.77.0.11 spark1\n", b"# old\n10.77.0.11 spark1\n"),
         (b"127.0.1.1 old#spark1\n", b"127.0.1.1 spark1#spark1\n"),
