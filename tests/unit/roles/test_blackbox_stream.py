@@ -187,7 +187,7 @@ def test_a_receiver_that_does_not_answer_is_tried_again_after_a_pause_that_doubl
 
     peer = recorder.Peer("spark2", ("127.0.0.1", 1), None)
     monkeypatch.setattr(peer, "_stream", refused_connection)
-    monkeypatch.setattr(recorder.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     with pytest.raises(EOFError):
         peer.run()
     assert pauses == [2, 4, 8, 16, 30, 30, 30]

@@ -192,4 +192,4 @@ def test_a_menu_that_was_refused_is_empty() -> None:
 def test_the_children_of_a_command_are_the_rows_that_are_children_and_have_a_name() -> None:
     rows = [{"type": "child", "name": "add"}, {"type": "self", "name": "interface"}, {"type": "child"}]
     client = SimpleNamespace(talk=lambda *_sentence: rows)
-    assert list(_children(client, "/interface")) == ["add"]  # type: ignore[arg-type]
+    assert list(_children(client, "/interface")) == ["add"]
