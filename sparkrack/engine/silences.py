@@ -118,7 +118,7 @@ def _make(
     """Make silences on the server and return their IDs, then end others; none where no Alertmanager is installed.
     Raises _SilenceError.
     """
-    script = resources.shell_text("sparkrack.watch", "files/make-silences.sh")
+    script = resources.shell_text("sparkrack.engine", "files/make-silences.sh")
     url = f"http://{desired.listen_address(rack)}:{desired.ALERTMANAGER_PORT}"
     # Matchers have no space; a line has one silence.
     lines = "\n".join(" ".join(matchers) for matchers in silences)

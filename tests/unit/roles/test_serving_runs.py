@@ -223,7 +223,7 @@ def test_a_unit_that_was_stopped_is_started_again(installed: ServingWorld) -> No
 
 
 def test_the_desired_state_down_stops_a_unit(installed: ServingWorld) -> None:
-    installed.write({"one": keyed(desired_state="down")})
+    installed.write({"one": keyed(state="down")})
     ended = installed.run()
     assert ended.failed == [], ended.log
     assert "stop unit one" in ended.log
@@ -436,7 +436,7 @@ def test_a_unit_that_is_no_longer_declared_is_removed(installed: ServingWorld) -
         previous = node.root / "var/lib/sparkrack/serve/previous/one.7.tar"
         previous.parent.mkdir(parents=True)
         previous.touch()
-    installed.write({"two": keyed(desired_state="down")})
+    installed.write({"two": keyed(state="down")})
     ended = installed.run()
     assert ended.failed == [], ended.log
     assert "stop and remove unit one" in ended.log
@@ -452,7 +452,7 @@ def test_a_unit_that_is_no_longer_declared_is_removed(installed: ServingWorld) -
 
 
 def test_a_unit_that_is_no_longer_declared_and_runs_is_reported(installed: ServingWorld) -> None:
-    installed.write({"two": keyed(desired_state="down", nodes=["n1"], parallel={"tensor": 1})})
+    installed.write({"two": keyed(state="down", nodes=["n1"], parallel={"tensor": 1})})
     ended = installed.run("dry")
     assert "rack.yaml has no such unit on this node, and it is up (its rank runs on n0)" in ended.log
     assert "stop and remove" not in ended.log

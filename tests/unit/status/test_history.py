@@ -18,13 +18,13 @@ DRIFT = {
         {
             "name": "spark1",
             "kind": "node",
-            "reported": True,
+            "told": True,
             "roles": [
                 {"role": "memory", "findings": [{"kind": "declared", "text": "x"}, {"kind": "runtime", "text": "y"}]},
                 {"role": "docker", "findings": [{"kind": "declared", "text": "z"}]},
             ],
         },
-        {"name": "spark2", "kind": "node", "reported": False, "why": "gone", "roles": []},
+        {"name": "spark2", "kind": "node", "told": False, "why": "gone", "roles": []},
     ],
 }
 BEGAN = '{"at": "2026-11-22T08:00:00.000+00:00", "event": "began", "schema": "sparkrack.journal/1"'
@@ -74,7 +74,7 @@ def test_the_schema_of_today_is_read_as_the_one_before(tmp_path: Path) -> None:
     kept(tmp_path / "1", "drift", "20261122T080000.000Z.json", json.dumps(DRIFT))
     today = (
         json.dumps({**DRIFT, "schema": "sparkrack.drift/2"})
-        .replace('"reported"', '"complete"')
+        .replace('"told"', '"complete"')
         .replace('"machines"', '"hosts"')
     )
     kept(tmp_path / "2", "drift", "20261122T080000.000Z.json", today.replace('"runtime"', '"broken"'))

@@ -216,7 +216,7 @@ def test_what_was_before(case: str, rack: Rack, tmp_path: Path) -> None:
 def looked(name: str, *kinds: str, reported: bool = True, roles: Iterable[str] = ROLES) -> dict[str, object]:
     """What a look says of a machine."""
     found = [{"role": role, "findings": [{"kind": kind} for kind in kinds]} for role in roles]
-    return {"name": name, "reported": reported, "roles": [one | {"findings": []} for one in found[:-1]] + found[-1:]}
+    return {"name": name, "told": reported, "roles": [one | {"findings": []} for one in found[:-1]] + found[-1:]}
 
 
 @pytest.mark.parametrize(
