@@ -24,10 +24,10 @@ from sparkrack.accept.run import run_accept
 from sparkrack.accept.trials import Spare, SpareError, spare_of
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
-from sparkrack.cli.progress import show_progress, warn
-from sparkrack.cli.prompts import has_terminal, require_consent
 from sparkrack.engine.ssh_locking import lock_if_reachable
 from sparkrack.status.render import WIDTH
+from sparkrack.terminal.progress import show_progress, warn
+from sparkrack.terminal.prompts import has_terminal, require_consent
 
 
 def _ids(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:

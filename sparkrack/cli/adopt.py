@@ -12,9 +12,9 @@ import click
 
 from sparkrack.cli.discovery_command import discovery_options, given_options, print_list
 from sparkrack.cli.next_step import next_step
-from sparkrack.cli.progress import ProgressDisplay, show_progress
 from sparkrack.discovery.first_rack_file import write_adopted
 from sparkrack.engine.subcommands import WITHIN
+from sparkrack.terminal.progress import ProgressDisplay, show_progress
 
 
 @click.command()

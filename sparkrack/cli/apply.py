@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from core.util.command_error import CommandError
-from sparkrack.cli.apply_screen import ApplyTerminal
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import after_plan, next_step
 from sparkrack.cli.options import (
@@ -21,7 +20,8 @@ from sparkrack.cli.options import (
     rack_option,
     selection_options,
 )
-from sparkrack.cli.prompts import has_terminal
+from sparkrack.terminal.apply_screen import ApplyTerminal
+from sparkrack.terminal.prompts import has_terminal
 
 
 @click.command()

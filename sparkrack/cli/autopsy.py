@@ -16,7 +16,7 @@ from sparkrack.autopsy.render import lines, summary
 from sparkrack.autopsy.report import report_of
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, nodes, quiet_option, rack_option
-from sparkrack.cli.progress import show_progress
+from sparkrack.terminal.progress import show_progress
 
 
 @click.command()

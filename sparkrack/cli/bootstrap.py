@@ -25,8 +25,8 @@ from sparkrack.cli.options import (
     switch_argument,
     switches,
 )
-from sparkrack.cli.progress import show_progress
 from sparkrack.engine.recorded_run import recorded_run
+from sparkrack.terminal.progress import show_progress
 from switch.bootstrap.context import BootstrapOptions
 from switch.bootstrap.menus import FACTORY_ADDRESS, FACTORY_USER
 

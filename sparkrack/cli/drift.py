@@ -17,12 +17,12 @@ from sparkrack.cli.drift_timer import prom_option, timer
 from sparkrack.cli.loading import loading
 from sparkrack.cli.next_step import after_plan
 from sparkrack.cli.options import json_option, quiet_option, rack_option, selection_options
-from sparkrack.cli.progress import show_progress, warn
 from sparkrack.drift import history
 from sparkrack.drift.compare import compare_runs as came_and_went
 from sparkrack.drift.findings import Drift, drift_of
 from sparkrack.drift.markdown import markdown
 from sparkrack.drift.render import show_drift
+from sparkrack.terminal.progress import show_progress, warn
 from sparkrack.watch.metrics_delivery import deliver_drift, local_metrics
 
 

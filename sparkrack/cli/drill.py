@@ -13,8 +13,8 @@ from sparkrack.autopsy.drill import EFFECTS
 from sparkrack.autopsy.drill_run import run_drill
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import nodes, rack_option
-from sparkrack.cli.progress import show_progress, warn
 from sparkrack.status.drills import DrillLevel
+from sparkrack.terminal.progress import show_progress, warn
 from sparkrack.watch.metrics_delivery import deliver_drills
 
 

@@ -9,8 +9,8 @@ import click
 from core.model import Rack, load
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import nodes, rack_option
-from sparkrack.cli.progress import show_progress
 from sparkrack.maintenance.driver_release import release_driver
+from sparkrack.terminal.progress import show_progress
 
 
 @click.group()

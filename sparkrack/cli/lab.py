@@ -18,18 +18,16 @@ from rich.table import Table
 from lab import snapshots
 from lab.errors import NoLabHereError
 from lab.paths import LabPaths
+from lab.privileges import run_again_as_root, users_environment
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import starting
-from sparkrack.cli.progress import ProgressDisplay, show_progress
+from sparkrack.terminal.progress import ProgressDisplay, show_progress
 
 if TYPE_CHECKING:
     from lab.lab import Lab
 
 
 _RUN = ("sparkrack", "lab", "run", "--", "sparkrack")
-_NO_BYTECODE = ("PYTHONDONTWRITEBYTECODE", "sparkrack-lab")
-"""Variable of what sudo starts: Python as root leaves no files of root among a user's. A command of the user's does
-without it."""
 AS_TYPED = {"allow_interspersed_args": False}
 """Options that follow the first word belong to the command that is run."""
 
@@ -48,12 +46,7 @@ def _lab() -> Lab:
     if sys.platform != "linux":
         raise NoLabHereError(f"the virtual rack runs on Linux only, and this is {sys.platform}")
     if os.geteuid() != 0:
-        # Whole command again as root; PATH and HOME travel along because sudo may replace them.
-        kept = [f"{name}={os.environ[name]}" for name in ("PATH", "HOME") if name in os.environ]
-        if _NO_BYTECODE[0] not in os.environ:
-            kept.append("=".join(_NO_BYTECODE))
-        command = ["sudo", "--preserve-env", "env", *kept, sys.executable, "-P", "-m"]
-        os.execvp("sudo", [*command, "sparkrack.cli.main", *sys.argv[1:]])  # noqa: S606 - replaces this process
+        run_again_as_root("sparkrack.cli.main")
     # Only here: most of it runs on Linux only.
     from lab.lab import Lab
 
@@ -233,7 +226,5 @@ def run(command: tuple[str, ...]) -> None:
 
 def _run(here: Lab, command: list[str]) -> None:
     words = [*here.entering(), *command]
-    environment = {**here.variables(), **os.environ}
-    if os.environ.get("SUDO_UID") and environment.get(_NO_BYTECODE[0]) == _NO_BYTECODE[1]:
-        del environment[_NO_BYTECODE[0]]
+    environment = {**here.variables(), **users_environment()}
     os.execvpe(words[0], words, environment)  # noqa: S606 - the command takes this process's place, and gets its signals

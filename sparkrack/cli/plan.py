@@ -20,8 +20,8 @@ from sparkrack.cli.options import (
     rack_option,
     selection_options,
 )
-from sparkrack.cli.progress import show_progress
 from sparkrack.engine.render_plan import show_plan
+from sparkrack.terminal.progress import show_progress
 
 
 @click.command()

@@ -14,11 +14,11 @@ from core.verify.checked_roles import CHECKED_ROLES, verify_files
 from serving.options import served_units
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import node_patterns, rack_option
-from sparkrack.cli.progress import show_progress
 from sparkrack.maintenance.rolling_reboot import reboot_nodes, stop_units
 from sparkrack.rebuild.restart import RESTART_SECONDS
 from sparkrack.serving.recreation import COORDINATOR_SECONDS
 from sparkrack.serving.unit_run import UnitRun
+from sparkrack.terminal.progress import show_progress
 
 
 @click.command()

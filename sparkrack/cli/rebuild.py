@@ -14,11 +14,11 @@ from core.model import SecretRef, load
 from core.model.selection import SelectionError, select_nodes
 from sparkrack.cli.next_step import next_step, print_next
 from sparkrack.cli.options import json_option, node_patterns, password_options, patterns, rack_option, switches
-from sparkrack.cli.progress import show_progress
 from sparkrack.maintenance.rebuild_run import rebuild_hosts
 from sparkrack.rebuild.model import RequestError, requested
 from sparkrack.rebuild.phase_commands import ForwardedOptions, units_to_start
 from sparkrack.rebuild.render import show
+from sparkrack.terminal.progress import show_progress
 from switch.bootstrap.menus import FACTORY_USER
 
 DEFAULT_WAIT_SECONDS = 600

@@ -20,10 +20,10 @@ from serving.engines import bench_tool
 from serving.engines.bench_tool import BenchCase
 from serving.options import select_unit
 from sparkrack.cli.options import json_option, rack_option
-from sparkrack.cli.progress import show_progress
 from sparkrack.serving import bench_record as records
 from sparkrack.serving.bench import ANSWER_SECONDS, CALL_SECONDS, BenchError, UnitHead, measure
 from sparkrack.serving.bench_record import BenchCaseRecord, Kind, ServeBenchRecord
+from sparkrack.terminal.progress import show_progress
 
 
 @click.command()

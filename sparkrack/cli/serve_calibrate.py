@@ -11,8 +11,8 @@ from core.model.errors import printable_line
 from serving.options import select_unit
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import rack_option
-from sparkrack.cli.progress import show_progress
 from sparkrack.serving.calibrate import calibrate_unit
+from sparkrack.terminal.progress import show_progress
 
 
 @click.command()

@@ -10,9 +10,9 @@ import click
 
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import rack_option, units
-from sparkrack.cli.progress import show_progress
 from sparkrack.serving.recreation import UnitRecreation
 from sparkrack.serving.unit_run import UnitRun, UnitSession
+from sparkrack.terminal.progress import show_progress
 
 unit_argument = click.argument("unit", metavar="UNIT", shell_complete=units)
 anyway_option = click.option(

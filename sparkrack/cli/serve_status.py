@@ -17,10 +17,10 @@ from core.util.tables import print_whole
 from serving.options import select_unit, served_units
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, quiet_option, rack_option, units
-from sparkrack.cli.progress import show_progress
 from sparkrack.serving.coordinator import SERVING, ask_coordinators
 from sparkrack.serving.unit_status import ServeStatus, UnitStatus, build_serve_status, next_command
 from sparkrack.status.render import span
+from sparkrack.terminal.progress import show_progress
 
 _FIGURES = {"gates_s": "gates", "ready_s": "start to ready", "completion_s": "latest completion"}
 

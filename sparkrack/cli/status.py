@@ -14,11 +14,11 @@ from core.model.selection import select
 from core.util.paths import state_folder
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
-from sparkrack.cli.progress import show_progress
 from sparkrack.status.build import build_status
 from sparkrack.status.collect_answers import collect_answers
 from sparkrack.status.first_contact import first_contact
 from sparkrack.status.render import WIDTH, show
+from sparkrack.terminal.progress import show_progress
 
 
 @click.command()

@@ -13,9 +13,9 @@ from core.model.errors import printable_line
 from core.model.selection import SelectionError, select
 from core.util.command_error import CommandError
 from sparkrack.cli.options import patterns, rack_option
-from sparkrack.cli.progress import show_progress
 from sparkrack.engine.run_log import versions
 from sparkrack.support.collect import collect
+from sparkrack.terminal.progress import show_progress
 
 
 @click.command()

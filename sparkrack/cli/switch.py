@@ -10,10 +10,10 @@ import click
 from core.model import Rack, Switch, load
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import no_lock_option, no_nodes_option, rack_option, switch_argument, switches
-from sparkrack.cli.progress import show_progress
 from sparkrack.cli.switch_password import password
 from sparkrack.cli.switch_upgrade import upgrade
 from sparkrack.maintenance.switch_restore import RestoreOptions, RestoreResult, list_backups, restore_switch
+from sparkrack.terminal.progress import show_progress
 from switch import backup
 from switch.wait_for_links import SETTLE_SECONDS
 

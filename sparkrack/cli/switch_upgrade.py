@@ -18,8 +18,8 @@ from sparkrack.cli.options import (
     switch_argument,
     switches,
 )
-from sparkrack.cli.progress import ProgressDisplay
 from sparkrack.maintenance.switch_upgrade import UpgradeOptions, upgrade_switch
+from sparkrack.terminal.progress import ProgressDisplay
 from switch.bootstrap.menus import FACTORY_ADDRESS, FACTORY_USER
 
 DIFFERS = 2

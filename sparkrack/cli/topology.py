@@ -14,7 +14,7 @@ from core.util.atomic_file import write_atomic
 from core.util.command_error import CommandError
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import json_option, patterns, rack_option
-from sparkrack.cli.progress import show_progress
+from sparkrack.terminal.progress import show_progress
 from sparkrack.topology import render_mermaid, render_svg, render_text
 from sparkrack.topology.build import draw
 from sparkrack.topology.collect import collect_observations

@@ -21,7 +21,7 @@ from core.verify.report import report as reported
 from core.verify.runner import run_checks
 from sparkrack.cli.next_step import next_step
 from sparkrack.cli.options import exclude_option, json_option, limit_option, quiet_option, rack_option
-from sparkrack.cli.progress import show_progress
+from sparkrack.terminal.progress import show_progress
 from sparkrack.topology.report_drawing import report_drawing
 from switch.verify_client import watch_forwarding
 

@@ -40,11 +40,11 @@ from core.ops.run_lock import PATH
 from core.ops.shell import run_script, sudo_script
 from core.util.event import value_change
 from sparkrack.cli import apply as command
-from sparkrack.cli import prompts
 from sparkrack.cli.main import main
 from sparkrack.cli.main import sparkrack as cli
 from sparkrack.engine import session
 from sparkrack.engine.journal import Line, RunJournal
+from sparkrack.terminal import prompts
 from tests.unit.cli.rack_folder import CANARY
 from tests.unit.ops.shells import rooted
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sparkrack.cli.apply_screen import STAYS
+from sparkrack.terminal.apply_screen import STAYS
 from tests.unit.cli.apply_cases import Runs, of
 from tests.unit.cli.rack_folder import NAMES
 

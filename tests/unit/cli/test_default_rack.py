@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from core.model import load
 from sparkrack.cli.main import sparkrack
-from sparkrack.cli.progress import ProgressDisplay
 from sparkrack.discovery.write_rack_file import SECRETS, ignore_secrets
+from sparkrack.terminal.progress import ProgressDisplay
 from tests.generated import REPOSITORY
 from tests.unit.cli.runs import Ended, command
 from tests.unit.cli.test_completion import completed

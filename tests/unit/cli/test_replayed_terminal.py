@@ -78,7 +78,7 @@ def test_each_phase_of_a_unit_that_starts_stays_on_the_terminal(
 
 
 DISPLAY = """
-from sparkrack.cli.progress import ProgressDisplay
+from sparkrack.terminal.progress import ProgressDisplay
 print("a line of the shell above")
 display = ProgressDisplay()
 with display.shown():

@@ -14,11 +14,11 @@ from rich.text import Text
 
 from core.model.errors import printable
 from core.util.event import Event, EventKind
-from sparkrack.cli.progress import PipeConsole, ProgressDisplay, show_progress
-from sparkrack.cli.prompts import confirm
 from sparkrack.engine.apply_result import ApplyResult, ApplyState
 from sparkrack.engine.plan import Plan
 from sparkrack.engine.render_plan import MARKS, show_plan
+from sparkrack.terminal.progress import PipeConsole, ProgressDisplay, show_progress
+from sparkrack.terminal.prompts import confirm
 
 if TYPE_CHECKING:
     from sparkrack.engine.execute import OperationResult

@@ -19,7 +19,7 @@ from rich.text import Text
 from core.model.errors import printable_line
 from core.util.debug_log import LOG
 from core.util.progress import WITHOUT_PROGRESS
-from sparkrack.cli import prompts
+from sparkrack.terminal import prompts
 
 TERMINAL_SECONDS = 0.5
 """Seconds between two pictures on a terminal, which has the elapsed time and so always moves."""
